@@ -1,0 +1,18 @@
+//! The one checksum of every byte on disk: XXH3, 64 bits, seeded.
+//!
+//! The seed salts a checksum with the identity of the place (log epoch, table salt and offset), so that
+//! good bytes in the wrong place are damage too.
+
+use twox_hash::XxHash3_64;
+
+/// XXH3-64 of `bytes`, seeded with `salt`.
+#[inline]
+pub(crate) fn checksum(salt: u64, bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot_with_seed(salt, bytes)
+}
+
+/// The hash of a user key that filters and caches share. Unseeded: it is stored in filters.
+#[inline]
+pub(crate) fn hash_key(key: &[u8]) -> u64 {
+    XxHash3_64::oneshot(key)
+}

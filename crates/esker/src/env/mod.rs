@@ -1,0 +1,64 @@
+//! Everything that would make a run differ from the last: clock, randomness, background work, files.
+//! A test replaces each, and then a seed reproduces a run.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::fs::{FileSystem, RealFs};
+
+mod executor;
+mod real;
+
+pub(crate) use executor::ThreadExecutor;
+pub use executor::{Executor, Lane, StepExecutor, Worker};
+use real::{SystemClock, SystemRandom};
+
+/// Wall and monotonic time.
+pub trait Clock: Send + Sync + Debug {
+    /// Microseconds since 1970-01-01 UTC. May jump.
+    fn wall_us(&self) -> u64;
+
+    /// Microseconds since some fixed instant. Never goes back.
+    fn monotonic_us(&self) -> u64;
+
+    /// Holds up the calling thread.
+    fn sleep(&self, duration: Duration);
+}
+
+/// Random bits that need not be secret but must not repeat (log epochs, table salts).
+pub trait Random: Send + Sync + Debug {
+    /// 64 random bits.
+    fn next_u64(&self) -> u64;
+}
+
+/// The world a store lives in.
+#[derive(Clone, Debug)]
+pub struct Env {
+    /// Where files are.
+    pub fs: Arc<dyn FileSystem>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where epochs and salts come from.
+    pub random: Arc<dyn Random>,
+    /// Who flushes and compacts; `None` starts the store's own threads.
+    pub executor: Option<Arc<dyn Executor>>,
+}
+
+impl Env {
+    /// The operating system's files, clock and randomness, and the store's own threads.
+    pub fn system() -> Self {
+        Env {
+            fs: Arc::new(RealFs),
+            clock: Arc::new(SystemClock::new()),
+            random: Arc::new(SystemRandom),
+            executor: None,
+        }
+    }
+}
+
+impl Default for Env {
+    fn default() -> Self {
+        Env::system()
+    }
+}

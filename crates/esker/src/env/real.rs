@@ -1,0 +1,48 @@
+//! The real clock and the operating system's randomness.
+
+use std::time::Duration;
+
+use super::{Clock, Random};
+
+/// The operating system's clocks.
+#[derive(Debug)]
+pub(super) struct SystemClock {
+    #[expect(clippy::disallowed_types, reason = "this is the room that tells the time")]
+    start: std::time::Instant,
+}
+
+impl SystemClock {
+    #[expect(clippy::disallowed_types, reason = "this is the room that tells the time")]
+    pub(super) fn new() -> Self {
+        SystemClock { start: std::time::Instant::now() }
+    }
+}
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_types, reason = "this is the room that tells the time")]
+    fn wall_us(&self) -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |d| d.as_micros() as u64)
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the room that tells the time")]
+    fn sleep(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+}
+
+/// The operating system's random numbers.
+#[derive(Debug)]
+pub(super) struct SystemRandom;
+
+impl Random for SystemRandom {
+    fn next_u64(&self) -> u64 {
+        // A thread's first `RandomState` is keyed by the operating system, and no two are keyed alike.
+        use std::hash::{BuildHasher, RandomState};
+        RandomState::new().hash_one(std::thread::current().id())
+    }
+}

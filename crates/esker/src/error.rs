@@ -1,0 +1,160 @@
+//! The one error type of the library: a kind that tells a caller what to do, a message that tells a
+//! person what happened, and the place (file, offset) where it did.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of every fallible call of this library.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What a caller can do about an [`Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The operating system refused or failed an operation.
+    Io,
+    /// Bytes on disk are not what was written. Nothing damaged is ever returned as data.
+    Corruption,
+    /// Another process or handle holds the store.
+    Locked,
+    /// There is no store, tree or file of that name.
+    NotFound,
+    /// There is a store, tree or file of that name already.
+    AlreadyExists,
+    /// The caller passed something out of the stated limits.
+    InvalidInput,
+    /// The store was written by a newer format, or with a feature that this build lacks.
+    Unsupported,
+    /// The disk is full (or below the store's reserve). Deletes and reads still work.
+    OutOfSpace,
+    /// The store was opened for reading only.
+    ReadOnly,
+    /// An earlier write or sync failed. Reopen the store: what was acknowledged is recovered then.
+    Poisoned,
+    /// The store was closed, or the tree dropped.
+    Closed,
+}
+
+/// What went wrong, where, and what to do about it.
+///
+/// # Example
+/// ```
+/// use esker::{Error, ErrorKind};
+/// let error = Error::new(ErrorKind::InvalidInput, "the key is empty");
+/// assert_eq!(error.kind(), ErrorKind::InvalidInput);
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    path: Option<PathBuf>,
+    offset: Option<u64>,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    /// An error of `kind`, described by `message` (lower case, no full stop).
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error(Box::new(Inner { kind, message: message.into(), path: None, offset: None, source: None }))
+    }
+
+    /// Damage in `path` at byte `offset`: `message` says what was expected there.
+    pub fn corruption(path: &Path, offset: u64, message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Corruption, message).at(path).at_offset(offset)
+    }
+
+    /// The operating system failed to `doing` (for example "open") the file `path`.
+    pub fn io(doing: &str, path: &Path, source: io::Error) -> Self {
+        let kind = match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OutOfSpace,
+            io::ErrorKind::NotFound => ErrorKind::NotFound,
+            io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
+            _ => ErrorKind::Io,
+        };
+        let mut error = Error::new(kind, format!("cannot {doing}")).at(path);
+        error.0.source = Some(source);
+        error
+    }
+
+    /// Names the file concerned, unless one is named already.
+    #[must_use]
+    pub fn at(mut self, path: &Path) -> Self {
+        if self.0.path.is_none() {
+            self.0.path = Some(path.to_path_buf());
+        }
+        self
+    }
+
+    /// Names the byte offset concerned, unless one is named already.
+    #[must_use]
+    pub fn at_offset(mut self, offset: u64) -> Self {
+        self.0.offset.get_or_insert(offset);
+        self
+    }
+
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What happened, without the place.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The file concerned, where one is.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// The byte offset concerned, where one is.
+    pub fn offset(&self) -> Option<u64> {
+        self.0.offset
+    }
+
+    /// A copy that carries the source as text, for handing one failure to many waiters.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        Error(Box::new(Inner {
+            kind: self.0.kind,
+            message: match &self.0.source {
+                Some(source) => format!("{}: {source}", self.0.message),
+                None => self.0.message.clone(),
+            },
+            path: self.0.path.clone(),
+            offset: self.0.offset,
+            source: None,
+        }))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.0.path {
+            write!(f, "{}", path.display())?;
+            if let Some(offset) = self.0.offset {
+                write!(f, " at byte {offset}")?;
+            }
+            write!(f, ": ")?;
+        }
+        write!(f, "{}", self.0.message)?;
+        if let Some(source) = &self.0.source {
+            write!(f, ": {source}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|source| source as _)
+    }
+}

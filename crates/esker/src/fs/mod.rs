@@ -1,0 +1,213 @@
+//! The file system as a trait: the only door to the disk.
+//!
+//! Nothing outside this room touches `std::fs` (a lint forbids it), so that every test can run on
+//! `SimFs`, which keeps apart what was synced and what was not, by 512-byte sector and by directory
+//! entry, and can "crash". Every error names the file and what was being done to it.
+//!
+//! Durability contract, the same for both file systems:
+//! - bytes and length of a file are durable after *that file's* `sync`;
+//! - a created, renamed, linked or removed name is durable after `sync_dir` of its directory;
+//! - a rename is atomic: after a crash the target is the old or the new file, whole as far as synced;
+//! - a failed `sync` is never retried: the kernel may have dropped the pages (callers poison).
+
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+mod real;
+pub mod sim;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use real::RealFs;
+
+/// The machine's memory in bytes, where the operating system tells.
+pub(crate) fn physical_memory() -> Option<u64> {
+    real::physical_memory()
+}
+
+/// How a directory lock is shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockMode {
+    /// One holder, and no shared holder beside it: a writer.
+    Exclusive,
+    /// Any number of holders: read-only openers.
+    Shared,
+}
+
+/// Held until dropped.
+pub trait DirLock: Send + Sync + Debug {}
+
+/// A file that is read at offsets, by many threads at once.
+pub trait ReadFile: Send + Sync + Debug {
+    /// Fills `buf` from `offset` on. Fewer bytes in the file are an error of kind `Corruption`
+    /// (the file was cut short), never a short read.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+
+    /// The file's length in bytes when it was opened.
+    fn len(&self) -> u64;
+
+    /// Whether the file is empty.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where the file is, for messages.
+    fn path(&self) -> &Path;
+
+    /// Tells the kernel that `len` bytes from `offset` will be read soon. A hint: it cannot fail.
+    fn prefetch(&self, offset: u64, len: u64);
+}
+
+/// A file that is written from front to back by one owner.
+pub trait WriteFile: Send + Debug {
+    /// Appends all of `bytes`.
+    fn append(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Bytes appended so far.
+    fn len(&self) -> u64;
+
+    /// Whether nothing was appended yet.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes all that was appended, and the length, durable.
+    fn sync(&mut self) -> Result<()>;
+
+    /// Starts writing back what was appended, without waiting: it smooths a later `sync`.
+    fn start_writeback(&mut self);
+
+    /// Where the file is, for messages.
+    fn path(&self) -> &Path;
+}
+
+/// What is left of a [`MappedFile`] that is no longer stored into.
+pub trait SyncFile: Send + Sync + Debug {
+    /// Makes every store that ever happened through the file's mapping durable.
+    fn sync(&self) -> Result<()>;
+}
+
+/// A file of fixed length whose blocks are allocated and were written once: stores into it neither
+/// fail nor change file-system metadata. On file systems that overwrite in place the real one is a
+/// shared memory mapping (durability rule 7), elsewhere it is `pwrite`; it is never shown as a slice,
+/// so that the simulated one sees every store (rule 24).
+pub trait MappedFile: Send + Sync + Debug {
+    /// Copies `bytes` to `offset`. The caller owns that range: concurrent stores must not overlap.
+    /// After it returns, the bytes survive the death of the process.
+    /// Fails only where the file system is not mapped (`pwrite`) and then poisons the store.
+    fn store(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Stores one word (little-endian) at `offset`, a multiple of 8, as one indivisible store.
+    /// Concurrent calls on one word are allowed: one of them wins.
+    fn store_u64(&self, offset: u64, value: u64) -> Result<()>;
+
+    /// Takes the page faults of `len` bytes from `offset` here (2.4 us a page), so that the first store
+    /// into each page does not. The pages count as dirty afterwards: the next `sync` writes them whole,
+    /// so this is for segments that are filled before they are synced. A hint: it cannot fail, and
+    /// changes no byte.
+    fn warm(&self, offset: u64, len: u64);
+
+    /// Makes every store that happened before the call durable.
+    fn sync(&self) -> Result<()>;
+
+    /// The same descriptor without the mapping, for syncing a file that nobody stores into any more: its
+    /// pages need not be write-protected one by one, each time interrupting every core.
+    fn sync_handle(&self) -> Arc<dyn SyncFile>;
+
+    /// The fixed length in bytes.
+    fn len(&self) -> u64;
+
+    /// Whether the length is zero (it never is).
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where the file is, for messages.
+    fn path(&self) -> &Path;
+}
+
+/// All that the store asks of an operating system's files. Paths are absolute or relative to the
+/// process, as the caller gave them.
+pub trait FileSystem: Send + Sync + Debug {
+    /// Opens an existing file for reading.
+    fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
+
+    /// Reads a whole file.
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        let file = self.open_read(path)?;
+        let mut bytes = vec![0; usize::try_from(file.len()).unwrap_or(usize::MAX)];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    /// Creates a file for appending; fails with `AlreadyExists` if the name is taken.
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
+
+    /// Creates a file of `len` bytes (a multiple of 4096), allocates and zero-fills it (in 4 KiB
+    /// writes, rule 7), and syncs it. The name is durable only after `sync_dir`.
+    fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>>;
+
+    /// Opens a file that `create_mapped` made, to overwrite it (recycling).
+    fn open_mapped(&self, path: &Path) -> Result<Arc<dyn MappedFile>>;
+
+    /// The names (not paths) in a directory, in no order. Bytes of a name that are not UTF-8 (it is
+    /// not one of ours) are replaced.
+    fn list(&self, dir: &Path) -> Result<Vec<String>>;
+
+    /// Whether something of that name exists.
+    fn exists(&self, path: &Path) -> Result<bool>;
+
+    /// The length of a file in bytes.
+    fn file_len(&self, path: &Path) -> Result<u64>;
+
+    /// Creates a directory and its missing parents, and makes those it created durable (callers cannot
+    /// know which ancestors were missing); not an error when it exists.
+    fn create_dir_all(&self, dir: &Path) -> Result<()>;
+
+    /// Removes a file's name.
+    fn remove_file(&self, path: &Path) -> Result<()>;
+
+    /// Removes an empty directory.
+    fn remove_dir(&self, dir: &Path) -> Result<()>;
+
+    /// Renames, replacing the target.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Gives a file a second name; fails with `AlreadyExists` if the name is taken.
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Makes the names in `dir` durable.
+    fn sync_dir(&self, dir: &Path) -> Result<()>;
+
+    /// Takes the lock file `path` (created when missing, in `Exclusive` mode only; a missing file in
+    /// `Shared` mode locks nothing, so that read-only media work). `Locked` when somebody holds it.
+    fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn DirLock>>;
+
+    /// Bytes free for this process on the file system of `dir`.
+    fn free_space(&self, dir: &Path) -> Result<u64>;
+
+    /// Changes with each boot of the machine, and only then; `[0; 16]` where unknown.
+    fn boot_id(&self) -> [u8; 16];
+}
+
+/// What to tell somebody who cannot have the lock.
+fn lock_held_message(mode: LockMode) -> &'static str {
+    match mode {
+        LockMode::Exclusive => {
+            "the store is open in another process (or through another handle of this one); \
+             close it there first, or open it for reading only while no writer holds it"
+        }
+        LockMode::Shared => {
+            "the store is open for writing in another process (or through another handle of this one); \
+             close it there first, or ask that process for the data"
+        }
+    }
+}
+
+/// `len` bytes were wanted from `offset` and the file ends before.
+fn too_short(path: &Path, offset: u64, len: usize) -> Error {
+    Error::corruption(path, offset, format!("the file ends before the {len} bytes expected here"))
+}

@@ -1,0 +1,160 @@
+//! The operating system's files: `std::fs`, and `rustix` where `std` lacks the call.
+//!
+//! Guarantees the contract of [`FileSystem`] on any local POSIX file system. Relies on two things of the
+//! kernel: `fsync` of a directory makes its names durable, and `fdatasync` of a file covers its length.
+//!
+//! ```text
+//! ReadFile    pread                          any thread, no cursor
+//! WriteFile   pwrite at the known length     a failed append leaves the length as it was
+//! MappedFile  store into a shared mapping    ext4, tmpfs: no system call, cannot fail
+//!             pwrite                         everything else
+//! DirLock     flock                          per open file: two opens in one process conflict too
+//! ```
+
+#![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "this is the room that opens files")]
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, StatVfsMountFlags};
+
+use super::{DirLock, FileSystem, LockMode, MappedFile, ReadFile, WriteFile};
+use crate::error::{Error, ErrorKind, Result};
+
+mod file;
+mod lock;
+mod map;
+mod mapped;
+#[cfg(test)]
+mod tests;
+
+use file::{RealRead, RealWrite};
+use lock::RealLock;
+use mapped::RealMapped;
+
+/// The operating system's file system.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RealFs;
+
+impl FileSystem for RealFs {
+    fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        Ok(Arc::new(RealRead::open(path)?))
+    }
+
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        Ok(Box::new(RealWrite::create(path)?))
+    }
+
+    fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
+        Ok(Arc::new(RealMapped::create(path, len)?))
+    }
+
+    fn open_mapped(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
+        Ok(Arc::new(RealMapped::open(path)?))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        let failed = |error| Error::io("list the directory", dir, error);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(here_if_empty(dir)).map_err(failed)? {
+            names.push(entry.map_err(failed)?.file_name().to_string_lossy().into_owned());
+        }
+        Ok(names)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        path.try_exists().map_err(|error| Error::io("look for the file", path, error))
+    }
+
+    fn file_len(&self, path: &Path) -> Result<u64> {
+        match fs::metadata(path) {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(error) => Err(Error::io("read the length of the file", path, error)),
+        }
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        let dir = here_if_empty(dir);
+        match fs::create_dir(dir) {
+            Ok(()) => self.sync_dir(parent(dir)),
+            Err(_) if dir.is_dir() => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && parent(dir) != dir => {
+                self.create_dir_all(parent(dir))?;
+                match fs::create_dir(dir) {
+                    Err(error) if !dir.is_dir() => Err(Error::io("create the directory", dir, error)),
+                    _ => self.sync_dir(parent(dir)),
+                }
+            }
+            Err(error) => Err(Error::io("create the directory", dir, error)),
+        }
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<()> {
+        fs::remove_file(path).map_err(|error| Error::io("remove the file", path, error))
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        fs::remove_dir(dir).map_err(|error| Error::io("remove the directory", dir, error))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::rename(from, to).map_err(|error| Error::io(&format!("rename to {}", to.display()), from, error))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::hard_link(from, to).map_err(|error| Error::io(&format!("link to {}", to.display()), from, error))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        let dir = here_if_empty(dir);
+        let synced = File::open(dir).and_then(|handle| handle.sync_all());
+        synced.map_err(|error| Error::io("sync the directory", dir, error))
+    }
+
+    fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn DirLock>> {
+        Ok(Box::new(RealLock::take(path, mode)?))
+    }
+
+    fn free_space(&self, dir: &Path) -> Result<u64> {
+        match rustix::fs::statvfs(here_if_empty(dir)) {
+            Ok(stat) => Ok(stat.f_bavail.saturating_mul(stat.f_frsize)),
+            Err(error) => Err(Error::io("read the free space of", dir, error.into())),
+        }
+    }
+
+    fn boot_id(&self) -> [u8; 16] {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        parse_uuid(&text).unwrap_or_default()
+    }
+}
+
+/// `Path::parent` of a bare name is empty, which no system call takes for the working directory.
+fn here_if_empty(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().map_or(path, here_if_empty)
+}
+
+/// The 16 bytes of a UUID in text: 32 hexadecimal digits, hyphens anywhere.
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let mut digits = text.trim().chars().filter(|&c| c != '-').map(|c| c.to_digit(16));
+    let mut id = [0; 16];
+    for byte in &mut id {
+        let (high, low) = (digits.next()??, digits.next()??);
+        *byte = (high << 4 | low) as u8;
+    }
+    digits.next().is_none().then_some(id)
+}
+
+/// The machine's memory in bytes, from the kernel's own report.
+#[expect(clippy::disallowed_methods, reason = "this is the room that touches files")]
+pub(super) fn physical_memory() -> Option<u64> {
+    let report = std::fs::read("/proc/meminfo").ok()?;
+    let report = String::from_utf8(report).ok()?;
+    let line = report.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}

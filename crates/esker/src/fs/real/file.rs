@@ -1,0 +1,110 @@
+//! Files that are read at offsets, and files that are written from front to back.
+//!
+//! Neither buffers anything: a read is one `pread`, an append one `pwrite` (std repeats both when a signal
+//! interrupts them or they come back short). An append that fails half-way is cut off again, so that after
+//! a full disk has space once more the file still ends where its owner believes it does.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::Advice;
+
+use super::*;
+use crate::fs::too_short;
+
+#[derive(Debug)]
+pub(super) struct RealRead {
+    file: File,
+    len: u64,
+    path: PathBuf,
+}
+
+impl RealRead {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let failed = |error| Error::io("open the file", path, error);
+        let file = File::open(path).map_err(failed)?;
+        let len = file.metadata().map_err(failed)?.len();
+        Ok(RealRead { file, len, path: path.to_path_buf() })
+    }
+}
+
+impl ReadFile for RealRead {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_exact_at(buf, offset).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => too_short(&self.path, offset, buf.len()),
+            // The kernel refuses offsets that no file can have; a damaged pointer may hold one.
+            _ if offset > i64::MAX as u64 - buf.len() as u64 => too_short(&self.path, offset, buf.len()),
+            _ => Error::io("read the file", &self.path, error).at_offset(offset),
+        })
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) {
+        if let Some(len) = std::num::NonZeroU64::new(len) {
+            let _hint = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::WillNeed);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct RealWrite {
+    file: File,
+    len: u64,
+    path: PathBuf,
+    /// Writeback was started up to here.
+    started: u64,
+}
+
+/// Asks the kernel to begin writing `len` bytes from `offset`. A hint: errors show at the sync.
+fn start_writeback(file: &File, offset: u64, len: u64) {
+    let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else { return };
+    // SAFETY: the descriptor is open as long as `file` is borrowed, and the call reads and writes no memory
+    // of this process.
+    let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
+impl RealWrite {
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        match OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => Ok(RealWrite { file, len: 0, path: path.to_path_buf(), started: 0 }),
+            Err(error) => Err(Error::io("create the file", path, error)),
+        }
+    }
+}
+
+impl WriteFile for RealWrite {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        if let Err(error) = self.file.write_all_at(bytes, self.len) {
+            // Best effort: what matters is reported already.
+            drop(self.file.set_len(self.len));
+            return Err(Error::io("append to the file", &self.path, error).at_offset(self.len));
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync_data().map_err(|error| Error::io("sync the file", &self.path, error))
+    }
+
+    fn start_writeback(&mut self) {
+        start_writeback(&self.file, self.started, self.len - self.started);
+        self.started = self.len;
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}

@@ -1,0 +1,84 @@
+//! The lock that keeps a second writer out of a directory: `flock` on a file in it.
+//!
+//! The lock belongs to the open file, so two opens conflict even inside one process, and the kernel
+//! releases it when the process dies. A holder may remove the lock file (`destroy`): whoever then gets
+//! the lock of a nameless file would share the directory with whoever makes a new one, so the name is
+//! checked again once the lock is held.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use rustix::io::Errno;
+
+use super::*;
+
+/// How often a lock file that vanishes while it is being locked is tried again.
+const ATTEMPTS: usize = 16;
+
+/// `None` locks nothing: a reader of a medium that nobody can write to.
+#[derive(Debug)]
+pub(super) struct RealLock(Option<File>);
+
+impl DirLock for RealLock {}
+
+impl RealLock {
+    pub(super) fn take(path: &Path, mode: LockMode) -> Result<Self> {
+        let failed = |error| Error::io("lock the file", path, error);
+        for _ in 0..ATTEMPTS {
+            let Some(file) = open(path, mode).map_err(failed)? else { return Ok(RealLock(None)) };
+            let operation = match mode {
+                LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+                LockMode::Shared => FlockOperation::NonBlockingLockShared,
+            };
+            match rustix::fs::flock(&file, operation) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Err(held(path, mode)),
+                Err(_) if mode == LockMode::Shared && is_read_only(&file) => return Ok(RealLock(None)),
+                Err(error) => return Err(failed(error.into())),
+            }
+            if still_named(path, &file).map_err(failed)? {
+                return Ok(RealLock(Some(file)));
+            }
+        }
+        Err(Error::new(ErrorKind::Locked, "the lock file keeps being removed by another process").at(path))
+    }
+}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            // A child that was forked (and never executed a program) shares the open file, so closing
+            // alone might not release it. If this fails, closing is what is left.
+            let _ignored = rustix::fs::flock(file, FlockOperation::Unlock);
+        }
+    }
+}
+
+fn open(path: &Path, mode: LockMode) -> io::Result<Option<File>> {
+    match mode {
+        LockMode::Exclusive => {
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map(Some)
+        }
+        LockMode::Shared => match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some),
+        },
+    }
+}
+
+fn is_read_only(file: &File) -> bool {
+    rustix::fs::fstatvfs(file).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
+fn still_named(path: &Path, file: &File) -> io::Result<bool> {
+    let locked = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (locked.dev(), locked.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn held(path: &Path, mode: LockMode) -> Error {
+    Error::new(ErrorKind::Locked, crate::fs::lock_held_message(mode)).at(path)
+}

@@ -1,0 +1,199 @@
+//! Log segments: files of fixed length that are overwritten in place.
+//!
+//! Stores go into a shared mapping where the file system overwrites blocks in place: then a store is a
+//! memory copy, survives the process, and cannot fail, because every block is allocated and was written
+//! once. Elsewhere (copy-on-write, network, unknown) a store is a `pwrite`, which can fail and say so.
+//!
+//! How the file is brought into the page cache decides what a small synced write costs. Large writes and
+//! readahead make large folios, and one dirty byte writes back a whole folio (1 MiB measured, against
+//! 4 KiB). So creation fills in 4 KiB writes, and opening reads with readahead off.
+
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use rustix::fs::{Advice, FallocateFlags};
+use rustix::io::Errno;
+
+use super::map::Map;
+use super::*;
+use crate::canary::broken;
+use crate::fs::SyncFile;
+
+/// The unit of zero-filling and of a segment's length, in bytes.
+const PAGE: u64 = 4096;
+/// How much of a recycled segment is read at once to bring it into memory.
+const PREFAULT_BYTES: usize = 256 << 10;
+
+/// ext2, ext3 and ext4 share it.
+const EXT_MAGIC: u32 = 0xEF53;
+const TMPFS_MAGIC: u32 = 0x0102_1994;
+
+#[derive(Debug)]
+pub(super) struct RealMapped {
+    descriptor: Arc<Descriptor>,
+    len: u64,
+    /// `None`: stores are `pwrite`.
+    map: Option<Map>,
+}
+
+/// The open file, which may outlive the mapping.
+#[derive(Debug)]
+struct Descriptor {
+    file: File,
+    path: PathBuf,
+}
+
+impl SyncFile for Descriptor {
+    fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|error| Error::io("sync the segment", &self.path, error))
+    }
+}
+
+impl RealMapped {
+    /// Creates, allocates, zero-fills and syncs; leaves no file behind when it fails.
+    pub(super) fn create(path: &Path, len: u64) -> Result<Self> {
+        if len == 0 || !len.is_multiple_of(PAGE) {
+            let message = format!("a segment's length must be a multiple of {PAGE} and not 0, but is {len}");
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(path));
+        }
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        let file = file.map_err(|error| Error::io("create the segment", path, error))?;
+        let made = fill(&file, len)
+            .map_err(|error| Error::io("allocate the segment", path, error))
+            .and_then(|()| Self::over(file, path, len));
+        if made.is_err() {
+            // The first error is the one to tell; a file that cannot be removed is found at the next open.
+            drop(fs::remove_file(path));
+        }
+        made
+    }
+
+    /// Opens a segment to overwrite it, with all its pages in memory.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let failed = |error| Error::io("open the segment", path, error);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+        let len = file.metadata().map_err(failed)?.len();
+        if len == 0 || !len.is_multiple_of(PAGE) {
+            let message = format!("a segment's length must be a multiple of {PAGE} and not 0, but is {len}");
+            return Err(Error::corruption(path, len, message));
+        }
+        prefault(&file, len).map_err(failed)?;
+        Self::over(file, path, len)
+    }
+
+    fn over(file: File, path: &Path, len: u64) -> Result<Self> {
+        let map = match usize::try_from(len) {
+            Ok(len) if overwrites_in_place(&file) && is_allocated(&file) => {
+                Some(Map::new(&file, len).map_err(|error| Error::io("map the segment", path, error))?)
+            }
+            _ => None,
+        };
+        Ok(RealMapped { descriptor: Arc::new(Descriptor { file, path: path.to_path_buf() }), len, map })
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.len) {
+            return Err(outside(self.path(), offset, bytes.len(), self.len));
+        }
+        let written = self.descriptor.file.write_all_at(bytes, offset);
+        written.map_err(|error| Error::io("write into the segment", self.path(), error).at_offset(offset))
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_mapped(&self) -> bool {
+        self.map.is_some()
+    }
+
+    /// A twin whose stores are `pwrite`, as on a file system that is not mapped.
+    #[cfg(test)]
+    pub(super) fn without_map(mut self) -> Self {
+        self.map = None;
+        self
+    }
+}
+
+impl MappedFile for RealMapped {
+    #[inline]
+    fn store(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        match &self.map {
+            Some(map) if map.copy_in(offset, bytes) => Ok(()),
+            Some(_) => Err(outside(self.path(), offset, bytes.len(), self.len)),
+            None => self.write_at(offset, bytes),
+        }
+    }
+
+    #[inline]
+    fn store_u64(&self, offset: u64, value: u64) -> Result<()> {
+        match &self.map {
+            Some(map) if map.store_word(offset, value) => Ok(()),
+            None if offset.is_multiple_of(8) => self.write_at(offset, &value.to_le_bytes()),
+            _ => Err(outside(self.path(), offset, 8, self.len)),
+        }
+    }
+
+    fn warm(&self, offset: u64, len: u64) {
+        if let Some(map) = &self.map {
+            map.warm(offset, len);
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.descriptor.sync()
+    }
+
+    fn sync_handle(&self) -> Arc<dyn SyncFile> {
+        Arc::clone(&self.descriptor) as Arc<dyn SyncFile>
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn path(&self) -> &Path {
+        &self.descriptor.path
+    }
+}
+
+/// Allocates the blocks and writes each once, so that later stores change no metadata.
+fn fill(file: &File, len: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len) {
+        // A file system without allocation: the writes below are what it has.
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let step = if broken("rule-7") { len } else { PAGE };
+    let zeros = vec![0; step as usize];
+    for at in (0..len).step_by(step as usize) {
+        file.write_all_at(&zeros, at)?;
+    }
+    file.sync_data()
+}
+
+/// Brings every page into the page cache, each as a folio of its own (no readahead).
+fn prefault(file: &File, len: u64) -> io::Result<()> {
+    let _hint = rustix::fs::fadvise(file, 0, None, Advice::Random);
+    let mut buf = vec![0; PREFAULT_BYTES.min(usize::try_from(len).unwrap_or(PREFAULT_BYTES))];
+    let mut at = 0;
+    while at < len {
+        let n = buf.len().min(usize::try_from(len - at).unwrap_or(buf.len()));
+        file.read_exact_at(&mut buf[..n], at)?;
+        at += n as u64;
+    }
+    Ok(())
+}
+
+/// XFS is left out because a file there may share blocks with a reflink copy, and writing to a shared
+/// block moves it; there is no cheap way to tell.
+fn overwrites_in_place(file: &File) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|stat| matches!(stat.f_type as u32, EXT_MAGIC | TMPFS_MAGIC))
+}
+
+/// A segment copied by a tool that makes holes of zeros would die by SIGBUS on a full disk if mapped.
+fn is_allocated(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.blocks().saturating_mul(512) >= metadata.len())
+}
+
+fn outside(path: &Path, offset: u64, len: usize, file_len: u64) -> Error {
+    let message = format!("a store of {len} bytes does not fit a segment of {file_len}, or is not aligned");
+    Error::new(ErrorKind::InvalidInput, message).at(path).at_offset(offset)
+}

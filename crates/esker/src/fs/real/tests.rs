@@ -1,0 +1,79 @@
+//! What only the operating system's files have: the two ways to store, sparse copies, what a store costs.
+
+use super::*;
+
+#[test]
+fn stores_without_a_mapping_do_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wal");
+    crate::fs::tests::check_stores(&RealMapped::create(&path, 8192).unwrap().without_map());
+    let bytes = RealFs.read(&path).unwrap();
+    assert!(bytes[..4000].iter().all(|&b| b == 0) && bytes[4000..4200] == [7; 200]);
+    assert_eq!(bytes[8184..], 0x0102_0304_0506_0708u64.to_le_bytes());
+}
+
+#[test]
+fn a_sparse_copy_is_not_mapped() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wal");
+    File::create_new(&path).unwrap().set_len(8192).unwrap();
+    let file = RealMapped::open(&path).unwrap();
+    assert!(!file.is_mapped(), "a store into a hole of a full disk would be a SIGBUS");
+    crate::fs::tests::check_stores(&file);
+}
+
+#[test]
+fn a_failed_creation_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wal");
+    let error = RealMapped::create(&path, 1 << 60).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::OutOfSpace | ErrorKind::Io), "{error}");
+    assert!(!path.exists());
+}
+
+#[test]
+fn boot_ids_are_parsed() {
+    assert_eq!(
+        parse_uuid("00010203-0405-0607-0809-0a0b0c0d0eFF\n"),
+        Some([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255])
+    );
+    for text in ["", "0001", "000102030405060708090a0b0c0d0eff0", "zz", "000102030405060708090a0b0c0d0e-"] {
+        assert_eq!(parse_uuid(text), None, "{text}");
+    }
+}
+
+/// Rule: a small synced store writes one page to the device, not the large folio around it, whether the
+/// segment is new or was evicted and is recycled.
+#[test]
+fn a_synced_store_dirties_one_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wal");
+    let check = |what: &str, file: &RealMapped| {
+        file.sync().unwrap();
+        let before = bytes_dirtied();
+        for record in 0..50 {
+            // Far apart, so that each is the first store into its page since a sync.
+            file.store(record * 160_000, &[3; 150]).unwrap();
+            file.sync().unwrap();
+        }
+        let each = (bytes_dirtied() - before) / 50;
+        println!("{what}: {each} bytes dirtied by each synced store; mapped: {}", file.is_mapped());
+        assert!(each <= 8192, "{what}: {each}");
+    };
+    let file = RealMapped::create(&path, 8 << 20).unwrap();
+    check("new", &file);
+    file.warm(0, 8 << 20);
+    check("warmed and synced", &file);
+    drop(file);
+    let file = File::open(&path).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    check("recycled", &RealMapped::open(&path).unwrap());
+}
+
+/// What the kernel counts as written by this thread: whole folios, when they become dirty. 0 where it
+/// does not count.
+fn bytes_dirtied() -> u64 {
+    let counts = fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
+    let written = counts.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    written.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}

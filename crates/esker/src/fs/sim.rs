@@ -1,0 +1,220 @@
+//! A disk in memory that forgets what was not synced, for crash tests. A seed reproduces a run.
+//!
+//! ```text
+//! SimFs ---- clone: another handle of the same disk
+//!   |------- fork / kill:  a new disk, as a new process finds it (all writes are there)
+//!   '------- crash(seed):  a new disk, as found after a power loss:
+//!               each 512-byte sector not synced   old or new       synced: new
+//!               each name not synced              old or new       (a rename: both names or neither)
+//!               a length not synced               anything between, at a sector boundary
+//! ```
+//!
+//! What it relies on: changes of one name reach the disk in order, a sector is written whole, and nothing
+//! that was synced is ever lost. Everything else is allowed to happen, also what a given kernel would not
+//! do. Beside calls, the "kernel" writes back a sector now and then, so that a crash can find a version
+//! between the first and the last ([`SimFs::set_writeback`]).
+//!
+//! A crash test: run the workload once and read [`SimFs::operations`]; then for any `n` below that, run it
+//! on a fresh disk with [`SimFs::set_crash_after`]`(Some(n))`, take [`SimFs::crash`], and open the store
+//! again. Results that arrive when [`SimFs::is_dead`] says so count for nothing: nobody saw them.
+//!
+//! ```
+//! use esker::fs::FileSystem;
+//! use esker::fs::sim::SimFs;
+//! use std::path::Path;
+//!
+//! let disk = SimFs::new(1);
+//! disk.create_dir_all(Path::new("/db"))?;
+//! let mut file = disk.create(Path::new("/db/a"))?;
+//! file.append(b"synced")?;
+//! file.sync()?;
+//! disk.sync_dir(Path::new("/db"))?;
+//! file.append(b"perhaps")?;
+//! let found = disk.crash(42).read_all("/db/a")?;
+//! assert!(found.starts_with(b"synced"));
+//! # Ok::<(), esker::Error>(())
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{DirLock, FileSystem, LockMode, MappedFile, ReadFile, WriteFile};
+use crate::error::{Error, ErrorKind, Result};
+
+mod calls;
+mod content;
+mod faults;
+mod handles;
+mod names;
+mod rng;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use faults::{Fault, FaultError, Op, When};
+
+use calls::make_dirs;
+use content::Content;
+use handles::{Handle, SimLock, SimMapped, SimRead, SimWrite};
+use names::Node;
+use world::World;
+
+/// The unit of a mapped file's length, in bytes.
+const PAGE: u64 = 4096;
+/// What `free_space` says of a disk without a capacity, in bytes.
+const PLENTY: u64 = 1 << 50;
+
+/// A simulated disk. Clones are handles of the same disk. Relative paths start at its root.
+#[derive(Clone, Debug)]
+pub struct SimFs {
+    world: Arc<Mutex<World>>,
+}
+
+impl SimFs {
+    /// An empty disk, whose random choices come from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self::over(World::new(seed))
+    }
+
+    fn over(world: World) -> Self {
+        SimFs { world: Arc::new(Mutex::new(world)) }
+    }
+
+    /// The disk as found after a power loss now. How likely what was not synced survived is drawn
+    /// from `seed`, once for all sectors and once for all names. The boot id is a new one.
+    #[must_use]
+    pub fn crash(&self, seed: u64) -> SimFs {
+        Self::over(self.world.lock().after_crash(seed, None))
+    }
+
+    /// A crash in which each unsynced sector and name survives with probability `kept`: 0 loses all
+    /// that was not synced, 1 loses nothing.
+    #[must_use]
+    pub fn crash_keeping(&self, kept: f64, seed: u64) -> SimFs {
+        Self::over(self.world.lock().after_crash(seed, Some(kept)))
+    }
+
+    /// The disk as a new process finds it when this one dies: every byte and name, no lock, the same boot
+    /// id. What was not synced is still not synced.
+    #[must_use]
+    pub fn kill(&self) -> SimFs {
+        self.fork()
+    }
+
+    /// A copy of the disk, synced and unsynced, without open handles, locks, faults and crash point. Cheap:
+    /// the two share pages until one writes.
+    #[must_use]
+    pub fn fork(&self) -> SimFs {
+        Self::over(self.world.lock().for_new_process())
+    }
+
+    /// How many calls that change the disk were admitted (each store into a mapped file is one).
+    pub fn operations(&self) -> u64 {
+        self.world.lock().operations
+    }
+
+    /// The power fails after `n` changing calls since the disk was made: all later ones do nothing and
+    /// fail, but for stores into mapped files, which do nothing and succeed. `None`: it never fails.
+    pub fn set_crash_after(&self, n: Option<u64>) {
+        let mut world = self.world.lock();
+        (world.crash_after, world.dead) = (n, false);
+    }
+
+    /// Whether a call was refused because the power has failed.
+    pub fn is_dead(&self) -> bool {
+        self.world.lock().dead
+    }
+
+    /// Makes calls fail; several faults may be active.
+    pub fn inject(&self, fault: Fault) {
+        self.world.lock().faults.push(faults::Armed::new(fault));
+    }
+
+    /// Ends all injected faults.
+    pub fn clear_faults(&self) {
+        self.world.lock().faults.clear();
+    }
+
+    /// How many calls injected faults have made fail: a test of a fault checks that it happened.
+    pub fn faults_hit(&self) -> u64 {
+        self.world.lock().faults_hit
+    }
+
+    /// Limits the sum of all file lengths to `bytes`; beyond it appends and creations fail.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.world.lock().capacity = bytes;
+    }
+
+    /// The probability that beside a changing call the kernel writes back part of some page. By default
+    /// the seed chooses 0, 1/64 or 1/8.
+    pub fn set_writeback(&self, probability: f64) {
+        self.world.lock().writeback = probability;
+    }
+
+    /// Damage at rest: changes the byte at `offset` by XOR, durably.
+    pub fn flip_byte(&self, path: impl AsRef<Path>, offset: u64, xor: u8) -> Result<()> {
+        self.at_rest(path.as_ref(), |content| match content.damage(offset, xor) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        })
+    }
+
+    /// Damage at rest: cuts a file (or extends it with zeros), durably.
+    pub fn truncate(&self, path: impl AsRef<Path>, len: u64) -> Result<()> {
+        self.at_rest(path.as_ref(), |content| {
+            content.truncate(len);
+            Ok(())
+        })
+    }
+
+    /// The whole file as it is now.
+    pub fn read_all(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.at_rest(path.as_ref(), |content| {
+            bytes.resize(content.len() as usize, 0);
+            content.read(0, &mut bytes);
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+
+    /// Puts a file there, durably, as if by another program; makes missing directories.
+    pub fn write_all(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+        let path = path.as_ref();
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let mut world = self.world.lock();
+        if world.names.find(path).is_some() {
+            drop(world);
+            return self.at_rest(path, |content| {
+                *content = Content::synced(bytes);
+                Ok(())
+            });
+        }
+        let failed = |error| Error::io("put the file", path, error);
+        make_dirs(&mut world, parent).map_err(failed)?;
+        let name = world.names.locate_free(path).map_err(failed)?;
+        world.add_file(name.clone(), Content::synced(bytes));
+        world.names.settle_name(&name);
+        Ok(())
+    }
+
+    /// Every file, sorted, as absolute paths.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.world.lock().names.files().into_iter().map(|(path, _)| path).collect()
+    }
+
+    fn at_rest(&self, path: &Path, change: impl FnOnce(&mut Content) -> io::Result<()>) -> Result<()> {
+        let mut world = self.world.lock();
+        let id = world.names.find_file(path);
+        let changed = id.and_then(|id| change(world.file_mut(id)?));
+        changed.map_err(|error| Error::io("look at the file", path, error))
+    }
+
+    fn open(&self, world: &mut World, id: u64, path: &Path) -> (Handle, u64) {
+        let len = world.file(id).map_or(0, Content::len);
+        (Handle::open(&self.world, world, id, path), len)
+    }
+}

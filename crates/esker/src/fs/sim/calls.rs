@@ -1,0 +1,175 @@
+//! What a store sees of a simulated disk: the [`FileSystem`] calls.
+
+use super::*;
+
+impl FileSystem for SimFs {
+    fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let mut world = self.world.lock();
+        world.check_fault(Op::Read, path)?;
+        let id = world.names.find_file(path).map_err(|error| Error::io("open the file", path, error))?;
+        let (handle, len) = self.open(&mut world, id, path);
+        Ok(Arc::new(SimRead { handle, len }))
+    }
+
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let mut world = self.world.lock();
+        world.begin(Op::Create, path)?;
+        let name = world.names.locate_free(path);
+        let name = name.map_err(|error| Error::io("create the file", path, error))?;
+        let id = world.add_file(name, Content::default());
+        let (handle, len) = self.open(&mut world, id, path);
+        Ok(Box::new(SimWrite { handle, len }))
+    }
+
+    /// Two changes, with room for a crash between them: the name appears, then the file is filled and synced.
+    fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
+        if len == 0 || !len.is_multiple_of(PAGE) {
+            return Err(Error::new(ErrorKind::InvalidInput, wrong_length(len)).at(path));
+        }
+        let mut world = self.world.lock();
+        world.begin(Op::CreateMapped, path)?;
+        world.check_space(len, path)?;
+        let name = world.names.locate_free(path);
+        let name = name.map_err(|error| Error::io("create the segment", path, error))?;
+        let mut content = Content::default();
+        content.allocate(len);
+        let id = world.add_file(name, content);
+        if let Err(error) = world.begin(Op::Sync, path) {
+            if !world.dead {
+                // The living clean up behind a failure, as the real file system does.
+                drop(world.names.remove_file(path));
+            }
+            return Err(error);
+        }
+        world.file_mut(id).map_err(|error| Error::io("sync the segment", path, error))?.sync();
+        let (handle, len) = self.open(&mut world, id, path);
+        Ok(Arc::new(SimMapped { handle: Arc::new(handle), len }))
+    }
+
+    fn open_mapped(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
+        let mut world = self.world.lock();
+        world.check_fault(Op::CreateMapped, path)?;
+        let id = world.names.find_file(path).map_err(|error| Error::io("open the segment", path, error))?;
+        let (handle, len) = self.open(&mut world, id, path);
+        drop(world);
+        if len == 0 || !len.is_multiple_of(PAGE) {
+            return Err(Error::corruption(path, len, wrong_length(len)));
+        }
+        Ok(Arc::new(SimMapped { handle: Arc::new(handle), len }))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        let mut world = self.world.lock();
+        world.check_fault(Op::Read, dir)?;
+        world.names.list(dir).map_err(|error| Error::io("list the directory", dir, error))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        Ok(self.world.lock().names.find(path).is_some())
+    }
+
+    fn file_len(&self, path: &Path) -> Result<u64> {
+        let mut world = self.world.lock();
+        world.check_fault(Op::Read, path)?;
+        let len = world.names.find_file(path).and_then(|id| Ok(world.file(id)?.len()));
+        len.map_err(|error| Error::io("read the length of the file", path, error))
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        let mut world = self.world.lock();
+        if world.names.find_dir(dir).is_ok() {
+            return Ok(());
+        }
+        world.begin(Op::Create, dir)?;
+        make_dirs(&mut world, dir).map_err(|error| Error::io("create the directory", dir, error))
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<()> {
+        let mut world = self.world.lock();
+        world.begin(Op::Remove, path)?;
+        world.names.remove_file(path).map_err(|error| Error::io("remove the file", path, error))
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        let mut world = self.world.lock();
+        world.begin(Op::Remove, dir)?;
+        world.names.remove_dir(dir).map_err(|error| Error::io("remove the directory", dir, error))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut world = self.world.lock();
+        world.begin(Op::Rename, from)?;
+        let renamed = world.names.rename(from, to);
+        renamed.map_err(|error| Error::io(&format!("rename to {}", to.display()), from, error))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        let failed = |error| Error::io(&format!("link to {}", to.display()), from, error);
+        let mut world = self.world.lock();
+        world.begin(Op::Link, from)?;
+        let id = world.names.find_file(from).map_err(failed)?;
+        let name = world.names.locate_free(to).map_err(failed)?;
+        world.names.put(name, Node::File(id));
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        let mut world = self.world.lock();
+        world.begin(Op::SyncDir, dir)?;
+        world.names.sync_dir(dir).map_err(|error| Error::io("sync the directory", dir, error))?;
+        world.forget_nameless();
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn DirLock>> {
+        let failed = |error| Error::io("lock the file", path, error);
+        let mut world = self.world.lock();
+        match mode {
+            LockMode::Exclusive => world.begin(Op::Lock, path)?,
+            LockMode::Shared => world.check_fault(Op::Lock, path)?,
+        }
+        let id = match (world.names.find_file(path), mode) {
+            (Ok(id), _) => id,
+            (Err(error), LockMode::Shared) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Box::new(SimLock(None)));
+            }
+            (Err(error), LockMode::Exclusive) if error.kind() == io::ErrorKind::NotFound => {
+                let name = world.names.locate_free(path).map_err(failed)?;
+                world.add_file(name, Content::default())
+            }
+            (Err(error), _) => return Err(failed(error)),
+        };
+        world.lock(id, path, mode)?;
+        Ok(Box::new(SimLock(Some(self.open(&mut world, id, path).0))))
+    }
+
+    fn free_space(&self, _dir: &Path) -> Result<u64> {
+        Ok(self.world.lock().free_space().unwrap_or(PLENTY))
+    }
+
+    fn boot_id(&self) -> [u8; 16] {
+        self.world.lock().boot
+    }
+}
+
+/// Makes a directory and its missing parents, durably.
+pub(super) fn make_dirs(world: &mut World, dir: &Path) -> io::Result<()> {
+    let mut missing: Vec<&Path> = Vec::new();
+    for ancestor in dir.ancestors() {
+        match world.names.find(ancestor) {
+            Some(Node::Dir(_)) => break,
+            Some(Node::File(_)) => return Err(io::ErrorKind::NotADirectory.into()),
+            None => missing.push(ancestor),
+        }
+    }
+    for ancestor in missing.into_iter().rev() {
+        let name = world.names.locate_free(ancestor)?;
+        let id = world.new_id();
+        world.names.make_dir(&name, id);
+    }
+    Ok(())
+}
+
+fn wrong_length(len: u64) -> String {
+    format!("a segment's length must be a multiple of {PAGE} and not 0, but is {len}")
+}

@@ -1,0 +1,248 @@
+//! The bytes of one file: as a program sees them, and as they are on the disk.
+//!
+//! ```text
+//! pages     | 4096 | 4096 | zeros | 4096 |     what reads return; shared between copies of a disk
+//! unsynced          |  1: durable page + which of its 8 sectors differ in age
+//! ```
+//!
+//! A page's durable version is kept when the page is first written after a sync, by counting a
+//! reference: only the written page is copied, so a crash of a large, mostly idle file costs little.
+//!
+//! Invariants: bytes behind `len` in the last page are zero; a sector that is neither dirty nor lost is the
+//! same in `pages` and in the durable page.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::rng::Rng;
+
+const PAGE: usize = 4096;
+const SECTOR: usize = 512;
+
+/// `None` is a page of zeros.
+type Page = Option<Arc<[u8; PAGE]>>;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Content {
+    pages: Vec<Page>,
+    len: u64,
+    durable_len: u64,
+    unsynced: BTreeMap<u64, Unsynced>,
+}
+
+/// A page with sectors that a power loss may take back.
+#[derive(Clone, Debug)]
+struct Unsynced {
+    durable: Page,
+    /// One bit per sector: the next sync writes it.
+    dirty: u8,
+    /// One bit per sector: a sync of it failed, and no later one will write it. The kernel marks pages
+    /// clean after a failed writeback, so a second fsync succeeds without them.
+    lost: u8,
+}
+
+impl Content {
+    /// A file that is durable as it is.
+    pub(super) fn synced(bytes: &[u8]) -> Self {
+        let mut content = Content::default();
+        content.write(0, bytes);
+        content.sync();
+        content
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Sets the length of a file that has none, to bytes that read as zeros.
+    pub(super) fn allocate(&mut self, len: u64) {
+        self.set_len(len);
+    }
+
+    /// Fills `buf` from `offset`; `false` when the file ends before.
+    pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> bool {
+        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.len) {
+            return false;
+        }
+        for (page, within, part) in parts(offset, buf.len()) {
+            let target = &mut buf[part];
+            match &self.pages[page] {
+                Some(bytes) => target.copy_from_slice(&bytes[within..within + target.len()]),
+                None => target.fill(0),
+            }
+        }
+        true
+    }
+
+    /// Writes `bytes` at `offset`, growing the file where needed.
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let end = offset + bytes.len() as u64;
+        if end > self.len {
+            self.set_len(end);
+        }
+        for (page, within, part) in parts(offset, bytes.len()) {
+            let source = &bytes[part];
+            let current = &mut self.pages[page];
+            let unsynced = self.unsynced.entry(page as u64).or_insert_with(|| Unsynced {
+                durable: current.clone(),
+                dirty: 0,
+                lost: 0,
+            });
+            let sectors = sector_mask(within, source.len());
+            unsynced.dirty |= sectors;
+            unsynced.lost &= !sectors;
+            bytes_of(current)[within..within + source.len()].copy_from_slice(source);
+        }
+    }
+
+    /// Makes everything durable but what an earlier failed sync lost.
+    pub(super) fn sync(&mut self) {
+        let pages = &self.pages;
+        self.unsynced.retain(|&page, unsynced| {
+            if unsynced.lost == 0 {
+                return false;
+            }
+            let sectors = std::mem::take(&mut unsynced.dirty);
+            copy_sectors(&mut unsynced.durable, &pages[page as usize], sectors);
+            true
+        });
+        self.durable_len = self.len;
+    }
+
+    /// A sync that fails: what was dirty stays visible, and will never be written.
+    pub(super) fn lose_dirty(&mut self) {
+        for unsynced in self.unsynced.values_mut() {
+            unsynced.lost |= std::mem::take(&mut unsynced.dirty);
+        }
+    }
+
+    /// The kernel writes back some sectors of one page of its own accord.
+    pub(super) fn write_back_some(&mut self, rng: &mut Rng) {
+        let from = rng.below(self.pages.len() as u64);
+        let Some((&page, unsynced)) = self.unsynced.range_mut(from..).next() else { return };
+        let sectors = unsynced.dirty & rng.next() as u8;
+        copy_sectors(&mut unsynced.durable, &self.pages[page as usize], sectors);
+        unsynced.dirty &= !sectors;
+        if unsynced.dirty | unsynced.lost == 0 {
+            self.unsynced.remove(&page);
+        }
+    }
+
+    /// Whether a power loss now could take anything back.
+    pub(super) fn is_synced(&self) -> bool {
+        self.unsynced.is_empty() && self.len == self.durable_len
+    }
+
+    /// What is found after a power loss, if each unsynced sector reached the disk with probability `kept`.
+    pub(super) fn after_crash(&self, kept: f64, rng: &mut Rng) -> Content {
+        let mut found = Content { pages: self.pages.clone(), len: self.len, ..Content::default() };
+        for (&page, unsynced) in &self.unsynced {
+            let mut sectors = 0;
+            for bit in 0..8 {
+                let survives = unsynced.dirty & 1 << bit != 0 && rng.chance(kept);
+                sectors |= u8::from(survives) << bit;
+            }
+            let old = !sectors & (unsynced.dirty | unsynced.lost);
+            copy_sectors(&mut found.pages[page as usize], &unsynced.durable, old);
+        }
+        found.set_len(self.len_after_crash(kept, rng));
+        found.durable_len = found.len;
+        found
+    }
+
+    fn len_after_crash(&self, kept: f64, rng: &mut Rng) -> u64 {
+        let (old, new) = (self.durable_len.min(self.len), self.len);
+        // At the extremes nothing or all is kept, so that a test can ask for either.
+        if kept <= 0.0 || old == new {
+            return old;
+        }
+        if kept >= 1.0 {
+            return new;
+        }
+        match rng.below(3) {
+            0 => old,
+            1 => new,
+            _ => {
+                let sectors = (new - old).div_ceil(SECTOR as u64);
+                ((old / SECTOR as u64 + rng.below(sectors + 1)) * SECTOR as u64).clamp(old, new)
+            }
+        }
+    }
+
+    /// Changes bytes at rest: on the disk as well as in memory.
+    pub(super) fn damage(&mut self, offset: u64, xor: u8) -> bool {
+        if offset >= self.len {
+            return false;
+        }
+        let (page, within) = ((offset / PAGE as u64) as usize, (offset % PAGE as u64) as usize);
+        bytes_of(&mut self.pages[page])[within] ^= xor;
+        if let Some(unsynced) = self.unsynced.get_mut(&(page as u64)) {
+            bytes_of(&mut unsynced.durable)[within] ^= xor;
+        }
+        true
+    }
+
+    /// Cuts the file (or extends it with zeros) at rest.
+    pub(super) fn truncate(&mut self, len: u64) {
+        self.set_len(len);
+        for (&page, unsynced) in &mut self.unsynced {
+            zero_behind(&mut unsynced.durable, page, len);
+        }
+        self.durable_len = len;
+    }
+
+    fn set_len(&mut self, len: u64) {
+        self.len = len;
+        self.pages.resize(len.div_ceil(PAGE as u64) as usize, None);
+        self.unsynced.split_off(&(self.pages.len() as u64));
+        let last = (self.pages.len() as u64).saturating_sub(1);
+        if let Some(page) = self.pages.last_mut() {
+            zero_behind(page, last, len);
+        }
+    }
+}
+
+/// Cuts a range of a file at page ends: (page, first byte in it, the part of the caller's buffer).
+fn parts(offset: u64, len: usize) -> impl Iterator<Item = (usize, usize, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = offset + done as u64;
+        let (page, within) = ((at / PAGE as u64) as usize, (at % PAGE as u64) as usize);
+        let n = (PAGE - within).min(len - done);
+        let part = done..done + n;
+        done += n;
+        (n > 0).then_some((page, within, part))
+    })
+}
+
+/// The sectors of a page that `len` bytes (at least 1) from `within` on touch.
+fn sector_mask(within: usize, len: usize) -> u8 {
+    let (first, last) = (within / SECTOR, (within + len - 1) / SECTOR);
+    (0xFF << first) & (0xFF >> (7 - last))
+}
+
+fn bytes_of(page: &mut Page) -> &mut [u8; PAGE] {
+    Arc::make_mut(page.get_or_insert_with(|| Arc::new([0; PAGE])))
+}
+
+fn copy_sectors(to: &mut Page, from: &Page, sectors: u8) {
+    if sectors == 0xFF {
+        to.clone_from(from);
+        return;
+    }
+    for sector in (0..8).filter(|bit| sectors & 1 << bit != 0) {
+        let range = sector * SECTOR..(sector + 1) * SECTOR;
+        match from {
+            Some(bytes) => bytes_of(to)[range.clone()].copy_from_slice(&bytes[range]),
+            None => bytes_of(to)[range].fill(0),
+        }
+    }
+}
+
+/// Zeroes what lies at or behind byte `len` of the file in `page`, which is its page number `index`.
+fn zero_behind(page: &mut Page, index: u64, len: u64) {
+    let within = len.saturating_sub(index * PAGE as u64);
+    if within < PAGE as u64 && page.is_some() {
+        bytes_of(page)[within as usize..].fill(0);
+    }
+}

@@ -1,0 +1,150 @@
+//! Failures that a test asks for: which call, on which file, when, and with what error.
+
+use std::io;
+use std::path::Path;
+
+use super::rng::Rng;
+use crate::error::Error;
+
+/// The kinds of calls that can be made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Opening for reading, reading, listing, asking for a length.
+    Read,
+    /// [`WriteFile::append`](crate::fs::WriteFile::append).
+    Append,
+    /// [`MappedFile::store`](crate::fs::MappedFile::store) and `store_u64` (as on a file system that is
+    /// not mapped).
+    Store,
+    /// `sync` of either kind of file. What was dirty is lost: a second sync succeeds without it, as in
+    /// Linux.
+    Sync,
+    /// Syncing a directory. Its pending names stay pending.
+    SyncDir,
+    /// Creating a file or a directory.
+    Create,
+    /// Renaming.
+    Rename,
+    /// Removing a file or a directory.
+    Remove,
+    /// Making a hard link.
+    Link,
+    /// Taking the lock.
+    Lock,
+    /// Creating or opening a mapped file.
+    CreateMapped,
+}
+
+/// Which of the matching calls fail.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum When {
+    /// The n-th matching call after the fault was injected, counting from 1.
+    Nth(u64),
+    /// Each matching call with this probability, drawn from `seed`.
+    Chance {
+        /// From 0 to 1.
+        probability: f64,
+        /// Reproduces the draws.
+        seed: u64,
+    },
+}
+
+/// What a failing call reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultError {
+    /// `EIO`.
+    Io,
+    /// `ENOSPC`.
+    NoSpace,
+}
+
+/// A failure to inject with [`SimFs::inject`](super::SimFs::inject).
+///
+/// # Example
+/// ```
+/// use esker::fs::sim::{Fault, FaultError, Op};
+/// let fault = Fault::new(Op::Append, ".table").nth(3).error(FaultError::NoSpace).forever();
+/// ```
+#[derive(Debug, Clone)]
+pub struct Fault {
+    op: Op,
+    path_contains: String,
+    when: When,
+    error: FaultError,
+    forever: bool,
+}
+
+impl Fault {
+    /// The next `op` on a path that contains `path_contains` (empty: any path) fails with `EIO`, once.
+    pub fn new(op: Op, path_contains: impl Into<String>) -> Self {
+        let path_contains = path_contains.into();
+        Fault { op, path_contains, when: When::Nth(1), error: FaultError::Io, forever: false }
+    }
+
+    /// The `n`-th matching call fails, counting from 1.
+    #[must_use]
+    pub fn nth(mut self, n: u64) -> Self {
+        self.when = When::Nth(n);
+        self
+    }
+
+    /// Each matching call fails with `probability`; only the first that does, unless [`forever`](Self::forever).
+    #[must_use]
+    pub fn chance(mut self, probability: f64, seed: u64) -> Self {
+        self.when = When::Chance { probability, seed };
+        self
+    }
+
+    /// The error to fail with.
+    #[must_use]
+    pub fn error(mut self, error: FaultError) -> Self {
+        self.error = error;
+        self
+    }
+
+    /// Keeps failing: from the n-th call on every call, or at every draw.
+    #[must_use]
+    pub fn forever(mut self) -> Self {
+        self.forever = true;
+        self
+    }
+}
+
+/// A fault and how far it has come.
+#[derive(Debug, Clone)]
+pub(super) struct Armed {
+    fault: Fault,
+    calls: u64,
+    rng: Rng,
+    spent: bool,
+}
+
+impl Armed {
+    pub(super) fn new(fault: Fault) -> Self {
+        let seed = match fault.when {
+            When::Chance { seed, .. } => seed,
+            When::Nth(_) => 0,
+        };
+        Armed { fault, calls: 0, rng: Rng::new(seed), spent: false }
+    }
+
+    /// The error of this call, if it is one that fails.
+    pub(super) fn hit(&mut self, op: Op, path: &Path) -> Option<Error> {
+        let matches = op == self.fault.op && path.to_string_lossy().contains(&self.fault.path_contains);
+        if !matches || self.spent {
+            return None;
+        }
+        self.calls += 1;
+        let fails = match self.fault.when {
+            When::Nth(n) if self.fault.forever => self.calls >= n,
+            When::Nth(n) => self.calls == n,
+            When::Chance { probability, .. } => self.rng.chance(probability),
+        };
+        self.spent = fails && !self.fault.forever;
+        let error = match self.fault.error {
+            FaultError::Io => io::Error::from(rustix::io::Errno::IO),
+            FaultError::NoSpace => io::Error::from(rustix::io::Errno::NOSPC),
+        };
+        fails.then(|| Error::io(&format!("do what was asked ({op:?}, injected)"), path, error))
+    }
+}

@@ -1,0 +1,193 @@
+//! Open files and locks of a simulated disk. They keep their disk alive; after a crash of it they still
+//! work, but in the dead world.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::faults::Op;
+use super::world::World;
+use crate::canary::broken;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::{DirLock, MappedFile, ReadFile, SyncFile, WriteFile, too_short};
+
+/// A file held open: its bytes stay when its names go.
+#[derive(Debug)]
+pub(super) struct Handle {
+    world: Arc<Mutex<World>>,
+    id: u64,
+    path: PathBuf,
+}
+
+impl Handle {
+    /// `opening` is the state of `world`, already locked by the caller.
+    pub(super) fn open(world: &Arc<Mutex<World>>, opening: &mut World, id: u64, path: &Path) -> Self {
+        opening.opened(id);
+        Handle { world: Arc::clone(world), id, path: path.to_path_buf() }
+    }
+
+    fn io_error(&self, doing: &str, error: std::io::Error) -> Error {
+        Error::io(doing, &self.path, error)
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut world = self.world.lock();
+        let admitted = world.begin(Op::Sync, &self.path);
+        let dead = world.dead;
+        let content = world.file_mut(self.id).map_err(|error| self.io_error("sync the file", error))?;
+        match &admitted {
+            Ok(()) => content.sync(),
+            Err(_) if dead => {}
+            Err(_) => content.lose_dirty(),
+        }
+        admitted
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.world.lock().closed(self.id);
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct SimRead {
+    pub(super) handle: Handle,
+    pub(super) len: u64,
+}
+
+impl ReadFile for SimRead {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let path = &self.handle.path;
+        let mut world = self.handle.world.lock();
+        world.check_fault(Op::Read, path).map_err(|error| error.at_offset(offset))?;
+        let content = world.file(self.handle.id).map_err(|error| Error::io("read the file", path, error))?;
+        if content.read(offset, buf) { Ok(()) } else { Err(too_short(path, offset, buf.len())) }
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn path(&self) -> &Path {
+        &self.handle.path
+    }
+
+    fn prefetch(&self, _offset: u64, _len: u64) {}
+}
+
+#[derive(Debug)]
+pub(super) struct SimWrite {
+    pub(super) handle: Handle,
+    pub(super) len: u64,
+}
+
+impl WriteFile for SimWrite {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let path = &self.handle.path;
+        let mut world = self.handle.world.lock();
+        world.begin(Op::Append, path)?;
+        world.check_space(bytes.len() as u64, path)?;
+        let content = world.file_mut(self.handle.id);
+        let content = content.map_err(|error| self.handle.io_error("append to the file", error))?;
+        content.write(self.len, bytes);
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.handle.sync()
+    }
+
+    fn start_writeback(&mut self) {
+        self.handle.world.lock().write_back_some(self.handle.id);
+    }
+
+    fn path(&self) -> &Path {
+        &self.handle.path
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct SimMapped {
+    pub(super) handle: Arc<Handle>,
+    pub(super) len: u64,
+}
+
+impl SimMapped {
+    fn write(&self, offset: u64, bytes: &[u8], aligned: bool) -> Result<()> {
+        let path = &self.handle.path;
+        let fits = offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.len);
+        if !fits || !aligned {
+            let message = format!("a store of {} bytes does not fit, or is not aligned", bytes.len());
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(path).at_offset(offset));
+        }
+        let mut world = self.handle.world.lock();
+        let admitted = world.begin(Op::Store, path);
+        if world.dead {
+            // A store into a mapping cannot fail; the machine is off, and nobody sees the result.
+            return Ok(());
+        }
+        admitted?;
+        let content = world.file_mut(self.handle.id);
+        let content = content.map_err(|error| self.handle.io_error("write into the segment", error))?;
+        content.write(offset, bytes);
+        if broken("rule-24") {
+            content.sync();
+        }
+        Ok(())
+    }
+}
+
+impl MappedFile for SimMapped {
+    fn store(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write(offset, bytes, true)
+    }
+
+    fn store_u64(&self, offset: u64, value: u64) -> Result<()> {
+        self.write(offset, &value.to_le_bytes(), offset.is_multiple_of(8))
+    }
+
+    fn warm(&self, _offset: u64, _len: u64) {}
+
+    fn sync(&self) -> Result<()> {
+        self.handle.sync()
+    }
+
+    fn sync_handle(&self) -> Arc<dyn SyncFile> {
+        Arc::clone(&self.handle) as Arc<dyn SyncFile>
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn path(&self) -> &Path {
+        &self.handle.path
+    }
+}
+
+impl SyncFile for Handle {
+    fn sync(&self) -> Result<()> {
+        Handle::sync(self)
+    }
+}
+
+/// `None` locks nothing: the lock file is missing and the opener only reads.
+#[derive(Debug)]
+pub(super) struct SimLock(pub(super) Option<Handle>);
+
+impl DirLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        if let Some(handle) = &self.0 {
+            handle.world.lock().unlock(handle.id);
+        }
+    }
+}

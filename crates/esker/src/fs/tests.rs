@@ -1,0 +1,319 @@
+//! One conformance test for both file systems: what it demands, the store may rely on.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::sim::SimFs;
+use super::*;
+use crate::error::ErrorKind;
+
+/// Runs `test` in an empty directory of the real and of the simulated file system.
+fn on_both(test: impl Fn(&dyn FileSystem, &Path)) {
+    let dir = tempfile::tempdir().unwrap();
+    test(&RealFs, dir.path());
+    let sim = SimFs::new(7);
+    sim.create_dir_all(Path::new("/tmp/db")).unwrap();
+    test(&sim, Path::new("/tmp/db"));
+}
+
+fn kind<T>(result: Result<T>) -> ErrorKind {
+    match result {
+        Ok(_) => panic!("expected an error"),
+        Err(error) => {
+            assert!(error.path().is_some(), "no path in {error}");
+            error.kind()
+        }
+    }
+}
+
+fn write(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) {
+    let mut file = fs.create(path).unwrap();
+    file.append(bytes).unwrap();
+    file.sync().unwrap();
+}
+
+#[test]
+fn appends_are_read_back() {
+    on_both(|fs, dir| {
+        let path = dir.join("a");
+        let mut file = fs.create(&path).unwrap();
+        assert!(file.is_empty());
+        file.append(b"hello ").unwrap();
+        file.append(b"world").unwrap();
+        file.start_writeback();
+        assert_eq!((file.len(), file.path()), (11, path.as_path()));
+
+        let reader = fs.open_read(&path).unwrap();
+        file.append(b"!").unwrap();
+        file.sync().unwrap();
+        assert_eq!(reader.len(), 11);
+        let mut buf = [0; 6];
+        reader.prefetch(0, 6);
+        reader.read_exact_at(&mut buf, 6).unwrap();
+        assert_eq!(&buf, b"world!");
+        let error = reader.read_exact_at(&mut buf, 7).unwrap_err();
+        assert_eq!((error.kind(), error.offset()), (ErrorKind::Corruption, Some(7)));
+        assert_eq!(kind(reader.read_exact_at(&mut buf, u64::MAX - 2)), ErrorKind::Corruption);
+        assert_eq!(fs.read(&path).unwrap(), b"hello world!");
+        assert_eq!(fs.file_len(&path).unwrap(), 12);
+    });
+}
+
+#[test]
+fn missing_and_taken_names_have_their_kinds() {
+    on_both(|fs, dir| {
+        let (a, b, none) = (dir.join("a"), dir.join("b"), dir.join("none"));
+        write(fs, &a, b"a");
+        write(fs, &b, b"b");
+        assert_eq!(kind(fs.create(&a)), ErrorKind::AlreadyExists);
+        assert_eq!(kind(fs.create_mapped(&a, 4096)), ErrorKind::AlreadyExists);
+        assert_eq!(kind(fs.hard_link(&a, &b)), ErrorKind::AlreadyExists);
+        assert_eq!(fs.read(&a).unwrap(), b"a", "a refused creation must not touch the file");
+        assert_eq!(kind(fs.open_read(&none)), ErrorKind::NotFound);
+        assert_eq!(kind(fs.open_mapped(&none)), ErrorKind::NotFound);
+        assert_eq!(kind(fs.list(&none)), ErrorKind::NotFound);
+        assert_eq!(kind(fs.file_len(&none)), ErrorKind::NotFound);
+        assert_eq!(kind(fs.remove_file(&none)), ErrorKind::NotFound);
+        assert_eq!(kind(fs.remove_dir(&none)), ErrorKind::NotFound);
+        assert_eq!(kind(fs.rename(&none, &a)), ErrorKind::NotFound);
+        assert_eq!(kind(fs.hard_link(&none, &none)), ErrorKind::NotFound);
+        assert_eq!(kind(fs.sync_dir(&none)), ErrorKind::NotFound);
+        assert_eq!(kind(fs.create(&none.join("below"))), ErrorKind::NotFound);
+        assert!(fs.exists(&a).unwrap() && !fs.exists(&none).unwrap());
+    });
+}
+
+#[test]
+fn directories_are_made_and_removed() {
+    on_both(|fs, dir| {
+        let deep = dir.join("x/y/z");
+        fs.create_dir_all(&deep).unwrap();
+        fs.create_dir_all(&deep).unwrap();
+        write(fs, &deep.join("f"), b"f");
+        assert_eq!(fs.list(&deep).unwrap(), ["f"]);
+        assert_eq!(fs.list(&dir.join("x")).unwrap(), ["y"]);
+        kind(fs.remove_dir(&deep));
+        kind(fs.create_dir_all(&deep.join("f")));
+        kind(fs.create_dir_all(&deep.join("f/g")));
+        fs.rename(&dir.join("x/y"), &dir.join("moved")).unwrap();
+        fs.sync_dir(dir).unwrap();
+        assert_eq!(fs.read(&dir.join("moved/z/f")).unwrap(), b"f");
+        kind(fs.rename(&dir.join("moved"), &dir.join("moved/z/inside")));
+        fs.remove_file(&dir.join("moved/z/f")).unwrap();
+        fs.remove_dir(&dir.join("moved/z")).unwrap();
+        assert_eq!(fs.list(&dir.join("moved")).unwrap(), [""; 0]);
+        assert!(fs.free_space(dir).unwrap() > 0);
+        assert_ne!(fs.boot_id(), [0; 16]);
+        assert_eq!(fs.boot_id(), fs.boot_id());
+    });
+}
+
+#[test]
+fn names_and_handles_are_independent() {
+    on_both(|fs, dir| {
+        let (a, b, c) = (dir.join("a"), dir.join("b"), dir.join("c"));
+        write(fs, &a, b"first");
+        let reader = fs.open_read(&a).unwrap();
+        fs.hard_link(&a, &b).unwrap();
+        fs.remove_file(&a).unwrap();
+        fs.rename(&b, &c).unwrap();
+        write(fs, &a, b"second");
+        fs.rename(&a, &c).unwrap();
+        fs.sync_dir(dir).unwrap();
+        assert_eq!(fs.list(dir).unwrap(), ["c"]);
+        assert_eq!(fs.read(&c).unwrap(), b"second");
+        let mut buf = [0; 5];
+        reader.read_exact_at(&mut buf, 0).unwrap();
+        assert_eq!(&buf, b"first", "an open file outlives its names");
+        // POSIX: a rename onto another name of the same file does nothing.
+        fs.hard_link(&c, &a).unwrap();
+        fs.rename(&a, &c).unwrap();
+        assert!(fs.exists(&a).unwrap());
+    });
+}
+
+#[test]
+fn mapped_files_take_stores() {
+    on_both(|fs, dir| {
+        let path = dir.join("wal");
+        for len in [0, 1, 4095, 6000] {
+            assert_eq!(kind(fs.create_mapped(&path, len)), ErrorKind::InvalidInput);
+        }
+        let file = fs.create_mapped(&path, 8192).unwrap();
+        check_stores(&*file);
+        let mut expected = vec![0; 8192];
+        expected[4000..4200].fill(7);
+        expected[8184..].copy_from_slice(&0x0102_0304_0506_0708u64.to_le_bytes());
+        assert_eq!(fs.read(&path).unwrap(), expected);
+
+        drop(file);
+        let file = fs.open_mapped(&path).unwrap();
+        assert_eq!((file.len(), file.path()), (8192, path.as_path()));
+        file.store(0, b"recycled").unwrap();
+        expected[..8].copy_from_slice(b"recycled");
+        assert_eq!(fs.read(&path).unwrap(), expected);
+
+        let odd = dir.join("odd");
+        write(fs, &odd, b"not a segment");
+        assert_eq!(kind(fs.open_mapped(&odd)), ErrorKind::Corruption);
+        write(fs, &dir.join("empty"), b"");
+        assert_eq!(kind(fs.open_mapped(&dir.join("empty"))), ErrorKind::Corruption);
+    });
+}
+
+/// Leaves 200 sevens at 4000 and one word at the end of a segment of 8192 zeros.
+pub(super) fn check_stores(file: &dyn MappedFile) {
+    assert_eq!(file.len(), 8192);
+    for (offset, len) in [(0, 8192), (100, 5000), (8191, 1), (8192, 1), (70_000, 1), (u64::MAX, u64::MAX)] {
+        file.warm(offset, len);
+    }
+    file.store(4000, &[7; 200]).unwrap();
+    file.store(8192, b"").unwrap();
+    file.store_u64(8184, 0x0102_0304_0506_0708).unwrap();
+    file.sync().unwrap();
+    for (offset, len) in [(8192, 1), (8000, 193), (u64::MAX, 1), (u64::MAX - 3, 8), (9000, 0)] {
+        assert_eq!(kind(file.store(offset, &vec![1; len])), ErrorKind::InvalidInput, "{offset} {len}");
+    }
+    for offset in [4, 8185, 8188, 8192, u64::MAX - 7, u64::MAX] {
+        assert_eq!(kind(file.store_u64(offset, 1)), ErrorKind::InvalidInput, "{offset}");
+    }
+}
+
+#[test]
+fn threads_store_side_by_side() {
+    on_both(|fs, dir| {
+        let path = dir.join("wal");
+        let file = fs.create_mapped(&path, 64 << 10).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                let file = Arc::clone(&file);
+                scope.spawn(move || {
+                    for slot in (u64::from(thread)..512).step_by(4) {
+                        file.store(slot * 128 + 8, &[thread + 1; 100]).unwrap();
+                        file.store_u64(0, slot).unwrap();
+                    }
+                });
+            }
+        });
+        let bytes = fs.read(&path).unwrap();
+        for slot in 0..512 {
+            assert_eq!(bytes[slot * 128 + 8..][..100], [(slot % 4) as u8 + 1; 100]);
+        }
+        assert!(u64::from_le_bytes(bytes[..8].try_into().unwrap()) >= 508);
+    });
+}
+
+#[test]
+fn locks_exclude_and_share() {
+    on_both(|fs, dir| {
+        let path = dir.join("LOCK");
+        drop(fs.lock(&path, LockMode::Shared).unwrap());
+        assert!(!fs.exists(&path).unwrap(), "a shared lock creates nothing");
+
+        let writer = fs.lock(&path, LockMode::Exclusive).unwrap();
+        assert_eq!(kind(fs.lock(&path, LockMode::Exclusive)), ErrorKind::Locked);
+        assert_eq!(kind(fs.lock(&path, LockMode::Shared)), ErrorKind::Locked);
+        drop(writer);
+
+        let readers = [fs.lock(&path, LockMode::Shared).unwrap(), fs.lock(&path, LockMode::Shared).unwrap()];
+        let error = fs.lock(&path, LockMode::Exclusive).unwrap_err();
+        assert!(error.to_string().contains("another process"), "{error}");
+        let [first, second] = readers;
+        drop(first);
+        assert_eq!(kind(fs.lock(&path, LockMode::Exclusive)), ErrorKind::Locked);
+        drop(second);
+
+        // A holder may remove the file; the next one locks a new file and does not conflict.
+        let old = fs.lock(&path, LockMode::Exclusive).unwrap();
+        fs.remove_file(&path).unwrap();
+        let new = fs.lock(&path, LockMode::Exclusive).unwrap();
+        drop(old);
+        assert_eq!(kind(fs.lock(&path, LockMode::Shared)), ErrorKind::Locked);
+        drop(new);
+    });
+}
+
+/// Random calls on both file systems and on a model; they must agree on every result.
+#[test]
+fn random_calls_agree_with_a_model() {
+    let seed = 0x5EED_0001;
+    println!("seed {seed:#x}");
+    on_both(|fs, dir| {
+        let mut random = seed;
+        for _ in 0..20 {
+            let run = dir.join(format!("run{}", next(&mut random)));
+            fs.create_dir_all(&run).unwrap();
+            run_against_model(fs, &run, &mut random);
+        }
+    });
+}
+
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+fn run_against_model(fs: &dyn FileSystem, dir: &Path, random: &mut u64) {
+    let mut model: BTreeMap<String, Arc<Vec<u8>>> = BTreeMap::new();
+    let name = |random: &mut u64| format!("f{}", next(random) % 5);
+    for _ in 0..200 {
+        let (a, b) = (name(random), name(random));
+        let (path_a, path_b) = (dir.join(&a), dir.join(&b));
+        match next(random) % 6 {
+            0 | 1 => {
+                let made = fs.create(&path_a).map(|mut file| {
+                    let mut bytes = Vec::new();
+                    for _ in 0..next(random) % 4 {
+                        let part = vec![next(random) as u8; (next(random) % 9000) as usize];
+                        file.append(&part).unwrap();
+                        bytes.extend(part);
+                    }
+                    bytes
+                });
+                assert_eq!(made.is_err(), model.contains_key(&a));
+                if let Ok(bytes) = made {
+                    model.insert(a, Arc::new(bytes));
+                }
+            }
+            2 => {
+                assert_eq!(fs.remove_file(&path_a).is_ok(), model.remove(&a).is_some());
+            }
+            3 => {
+                let moved = model.get(&a).cloned();
+                assert_eq!(fs.rename(&path_a, &path_b).is_ok(), moved.is_some());
+                let same_file = model.get(&a).zip(model.get(&b)).is_some_and(|(a, b)| Arc::ptr_eq(a, b));
+                if let Some(bytes) = moved
+                    && !same_file
+                {
+                    model.remove(&a);
+                    model.insert(b, bytes);
+                }
+            }
+            4 => {
+                let linked = model.get(&a).filter(|_| !model.contains_key(&b)).cloned();
+                assert_eq!(fs.hard_link(&path_a, &path_b).is_ok(), linked.is_some());
+                if let Some(bytes) = linked {
+                    model.insert(b, bytes);
+                }
+            }
+            _ => fs.sync_dir(dir).unwrap(),
+        }
+        let mut names = fs.list(dir).unwrap();
+        names.sort();
+        assert!(names.iter().eq(model.keys()), "{names:?}");
+        if let Some(bytes) = model.get(&name(random)) {
+            let (at, path) = (next(random) % (bytes.len() as u64 + 1), dir.join(model_name(&model, bytes)));
+            let mut buf = vec![0; bytes.len() - at as usize];
+            fs.open_read(&path).unwrap().read_exact_at(&mut buf, at).unwrap();
+            assert_eq!(buf, bytes[at as usize..]);
+        }
+    }
+}
+
+/// A name under which the model has `bytes`.
+fn model_name<'a>(model: &'a BTreeMap<String, Arc<Vec<u8>>>, bytes: &Arc<Vec<u8>>) -> &'a str {
+    model.iter().find(|(_, other)| Arc::ptr_eq(bytes, other)).map_or("", |(name, _)| name)
+}

@@ -1,0 +1,177 @@
+//! What a user may choose. Few options: budgets and promises, each with a default that serves.
+
+use crate::env::Env;
+
+/// What an acknowledged write survives. See `docs/guarantees.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Durability {
+    /// The death of this process, at any instant. The default, as in LevelDB and RocksDB; costs no
+    /// system call.
+    #[default]
+    Process,
+    /// Loss of power too: the call returns when the log is on the disk. Writers that wait together share
+    /// one sync.
+    Power,
+}
+
+/// How a tree's blocks are compressed on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Not at all: fastest when the disk is. The default.
+    #[default]
+    None,
+    /// LZ4: cheap, about half the size for text.
+    Lz4,
+    /// Zstandard at its default level: smaller, several times the work. Needs the feature `zstd`.
+    Zstd,
+}
+
+impl Compression {
+    pub(crate) fn to_u8(self) -> u8 {
+        match self {
+            Compression::None => 0,
+            Compression::Lz4 => 1,
+            Compression::Zstd => 2,
+        }
+    }
+
+    pub(crate) fn from_u8(byte: u8) -> Option<Compression> {
+        match byte {
+            0 => Some(Compression::None),
+            1 => Some(Compression::Lz4),
+            2 => Some(Compression::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// How a store is opened.
+///
+/// # Example
+/// ```
+/// use esker::{Durability, Options};
+/// let options = Options::default().memory_budget(256 << 20).durability(Durability::Power);
+/// assert_eq!(options.memory_budget, 256 << 20);
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Whether a missing store is created. Default: yes.
+    pub create: bool,
+    /// Bytes of memory for everything the store keeps: buffer pool, memtables, filters, indexes and the
+    /// mapped log. Default: 1 GiB, at most a quarter of the machine's memory. At least 8 MiB.
+    pub memory_budget: usize,
+    /// The durability of writes that do not name their own.
+    pub durability: Durability,
+    /// Bytes a tree's memtable may reach before it is flushed. Default: a sixteenth of the memory budget,
+    /// at least 64 KiB, at most 64 MiB.
+    pub memtable_bytes: Option<usize>,
+    /// Bytes of user data in one table, at which a merge begins the next. Default: 32 MiB.
+    pub table_bytes: usize,
+    /// Bytes of a data block before compression. Default: 4 KiB, chosen by measuring.
+    pub block_bytes: usize,
+    /// Bits of filter per key in the largest level; smaller levels get more. 0: no filters. Default: 8.
+    pub filter_bits: u32,
+    /// Table files held open at once. Default: 512.
+    pub open_tables_max: usize,
+    /// Files, clock, randomness and background work.
+    pub env: Env,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            create: true,
+            memory_budget: default_memory_budget(),
+            durability: Durability::Process,
+            memtable_bytes: None,
+            table_bytes: 32 << 20,
+            block_bytes: 4 << 10,
+            filter_bits: 8,
+            open_tables_max: 512,
+            env: Env::system(),
+        }
+    }
+}
+
+impl Options {
+    /// Sets [`Options::create`].
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Sets [`Options::memory_budget`], in bytes.
+    #[must_use]
+    pub fn memory_budget(mut self, bytes: usize) -> Self {
+        self.memory_budget = bytes;
+        self
+    }
+
+    /// Sets [`Options::durability`].
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Sets [`Options::env`].
+    #[must_use]
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = env;
+        self
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.memory_budget.max(8 << 20)
+    }
+
+    pub(crate) fn memtable_limit(&self) -> usize {
+        self.memtable_bytes.unwrap_or((self.memory() / 16).clamp(64 << 10, 64 << 20))
+    }
+
+    /// Bytes of memtables that may wait to be flushed before writers do.
+    pub(crate) fn waiting_max(&self) -> usize {
+        self.memtable_limit() * 2
+    }
+
+    /// Bytes of log segments that recovery would read, beyond which the oldest memtables are flushed.
+    pub(crate) fn log_max(&self) -> u64 {
+        (self.memtable_limit() as u64 * 4).max(4 << 20)
+    }
+
+    /// Free bytes of the disk below which puts are refused, so that flushing, merging and deletes go on.
+    pub(crate) fn low_space(&self) -> u64 {
+        (self.memtable_limit() as u64 * 4).min(32 << 20)
+    }
+
+    /// The length that a log segment grows to: what is mapped counts against the budget.
+    pub(crate) fn segment_len_max(&self) -> u64 {
+        (self.memory() as u64 / 32).clamp(1 << 20, 16 << 20).next_power_of_two()
+    }
+}
+
+/// 1 GiB, or a quarter of the machine's memory where that is less.
+fn default_memory_budget() -> usize {
+    let quarter = crate::fs::physical_memory().map_or(1 << 30, |bytes| bytes / 4);
+    usize::try_from(quarter.min(1 << 30)).unwrap_or(1 << 30)
+}
+
+/// What is fixed for a tree when it is created.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct TreeOptions {
+    /// How the tree's blocks are compressed.
+    pub compression: Compression,
+}
+
+impl TreeOptions {
+    /// Sets [`TreeOptions::compression`].
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+}

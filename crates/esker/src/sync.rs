@@ -1,0 +1,7 @@
+//! The atomics of the lock-free parts, through one door: the real ones, or, in a build with
+//! `RUSTFLAGS="--cfg esker_shuttle"`, those of the `shuttle` scheduler, which tries many interleavings.
+
+#[cfg(esker_shuttle)]
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+#[cfg(not(esker_shuttle))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
