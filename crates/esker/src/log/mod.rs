@@ -1,0 +1,21 @@
+//! The record log: one framing, used by the write-ahead log ([`wal`]) and by the manifest ([`stream`]).
+//!
+//! ```text
+//! write-ahead log segment                      manifest
+//! +--------------------+                       +--------------------+
+//! | header page, 4 KiB |                       | header page, 4 KiB |
+//! +--------------------+                       +--------------------+
+//! | record | record |..|  fixed length, mapped | record | record |  |  appended
+//! +--------------------+                       +--------------------+
+//! ```
+//!
+//! Guarantees (durability rules 2, 5 and 6): a reader gets exactly the records that were written in this
+//! use of the file, in order, up to the first one that is not whole; and it knows whether what follows
+//! is a torn tail (dropped) or damage (an error), because every record says how far the log was known to
+//! be synced when it was written.
+
+pub(crate) mod record;
+pub(crate) mod replay;
+pub(crate) mod segment;
+pub(crate) mod stream;
+pub(crate) mod wal;

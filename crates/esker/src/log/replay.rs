@@ -1,0 +1,207 @@
+//! Reading the write-ahead log back: which segments matter, which records are whole, and whether what
+//! ends the log is a torn tail or damage (durability rules 2 and 5).
+//!
+//! A segment follows another when its id, its first sequence number and its start position all do.
+//! The log ends at the first place where the next record is not whole and no segment follows. That is
+//! damage, an error, if anything shows that bytes behind that place were acknowledged for good:
+//! - the published mark of that segment, when the machine has not been booted since;
+//! - a segment behind it that has a published mark of the same boot;
+//! - any whole record behind it which says that the log was synced beyond it;
+//! - the manifest, which notes at every flush and at closing how far the log was synced.
+//!
+//! Otherwise it is a torn tail, which is dropped and reported.
+
+use std::path::{Path, PathBuf};
+
+use super::record;
+use super::segment::{RECORDS_AT, SegmentHeader, manifest_mark, published_mark};
+use crate::canary::broken;
+use crate::codec::file_number;
+use crate::cursor::SeqNo;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::FileSystem;
+
+/// The first segment that recovery needs, as the manifest names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct LogFloor {
+    /// Segments with a smaller id hold nothing that is not in tables.
+    pub(crate) segment: u64,
+    /// The position in the whole log at which that segment starts.
+    pub(crate) start: u64,
+}
+
+/// A segment file and what its first page says.
+#[derive(Debug)]
+struct Found {
+    path: PathBuf,
+    header: SegmentHeader,
+    page: Vec<u8>,
+}
+
+/// All segment files of a store.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    used: Vec<Found>,
+    /// Every segment file, used or not.
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+/// Takes a record's first sequence number and payload; returns how many sequence numbers it takes, or
+/// `None` when the payload makes no sense.
+pub(crate) type Visit<'a> = &'a mut dyn FnMut(SeqNo, &[u8]) -> Result<Option<u64>>;
+
+/// How the log ended.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReplayReport {
+    /// Records read back.
+    pub(crate) records: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// Where the torn tail begins, if there is one: nothing behind it was acknowledged as synced.
+    pub(crate) torn: Option<(PathBuf, u64)>,
+    /// The largest id of any segment file, whether it mattered or not.
+    pub(crate) last_id: u64,
+    /// The position behind the last record.
+    pub(crate) position: u64,
+}
+
+impl Segments {
+    /// Reads the headers of the segment files `paths`.
+    pub(crate) fn open(fs: &dyn FileSystem, paths: Vec<PathBuf>) -> Result<Segments> {
+        let mut used = Vec::new();
+        for path in &paths {
+            let file = fs.open_read(path)?;
+            // A file that was being made when the power failed has any length, and holds zeros.
+            let mut page = vec![0; RECORDS_AT as usize];
+            file.read_exact_at(&mut page[..RECORDS_AT.min(file.len()) as usize], 0)?;
+            if let Some(header) = SegmentHeader::decode(&page, path)? {
+                used.push(Found { path: path.clone(), header, page });
+            }
+        }
+        used.sort_by_key(|found| found.header.id);
+        for pair in used.windows(2) {
+            if pair[0].header.id == pair[1].header.id {
+                return Err(Error::corruption(&pair[1].path, 0, "two log segments carry the same number"));
+            }
+        }
+        Ok(Segments { used, paths })
+    }
+
+    /// How many bytes of manifest number `manifest` are known to be synced (0: nobody knows).
+    pub(crate) fn manifest_synced(&self, manifest: u64) -> u64 {
+        let marks = self.used.iter().map(|found| manifest_mark(&found.page, found.header.epoch, manifest));
+        marks.max().unwrap_or(0)
+    }
+
+    /// Calls `visit` for each record from `floor` on, in order. The log is known to have been on the disk
+    /// up to the position `synced`.
+    pub(crate) fn replay(
+        &self,
+        fs: &dyn FileSystem,
+        floor: LogFloor,
+        synced: u64,
+        visit: Visit<'_>,
+    ) -> Result<ReplayReport> {
+        let last_id = self.used.last().map_or(0, |found| found.header.id);
+        let mut report = ReplayReport { last_id, position: floor.start, ..ReplayReport::default() };
+        let live: Vec<&Found> = self.used.iter().filter(|found| found.header.id >= floor.segment).collect();
+        let Some(first) = live.first() else {
+            return if report.position < synced { Err(missing(&self.paths, floor)) } else { Ok(report) };
+        };
+        let mut expected_seq = first.header.first_seq;
+        let mut stop = None;
+        for (index, found) in live.iter().enumerate() {
+            let header = &found.header;
+            let follows = header.id == floor.segment + index as u64
+                && header.first_seq == expected_seq
+                && header.start == report.position;
+            if !follows {
+                stop.get_or_insert((found.path.clone(), RECORDS_AT));
+                break;
+            }
+            let bytes = fs.read(&found.path)?;
+            let mut offset = RECORDS_AT as usize;
+            while let Some(found_record) = record::read(&bytes, offset, header.epoch) {
+                let Some(count) = visit(expected_seq, found_record.payload)? else {
+                    let message = "a log record's checksum matches, but its payload makes no sense";
+                    return Err(Error::corruption(&found.path, offset as u64, message));
+                };
+                expected_seq += count;
+                offset += found_record.len();
+                report.position += found_record.len() as u64;
+                report.records += 1;
+            }
+            stop = Some((found.path.clone(), offset as u64));
+        }
+        report.bytes = report.position - floor.start;
+        self.judge_end(fs, &live, stop, synced, &mut report)?;
+        Ok(report)
+    }
+
+    /// Tells a torn tail from damage at `stop`.
+    fn judge_end(
+        &self,
+        fs: &dyn FileSystem,
+        live: &[&Found],
+        stop: Option<(PathBuf, u64)>,
+        synced: u64,
+        report: &mut ReplayReport,
+    ) -> Result<()> {
+        let Some((path, offset)) = stop else { return Ok(()) };
+        if broken("rule-5") {
+            return Ok(());
+        }
+        let damaged = || {
+            let message = "a log record is damaged that was acknowledged for good: it is not a torn tail";
+            Err(Error::corruption(&path, offset, message))
+        };
+        if report.position < synced {
+            return damaged();
+        }
+        let boot_id = fs.boot_id();
+        let mut behind = false;
+        for found in live {
+            let is_stop = found.path == path;
+            behind |= is_stop;
+            if !behind {
+                continue;
+            }
+            let bytes = fs.read(&found.path)?;
+            let header = &found.header;
+            let from = if is_stop { offset } else { RECORDS_AT };
+            let known_boot = header.boot_id == boot_id && boot_id != [0; 16];
+            let published = known_boot && published_mark(&found.page, header.epoch) > from;
+            let mut claimed = false;
+            let mut torn = is_stop && record::header_is_whole(&bytes, offset as usize, header.epoch);
+            for (at, whole) in record::find_from(&bytes, from as usize, header.epoch) {
+                let position = header.start + (at as u64 - RECORDS_AT);
+                torn = true;
+                claimed |= whole.lag.is_some_and(|lag| position.saturating_sub(lag) > report.position);
+            }
+            if published || claimed || (torn && broken("rule-5-torn")) {
+                return damaged();
+            }
+            if torn && report.torn.is_none() {
+                report.torn = Some((path.clone(), offset));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first segment that recovery needs is not among the files `paths`.
+fn missing(paths: &[PathBuf], floor: LogFloor) -> Error {
+    let dir = paths.first().and_then(|path| path.parent()).unwrap_or(Path::new(""));
+    let message = format!("log segment {} is missing, with which recovery begins", floor.segment);
+    Error::new(ErrorKind::Corruption, message).at(dir)
+}
+
+/// Whether `name` is a segment's file name; its number if so.
+pub(crate) fn segment_number(name: &str) -> Option<u64> {
+    file_number(name.strip_prefix("wal-")?.strip_suffix(".log")?)
+}
+
+/// The path of segment file `number` in `dir`.
+pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("wal-{number:06}.log"))
+}

@@ -1,0 +1,225 @@
+//! One segment of the write-ahead log: a file of fixed length, allocated and written before its use.
+//!
+//! ```text
+//! sector 0   magic 8 | version 4 | 0 | id 8 | epoch 8 | first seq 8 | start position 8 | boot id 16 | check 8
+//! sector 1   published mark 8 | manifest mark 8 | manifest number mark 8
+//! 4096       records
+//! ```
+//!
+//! - `id` counts segments up for the whole life of a store; the manifest names the first that matters.
+//! - `epoch` is 64 fresh random bits per use of the file (rule 6): what a recycled file still holds from
+//!   its last use cannot pass a record's check.
+//! - `first seq` is the sequence number of the first record: a reader that arrives here with another
+//!   number has lost something in between.
+//! - `start position` is the position of byte 4096 in the log as a whole. Positions count record bytes.
+//! - the published mark (rule 5) is one word, stored indivisibly: on the same boot, everything before it
+//!   was acknowledged, so a bad record there is damage and not a torn tail. It is kept by writes that do
+//!   not sync; those that do leave the header page alone, so that a synced put dirties one page.
+//! - the manifest mark says how many bytes of which manifest are known to be synced. It is stored after
+//!   that sync, so it is never false, at most old: a manifest that is not whole up to there is damaged.
+//!
+//! The magic is zeroed before anything else of a header is written and set when all of it stands, so a
+//! header whose magic is not zero and whose check fails is damage.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::checksum::checksum;
+use crate::codec::{Decoder, u64_at};
+use crate::cursor::{MAX_SEQ, SeqNo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::{FileSystem, MappedFile, SyncFile};
+
+/// Where records begin.
+pub(crate) const RECORDS_AT: u64 = 4096;
+
+const MAGIC: &[u8; 8] = b"eskerWAL";
+const VERSION: u32 = 1;
+const HEADER_LEN: usize = 72;
+/// No log grows to this position.
+const POSITION_MAX: u64 = 1 << 62;
+const PUBLISHED_AT: u64 = 512;
+const MANIFEST_AT: u64 = 520;
+const MANIFEST_NUMBER_AT: u64 = 528;
+const MARK_BITS: u32 = 48;
+
+/// What the first sector of a segment says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) id: u64,
+    pub(crate) epoch: u64,
+    pub(crate) first_seq: SeqNo,
+    pub(crate) start: u64,
+    pub(crate) boot_id: [u8; 16],
+}
+
+impl SegmentHeader {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER_LEN);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.id.to_le_bytes());
+        out.extend_from_slice(&self.epoch.to_le_bytes());
+        out.extend_from_slice(&self.first_seq.to_le_bytes());
+        out.extend_from_slice(&self.start.to_le_bytes());
+        out.extend_from_slice(&self.boot_id);
+        let check = checksum(0, &out);
+        out.extend_from_slice(&check.to_le_bytes());
+        out
+    }
+
+    /// The header in a segment's first page; `None` for a file that was prepared but not used yet, or
+    /// whose header never reached the disk. Damage and a newer format are errors.
+    pub(crate) fn decode(page: &[u8], path: &Path) -> Result<Option<SegmentHeader>> {
+        let Some(raw) = page.get(..HEADER_LEN) else { return Ok(None) };
+        if raw[..8] == [0; 8] {
+            return Ok(None);
+        }
+        if &raw[..8] != MAGIC || checksum(0, &raw[..HEADER_LEN - 8]) != u64_at(raw, HEADER_LEN - 8) {
+            return Err(Error::corruption(path, 0, "the log segment's header does not match its checksum"));
+        }
+        let mut decoder = Decoder::new(&raw[8..]);
+        let decoded = (|| {
+            let version = decoder.u32()?;
+            decoder.u32()?;
+            let (id, epoch, first_seq, start) =
+                (decoder.u64()?, decoder.u64()?, decoder.u64()?, decoder.u64()?);
+            let boot_id = decoder.bytes(16)?.try_into().ok()?;
+            Some((version, SegmentHeader { id, epoch, first_seq, start, boot_id }))
+        })();
+        match decoded {
+            Some((VERSION, header)) if header.first_seq > MAX_SEQ || header.start > POSITION_MAX => {
+                Err(Error::corruption(path, 0, "the log segment's header holds numbers out of range"))
+            }
+            Some((VERSION, header)) => Ok(Some(header)),
+            Some((version, _)) => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("log format {version} is newer than this build, which knows {VERSION}"),
+            )
+            .at(path)),
+            None => Ok(None),
+        }
+    }
+}
+
+fn encode_mark(value: u64, salt: u64) -> u64 {
+    let check = checksum(salt, &value.to_le_bytes());
+    (check << MARK_BITS) | (value & ((1 << MARK_BITS) - 1))
+}
+
+fn decode_mark(page: &[u8], at: u64, salt: u64) -> u64 {
+    let at = at as usize;
+    if page.len() < at + 8 {
+        return 0;
+    }
+    let word = u64_at(page, at);
+    let value = word & ((1 << MARK_BITS) - 1);
+    if encode_mark(value, salt) == word { value } else { 0 }
+}
+
+/// Takes the marks out of a segment's first page, for a copy of it: they speak of the original.
+pub(crate) fn clear_marks(page: &mut [u8]) {
+    page[PUBLISHED_AT as usize..MANIFEST_NUMBER_AT as usize + 8].fill(0);
+}
+
+/// Whether a segment file holds nothing but, perhaps, a header: no record, and no mark of a manifest.
+pub(crate) fn is_unwritten(file: &[u8]) -> bool {
+    file.iter().skip(PUBLISHED_AT as usize).all(|&byte| byte == 0)
+}
+
+/// The offset in the file before which everything was acknowledged, 0 where that is not known.
+pub(crate) fn published_mark(page: &[u8], epoch: u64) -> u64 {
+    decode_mark(page, PUBLISHED_AT, epoch)
+}
+
+/// How many bytes of manifest number `manifest` are known to be synced, 0 where that is not known.
+pub(crate) fn manifest_mark(page: &[u8], epoch: u64, manifest: u64) -> u64 {
+    if decode_mark(page, MANIFEST_NUMBER_AT, epoch) != manifest {
+        return 0;
+    }
+    decode_mark(page, MANIFEST_AT, epoch ^ !manifest)
+}
+
+/// A file that is ready to become the next segment: allocated, zero-filled or recycled, its name durable.
+#[derive(Debug)]
+pub(crate) struct SpareSegment {
+    pub(crate) file: Arc<dyn MappedFile>,
+}
+
+impl SpareSegment {
+    /// Allocates a new file of `len` bytes.
+    pub(crate) fn create(fs: &dyn FileSystem, path: &Path, len: u64) -> Result<SpareSegment> {
+        let file = fs.create_mapped(path, len)?;
+        if let Some(dir) = path.parent() {
+            fs.sync_dir(dir)?;
+        }
+        Ok(SpareSegment { file })
+    }
+}
+
+/// A segment in use. Shared by the writers that copy records into it and by whoever syncs it.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    file: Arc<dyn MappedFile>,
+    header: SegmentHeader,
+}
+
+impl Segment {
+    /// Starts a use of `spare` under `header`.
+    pub(crate) fn start(spare: SpareSegment, header: SegmentHeader) -> Result<Segment> {
+        let mut sector = header.encode();
+        sector.resize(512, 0);
+        // The magic goes first and comes last, each time as one word: whoever finds the file in between,
+        // after the death of the process or of the machine, finds a file that is not in use.
+        let magic = u64::from_le_bytes(*MAGIC);
+        spare.file.store_u64(0, 0)?;
+        spare.file.store(8, &sector[8..])?;
+        for mark in [PUBLISHED_AT, MANIFEST_AT, MANIFEST_NUMBER_AT] {
+            spare.file.store_u64(mark, 0)?;
+        }
+        spare.file.store_u64(0, magic)?;
+        Ok(Segment { file: spare.file, header })
+    }
+
+    pub(crate) fn header(&self) -> &SegmentHeader {
+        &self.header
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.file.path().to_path_buf()
+    }
+
+    /// The offset behind the last byte that a record may take.
+    pub(crate) fn end(&self) -> u64 {
+        self.file.len()
+    }
+
+    /// The position in the whole log of `offset` in this file.
+    pub(crate) fn position(&self, offset: u64) -> u64 {
+        self.header.start + (offset - RECORDS_AT)
+    }
+
+    /// Copies a sealed record to `offset`, which the caller has reserved.
+    pub(crate) fn store(&self, offset: u64, record: &[u8]) -> Result<()> {
+        self.file.store(offset, record)
+    }
+
+    /// Notes that everything before `offset` was acknowledged.
+    pub(crate) fn mark_published(&self, offset: u64) -> Result<()> {
+        self.file.store_u64(PUBLISHED_AT, encode_mark(offset, self.header.epoch))
+    }
+
+    /// Notes that `len` bytes of manifest number `manifest` are synced.
+    pub(crate) fn mark_manifest(&self, manifest: u64, len: u64) -> Result<()> {
+        // Between the stores the marks speak of no manifest.
+        self.file.store_u64(MANIFEST_NUMBER_AT, 0)?;
+        self.file.store_u64(MANIFEST_AT, encode_mark(len, self.header.epoch ^ !manifest))?;
+        self.file.store_u64(MANIFEST_NUMBER_AT, encode_mark(manifest, self.header.epoch))
+    }
+
+    /// For syncing the segment without keeping it mapped.
+    pub(crate) fn sync_handle(&self) -> Arc<dyn SyncFile> {
+        self.file.sync_handle()
+    }
+}
