@@ -1,0 +1,190 @@
+//! The memory of one memtable: chunks that only grow in number and die together.
+//!
+//! ```text
+//! newest -> [ header | carved ...... | free ] -> [ header | carved .. ] -> [ header | one big region ]
+//!                                  ^cursor   ^end
+//! ```
+//!
+//! Chunks are 4 KiB, 8 KiB, ... 2 MiB; a region that would waste much of a chunk gets one of its own.
+//! The largest are aligned for, and ask for, one huge page each: measured, that takes a third off
+//! ascending inserts (page faults) and a tenth or more off random searches (address translation).
+//! Guarantees: memory handed out is aligned to [`ALIGN`], never handed out twice and never moved or
+//! freed before the arena is. Relies on: calls of [`Arena::reserve`] do not overlap (the store's commit
+//! lock); an overlap panics rather than hand out the same bytes twice.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use super::chunk_pool::{ChunkPool, chunk_layout};
+use super::node::Node;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+
+/// Every region and every entry starts at a multiple of this.
+pub(super) const ALIGN: usize = align_of::<Node>();
+
+const FIRST_CHUNK: usize = 4 << 10;
+/// A huge page where there are such, also the alignment of these chunks.
+pub(super) const LARGEST_CHUNK: usize = 2 << 20;
+
+/// The start of a chunk; the rest of its `size` bytes is handed out.
+struct Chunk {
+    older: *mut Chunk,
+    size: usize,
+}
+
+const HEADER: usize = size_of::<Chunk>().next_multiple_of(ALIGN);
+
+pub(super) struct Arena {
+    /// What follows is touched only inside `reserve` (and in `drop`), under `reserving`.
+    reserving: AtomicBool,
+    newest: Cell<*mut Chunk>,
+    cursor: Cell<*mut u8>,
+    left: Cell<usize>,
+    next_size: Cell<usize>,
+    /// Bytes taken from the system.
+    allocated: AtomicUsize,
+    /// Bytes handed out.
+    used: AtomicUsize,
+    /// Where the largest chunks come from and go to.
+    pool: Option<Arc<ChunkPool>>,
+}
+
+// SAFETY: the chunks belong to the arena alone, so it may move between threads.
+unsafe impl Send for Arena {}
+// SAFETY: the cells are reached only by the holder of `reserving`; the rest are atomics.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// An arena that owns nothing yet.
+    pub(super) fn new(pool: Option<Arc<ChunkPool>>) -> Arena {
+        Arena {
+            reserving: AtomicBool::new(false),
+            newest: Cell::new(ptr::null_mut()),
+            cursor: Cell::new(ptr::null_mut()),
+            left: Cell::new(0),
+            next_size: Cell::new(FIRST_CHUNK),
+            allocated: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            pool,
+        }
+    }
+
+    /// Hands out `bytes` contiguous bytes, uninitialised. Calls must not overlap.
+    pub(super) fn reserve(&self, bytes: usize) -> Result<*mut u8> {
+        assert!(!self.reserving.swap(true, Ordering::Acquire), "two reservations at once");
+        let start = self.reserve_alone(bytes);
+        self.reserving.store(false, Ordering::Release);
+        start
+    }
+
+    fn reserve_alone(&self, bytes: usize) -> Result<*mut u8> {
+        let bytes = bytes.checked_next_multiple_of(ALIGN).ok_or_else(|| out_of_memory(bytes))?;
+        if bytes > self.left.get() {
+            if bytes > LARGEST_CHUNK / 4 {
+                let start = self.add_chunk(bytes)?;
+                self.count_used(bytes);
+                return Ok(start);
+            }
+            let fitting = (bytes + HEADER).next_power_of_two();
+            let size = self.next_size.get().max(fitting);
+            self.cursor.set(self.add_chunk(size - HEADER)?);
+            self.left.set(size - HEADER);
+            self.next_size.set((size * 2).min(LARGEST_CHUNK));
+        }
+        let start = self.cursor.get();
+        self.cursor.set(start.wrapping_add(bytes));
+        self.left.set(self.left.get() - bytes);
+        self.count_used(bytes);
+        Ok(start)
+    }
+
+    /// Allocates a chunk with `room` bytes behind its header and returns where they start.
+    fn add_chunk(&self, room: usize) -> Result<*mut u8> {
+        let layout = room
+            .checked_add(HEADER)
+            .and_then(|size| Layout::from_size_align(size, alignment(size)).ok())
+            .ok_or_else(|| out_of_memory(room))?;
+        let pooled =
+            self.pool.as_ref().filter(|_| chunk_layout() == Some(layout)).and_then(|pool| pool.take());
+        let chunk = match pooled {
+            Some(chunk) => chunk,
+            None => allocate(layout).ok_or_else(|| out_of_memory(room))?,
+        };
+        let header = chunk.cast::<Chunk>().as_ptr();
+        // SAFETY: freshly allocated, aligned and large enough for a header.
+        unsafe { header.write(Chunk { older: self.newest.get(), size: layout.size() }) };
+        self.newest.set(header);
+        self.allocated.store(self.allocated() + layout.size(), Ordering::Relaxed);
+        // SAFETY: the allocation is at least a header long.
+        Ok(unsafe { chunk.add(HEADER) }.as_ptr())
+    }
+
+    fn count_used(&self, bytes: usize) {
+        self.used.store(self.used() + bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn pool(&self) -> Option<&Arc<ChunkPool>> {
+        self.pool.as_ref()
+    }
+
+    pub(super) fn allocated(&self) -> usize {
+        self.allocated.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let mut chunk = self.newest.get();
+        while !chunk.is_null() {
+            // SAFETY: `chunk` was written by `add_chunk` and is freed once, here.
+            let Chunk { older, size } = unsafe { chunk.read() };
+            match (&self.pool, NonNull::new(chunk.cast::<u8>())) {
+                // SAFETY: a chunk of this size has the pool's layout, and its entries go with the arena.
+                (Some(pool), Some(chunk)) if size == LARGEST_CHUNK => unsafe { pool.give(chunk) },
+                // SAFETY: the same size and alignment as at its allocation, which was a valid layout.
+                _ => unsafe {
+                    dealloc(chunk.cast(), Layout::from_size_align_unchecked(size, alignment(size)));
+                },
+            }
+            chunk = older;
+        }
+    }
+}
+
+fn allocate(layout: Layout) -> Option<NonNull<u8>> {
+    // SAFETY: the layout is not empty: it holds a chunk's header.
+    let chunk = NonNull::new(unsafe { alloc(layout) })?;
+    if layout.align() == LARGEST_CHUNK {
+        ask_for_huge_page(chunk);
+    }
+    Some(chunk)
+}
+
+/// The alignment of a chunk of `size` bytes.
+fn alignment(size: usize) -> usize {
+    if size == LARGEST_CHUNK { LARGEST_CHUNK } else { ALIGN }
+}
+
+/// A wish: where the system does not grant it, the chunk works all the same.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn ask_for_huge_page(chunk: NonNull<u8>) {
+    // SAFETY: the range is one allocation of ours, and the advice does not change its contents.
+    let _ = unsafe {
+        rustix::mm::madvise(chunk.as_ptr().cast(), LARGEST_CHUNK, rustix::mm::Advice::LinuxHugepage)
+    };
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn ask_for_huge_page(_chunk: NonNull<u8>) {}
+
+#[cold]
+fn out_of_memory(bytes: usize) -> Error {
+    Error::new(ErrorKind::Io, format!("cannot allocate {bytes} bytes for a memtable: out of memory"))
+}

@@ -1,0 +1,280 @@
+//! The memtable against a `BTreeMap`, and under threads.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use super::*;
+use crate::cursor::{Cursor, MAX_SEQ};
+
+/// splitmix64.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+type Place = (Vec<u8>, Reverse<SeqNo>);
+type Model = BTreeMap<Place, (Kind, Vec<u8>)>;
+
+fn put(table: &Memtable, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) {
+    let height = Memtable::random_height();
+    let mut region = table.reserve(Memtable::entry_size(height, key.len(), value.len())).unwrap();
+    table.insert(&mut region, height, key, seq, kind, value);
+    assert_eq!(region.left, 0);
+}
+
+/// Keys that share prefixes, differ only in length or in trailing zeros, and now and then are huge.
+fn random_key(rng: &mut Rng) -> Vec<u8> {
+    let alphabet: &[u8] = &[0, 0, 1, b'a', b'b', 0xff];
+    let mut key = match rng.below(4) {
+        0 => Vec::new(),
+        1 => b"table/1/".to_vec(),
+        2 => b"table/1/row0000".to_vec(),
+        _ => vec![0; rng.below(10)],
+    };
+    for _ in 0..rng.below(5) {
+        key.push(alphabet[rng.below(alphabet.len())]);
+    }
+    if !cfg!(miri) && rng.below(200) == 0 {
+        key.resize(1 + rng.below(65536), b'a');
+    }
+    key
+}
+
+fn random_value(rng: &mut Rng) -> Vec<u8> {
+    let len = match rng.below(if cfg!(miri) { 10 } else { 100 }) {
+        0..5 => 0,
+        99 => rng.below(100 << 10),
+        _ => rng.below(40),
+    };
+    vec![rng.next() as u8; len]
+}
+
+fn same_place(cursor: &MemCursor, expected: Option<(&Place, &(Kind, Vec<u8>))>) {
+    assert_eq!(cursor.valid(), expected.is_some());
+    if let Some(((key, Reverse(seq)), (kind, value))) = expected {
+        assert_eq!((cursor.key(), cursor.seq(), cursor.kind()), (key.as_slice(), *seq, *kind));
+        assert!(cursor.value() == value);
+    }
+}
+
+fn check_lookups(table: &Memtable, model: &Model, key: Vec<u8>, seq: SeqNo) {
+    let place = (key, Reverse(seq));
+    let expected = model.range(&place..).next().filter(|((key, _), _)| *key == place.0);
+    let expected = expected.map(|((_, Reverse(seq)), (kind, value))| (*seq, *kind, value.as_slice()));
+    assert!(table.get(&place.0, seq) == expected);
+}
+
+/// One random move of the cursor, made in the model too.
+fn check_move(rng: &mut Rng, cursor: &mut MemCursor, model: &Model, key: Vec<u8>, seq: SeqNo) {
+    let place = (key, Reverse(seq));
+    let here = cursor.valid().then(|| (cursor.key().to_vec(), Reverse(cursor.seq())));
+    match (rng.below(8), here) {
+        (0, _) => {
+            cursor.seek_to_first().unwrap();
+            same_place(cursor, model.first_key_value());
+        }
+        (1, _) => {
+            cursor.seek_to_last().unwrap();
+            same_place(cursor, model.last_key_value());
+        }
+        (2, _) | (_, None) => {
+            cursor.seek(&place.0, seq).unwrap();
+            same_place(cursor, model.range(&place..).next());
+        }
+        (3, _) => {
+            cursor.seek_before(&place.0, seq).unwrap();
+            same_place(cursor, model.range(..&place).next_back());
+        }
+        (4 | 5, Some(here)) => {
+            cursor.next().unwrap();
+            same_place(cursor, model.range((Bound::Excluded(&here), Bound::Unbounded)).next());
+        }
+        (_, Some(here)) => {
+            cursor.prev().unwrap();
+            same_place(cursor, model.range(..&here).next_back());
+        }
+    }
+}
+
+fn run_against_model(seed: u64, prefix: &[u8], rounds: usize) {
+    println!("seed {seed}, prefix {prefix:?}");
+    let mut rng = Rng(seed);
+    let table = Arc::new(Memtable::with(prefix, None));
+    let mut cursor = table.cursor();
+    let mut model = Model::new();
+    let mut seq = 0;
+    for _ in 0..rounds {
+        let (key, at) = (random_key(&mut rng), rng.next() % (seq + 2));
+        match rng.below(4) {
+            0 | 1 => {
+                seq += 1;
+                let (kind, value) = match rng.below(4) {
+                    0 => (Kind::Delete, Vec::new()),
+                    _ => (Kind::Put, random_value(&mut rng)),
+                };
+                put(&table, &key, seq, kind, &value);
+                model.insert((key, Reverse(seq)), (kind, value));
+            }
+            2 => check_lookups(&table, &model, key, at),
+            _ => check_move(&mut rng, &mut cursor, &model, key, at),
+        }
+    }
+    assert_eq!((table.len(), table.is_empty()), (model.len(), model.is_empty()));
+    cursor.seek_to_first().unwrap();
+    for entry in &model {
+        same_place(&cursor, Some(entry));
+        cursor.next().unwrap();
+    }
+    assert!(!cursor.valid());
+    for (key, Reverse(seq)) in model.keys() {
+        check_lookups(&table, &model, key.clone(), *seq);
+        check_lookups(&table, &model, key.clone(), MAX_SEQ);
+    }
+}
+
+#[test]
+fn agrees_with_a_sorted_map() {
+    let (seeds, rounds) = if cfg!(miri) { (1, 200) } else { (12, 4000) };
+    for seed in 0..seeds {
+        run_against_model(seed, b"", rounds);
+        run_against_model(seed, b"table/1/row0", rounds);
+        run_against_model(seed, &[0], rounds);
+    }
+}
+
+#[test]
+fn heads_never_decrease() {
+    println!("seed 7");
+    let mut rng = Rng(7);
+    let mut keys: Vec<_> = (0..300).map(|_| random_key(&mut rng)).collect();
+    keys.sort();
+    for prefix in [&b""[..], b"table/1/", b"table/1/row00000", &[0], &[0, 0, 0], &[0xff]] {
+        let heads: Vec<_> = keys.iter().map(|key| node::head_of(prefix, key)).collect();
+        assert!(heads.is_sorted(), "{prefix:?}");
+    }
+}
+
+#[test]
+fn an_idle_memtable_owns_almost_nothing() {
+    let table = Memtable::new();
+    assert_eq!((table.memory(), table.used(), table.len()), (0, 0, 0));
+    assert!(table.is_empty() && table.get(b"", MAX_SEQ).is_none() && table.common_prefix().is_empty());
+    assert!(size_of::<Memtable>() < 512, "{}", size_of::<Memtable>());
+    put(&table, b"key", 1, Kind::Put, b"value");
+    assert_eq!(table.memory(), 4096);
+}
+
+#[test]
+fn a_reservation_beyond_memory_is_an_error() {
+    let table = Memtable::new();
+    // The last gets as far as the allocator, which Miri does not let fail.
+    let sizes = [usize::MAX, isize::MAX as usize, 1 << 60];
+    for &bytes in &sizes[..if cfg!(miri) { 2 } else { 3 }] {
+        assert!(table.reserve(bytes).is_err());
+    }
+    assert_eq!((table.memory(), table.used()), (0, 0));
+    put(&table, b"still", 1, Kind::Put, b"works");
+    assert_eq!(table.get(b"still", 1), Some((1, Kind::Put, &b"works"[..])));
+}
+
+#[test]
+fn chunks_grow_and_large_regions_stand_alone() {
+    let table = Memtable::new();
+    let value = vec![1; 1 << 20];
+    for seq in 0..40 {
+        put(&table, b"small", seq, Kind::Put, &value[..1000]);
+    }
+    assert_eq!(table.memory(), (4 + 8 + 16 + 32) << 10);
+    let (before, used) = (table.memory(), table.used());
+    put(&table, b"large", 50, Kind::Put, &value);
+    let large = table.used() - used + 16;
+    assert_eq!(table.memory() - before, large);
+    put(&table, b"small", 51, Kind::Put, b"");
+    assert_eq!(table.memory() - before, large);
+}
+
+#[test]
+fn the_common_prefix_is_that_of_all_keys() {
+    let table = Memtable::new();
+    for (seq, key) in [&b"user/17"[..], b"user/2", b"user/13"].into_iter().enumerate() {
+        put(&table, key, seq as u64, Kind::Put, b"");
+    }
+    assert_eq!(table.common_prefix(), b"user/");
+}
+
+/// Threads insert interleaved keys, each batch as one region; readers check all the while that what was
+/// published before they looked is there.
+#[test]
+fn threads_insert_while_others_read() {
+    let (writers, batches, batch) = if cfg!(miri) { (2, 6, 2) } else { (3, 1500, 7) };
+    let key = |n: usize| {
+        let spread = (n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        if n.is_multiple_of(3) {
+            format!("prefix00{n:08}").into_bytes()
+        } else {
+            spread.to_be_bytes().to_vec()
+        }
+    };
+    let table = Arc::new(Memtable::new());
+    let commit = std::sync::Mutex::new(0);
+    let published: Vec<_> = (0..writers).map(|_| std::sync::atomic::AtomicUsize::new(0)).collect();
+    let check = |table: &Arc<Memtable>| {
+        let known: Vec<_> = published.iter().map(|n| n.load(Ordering::Acquire)).collect();
+        let total: usize = known.iter().sum();
+        for (writer, &count) in known.iter().enumerate() {
+            for n in (0..count).rev().take(20) {
+                let id = n * writers + writer;
+                assert!(table.get(&key(id), MAX_SEQ).is_some_and(|(_, _, value)| value == id.to_le_bytes()));
+            }
+        }
+        let (mut cursor, mut seen, mut last) = (table.cursor(), 0, None);
+        cursor.seek_to_first().unwrap();
+        while cursor.valid() {
+            assert!(last.as_deref() < Some(cursor.key()));
+            last = Some(cursor.key().to_vec());
+            seen += 1;
+            cursor.next().unwrap();
+        }
+        assert!(seen >= total, "{seen} of {total}");
+        total
+    };
+    std::thread::scope(|scope| {
+        for writer in 0..writers {
+            let (table, commit, published, key) = (&table, &commit, &published, &key);
+            scope.spawn(move || {
+                for first in (0..batches * batch).step_by(batch) {
+                    let ids: Vec<_> = (first..first + batch).map(|n| n * writers + writer).collect();
+                    let heights: Vec<_> = ids.iter().map(|_| Memtable::random_height()).collect();
+                    let sizes =
+                        ids.iter().zip(&heights).map(|(&id, &h)| Memtable::entry_size(h, key(id).len(), 8));
+                    let (mut region, seq) = {
+                        let mut seq = commit.lock().unwrap();
+                        *seq += batch as u64;
+                        (table.reserve(sizes.sum()).unwrap(), *seq)
+                    };
+                    for (&id, &height) in ids.iter().zip(&heights) {
+                        table.insert(&mut region, height, &key(id), seq, Kind::Put, &id.to_le_bytes());
+                        assert!(table.get(&key(id), MAX_SEQ).is_some());
+                        published[writer].fetch_add(1, Ordering::Release);
+                    }
+                }
+            });
+        }
+        while check(&table) < writers * batches * batch {
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!(table.len(), check(&table));
+}
