@@ -1,0 +1,182 @@
+//! The buffer pool: pages of tables in memory, found by hash, evicted by a [`policy`].
+//!
+//! Guarantees: pages charged to the pool plus what was reserved stay within the capacity (a page that is
+//! handed out lives on until its last holder drops it); a page is never changed. A hit is one short lock
+//! of one of 16 shards. Relies on its callers to insert only bytes that they have verified, and on table
+//! ids never being used again.
+//!
+//! ```text
+//! (table, number) --hash--> shard --> bucket --> Arc<[u8]>
+//! ```
+//!
+//! Thread-safe. No lock is held while pages are freed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+pub(crate) mod policy;
+mod prefetch;
+mod shard;
+
+#[cfg(test)]
+mod tests;
+
+use policy::{Clock, Policy};
+pub(crate) use prefetch::prefetch;
+use shard::Shard;
+
+/// A power of two, far above the number of threads that hit the pool at one instant.
+const SHARDS: usize = 16;
+
+/// Bytes that a page costs beside its own: slot, buckets, counts, allocator.
+const PAGE_OVERHEAD: usize = 96;
+
+/// Verified bytes, shared and immutable.
+pub(crate) type Page = Arc<[u8]>;
+
+/// Where a page comes from: a table and the number of the page in it, scrambled one to one into 64 bits.
+/// So the hash of a page is its identity: two pages never have the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct PageId(u64);
+
+impl PageId {
+    const NUMBER_BITS: u32 = 28;
+    /// Any odd number has an inverse modulo 2^64.
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    const INVERSE: u64 = 0xf1de_83e1_9937_733d;
+
+    /// `None` when a number is out of range (36 bits for the table, 28 for the page): it is not cached.
+    #[inline]
+    pub(crate) fn new(table: u64, number: usize) -> Option<PageId> {
+        let fits = table >> (64 - Self::NUMBER_BITS) == 0 && number as u64 >> Self::NUMBER_BITS == 0;
+        let mixed = (table << Self::NUMBER_BITS | number as u64).wrapping_mul(Self::FACTOR);
+        let mixed = (mixed ^ mixed >> 32).wrapping_mul(Self::FACTOR);
+        fits.then_some(PageId(mixed ^ mixed >> 32))
+    }
+
+    fn from_hash(hash: u64) -> PageId {
+        PageId(hash)
+    }
+
+    fn hash(self) -> u64 {
+        self.0
+    }
+
+    /// The table, unscrambled.
+    fn table(self) -> u64 {
+        let mixed = (self.0 ^ self.0 >> 32).wrapping_mul(Self::INVERSE);
+        (mixed ^ mixed >> 32).wrapping_mul(Self::INVERSE) >> Self::NUMBER_BITS
+    }
+}
+
+/// Keeps shards off each other's cache lines.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Aligned(Mutex<Shard>);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct BufferPool {
+    shards: Box<[Aligned]>,
+    capacity: AtomicUsize,
+    reserved: AtomicUsize,
+}
+
+impl BufferPool {
+    /// A pool of `capacity` bytes that evicts by Clock.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self::with_policy(capacity, || Box::new(Clock::default()))
+    }
+
+    /// A pool whose shards evict by policies that `policy` makes.
+    pub(crate) fn with_policy(capacity: usize, policy: impl Fn() -> Box<dyn Policy>) -> Self {
+        let shards = (0..SHARDS).map(|_| Aligned(Mutex::new(Shard::new(capacity / SHARDS, policy()))));
+        BufferPool {
+            shards: shards.collect(),
+            capacity: AtomicUsize::new(capacity),
+            reserved: AtomicUsize::new(0),
+        }
+    }
+
+    /// The page, if it is here.
+    #[inline]
+    pub(crate) fn get(&self, id: PageId) -> Option<Page> {
+        self.shard(id).lock().get(id.hash())
+    }
+
+    /// Keeps `page`, evicting others when the pool is full. Does nothing if a page of that id is here.
+    pub(crate) fn insert(&self, id: PageId, page: &Page) {
+        let mut evicted = Vec::new();
+        self.shard(id).lock().insert(id.hash(), Arc::clone(page), &mut evicted);
+    }
+
+    /// Keeps `page` only if nothing has to leave for it: scans must not flood the pool.
+    pub(crate) fn insert_if_room(&self, id: PageId, page: &Page) {
+        let mut shard = self.shard(id).lock();
+        if shard.fits(shard::charge(page)) {
+            shard.insert(id.hash(), Arc::clone(page), &mut Vec::new());
+        }
+    }
+
+    /// Drops every page of a table. O(pages in the pool).
+    pub(crate) fn remove_table(&self, table: u64) {
+        for shard in &self.shards {
+            let mut removed = Vec::new();
+            shard.0.lock().remove_table(table, &mut removed);
+        }
+    }
+
+    #[cfg(test)]
+    /// Changes the capacity in bytes, evicting down to it.
+    pub(crate) fn set_capacity(&self, capacity: usize) {
+        self.capacity.store(capacity, Ordering::Relaxed);
+        self.apply_limits();
+    }
+
+    /// Takes `bytes` of the capacity for memory that others hold and count (filters, indexes).
+    pub(crate) fn set_reserved(&self, bytes: usize) {
+        self.reserved.store(bytes, Ordering::Relaxed);
+        self.apply_limits();
+    }
+
+    fn apply_limits(&self) {
+        let (capacity, reserved) =
+            (self.capacity.load(Ordering::Relaxed), self.reserved.load(Ordering::Relaxed));
+        let limit = capacity.saturating_sub(reserved) / SHARDS;
+        for shard in &self.shards {
+            let mut evicted = Vec::new();
+            shard.0.lock().set_limit(limit, &mut evicted);
+        }
+    }
+
+    /// The capacity in bytes, reserved ones included.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that pages hold now, without the reserved ones.
+    pub(crate) fn used(&self) -> usize {
+        self.shards.iter().map(|shard| shard.0.lock().used()).sum()
+    }
+
+    #[cfg(test)]
+    /// Whether the pool as a whole has free room.
+    pub(crate) fn has_room(&self) -> bool {
+        self.used().saturating_add(self.reserved.load(Ordering::Relaxed)) < self.capacity()
+    }
+
+    /// How many lookups found their page, and how many did not, since the pool was made.
+    pub(crate) fn hits_and_misses(&self) -> (u64, u64) {
+        self.shards.iter().fold((0, 0), |(hits, misses), shard| {
+            let shard = shard.0.lock();
+            (hits + shard.hits, misses + shard.misses)
+        })
+    }
+
+    #[inline]
+    fn shard(&self, id: PageId) -> &Mutex<Shard> {
+        &self.shards[id.hash() as usize % SHARDS].0
+    }
+}

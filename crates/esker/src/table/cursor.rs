@@ -1,0 +1,232 @@
+//! Walks a table in order, in both directions.
+//!
+//! The current key is kept in a buffer of the cursor's own: within a block only what follows the common
+//! prefix is rewritten. The value is read in place.
+
+use std::sync::Arc;
+
+use super::block::{Block, HEAD, Layout, kind_of, seq_of};
+use super::read_ahead::{ReadAhead, ScanHint};
+use super::reader::TableReader;
+use crate::cursor::{Cursor, Kind, SeqNo};
+use crate::error::Result;
+
+/// Room behind a key, so that a short rest is copied as whole words.
+const ROOM: usize = 16;
+
+/// See the module. `block` is empty while the cursor is invalid.
+#[derive(Debug)]
+pub(crate) struct TableCursor {
+    table: Arc<TableReader>,
+    source: ReadAhead,
+    block: Option<Block>,
+    layout: Layout,
+    /// The number of the block, and the position in it.
+    at_block: usize,
+    at: usize,
+    key: Vec<u8>,
+    key_len: usize,
+    tag: u64,
+    value_at: usize,
+    value_end: usize,
+}
+
+impl TableCursor {
+    pub(super) fn new(table: Arc<TableReader>, hint: ScanHint) -> Self {
+        TableCursor {
+            table,
+            source: ReadAhead::new(hint),
+            block: None,
+            layout: Layout::default(),
+            at_block: 0,
+            at: 0,
+            key: Vec::new(),
+            key_len: 0,
+            tag: 0,
+            value_at: 0,
+            value_end: 0,
+        }
+    }
+
+    /// A cursor over block `i`, which is at hand.
+    pub(super) fn over(table: Arc<TableReader>, i: usize, block: Block) -> Self {
+        let mut cursor = Self::new(table, ScanHint::Compaction);
+        cursor.enter(i, block);
+        cursor
+    }
+
+    /// The number of entries in the current block.
+    pub(super) fn entries_in_block(&self) -> usize {
+        self.layout.count
+    }
+
+    /// Makes block `i` the current one.
+    fn load(&mut self, i: usize) -> Result<()> {
+        self.block = None;
+        let block = self.source.block(&self.table, i)?;
+        self.enter(i, block);
+        Ok(())
+    }
+
+    fn enter(&mut self, i: usize, block: Block) {
+        self.layout = block.layout();
+        let prefix = self.layout.prefix(&block);
+        self.key.clear();
+        self.key.extend_from_slice(prefix);
+        self.key.resize(prefix.len() + HEAD + ROOM, 0);
+        self.block = Some(block);
+        self.at_block = i;
+    }
+
+    /// Makes the entry at `at` of the current block the current one.
+    #[inline]
+    pub(super) fn show(&mut self, at: usize) {
+        let Some(block) = &self.block else { return };
+        let bytes: &[u8] = block;
+        let layout = &self.layout;
+        let entry = layout.entry(bytes, at);
+        let tail = layout.prefix_len + HEAD;
+        let rest_len = entry.rest_len();
+        if self.key.len() < tail + rest_len + ROOM {
+            self.key.resize(tail + rest_len + ROOM, 0);
+        }
+        self.key[layout.prefix_len..tail].copy_from_slice(&layout.head(bytes, at).to_be_bytes());
+        match bytes.get(entry.rest..).and_then(|rest| rest.first_chunk::<ROOM>()) {
+            Some(words) if rest_len <= ROOM => {
+                if rest_len > 0 {
+                    self.key[tail..tail + ROOM].copy_from_slice(words);
+                }
+            }
+            _ => self.key[tail..tail + rest_len].copy_from_slice(&bytes[entry.rest..entry.value]),
+        }
+        self.source.warm(entry.value);
+        self.key_len = layout.prefix_len + entry.suffix_len;
+        self.at = at;
+        self.tag = entry.tag;
+        self.value_at = entry.value;
+        self.value_end = entry.end;
+    }
+
+    #[cold]
+    fn next_block(&mut self) -> Result<()> {
+        if self.at_block + 1 >= self.table.blocks() {
+            self.block = None;
+            return Ok(());
+        }
+        self.load(self.at_block + 1)?;
+        self.show(0);
+        Ok(())
+    }
+
+    #[cold]
+    fn prev_block(&mut self) -> Result<()> {
+        let Some(before) = self.at_block.checked_sub(1) else {
+            self.block = None;
+            return Ok(());
+        };
+        self.load(before)?;
+        self.show(self.layout.count - 1);
+        Ok(())
+    }
+
+    /// Loads the block of the first entry at or after `(key, seq)` and returns the position there;
+    /// `None`, with no block loaded, when all entries are before.
+    fn find(&mut self, key: &[u8], seq: SeqNo) -> Result<Option<usize>> {
+        let mut i = self.table.index().find(key);
+        while i < self.table.blocks() {
+            if self.block.is_none() || self.at_block != i {
+                self.load(i)?;
+            }
+            if let Some(block) = &self.block {
+                let (position, _) = self.layout.search(block, key, seq);
+                if position < self.layout.count {
+                    return Ok(Some(position));
+                }
+            }
+            i += 1;
+        }
+        self.block = None;
+        Ok(None)
+    }
+}
+
+impl Cursor for TableCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.block.is_some()
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.block = None;
+        if self.table.blocks() > 0 {
+            self.load(0)?;
+            self.show(0);
+        }
+        Ok(())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.block = None;
+        if let Some(last) = self.table.blocks().checked_sub(1) {
+            self.load(last)?;
+            self.show(self.layout.count - 1);
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        if let Some(position) = self.find(key, seq)? {
+            self.show(position);
+        }
+        Ok(())
+    }
+
+    fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        match self.find(key, seq)? {
+            None => self.seek_to_last(),
+            Some(0) => self.prev_block(),
+            Some(position) => {
+                self.show(position - 1);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        if self.at + 1 < self.layout.count {
+            self.show(self.at + 1);
+            return Ok(());
+        }
+        self.next_block()
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        if let Some(before) = self.at.checked_sub(1) {
+            self.show(before);
+            return Ok(());
+        }
+        self.prev_block()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.key[..self.key_len]
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        seq_of(self.tag)
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        kind_of(self.tag)
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.block.as_ref().map_or(&[], |block| &block[self.value_at..self.value_end])
+    }
+}

@@ -1,0 +1,78 @@
+//! SSTables: immutable sorted files of entries, written once, read at random and in order.
+//!
+//! ```text
+//! [ data block ]* [ filter ] [ index ] [ properties ] [ footer ]
+//! ```
+//! - `block.rs`, `block_builder.rs`: a data block; `frame.rs`: the trailer of every block;
+//! - `index.rs`, `search_tree.rs`: which block; `filter.rs`: whether to look at all;
+//! - `footer.rs`: where the sections are, and what the table says about itself;
+//! - `writer.rs`, `reader.rs`, `cursor.rs`, `read_ahead.rs`: making a table and using it;
+//! - `verify.rs`: reading all of it for `check`.
+//!
+//! Guarantees: no byte is returned as data that did not pass its checksum; a damaged or hostile file
+//! yields a located error or the right answer, never a panic. A table that is open is immutable and may
+//! be read by any number of threads. Relies on its caller to give every table a random salt and every
+//! open table an id that the process never used before.
+
+mod block;
+mod block_builder;
+mod cursor;
+mod filter;
+mod footer;
+mod frame;
+mod index;
+mod read_ahead;
+mod reader;
+mod search_tree;
+mod verify;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use crate::error::{Error, ErrorKind};
+
+pub(crate) use cursor::TableCursor;
+pub(crate) use footer::MAGIC as TABLE_MAGIC;
+pub(crate) use frame::supported as check_supported;
+pub(crate) use read_ahead::ScanHint;
+pub(crate) use reader::{Found, TableReader};
+pub(crate) use writer::{TableOptions, TableWriter};
+
+/// What is wrong with some bytes, before the file and the offset are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flaw {
+    /// At `at` of the bytes in hand, something else than `expected` was found.
+    Damage { at: usize, expected: &'static str },
+    /// Written by a format of this later version.
+    Version(u32),
+    /// Compressed by zstd, which this build lacks.
+    #[cfg(not(feature = "zstd"))]
+    Zstd,
+}
+
+impl Flaw {
+    #[cfg(not(feature = "zstd"))]
+    const NO_ZSTD: &'static str = "zstd needs a build with the feature \"zstd\"";
+
+    fn new(at: usize, expected: &'static str) -> Self {
+        Flaw::Damage { at, expected }
+    }
+
+    /// The error for bytes that begin at `offset` of `path`.
+    fn into_error(self, path: &Path, offset: u64) -> Error {
+        match self {
+            Flaw::Damage { at, expected } => {
+                Error::corruption(path, offset.saturating_add(at as u64), format!("expected {expected}"))
+            }
+            Flaw::Version(version) => {
+                let message = format!("table format {version} is newer than this version of Esker reads");
+                Error::new(ErrorKind::Unsupported, message).at(path)
+            }
+            #[cfg(not(feature = "zstd"))]
+            Flaw::Zstd => Error::new(ErrorKind::Unsupported, Flaw::NO_ZSTD).at(path).at_offset(offset),
+        }
+    }
+}

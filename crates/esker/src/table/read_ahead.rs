@@ -1,0 +1,146 @@
+//! Where a cursor's blocks come from: the pool, or the file, several at a time once it reads in order.
+//!
+//! A lone block goes into the pool as any other read does. From the third miss in a row on, one read
+//! fetches a window of blocks (64 KiB, doubling to 256 KiB) into the cursor's own buffer, and its blocks
+//! enter the pool only where there is free room. Compactions read ahead at once and leave the pool alone.
+
+use super::block::Block;
+use super::reader::TableReader;
+use crate::cache::prefetch;
+use crate::error::Result;
+
+const FIRST_WINDOW: u64 = 64 << 10;
+const LAST_WINDOW: u64 = 256 << 10;
+/// Blocks missed in a row before reading ahead.
+const PATIENCE: u32 = 2;
+
+/// What a cursor is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ScanHint {
+    /// A user's reads.
+    Scan,
+    /// A whole table, once.
+    Compaction,
+}
+
+/// See the module. `buffer` holds the file's bytes from `buffer_at` on.
+#[derive(Debug)]
+pub(super) struct ReadAhead {
+    hint: ScanHint,
+    buffer: Vec<u8>,
+    buffer_at: u64,
+    window: u64,
+    misses: u32,
+    last: Option<usize>,
+    /// The block that comes next if the cursor goes on in its direction.
+    ahead: Option<(usize, Block)>,
+}
+
+impl ReadAhead {
+    pub(super) fn new(hint: ScanHint) -> Self {
+        ReadAhead {
+            hint,
+            buffer: Vec::new(),
+            buffer_at: 0,
+            window: FIRST_WINDOW,
+            misses: 0,
+            last: None,
+            ahead: None,
+        }
+    }
+
+    /// Block `i` of `table`.
+    #[inline]
+    pub(super) fn block(&mut self, table: &TableReader, i: usize) -> Result<Block> {
+        if self.hint == ScanHint::Scan {
+            let ahead = self.ahead.take().filter(|(number, _)| *number == i).map(|(_, block)| block);
+            if let Some(block) = ahead.or_else(|| table.cached(i)) {
+                let last = self.last.replace(i);
+                self.misses = 0;
+                self.look_ahead(table, last, i);
+                return Ok(block);
+            }
+        }
+        self.missed(table, i)
+    }
+
+    /// Takes hold of the block after `i`, if the cursor came to `i` from a neighbour.
+    fn look_ahead(&mut self, table: &TableReader, last: Option<usize>, i: usize) {
+        let next = match last {
+            Some(last) if last + 1 == i => Some(i + 1).filter(|&next| next < table.blocks()),
+            Some(last) if last == i + 1 => i.checked_sub(1),
+            _ => None,
+        };
+        self.ahead = next.and_then(|next| table.cached(next).map(|block| (next, block)));
+    }
+
+    /// The cursor is at byte `at` of its block: fetches the same place of the next one from memory.
+    #[inline]
+    pub(super) fn warm(&self, at: usize) {
+        if let Some((_, block)) = &self.ahead {
+            prefetch(block, at);
+            prefetch(block, at + 64);
+        }
+    }
+
+    #[cold]
+    fn missed(&mut self, table: &TableReader, i: usize) -> Result<Block> {
+        let last = self.last.replace(i);
+        if let Some(block) = self.buffered(table, i)? {
+            return Ok(block);
+        }
+        let forward = last.is_none_or(|last| last < i);
+        let in_order = last.is_some_and(|last| last.abs_diff(i) == 1);
+        self.misses = if in_order { self.misses + 1 } else { 1 };
+        if self.hint == ScanHint::Scan && self.misses <= PATIENCE {
+            self.window = FIRST_WINDOW;
+            return table.load(i);
+        }
+        self.fill(table, i, forward)?;
+        match self.buffered(table, i)? {
+            Some(block) => Ok(block),
+            None => table.read(i),
+        }
+    }
+
+    /// Block `i`, if the buffer has it.
+    fn buffered(&self, table: &TableReader, i: usize) -> Result<Option<Block>> {
+        let place = table.place(i);
+        let Some(from) = place.start.checked_sub(self.buffer_at) else { return Ok(None) };
+        let to = from + (place.end - place.start);
+        let Some(stored) = self.buffer.get(from as usize..to as usize) else { return Ok(None) };
+        let block = table.open_block(i, stored)?;
+        if self.hint == ScanHint::Scan {
+            table.offer(i, &block);
+        }
+        Ok(Some(block))
+    }
+
+    /// Reads as many blocks as the window holds, beginning (or, backward, ending) with `i`. A block
+    /// larger than the window is left to the caller.
+    fn fill(&mut self, table: &TableReader, i: usize, forward: bool) -> Result<()> {
+        let (mut from, mut to) = (i, i);
+        let size = |from: usize, to: usize| table.place(to).end - table.place(from).start;
+        self.buffer.clear();
+        if size(i, i) > self.window {
+            return Ok(());
+        }
+        if forward {
+            while to + 1 < table.blocks() && size(from, to + 1) <= self.window {
+                to += 1;
+            }
+        } else {
+            while from > 0 && size(from - 1, to) <= self.window {
+                from -= 1;
+            }
+        }
+        self.buffer_at = table.place(from).start;
+        self.buffer.resize(size(from, to) as usize, 0);
+        self.window = (self.window * 2).min(LAST_WINDOW);
+        if let Err(error) = table.read_raw(self.buffer_at, &mut self.buffer) {
+            self.buffer.clear();
+            return Err(error);
+        }
+        Ok(())
+    }
+}

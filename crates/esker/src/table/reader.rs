@@ -1,0 +1,237 @@
+//! An open table: its index and filter in memory, its blocks in the pool.
+//!
+//! The way of a `get`: filter (one cache line), index (a line a level), pool (one short lock), block
+//! (header, heads, entry). Nothing is allocated unless a block has to be read.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::block::{Block, BlockSlice, kind_of, seq_of};
+use super::cursor::TableCursor;
+use super::filter::Filter;
+use super::footer::{FOOTER, Footer, Properties};
+use super::frame;
+use super::index::Index;
+use super::read_ahead::ScanHint;
+use crate::cache::{BufferPool, PageId};
+use crate::cursor::{Kind, SeqNo};
+use crate::error::{Error, Result};
+use crate::fs::ReadFile;
+
+/// What a `get` found. The value keeps its block in memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) seq: SeqNo,
+    pub(crate) kind: Kind,
+    pub(crate) value: BlockSlice,
+}
+
+/// See the module. Immutable; any number of threads may read.
+pub(crate) struct TableReader {
+    file: Arc<dyn ReadFile>,
+    pool: Arc<BufferPool>,
+    id: u64,
+    index: Index,
+    filter: Option<Filter>,
+    properties: Properties,
+    footer: Footer,
+}
+
+impl TableReader {
+    /// Opens a table, reading and verifying everything but its data blocks. `id` names it in the pool.
+    pub(crate) fn open(file: Arc<dyn ReadFile>, id: u64, pool: Arc<BufferPool>) -> Result<Self> {
+        let len = file.len();
+        let damage = |offset, message: &str| Error::corruption(file.path(), offset, message);
+        let Some(footer_at) = len.checked_sub(FOOTER as u64) else {
+            return Err(damage(0, "expected a table: the file is too short"));
+        };
+        let mut bytes = [0; FOOTER];
+        file.read_exact_at(&mut bytes, footer_at)?;
+        let footer = Footer::decode(&bytes, len).map_err(|flaw| flaw.into_error(file.path(), footer_at))?;
+
+        let mut sections = vec![0; (footer_at - footer.filter_at) as usize];
+        file.read_exact_at(&mut sections, footer.filter_at)?;
+        let section = |from: u64, to: u64| {
+            let stored = &sections[(from - footer.filter_at) as usize..(to - footer.filter_at) as usize];
+            frame::open_section(stored, footer.salt, from).map_err(|flaw| flaw.into_error(file.path(), from))
+        };
+        let at = |offset| {
+            let path = file.path();
+            move |flaw: super::Flaw| flaw.into_error(path, offset)
+        };
+
+        let mut filter = None;
+        if footer.filter_at < footer.index_at {
+            let payload = section(footer.filter_at, footer.index_at)?;
+            filter = Some(Filter::decode(payload).map_err(at(footer.filter_at))?);
+        }
+        let payload = section(footer.index_at, footer.properties_at)?;
+        let index = Index::decode(payload, footer.filter_at).map_err(at(footer.index_at))?;
+        let payload = section(footer.properties_at, footer_at)?;
+        let properties = Properties::decode(payload).map_err(at(footer.properties_at))?;
+        if properties.blocks != index.len() as u64 {
+            return Err(damage(footer.properties_at, "expected as many blocks as the index has"));
+        }
+        Ok(TableReader { file, pool, id, index, filter, properties, footer })
+    }
+
+    /// The newest version of `key` at or before `seq`. `key_hash` is [`crate::checksum::hash_key`] of it.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8], key_hash: u64, seq: SeqNo) -> Result<Option<Found>> {
+        if !self.may_contain(key_hash) {
+            return Ok(None);
+        }
+        let mut i = self.index.find(key);
+        while i < self.index.len() {
+            let block = match self.cached(i) {
+                Some(block) => block,
+                None => self.load(i)?,
+            };
+            let layout = block.layout();
+            let (position, same_key) = layout.search(&block, key, seq);
+            if same_key {
+                let entry = layout.entry(&block, position);
+                let value = BlockSlice::new(block, entry.value..entry.end);
+                return Ok(Some(Found { seq: seq_of(entry.tag), kind: kind_of(entry.tag), value }));
+            }
+            if position < layout.count || !self.index.separator_is(i, key) {
+                break;
+            }
+            i += 1;
+        }
+        Ok(None)
+    }
+
+    /// Whether the table has a filter.
+    pub(crate) fn has_filter(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// `false` only if the table has no entry for the key of this hash.
+    #[inline]
+    pub(crate) fn may_contain(&self, key_hash: u64) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(key_hash))
+    }
+
+    /// A cursor that keeps the table open.
+    pub(crate) fn cursor(self: &Arc<Self>, hint: ScanHint) -> TableCursor {
+        TableCursor::new(Arc::clone(self), hint)
+    }
+
+    pub(crate) fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn size(&self) -> u64 {
+        self.footer.file_len
+    }
+
+    /// Bytes of memory that the table holds while it is open, its blocks in the pool aside.
+    pub(crate) fn memory(&self) -> usize {
+        size_of::<Self>()
+            + self.index.memory()
+            + self.filter.as_ref().map_or(0, Filter::memory)
+            + self.properties.smallest.len()
+            + self.properties.largest.len()
+    }
+
+    /// About how many bytes of data lie before `key`: 0 to the length of all data blocks.
+    pub(crate) fn approximate_offset_of(&self, key: &[u8]) -> u64 {
+        let i = self.index.find(key);
+        if i < self.index.len() { self.index.block(i).start } else { self.footer.filter_at }
+    }
+
+    /// The length of all data blocks.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.footer.filter_at
+    }
+
+    /// The random number that tells this table from all others.
+    pub(crate) fn salt(&self) -> u64 {
+        self.footer.salt
+    }
+
+    /// Bytes of the filter and of the index in the file.
+    pub(crate) fn metadata_bytes(&self) -> (u64, u64) {
+        (self.footer.index_at - self.footer.filter_at, self.footer.properties_at - self.footer.index_at)
+    }
+
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    pub(super) fn blocks(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Where block `i` is in the file.
+    pub(super) fn place(&self, i: usize) -> Range<u64> {
+        self.index.block(i)
+    }
+
+    /// Block `i`, if the pool has it.
+    #[inline]
+    pub(super) fn cached(&self, i: usize) -> Option<Block> {
+        self.pool.get(self.page(i)?).map(Block::trusted)
+    }
+
+    /// Block `i` from the file, into the pool.
+    #[cold]
+    pub(super) fn load(&self, i: usize) -> Result<Block> {
+        let block = self.read(i)?;
+        if let Some(page) = self.page(i) {
+            self.pool.insert(page, block.shared());
+        }
+        Ok(block)
+    }
+
+    /// Puts block `i` into the pool if there is free room.
+    pub(super) fn offer(&self, i: usize, block: &Block) {
+        if let Some(page) = self.page(i) {
+            self.pool.insert_if_room(page, block.shared());
+        }
+    }
+
+    /// Block `i` from the file.
+    pub(super) fn read(&self, i: usize) -> Result<Block> {
+        let place = self.place(i);
+        let mut stored: Arc<[u8]> = std::iter::repeat_n(0, (place.end - place.start) as usize).collect();
+        if let Some(buffer) = Arc::get_mut(&mut stored) {
+            self.file.read_exact_at(buffer, place.start)?;
+        }
+        let opened = frame::open(stored, self.footer.salt, place.start).and_then(Block::check);
+        opened.map_err(|flaw| flaw.into_error(self.file.path(), place.start))
+    }
+
+    /// Block `i` from its bytes in the file.
+    pub(super) fn open_block(&self, i: usize, stored: &[u8]) -> Result<Block> {
+        let start = self.place(i).start;
+        let opened = frame::open_in(stored, self.footer.salt, start).and_then(Block::check);
+        opened.map_err(|flaw| flaw.into_error(self.file.path(), start))
+    }
+
+    pub(super) fn read_raw(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    pub(super) fn damage_at(&self, offset: u64, message: &str) -> Error {
+        Error::corruption(self.file.path(), offset, message)
+    }
+
+    #[inline]
+    fn page(&self, i: usize) -> Option<PageId> {
+        PageId::new(self.id, i)
+    }
+}
+
+impl fmt::Debug for TableReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableReader")
+            .field("path", &self.file.path())
+            .field("id", &self.id)
+            .field("properties", &self.properties)
+            .finish_non_exhaustive()
+    }
+}

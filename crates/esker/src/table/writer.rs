@@ -1,0 +1,234 @@
+//! Writes a table from entries in ascending order.
+//!
+//! Entries gather in a block builder; full blocks go through a write buffer to the file. `finish`
+//! writes the other sections and syncs the file; its name is the caller's to make durable. A writer
+//! that failed or is dropped leaves a file that no one may name.
+
+use super::block::{MAX_KEY, tag_of};
+use super::block_builder::{BlockBuilder, encode_single};
+use super::filter::Filter;
+use super::footer::{Footer, Properties};
+use super::frame::{self, TRAILER};
+use super::index::IndexBuilder;
+use crate::checksum::hash_key;
+use crate::cursor::{Kind, MAX_SEQ, SeqNo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::WriteFile;
+use crate::options::Compression;
+
+/// How much is gathered before the file is written to.
+const WRITE_BUFFER: usize = 256 << 10;
+/// How much is written between hints that the kernel should begin to write back.
+const WRITEBACK_EVERY: u64 = 4 << 20;
+const MAX_BLOCK_SIZE: usize = 1 << 20;
+const MAX_VALUE: usize = u32::MAX as usize;
+
+/// How a table is laid out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableOptions {
+    /// The most bytes that a data block of several entries takes, before compression.
+    pub(crate) block_size: usize,
+    pub(crate) compression: Compression,
+    /// Tenths of a bit of filter for each user key; 0 for no filter.
+    pub(crate) filter_bits_tenths: u32,
+    /// Random, another for each table.
+    pub(crate) salt: u64,
+}
+
+#[cfg(test)]
+impl TableOptions {
+    /// The defaults, with this salt.
+    pub(crate) fn new(salt: u64) -> Self {
+        TableOptions { block_size: 4096, compression: Compression::None, filter_bits_tenths: 100, salt }
+    }
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableMeta {
+    /// Bytes of the whole file.
+    pub(crate) size: u64,
+    /// Bytes of the index in the file.
+    pub(crate) index_bytes: u64,
+    /// Bytes of the filter in the file.
+    pub(crate) filter_bytes: u64,
+    pub(crate) salt: u64,
+    pub(crate) properties: Properties,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct TableWriter {
+    file: Box<dyn WriteFile>,
+    options: TableOptions,
+    block: BlockBuilder,
+    index: IndexBuilder,
+    hashes: Vec<u64>,
+    out: Vec<u8>,
+    /// Bytes handed to the file, and how many of them when write-back was last started.
+    written: u64,
+    written_back: u64,
+    /// The stored length of the last block: its separator waits for the next block's first key.
+    unindexed: Option<u64>,
+    last_key: Vec<u8>,
+    last_seq: SeqNo,
+    properties: Properties,
+}
+
+impl TableWriter {
+    /// Begins a table in an empty file.
+    pub(crate) fn new(file: Box<dyn WriteFile>, options: TableOptions) -> Result<Self> {
+        frame::supported(options.compression)?;
+        let block_size = options.block_size.clamp(64, MAX_BLOCK_SIZE);
+        Ok(TableWriter {
+            file,
+            options: TableOptions { block_size, ..options },
+            block: BlockBuilder::default(),
+            index: IndexBuilder::default(),
+            hashes: Vec::new(),
+            out: Vec::with_capacity(WRITE_BUFFER + 2 * block_size),
+            written: 0,
+            written_back: 0,
+            unindexed: None,
+            last_key: Vec::new(),
+            last_seq: 0,
+            properties: Properties { min_seq: MAX_SEQ, ..Properties::default() },
+        })
+    }
+
+    /// Adds an entry after all others: a greater key, or the last key with a smaller `seq`.
+    pub(crate) fn add(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) -> Result<()> {
+        let new_key = self.check(key, seq, value)?;
+        let tag = tag_of(seq, kind);
+        if !self.block.is_empty() && self.block.size_with(key, tag, value.len()) > self.options.block_size {
+            self.finish_block()?;
+        }
+        if let Some(stored_len) = self.unindexed.take() {
+            self.index.add(&self.last_key, Some(key), stored_len);
+        }
+        if self.block.is_empty() && key.len() + value.len() > self.options.block_size {
+            let start = self.out.len();
+            encode_single(&mut self.out, key, tag, value);
+            self.seal_block(start)?;
+        } else {
+            self.block.add(key, tag, value);
+        }
+        if new_key {
+            if self.options.filter_bits_tenths > 0 {
+                self.hashes.push(hash_key(key));
+            }
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+        }
+        self.last_seq = seq;
+        self.count(key, seq, kind, value);
+        Ok(())
+    }
+
+    /// Whether `key` differs from the last one; fails unless the entry may follow.
+    fn check(&self, key: &[u8], seq: SeqNo, value: &[u8]) -> Result<bool> {
+        if key.len() > MAX_KEY || value.len() > MAX_VALUE || seq > MAX_SEQ {
+            return Err(self.refuse("a key, value or sequence number is over the limit"));
+        }
+        let order = self.last_key.as_slice().cmp(key);
+        let ascends = self.properties.entries == 0 || order.is_lt() || (order.is_eq() && seq < self.last_seq);
+        if !ascends {
+            return Err(self.refuse("entries of a table must ascend"));
+        }
+        Ok(self.properties.entries == 0 || order.is_lt())
+    }
+
+    fn refuse(&self, message: &str) -> Error {
+        Error::new(ErrorKind::InvalidInput, message).at(self.file.path())
+    }
+
+    fn count(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) {
+        let properties = &mut self.properties;
+        if properties.entries == 0 {
+            properties.smallest = key.to_vec();
+        }
+        properties.entries += 1;
+        properties.tombstones += u64::from(kind == Kind::Delete);
+        properties.raw_bytes += (key.len() + value.len()) as u64;
+        properties.min_seq = properties.min_seq.min(seq);
+        properties.max_seq = properties.max_seq.max(seq);
+    }
+
+    /// About the bytes of the file if it were finished now.
+    pub(crate) fn estimated_size(&self) -> u64 {
+        let filter = self.hashes.len() as u64 * u64::from(self.options.filter_bits_tenths) / 80;
+        self.offset() + (self.block.size() + self.index.size()) as u64 + filter + 256
+    }
+
+    /// Where in the file the end of the write buffer will be.
+    fn offset(&self) -> u64 {
+        self.written + self.out.len() as u64
+    }
+
+    fn finish_block(&mut self) -> Result<()> {
+        let start = self.out.len();
+        self.block.finish(&mut self.out);
+        self.seal_block(start)
+    }
+
+    /// Ends the data block whose payload is `out[start..]`.
+    fn seal_block(&mut self, start: usize) -> Result<()> {
+        let offset = self.written + start as u64;
+        frame::seal(&mut self.out, start, self.options.compression, self.options.salt, offset);
+        self.unindexed = Some((self.out.len() - start) as u64);
+        if self.out.len() >= WRITE_BUFFER { self.write_out() } else { Ok(()) }
+    }
+
+    fn write_out(&mut self) -> Result<()> {
+        self.file.append(&self.out)?;
+        self.written += self.out.len() as u64;
+        self.out.clear();
+        // One huge value must not keep its memory for the rest of the table.
+        self.out.shrink_to(WRITE_BUFFER + 2 * MAX_BLOCK_SIZE);
+        if self.written - self.written_back >= WRITEBACK_EVERY {
+            self.file.start_writeback();
+            self.written_back = self.written;
+        }
+        Ok(())
+    }
+
+    /// Writes the rest and syncs the file.
+    pub(crate) fn finish(mut self) -> Result<TableMeta> {
+        if !self.block.is_empty() {
+            self.finish_block()?;
+        }
+        if let Some(stored_len) = self.unindexed.take() {
+            self.index.add(&self.last_key, None, stored_len);
+        }
+        self.properties.blocks = self.index.count();
+        self.properties.min_seq = self.properties.min_seq.min(self.properties.max_seq);
+        self.properties.largest = std::mem::take(&mut self.last_key);
+
+        let filter_at = self.offset();
+        if !self.hashes.is_empty() {
+            let filter = Filter::build(&self.hashes, self.options.filter_bits_tenths);
+            self.section(|out| filter.encode(out));
+        }
+        let index_at = self.offset();
+        let index = std::mem::take(&mut self.index);
+        self.section(|out| index.finish(out));
+        let properties_at = self.offset();
+        let properties = std::mem::take(&mut self.properties);
+        self.section(|out| properties.encode(out));
+        let file_len = self.offset() + super::footer::FOOTER as u64;
+        let salt = self.options.salt;
+        Footer { filter_at, index_at, properties_at, file_len, salt }.encode(&mut self.out);
+        self.write_out()?;
+        self.file.sync()?;
+        let (index_bytes, filter_bytes) = (properties_at - index_at, index_at - filter_at);
+        Ok(TableMeta { size: file_len, index_bytes, filter_bytes, salt, properties })
+    }
+
+    /// Appends a block that is no data block. They are never compressed.
+    fn section(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let (start, offset) = (self.out.len(), self.offset());
+        encode(&mut self.out);
+        frame::seal(&mut self.out, start, Compression::None, self.options.salt, offset);
+        debug_assert!(self.out.len() - start >= TRAILER);
+    }
+}
