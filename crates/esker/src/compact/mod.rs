@@ -1,0 +1,6 @@
+//! What background work decides and makes: [`pick`] says what to merge next, [`retain`] which versions
+//! survive, [`output`] writes the tables. The work itself is the store's.
+
+pub(crate) mod output;
+pub(crate) mod pick;
+pub(crate) mod retain;

@@ -1,0 +1,219 @@
+//! Writing the tables of a flush or a merge: cut at a size, never between versions of one key.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::cursor::{Kind, SeqNo};
+use crate::env::Env;
+use crate::error::Result;
+use crate::options::Compression;
+use crate::table::{TableOptions, TableWriter};
+use crate::version::edit::{FileId, TableInfo, TreeId};
+use crate::version::tables::table_path;
+
+/// Where new tables come to be: their directory, their numbers.
+#[derive(Debug)]
+pub(crate) struct TableMaker {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    /// No table has this number or a greater one.
+    pub(crate) next_file: AtomicU64,
+    pub(crate) block_bytes: usize,
+}
+
+/// How the tables of one output are to be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutputOptions {
+    pub(crate) compression: Compression,
+    pub(crate) filter_bits: u32,
+    /// Bytes of a table at which the next begins.
+    pub(crate) table_bytes: u64,
+}
+
+/// A sorted run of new tables that nobody knows yet. Dropped unfinished, it removes its files.
+pub(crate) struct Output<'a> {
+    maker: &'a TableMaker,
+    options: OutputOptions,
+    current: Option<(FileId, TableWriter)>,
+    done: Vec<TableInfo>,
+    kept: bool,
+}
+
+impl<'a> Output<'a> {
+    pub(crate) fn new(maker: &'a TableMaker, options: OutputOptions) -> Self {
+        Output { maker, options, current: None, done: Vec::new(), kept: false }
+    }
+
+    /// Appends an entry. `may_cut`: its key is another one than the last entry's.
+    pub(crate) fn add(
+        &mut self,
+        key: &[u8],
+        seq: SeqNo,
+        kind: Kind,
+        value: &[u8],
+        may_cut: bool,
+    ) -> Result<()> {
+        if may_cut
+            && self
+                .current
+                .as_ref()
+                .is_some_and(|(_, writer)| writer.estimated_size() >= self.options.table_bytes)
+        {
+            self.finish_table()?;
+        }
+        if self.current.is_none() {
+            self.current = Some(self.start_table()?);
+        }
+        match &mut self.current {
+            Some((_, writer)) => writer.add(key, seq, kind, value),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the current table: the next entry begins another.
+    pub(crate) fn cut(&mut self) -> Result<()> {
+        self.finish_table()
+    }
+
+    fn start_table(&self) -> Result<(FileId, TableWriter)> {
+        let id = self.maker.next_file.fetch_add(1, Ordering::Relaxed);
+        let file = self.maker.env.fs.create(&table_path(&self.maker.dir, id))?;
+        let options = TableOptions {
+            block_size: self.maker.block_bytes,
+            compression: self.options.compression,
+            filter_bits_tenths: self.options.filter_bits * 10,
+            salt: self.maker.env.random.next_u64(),
+        };
+        Ok((id, TableWriter::new(file, options)?))
+    }
+
+    fn finish_table(&mut self) -> Result<()> {
+        let Some((id, writer)) = self.current.take() else { return Ok(()) };
+        let meta = match writer.finish() {
+            Ok(meta) => meta,
+            Err(error) => {
+                self.remove(id);
+                return Err(error);
+            }
+        };
+        self.done.push(TableInfo {
+            file: id,
+            salt: meta.salt,
+            shared: false,
+            size: meta.size,
+            entries: meta.properties.entries,
+            tombstones: meta.properties.tombstones,
+            raw_bytes: meta.properties.raw_bytes,
+            min_seq: meta.properties.min_seq,
+            max_seq: meta.properties.max_seq,
+            smallest: meta.properties.smallest,
+            largest: meta.properties.largest,
+        });
+        Ok(())
+    }
+
+    /// Finishes the last table and makes all names durable. The tables are the caller's now.
+    pub(crate) fn finish(mut self) -> Result<Vec<TableInfo>> {
+        self.finish_table()?;
+        if !self.done.is_empty() {
+            self.maker.env.fs.sync_dir(&self.maker.dir)?;
+        }
+        self.kept = true;
+        Ok(std::mem::take(&mut self.done))
+    }
+
+    fn remove(&self, id: FileId) {
+        // A file that cannot be removed now is unreferenced, and is removed when the store is opened.
+        drop(self.maker.env.fs.remove_file(&table_path(&self.maker.dir, id)));
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        let current = self.current.take().map(|(id, _)| id);
+        for id in self.done.iter().map(|info| info.file).chain(current) {
+            self.remove(id);
+        }
+    }
+}
+
+/// Bits of filter per key for tables of `level`, when the deepest level is `deepest`.
+///
+/// Monkey (Dayan, Athanassoulis, Idreos, SIGMOD 2017): false positives are rarest for the least memory
+/// when each level's rate is in proportion to its size. With a size ratio of 10 a level above would take
+/// log2(10) / ln 2 = 4.8 bits a key more than the one below. We give 3, because tables are also moved down
+/// as they are, and filters and indexes together are to stay below one percent of small records.
+pub(crate) fn filter_bits(base: u32, level: usize, deepest: usize) -> u32 {
+    if base == 0 {
+        return 0;
+    }
+    // Levels between level 0 and the base level are empty: level 0 is one step above whatever is full.
+    let above = if level == 0 { 2 } else { deepest.saturating_sub(level) as u32 };
+    base + above.min(4) * 3
+}
+
+/// The part of `tree` in a shared table that holds `parts` bytes of keys and values in all.
+pub(crate) fn shared_part(whole: &TableInfo, part: TablePart) -> TableInfo {
+    let raw = whole.raw_bytes.max(1);
+    TableInfo {
+        file: whole.file,
+        salt: whole.salt,
+        shared: true,
+        size: (whole.size as u128 * u128::from(part.raw_bytes) / u128::from(raw)) as u64,
+        entries: part.entries,
+        tombstones: part.tombstones,
+        raw_bytes: part.raw_bytes,
+        min_seq: part.min_seq,
+        max_seq: part.max_seq,
+        smallest: part.smallest,
+        largest: part.largest,
+    }
+}
+
+/// What one tree put into a shared table.
+#[derive(Debug, Clone)]
+pub(crate) struct TablePart {
+    pub(crate) tree: TreeId,
+    entries: u64,
+    tombstones: u64,
+    raw_bytes: u64,
+    min_seq: SeqNo,
+    max_seq: SeqNo,
+    smallest: Vec<u8>,
+    largest: Vec<u8>,
+}
+
+impl TablePart {
+    pub(crate) fn new(tree: TreeId) -> Self {
+        TablePart {
+            tree,
+            entries: 0,
+            tombstones: 0,
+            raw_bytes: 0,
+            min_seq: SeqNo::MAX,
+            max_seq: 0,
+            smallest: Vec::new(),
+            largest: Vec::new(),
+        }
+    }
+
+    pub(crate) fn note(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) {
+        if self.entries == 0 {
+            self.smallest = key.to_vec();
+        }
+        self.largest.clear();
+        self.largest.extend_from_slice(key);
+        self.entries += 1;
+        self.tombstones += u64::from(kind == Kind::Delete);
+        self.raw_bytes += (key.len() + value.len()) as u64;
+        self.min_seq = self.min_seq.min(seq);
+        self.max_seq = self.max_seq.max(seq);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+}

@@ -1,0 +1,169 @@
+//! What to merge next in a tree: leveled, with level sizes that follow the largest level.
+//!
+//! ```text
+//! level 0   runs as they were flushed; from 4 on they are merged into the base level
+//! base      at most target(base) bytes      target(l) = target(l + 1) / 10
+//! ...
+//! level 6   the largest: as it is
+//! ```
+//!
+//! The base level is the first whose target reaches a few memtables, so a small tree has level 0 and
+//! level 6 only, and space is bounded by about 1.1 times the data. Where nothing overlaps, a table is
+//! moved instead of rewritten.
+
+use std::sync::Arc;
+
+use crate::version::levels::{LEVELS, Levels, Table};
+
+/// Runs in level 0 from which on they are merged.
+pub(crate) const L0_RUNS: usize = 4;
+
+/// Runs of level 0 that one merge takes at most.
+const L0_RUNS_AT_ONCE: usize = 8;
+
+/// How much larger each level is than the one above.
+const SIZE_RATIO: u64 = 10;
+
+const BOTTOM: usize = LEVELS - 1;
+
+/// A merge to be done.
+#[derive(Debug)]
+pub(crate) struct Compaction {
+    /// Tables with the level they are in now. Those of one level >= 1 are disjoint.
+    pub(crate) inputs: Vec<(usize, Arc<Table>)>,
+    pub(crate) target: usize,
+}
+
+impl Compaction {
+    /// Whether the input can be moved down as it is.
+    pub(crate) fn is_move(&self) -> bool {
+        self.inputs.len() == 1
+    }
+}
+
+/// The first level below level 0 that holds anything, and how many bytes each level may hold.
+fn targets(levels: &Levels, base_bytes: u64) -> (usize, [u64; LEVELS]) {
+    let mut targets = [u64::MAX; LEVELS];
+    let mut base = BOTTOM;
+    let mut target = levels.bytes(BOTTOM);
+    while base > 1 && target / SIZE_RATIO >= base_bytes {
+        target /= SIZE_RATIO;
+        base -= 1;
+        targets[base] = target;
+    }
+    for target in &mut targets[1..base] {
+        *target = 0;
+    }
+    (base, targets)
+}
+
+/// Runs in level 0: tables that do not overlap count as one.
+pub(crate) fn l0_runs(levels: &Levels) -> usize {
+    let tables = levels.level(0);
+    if tables.len() <= 1 {
+        return tables.len();
+    }
+    let disjoint = {
+        let mut sorted: Vec<&Arc<Table>> = tables.iter().collect();
+        sorted.sort_by(|a, b| a.info.smallest.cmp(&b.info.smallest));
+        sorted.windows(2).all(|pair| pair[0].info.largest < pair[1].info.smallest)
+    };
+    if disjoint { 1.max(tables.len() / 4) } else { tables.len() }
+}
+
+/// How urgently the tree needs a merge: from 1 on it does.
+pub(crate) fn urgency(levels: &Levels, base_bytes: u64) -> f64 {
+    scores(levels, base_bytes).into_iter().fold(0.0, f64::max)
+}
+
+fn scores(levels: &Levels, base_bytes: u64) -> [f64; LEVELS] {
+    let (_, targets) = targets(levels, base_bytes);
+    let mut scores = [0.0; LEVELS];
+    scores[0] = levels.level(0).len() as f64 / L0_RUNS as f64;
+    for level in 1..BOTTOM {
+        let bytes = levels.bytes(level);
+        if bytes > 0 {
+            scores[level] = bytes as f64 / (targets[level].max(1)) as f64;
+        }
+    }
+    scores
+}
+
+/// The most urgent merge, if one is needed.
+pub(crate) fn pick(levels: &Levels, base_bytes: u64) -> Option<Compaction> {
+    let scores = scores(levels, base_bytes);
+    let (level, score) = scores.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    if score < 1.0 {
+        return None;
+    }
+    let (base, _) = targets(levels, base_bytes);
+    if level == 0 { Some(pick_l0(levels, base)) } else { pick_level(levels, level) }
+}
+
+/// The levels between 0 and `target` that hold anything must be empty before level 0 may pass them.
+fn first_occupied(levels: &Levels, base: usize) -> usize {
+    (1..base).find(|&level| !levels.level(level).is_empty()).unwrap_or(base)
+}
+
+fn pick_l0(levels: &Levels, base: usize) -> Compaction {
+    let target = first_occupied(levels, base);
+    let tables = levels.level(0);
+    let oldest_first = || tables.iter().rev();
+    if let Some(oldest) = oldest_first().next() {
+        let (smallest, largest) = (&oldest.info.smallest, &oldest.info.largest);
+        let alone = tables.iter().filter(|table| table.overlaps(smallest, largest)).count() == 1;
+        if alone && levels.overlapping(target, smallest, largest).is_empty() {
+            return Compaction { inputs: vec![(0, Arc::clone(oldest))], target };
+        }
+    }
+    let chosen: Vec<Arc<Table>> = oldest_first().take(L0_RUNS_AT_ONCE).cloned().collect();
+    let overlapped = overlapped_by(levels, target, &chosen);
+    let inputs = chosen.into_iter().map(|table| (0, table));
+    Compaction { inputs: inputs.chain(overlapped.into_iter().map(|table| (target, table))).collect(), target }
+}
+
+/// The tables of `level` that some of `tables` overlaps.
+fn overlapped_by(levels: &Levels, level: usize, tables: &[Arc<Table>]) -> Vec<Arc<Table>> {
+    levels
+        .level(level)
+        .iter()
+        .filter(|below| tables.iter().any(|table| table.overlaps(&below.info.smallest, &below.info.largest)))
+        .cloned()
+        .collect()
+}
+
+/// The table of `level` whose merge into the next level rewrites least for what it brings.
+fn pick_level(levels: &Levels, level: usize) -> Option<Compaction> {
+    let target = level + 1;
+    let cost = |table: &Arc<Table>| {
+        let below = levels.overlapping(target, &table.info.smallest, &table.info.largest);
+        let bytes: u64 = below.iter().map(|table| table.info.size).sum();
+        (bytes as f64 / table.info.size.max(1) as f64, below)
+    };
+    let (_, below, table) = levels
+        .level(level)
+        .iter()
+        .map(|table| {
+            let (ratio, below) = cost(table);
+            (ratio, below, table)
+        })
+        .min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let inputs = std::iter::once((level, Arc::clone(table)));
+    Some(Compaction {
+        inputs: inputs.chain(below.into_iter().map(|table| (target, table))).collect(),
+        target,
+    })
+}
+
+/// Everything into the bottom level: what a user's `compact` asks for. `None` when it is there already
+/// and holds nothing to drop.
+pub(crate) fn pick_all(levels: &Levels) -> Option<Compaction> {
+    let above = (0..BOTTOM).any(|level| !levels.level(level).is_empty());
+    let droppable =
+        levels.level(BOTTOM).iter().any(|table| table.info.tombstones > 0 || table.info.max_seq > 0);
+    if !above && !droppable {
+        return None;
+    }
+    let inputs = levels.tables().map(|(level, table)| (level, Arc::clone(table))).collect();
+    Some(Compaction { inputs, target: BOTTOM })
+}

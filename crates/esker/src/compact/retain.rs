@@ -1,0 +1,102 @@
+//! Which versions of a key survive a flush or a merge.
+//!
+//! Moments that must stay readable cut history into stretches; of the versions of a key within one
+//! stretch only the newest can ever be seen. A tombstone that nothing older lies under is not needed
+//! either, once no moment lies before it.
+//!
+//! ```text
+//! versions of k     9     7  6        3  2
+//! moments               8         5            (8: the newest visible one)
+//! kept              9     7           3
+//! ```
+
+use crate::cursor::{Kind, SeqNo};
+
+/// What to do with an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nobody can see it.
+    Drop,
+    /// Write it, with this sequence number: 0 where every reader sees it and nothing older lies below.
+    Keep(SeqNo),
+}
+
+/// Judges the entries of a merge, in their order: key ascending, newest first.
+#[derive(Debug)]
+pub(crate) struct Retention {
+    /// Ascending.
+    moments: Vec<SeqNo>,
+    key: Vec<u8>,
+    /// The stretch of the last entry of `key` that was judged.
+    stretch: Option<usize>,
+}
+
+impl Retention {
+    /// `moments` must stay readable, ascending; no entry that will be judged is newer than the last one,
+    /// or it is kept.
+    pub(crate) fn new(moments: Vec<SeqNo>) -> Self {
+        Retention { moments, key: Vec::new(), stretch: None }
+    }
+
+    /// Whether `key` is another one than that of the entry judged last.
+    pub(crate) fn is_new_key(&self, key: &[u8]) -> bool {
+        self.stretch.is_none() || self.key != key
+    }
+
+    /// Judges the next entry. `nothing_below`: no older version of this key lies outside this merge.
+    pub(crate) fn judge(&mut self, key: &[u8], seq: SeqNo, kind: Kind, nothing_below: bool) -> Verdict {
+        let stretch = self.moments.partition_point(|&moment| moment < seq);
+        let shadowed = if self.is_new_key(key) {
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            false
+        } else {
+            self.stretch == Some(stretch) && stretch < self.moments.len()
+        };
+        self.stretch = Some(stretch);
+        if shadowed {
+            return Verdict::Drop;
+        }
+        match kind {
+            _ if stretch > 0 || !nothing_below => Verdict::Keep(seq),
+            Kind::Delete => Verdict::Drop,
+            Kind::Put => Verdict::Keep(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(moments: &[SeqNo], entries: &[(&str, SeqNo, Kind)], bottom: bool) -> Vec<(String, SeqNo)> {
+        let mut retention = Retention::new(moments.to_vec());
+        entries
+            .iter()
+            .filter_map(|&(key, seq, kind)| match retention.judge(key.as_bytes(), seq, kind, bottom) {
+                Verdict::Drop => None,
+                Verdict::Keep(seq) => Some((key.to_owned(), seq)),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn one_version_a_stretch_survives() {
+        let versions = [9, 7, 6, 3, 2].map(|seq| ("k", seq, Kind::Put));
+        let expected = |seqs: &[SeqNo]| seqs.iter().map(|&seq| ("k".to_owned(), seq)).collect::<Vec<_>>();
+        assert_eq!(kept(&[5, 8], &versions, false), expected(&[9, 7, 3]));
+        assert_eq!(kept(&[5, 8], &versions, true), expected(&[9, 7, 0]));
+        assert_eq!(kept(&[20], &versions, true), expected(&[0]));
+    }
+
+    #[test]
+    fn a_tombstone_goes_only_at_the_bottom_and_takes_what_it_hides() {
+        let entries =
+            [("a", 9, Kind::Delete), ("a", 4, Kind::Put), ("b", 8, Kind::Put), ("b", 2, Kind::Delete)];
+        let expected =
+            |list: &[(&str, SeqNo)]| list.iter().map(|&(k, s)| (k.to_owned(), s)).collect::<Vec<_>>();
+        assert_eq!(kept(&[10], &entries, true), expected(&[("b", 0)]));
+        assert_eq!(kept(&[10], &entries, false), expected(&[("a", 9), ("b", 8)]));
+        assert_eq!(kept(&[5, 10], &entries, true), expected(&[("a", 9), ("a", 0), ("b", 8)]));
+    }
+}

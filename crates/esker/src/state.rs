@@ -1,0 +1,174 @@
+//! What a tree is made of now: one memtable that takes writes, older ones that wait to be flushed, and
+//! the tables.
+//!
+//! The whole is immutable and swapped ([`TreeInner::state`]): a reader loads it once and needs no lock.
+//! Two kinds of change swap it: a memtable is set aside and a new one begun (under the commit lock), and a
+//! flush or a merge installs tables (under the structure lock); `rcu` makes them safe against each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::cursor::SeqNo;
+use crate::error::{Error, ErrorKind};
+use crate::log::replay::LogFloor;
+use crate::memtable::{ChunkPool, Memtable};
+use crate::options::TreeOptions;
+use crate::version::edit::TreeId;
+use crate::version::levels::Levels;
+
+/// A memtable and its place in the log. The fields are written under the commit lock.
+#[derive(Debug)]
+pub(crate) struct Mem {
+    pub(crate) table: Arc<Memtable>,
+    floor_segment: AtomicU64,
+    floor_start: AtomicU64,
+    last_seq: AtomicU64,
+    end: AtomicU64,
+}
+
+impl Mem {
+    pub(crate) fn new(chunks: Option<Arc<ChunkPool>>) -> Arc<Mem> {
+        Mem::over(Memtable::with(&[], chunks))
+    }
+
+    fn over(table: Memtable) -> Arc<Mem> {
+        Arc::new(Mem {
+            table: Arc::new(table),
+            floor_segment: AtomicU64::new(u64::MAX),
+            floor_start: AtomicU64::new(0),
+            last_seq: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+        })
+    }
+
+    /// Notes a reservation: `floor` is the segment it lies in, `end` the log position behind it.
+    pub(crate) fn note_write(&self, floor: LogFloor, last_seq: SeqNo, end: u64) {
+        if self.floor_segment.load(Ordering::Relaxed) == u64::MAX {
+            self.floor_start.store(floor.start, Ordering::Relaxed);
+            self.floor_segment.store(floor.segment, Ordering::Release);
+        }
+        self.last_seq.store(last_seq, Ordering::Release);
+        self.end.store(end, Ordering::Release);
+    }
+
+    /// The segment that recovery would have to begin with for this memtable; `None` when it is empty.
+    pub(crate) fn floor(&self) -> Option<LogFloor> {
+        let segment = self.floor_segment.load(Ordering::Acquire);
+        (segment != u64::MAX).then(|| LogFloor { segment, start: self.floor_start.load(Ordering::Relaxed) })
+    }
+
+    /// Whether nothing was ever reserved in it.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.floor().is_none()
+    }
+
+    /// The largest sequence number reserved in it.
+    pub(crate) fn last_seq(&self) -> SeqNo {
+        self.last_seq.load(Ordering::Acquire)
+    }
+
+    /// The log position behind the last record that touches it.
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+}
+
+/// See the module's comment.
+#[derive(Debug, Clone)]
+pub(crate) struct TreeState {
+    pub(crate) mem: Arc<Mem>,
+    /// Newest first.
+    pub(crate) waiting: Vec<Arc<Mem>>,
+    pub(crate) levels: Arc<Levels>,
+}
+
+/// A tree, shared by all its handles.
+#[derive(Debug)]
+pub(crate) struct TreeInner {
+    pub(crate) id: TreeId,
+    /// Which opened store it belongs to: handles of another one are refused.
+    pub(crate) store: u64,
+    pub(crate) name: String,
+    pub(crate) options: TreeOptions,
+    pub(crate) tag: Mutex<Option<String>>,
+    pub(crate) state: ArcSwap<TreeState>,
+    /// Held while the tree's tables are merged or moved, and while a flush puts new ones below level 0:
+    /// either decides by what lies in the levels, so they must not change each other's.
+    pub(crate) below_level_0: Mutex<()>,
+    dropped: AtomicBool,
+}
+
+impl TreeInner {
+    pub(crate) fn new(
+        id: TreeId,
+        store: u64,
+        name: &str,
+        options: TreeOptions,
+        tag: Option<String>,
+        levels: Levels,
+        chunks: &Arc<ChunkPool>,
+    ) -> Arc<TreeInner> {
+        let mem = Mem::new(Some(Arc::clone(chunks)));
+        let state = TreeState { mem, waiting: Vec::new(), levels: Arc::new(levels) };
+        Arc::new(TreeInner {
+            id,
+            store,
+            name: name.to_owned(),
+            options,
+            tag: Mutex::new(tag),
+            state: ArcSwap::from_pointee(state),
+            below_level_0: Mutex::new(()),
+            dropped: AtomicBool::new(false),
+        })
+    }
+
+    /// The memtable that takes writes. Stays so only under the commit lock.
+    pub(crate) fn mem(&self) -> Arc<Mem> {
+        Arc::clone(&self.state.load().mem)
+    }
+
+    /// Sets the memtable aside for flushing and begins a new one. Under the commit lock.
+    pub(crate) fn set_mem_aside(&self) {
+        let fresh = Mem::over(self.mem().table.successor());
+        self.state.rcu(|state| {
+            let mut waiting = Vec::with_capacity(state.waiting.len() + 1);
+            waiting.push(Arc::clone(&state.mem));
+            waiting.extend(state.waiting.iter().cloned());
+            TreeState { mem: Arc::clone(&fresh), waiting, levels: Arc::clone(&state.levels) }
+        });
+    }
+
+    /// Installs `levels` and takes the flushed memtables out. Under the structure lock.
+    pub(crate) fn install(&self, levels: &Arc<Levels>, flushed: &[Arc<Mem>]) {
+        self.state.rcu(|state| {
+            let is_flushed = |mem: &Arc<Mem>| flushed.iter().any(|other| Arc::ptr_eq(mem, other));
+            let waiting = state.waiting.iter().filter(|mem| !is_flushed(mem)).cloned().collect();
+            TreeState { mem: Arc::clone(&state.mem), waiting, levels: Arc::clone(levels) }
+        });
+    }
+
+    /// Where recovery would have to begin for this tree; `None` when all of it is in tables.
+    pub(crate) fn floor(&self) -> Option<LogFloor> {
+        let state = self.state.load();
+        let mems = state.waiting.iter().chain([&state.mem]);
+        mems.filter_map(|mem| mem.floor()).min_by_key(|floor| floor.segment)
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Empties the tree for good; returns what it held. Under structure and commit lock.
+    pub(crate) fn mark_dropped(&self) -> Arc<TreeState> {
+        self.dropped.store(true, Ordering::Release);
+        let empty = TreeState { mem: Mem::new(None), waiting: Vec::new(), levels: Arc::default() };
+        self.state.swap(Arc::new(empty))
+    }
+
+    pub(crate) fn dropped_error(&self) -> Error {
+        Error::new(ErrorKind::Closed, format!("the tree \"{}\" was dropped", self.name))
+    }
+}

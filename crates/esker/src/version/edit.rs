@@ -1,0 +1,424 @@
+//! The changes that the manifest records, and the state that they add up to.
+//!
+//! One record of the manifest holds a list of edits that take effect together. Each begins with its tag
+//! byte; numbers are LEB128, byte strings are preceded by their length.
+
+use std::collections::BTreeMap;
+
+use crate::codec::{Decoder, FILE_NUMBER_MAX, put_slice, put_varint};
+use crate::cursor::{MAX_SEQ, SeqNo};
+use crate::log::replay::LogFloor;
+use crate::options::{Compression, TreeOptions};
+
+/// The number of a tree, never used twice in a store.
+pub(crate) type TreeId = u32;
+
+/// The number of a file, never used twice in a store.
+pub(crate) type FileId = u64;
+
+/// What the manifest knows of one table, or of one tree's part of a shared table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableInfo {
+    pub(crate) file: FileId,
+    /// The file's own random number, which stands in its footer too: another file in its place is damage.
+    pub(crate) salt: u64,
+    /// Whether the file's keys begin with the tree's number, because several trees share it.
+    pub(crate) shared: bool,
+    /// Bytes of the file, or of this tree's part of it.
+    pub(crate) size: u64,
+    pub(crate) entries: u64,
+    pub(crate) tombstones: u64,
+    /// Bytes of keys and values.
+    pub(crate) raw_bytes: u64,
+    pub(crate) min_seq: SeqNo,
+    pub(crate) max_seq: SeqNo,
+    pub(crate) smallest: Vec<u8>,
+    pub(crate) largest: Vec<u8>,
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Edit {
+    CreateTree {
+        tree: TreeId,
+        name: String,
+        options: TreeOptions,
+    },
+    DropTree {
+        tree: TreeId,
+    },
+    SetTag {
+        tree: TreeId,
+        tag: String,
+    },
+    AddTable {
+        tree: TreeId,
+        level: u8,
+        table: TableInfo,
+    },
+    RemoveTable {
+        tree: TreeId,
+        level: u8,
+        file: FileId,
+    },
+    /// All of the tree's writes up to `seq` are in tables: replay skips them.
+    Flushed {
+        tree: TreeId,
+        seq: SeqNo,
+    },
+    /// Recovery begins here.
+    Floor(LogFloor),
+    /// The log is on the disk up to this position: if recovery does not get that far, something is lost.
+    LogSynced {
+        position: u64,
+    },
+    /// No file, tree or sequence number below these will be given out again.
+    Counters {
+        next_file: FileId,
+        next_tree: TreeId,
+        last_seq: SeqNo,
+    },
+}
+
+const CREATE_TREE: u8 = 1;
+const DROP_TREE: u8 = 2;
+const SET_TAG: u8 = 3;
+const ADD_TABLE: u8 = 4;
+const REMOVE_TABLE: u8 = 5;
+const FLUSHED: u8 = 6;
+const FLOOR: u8 = 7;
+const COUNTERS: u8 = 8;
+const LOG_SYNCED: u8 = 9;
+
+fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
+    put_varint(out, table.file);
+    out.extend_from_slice(&table.salt.to_le_bytes());
+    out.push(u8::from(table.shared));
+    for number in [
+        table.size,
+        table.entries,
+        table.tombstones,
+        table.raw_bytes,
+        table.min_seq,
+        table.max_seq - table.min_seq,
+    ] {
+        put_varint(out, number);
+    }
+    put_slice(out, &table.smallest);
+    put_slice(out, &table.largest);
+}
+
+fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
+    let file = file_id(from)?;
+    let salt = from.u64()?;
+    let shared = match from.u8()? {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
+    let (size, entries, tombstones, raw_bytes) =
+        (from.varint()?, from.varint()?, from.varint()?, from.varint()?);
+    let min_seq = from.varint()?;
+    let max_seq = min_seq.checked_add(from.varint()?).filter(|&seq| seq <= MAX_SEQ)?;
+    let smallest = from.slice()?.to_vec();
+    let largest = from.slice()?.to_vec();
+    (smallest <= largest).then_some(TableInfo {
+        file,
+        salt,
+        shared,
+        size,
+        entries,
+        tombstones,
+        raw_bytes,
+        min_seq,
+        max_seq,
+        smallest,
+        largest,
+    })
+}
+
+fn tree_id(from: &mut Decoder<'_>) -> Option<TreeId> {
+    TreeId::try_from(from.varint()?).ok().filter(|&id| id < TreeId::MAX)
+}
+
+fn file_id(from: &mut Decoder<'_>) -> Option<FileId> {
+    from.varint().filter(|&id| id <= FILE_NUMBER_MAX)
+}
+
+fn seq(from: &mut Decoder<'_>) -> Option<SeqNo> {
+    from.varint().filter(|&seq| seq <= MAX_SEQ)
+}
+
+fn text(from: &mut Decoder<'_>) -> Option<String> {
+    String::from_utf8(from.slice()?.to_vec()).ok()
+}
+
+impl Edit {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Edit::CreateTree { tree, name, options } => {
+                out.push(CREATE_TREE);
+                put_varint(out, u64::from(*tree));
+                put_slice(out, name.as_bytes());
+                out.push(options.compression.to_u8());
+            }
+            Edit::DropTree { tree } => {
+                out.push(DROP_TREE);
+                put_varint(out, u64::from(*tree));
+            }
+            Edit::SetTag { tree, tag } => {
+                out.push(SET_TAG);
+                put_varint(out, u64::from(*tree));
+                put_slice(out, tag.as_bytes());
+            }
+            Edit::AddTable { tree, level, table } => {
+                out.push(ADD_TABLE);
+                put_varint(out, u64::from(*tree));
+                out.push(*level);
+                encode_table(table, out);
+            }
+            Edit::RemoveTable { tree, level, file } => {
+                out.push(REMOVE_TABLE);
+                put_varint(out, u64::from(*tree));
+                out.push(*level);
+                put_varint(out, *file);
+            }
+            Edit::Flushed { tree, seq } => {
+                out.push(FLUSHED);
+                put_varint(out, u64::from(*tree));
+                put_varint(out, *seq);
+            }
+            Edit::Floor(floor) => {
+                out.push(FLOOR);
+                put_varint(out, floor.segment);
+                put_varint(out, floor.start);
+            }
+            Edit::LogSynced { position } => {
+                out.push(LOG_SYNCED);
+                put_varint(out, *position);
+            }
+            Edit::Counters { next_file, next_tree, last_seq } => {
+                out.push(COUNTERS);
+                put_varint(out, *next_file);
+                put_varint(out, u64::from(*next_tree));
+                put_varint(out, *last_seq);
+            }
+        }
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<Edit> {
+        Some(match from.u8()? {
+            CREATE_TREE => Edit::CreateTree {
+                tree: tree_id(from)?,
+                name: text(from)?,
+                options: TreeOptions { compression: Compression::from_u8(from.u8()?)? },
+            },
+            DROP_TREE => Edit::DropTree { tree: tree_id(from)? },
+            SET_TAG => Edit::SetTag { tree: tree_id(from)?, tag: text(from)? },
+            ADD_TABLE => {
+                Edit::AddTable { tree: tree_id(from)?, level: from.u8()?, table: decode_table(from)? }
+            }
+            REMOVE_TABLE => {
+                Edit::RemoveTable { tree: tree_id(from)?, level: from.u8()?, file: file_id(from)? }
+            }
+            FLUSHED => Edit::Flushed { tree: tree_id(from)?, seq: seq(from)? },
+            FLOOR => Edit::Floor(LogFloor { segment: from.varint()?, start: from.varint()? }),
+            LOG_SYNCED => Edit::LogSynced { position: from.varint()? },
+            COUNTERS => {
+                Edit::Counters { next_file: file_id(from)?, next_tree: tree_id(from)?, last_seq: seq(from)? }
+            }
+            _ => return None,
+        })
+    }
+
+    /// The payload of a manifest record that makes `edits` take effect together.
+    pub(crate) fn encode_all(edits: &[Edit]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for edit in edits {
+            edit.encode(&mut out);
+        }
+        out
+    }
+
+    /// The edits in a record's payload; `None` when it makes no sense.
+    pub(crate) fn decode_all(payload: &[u8]) -> Option<Vec<Edit>> {
+        let mut from = Decoder::new(payload);
+        let mut edits = Vec::new();
+        while !from.is_empty() {
+            edits.push(Edit::decode(&mut from)?);
+        }
+        Some(edits)
+    }
+}
+
+/// One tree as the manifest knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TreeRecord {
+    pub(crate) name: String,
+    pub(crate) options: TreeOptions,
+    pub(crate) tag: Option<String>,
+    pub(crate) flushed: SeqNo,
+    /// By level and file number.
+    pub(crate) tables: BTreeMap<(u8, FileId), TableInfo>,
+}
+
+/// What all edits of a manifest add up to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ManifestState {
+    pub(crate) trees: BTreeMap<TreeId, TreeRecord>,
+    pub(crate) floor: LogFloor,
+    /// How far the log is known to be on the disk.
+    pub(crate) log_synced: u64,
+    pub(crate) next_file: FileId,
+    pub(crate) next_tree: TreeId,
+    pub(crate) last_seq: SeqNo,
+}
+
+impl ManifestState {
+    /// Applies `edit`; says what is wrong with it when it contradicts the state.
+    pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), String> {
+        match edit {
+            Edit::CreateTree { tree, name, options } => {
+                let record = TreeRecord {
+                    name: name.clone(),
+                    options: options.clone(),
+                    tag: None,
+                    flushed: 0,
+                    tables: BTreeMap::new(),
+                };
+                if self.trees.insert(*tree, record).is_some() {
+                    return Err(format!("tree {tree} ({name}) is created twice"));
+                }
+                self.next_tree = self.next_tree.max(tree + 1);
+            }
+            Edit::DropTree { tree } => {
+                self.trees.remove(tree).ok_or_else(|| format!("tree {tree} is dropped but unknown"))?;
+            }
+            Edit::SetTag { tree, tag } => self.tree(*tree)?.tag = Some(tag.clone()),
+            Edit::AddTable { tree, level, table } => {
+                if usize::from(*level) >= super::levels::LEVELS {
+                    return Err(format!("table {} stands in level {level}", table.file));
+                }
+                let next = table.file + 1;
+                if self.tree(*tree)?.tables.insert((*level, table.file), table.clone()).is_some() {
+                    return Err(format!("table {} is added twice", table.file));
+                }
+                self.next_file = self.next_file.max(next);
+            }
+            Edit::RemoveTable { tree, level, file } => {
+                self.tree(*tree)?
+                    .tables
+                    .remove(&(*level, *file))
+                    .ok_or_else(|| format!("table {file} is removed from level {level} but not there"))?;
+            }
+            Edit::Flushed { tree, seq } => {
+                let record = self.tree(*tree)?;
+                record.flushed = record.flushed.max(*seq);
+                self.last_seq = self.last_seq.max(*seq);
+            }
+            Edit::Floor(floor) => self.floor = *floor,
+            Edit::LogSynced { position } => self.log_synced = self.log_synced.max(*position),
+            Edit::Counters { next_file, next_tree, last_seq } => {
+                self.next_file = self.next_file.max(*next_file);
+                self.next_tree = self.next_tree.max(*next_tree);
+                self.last_seq = self.last_seq.max(*last_seq);
+            }
+        }
+        Ok(())
+    }
+
+    fn tree(&mut self, tree: TreeId) -> Result<&mut TreeRecord, String> {
+        self.trees.get_mut(&tree).ok_or_else(|| format!("tree {tree} is changed but unknown"))
+    }
+
+    /// Edits that add up to this state.
+    pub(crate) fn to_edits(&self) -> Vec<Edit> {
+        let mut edits = vec![
+            Edit::Counters { next_file: self.next_file, next_tree: self.next_tree, last_seq: self.last_seq },
+            Edit::Floor(self.floor),
+            Edit::LogSynced { position: self.log_synced },
+        ];
+        for (&tree, record) in &self.trees {
+            let (name, options) = (record.name.clone(), record.options.clone());
+            edits.push(Edit::CreateTree { tree, name, options });
+            edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree, tag: tag.clone() }));
+            if record.flushed > 0 {
+                edits.push(Edit::Flushed { tree, seq: record.flushed });
+            }
+            edits.extend(record.tables.iter().map(|(&(level, _), table)| Edit::AddTable {
+                tree,
+                level,
+                table: table.clone(),
+            }));
+        }
+        edits
+    }
+
+    /// The numbers of all files that some tree uses.
+    pub(crate) fn files(&self) -> std::collections::BTreeSet<FileId> {
+        self.trees.values().flat_map(|record| record.tables.values().map(|table| table.file)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(file: FileId) -> TableInfo {
+        TableInfo {
+            file,
+            salt: !file,
+            shared: file.is_multiple_of(2),
+            size: 1 << 33,
+            entries: 10,
+            tombstones: 3,
+            raw_bytes: 99,
+            min_seq: 5,
+            max_seq: 1 << 40,
+            smallest: b"a".to_vec(),
+            largest: vec![0xff; 300],
+        }
+    }
+
+    fn sample() -> Vec<Edit> {
+        let options = TreeOptions { compression: Compression::Lz4 };
+        vec![
+            Edit::CreateTree { tree: 3, name: "naïve".into(), options },
+            Edit::SetTag { tree: 3, tag: "u64".into() },
+            Edit::AddTable { tree: 3, level: 0, table: table(7) },
+            Edit::AddTable { tree: 3, level: 6, table: table(8) },
+            Edit::RemoveTable { tree: 3, level: 0, file: 7 },
+            Edit::Flushed { tree: 3, seq: 77 },
+            Edit::Floor(LogFloor { segment: 4, start: 12345 }),
+            Edit::LogSynced { position: 23456 },
+            Edit::Counters { next_file: 20, next_tree: 5, last_seq: 78 },
+        ]
+    }
+
+    #[test]
+    fn edits_round_trip_and_refuse_every_cut() {
+        let payload = Edit::encode_all(&sample());
+        assert_eq!(Edit::decode_all(&payload), Some(sample()));
+        for len in 0..payload.len() {
+            // A cut between two edits decodes to fewer of them; the record's checksum guards against that.
+            if let Some(edits) = Edit::decode_all(&payload[..len]) {
+                assert!(edits.len() < sample().len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_is_rebuilt_from_its_own_edits() {
+        let mut state = ManifestState::default();
+        for edit in sample() {
+            state.apply(&edit).unwrap();
+        }
+        let mut rebuilt = ManifestState::default();
+        for edit in state.to_edits() {
+            rebuilt.apply(&edit).unwrap();
+        }
+        assert_eq!(state, rebuilt);
+        assert!(state.apply(&Edit::RemoveTable { tree: 3, level: 0, file: 7 }).is_err());
+        assert!(state.apply(&Edit::DropTree { tree: 9 }).is_err());
+    }
+}

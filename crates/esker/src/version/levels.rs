@@ -1,0 +1,284 @@
+//! One tree's tables: immutable, swapped whole.
+//!
+//! ```text
+//! level 0    [newest .. oldest]          tables may overlap; each is wholly newer than the next
+//! level 1..6 [a-c] [d-k] [m-z]           sorted, disjoint; all of a key's older versions are further down
+//! ```
+//!
+//! A table that several trees share holds keys that begin with the tree's number; [`Table`] hides that.
+
+use std::sync::Arc;
+
+use super::edit::{FileId, TableInfo, TreeId};
+use super::tables::TableFile;
+use crate::checksum::hash_key;
+use crate::cursor::{Cursor, Kind, SeqNo};
+use crate::error::Result;
+use crate::table::{Found, ScanHint, TableCursor};
+
+/// Level 0 and six sorted ones.
+pub(crate) const LEVELS: usize = 7;
+
+/// A table, or one tree's part of a shared one.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) file: Arc<TableFile>,
+    pub(crate) info: TableInfo,
+    tree: TreeId,
+}
+
+/// A user key as shared tables hold it.
+pub(crate) fn shared_key(tree: TreeId, key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(4 + key.len());
+    out.extend_from_slice(&tree.to_be_bytes());
+    out.extend_from_slice(key);
+    out
+}
+
+impl Table {
+    pub(crate) fn new(tree: TreeId, file: Arc<TableFile>, info: TableInfo) -> Arc<Table> {
+        Arc::new(Table { file, info, tree })
+    }
+
+    pub(crate) fn tree(&self) -> TreeId {
+        self.tree
+    }
+
+    pub(crate) fn covers(&self, key: &[u8]) -> bool {
+        self.info.smallest.as_slice() <= key && key <= self.info.largest.as_slice()
+    }
+
+    /// Whether some key in `smallest..=largest` may be in this table.
+    pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
+        self.info.smallest.as_slice() <= largest && smallest <= self.info.largest.as_slice()
+    }
+
+    /// The newest version of `key` at or before `seq`; `hash` is [`hash_key`] of `key`.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
+        if self.info.shared {
+            let key = shared_key(self.tree, key);
+            return self.file.with_reader(|reader| reader.get(&key, hash_key(&key), seq));
+        }
+        self.file.with_reader(|reader| reader.get(key, hash, seq))
+    }
+
+    pub(crate) fn cursor(&self, hint: ScanHint) -> Result<TreeCursor> {
+        let cursor = self.file.reader()?.cursor(hint);
+        Ok(if self.info.shared {
+            TreeCursor::Part(PartCursor { cursor, tree: self.tree.to_be_bytes(), key: Vec::new() })
+        } else {
+            TreeCursor::Whole(cursor)
+        })
+    }
+}
+
+/// Walks one tree's entries of a table.
+pub(crate) enum TreeCursor {
+    /// The table is the tree's own.
+    Whole(TableCursor),
+    /// The table is shared.
+    Part(PartCursor),
+}
+
+/// Walks the keys that begin with one tree's number, without it.
+pub(crate) struct PartCursor {
+    cursor: TableCursor,
+    tree: [u8; 4],
+    /// Reused for the keys of seeks.
+    key: Vec<u8>,
+}
+
+impl PartCursor {
+    fn prefixed(&mut self, key: &[u8]) -> Vec<u8> {
+        let mut out = std::mem::take(&mut self.key);
+        out.clear();
+        out.extend_from_slice(&self.tree);
+        out.extend_from_slice(key);
+        out
+    }
+
+    fn valid(&self) -> bool {
+        self.cursor.valid() && self.cursor.key().starts_with(&self.tree)
+    }
+
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        let key = self.prefixed(key);
+        let result = self.cursor.seek(&key, seq);
+        self.key = key;
+        result
+    }
+
+    fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        let key = self.prefixed(key);
+        let result = self.cursor.seek_before(&key, seq);
+        self.key = key;
+        result
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        match u32::from_be_bytes(self.tree).checked_add(1) {
+            Some(next) => self.cursor.seek_before(&next.to_be_bytes(), crate::cursor::MAX_SEQ),
+            None => self.cursor.seek_to_last(),
+        }
+    }
+}
+
+macro_rules! either {
+    ($self:expr, $cursor:ident => $whole:expr, $part:ident => $partial:expr) => {
+        match $self {
+            TreeCursor::Whole($cursor) => $whole,
+            TreeCursor::Part($part) => $partial,
+        }
+    };
+}
+
+impl Cursor for TreeCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        either!(self, c => c.valid(), p => p.valid())
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        either!(self, c => c.seek_to_first(), p => p.seek(&[], crate::cursor::MAX_SEQ))
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        either!(self, c => c.seek_to_last(), p => p.seek_to_last())
+    }
+
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        either!(self, c => c.seek(key, seq), p => p.seek(key, seq))
+    }
+
+    fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        either!(self, c => c.seek_before(key, seq), p => p.seek_before(key, seq))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        either!(self, c => c.next(), p => p.cursor.next())
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        either!(self, c => c.prev(), p => p.cursor.prev())
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        either!(self, c => c.key(), p => &p.cursor.key()[4..])
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        either!(self, c => c.seq(), p => p.cursor.seq())
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        either!(self, c => c.kind(), p => p.cursor.kind())
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        either!(self, c => c.value(), p => p.cursor.value())
+    }
+}
+
+/// One tree's tables.
+#[derive(Debug, Clone)]
+pub(crate) struct Levels {
+    levels: [Arc<Vec<Arc<Table>>>; LEVELS],
+}
+
+impl Default for Levels {
+    fn default() -> Self {
+        // All levels of an empty tree are one shared empty list.
+        let empty = Arc::new(Vec::new());
+        Levels { levels: std::array::from_fn(|_| Arc::clone(&empty)) }
+    }
+}
+
+impl Levels {
+    pub(crate) fn level(&self, level: usize) -> &[Arc<Table>] {
+        &self.levels[level]
+    }
+
+    /// A level's list, to be shared with a cursor.
+    pub(crate) fn shared_level(&self, level: usize) -> Arc<Vec<Arc<Table>>> {
+        Arc::clone(&self.levels[level])
+    }
+
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
+        self.levels
+            .iter()
+            .enumerate()
+            .flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)))
+    }
+
+    pub(crate) fn bytes(&self, level: usize) -> u64 {
+        self.levels[level].iter().map(|table| table.info.size).sum()
+    }
+
+    /// The tables without `removed` and with `added`.
+    pub(crate) fn with(&self, removed: &[(usize, FileId)], added: Vec<(usize, Arc<Table>)>) -> Levels {
+        let mut next = self.clone();
+        for &(level, file) in removed {
+            Arc::make_mut(&mut next.levels[level]).retain(|table| table.info.file != file);
+        }
+        let mut touched = [false; LEVELS];
+        for (level, table) in added {
+            touched[level] = true;
+            Arc::make_mut(&mut next.levels[level]).push(table);
+        }
+        for (level, _) in touched.iter().enumerate().filter(|&(_, &touched)| touched) {
+            let tables = Arc::make_mut(&mut next.levels[level]);
+            if level == 0 {
+                tables.sort_by_key(|table| std::cmp::Reverse(table.info.max_seq));
+            } else {
+                tables.sort_by(|a, b| a.info.smallest.cmp(&b.info.smallest));
+                let disjoint = tables.windows(2).all(|pair| pair[0].info.largest < pair[1].info.smallest);
+                debug_assert!(disjoint, "tables of level {level} overlap");
+            }
+        }
+        next
+    }
+
+    /// The one table of a sorted level that may hold `key`.
+    #[inline]
+    pub(crate) fn find(&self, level: usize, key: &[u8]) -> Option<&Arc<Table>> {
+        let tables = self.level(level);
+        let index = tables.partition_point(|table| table.info.largest.as_slice() < key);
+        tables.get(index).filter(|table| table.info.smallest.as_slice() <= key)
+    }
+
+    /// The tables of a level that overlap `smallest..=largest`.
+    pub(crate) fn overlapping(&self, level: usize, smallest: &[u8], largest: &[u8]) -> Vec<Arc<Table>> {
+        self.level(level).iter().filter(|table| table.overlaps(smallest, largest)).cloned().collect()
+    }
+
+    /// The deepest level that holds a table; 0 when all are empty.
+    pub(crate) fn deepest(&self) -> usize {
+        (0..LEVELS).rev().find(|&level| !self.levels[level].is_empty()).unwrap_or(0)
+    }
+
+    /// The newest version of `key` in any table at or before `seq`.
+    pub(crate) fn get(&self, key: &[u8], seq: SeqNo) -> Result<Option<Found>> {
+        let hash = hash_key(key);
+        for table in self.level(0) {
+            if table.covers(key)
+                && let Some(found) = table.get(key, hash, seq)?
+            {
+                return Ok(Some(found));
+            }
+        }
+        for level in 1..LEVELS {
+            if let Some(table) = self.find(level, key)
+                && let Some(found) = table.get(key, hash, seq)?
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,12 @@
+//! Which tables make up the store now.
+//!
+//! - [`edit`]: the changes that the manifest records, and the state they add up to.
+//! - [`manifest`]: the file. An edit counts when it is synced; it names only files that are.
+//! - [`tables`]: table files as shared handles, opened when first read, closed when too many are, removed
+//!   when nobody uses them any more.
+//! - [`levels`]: one tree's tables, immutable; a change makes a new one, which is swapped in whole.
+
+pub(crate) mod edit;
+pub(crate) mod levels;
+pub(crate) mod manifest;
+pub(crate) mod tables;
