@@ -1,0 +1,47 @@
+//! One key: memtable, waiting memtables, level 0 newest first, then one table a level. The first version
+//! found at or before the reader's sequence number is the answer; no lock is taken on the way.
+
+use crate::cursor::{Kind, SeqNo};
+use crate::error::Result;
+use crate::state::TreeState;
+
+/// Calls `use_value` with the value that `key` had at `seq`, if it had one.
+#[inline]
+pub(crate) fn get_at<T>(
+    state: &TreeState,
+    key: &[u8],
+    seq: SeqNo,
+    use_value: impl FnOnce(&[u8]) -> T,
+) -> Result<Option<T>> {
+    let mems = std::iter::once(&state.mem).chain(&state.waiting);
+    for mem in mems {
+        if let Some((_, kind, value)) = mem.table.get(key, seq) {
+            return Ok((kind == Kind::Put).then(|| use_value(value)));
+        }
+    }
+    match state.levels.get(key, seq)? {
+        Some(found) if found.kind == Kind::Put => Ok(Some(use_value(&found.value))),
+        _ => Ok(None),
+    }
+}
+
+/// The sequence number of the newest version of `key` in the memtables or in a table that holds anything
+/// newer than `after`; 0 when there is none. For validating a read-modify-write.
+pub(crate) fn newest_seq_after(state: &TreeState, key: &[u8], after: SeqNo) -> Result<SeqNo> {
+    for mem in std::iter::once(&state.mem).chain(&state.waiting) {
+        if let Some((seq, _, _)) = mem.table.get(key, crate::cursor::MAX_SEQ) {
+            return Ok(seq);
+        }
+    }
+    let hash = crate::checksum::hash_key(key);
+    let mut newest = 0;
+    for (_, table) in state.levels.tables() {
+        if table.info.max_seq > after
+            && table.covers(key)
+            && let Some(found) = table.get(key, hash, crate::cursor::MAX_SEQ)?
+        {
+            newest = newest.max(found.seq);
+        }
+    }
+    Ok(newest)
+}

@@ -1,0 +1,323 @@
+//! Many sorted sources as one, in one direction.
+//!
+//! The sources that still have entries are kept in a list ordered by their current entry. After a step
+//! the first one is moved back to where it belongs: usually nowhere, at the price of one comparison, and of
+//! none at all when one source is left. There are few sources (memtables, runs of level 0, levels), so the
+//! list beats a heap.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::cursor::{Cursor, Kind, SeqNo};
+use crate::error::Result;
+use crate::memtable::MemCursor;
+use crate::state::TreeState;
+use crate::table::ScanHint;
+use crate::version::levels::{LEVELS, Table, TreeCursor};
+
+/// Which way a merge walks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Forward,
+    Backward,
+}
+
+/// Something that a merge reads.
+pub(crate) enum Source {
+    Mem(MemCursor),
+    Table(TreeCursor),
+    Level(LevelCursor),
+}
+
+macro_rules! each {
+    ($self:expr, $cursor:ident => $body:expr) => {
+        match $self {
+            Source::Mem($cursor) => $body,
+            Source::Table($cursor) => $body,
+            Source::Level($cursor) => $body,
+        }
+    };
+}
+
+impl Source {
+    #[inline]
+    fn valid(&self) -> bool {
+        each!(self, c => c.valid())
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        each!(self, c => c.key())
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        each!(self, c => c.seq())
+    }
+
+    /// The order of entries: key ascending, newest first.
+    #[inline]
+    fn compare(&self, other: &Source) -> Ordering {
+        self.key().cmp(other.key()).then_with(|| other.seq().cmp(&self.seq()))
+    }
+}
+
+/// The sources of everything in `state`, newest first.
+pub(crate) fn sources_of(state: &TreeState, hint: ScanHint) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    for mem in std::iter::once(&state.mem).chain(&state.waiting) {
+        if !mem.is_untouched() {
+            sources.push(Source::Mem(mem.table.cursor()));
+        }
+    }
+    for table in state.levels.level(0) {
+        sources.push(Source::Table(table.cursor(hint)?));
+    }
+    for level in 1..LEVELS {
+        if !state.levels.level(level).is_empty() {
+            sources.push(Source::Level(LevelCursor::new(state.levels.shared_level(level), hint)));
+        }
+    }
+    Ok(sources)
+}
+
+/// Walks sources as one. Where two hold the same version of a key (which no two should), the one that
+/// was named first comes first.
+pub(crate) struct MergeCursor {
+    sources: Vec<Source>,
+    /// Indexes of the sources that have an entry, the next one first.
+    order: Vec<usize>,
+    direction: Direction,
+}
+
+impl MergeCursor {
+    pub(crate) fn new(sources: Vec<Source>, direction: Direction) -> Self {
+        MergeCursor { order: Vec::with_capacity(sources.len()), sources, direction }
+    }
+
+    #[inline]
+    fn before(&self, a: usize, b: usize) -> bool {
+        let order = self.sources[a].compare(&self.sources[b]);
+        match self.direction {
+            Direction::Forward => order.is_lt() || (order.is_eq() && a < b),
+            Direction::Backward => order.is_gt() || (order.is_eq() && a < b),
+        }
+    }
+
+    fn position(&mut self, mut seek: impl FnMut(&mut Source) -> Result<()>) -> Result<()> {
+        self.order.clear();
+        for index in 0..self.sources.len() {
+            if let Err(error) = seek(&mut self.sources[index]) {
+                // Without one source the others would look like the whole.
+                self.order.clear();
+                return Err(error);
+            }
+            if self.sources[index].valid() {
+                let at = self.order.iter().position(|&other| self.before(index, other));
+                self.order.insert(at.unwrap_or(self.order.len()), index);
+            }
+        }
+        Ok(())
+    }
+
+    /// To the first entry in the direction of the walk.
+    pub(crate) fn seek_to_start(&mut self) -> Result<()> {
+        match self.direction {
+            Direction::Forward => self.position(|source| each!(source, c => c.seek_to_first())),
+            Direction::Backward => self.position(|source| each!(source, c => c.seek_to_last())),
+        }
+    }
+
+    /// Forward: to the first entry at or behind `(key, seq)`. Backward: to the last one before it.
+    pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        match self.direction {
+            Direction::Forward => self.position(|source| each!(source, c => c.seek(key, seq))),
+            Direction::Backward => self.position(|source| each!(source, c => c.seek_before(key, seq))),
+        }
+    }
+
+    /// To the next entry in the direction of the walk.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Result<()> {
+        let Some(&first) = self.order.first() else { return Ok(()) };
+        let source = &mut self.sources[first];
+        let moved = match self.direction {
+            Direction::Forward => each!(source, c => c.next()),
+            Direction::Backward => each!(source, c => c.prev()),
+        };
+        if moved.is_err() || !source.valid() {
+            self.order.remove(0);
+            if moved.is_err() {
+                self.order.clear();
+            }
+            return moved;
+        }
+        let mut at = 0;
+        while at + 1 < self.order.len() && self.before(self.order[at + 1], self.order[at]) {
+            self.order.swap(at, at + 1);
+            at += 1;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn valid(&self) -> bool {
+        !self.order.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        self.sources[self.order[0]].key()
+    }
+
+    #[inline]
+    pub(crate) fn seq(&self) -> SeqNo {
+        self.sources[self.order[0]].seq()
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind {
+        each!(&self.sources[self.order[0]], c => c.kind())
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        each!(&self.sources[self.order[0]], c => c.value())
+    }
+}
+
+/// Walks the disjoint tables of one sorted level, opening one at a time.
+pub(crate) struct LevelCursor {
+    tables: Arc<Vec<Arc<Table>>>,
+    index: usize,
+    current: Option<TreeCursor>,
+    hint: ScanHint,
+}
+
+impl LevelCursor {
+    pub(crate) fn new(tables: Arc<Vec<Arc<Table>>>, hint: ScanHint) -> Self {
+        LevelCursor { tables, index: 0, current: None, hint }
+    }
+
+    fn open(&mut self, index: usize) -> Result<Option<&mut TreeCursor>> {
+        if self.index != index || self.current.is_none() {
+            self.current = None;
+            self.current = match self.tables.get(index) {
+                Some(table) => Some(table.cursor(self.hint)?),
+                None => None,
+            };
+            self.index = index;
+        }
+        Ok(self.current.as_mut())
+    }
+
+    /// While the current table is exhausted, to the first entry of the next one.
+    fn skip_forward(&mut self) -> Result<()> {
+        while self.current.as_ref().is_some_and(|cursor| !cursor.valid()) {
+            if let Some(cursor) = self.open(self.index + 1)? {
+                cursor.seek_to_first()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// While the current table is exhausted, to the last entry of the one before.
+    fn skip_backward(&mut self) -> Result<()> {
+        while self.current.as_ref().is_some_and(|cursor| !cursor.valid()) {
+            match self.index.checked_sub(1) {
+                None => self.current = None,
+                Some(previous) => {
+                    if let Some(cursor) = self.open(previous)? {
+                        cursor.seek_to_last()?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An unopened level behaves as one with no entry.
+fn no_entry<T>() -> T {
+    unreachable!("a cursor is asked for its entry only while it is valid")
+}
+
+impl Cursor for LevelCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.current.as_ref().is_some_and(Cursor::valid)
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        if let Some(cursor) = self.open(0)? {
+            cursor.seek_to_first()?;
+        }
+        self.skip_forward()
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        if let Some(cursor) = self.open(self.tables.len().saturating_sub(1))? {
+            cursor.seek_to_last()?;
+        }
+        self.skip_backward()
+    }
+
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        let index = self.tables.partition_point(|table| table.info.largest.as_slice() < key);
+        if let Some(cursor) = self.open(index)? {
+            cursor.seek(key, seq)?;
+        }
+        self.skip_forward()
+    }
+
+    fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        // The last table that begins at or before `key` holds the answer, or the one before it does.
+        let behind = self.tables.partition_point(|table| table.info.smallest.as_slice() <= key);
+        let Some(index) = behind.checked_sub(1) else {
+            self.current = None;
+            return Ok(());
+        };
+        if let Some(cursor) = self.open(index)? {
+            cursor.seek_before(key, seq)?;
+        }
+        self.skip_backward()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        if let Some(cursor) = &mut self.current {
+            cursor.next()?;
+            if cursor.valid() {
+                return Ok(());
+            }
+        }
+        self.skip_forward()
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        if let Some(cursor) = &mut self.current {
+            cursor.prev()?;
+        }
+        self.skip_backward()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.current.as_ref().map_or_else(no_entry, Cursor::key)
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        self.current.as_ref().map_or_else(no_entry, Cursor::seq)
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.current.as_ref().map_or_else(no_entry, Cursor::kind)
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.current.as_ref().map_or_else(no_entry, Cursor::value)
+    }
+}

@@ -1,0 +1,8 @@
+//! The way of a read: [`get`] asks memtables, then tables, newest first; [`merge`] walks them all in
+//! order; [`scan`] shows what a user sees of that; [`moments`] keeps
+//! what must stay readable.
+
+pub(crate) mod get;
+pub(crate) mod merge;
+pub(crate) mod moments;
+pub(crate) mod scan;

@@ -1,0 +1,54 @@
+//! Moments of the store that must stay readable.
+//!
+//! A merge may drop an old version of a key only when no registered moment needs it. The newest visible
+//! moment counts as registered: it is taken under the same lock that registers snapshots, so a snapshot
+//! that is taken later is at least as new.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+use crate::cursor::SeqNo;
+use crate::write::commit::Commit;
+
+/// The registered moments.
+#[derive(Debug, Default)]
+pub(crate) struct SnapshotRegistry {
+    /// How many snapshots hold each sequence number.
+    held: Mutex<BTreeMap<SeqNo, usize>>,
+}
+
+impl SnapshotRegistry {
+    pub(crate) fn register(&self, commit: &Commit) -> SeqNo {
+        let mut held = self.held.lock();
+        let seq = commit.visible();
+        *held.entry(seq).or_insert(0) += 1;
+        seq
+    }
+
+    pub(crate) fn release(&self, seq: SeqNo) {
+        let mut held = self.held.lock();
+        if let Some(count) = held.get_mut(&seq) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&seq);
+            }
+        }
+    }
+
+    /// Every moment that must stay readable, ascending; the newest visible one last.
+    pub(crate) fn moments(&self, commit: &Commit) -> Vec<SeqNo> {
+        let held = self.held.lock();
+        let mut moments: Vec<SeqNo> = held.keys().copied().collect();
+        let visible = commit.visible();
+        if moments.last() != Some(&visible) {
+            moments.push(visible);
+        }
+        moments
+    }
+
+    /// How many snapshots are open.
+    pub(crate) fn count(&self) -> usize {
+        self.held.lock().values().sum()
+    }
+}

@@ -1,0 +1,294 @@
+//! Pairs in key order, as a user sees them: one moment, no tombstones, no older versions, within bounds.
+//!
+//! Forward, the first version of a key at or before the moment decides. Backward, versions come oldest
+//! first, so the last one at or before the moment decides, and is known when the key changes.
+
+use std::ops::Bound;
+
+use super::merge::{Direction, MergeCursor, sources_of};
+use crate::cursor::{Kind, MAX_SEQ, SeqNo};
+use crate::error::Result;
+use crate::state::TreeState;
+use crate::table::ScanHint;
+
+/// Which keys a scan visits, and how. The default is all of them, ascending.
+///
+/// # Example
+/// ```
+/// use esker::ScanRange;
+/// let newest_first = ScanRange::prefix("log/").reverse();
+/// let some = ScanRange::all().from("a").before("n").keys_only();
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScanRange {
+    pub(crate) lower: Bound<Vec<u8>>,
+    pub(crate) upper: Bound<Vec<u8>>,
+    pub(crate) reverse: bool,
+    pub(crate) keys_only: bool,
+}
+
+impl Default for ScanRange {
+    fn default() -> Self {
+        ScanRange { lower: Bound::Unbounded, upper: Bound::Unbounded, reverse: false, keys_only: false }
+    }
+}
+
+/// The smallest byte string that is greater than every one that begins with `prefix`; `None` when there
+/// is none (all bytes are 0xff).
+pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+impl ScanRange {
+    /// Every key, ascending.
+    #[must_use]
+    pub fn all() -> Self {
+        ScanRange::default()
+    }
+
+    /// The keys that begin with `prefix`.
+    #[must_use]
+    pub fn prefix(prefix: impl AsRef<[u8]>) -> Self {
+        let prefix = prefix.as_ref();
+        ScanRange {
+            lower: Bound::Included(prefix.to_vec()),
+            upper: prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded),
+            ..ScanRange::default()
+        }
+    }
+
+    /// From `key` on, `key` included.
+    #[must_use]
+    pub fn from(mut self, key: impl AsRef<[u8]>) -> Self {
+        self.lower = Bound::Included(key.as_ref().to_vec());
+        self
+    }
+
+    /// Behind `key`, `key` excluded.
+    #[must_use]
+    pub fn after(mut self, key: impl AsRef<[u8]>) -> Self {
+        self.lower = Bound::Excluded(key.as_ref().to_vec());
+        self
+    }
+
+    /// Up to `key`, `key` included.
+    #[must_use]
+    pub fn to(mut self, key: impl AsRef<[u8]>) -> Self {
+        self.upper = Bound::Included(key.as_ref().to_vec());
+        self
+    }
+
+    /// Up to `key`, `key` excluded.
+    #[must_use]
+    pub fn before(mut self, key: impl AsRef<[u8]>) -> Self {
+        self.upper = Bound::Excluded(key.as_ref().to_vec());
+        self
+    }
+
+    /// Descending instead of ascending.
+    #[must_use]
+    pub fn reverse(mut self) -> Self {
+        self.reverse = true;
+        self
+    }
+
+    /// Values are not wanted: they come out empty.
+    #[must_use]
+    pub fn keys_only(mut self) -> Self {
+        self.keys_only = true;
+        self
+    }
+
+    /// Whether `key` lies at or above the lower bound.
+    pub(crate) fn above_lower(&self, key: &[u8]) -> bool {
+        match &self.lower {
+            Bound::Included(bound) => key >= bound.as_slice(),
+            Bound::Excluded(bound) => key > bound.as_slice(),
+            Bound::Unbounded => true,
+        }
+    }
+
+    /// Whether `key` lies at or below the upper bound.
+    #[inline]
+    pub(crate) fn below_upper(&self, key: &[u8]) -> bool {
+        match &self.upper {
+            Bound::Included(bound) => key <= bound.as_slice(),
+            Bound::Excluded(bound) => key < bound.as_slice(),
+            Bound::Unbounded => true,
+        }
+    }
+}
+
+/// Pairs in key order. As an iterator it hands out copies; [`Scan::advance`] with [`Scan::key`] and
+/// [`Scan::value`] copies no values.
+///
+/// The pairs are those of the moment when the scan began, whatever is written meanwhile. An open scan
+/// keeps the files that it reads.
+pub struct Scan {
+    merge: MergeCursor,
+    seq: SeqNo,
+    range: ScanRange,
+    started: bool,
+    on_pair: bool,
+    key: Vec<u8>,
+    /// Backward only: the merge has moved on when a pair is complete.
+    value: Vec<u8>,
+    /// What keeps the moment registered, where something must.
+    _held: Option<Box<dyn std::any::Any + Send + Sync>>,
+}
+
+impl std::fmt::Debug for Scan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scan").field("range", &self.range).field("seq", &self.seq).finish_non_exhaustive()
+    }
+}
+
+impl Scan {
+    pub(crate) fn new(
+        state: &TreeState,
+        seq: SeqNo,
+        range: ScanRange,
+        held: Option<Box<dyn std::any::Any + Send + Sync>>,
+    ) -> Result<Scan> {
+        let direction = if range.reverse { Direction::Backward } else { Direction::Forward };
+        let merge = MergeCursor::new(sources_of(state, ScanHint::Scan)?, direction);
+        Ok(Scan {
+            merge,
+            seq,
+            range,
+            started: false,
+            on_pair: false,
+            key: Vec::new(),
+            value: Vec::new(),
+            _held: held,
+        })
+    }
+
+    /// To the next pair; `false` at the end.
+    ///
+    /// # Errors
+    /// `Corruption` or `Io` when a table cannot be read; the scan is at its end then.
+    #[inline]
+    pub fn advance(&mut self) -> Result<bool> {
+        let moved = if self.range.reverse { self.advance_backward() } else { self.advance_forward() };
+        self.on_pair = matches!(moved, Ok(true));
+        moved
+    }
+
+    /// The current pair's key. Empty before the first and behind the last pair.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        if self.on_pair { &self.key } else { &[] }
+    }
+
+    /// The current pair's value. Empty for a scan of keys only.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        if !self.on_pair || self.range.keys_only {
+            &[]
+        } else if self.range.reverse {
+            &self.value
+        } else {
+            self.merge.value()
+        }
+    }
+
+    fn start_forward(&mut self) -> Result<()> {
+        self.started = true;
+        match &self.range.lower {
+            Bound::Unbounded => self.merge.seek_to_start(),
+            Bound::Included(key) => self.merge.seek(key, MAX_SEQ),
+            // Every version of the bound itself lies before (key + a zero byte).
+            Bound::Excluded(key) => self.merge.seek(&[key.as_slice(), &[0]].concat(), MAX_SEQ),
+        }
+    }
+
+    #[inline]
+    fn advance_forward(&mut self) -> Result<bool> {
+        let mut first = !self.started;
+        if first {
+            self.start_forward()?;
+            self.key.clear();
+        } else {
+            self.merge.advance()?;
+        }
+        while self.merge.valid() {
+            let key = self.merge.key();
+            // No key is empty, so an empty buffer means that none was seen yet.
+            if self.merge.seq() <= self.seq && (first || key != self.key.as_slice()) {
+                if !self.range.below_upper(key) {
+                    return self.finish();
+                }
+                first = false;
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                if self.merge.kind() == Kind::Put {
+                    return Ok(true);
+                }
+            }
+            self.merge.advance()?;
+        }
+        Ok(false)
+    }
+
+    /// Lets the sources go and stays at the end.
+    fn finish(&mut self) -> Result<bool> {
+        self.merge = MergeCursor::new(Vec::new(), Direction::Forward);
+        Ok(false)
+    }
+
+    fn start_backward(&mut self) -> Result<()> {
+        self.started = true;
+        match &self.range.upper {
+            Bound::Unbounded => self.merge.seek_to_start(),
+            Bound::Excluded(key) => self.merge.seek(key, MAX_SEQ),
+            Bound::Included(key) => self.merge.seek(&[key.as_slice(), &[0]].concat(), MAX_SEQ),
+        }
+    }
+
+    fn advance_backward(&mut self) -> Result<bool> {
+        if !self.started {
+            self.start_backward()?;
+        }
+        while self.merge.valid() {
+            if !self.range.above_lower(self.merge.key()) {
+                return self.finish();
+            }
+            self.key.clear();
+            self.key.extend_from_slice(self.merge.key());
+            let mut newest = None;
+            while self.merge.valid() && self.merge.key() == self.key.as_slice() {
+                if self.merge.seq() <= self.seq {
+                    newest = Some(self.merge.kind());
+                    self.value.clear();
+                    if !self.range.keys_only {
+                        self.value.extend_from_slice(self.merge.value());
+                    }
+                }
+                self.merge.advance()?;
+            }
+            if newest == Some(Kind::Put) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Iterator for Scan {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.advance() {
+            Ok(true) => Some(Ok((self.key().to_vec(), self.value().to_vec()))),
+            Ok(false) => None,
+            Err(error) => {
+                self.merge = MergeCursor::new(Vec::new(), Direction::Forward);
+                Some(Err(error))
+            }
+        }
+    }
+}

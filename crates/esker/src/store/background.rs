@@ -1,0 +1,167 @@
+//! The background work of an open store, a step at a time, and what it does when a step fails.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use super::{SPARE_SEGMENTS, Store, flush, merge};
+use crate::canary::broken;
+use crate::compact::pick;
+use crate::env::{Lane, Worker};
+use crate::error::{Error, ErrorKind, Result};
+use crate::state::TreeInner;
+use crate::version::tables::table_path;
+
+/// What a put is told when the disk has no room above the low-space mark.
+const DISK_FULL: &str = "the disk is full: puts are refused until there is room; reads and deletes go on";
+
+impl Store {
+    /// Flushes the trees that pin the oldest part of a log grown over its budget.
+    fn relieve_log(&self) {
+        let live = self.commit.published().saturating_sub(self.wal.floor_start());
+        if live < self.options.log_max() || broken("rule-19") {
+            return;
+        }
+        let horizon = self.wal.floor_start() + live / 2;
+        let trees: Vec<Arc<TreeInner>> = self.structure.lock().trees.values().cloned().collect();
+        let pinning = trees.iter().filter(|tree| tree.floor().is_some_and(|floor| floor.start < horizon));
+        pinning.for_each(|tree| self.set_aside(tree, 0));
+    }
+
+    /// When all memtables together are over the budget, the largest goes.
+    fn relieve_memory(&self) {
+        let trees: Vec<Arc<TreeInner>> = self.structure.lock().trees.values().cloned().collect();
+        let sizes = trees.iter().map(|tree| tree.mem().table.memory());
+        let active: usize = sizes.clone().sum();
+        let waiting: usize = self.waiting.lock().iter().map(|(_, mem)| mem.table.memory()).sum();
+        if active + waiting > self.options.waiting_max()
+            && let Some((_, tree)) = sizes.zip(&trees).max_by_key(|(size, _)| *size)
+        {
+            self.set_aside(tree, 1);
+        }
+    }
+
+    /// There may be work in `lane`.
+    pub(crate) fn notify(&self, lane: Lane) {
+        self.executor.notify(lane);
+    }
+
+    pub(crate) fn take_compaction_candidates(&self) -> Vec<Arc<TreeInner>> {
+        std::mem::take(&mut *self.candidates.lock()).into_values().collect()
+    }
+
+    pub(crate) fn add_compaction_candidates(&self, trees: impl IntoIterator<Item = Arc<TreeInner>>) {
+        self.candidates.lock().extend(trees.into_iter().map(|tree| (tree.id, tree)));
+    }
+
+    /// Bytes that the level below level 0 may hold: what a full level 0 brings.
+    pub(crate) fn base_bytes(&self) -> u64 {
+        (self.options.memtable_limit() * pick::L0_RUNS) as u64
+    }
+
+    /// Removes files that nobody uses any more, but `spare` log segments.
+    pub(crate) fn remove_obsolete(&self, spare: usize) -> Result<()> {
+        for file in self.registry.take_obsolete() {
+            self.env.fs.remove_file(&table_path(&self.dir, file))?;
+        }
+        for path in self.wal.take_surplus(spare) {
+            self.env.fs.remove_file(&path)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the pool how much of the budget others take.
+    pub(super) fn update_memory(&self) {
+        self.pool.set_reserved(self.registry.memory());
+    }
+
+    fn run_log_lane(&self) -> Result<bool> {
+        let mut worked = false;
+        if !self.wal.has_spare() {
+            self.wal.prepare_spare(0)?;
+            worked = true;
+        }
+        if self.wal.has_sealed_unsynced() {
+            self.sync_log(self.wal.current_start())?;
+            worked = true;
+        }
+        Ok(worked)
+    }
+
+    fn run_flush_lane(&self) -> Result<bool> {
+        if !self.has_space() {
+            // Puts are refused while there is still room for flushing, merging and deletes.
+            self.fail(&Error::new(ErrorKind::OutOfSpace, DISK_FULL));
+        }
+        self.relieve_log();
+        self.relieve_memory();
+        flush::flush_some(self)
+    }
+
+    fn run_compact_lane(&self) -> Result<bool> {
+        let worked = self.registry.has_obsolete();
+        self.remove_obsolete(SPARE_SEGMENTS)?;
+        Ok(merge::compact_some(self)? || worked)
+    }
+
+    /// The background work has failed: writers are told, readers go on. A full disk is no failure for
+    /// good: it is looked at again with every write.
+    pub(super) fn fail(&self, error: &Error) {
+        let new = match error.kind() {
+            ErrorKind::Closed => return,
+            ErrorKind::OutOfSpace if !broken("rule-23") => {
+                Error::new(ErrorKind::OutOfSpace, DISK_FULL).at(&self.dir)
+            }
+            _ => {
+                let message = format!("background work failed ({error}); reopen the store");
+                Error::new(ErrorKind::Poisoned, message)
+            }
+        };
+        let mut failure = self.failure.lock();
+        if failure.as_ref().is_none_or(|old| old.kind() == ErrorKind::OutOfSpace) {
+            *failure = Some(new);
+        }
+        drop(failure);
+        self.signal_progress();
+    }
+
+    /// Whether the disk has room above the mark at which puts are refused.
+    pub(super) fn has_space(&self) -> bool {
+        self.env.fs.free_space(&self.dir).is_ok_and(|free| free >= self.options.low_space())
+    }
+
+    /// Space is back: background work goes on.
+    pub(super) fn resume(&self) {
+        let mut failure = self.failure.lock();
+        failure.take_if(|error| error.kind() == ErrorKind::OutOfSpace);
+        drop(failure);
+        Lane::ALL.iter().for_each(|&lane| self.executor.notify(lane));
+    }
+
+    /// What stopped the background work, if anything did.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.lock().as_ref().map(Error::duplicate)
+    }
+}
+
+impl Worker for Store {
+    fn run_one(&self, lane: Lane) -> bool {
+        if self.is_closing() || self.failure().is_some_and(|error| error.kind() != ErrorKind::OutOfSpace) {
+            return false;
+        }
+        let step = AssertUnwindSafe(|| match lane {
+            Lane::Log => self.run_log_lane(),
+            Lane::Flush => self.run_flush_lane(),
+            Lane::Compact => self.run_compact_lane(),
+        });
+        // A bug must not leave writers waiting for a thread that is gone.
+        let result = std::panic::catch_unwind(step)
+            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Poisoned, "background work panicked")));
+        match result {
+            Ok(worked) => worked,
+            Err(error) => {
+                self.fail(&error);
+                false
+            }
+        }
+    }
+}

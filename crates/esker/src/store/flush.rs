@@ -1,0 +1,201 @@
+//! Turning memtables into tables.
+//!
+//! Before the manifest names a table, the log is synced through the table's largest sequence number
+//! (durability rule 3): otherwise a table could survive a power loss that an older write to another tree
+//! does not. The memtables of small trees go into one shared table, so that thousands of idle trees do
+//! not cost a file each, and none pins the log (rule 19).
+
+use std::sync::Arc;
+
+use super::Store;
+use crate::canary::broken;
+use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shared_part};
+use crate::compact::retain::{Retention, Verdict};
+use crate::error::Result;
+use crate::options::Compression;
+use crate::read::merge::{Direction, MergeCursor, Source};
+use crate::state::{Mem, TreeInner};
+use crate::version::edit::{Edit, TableInfo};
+use crate::version::levels::{LEVELS, Levels, shared_key};
+
+/// Memtables with fewer bytes than this share a table.
+const SMALL: usize = 256 << 10;
+
+/// A memtable set aside, and whose it is.
+pub(crate) type Waiting = (Arc<TreeInner>, Arc<Mem>);
+
+/// Flushes what waits; `false` when nothing does. Memtables go in the order in which they were set aside.
+pub(crate) fn flush_some(store: &Store) -> Result<bool> {
+    let _one_at_a_time = store.flushing.lock();
+    let waiting = store.waiting_memtables();
+    if waiting.is_empty() {
+        return Ok(false);
+    }
+    let last_seq = waiting.iter().map(|(_, mem)| mem.last_seq()).max().unwrap_or(0);
+    let end = waiting.iter().map(|(_, mem)| mem.end()).max().unwrap_or(0);
+    store.commit.wait_visible(last_seq);
+    store.commit.check()?;
+
+    // A tree that is being merged gets its tables in level 0: what the merge writes may lie anywhere below.
+    let trees: Vec<Arc<TreeInner>> = by_tree(waiting.clone()).into_iter().map(|(tree, _)| tree).collect();
+    let unmerged: Vec<_> =
+        trees.iter().filter_map(|tree| Some((tree.id, tree.below_level_0.try_lock()?))).collect();
+    let may_go_below = |tree: &TreeInner| unmerged.iter().any(|(id, _)| *id == tree.id);
+
+    let mut edits = Vec::new();
+    let result = write_tables(store, &waiting, &may_go_below, &mut edits).and_then(|flushed| {
+        // Last, since the log is being synced in the background while the tables are written.
+        if !broken("rule-3") {
+            store.sync_log(end)?;
+        }
+        store.install_flush(&flushed, edits.clone())
+    });
+    if result.is_err() {
+        store.discard_tables(&edits);
+    }
+    result.map(|()| true)
+}
+
+/// Memtables by the tree whose they are.
+type ByTree = Vec<(Arc<TreeInner>, Vec<Arc<Mem>>)>;
+
+/// Writes the tables of a flush; `edits` says which, as far as it got.
+fn write_tables(
+    store: &Store,
+    waiting: &[Waiting],
+    may_go_below: &dyn Fn(&TreeInner) -> bool,
+    edits: &mut Vec<Edit>,
+) -> Result<ByTree> {
+    // All of a tree's memtables go one way: tables of level 0 must not enclose each other's history.
+    let is_large = |tree: &Arc<TreeInner>| {
+        let mut mems = waiting.iter().filter(|(other, _)| Arc::ptr_eq(other, tree));
+        mems.any(|(_, mem)| mem.table.memory() >= SMALL)
+    };
+    let (large, small): (Vec<Waiting>, Vec<Waiting>) =
+        waiting.iter().cloned().partition(|(tree, _)| is_large(tree));
+    for (tree, mem) in &large {
+        let alone = waiting.iter().filter(|(other, _)| Arc::ptr_eq(other, tree)).count() == 1;
+        let below = alone && may_go_below(tree);
+        let (level, tables) = write_own(store, tree, std::slice::from_ref(mem), below)?;
+        edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
+    }
+    let groups = by_tree(small);
+    if let [(tree, mems)] = groups.as_slice() {
+        let (level, tables) = write_own(store, tree, mems, large.is_empty() && may_go_below(tree))?;
+        edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
+    } else if !groups.is_empty() {
+        edits.extend(write_shared(store, &groups)?);
+    }
+    let flushed = by_tree(waiting.to_vec());
+    for (tree, mems) in &flushed {
+        let seq = mems.iter().map(|mem| mem.last_seq()).max().unwrap_or(0);
+        edits.push(Edit::Flushed { tree: tree.id, seq });
+    }
+    Ok(flushed)
+}
+
+fn by_tree(waiting: Vec<Waiting>) -> ByTree {
+    let mut groups: std::collections::BTreeMap<u32, (Arc<TreeInner>, Vec<Arc<Mem>>)> = Default::default();
+    for (tree, mem) in waiting {
+        groups.entry(tree.id).or_insert_with(|| (tree, Vec::new())).1.push(mem);
+    }
+    groups.into_values().collect()
+}
+
+fn merged(mems: &[Arc<Mem>]) -> Result<MergeCursor> {
+    let sources = mems.iter().map(|mem| Source::Mem(mem.table.cursor())).collect();
+    let mut merge = MergeCursor::new(sources, Direction::Forward);
+    merge.seek_to_start()?;
+    Ok(merge)
+}
+
+/// The deepest level that the keys `smallest..=largest` can go to without meeting any of the tree's
+/// tables: the bottom if they meet none, level 0 otherwise.
+fn level_for(levels: &Levels, smallest: &[u8], largest: &[u8]) -> usize {
+    let meets = levels.tables().any(|(_, table)| table.overlaps(smallest, largest));
+    if meets { 0 } else { LEVELS - 1 }
+}
+
+/// Writes a tree's memtables into tables of its own. `below`: no older memtable of the tree is on its way
+/// to a table and no merge at work, so that what overlaps no table may go straight to the bottom.
+fn write_own(
+    store: &Store,
+    tree: &TreeInner,
+    mems: &[Arc<Mem>],
+    below: bool,
+) -> Result<(u8, Vec<TableInfo>)> {
+    let levels = Arc::clone(&tree.state.load().levels);
+    let bounds = bounds_of(mems)?;
+    let level = match &bounds {
+        Some((smallest, largest)) if below => level_for(&levels, smallest, largest),
+        _ => 0,
+    };
+    let bottom = level == LEVELS - 1;
+    let mut output = Output::new(
+        &store.tables,
+        OutputOptions {
+            compression: tree.options.compression,
+            filter_bits: filter_bits(store.options.filter_bits, level, levels.deepest().max(level)),
+            // A run of level 0 is one table.
+            table_bytes: if bottom { store.options.table_bytes as u64 } else { u64::MAX },
+        },
+    );
+    let mut retention = Retention::new(store.snapshots.moments(&store.commit));
+    let mut merge = merged(mems)?;
+    while merge.valid() {
+        let (key, seq, kind) = (merge.key(), merge.seq(), merge.kind());
+        let may_cut = retention.is_new_key(key);
+        if let Verdict::Keep(seq) = retention.judge(key, seq, kind, bottom) {
+            output.add(key, seq, kind, merge.value(), may_cut)?;
+        }
+        merge.advance()?;
+    }
+    let tables = output.finish()?;
+    store.counters.note_flush(&tables);
+    Ok((level as u8, tables))
+}
+
+/// The smallest and largest key of the memtables.
+fn bounds_of(mems: &[Arc<Mem>]) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let first = merged(mems)?;
+    if !first.valid() {
+        return Ok(None);
+    }
+    let sources = mems.iter().map(|mem| Source::Mem(mem.table.cursor())).collect();
+    let mut last = MergeCursor::new(sources, Direction::Backward);
+    last.seek_to_start()?;
+    Ok(Some((first.key().to_vec(), last.key().to_vec())))
+}
+
+/// Writes the memtables of several trees into one table, each key behind its tree's number.
+fn write_shared(store: &Store, groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)]) -> Result<Vec<Edit>> {
+    let options = OutputOptions {
+        compression: Compression::None,
+        filter_bits: filter_bits(store.options.filter_bits, 0, LEVELS - 1),
+        table_bytes: u64::MAX,
+    };
+    let mut output = Output::new(&store.tables, options);
+    let moments = store.snapshots.moments(&store.commit);
+    let mut parts = Vec::new();
+    for (tree, mems) in groups {
+        let mut retention = Retention::new(moments.clone());
+        let mut part = TablePart::new(tree.id);
+        let mut merge = merged(mems)?;
+        while merge.valid() {
+            let (key, seq, kind) = (merge.key(), merge.seq(), merge.kind());
+            if let Verdict::Keep(seq) = retention.judge(key, seq, kind, false) {
+                output.add(&shared_key(tree.id, key), seq, kind, merge.value(), false)?;
+                part.note(key, seq, kind, merge.value());
+            }
+            merge.advance()?;
+        }
+        parts.push(part);
+    }
+    let tables = output.finish()?;
+    store.counters.note_flush(&tables);
+    let Some(whole) = tables.first() else { return Ok(Vec::new()) };
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    Ok(parts
+        .map(|part| Edit::AddTable { tree: part.tree, level: 0, table: shared_part(whole, part) })
+        .collect())
+}

@@ -1,0 +1,214 @@
+//! Changes of structure: an edit is made durable in the manifest, then shown to readers.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Store, Structure};
+use crate::compact::pick;
+use crate::env::Lane;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::replay::LogFloor;
+use crate::state::{Mem, TreeInner};
+use crate::version::edit::{Edit, FileId, TreeId};
+use crate::version::levels::{Levels, Table};
+use crate::version::tables::table_path;
+
+impl Store {
+    /// Makes `edits` durable and shows `trees` with their new tables and without their flushed memtables.
+    pub(crate) fn install(&self, trees: &[(Arc<TreeInner>, Vec<Arc<Mem>>)], edits: Vec<Edit>) -> Result<()> {
+        let mut structure = self.structure.lock();
+        self.install_locked(&mut structure, trees, edits)
+    }
+
+    fn install_locked(
+        &self,
+        structure: &mut Structure,
+        trees: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
+        mut edits: Vec<Edit>,
+    ) -> Result<()> {
+        // A tree may have been dropped while its tables were being written: they are nobody's then.
+        let dropped: Vec<TreeId> =
+            trees.iter().filter(|(tree, _)| tree.is_dropped()).map(|(tree, _)| tree.id).collect();
+        let orphans = orphan_files(&edits, &dropped);
+        edits.retain(|edit| edit_tree(edit).is_none_or(|tree| !dropped.contains(&tree)));
+        edits.push(Edit::Counters {
+            next_file: self.tables.next_file.load(Ordering::Relaxed),
+            next_tree: structure.next_tree,
+            last_seq: 0,
+        });
+        self.commit_edits(structure, &edits)?;
+        for (tree, flushed) in trees.iter().filter(|(tree, _)| !tree.is_dropped()) {
+            let levels = Arc::new(self.levels_after(structure, tree, &edits));
+            tree.install(&levels, flushed);
+        }
+        self.count_references(structure, &edits);
+        for file in orphans.into_iter().filter(|file| !structure.files.contains_key(file)) {
+            drop(self.env.fs.remove_file(&table_path(&self.dir, file)));
+        }
+        let installed = trees.iter().map(|(tree, _)| Arc::clone(tree));
+        self.add_compaction_candidates(installed);
+        let candidates = self.candidates.lock();
+        let runs = candidates.values().map(|tree| pick::l0_runs(&tree.state.load().levels)).max();
+        self.throttle.set_runs(runs.unwrap_or(0));
+        drop(candidates);
+        self.executor.notify(Lane::Compact);
+        Ok(())
+    }
+
+    /// Removes the tables that `edits` would have added, when that came to nothing. Where it is not known
+    /// whether it did, they stay: opening the store tells.
+    pub(super) fn discard_tables(&self, edits: &[Edit]) {
+        if self.commit.check().is_err() {
+            return;
+        }
+        let structure = self.structure.lock();
+        for edit in edits {
+            if let Edit::AddTable { table, .. } = edit
+                && !structure.files.contains_key(&table.file)
+            {
+                drop(self.env.fs.remove_file(&table_path(&self.dir, table.file)));
+            }
+        }
+    }
+
+    /// Writes `edits` to the manifest and notes in the log how far it is synced.
+    pub(crate) fn commit_edits(&self, structure: &mut Structure, edits: &[Edit]) -> Result<()> {
+        self.check_open()?;
+        self.commit_edits_when_closing(structure, edits)
+    }
+
+    /// [`Store::commit_edits`] for the last edit of a store that is closing.
+    pub(super) fn commit_edits_when_closing(&self, structure: &mut Structure, edits: &[Edit]) -> Result<()> {
+        let manifest = structure
+            .manifest
+            .as_mut()
+            .ok_or_else(|| Error::new(ErrorKind::ReadOnly, "the store was opened for reading only"))?;
+        let result = manifest.commit(edits);
+        if manifest.failure().is_some() {
+            self.commit.poison();
+        }
+        result?;
+        let (number, len) = manifest.synced();
+        if self.wal.mark_manifest(number, len).is_err() {
+            // The edits count all the same: who made them must show them.
+            self.commit.poison();
+        }
+        Ok(())
+    }
+
+    fn levels_after(&self, structure: &mut Structure, tree: &Arc<TreeInner>, edits: &[Edit]) -> Levels {
+        let mut removed = Vec::new();
+        let mut added = Vec::new();
+        for edit in edits {
+            match edit {
+                Edit::RemoveTable { tree: of, level, file } if *of == tree.id => {
+                    removed.push((usize::from(*level), *file));
+                }
+                Edit::AddTable { tree: of, level, table } if *of == tree.id => {
+                    let entry = structure.files.entry(table.file);
+                    let file = &entry.or_insert_with(|| (self.registry.file(table.file, table.salt), 0)).0;
+                    added.push((usize::from(*level), Table::new(tree.id, Arc::clone(file), table.clone())));
+                }
+                _ => {}
+            }
+        }
+        tree.state.load().levels.with(&removed, added)
+    }
+
+    /// Counts who names which file; one that nobody names any more goes with its last reader.
+    fn count_references(&self, structure: &mut Structure, edits: &[Edit]) {
+        for edit in edits {
+            if let Edit::AddTable { table, .. } = edit
+                && let Some(entry) = structure.files.get_mut(&table.file)
+            {
+                entry.1 += 1;
+            }
+        }
+        for edit in edits {
+            if let Edit::RemoveTable { file, .. } = edit {
+                release_file(structure, *file);
+            }
+        }
+    }
+
+    /// Installs flushed memtables, and moves the log's floor up to what the rest still needs.
+    pub(crate) fn install_flush(
+        &self,
+        flushed: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
+        mut edits: Vec<Edit>,
+    ) -> Result<()> {
+        let mut structure = self.structure.lock();
+        let floor = self.floor_without(&structure, flushed);
+        edits.push(Edit::Floor(floor));
+        edits.push(Edit::LogSynced { position: self.wal.synced() });
+        self.install_locked(&mut structure, flushed, edits)?;
+        // Under the lock, as long as which a checkpoint relies on the segments that it copies.
+        self.wal.retire(floor);
+        drop(structure);
+        let mut waiting = self.waiting.lock();
+        let mut freed = 0;
+        waiting.retain(|(_, mem)| {
+            let done = flushed.iter().any(|(_, mems)| mems.iter().any(|other| Arc::ptr_eq(other, mem)));
+            freed += if done { mem.table.memory() } else { 0 };
+            !done
+        });
+        drop(waiting);
+        self.waiting_bytes.fetch_sub(freed, Ordering::Relaxed);
+        self.update_memory();
+        self.signal_progress();
+        Ok(())
+    }
+
+    /// Where recovery would have to begin if `flushed` were in tables.
+    fn floor_without(&self, structure: &Structure, flushed: &[(Arc<TreeInner>, Vec<Arc<Mem>>)]) -> LogFloor {
+        // Under the lock, no tree can take its first write in the current segment unseen.
+        let state = self.commit.lock();
+        let header = state.tail.segment.header();
+        let current = LogFloor { segment: header.id, start: header.start };
+        let is_flushed =
+            |mem: &Arc<Mem>| flushed.iter().any(|(_, mems)| mems.iter().any(|other| Arc::ptr_eq(other, mem)));
+        let needed = structure.trees.values().flat_map(|tree| {
+            let state = tree.state.load_full();
+            let mems: Vec<Arc<Mem>> = state.waiting.iter().chain([&state.mem]).cloned().collect();
+            mems.into_iter().filter(|mem| !is_flushed(mem)).filter_map(|mem| mem.floor())
+        });
+        needed
+            .min_by_key(|floor| floor.segment)
+            .map_or(current, |floor| if floor.segment < current.segment { floor } else { current })
+    }
+}
+
+fn edit_tree(edit: &Edit) -> Option<TreeId> {
+    match edit {
+        Edit::AddTable { tree, .. } | Edit::RemoveTable { tree, .. } | Edit::Flushed { tree, .. } => {
+            Some(*tree)
+        }
+        _ => None,
+    }
+}
+
+/// New files that `edits` would have added to trees that are gone. Those that were only to be moved went
+/// with the tree, and go with their last reader.
+fn orphan_files(edits: &[Edit], dropped: &[TreeId]) -> Vec<FileId> {
+    let is_moved = |moved: FileId| {
+        edits.iter().any(|edit| matches!(edit, Edit::RemoveTable { file, .. } if *file == moved))
+    };
+    let added = edits.iter().filter_map(|edit| match edit {
+        Edit::AddTable { tree, table, .. } if dropped.contains(tree) => Some(table.file),
+        _ => None,
+    });
+    let added = added.filter(|file| !is_moved(*file));
+    added.collect()
+}
+
+/// One level less names `file`.
+pub(crate) fn release_file(structure: &mut Structure, file: FileId) {
+    if let Some(entry) = structure.files.get_mut(&file) {
+        entry.1 -= 1;
+        if entry.1 == 0
+            && let Some((file, _)) = structure.files.remove(&file)
+        {
+            file.mark_obsolete();
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The open store behind every handle: what it holds, how its parts change together, its background work.
+//!
+//! Locks, in the order in which they may be taken:
+//! 1. `compacting`, `flushing`: one merge and one flush at a time; then `TreeInner::below_level_0`;
+//! 2. `structure`: the manifest and the trees by name; held while an edit is made durable;
+//! 3. the commit lock ([`Commit`]): sequence, log tail, which memtable takes writes.
+//!
+//! Reads take none of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::cache::BufferPool;
+use crate::compact::output::TableMaker;
+use crate::env::{Env, Executor, Lane, Worker};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::DirLock;
+use crate::log::replay::ReplayReport;
+use crate::log::wal::Wal;
+use crate::memtable::ChunkPool;
+use crate::options::Options;
+use crate::read::moments::SnapshotRegistry;
+use crate::state::TreeInner;
+use crate::stats::Counters;
+use crate::version::edit::{Edit, FileId, TreeId};
+use crate::version::manifest::Manifest;
+use crate::version::tables::{TableFile, TableRegistry};
+use crate::write::commit::{Commit, poisoned};
+use crate::write::throttle::Throttle;
+
+mod background;
+mod flush;
+mod install;
+mod merge;
+mod write;
+
+use flush::Waiting;
+pub(crate) use install::release_file;
+
+/// Retired log segments that are kept for reuse.
+const SPARE_SEGMENTS: usize = 8;
+
+/// The manifest and what belongs to it.
+#[derive(Debug)]
+pub(crate) struct Structure {
+    /// `None` in a store that was opened for reading only.
+    pub(crate) manifest: Option<Manifest>,
+    pub(crate) trees: BTreeMap<TreeId, Arc<TreeInner>>,
+    pub(crate) by_name: BTreeMap<String, TreeId>,
+    /// Each table file in use, and how many trees' levels name it.
+    pub(crate) files: HashMap<FileId, (Arc<TableFile>, usize)>,
+    pub(crate) next_tree: TreeId,
+}
+
+/// See the module's comment.
+#[derive(Debug)]
+pub(crate) struct Store {
+    /// Tells the handles of different open stores apart.
+    pub(crate) id: u64,
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) read_only: bool,
+    pub(crate) commit: Commit,
+    pub(crate) wal: Wal,
+    pub(crate) structure: Mutex<Structure>,
+    pub(crate) snapshots: SnapshotRegistry,
+    pub(crate) registry: Arc<TableRegistry>,
+    pub(crate) pool: Arc<BufferPool>,
+    /// Memory for memtables to come.
+    pub(crate) chunks: Arc<ChunkPool>,
+    pub(crate) throttle: Throttle,
+    pub(crate) counters: Counters,
+    pub(crate) replayed: ReplayReport,
+    pub(crate) tables: TableMaker,
+    pub(crate) flushing: Mutex<()>,
+    pub(crate) compacting: Mutex<()>,
+    /// Bytes of the memtables that wait to be flushed.
+    pub(crate) waiting_bytes: AtomicUsize,
+    /// Memtables set aside, oldest first.
+    waiting: Mutex<Vec<Waiting>>,
+    candidates: Mutex<BTreeMap<TreeId, Arc<TreeInner>>>,
+    /// Signalled when background work has made progress or failed; guards nothing but the wait.
+    progress: (Mutex<()>, Condvar),
+    executor: Arc<dyn Executor>,
+    /// What stopped the background work, if anything did.
+    failure: Mutex<Option<Error>>,
+    closing: AtomicBool,
+    lock: Mutex<Option<Box<dyn DirLock>>>,
+}
+
+/// What opening a store has put together.
+pub(crate) struct Parts {
+    pub(crate) id: u64,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) read_only: bool,
+    pub(crate) commit: Commit,
+    pub(crate) wal: Wal,
+    pub(crate) structure: Structure,
+    pub(crate) registry: Arc<TableRegistry>,
+    pub(crate) pool: Arc<BufferPool>,
+    /// Memory for memtables to come.
+    pub(crate) chunks: Arc<ChunkPool>,
+    pub(crate) replayed: ReplayReport,
+    pub(crate) next_file: FileId,
+    pub(crate) executor: Arc<dyn Executor>,
+    pub(crate) lock: Box<dyn DirLock>,
+}
+
+impl Store {
+    pub(crate) fn new(parts: Parts) -> Arc<Store> {
+        let candidates = parts.structure.trees.clone();
+        let tables = TableMaker {
+            env: parts.options.env.clone(),
+            dir: parts.dir.clone(),
+            next_file: AtomicU64::new(parts.next_file),
+            block_bytes: parts.options.block_bytes,
+        };
+        Arc::new(Store {
+            id: parts.id,
+            env: parts.options.env.clone(),
+            dir: parts.dir,
+            options: parts.options,
+            read_only: parts.read_only,
+            commit: parts.commit,
+            wal: parts.wal,
+            structure: Mutex::new(parts.structure),
+            snapshots: SnapshotRegistry::default(),
+            registry: parts.registry,
+            pool: parts.pool,
+            chunks: parts.chunks,
+            throttle: Throttle::default(),
+            counters: Counters::default(),
+            replayed: parts.replayed,
+            tables,
+            flushing: Mutex::new(()),
+            compacting: Mutex::new(()),
+            waiting_bytes: AtomicUsize::new(0),
+            waiting: Mutex::new(Vec::new()),
+            candidates: Mutex::new(candidates),
+            progress: (Mutex::new(()), Condvar::new()),
+            executor: parts.executor,
+            failure: Mutex::new(None),
+            closing: AtomicBool::new(false),
+            lock: Mutex::new(Some(parts.lock)),
+        })
+    }
+
+    /// Begins the background work.
+    pub(crate) fn start(self: &Arc<Self>) {
+        if !self.read_only {
+            let weak: std::sync::Weak<dyn Worker> = Arc::<Store>::downgrade(self);
+            self.executor.start(weak);
+            Lane::ALL.iter().for_each(|&lane| self.executor.notify(lane));
+        }
+    }
+
+    // ---- waiting and progress ----------------------------------------------------------------------
+
+    /// Waits until `done`, running the background work itself where nobody else does.
+    pub(crate) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
+        if self.executor.is_stepped() {
+            while !done() {
+                self.check_writable()?;
+                if !Lane::ALL.iter().any(|&lane| self.run_one(lane)) && !done() {
+                    return Err(self.failure().unwrap_or_else(poisoned));
+                }
+            }
+            return Ok(());
+        }
+        let mut guard = self.progress.0.lock();
+        while !done() {
+            self.check_writable()?;
+            self.progress.1.wait(&mut guard);
+        }
+        Ok(())
+    }
+
+    fn signal_progress(&self) {
+        drop(self.progress.0.lock());
+        self.progress.1.notify_all();
+    }
+
+    /// Why the store takes no puts, if it does not.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_changeable()?;
+        match self.failure() {
+            Some(_) if self.has_space() => self.resume(),
+            Some(full) => return Err(full),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Why nothing in the store can be changed or made durable, if so. A full disk is no reason.
+    pub(crate) fn check_changeable(&self) -> Result<()> {
+        if self.is_closing() {
+            return Err(self.closed_error());
+        }
+        if self.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the store was opened for reading only"));
+        }
+        match self.failure() {
+            Some(error) if error.kind() != ErrorKind::OutOfSpace => Err(error),
+            _ => self.commit.check(),
+        }
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_closing() { Err(self.closed_error()) } else { Ok(()) }
+    }
+
+    /// The memtables that wait to be flushed, oldest first.
+    pub(crate) fn waiting_memtables(&self) -> Vec<Waiting> {
+        self.waiting.lock().iter().filter(|(tree, _)| !tree.is_dropped()).cloned().collect()
+    }
+
+    /// Forgets the memtables of a tree that was dropped.
+    pub(crate) fn forget_waiting(&self, tree: &Arc<TreeInner>) {
+        let mut waiting = self.waiting.lock();
+        let mine = |other: &Waiting| Arc::ptr_eq(&other.0, tree);
+        let bytes: usize = waiting.iter().filter(|w| mine(w)).map(|(_, mem)| mem.table.memory()).sum();
+        waiting.retain(|w| !mine(w));
+        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        drop(waiting);
+        self.signal_progress();
+    }
+
+    /// Sets every memtable aside and returns when all that waited are flushed.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.check_changeable()?;
+        let trees: Vec<Arc<TreeInner>> = self.structure.lock().trees.values().cloned().collect();
+        trees.iter().for_each(|tree| self.set_aside(tree, 0));
+        while flush::flush_some(self).inspect_err(|error| self.fail(error))? {}
+        Ok(())
+    }
+
+    /// Flushes, merges every tree into its bottom level, and removes what is no longer used.
+    pub(crate) fn compact(&self) -> Result<()> {
+        self.flush()?;
+        let trees: Vec<Arc<TreeInner>> = self.structure.lock().trees.values().cloned().collect();
+        for tree in trees.iter().filter(|tree| !tree.is_dropped()) {
+            merge::compact_all(self, tree)?;
+        }
+        self.remove_obsolete(SPARE_SEGMENTS)
+    }
+
+    // ---- closing -------------------------------------------------------------------------------------
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn closed_error(&self) -> Error {
+        Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir)
+    }
+
+    /// Ends all writing, makes the log durable and notes in the manifest how far it goes, so that the loss
+    /// of any of it is seen when the store is opened again.
+    fn seal_log(&self) -> Result<()> {
+        let state = self.commit.lock_quiet();
+        // A log with a hole in it is not to be vouched for.
+        self.commit.check()?;
+        let end = state.tail.position();
+        // A writer that got past the first check must not be acknowledged once the directory may be
+        // another's.
+        self.commit.poison();
+        drop(state);
+        self.wal.sync_to(end, &self.commit.published)?;
+        let mut structure = self.structure.lock();
+        let Some(manifest) = &structure.manifest else { return Ok(()) };
+        let (floor, noted) = (manifest.state.floor.start, manifest.state.log_synced);
+        // While the floor lies behind, what was replayed is not in tables, nor known to be on the disk.
+        if floor >= self.wal.began_at() && end > noted.max(floor) {
+            self.commit_edits_when_closing(&mut structure, &[Edit::LogSynced { position: end }])?;
+        }
+        Ok(())
+    }
+
+    /// Ends the background work, syncs the log and lets the directory go. Idempotent.
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.closing.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.executor.stop();
+        self.signal_progress();
+        let result =
+            if self.read_only { Ok(()) } else { self.seal_log().and_then(|()| self.remove_obsolete(0)) };
+        // Callers' threads may still be flushing, merging or changing trees: they end before the lock goes.
+        let _ended = (self.compacting.lock(), self.flushing.lock(), self.structure.lock());
+        self.lock.lock().take();
+        match self.failure() {
+            Some(error) if error.kind() != ErrorKind::OutOfSpace => Err(error),
+            _ => result,
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Whoever wants to know whether the last sync worked calls `close`.
+        drop(self.close());
+    }
+}

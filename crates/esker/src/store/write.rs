@@ -1,0 +1,129 @@
+//! A write through the store: admission, the commit pipeline, and what the write makes due.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Store;
+use crate::env::Lane;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::record;
+use crate::options::Durability;
+use crate::state::TreeInner;
+use crate::write::batch::Batch;
+use crate::write::commit::Committed;
+
+/// A memtable of so many bytes takes its log segment along when it is set aside.
+const ROTATE_WITH: usize = 8 << 20;
+
+impl Store {
+    /// Writes `batch` with `durability`.
+    pub(crate) fn write(&self, batch: &Batch, durability: Durability) -> Result<()> {
+        self.write_if(batch, durability, None).map(drop)
+    }
+
+    /// Writes `batch` if `condition` holds; it is asked while no other write is under way.
+    pub(crate) fn write_if(
+        &self,
+        batch: &Batch,
+        durability: Durability,
+        condition: Option<&dyn Fn() -> Result<bool>>,
+    ) -> Result<bool> {
+        self.check_admits(batch)?;
+        if batch.is_empty() {
+            return Ok(true);
+        }
+        if batch.parts().iter().any(|part| part.tree.store != self.id) {
+            let message = "the batch holds a tree of another store, or of an earlier opening of this one";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        let header = record::header_for(batch.payload());
+        self.throttle.admit(&*self.env.clock, batch.size_bytes());
+        let end = loop {
+            self.wait_for_memtables()?;
+            let state = match condition {
+                None => self.commit.lock(),
+                Some(condition) => {
+                    let state = self.commit.lock_quiet();
+                    if !condition()? {
+                        return Ok(false);
+                    }
+                    state
+                }
+            };
+            match self.commit.commit(state, &self.wal, batch, header, durability == Durability::Power) {
+                Ok(Committed::Done { end }) => break end,
+                Ok(Committed::NeedsSegment(len)) => self.wal.prepare_spare(len)?,
+                Err(_) if self.is_closing() => return Err(self.closed_error()),
+                Err(error) => return Err(error),
+            }
+        };
+        self.after_write(batch);
+        if durability == Durability::Power {
+            self.wal.note_waiter();
+            self.sync_log(end)?;
+        }
+        Ok(true)
+    }
+
+    /// Refuses what cannot be written. On a full disk deletes go on: they are how space comes back.
+    fn check_admits(&self, batch: &Batch) -> Result<()> {
+        if self.failure().is_some() && batch.only_deletes() {
+            return self.check_changeable();
+        }
+        self.check_writable()
+    }
+
+    /// Everything before log position `end` survives power loss when this returns.
+    pub(crate) fn sync_log(&self, end: u64) -> Result<()> {
+        self.commit.check()?;
+        self.wal.sync_to(end, &self.commit.published).inspect_err(|_| self.commit.poison())
+    }
+
+    /// Sets memtables aside that have grown full, and asks for the work that the write made due.
+    fn after_write(&self, batch: &Batch) {
+        let limit = self.options.memtable_limit();
+        for part in batch.parts() {
+            if part.tree.state.load().mem.table.memory() >= limit {
+                self.set_aside(&part.tree, limit);
+            }
+        }
+        if !self.wal.has_spare() {
+            // A segment was begun: the next is to be prepared, and the log may have outgrown its budget.
+            self.executor.notify(Lane::Log);
+            self.executor.notify(Lane::Flush);
+        }
+    }
+
+    /// Sets the tree's memtable aside if it holds at least `bytes` (and anything at all).
+    pub(super) fn set_aside(&self, tree: &Arc<TreeInner>, bytes: usize) {
+        let mut state = self.commit.lock();
+        let mem = tree.mem();
+        if tree.is_dropped() || mem.is_untouched() || mem.table.memory() < bytes {
+            return;
+        }
+        if mem.table.memory() >= ROTATE_WITH {
+            // The flush has to sync the log up to here: easier when nobody stores into that segment. Where
+            // no spare segment stands ready it is as well without.
+            let next_seq = state.next_seq;
+            if self.wal.rotate(&mut state.tail, next_seq, 0).is_err() {
+                self.commit.poison();
+            }
+        }
+        tree.set_mem_aside();
+        self.waiting_bytes.fetch_add(mem.table.memory(), Ordering::Relaxed);
+        self.waiting.lock().push((Arc::clone(tree), mem));
+        drop(state);
+        self.executor.notify(Lane::Flush);
+    }
+
+    /// Holds a writer up while the memtables that wait to be flushed are at their limit.
+    fn wait_for_memtables(&self) -> Result<()> {
+        let limit = self.options.waiting_max();
+        let full = || self.waiting_bytes.load(Ordering::Relaxed) >= limit;
+        if full() {
+            self.executor.notify(Lane::Flush);
+            self.wait_until(|| !full())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,229 @@
+//! Writes that take effect together, encoded as the log will hold them.
+//!
+//! ```text
+//! payload    count 4 | op | op | ...
+//! op         kind 1 | tree, LEB128 | key length, LEB128 | key | (put) value length, LEB128 | value
+//! ```
+//!
+//! The n-th op gets the n-th sequence number of the record.
+
+use std::sync::Arc;
+
+use crate::codec::{Decoder, put_slice, put_varint, u32_at};
+use crate::cursor::Kind;
+use crate::error::{Error, ErrorKind, Result};
+use crate::memtable::Memtable;
+use crate::state::TreeInner;
+use crate::version::edit::TreeId;
+
+/// The longest key, in bytes.
+pub const KEY_LEN_MAX: usize = 64 << 10;
+
+/// A record's payload stays below this, so that its length fits the record's header.
+const PAYLOAD_LEN_MAX: usize = (u32::MAX - (1 << 20)) as usize;
+
+/// The largest buffer that a thread keeps for single writes.
+const SCRATCH_LEN_MAX: usize = 64 << 10;
+
+/// Bytes of the op count.
+const COUNT_LEN: usize = 4;
+
+/// Writes that take effect together or not at all, in one or more trees.
+///
+/// A later write to the same key wins. A batch may be applied more than once.
+///
+/// # Example
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// let db = esker::Db::open_in_memory(esker::Options::default())?;
+/// let (users, mails) = (db.tree("users")?, db.tree("mails")?);
+/// let mut batch = esker::Batch::new();
+/// batch.put(&users, "7", "Ada")?;
+/// batch.put(&mails, "ada@example.org", "7")?;
+/// db.write(&batch)?;
+/// assert_eq!(mails.get("ada@example.org")?.as_deref(), Some(&b"7"[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Default)]
+pub struct Batch {
+    payload: Vec<u8>,
+    ops: Vec<OpPlan>,
+    parts: Vec<TreePart>,
+}
+
+/// What an op will need in its tree's memtable.
+#[derive(Debug, Clone, Copy)]
+struct OpPlan {
+    part: u32,
+    height: u8,
+}
+
+/// What a batch needs of one tree.
+#[derive(Debug)]
+pub(crate) struct TreePart {
+    pub(crate) tree: Arc<TreeInner>,
+    /// Bytes of memtable space.
+    pub(crate) memory: usize,
+}
+
+/// One op of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Op<'a> {
+    pub(crate) tree: TreeId,
+    pub(crate) kind: Kind,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+/// Says what is wrong with `key` as a key, if anything is.
+pub(crate) fn check_key(key: &[u8]) -> Result<()> {
+    if key.is_empty() {
+        return Err(Error::new(ErrorKind::InvalidInput, "the key is empty"));
+    }
+    if key.len() > KEY_LEN_MAX {
+        let message = format!("the key has {} bytes; the limit is {KEY_LEN_MAX}", key.len());
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(())
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Batch::default()
+    }
+
+    /// How many writes it holds.
+    pub fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// Bytes that it will take in the log.
+    pub fn size_bytes(&self) -> usize {
+        self.payload.len()
+    }
+
+    /// Empties it, keeping its memory for the next use.
+    pub fn clear(&mut self) {
+        self.payload.clear();
+        self.ops.clear();
+        // Handles are kept only while they are of use: a batch that is reused for one tree clones none.
+        if self.parts.len() > 1 {
+            self.parts.clear();
+        }
+        if let Some(part) = self.parts.first_mut() {
+            part.memory = 0;
+        }
+    }
+
+    /// Runs `f` on an empty batch that this thread keeps for single writes.
+    pub(crate) fn with_scratch<T>(f: impl FnOnce(&mut Batch) -> T) -> T {
+        thread_local! {
+            static SCRATCH: std::cell::Cell<Option<Box<Batch>>> = const { std::cell::Cell::new(None) };
+        }
+        let mut batch = SCRATCH.take().unwrap_or_default();
+        batch.clear();
+        let result = f(&mut batch);
+        // A huge value's memory is not kept.
+        if batch.payload.capacity() <= SCRATCH_LEN_MAX {
+            SCRATCH.set(Some(batch));
+        }
+        result
+    }
+
+    pub(crate) fn add(&mut self, tree: &Arc<TreeInner>, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        let len = self.payload.len() + key.len() + value.len() + 32;
+        if len > PAYLOAD_LEN_MAX {
+            let message =
+                format!("a batch holds less than {PAYLOAD_LEN_MAX} bytes; this one would reach {len}");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        if self.payload.is_empty() {
+            self.payload.resize(COUNT_LEN, 0);
+        }
+        let height = Memtable::random_height();
+        let part = self.part_of(tree);
+        self.parts[part].memory += Memtable::entry_size(height, key.len(), value.len());
+        self.ops.push(OpPlan { part: part as u32, height });
+        self.payload.push(kind as u8);
+        put_varint(&mut self.payload, u64::from(tree.id));
+        put_slice(&mut self.payload, key);
+        if kind == Kind::Put {
+            put_slice(&mut self.payload, value);
+        }
+        let count = self.ops.len() as u32;
+        self.payload[..COUNT_LEN].copy_from_slice(&count.to_le_bytes());
+        Ok(())
+    }
+
+    fn part_of(&mut self, tree: &Arc<TreeInner>) -> usize {
+        let last = self.ops.last().map_or(0, |op| op.part as usize);
+        if self.parts.get(last).is_some_and(|part| Arc::ptr_eq(&part.tree, tree)) {
+            return last;
+        }
+        if self.ops.is_empty() {
+            self.parts.clear();
+        }
+        self.parts.iter().position(|part| Arc::ptr_eq(&part.tree, tree)).unwrap_or_else(|| {
+            self.parts.push(TreePart { tree: Arc::clone(tree), memory: 0 });
+            self.parts.len() - 1
+        })
+    }
+
+    /// Whether it holds no put.
+    pub(crate) fn only_deletes(&self) -> bool {
+        Ops::of(&self.payload).all(|op| op.kind == Kind::Delete)
+    }
+
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    pub(crate) fn parts(&self) -> &[TreePart] {
+        &self.parts
+    }
+
+    /// Each op with the index of its part and the height of its memtable node.
+    pub(crate) fn planned_ops(&self) -> impl Iterator<Item = (usize, u8, Op<'_>)> {
+        self.ops.iter().zip(Ops::of(&self.payload)).map(|(plan, op)| (plan.part as usize, plan.height, op))
+    }
+}
+
+/// How many ops a payload holds; `None` when it is too short to say.
+pub(crate) fn op_count(payload: &[u8]) -> Option<u64> {
+    (payload.len() >= COUNT_LEN).then(|| u64::from(u32_at(payload, 0)))
+}
+
+/// Walks the ops of a payload; ends early when it makes no sense (compare with [`op_count`]).
+pub(crate) struct Ops<'a> {
+    rest: Decoder<'a>,
+}
+
+impl<'a> Ops<'a> {
+    pub(crate) fn of(payload: &'a [u8]) -> Self {
+        Ops { rest: Decoder::new(payload.get(COUNT_LEN..).unwrap_or(&[])) }
+    }
+
+    fn decode(&mut self) -> Option<Op<'a>> {
+        let kind = Kind::from_u8(self.rest.u8()?)?;
+        let tree = TreeId::try_from(self.rest.varint()?).ok()?;
+        let key = self.rest.slice()?;
+        let value = if kind == Kind::Put { self.rest.slice()? } else { &[] };
+        Some(Op { tree, kind, key, value })
+    }
+}
+
+impl<'a> Iterator for Ops<'a> {
+    type Item = Op<'a>;
+
+    fn next(&mut self) -> Option<Op<'a>> {
+        if self.rest.is_empty() { None } else { self.decode() }
+    }
+}

@@ -1,0 +1,7 @@
+//! The way of a write: [`batch`] encodes it outside any lock, [`commit`] gives it its place in the log, in
+//! the memtables and in the sequence, and makes it visible in order; [`throttle`] slows writers down
+//! before the background work falls too far behind.
+
+pub(crate) mod batch;
+pub(crate) mod commit;
+pub(crate) mod throttle;

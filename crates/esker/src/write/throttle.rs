@@ -1,0 +1,74 @@
+//! Slows writers down smoothly while merging is behind, so that it never has to stop them for seconds.
+//!
+//! Above a first threshold of unmerged runs, writers share a rate in bytes per second that halves with
+//! every further run. A writer that is ahead of the rate sleeps for the difference; sleeps are collected
+//! to about a millisecond, since shorter ones cost more than they hold up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::env::Clock;
+
+/// Unmerged runs in one tree's level 0 from which on writers are slowed.
+pub(crate) const SLOW_RUNS: usize = 10;
+
+/// The rate at [`SLOW_RUNS`].
+const RATE_MAX: u64 = 128 << 20;
+
+/// The lowest rate: writers are slowed, never stopped.
+const RATE_MIN: u64 = 2 << 20;
+
+/// The shortest and the longest time that one write is held up.
+const SLEEP_MIN_US: u64 = 1_000;
+const SLEEP_MAX_US: u64 = 50_000;
+
+/// See the module's comment. All methods may be called by many threads at once.
+#[derive(Debug, Default)]
+pub(crate) struct Throttle {
+    /// Bytes per second; 0: as fast as they can.
+    rate: AtomicU64,
+    /// When the bytes admitted so far are paid for, in microseconds of the monotonic clock.
+    paid_us: Mutex<u64>,
+    slept_us: AtomicU64,
+}
+
+impl Throttle {
+    /// Sets the rate for `runs` unmerged runs in the tree that has most.
+    pub(crate) fn set_runs(&self, runs: usize) {
+        let rate = match runs.checked_sub(SLOW_RUNS) {
+            None => 0,
+            Some(excess) => (RATE_MAX >> excess.min(32)).max(RATE_MIN),
+        };
+        self.rate.store(rate, Ordering::Relaxed);
+    }
+
+    /// Holds up a writer of `bytes` as long as the rate asks for.
+    #[inline]
+    pub(crate) fn admit(&self, clock: &dyn Clock, bytes: usize) {
+        let rate = self.rate.load(Ordering::Relaxed);
+        if rate != 0 {
+            self.hold_up(clock, bytes as u64, rate);
+        }
+    }
+
+    fn hold_up(&self, clock: &dyn Clock, bytes: u64, rate: u64) {
+        let now = clock.monotonic_us();
+        let wait = {
+            let mut paid = self.paid_us.lock();
+            *paid = (*paid).max(now) + bytes.saturating_mul(1_000_000) / rate;
+            *paid - now
+        };
+        if wait >= SLEEP_MIN_US {
+            let wait = wait.min(SLEEP_MAX_US);
+            self.slept_us.fetch_add(wait, Ordering::Relaxed);
+            clock.sleep(Duration::from_micros(wait));
+        }
+    }
+
+    /// Microseconds that writers were held up in all.
+    pub(crate) fn slept_us(&self) -> u64 {
+        self.slept_us.load(Ordering::Relaxed)
+    }
+}
