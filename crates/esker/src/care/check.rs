@@ -1,0 +1,209 @@
+//! Reading everything and telling every damage, without changing a byte.
+//!
+//! Goes on after damage: where the manifest is damaged or missing, the tables and the log are still read.
+//! Bytes that belong to no live structure (spare log, tables that nobody names) are not damage.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::cache::BufferPool;
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::LockMode;
+use crate::log::replay::Segments;
+use crate::open::{LOCK_FILE, Listing};
+use crate::options::Options;
+use crate::table::TableReader;
+use crate::version::edit::{FileId, ManifestState, TableInfo};
+use crate::version::manifest::{manifest_path, read_manifest};
+use crate::version::tables::table_path;
+use crate::write::batch::{Ops, op_count};
+
+/// One damaged place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The file.
+    pub file: PathBuf,
+    /// The byte at which the damaged part begins.
+    pub offset: u64,
+    /// What was expected there.
+    pub reason: String,
+}
+
+/// What [`check`] read and found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// The damaged places, in the order in which they were found. Empty: the store is sound.
+    pub findings: Vec<Finding>,
+    /// Files read.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Sound entries in tables.
+    pub entries: u64,
+    /// Sound records in the log.
+    pub records: u64,
+}
+
+struct Check<'a> {
+    env: &'a Env,
+    dir: &'a Path,
+    report: CheckReport,
+}
+
+/// Reads every file of the store in `path` and reports all damage. Nothing is written; a store that is
+/// open elsewhere for writing is refused.
+///
+/// # Errors
+/// `NotFound` when there is no store, `Locked`, `Io` when the directory cannot be read. Damage is not an
+/// error: it is in the report.
+pub fn check(path: impl AsRef<Path>, options: &Options) -> Result<CheckReport> {
+    let (env, dir) = (&options.env, path.as_ref());
+    let listing = Listing::read(env, dir)?;
+    if listing.is_unfinished(env)? {
+        return Err(Error::new(ErrorKind::NotFound, "there is no store here").at(dir));
+    }
+    let _lock = env.fs.lock(&dir.join(LOCK_FILE), LockMode::Shared)?;
+    let mut check = Check { env, dir, report: CheckReport::default() };
+    let segments = check.segments(&listing);
+    let state = check.manifest(&listing, segments.as_ref());
+    if let (Some(state), Some(segments)) = (&state, &segments) {
+        check.log(segments, state);
+    }
+    check.tables(&listing, state.as_ref());
+    if let Some(state) = &state {
+        check.levels(state);
+    }
+    Ok(check.report)
+}
+
+impl Check<'_> {
+    fn found(&mut self, error: &Error) {
+        self.report.findings.push(Finding {
+            file: error.path().unwrap_or(self.dir).to_path_buf(),
+            offset: error.offset().unwrap_or(0),
+            reason: error.message().to_owned(),
+        });
+    }
+
+    fn note_file(&mut self, path: &Path) {
+        self.report.files += 1;
+        self.report.bytes += self.env.fs.file_len(path).unwrap_or(0);
+    }
+
+    /// The segments whose headers are sound.
+    fn segments(&mut self, listing: &Listing) -> Option<Segments> {
+        let mut sound = Vec::new();
+        for (_, path) in &listing.segments {
+            self.note_file(path);
+            match Segments::open(&*self.env.fs, vec![path.clone()]) {
+                Ok(_) => sound.push(path.clone()),
+                Err(error) => self.found(&error),
+            }
+        }
+        if listing.segments.is_empty() {
+            self.found(&Error::corruption(self.dir, 0, "every log segment is missing"));
+        }
+        match Segments::open(&*self.env.fs, sound) {
+            Ok(segments) => Some(segments),
+            Err(error) => {
+                self.found(&error);
+                None
+            }
+        }
+    }
+
+    fn manifest(&mut self, listing: &Listing, segments: Option<&Segments>) -> Option<ManifestState> {
+        let number = listing.manifest();
+        if number == 0 {
+            self.found(&Error::corruption(self.dir, 0, "the manifest is missing"));
+            return None;
+        }
+        self.note_file(&manifest_path(self.dir, number));
+        let known = segments.map_or(0, |segments| segments.manifest_synced(number));
+        match read_manifest(self.env, self.dir, number, known) {
+            Ok((state, _)) => Some(state),
+            Err(error) => {
+                self.found(&error);
+                None
+            }
+        }
+    }
+
+    fn log(&mut self, segments: &Segments, state: &ManifestState) {
+        let mut visit = |_, payload: &[u8]| {
+            let count = op_count(payload).filter(|&count| Ops::of(payload).count() as u64 == count);
+            Ok(count)
+        };
+        match segments.replay(&*self.env.fs, state.floor, state.log_synced, &mut visit) {
+            Ok(report) => self.report.records += report.records,
+            Err(error) => self.found(&error),
+        }
+    }
+
+    fn tables(&mut self, listing: &Listing, state: Option<&ManifestState>) {
+        let mut named: BTreeMap<FileId, Vec<TableInfo>> = BTreeMap::new();
+        for record in state.iter().flat_map(|state| state.trees.values()) {
+            for table in record.tables.values() {
+                named.entry(table.file).or_default().push(table.clone());
+            }
+        }
+        for file in named.keys().filter(|file| listing.tables.binary_search(file).is_err()) {
+            self.found(&Error::corruption(&table_path(self.dir, *file), 0, "a table is missing"));
+        }
+        // Without a manifest nobody knows which tables are live: all are looked at.
+        for &file in listing.tables.iter().filter(|file| state.is_none() || named.contains_key(file)) {
+            let infos = named.get(&file).map_or(&[][..], Vec::as_slice);
+            if let Err(error) = self.table(file, infos) {
+                self.found(&error);
+            }
+        }
+    }
+
+    fn table(&mut self, file: FileId, infos: &[TableInfo]) -> Result<()> {
+        let path = table_path(self.dir, file);
+        self.note_file(&path);
+        let pool = Arc::new(BufferPool::new(0));
+        let reader = Arc::new(TableReader::open(self.env.fs.open_read(&path)?, file, pool)?);
+        let mut damage = Vec::new();
+        self.report.entries += reader.verify(&mut |error| damage.push(error));
+        damage.iter().for_each(|error| self.found(error));
+        let properties = reader.properties();
+        let named: u64 = infos.iter().map(|info| info.entries).sum();
+        let whole = infos.first().is_some_and(|info| !info.shared);
+        let differs = whole
+            && infos.iter().any(|info| {
+                info.entries != properties.entries
+                    || info.smallest != properties.smallest
+                    || info.largest != properties.largest
+                    || info.max_seq != properties.max_seq
+            });
+        let another = infos.iter().any(|info| info.salt != reader.salt());
+        if another || differs || (!infos.is_empty() && named > properties.entries) {
+            let message = "the table is not the one that the manifest describes";
+            return Err(Error::corruption(&path, 0, message));
+        }
+        Ok(())
+    }
+
+    /// The tables of a sorted level must be disjoint.
+    fn levels(&mut self, state: &ManifestState) {
+        for record in state.trees.values() {
+            let mut by_level: BTreeMap<u8, Vec<&TableInfo>> = BTreeMap::new();
+            for ((level, _), table) in record.tables.iter().filter(|((level, _), _)| *level > 0) {
+                by_level.entry(*level).or_default().push(table);
+            }
+            for tables in by_level.values_mut() {
+                tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+                for pair in tables.windows(2).filter(|pair| pair[0].largest >= pair[1].smallest) {
+                    let path = table_path(self.dir, pair[1].file);
+                    let message = format!("the table overlaps table {} in a sorted level", pair[0].file);
+                    self.found(&Error::corruption(&path, 0, message));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A copy of the store in another directory, made while others write.
+//!
+//! Under the structure lock, so that no table or segment goes away: every table of the current version is
+//! linked (tables never change, durability rule 14), the log from the floor on is copied up to a moment
+//! at which everything in it is published, and a manifest is written that says the same as ours. The copy
+//! is opened as after a crash: its log is replayed. It holds every write acknowledged before the call, and
+//! a prefix of later ones; when the call returns, it survives power loss.
+
+use std::path::Path;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::segment::clear_marks;
+use crate::log::wal::LogPart;
+use crate::open::LOCK_FILE;
+use crate::store::Store;
+use crate::version::manifest::Manifest;
+use crate::version::tables::table_path;
+
+/// Bytes copied at once.
+const COPY_LEN: usize = 1 << 20;
+
+pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<()> {
+    let fs = &store.env.fs;
+    if fs.exists(dir)? {
+        let message = "a checkpoint needs a directory that does not exist yet";
+        return Err(Error::new(ErrorKind::AlreadyExists, message).at(dir));
+    }
+    store.flush()?;
+    fs.create_dir_all(dir)?;
+    let structure = store.structure.lock();
+    let Some(manifest) = &structure.manifest else {
+        return Err(Error::new(ErrorKind::ReadOnly, "read only"));
+    };
+    for file in manifest.state.files() {
+        fs.hard_link(&table_path(&store.dir, file), &table_path(dir, file))?;
+    }
+    let mut state = manifest.state.clone();
+    let parts = {
+        let commit = store.commit.lock_quiet();
+        state.log_synced = commit.tail.position();
+        store.wal.parts(state.floor, &commit.tail)
+    };
+    // The floor cannot move while the structure lock is held, so no segment behind it is used anew.
+    for part in parts {
+        copy(store, &part, dir)?;
+    }
+    drop(structure);
+    Manifest::create(&store.env, dir, 1, state)?;
+    drop(fs.create(&dir.join(LOCK_FILE))?);
+    fs.sync_dir(dir)
+}
+
+/// Copies a segment up to its last record. The marks stay behind: they are about our manifest and about
+/// writes that come later, and the copy's manifest says how far its log must go.
+fn copy(store: &Store, part: &LogPart, dir: &Path) -> Result<()> {
+    let path = part.path.as_path();
+    let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Io, "a segment has no name").at(path))?;
+    let source = store.env.fs.open_read(path)?;
+    let mut target = store.env.fs.create(&dir.join(name))?;
+    let mut buf = vec![0; COPY_LEN];
+    let mut offset = 0;
+    while offset < part.end {
+        let len = COPY_LEN.min((part.end - offset) as usize);
+        source.read_exact_at(&mut buf[..len], offset)?;
+        if offset == 0 {
+            clear_marks(&mut buf);
+        }
+        target.append(&buf[..len])?;
+        offset += len as u64;
+    }
+    target.sync()
+}

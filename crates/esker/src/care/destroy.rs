@@ -1,0 +1,34 @@
+//! Removing a store.
+
+use std::path::Path;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::LockMode;
+use crate::open::{LOCK_FILE, Listing};
+use crate::options::Options;
+use crate::version::manifest::manifest_path;
+use crate::version::tables::table_path;
+
+/// Removes the store in `path` for good: its own files, and the directory if nothing else is in it.
+///
+/// # Errors
+/// `NotFound` when there is no store, `Locked` when it is open, `Io`.
+pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
+    let (fs, dir) = (&options.env.fs, path.as_ref());
+    let listing = Listing::read(&options.env, dir)?;
+    if listing.is_unfinished(&options.env)? {
+        return Err(Error::new(ErrorKind::NotFound, "there is no store here").at(dir));
+    }
+    let lock = fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive)?;
+    // The manifests go first: what is left after a crash is no store that could be opened by mistake.
+    let manifests = listing.manifests.iter().map(|&number| manifest_path(dir, number));
+    let segments = listing.segments.iter().map(|(_, path)| path.clone());
+    let tables = listing.tables.iter().map(|&file| table_path(dir, file));
+    for path in manifests.chain(segments).chain(tables).chain(listing.temporaries.iter().cloned()) {
+        fs.remove_file(&path)?;
+    }
+    fs.remove_file(&dir.join(LOCK_FILE))?;
+    drop(lock);
+    fs.sync_dir(dir)?;
+    if listing.foreign.is_empty() { fs.remove_dir(dir) } else { Ok(()) }
+}

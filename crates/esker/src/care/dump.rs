@@ -1,0 +1,144 @@
+//! Showing one file of a store, told apart by its header.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::cache::BufferPool;
+use crate::cursor::{Cursor, Kind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::ReadFile;
+use crate::log::record;
+use crate::log::segment::{RECORDS_AT, SegmentHeader};
+use crate::log::stream::read_stream;
+use crate::options::Options;
+use crate::table::{ScanHint, TABLE_MAGIC, TableReader};
+use crate::version::edit::Edit;
+use crate::version::tables::table_number;
+use crate::write::batch::Ops;
+
+/// The longest part of a key or value that a line shows, in bytes.
+const SHOWN_MAX: usize = 64;
+
+/// Where lines go; `false` stops the dump.
+type Out<'a> = &'a mut dyn FnMut(&str) -> bool;
+
+/// Shows what is in `file`, any file of a store, line by line; `out` returns `false` to stop.
+///
+/// # Errors
+/// `Corruption` when the file is damaged or none of ours: what precedes the damage has been shown.
+pub fn dump(file: &Path, out: &mut dyn FnMut(&str) -> bool, options: &Options) -> Result<()> {
+    let fs = &options.env.fs;
+    let source = fs.open_read(file)?;
+    let mut magic = [0; 8];
+    if source.len() >= 8 {
+        source.read_exact_at(&mut magic, 0)?;
+    }
+    match &magic {
+        b"eskerWAL" => dump_segment(file, out, options),
+        b"eskerMAN" => dump_manifest(file, out, options),
+        [0, 0, 0, 0, 0, 0, 0, 0] if source.len() >= RECORDS_AT => {
+            out("a log segment that was prepared and not used yet");
+            Ok(())
+        }
+        _ if is_table(&*source)? => dump_table(file, out, options),
+        _ => Err(Error::new(ErrorKind::InvalidInput, "this is no file of a store").at(file)),
+    }
+}
+
+/// Whether the file is a table, going by its name or by its end.
+fn is_table(source: &dyn ReadFile) -> Result<bool> {
+    let named = source.path().file_name().and_then(|name| name.to_str()).and_then(table_number).is_some();
+    let mut end = [0; TABLE_MAGIC.len()];
+    let at = source.len().checked_sub(end.len() as u64);
+    if let Some(at) = at.filter(|_| !named) {
+        source.read_exact_at(&mut end, at)?;
+    }
+    Ok(named || &end == TABLE_MAGIC)
+}
+
+fn shown(bytes: &[u8]) -> String {
+    let part = &bytes[..bytes.len().min(SHOWN_MAX)];
+    let more = if part.len() < bytes.len() { format!("... ({} bytes)", bytes.len()) } else { String::new() };
+    format!("\"{}\"{more}", part.escape_ascii())
+}
+
+fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
+    let bytes = options.env.fs.read(file)?;
+    let Some(header) = SegmentHeader::decode(&bytes, file)? else { return Ok(()) };
+    if !out(&format!(
+        "log segment {}: epoch {:016x}, first sequence number {}, start position {}",
+        header.id, header.epoch, header.first_seq, header.start
+    )) {
+        return Ok(());
+    }
+    let (mut offset, mut seq) = (RECORDS_AT as usize, header.first_seq);
+    while let Some(found) = record::read(&bytes, offset, header.epoch) {
+        let synced = found.lag.map_or(String::new(), |lag| format!(", synced up to {lag} bytes before"));
+        if !out(&format!("{offset}: record of {} bytes{synced}", found.len())) {
+            return Ok(());
+        }
+        for op in Ops::of(found.payload) {
+            let what = match op.kind {
+                Kind::Put => format!("put {} = {}", shown(op.key), shown(op.value)),
+                Kind::Delete => format!("delete {}", shown(op.key)),
+            };
+            if !out(&format!("  {seq} tree {}: {what}", op.tree)) {
+                return Ok(());
+            }
+            seq += 1;
+        }
+        offset += found.len();
+    }
+    out(&format!("{offset}: end of the records; {} bytes unused", bytes.len() - offset));
+    Ok(())
+}
+
+fn dump_manifest(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
+    let contents = read_stream(&*options.env.fs, file, 0)?;
+    for (offset, payload) in &contents.records {
+        let edits = Edit::decode_all(payload)
+            .ok_or_else(|| Error::corruption(file, *offset, "a manifest record cannot be decoded"))?;
+        if !out(&format!("{offset}: {} edits", edits.len())) {
+            return Ok(());
+        }
+        for edit in &edits {
+            if !out(&format!("  {edit:?}")) {
+                return Ok(());
+            }
+        }
+    }
+    if let Some(torn) = contents.torn_at {
+        out(&format!("{torn}: torn tail"));
+    }
+    Ok(())
+}
+
+fn dump_table(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
+    let source = options.env.fs.open_read(file)?;
+    let reader = Arc::new(TableReader::open(source, 0, Arc::new(BufferPool::new(0)))?);
+    let (filter, index) = reader.metadata_bytes();
+    let properties = reader.properties();
+    let head = [
+        format!("table: {} entries, {} of them tombstones", properties.entries, properties.tombstones),
+        format!("sequence numbers {} to {}", properties.min_seq, properties.max_seq),
+        format!("{} bytes of keys and values, {} data blocks", properties.raw_bytes, properties.blocks),
+        format!("{} bytes in all, of these filter {filter} and index {index}", reader.size()),
+        format!("keys {} to {}", shown(&properties.smallest), shown(&properties.largest)),
+    ];
+    if !head.iter().all(|line| out(line)) {
+        return Ok(());
+    }
+    let mut cursor = reader.cursor(ScanHint::Compaction);
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        let what = match cursor.kind() {
+            Kind::Put => format!("{} = {}", shown(cursor.key()), shown(cursor.value())),
+            Kind::Delete => format!("{} deleted", shown(cursor.key())),
+        };
+        if !out(&format!("  {} {what}", cursor.seq())) {
+            return Ok(());
+        }
+        cursor.next()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,384 @@
+//! The store's handle: opening, trees, batches, care.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::env::{Env, Lane, Worker};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::sim::SimFs;
+use crate::open::{DEFAULT_TREE, Listing};
+use crate::options::{Durability, Options, TreeOptions};
+use crate::read::scan::{Scan, ScanRange};
+use crate::state::TreeInner;
+use crate::stats::{Stats, TreeStats};
+use crate::store::{Store, release_file};
+use crate::tree::{Snapshot, Tree, Value};
+use crate::version::edit::Edit;
+use crate::version::levels::{LEVELS, Levels};
+use crate::version::manifest::manifest_path;
+use crate::write::batch::Batch;
+
+/// The longest name of a tree, in bytes.
+const TREE_NAME_MAX: usize = 255;
+
+/// An open store. Cheap to clone; any number of threads may use it at once. The store is closed when the
+/// last handle (trees, scans and snapshots included) is dropped, or by [`Db::close`], which also tells
+/// whether the last sync worked.
+///
+/// # Example
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// let db = esker::Db::open(dir.path().join("store"), esker::Options::default())?;
+/// db.put("key", "value")?;
+/// assert_eq!(db.get("key")?.as_deref(), Some(&b"value"[..]));
+/// db.close()
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Db {
+    store: Arc<Store>,
+    default: Tree,
+}
+
+fn check_tree_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > TREE_NAME_MAX {
+        let message = format!("a tree's name has 1 to {TREE_NAME_MAX} bytes; this one has {}", name.len());
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(())
+}
+
+impl Db {
+    fn from_store(store: Arc<Store>) -> Result<Db> {
+        let default = {
+            let structure = store.structure.lock();
+            let id = structure.by_name.get(DEFAULT_TREE);
+            id.and_then(|id| structure.trees.get(id)).cloned()
+        };
+        let default =
+            default.ok_or_else(|| Error::new(ErrorKind::NotFound, "the store has no default tree"))?;
+        Ok(Db { default: Tree::new(Arc::clone(&store), default), store })
+    }
+
+    /// Opens the store in the directory `path`; creates it when it is missing and [`Options::create`] is
+    /// set. Whatever an earlier process left unfinished is recovered first.
+    ///
+    /// # Errors
+    /// `Locked` when the store is open elsewhere; `NotFound` when there is none; `Corruption` when files
+    /// are damaged; `Unsupported` when a newer build wrote them; `InvalidInput` when `path` is something
+    /// else; `Io`.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        Db::from_store(crate::open::open(path.as_ref(), options, false)?)
+    }
+
+    /// Opens a store for reading. Nothing is written, so read-only media will do. Any number of readers
+    /// may have it open at once, but no writer beside them.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        Db::from_store(crate::open::open(path.as_ref(), options, true)?)
+    }
+
+    /// A new store in memory, which goes with its last handle.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the options are out of range.
+    pub fn open_in_memory(options: Options) -> Result<Db> {
+        let disk = SimFs::new(0);
+        disk.set_writeback(0.0);
+        let env = Env { fs: Arc::new(disk), ..options.env.clone() };
+        Db::open("/memory", options.env(env).create(true))
+    }
+
+    /// Ends background work, makes everything durable and lets the directory go. Later calls on any
+    /// handle fail with `Closed`.
+    ///
+    /// # Errors
+    /// What the last sync or earlier background work failed with.
+    pub fn close(&self) -> Result<()> {
+        self.store.close()
+    }
+
+    // ---- trees ---------------------------------------------------------------------------------------
+
+    /// The tree called `name`, created with default options when it is missing.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a name that is empty or longer than 255 bytes; `ReadOnly`; `Io`.
+    pub fn tree(&self, name: &str) -> Result<Tree> {
+        if let Some(tree) = self.open_tree(name)? {
+            return Ok(tree);
+        }
+        match self.create_tree(name, TreeOptions::default()) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.open_tree(name)?.ok_or(error),
+            other => other,
+        }
+    }
+
+    /// Creates the tree called `name`.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, or as [`Db::tree`].
+    pub fn create_tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
+        check_tree_name(name)?;
+        self.store.check_writable()?;
+        crate::table::check_supported(options.compression)?;
+        // What was written before must not be lost when this survives: the store stays a prefix.
+        self.sync()?;
+        let mut structure = self.store.structure.lock();
+        if structure.by_name.contains_key(name) {
+            return Err(Error::new(ErrorKind::AlreadyExists, format!("there is a tree \"{name}\" already")));
+        }
+        let id = structure.next_tree;
+        let edit = Edit::CreateTree { tree: id, name: name.to_owned(), options: options.clone() };
+        self.store.commit_edits(&mut structure, &[edit])?;
+        structure.next_tree += 1;
+        let inner =
+            TreeInner::new(id, self.store.id, name, options, None, Levels::default(), &self.store.chunks);
+        structure.by_name.insert(name.to_owned(), id);
+        structure.trees.insert(id, Arc::clone(&inner));
+        Ok(Tree::new(Arc::clone(&self.store), inner))
+    }
+
+    /// The tree called `name`, if there is one.
+    ///
+    /// # Errors
+    /// As [`Db::tree`].
+    pub fn open_tree(&self, name: &str) -> Result<Option<Tree>> {
+        check_tree_name(name)?;
+        self.store.check_open()?;
+        let structure = self.store.structure.lock();
+        let inner = structure.by_name.get(name).and_then(|id| structure.trees.get(id));
+        Ok(inner.map(|inner| Tree::new(Arc::clone(&self.store), Arc::clone(inner))))
+    }
+
+    /// Drops the tree called `name` with all it holds. Scans that are open finish.
+    ///
+    /// # Errors
+    /// `NotFound`, `InvalidInput` for the default tree, or as [`Db::tree`].
+    pub fn drop_tree(&self, name: &str) -> Result<()> {
+        check_tree_name(name)?;
+        self.store.check_changeable()?;
+        if name == DEFAULT_TREE {
+            return Err(Error::new(ErrorKind::InvalidInput, "the default tree cannot be dropped"));
+        }
+        self.sync()?;
+        let mut structure = self.store.structure.lock();
+        let id = structure.by_name.get(name).copied();
+        let id = id.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no tree \"{name}\"")))?;
+        self.store.commit_edits(&mut structure, &[Edit::DropTree { tree: id }])?;
+        structure.by_name.remove(name);
+        if let Some(inner) = structure.trees.remove(&id) {
+            let state = {
+                let _no_reservations = self.store.commit.lock();
+                inner.mark_dropped()
+            };
+            state.levels.tables().for_each(|(_, table)| release_file(&mut structure, table.info.file));
+            drop(structure);
+            self.store.forget_waiting(&inner);
+            self.store.notify(Lane::Compact);
+        }
+        Ok(())
+    }
+
+    /// The names of all trees, sorted.
+    pub fn tree_names(&self) -> Vec<String> {
+        self.store.structure.lock().by_name.keys().cloned().collect()
+    }
+
+    /// The tree that every store has.
+    pub fn default_tree(&self) -> &Tree {
+        &self.default
+    }
+
+    /// [`Tree::put`] on the default tree.
+    ///
+    /// # Errors
+    /// As [`Tree::put`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.default.put(key, value)
+    }
+
+    /// [`Tree::get`] on the default tree.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.default.get(key)
+    }
+
+    /// [`Tree::delete`] on the default tree.
+    ///
+    /// # Errors
+    /// As [`Tree::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.default.delete(key)
+    }
+
+    /// [`Tree::contains`] on the default tree.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.default.contains(key)
+    }
+
+    /// [`Tree::scan`] on the default tree.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn scan(&self, range: ScanRange) -> Result<Scan> {
+        self.default.scan(range)
+    }
+
+    // ---- batches, snapshots, durability --------------------------------------------------------------
+
+    /// Applies `batch`, all or nothing, with the store's default durability.
+    ///
+    /// # Errors
+    /// `InvalidInput` when it holds a tree of another store; otherwise as [`Tree::put`].
+    pub fn write(&self, batch: &Batch) -> Result<()> {
+        self.store.write(batch, self.store.options.durability)
+    }
+
+    /// As [`Db::write`], with a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn write_with(&self, batch: &Batch, durability: Durability) -> Result<()> {
+        self.store.write(batch, durability)
+    }
+
+    /// The whole store at this moment.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(&self.store)
+    }
+
+    /// Makes everything acknowledged so far survive power loss.
+    ///
+    /// # Errors
+    /// `Poisoned` when the disk failed: reopen the store.
+    pub fn sync(&self) -> Result<()> {
+        self.store.check_changeable()?;
+        self.store.sync_log(self.store.commit.published())
+    }
+
+    // ---- care ----------------------------------------------------------------------------------------
+
+    /// Writes what memtables hold into tables.
+    ///
+    /// # Errors
+    /// `Io` or `OutOfSpace`; the data stays in the log and in memory.
+    pub fn flush(&self) -> Result<()> {
+        self.store.flush()
+    }
+
+    /// Flushes, merges each tree into one sorted run, drops what nobody can see any more, and returns when
+    /// the space is back.
+    ///
+    /// # Errors
+    /// As [`Db::flush`], and `Corruption` when a table cannot be read.
+    pub fn compact(&self) -> Result<()> {
+        self.store.check_changeable()?;
+        self.store.compact()
+    }
+
+    /// Makes a copy of the store as it is now in the directory `dir`, which must not exist yet, while
+    /// others read and write. Tables are shared by hard link, the log is copied: it costs little space and
+    /// time on the same file system, and needs one that is the same.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `Io`, `OutOfSpace`.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.store.check_writable()?;
+        crate::care::checkpoint::checkpoint(&self.store, dir.as_ref())
+    }
+
+    /// Where the store is.
+    pub fn path(&self) -> &Path {
+        &self.store.dir
+    }
+
+    /// Does one step of background work in `lane`, for stores whose [`Env::executor`] is stepped; `false`
+    /// when there is nothing to do.
+    pub fn step(&self, lane: Lane) -> bool {
+        self.store.run_one(lane)
+    }
+
+    /// What the store is made of and has done since it was opened.
+    ///
+    /// # Errors
+    /// `Corruption` or `Io` when a table cannot be opened.
+    pub fn stats(&self) -> Result<Stats> {
+        let store = &self.store;
+        let mut stats = Stats::default();
+        let trees: Vec<Arc<TreeInner>> = {
+            let structure = store.structure.lock();
+            stats.table_files = structure.files.len() as u64;
+            stats.manifest_bytes = match &structure.manifest {
+                Some(manifest) => manifest.synced().1,
+                None => {
+                    let number = Listing::read(&store.env, &store.dir)?.manifest();
+                    store.env.fs.file_len(&manifest_path(&store.dir, number))?
+                }
+            };
+            structure.by_name.values().filter_map(|id| structure.trees.get(id)).cloned().collect()
+        };
+        for tree in &trees {
+            stats.memtable_bytes += tree.mem().table.memory() as u64;
+            stats.trees.push(tree_stats(tree)?);
+        }
+        stats.memtable_bytes += store.waiting_bytes.load(Ordering::Relaxed) as u64;
+        stats.open_tables = store.registry.open_count() as u64;
+        stats.log_bytes = if store.read_only {
+            let paths = Listing::read(&store.env, &store.dir)?.segments;
+            let lens = paths.iter().map(|(_, path)| store.env.fs.file_len(path));
+            lens.sum::<Result<u64>>()?
+        } else {
+            store.wal.disk_bytes()
+        };
+        stats.log_live_bytes = store.commit.published().saturating_sub(store.wal.floor_start());
+        stats.pool_bytes = store.pool.used() as u64;
+        stats.pool_capacity = store.pool.capacity() as u64;
+        stats.table_memory = store.registry.memory() as u64;
+        (stats.pool_hits, stats.pool_misses) = store.pool.hits_and_misses();
+        stats.snapshots = store.snapshots.count() as u64;
+        stats.log_syncs = store.wal.sync_count();
+        stats.throttled_us = store.throttle.slept_us();
+        stats.replayed_records = store.replayed.records;
+        stats.replayed_torn_tail = store.replayed.torn.is_some();
+        stats.failure = store.failure().map(|error| error.to_string());
+        store.counters.fill(&mut stats);
+        Ok(stats)
+    }
+}
+
+fn tree_stats(tree: &TreeInner) -> Result<TreeStats> {
+    let state = tree.state.load_full();
+    let mut stats = TreeStats {
+        name: tree.name.clone(),
+        tag: tree.tag.lock().clone(),
+        tables_by_level: vec![0; LEVELS],
+        bytes_by_level: vec![0; LEVELS],
+        ..TreeStats::default()
+    };
+    let mems = std::iter::once(&state.mem).chain(&state.waiting);
+    stats.memtable_entries = mems.map(|mem| mem.table.len() as u64).sum();
+    for (level, table) in state.levels.tables() {
+        stats.table_entries += table.info.entries;
+        stats.tombstones += table.info.tombstones;
+        stats.raw_bytes += table.info.raw_bytes;
+        stats.table_bytes += table.info.size;
+        stats.tables_by_level[level] += 1;
+        stats.bytes_by_level[level] += table.info.size;
+        if !table.info.shared {
+            let (filter, index) = table.file.with_reader(|reader| Ok(reader.metadata_bytes()))?;
+            stats.filter_bytes += filter;
+            stats.index_bytes += index;
+        }
+    }
+    Ok(stats)
+}

@@ -1,0 +1,349 @@
+//! Keys of several elements, ordered by the first, then by the second, and so on.
+//!
+//! ```text
+//! ("a\0", 7u32)  ->  61 00 ff 00 00  00 00 00 07
+//!                    └─ text ──────┘ └─ u32 ───┘
+//! ```
+//!
+//! Numbers stand as the functions of [`keys`](super) encode them; they have a fixed width, so nothing
+//! ends them. Text and bytes may be of any length: a zero byte in them is written `00 ff`, and `00 00`
+//! ends the element. So an element that is the start of another one sorts first, whatever follows it
+//! (`00 00` is below `00 ff` and below every other byte), and the key of the first elements is a
+//! prefix of exactly the keys that begin with these elements.
+//!
+//! Types are not written: reader and writer agree on them, as they agree on what a tree holds.
+
+use super::{SIGN_32, SIGN_64, invalid};
+use crate::error::Result;
+
+const ESCAPED_ZERO: u8 = 0xff;
+const END: u8 = 0x00;
+
+/// The key of a tuple of one to eight elements: `u64 i64 u32 i32 f64`, text, bytes.
+///
+/// ```
+/// use esker::keys::tuple;
+/// assert!(tuple(&("a", "b")) < tuple(&("a\0", "")));
+/// assert!(tuple(&("a", -1i64)) < tuple(&("a", 3i64)));
+/// assert!(tuple(&("ab", 1u32)) < tuple(&("b", 0u32)));
+/// ```
+pub fn tuple(elements: &impl ToTuple) -> Vec<u8> {
+    let mut writer = TupleWriter::new();
+    elements.write_to(&mut writer);
+    writer.into_bytes()
+}
+
+/// The tuple that [`tuple()`] encoded. Text is read as `String`, bytes as `Vec<u8>`.
+///
+/// ```
+/// use esker::keys::{decode_tuple, tuple};
+/// let key = tuple(&("café", 7u64, -0.5));
+/// let (name, id, score): (String, u64, f64) = decode_tuple(&key)?;
+/// assert_eq!((name.as_str(), id, score), ("café", 7, -0.5));
+/// # Ok::<(), esker::Error>(())
+/// ```
+pub fn decode_tuple<T: FromTuple>(key: &[u8]) -> Result<T> {
+    let mut reader = TupleReader::new(key);
+    let elements = T::read_from(&mut reader)?;
+    reader.finish()?;
+    Ok(elements)
+}
+
+/// Builds a key element by element, where [`tuple()`] does not fit (a varying number of elements).
+///
+/// ```
+/// use esker::keys::{TupleWriter, tuple};
+/// let mut writer = TupleWriter::new();
+/// writer.text("a").u64(5);
+/// assert_eq!(writer.as_bytes(), tuple(&("a", 5u64)));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct TupleWriter {
+    bytes: Vec<u8>,
+}
+
+impl TupleWriter {
+    /// An empty key.
+    pub fn new() -> Self {
+        TupleWriter::default()
+    }
+
+    /// Appends an unsigned 64-bit number.
+    pub fn u64(&mut self, value: u64) -> &mut Self {
+        self.raw(&super::u64(value))
+    }
+
+    /// Appends a signed 64-bit number.
+    pub fn i64(&mut self, value: i64) -> &mut Self {
+        self.raw(&super::i64(value))
+    }
+
+    /// Appends an unsigned 32-bit number.
+    pub fn u32(&mut self, value: u32) -> &mut Self {
+        self.raw(&super::u32(value))
+    }
+
+    /// Appends a signed 32-bit number.
+    pub fn i32(&mut self, value: i32) -> &mut Self {
+        self.raw(&super::i32(value))
+    }
+
+    /// Appends a floating-point number.
+    pub fn f64(&mut self, value: f64) -> &mut Self {
+        self.raw(&super::f64(value))
+    }
+
+    /// Appends a text.
+    pub fn text(&mut self, value: &str) -> &mut Self {
+        self.bytes(value.as_bytes())
+    }
+
+    /// Appends bytes.
+    pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        self.bytes.reserve(value.len() + 2);
+        for (i, run) in value.split(|&byte| byte == 0).enumerate() {
+            if i > 0 {
+                self.bytes.extend_from_slice(&[0, ESCAPED_ZERO]);
+            }
+            self.bytes.extend_from_slice(run);
+        }
+        self.raw(&[0, END])
+    }
+
+    /// The key so far.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The key.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Empties the key and keeps its memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    fn raw(&mut self, bytes: &[u8]) -> &mut Self {
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+}
+
+/// Takes a key apart element by element.
+///
+/// ```
+/// use esker::keys::{TupleReader, tuple};
+/// let key = tuple(&("a", 5u64));
+/// let mut reader = TupleReader::new(&key);
+/// assert_eq!(reader.text()?, "a");
+/// assert_eq!(reader.u64()?, 5);
+/// reader.finish()?;
+/// # Ok::<(), esker::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TupleReader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> TupleReader<'a> {
+    /// Reads `key` from its first element on.
+    pub fn new(key: &'a [u8]) -> Self {
+        TupleReader { rest: key }
+    }
+
+    /// The next element, an unsigned 64-bit number.
+    pub fn u64(&mut self) -> Result<u64> {
+        self.fixed("u64").map(u64::from_be_bytes)
+    }
+
+    /// The next element, a signed 64-bit number.
+    pub fn i64(&mut self) -> Result<i64> {
+        self.fixed("i64").map(|raw| (u64::from_be_bytes(raw) ^ SIGN_64).cast_signed())
+    }
+
+    /// The next element, an unsigned 32-bit number.
+    pub fn u32(&mut self) -> Result<u32> {
+        self.fixed("u32").map(u32::from_be_bytes)
+    }
+
+    /// The next element, a signed 32-bit number.
+    pub fn i32(&mut self) -> Result<i32> {
+        self.fixed("i32").map(|raw| (u32::from_be_bytes(raw) ^ SIGN_32).cast_signed())
+    }
+
+    /// The next element, a floating-point number.
+    pub fn f64(&mut self) -> Result<f64> {
+        let raw: [u8; 8] = self.fixed("f64")?;
+        super::decode_f64(&raw)
+    }
+
+    /// The next element, a text.
+    pub fn text(&mut self) -> Result<String> {
+        String::from_utf8(self.bytes()?).map_err(|_| invalid("a text element of a key is not UTF-8"))
+    }
+
+    /// The next element, bytes.
+    pub fn bytes(&mut self) -> Result<Vec<u8>> {
+        let mut value = Vec::new();
+        let mut rest = self.rest;
+        loop {
+            let Some(zero) = rest.iter().position(|&byte| byte == 0) else {
+                return Err(invalid("a text or bytes element of a key has no end"));
+            };
+            let (run, tail) = rest.split_at(zero);
+            value.extend_from_slice(run);
+            match tail {
+                [0, ESCAPED_ZERO, after @ ..] => {
+                    value.push(0);
+                    rest = after;
+                }
+                [0, END, after @ ..] => {
+                    self.rest = after;
+                    return Ok(value);
+                }
+                _ => return Err(invalid("a zero byte in a text or bytes element of a key is not escaped")),
+            }
+        }
+    }
+
+    /// Whether every element has been read.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// An error unless every element has been read.
+    pub fn finish(&self) -> Result<()> {
+        match self.rest.len() {
+            0 => Ok(()),
+            left => Err(invalid(&format!("a key has {left} bytes after its last element"))),
+        }
+    }
+
+    fn fixed<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
+        let Some((raw, rest)) = self.rest.split_first_chunk() else {
+            let left = self.rest.len();
+            return Err(invalid(&format!("a key has {left} bytes where a {what} of {N} should stand")));
+        };
+        self.rest = rest;
+        Ok(*raw)
+    }
+}
+
+/// What can be an element of a tuple that becomes a key.
+pub trait WriteElement {
+    /// Appends this element.
+    fn write_element(&self, writer: &mut TupleWriter);
+}
+
+/// What can be an element of a tuple that is read from a key.
+pub trait ReadElement: Sized {
+    /// Takes the next element.
+    fn read_element(reader: &mut TupleReader<'_>) -> Result<Self>;
+}
+
+/// Tuples of one to eight elements that become keys.
+pub trait ToTuple {
+    /// Appends every element.
+    fn write_to(&self, writer: &mut TupleWriter);
+}
+
+/// Tuples of one to eight elements that are read from keys.
+pub trait FromTuple: Sized {
+    /// Takes every element.
+    fn read_from(reader: &mut TupleReader<'_>) -> Result<Self>;
+}
+
+macro_rules! numbers {
+    ($($type:ident)*) => {$(
+        impl WriteElement for $type {
+            fn write_element(&self, writer: &mut TupleWriter) {
+                writer.$type(*self);
+            }
+        }
+
+        impl ReadElement for $type {
+            fn read_element(reader: &mut TupleReader<'_>) -> Result<Self> {
+                reader.$type()
+            }
+        }
+    )*};
+}
+
+numbers!(u64 i64 u32 i32 f64);
+
+impl WriteElement for str {
+    fn write_element(&self, writer: &mut TupleWriter) {
+        writer.text(self);
+    }
+}
+
+impl WriteElement for String {
+    fn write_element(&self, writer: &mut TupleWriter) {
+        writer.text(self);
+    }
+}
+
+impl WriteElement for [u8] {
+    fn write_element(&self, writer: &mut TupleWriter) {
+        writer.bytes(self);
+    }
+}
+
+impl<const N: usize> WriteElement for [u8; N] {
+    fn write_element(&self, writer: &mut TupleWriter) {
+        writer.bytes(self);
+    }
+}
+
+impl WriteElement for Vec<u8> {
+    fn write_element(&self, writer: &mut TupleWriter) {
+        writer.bytes(self);
+    }
+}
+
+impl<T: WriteElement + ?Sized> WriteElement for &T {
+    fn write_element(&self, writer: &mut TupleWriter) {
+        (**self).write_element(writer);
+    }
+}
+
+impl ReadElement for String {
+    fn read_element(reader: &mut TupleReader<'_>) -> Result<Self> {
+        reader.text()
+    }
+}
+
+impl ReadElement for Vec<u8> {
+    fn read_element(reader: &mut TupleReader<'_>) -> Result<Self> {
+        reader.bytes()
+    }
+}
+
+macro_rules! tuples {
+    ($(($($element:ident $at:tt),+))*) => {$(
+        impl<$($element: WriteElement),+> ToTuple for ($($element,)+) {
+            fn write_to(&self, writer: &mut TupleWriter) {
+                $(self.$at.write_element(writer);)+
+            }
+        }
+
+        impl<$($element: ReadElement),+> FromTuple for ($($element,)+) {
+            fn read_from(reader: &mut TupleReader<'_>) -> Result<Self> {
+                Ok(($($element::read_element(reader)?,)+))
+            }
+        }
+    )*};
+}
+
+tuples! {
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+}

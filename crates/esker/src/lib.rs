@@ -1,0 +1,65 @@
+//! Esker: one key-value store for small records and huge values, embedded in a program.
+//!
+//! A [`Db`] is a directory; a [`Tree`] in it is a sorted map from keys to values. Writes are atomic, also
+//! across trees ([`Batch`]); what an acknowledged write survives is the caller's choice ([`Durability`]);
+//! readers see one moment and are never held up ([`Snapshot`], [`Scan`]).
+//!
+//! ```
+//! use esker::{Db, Options, ScanRange};
+//!
+//! # fn main() -> esker::Result<()> {
+//! # let dir = tempfile::tempdir().expect("a temporary directory");
+//! # let path = dir.path().join("store");
+//! let db = Db::open(&path, Options::default())?;
+//! db.put("apple", "red")?;
+//! db.put("banana", "yellow")?;
+//! for pair in db.scan(ScanRange::prefix("b"))? {
+//!     let (key, value) = pair?;
+//!     assert_eq!((&key[..], &value[..]), (&b"banana"[..], &b"yellow"[..]));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! No tuning is needed to be fast; [`Options`] holds the few budgets there are. What a store promises is
+//! listed in `docs/guarantees.md`, every byte on disk in `docs/format.md`.
+
+mod cache;
+mod canary;
+mod care;
+mod checksum;
+mod codec;
+mod compact;
+mod cursor;
+mod db;
+pub mod env;
+mod error;
+pub mod fs;
+pub mod keys;
+mod log;
+mod memtable;
+mod open;
+mod options;
+mod read;
+mod state;
+mod stats;
+mod store;
+mod sync;
+mod table;
+mod tree;
+mod version;
+mod write;
+
+pub use care::{CheckReport, Finding, check, destroy, dump};
+pub use db::Db;
+pub use error::{Error, ErrorKind, Result};
+pub use options::{Compression, Durability, Options, TreeOptions};
+pub use read::scan::{Scan, ScanRange};
+pub use stats::{Stats, TreeStats};
+pub use tree::{Snapshot, Tree, Value};
+pub use write::batch::{Batch, KEY_LEN_MAX};
+
+/// The example of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}

@@ -1,0 +1,55 @@
+//! Counting without reading: what the tables' indexes say.
+
+use std::ops::Bound;
+
+use crate::error::Result;
+use crate::read::scan::ScanRange;
+use crate::state::TreeState;
+use crate::version::levels::{Table, shared_key};
+
+fn bound_key(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    }
+}
+
+/// About how many entries of `table` lie in `range`, by the share of its bytes that does.
+fn count_in(table: &Table, range: &ScanRange) -> Result<u64> {
+    let lower = bound_key(&range.lower).filter(|key| *key > table.info.smallest.as_slice());
+    let upper = bound_key(&range.upper).filter(|key| *key < table.info.largest.as_slice());
+    if lower.is_none() && upper.is_none() {
+        return Ok(table.info.entries);
+    }
+    let reader = table.file.reader()?;
+    let offset = |key: &[u8]| {
+        if table.info.shared {
+            reader.approximate_offset_of(&shared_key(table.tree(), key))
+        } else {
+            reader.approximate_offset_of(key)
+        }
+    };
+    let begin = offset(lower.unwrap_or(&table.info.smallest));
+    let end = upper.map_or_else(|| offset(&table.info.largest).max(table.info.size), offset);
+    let share = end.saturating_sub(begin).min(table.info.size);
+    Ok((u128::from(table.info.entries) * u128::from(share) / u128::from(table.info.size.max(1))) as u64)
+}
+
+/// About how many keys of the tree lie in `range`.
+pub(super) fn count(state: &TreeState, range: &ScanRange) -> Result<u64> {
+    let is_whole = bound_key(&range.lower).is_none() && bound_key(&range.upper).is_none();
+    let mut total = 0;
+    for mem in std::iter::once(&state.mem).chain(&state.waiting) {
+        // A memtable keeps no index to count by: all of it for the whole range, half for a part.
+        let len = mem.table.len() as u64;
+        total += if is_whole { len } else { len / 2 };
+    }
+    for (_, table) in state.levels.tables() {
+        let below = bound_key(&range.upper).is_some_and(|key| key < table.info.smallest.as_slice());
+        let above = bound_key(&range.lower).is_some_and(|key| key > table.info.largest.as_slice());
+        if !below && !above {
+            total += count_in(table, range)?;
+        }
+    }
+    Ok(total)
+}

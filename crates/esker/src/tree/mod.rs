@@ -1,0 +1,378 @@
+//! A named keyspace: the handle that a user holds. What stands behind it is in [`crate::state`].
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use arc_swap::Guard;
+
+use crate::checksum::hash_key;
+use crate::cursor::{Kind, SeqNo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::Durability;
+use crate::read::get::{get_at, newest_seq_after};
+use crate::read::scan::{Scan, ScanRange};
+use crate::state::{TreeInner, TreeState};
+use crate::store::Store;
+use crate::version::edit::Edit;
+use crate::write::batch::{Batch, check_key};
+
+mod estimate;
+mod snapshot;
+
+pub use snapshot::Snapshot;
+
+/// The longest tag, in bytes.
+const TAG_LEN_MAX: usize = 4096;
+
+/// A value that was read. Behaves as a byte slice.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Value {
+    bytes: Vec<u8>,
+}
+
+impl Value {
+    pub(crate) fn copy_of(bytes: &[u8]) -> Value {
+        Value { bytes: bytes.to_vec() }
+    }
+
+    /// The bytes, without copying them.
+    pub fn into_vec(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl From<Value> for Vec<u8> {
+    fn from(value: Value) -> Vec<u8> {
+        value.bytes
+    }
+}
+
+/// A named keyspace of a store: a sorted map from keys to values. Cheap to clone; any number of threads
+/// may use it at once. Readers take no locks and are never held up by writers.
+///
+/// Keys are 1 to 65,536 bytes and sorted bytewise; [`crate::keys`] encodes numbers and tuples so that
+/// they sort as they should. Values are any bytes that fit in memory, below 4 GiB.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    store: Arc<Store>,
+    inner: Arc<TreeInner>,
+}
+
+impl Tree {
+    pub(crate) fn new(store: Arc<Store>, inner: Arc<TreeInner>) -> Tree {
+        Tree { store, inner }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<TreeInner> {
+        &self.inner
+    }
+
+    /// The tree's name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The note that [`Tree::set_tag`] left, if any.
+    pub fn tag(&self) -> Option<String> {
+        self.inner.tag.lock().clone()
+    }
+
+    /// Leaves a small durable note with the tree, for example what type its keys have. At most 4 KiB.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the tag is too long, or as a write.
+    pub fn set_tag(&self, tag: &str) -> Result<()> {
+        self.store.check_writable()?;
+        if tag.len() > TAG_LEN_MAX {
+            let message = format!("the tag has {} bytes; the limit is {TAG_LEN_MAX}", tag.len());
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        // What was written before must not be lost when this survives: the store stays a prefix.
+        self.store.sync_log(self.store.commit.published())?;
+        let mut structure = self.store.structure.lock();
+        if self.inner.is_dropped() {
+            return Err(self.inner.dropped_error());
+        }
+        let edit = Edit::SetTag { tree: self.inner.id, tag: tag.to_owned() };
+        self.store.commit_edits(&mut structure, &[edit])?;
+        *self.inner.tag.lock() = Some(tag.to_owned());
+        Ok(())
+    }
+
+    // ---- writing -------------------------------------------------------------------------------------
+
+    /// Gives `key` the value `value`, with the store's default durability.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the key is empty or too long; `Poisoned`, `ReadOnly`, `Closed`, `OutOfSpace`
+    /// when the store takes no writes; `Io` when the disk fails.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_with(key, value, self.store.options.durability)
+    }
+
+    /// As [`Tree::put`], with a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Tree::put`].
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.write_one(Kind::Put, key.as_ref(), value.as_ref(), durability)
+    }
+
+    /// Makes `key` absent. Not an error when it is.
+    ///
+    /// # Errors
+    /// As [`Tree::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_with(key, self.store.options.durability)
+    }
+
+    /// As [`Tree::delete`], with a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Tree::put`].
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
+        self.write_one(Kind::Delete, key.as_ref(), &[], durability)
+    }
+
+    fn write_one(&self, kind: Kind, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+        Batch::with_scratch(|batch| {
+            batch.add(&self.inner, kind, key, value)?;
+            self.store.write(batch, durability)
+        })
+    }
+
+    /// Writes `new` (or deletes, for `None`) if the value of `key` is `expected` (`None`: absent) at that
+    /// very moment. Returns whether it was.
+    ///
+    /// # Errors
+    /// As [`Tree::put`] and [`Tree::get`].
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let mut matched = false;
+        self.modify(key.as_ref(), |current| {
+            matched = current == expected;
+            matched.then(|| new.map(<[u8]>::to_vec))
+        })?;
+        Ok(matched)
+    }
+
+    /// Replaces the value of `key` by what `change` makes of it (`None`: absent). No other write to the
+    /// key comes in between; `change` is called again when one did. Returns the new value.
+    ///
+    /// # Errors
+    /// As [`Tree::put`] and [`Tree::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let counters = db.tree("counters")?;
+    /// let add_one = |old: Option<&[u8]>| Some((old.map_or(0, |v| v[0]) + 1).to_le_bytes().to_vec());
+    /// counters.update("visits", add_one)?;
+    /// assert_eq!(counters.update("visits", add_one)?, Some(vec![2]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut new = None;
+        self.modify(key.as_ref(), |current| {
+            new = change(current);
+            Some(new.clone())
+        })?;
+        Ok(new)
+    }
+
+    /// Reads, lets `decide` (`None`: leave it), and writes if no newer version has come meanwhile.
+    fn modify(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&[u8]>) -> Option<Option<Vec<u8>>>,
+    ) -> Result<()> {
+        check_key(key)?;
+        loop {
+            // The snapshot keeps merges from folding versions that came after it into the bottom level,
+            // where they would lose the sequence numbers that show them to be newer.
+            let snapshot = Snapshot::new(&self.store);
+            let current = snapshot.get(self, key)?;
+            let Some(new) = decide(current.as_deref()) else { return Ok(()) };
+            let mut batch = Batch::new();
+            match &new {
+                Some(value) => batch.put(self, key, value)?,
+                None => batch.delete(self, key)?,
+            }
+            let seen = snapshot.seq();
+            let unchanged = || Ok(newest_seq_after(&*self.readable_state()?, key, seen)? <= seen);
+            if self.store.write_if(&batch, self.store.options.durability, Some(&unchanged))? {
+                return Ok(());
+            }
+        }
+    }
+
+    // ---- reading -------------------------------------------------------------------------------------
+
+    /// What the tree is made of now. Loaded before a sequence number, it holds everything that a single
+    /// read at that number may return.
+    #[inline]
+    pub(crate) fn readable_state(&self) -> Result<Guard<Arc<TreeState>>> {
+        self.store.check_open()?;
+        if self.inner.is_dropped() {
+            return Err(self.inner.dropped_error());
+        }
+        Ok(self.inner.state.load())
+    }
+
+    /// The tree's state and a sequence number that fit together: the state holds exactly every write up
+    /// to that number, of all keys.
+    fn consistent_state(&self) -> Result<(Arc<TreeState>, SeqNo)> {
+        loop {
+            let state = Guard::into_inner(self.readable_state()?);
+            let seq = self.store.commit.visible();
+            // A memtable begun in between would hold writes at or before `seq` that `state` does not.
+            if Arc::ptr_eq(&state, &self.inner.state.load()) {
+                return Ok((state, seq));
+            }
+        }
+    }
+
+    fn get_now<T>(&self, key: &[u8], use_value: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        let state = self.readable_state()?;
+        get_at(&state, key, self.store.commit.visible(), use_value)
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// `Corruption` or `Io` when a table cannot be read, `Closed` when the store is closed or the tree
+    /// dropped.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.get_now(key.as_ref(), Value::copy_of)
+    }
+
+    /// Puts the value of `key` into `buf`, replacing what was there; `false` (and an empty `buf`) when
+    /// the key is absent. Allocates nothing while `buf` is large enough.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    #[inline]
+    pub fn get_into(&self, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
+        buf.clear();
+        Ok(self.get_now(key.as_ref(), |value| buf.extend_from_slice(value))?.is_some())
+    }
+
+    /// The values of `keys`, all of one moment, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        let (state, seq) = self.consistent_state()?;
+        keys.iter().map(|key| get_at(&state, key.as_ref(), seq, Value::copy_of)).collect()
+    }
+
+    /// Whether `key` has a value.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get_now(key.as_ref(), |_| ())?.is_some())
+    }
+
+    /// The pairs in `range`, as they are now.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn scan(&self, range: ScanRange) -> Result<Scan> {
+        let (state, seq) = self.consistent_state()?;
+        Scan::new(&state, seq, range, None)
+    }
+
+    /// How many keys in `range` have a value, counted one by one.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn count(&self, range: ScanRange) -> Result<u64> {
+        let mut scan = self.scan(range.keys_only())?;
+        let mut count = 0;
+        while scan.advance()? {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// About how many keys in `range` have a value, from tables' indexes alone: fast, but overwritten and
+    /// deleted keys are counted until they are merged away.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    #[expect(clippy::needless_pass_by_value, reason = "called as `scan` and `count` are")]
+    pub fn approximate_count(&self, range: ScanRange) -> Result<u64> {
+        let (state, _) = self.consistent_state()?;
+        estimate::count(&state, &range)
+    }
+
+    /// How many tables whose key range covers `key` have a filter, and how many of these filters let it
+    /// through. With keys that are absent, the second over the first is the rate of false positives.
+    /// Tables that small trees share are not asked.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn filter_probe(&self, key: impl AsRef<[u8]>) -> Result<(u64, u64)> {
+        let (key, state) = (key.as_ref(), self.readable_state()?);
+        let hash = hash_key(key);
+        let (mut asked, mut passed) = (0, 0);
+        for (_, table) in state.levels.tables().filter(|(_, table)| table.covers(key) && !table.info.shared) {
+            table.file.with_reader(|reader| {
+                asked += u64::from(reader.has_filter());
+                passed += u64::from(reader.has_filter() && reader.may_contain(hash));
+                Ok(())
+            })?;
+        }
+        Ok((asked, passed))
+    }
+}
+
+impl Batch {
+    /// Adds: `key` of `tree` gets `value`.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the key is empty or longer than 64 KiB, or the batch would pass 4 GiB.
+    pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.add(tree.inner(), Kind::Put, key.as_ref(), value.as_ref())
+    }
+
+    /// Adds: `key` of `tree` becomes absent.
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn delete(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
+        self.add(tree.inner(), Kind::Delete, key.as_ref(), &[])
+    }
+}
