@@ -1,0 +1,372 @@
+//! The arguments of every command, as the parser and the help texts see them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::keytype::KeyType;
+use crate::ranges::ByteRange;
+
+/// A key-value store for small records and huge values.
+#[derive(Debug, Parser)]
+#[command(
+    name = "esker",
+    version,
+    about,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    disable_help_subcommand = false,
+    after_help = "Examples:
+  esker put greeting hello            store a value (and create ./esker.db)
+  esker get greeting                  print it
+  esker scan a c                      every row from a to c
+  esker --db /srv/x.db run jobs.txt   run a file of PUT, GET, DELETE and SCAN lines
+  esker scan --help                   more about one command
+
+Exit codes: 0 done; 1 absent key, or damage found by check; 2 usage or bad input;
+3 store damaged, locked or missing, or an I/O error; 141 output pipe closed."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options that stand before or after the subcommand.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// The store's directory
+    #[arg(long, global = true, value_name = "PATH", env = "ESKER_DB", default_value = "./esker.db")]
+    pub(crate) db: PathBuf,
+    /// The tree (keyspace) to work on
+    #[arg(long, global = true, value_name = "NAME", default_value = "default")]
+    pub(crate) tree: String,
+    /// How keys are typed and printed; fixed by the tree's first write (default: text)
+    #[arg(long, global = true, value_name = "TYPE", value_enum)]
+    pub(crate) keys: Option<KeyType>,
+    /// Print JSON, one object a line
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Memory for caches and buffers, such as 256M or 2G
+    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) memory: Option<usize>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Store a value
+    #[command(after_help = "Examples:
+  esker put greeting hello
+  esker put photo --file photo.jpg
+  date | esker put now --file -
+  esker --keys u64 --tree orders put 42 'three apples'")]
+    Put(Put),
+    /// Print a value
+    #[command(
+        after_help = "An absent key prints nothing and exits 1. On a terminal, a binary or huge value is described
+rather than printed, unless --raw is given.
+
+Examples:
+  esker get greeting
+  esker get photo --file copy.jpg     written beside copy.jpg, then renamed
+  esker get photo --range 0-99        the first 100 bytes
+  esker get photo --range -100        the last 100 bytes"
+    )]
+    Get(Get),
+    /// Delete a key (an absent one is no error)
+    #[command(after_help = "A whole store is deleted by `esker destroy`.
+
+Example:
+  esker delete greeting")]
+    Delete(Delete),
+    /// Print the rows between two keys, in key order
+    #[command(after_help = "Both bounds are included. Without bounds, every row is printed.
+
+Examples:
+  esker scan
+  esker scan a c --limit 10
+  esker scan --prefix user: --reverse
+  esker scan 100 199 --keys-only --tree orders")]
+    Scan(Scan),
+    /// Count the rows between two keys
+    #[command(after_help = "Examples:
+  esker count
+  esker count 100 199 --tree orders
+  esker count --prefix user:")]
+    Count(Bounds),
+    /// Run a file of commands, one a line
+    #[command(
+        after_help = "A line is a verb, one space or tab, a key, one space or tab, and a value to the end of the line:
+  PUT key value     (or P; without a value: an empty one)
+  GET key           (or G) prints `key value`, or `key EMPTY`
+  DELETE key        (or D)
+  SCAN lo hi        (or S) prints the rows, or `lo hi EMPTY`
+Blank lines and lines that begin with # are skipped. Commands take effect in file order; everything
+is synced at the end. A malformed line stops the run, exit code 2.
+
+Examples:
+  esker run --keys u64 1.input --output 1.output
+  printf 'PUT a 1\\nGET a\\n' | esker run -"
+    )]
+    Run(Run),
+    /// Read every byte of the store and report damage; changes nothing
+    #[command(after_help = "Prints `FILE OFFSET reason` for each damaged place and exits 1, or prints `ok`.
+
+Example:
+  esker check --db /srv/x.db")]
+    Check,
+    /// Merge everything and give the space of deleted and overwritten data back
+    #[command(after_help = "Example:
+  esker compact")]
+    Compact,
+    /// Print figures about the store
+    #[command(after_help = "Examples:
+  esker stats
+  esker stats --json")]
+    Stats,
+    /// List the trees (keyspaces) of the store
+    #[command(after_help = "Examples:
+  esker trees
+  esker trees --long       with key types and numbers of rows")]
+    Trees(Trees),
+    /// Print what is in one file of a store, whatever kind it is
+    #[command(after_help = "Example:
+  esker dump esker.db/manifest-000001")]
+    Dump(Dump),
+    /// Make a copy of the store that is a store itself
+    #[command(after_help = "Example:
+  esker checkpoint /backup/monday.db")]
+    Checkpoint(Checkpoint),
+    /// Delete the whole store
+    #[command(
+        after_help = "The name of the store's directory must be typed to confirm it, or given with --yes.
+Files that are not the store's own are left alone.
+
+Example:
+  esker destroy --db /srv/x.db --yes x.db"
+    )]
+    Destroy(Destroy),
+    /// Read rows from a line file, or small files from a directory
+    #[command(
+        after_help = "A line is `key<TAB or space>value`; a key alone has an empty value; empty lines are skipped.
+With --json, a line is an object as `scan --json` prints it. From a directory, every file becomes a
+row: its path below the directory is the key, its content the value. A directory that
+`esker export` wrote gives the same rows again.
+
+Examples:
+  esker import words.txt
+  esker import --json rows.jsonl
+  esker import ./photos/ --tree photos
+  sort -u words.txt | esker import -"
+    )]
+    Import(Import),
+    /// Write rows to a line file, or each to a file of its own in a directory
+    #[command(
+        after_help = "A line is `key<TAB>value`; what does not fit on such a line (line breaks, blanks in keys) is an
+error that suggests --json, which survives any bytes. In a directory, the path of a file is its key,
+with % escapes for what no file name can hold; nothing is ever written outside it.
+
+Examples:
+  esker export rows.txt
+  esker export --json - | gzip > rows.jsonl.gz
+  esker export ./rows/ --tree photos"
+    )]
+    Export(Export),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:
+  esker completions bash > /etc/bash_completion.d/esker")]
+    Completions(Completions),
+    /// Print the manual page of esker, or of one command
+    #[command(after_help = "Examples:
+  esker man | man -l -
+  esker man scan
+  esker man --dir /usr/local/share/man/man1")]
+    Man(Man),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Put {
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) key: OsString,
+    /// The value
+    #[arg(allow_negative_numbers = true, required_unless_present = "file")]
+    pub(crate) value: Option<OsString>,
+    /// Take the value from a file (`-`: standard input)
+    #[arg(long, value_name = "F", conflicts_with = "value")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) key: OsString,
+    /// Write exactly the value's bytes to this file
+    #[arg(long, value_name = "F")]
+    pub(crate) file: Option<PathBuf>,
+    /// Only these bytes: A-B (from 0, both included), A- or -N (the last N)
+    #[arg(long, value_name = "A-B", value_parser = ByteRange::parse, allow_hyphen_values = true)]
+    pub(crate) range: Option<ByteRange>,
+    /// Print a binary or huge value on a terminal too
+    #[arg(long)]
+    pub(crate) raw: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Delete {
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) key: Option<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bounds {
+    /// The first key
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) lo: Option<OsString>,
+    /// The last key (included)
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) hi: Option<OsString>,
+    /// Only keys that begin with this
+    #[arg(long, value_name = "P")]
+    pub(crate) prefix: Option<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Scan {
+    #[command(flatten)]
+    pub(crate) bounds: Bounds,
+    /// From the last key to the first
+    #[arg(long)]
+    pub(crate) reverse: bool,
+    /// At most this many rows
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Print keys without values
+    #[arg(long)]
+    pub(crate) keys_only: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The file of commands (`-`: standard input)
+    pub(crate) file: PathBuf,
+    /// Write results to this file, emptied first, rather than to standard output
+    #[arg(long, value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
+    /// Report malformed lines and go on (exit code 2 at the end)
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Trees {
+    /// With key types and numbers of rows
+    #[arg(long)]
+    pub(crate) long: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Dump {
+    /// Any file of a store
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Checkpoint {
+    /// The new store's directory, which must not exist
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Destroy {
+    /// The name of the store's directory, as a confirmation
+    #[arg(long, value_name = "NAME")]
+    pub(crate) yes: Option<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// A line file (`-`: standard input) or a directory
+    pub(crate) source: PathBuf,
+    /// Report malformed lines and go on (exit code 2 at the end)
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// A line file (`-`: standard output), or a directory if it exists or ends with a slash
+    pub(crate) target: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// The command
+    pub(crate) command: Option<String>,
+    /// Write every page into this directory instead
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// A number of bytes such as `4096`, `256M`, `2G` or `2GiB`: powers of 1,024.
+fn parse_size(typed: &str) -> Result<usize, String> {
+    let digits = typed.find(|c: char| !c.is_ascii_digit()).unwrap_or(typed.len());
+    let (number, unit) = typed.split_at(digits);
+    let shift = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err("a size is a number with K, M, G or T behind it, such as 256M".to_owned()),
+    };
+    let number: usize = number.parse().map_err(|_| "a size begins with a whole number".to_owned())?;
+    match number.checked_mul(1 << shift) {
+        None | Some(0) => Err("no such size".to_owned()),
+        Some(bytes) => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_help_with_an_example() {
+        for command in Cli::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example"), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("256M"), Ok(256 << 20));
+        assert_eq!(parse_size("2g"), Ok(2 << 30));
+        assert_eq!(parse_size("2GiB"), Ok(2 << 30));
+        for typed in ["", "M", "0", "-1", "1.5G", "1X", "99999999999999999999", "99999999999T"] {
+            assert!(parse_size(typed).is_err(), "{typed}");
+        }
+    }
+}

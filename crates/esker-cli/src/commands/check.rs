@@ -1,0 +1,57 @@
+//! `esker check`: one line a damaged place, or `ok`.
+
+use esker::ErrorKind;
+use indicatif::HumanCount;
+use serde_json::json;
+
+use crate::args::Global;
+use crate::exit::{Failure, Outcome};
+use crate::output::Out;
+use crate::progress::Progress;
+use crate::store::{opening, options};
+
+pub(crate) fn run(global: &Global) -> Outcome {
+    let progress = Progress::spinner("checking");
+    let checked = esker::check(&global.db, &options(global));
+    drop(progress);
+    let report = match checked {
+        Ok(report) => report,
+        // Damage that keeps the check from going on is a finding too.
+        Err(error) if error.kind() == ErrorKind::Corruption => {
+            let file = error.path().unwrap_or(&global.db).display().to_string();
+            Out::stdout()?
+                .with(|out| print(out, global, &file, error.offset().unwrap_or(0), error.message()))?;
+            return Err(Failure::not_there());
+        }
+        Err(error) => return Err(opening(global, error)),
+    };
+    Out::stdout()?.with(|out| {
+        for finding in &report.findings {
+            print(out, global, &finding.file.display().to_string(), finding.offset, &finding.reason)?;
+        }
+        match (report.findings.is_empty(), global.json) {
+            (true, true) => {
+                let (files, bytes, entries) = (report.files, report.bytes, report.entries);
+                out.line(
+                    &json!({ "ok": true, "files": files, "bytes": bytes, "entries": entries }).to_string(),
+                )
+            }
+            (true, false) => out.line("ok"),
+            (false, _) => Ok(()),
+        }
+    })?;
+    let [files, bytes, entries] = [report.files, report.bytes, report.entries].map(HumanCount);
+    let places = HumanCount(report.findings.len() as u64);
+    crate::exit::note(&format!(
+        "checked {files} files, {bytes} bytes, {entries} entries: {places} damaged places"
+    ));
+    if report.findings.is_empty() { Ok(()) } else { Err(Failure::not_there()) }
+}
+
+fn print(out: &mut Out, global: &Global, file: &str, offset: u64, reason: &str) -> Outcome {
+    let reason = reason.replace('\n', " ");
+    match global.json {
+        true => out.line(&json!({ "file": file, "offset": offset, "reason": reason }).to_string()),
+        false => out.line(&format!("{file} {offset} {reason}")),
+    }
+}

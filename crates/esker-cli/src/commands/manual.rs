@@ -1,0 +1,60 @@
+//! `esker completions SHELL`, `esker man [COMMAND]`: made from the definition of the arguments.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use clap::CommandFactory;
+use clap_mangen::Man as Page;
+
+use crate::args::{Cli, Completions, Man};
+use crate::exit::{Failure, Outcome};
+use crate::output::Out;
+
+pub(crate) fn completions(args: &Completions) -> Outcome {
+    Out::stdout()?.with(|out| {
+        clap_complete::generate(args.shell, &mut Cli::command(), "esker", out.buffer());
+        Ok(())
+    })
+}
+
+pub(crate) fn pages(args: &Man) -> Outcome {
+    let mut esker = Cli::command();
+    esker.build();
+    if let Some(dir) = &args.dir {
+        return write_all(&esker, dir);
+    }
+    let page = match &args.command {
+        None => esker,
+        Some(name) => match esker.find_subcommand(name) {
+            Some(command) => page_of(command),
+            None => return Err(Failure::usage(format!("there is no command {name:?} (see `esker --help`)"))),
+        },
+    };
+    Out::stdout()?.with(|out| {
+        // Writing to memory cannot fail.
+        let _ = Page::new(page).render(out.buffer());
+        Ok(())
+    })
+}
+
+fn page_of(command: &clap::Command) -> clap::Command {
+    let name = format!("esker-{}", command.get_name());
+    command.clone().name(name)
+}
+
+fn write_all(esker: &clap::Command, dir: &Path) -> Outcome {
+    let save = |page: clap::Command| -> Outcome {
+        let path = dir.join(format!("{}.1", page.get_name()));
+        let mut text = Vec::new();
+        let rendered: io::Result<()> = Page::new(page).render(&mut text);
+        let written = rendered.and_then(|()| fs::write(&path, text));
+        written.map_err(|error| Failure::io("write", &path, &error))
+    };
+    fs::create_dir_all(dir).map_err(|error| Failure::io("create", dir, &error))?;
+    save(esker.clone())?;
+    for command in esker.get_subcommands().filter(|command| command.get_name() != "help") {
+        save(page_of(command))?;
+    }
+    Ok(())
+}

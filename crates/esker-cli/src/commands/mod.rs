@@ -1,0 +1,46 @@
+//! One file a command.
+
+mod admin;
+mod check;
+mod count;
+mod delete;
+mod destroy;
+mod escape;
+mod export;
+mod export_dir;
+mod get;
+mod import;
+mod import_dir;
+mod manual;
+mod put;
+mod run;
+mod scan;
+mod stats;
+mod trees;
+
+use crate::args::{Cli, Command};
+use crate::exit::Outcome;
+
+/// Does what the command line asks for.
+pub(crate) fn run(cli: Cli) -> Outcome {
+    let Cli { global, command } = cli;
+    match command {
+        Command::Put(args) => put::run(&global, &args),
+        Command::Get(args) => get::run(&global, &args),
+        Command::Delete(args) => delete::run(&global, &args),
+        Command::Scan(args) => scan::run(&global, &args),
+        Command::Count(args) => count::run(&global, &args),
+        Command::Run(args) => run::run(&global, &args),
+        Command::Check => check::run(&global),
+        Command::Compact => admin::compact(&global),
+        Command::Stats => stats::run(&global),
+        Command::Trees(args) => trees::run(&global, &args),
+        Command::Dump(args) => admin::dump(&global, &args),
+        Command::Checkpoint(args) => admin::checkpoint(&global, &args),
+        Command::Destroy(args) => destroy::run(&global, &args),
+        Command::Import(args) => import::run(&global, &args),
+        Command::Export(args) => export::run(&global, &args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::pages(&args),
+    }
+}

@@ -1,0 +1,137 @@
+//! Does what the lines of a command file ask for.
+
+use esker::ScanRange;
+use serde_json::json;
+
+use super::parse::{Command, Malformed, parse};
+use crate::commands::scan::print;
+use crate::exit::Outcome;
+use crate::feed::Sink;
+use crate::json;
+use crate::output::Out;
+use crate::store::Store;
+use crate::writes::{Refused, Writes};
+
+/// How many commands of each kind took effect.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) puts: u64,
+    pub(super) gets: u64,
+    pub(super) deletes: u64,
+    pub(super) scans: u64,
+}
+
+/// The store, the writes not applied yet, and the output.
+pub(super) struct Runner {
+    store: Store,
+    writes: Writes,
+    out: Out,
+    json: bool,
+    counts: Counts,
+    /// Memory for keys and values, reused from line to line.
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Runner {
+    pub(super) fn new(store: Store, out: Out, json: bool) -> Self {
+        let (writes, counts) = (Writes::new(), Counts::default());
+        Runner { store, writes, out, json, counts, key: Vec::new(), value: Vec::new() }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Makes everything that took effect survive power loss and closes the store.
+    pub(super) fn finish(self) -> Outcome {
+        self.store.finish()
+    }
+
+    #[inline]
+    fn put(&mut self, typed: &[u8], value: &[u8]) -> Result<(), Refused> {
+        let key = self.store.keys.encode(typed, &mut self.key)?;
+        self.writes.put(&mut self.store, key, value)?;
+        self.counts.puts += 1;
+        Ok(())
+    }
+
+    fn delete(&mut self, typed: &[u8]) -> Result<(), Refused> {
+        let key = self.store.keys.encode(typed, &mut self.key)?;
+        self.writes.delete(&mut self.store, key)?;
+        self.counts.deletes += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn get(&mut self, typed: &[u8]) -> Result<(), Refused> {
+        let key = self.store.keys.encode(typed, &mut self.key)?;
+        if !self.writes.is_empty() {
+            self.writes.apply(&mut self.store)?;
+        }
+        let found = self.store.tree.get_into(key, &mut self.value)?;
+        let out = self.out.buffer();
+        match (self.json, found) {
+            (false, _) => {
+                out.extend_from_slice(typed);
+                out.push(b' ');
+                out.extend_from_slice(if found { &self.value } else { b"EMPTY" });
+                out.push(b'\n');
+            }
+            (true, true) => json::row(out, self.store.keys, key, Some(&self.value))?,
+            (true, false) => json::absent(out, self.store.keys, key)?,
+        }
+        self.counts.gets += 1;
+        Ok(self.out.spill()?)
+    }
+
+    fn scan(&mut self, typed_lo: &[u8], typed_hi: &[u8]) -> Result<(), Refused> {
+        let lo = self.store.keys.encode(typed_lo, &mut self.key)?;
+        let hi = self.store.keys.encode(typed_hi, &mut self.value)?;
+        self.writes.apply(&mut self.store)?;
+        let mut any = false;
+        if lo <= hi {
+            let mut rows = self.store.tree.scan(ScanRange::all().from(lo).to(hi))?;
+            while rows.advance()? {
+                any = true;
+                print(self.out.buffer(), self.json, self.store.keys, rows.key(), Some(rows.value()))?;
+                self.out.spill()?;
+            }
+        }
+        if !any {
+            let out = self.out.buffer();
+            let [lo, hi] = [typed_lo, typed_hi].map(String::from_utf8_lossy);
+            match self.json {
+                true => json::object(out, &json!({ "from": lo, "to": hi, "empty": true })),
+                false => out.extend_from_slice(&[typed_lo, b" ", typed_hi, b" EMPTY\n"].concat()),
+            }
+        }
+        self.counts.scans += 1;
+        Ok(self.out.spill()?)
+    }
+}
+
+impl Sink for Runner {
+    #[inline]
+    fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
+        match parse(line)? {
+            Some(Command::Put { key, value }) => self.put(key, value),
+            Some(Command::Get { key }) => self.get(key),
+            Some(Command::Delete { key }) => self.delete(key),
+            Some(Command::Scan { lo, hi }) => self.scan(lo, hi),
+            None => Ok(()),
+        }
+    }
+
+    fn settle(&mut self) -> Outcome {
+        let applied = self.writes.apply(&mut self.store);
+        self.out.flush()?;
+        applied
+    }
+}
+
+impl From<Malformed> for Refused {
+    fn from(reason: Malformed) -> Self {
+        Refused::Malformed(reason.to_string())
+    }
+}

@@ -1,0 +1,64 @@
+//! `esker scan [LO [HI]]`.
+
+use std::ffi::OsStr;
+
+use crate::args::{Bounds, Global, Scan};
+use crate::exit::Outcome;
+use crate::json;
+use crate::keytype::KeyType;
+use crate::output::Out;
+use crate::ranges::KeyBounds;
+use crate::store::Store;
+
+pub(crate) fn run(global: &Global, args: &Scan) -> Outcome {
+    let store = Store::read(global)?;
+    let Some(mut range) = bounds(store.keys, &args.bounds)?.range() else { return Ok(()) };
+    if args.reverse {
+        range = range.reverse();
+    }
+    if args.keys_only {
+        range = range.keys_only();
+    }
+    let limit = args.limit.unwrap_or(u64::MAX);
+    if limit == 0 {
+        return Ok(());
+    }
+    let mut rows = store.tree.scan(range)?;
+    Out::stdout()?.with(|out| {
+        let mut left = limit;
+        while left > 0 && rows.advance()? {
+            let value = (!args.keys_only).then(|| rows.value());
+            print(out.buffer(), global.json, store.keys, rows.key(), value)?;
+            out.spill()?;
+            left -= 1;
+        }
+        Ok(())
+    })
+}
+
+/// The bounds as typed, in the key type of the tree.
+pub(super) fn bounds(keys: KeyType, typed: &Bounds) -> Outcome<KeyBounds> {
+    let [lo, hi, prefix] =
+        [&typed.lo, &typed.hi, &typed.prefix].map(|bound| bound.as_deref().map(OsStr::as_encoded_bytes));
+    KeyBounds::parse(keys, lo, hi, prefix)
+}
+
+/// Appends one row as a line: `key value`, `key` or a JSON object.
+pub(super) fn print(
+    out: &mut Vec<u8>,
+    json: bool,
+    keys: KeyType,
+    key: &[u8],
+    value: Option<&[u8]>,
+) -> Outcome {
+    if json {
+        return json::row(out, keys, key, value);
+    }
+    keys.print(key, out)?;
+    if let Some(value) = value {
+        out.push(b' ');
+        out.extend_from_slice(value);
+    }
+    out.push(b'\n');
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! How a command ends: its exit code and, where something went wrong, one line on standard error.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | absent key, or damage found by `check` |
+//! | 2 | usage or bad input |
+//! | 3 | store damaged, locked or missing, or an I/O error |
+//! | 141 | the output pipe was closed by its reader (nothing is said) |
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use esker::ErrorKind;
+
+const NOT_THERE: u8 = 1;
+const USAGE: u8 = 2;
+const STORE: u8 = 3;
+/// What a shell reports for a process that SIGPIPE ended.
+const PIPE_CLOSED: u8 = 141;
+
+/// Why a command did not end with exit code 0.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    message: Option<String>,
+}
+
+/// The result of every step of a command.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// Exit code 1, without a word: an absent key, or damage that has been printed already.
+    pub(crate) fn not_there() -> Self {
+        Failure { code: NOT_THERE, message: None }
+    }
+
+    /// Exit code 2: something the caller typed, or fed in, is not right.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Failure { code: USAGE, message: Some(message.into()) }
+    }
+
+    /// Exit code 2 after every message has been printed already.
+    pub(crate) fn usage_reported() -> Self {
+        Failure { code: USAGE, message: None }
+    }
+
+    /// Exit code 3: the store, or the operating system, did not do it.
+    pub(crate) fn store(message: impl Into<String>) -> Self {
+        Failure { code: STORE, message: Some(message.into()) }
+    }
+
+    /// Exit code 3: the operating system failed to `doing` the file `path`.
+    pub(crate) fn io(doing: &str, path: &Path, error: &io::Error) -> Self {
+        Failure::store(format!("cannot {doing} {}: {error}", path.display()))
+    }
+
+    /// Output could not be written: quiet where its reader went away.
+    pub(crate) fn output(name: &dyn Display, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure { code: PIPE_CLOSED, message: None },
+            _ => Failure::store(format!("cannot write {name}: {error}")),
+        }
+    }
+
+    /// Prints the message, if any, as one line, and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        if let Some(message) = self.message {
+            note(&message);
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<esker::Error> for Failure {
+    fn from(error: esker::Error) -> Self {
+        let code = match error.kind() {
+            ErrorKind::InvalidInput => USAGE,
+            _ => STORE,
+        };
+        let advice = match error.kind() {
+            ErrorKind::Locked => " (wait for the process that has it open, or stop it)",
+            ErrorKind::Corruption => " (see `esker check`)",
+            _ => "",
+        };
+        Failure { code, message: Some(format!("{error}{advice}")) }
+    }
+}
+
+/// Says `message` on standard error in one line that begins with the program's name. A closed standard
+/// error is nobody's mistake.
+pub(crate) fn note(message: &str) {
+    use std::io::Write;
+    let line = format!("esker: {}\n", message.replace('\n', "\\n"));
+    let _ = io::stderr().lock().write_all(line.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker::Error;
+
+    #[test]
+    fn kinds_map_to_the_documented_codes() {
+        let code = |kind| Failure::from(Error::new(kind, "x")).code;
+        assert_eq!(code(ErrorKind::InvalidInput), USAGE);
+        for kind in [ErrorKind::Io, ErrorKind::Corruption, ErrorKind::Locked, ErrorKind::NotFound] {
+            assert_eq!(code(kind), STORE, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_quiet_and_a_full_disk_is_not() {
+        let closed = Failure::output(&"standard output", &io::ErrorKind::BrokenPipe.into());
+        assert_eq!((closed.code, closed.message), (PIPE_CLOSED, None));
+        let full = Failure::output(&"standard output", &io::ErrorKind::StorageFull.into());
+        assert_eq!(full.code, STORE);
+        assert!(full.message.is_some());
+    }
+}

@@ -1,0 +1,53 @@
+//! Feeds an input to a command line by line: what `run` and `import` have in common.
+
+use crate::exit::{Failure, Outcome, note};
+use crate::lines::Input;
+use crate::progress::Progress;
+use crate::writes::Refused;
+
+/// What takes the lines.
+pub(crate) trait Sink {
+    /// Takes one line, without its end.
+    fn line(&mut self, line: &[u8]) -> Result<(), Refused>;
+
+    /// Applies and prints everything so far: called before waiting for input and at the end.
+    fn settle(&mut self) -> Outcome;
+}
+
+/// Gives every line of `input` to `sink`. A line that is refused ends it with file, line number and
+/// reason, after everything before it has been settled; with `keep_going` it is reported and skipped.
+pub(crate) fn feed(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outcome {
+    let fed = feed_lines(input, keep_going, sink);
+    let settled = sink.settle();
+    let malformed = fed?;
+    settled?;
+    if malformed > 0 { Err(Failure::usage_reported()) } else { Ok(()) }
+}
+
+/// Gives the number of lines that were refused and skipped.
+fn feed_lines(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outcome<u64> {
+    let name = input.name();
+    let progress = Progress::bytes(input.len());
+    let mut blocks = input.blocks()?;
+    let (mut number, mut malformed) = (0u64, 0);
+    while let Some(block) = blocks.next(|| sink.settle())? {
+        for line in block.lines() {
+            number += 1;
+            match sink.line(line) {
+                Ok(()) => {}
+                Err(Refused::Failed(failure)) => return Err(failure),
+                Err(Refused::Malformed(reason)) => {
+                    let message = format!("{name}:{number}: {reason}");
+                    if !keep_going {
+                        return Err(Failure::usage(message));
+                    }
+                    note(&message);
+                    malformed += 1;
+                }
+            }
+        }
+        progress.add(block.bytes().len() as u64);
+        blocks.recycle(block);
+    }
+    Ok(malformed)
+}

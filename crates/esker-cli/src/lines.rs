@@ -1,0 +1,265 @@
+//! Input in blocks of whole lines, read ahead by a thread of its own.
+//!
+//! ```text
+//! file ──read()──> [ line \n line \n li ]      the start of a line moves to the next buffer
+//!                    └── sent ────────┘└──┘
+//! reader thread ──── full buffers (at most QUEUE) ───> the command
+//!        ^────────── emptied buffers ──────────────────┘
+//! ```
+//!
+//! Memory is a few buffers of a megabyte; a line longer than that grows the buffer that holds it. A
+//! block ends after a line's end, except for the last one, whose last line may lack it. Input that
+//! arrives slowly (a pipe) is handed on as soon as a whole line is there.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread;
+
+use crate::exit::{Failure, Outcome};
+
+const BLOCK: usize = 1 << 20;
+/// Full blocks that may wait for the command.
+const QUEUE: usize = 3;
+/// A buffer grown beyond this by a long line is not reused.
+const REUSE_AT_MOST: usize = 4 * BLOCK;
+
+/// Where lines come from.
+pub(crate) struct Input {
+    file: File,
+    path: PathBuf,
+    len: Option<u64>,
+}
+
+impl Input {
+    /// Opens `path`; `-` is standard input.
+    pub(crate) fn open(path: &Path) -> Outcome<Self> {
+        if path == Path::new("-") {
+            let path = PathBuf::from("standard input");
+            let fd = io::stdin().as_fd().try_clone_to_owned();
+            let file = fd.map_err(|error| Failure::io("read", &path, &error))?.into();
+            return Ok(Input { file, path, len: None });
+        }
+        let failed = |error: io::Error| Failure::io("read", path, &error);
+        let file = File::open(path).map_err(failed)?;
+        let meta = file.metadata().map_err(failed)?;
+        if meta.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
+        Ok(Input { file, path: path.to_path_buf(), len: meta.is_file().then_some(meta.len()) })
+    }
+
+    /// The name to use in messages.
+    pub(crate) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// How many bytes there are, where that is known.
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.len
+    }
+
+    /// The open file, to compare it with another.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Starts to read ahead.
+    pub(crate) fn blocks(self) -> Outcome<Blocks> {
+        let (full_in, full) = sync_channel(QUEUE);
+        let (empty, empty_out) = sync_channel(QUEUE + 2);
+        let Input { file, path, .. } = self;
+        // Not joined: a command that stops early must not wait for a terminal or a pipe.
+        thread::Builder::new()
+            .name("reader".to_owned())
+            .spawn(move || read_ahead(file, &full_in, &empty_out))
+            .map_err(|error| Failure::store(format!("cannot start a thread: {error}")))?;
+        Ok(Blocks { path, full, empty })
+    }
+}
+
+/// The blocks of an input, in order.
+pub(crate) struct Blocks {
+    path: PathBuf,
+    full: Receiver<io::Result<Block>>,
+    empty: SyncSender<Vec<u8>>,
+}
+
+impl Blocks {
+    /// The next block, or `None` at the end. Before it waits for input, it calls `before_waiting`, so
+    /// that results are not held back while nothing comes.
+    pub(crate) fn next(&mut self, before_waiting: impl FnOnce() -> Outcome) -> Outcome<Option<Block>> {
+        let received = match self.full.try_recv() {
+            Ok(block) => Some(block),
+            Err(TryRecvError::Disconnected) => None,
+            Err(TryRecvError::Empty) => {
+                before_waiting()?;
+                self.full.recv().ok()
+            }
+        };
+        received.transpose().map_err(|error| Failure::io("read", &self.path, &error))
+    }
+
+    /// Gives a block's memory back.
+    pub(crate) fn recycle(&self, block: Block) {
+        if block.buffer.len() <= REUSE_AT_MOST {
+            let _ = self.empty.try_send(block.buffer);
+        }
+    }
+}
+
+/// Whole lines.
+pub(crate) struct Block {
+    /// All of it is initialised; the lines are the first `len` bytes.
+    buffer: Vec<u8>,
+    len: usize,
+}
+
+impl Block {
+    /// The lines and their ends.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+
+    /// The lines without their ends (a line feed, and one carriage return before it).
+    pub(crate) fn lines(&self) -> Lines<'_> {
+        Lines { ends: memchr::memchr_iter(b'\n', self.bytes()), bytes: self.bytes(), start: 0 }
+    }
+}
+
+/// Iterates over the lines of a block.
+pub(crate) struct Lines<'a> {
+    ends: memchr::Memchr<'a>,
+    bytes: &'a [u8],
+    start: usize,
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let end = match self.ends.next() {
+            Some(end) => end,
+            None if self.start < self.bytes.len() => self.bytes.len(),
+            None => return None,
+        };
+        let line = &self.bytes[self.start..end];
+        self.start = end + 1;
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
+    }
+}
+
+fn read_ahead(mut file: File, full: &SyncSender<io::Result<Block>>, empty: &Receiver<Vec<u8>>) {
+    let mut buffer = vec![0; BLOCK];
+    let mut filled = 0;
+    loop {
+        let read = match read_some(&mut file, &mut buffer, filled) {
+            Ok(read) => read,
+            Err(error) => {
+                let _ = full.send(Err(error));
+                return;
+            }
+        };
+        let (fresh, end) = (filled, filled + read);
+        filled = end;
+        if read == 0 {
+            if filled > 0 {
+                let _ = full.send(Ok(Block { buffer, len: filled }));
+            }
+            return;
+        }
+        let Some(last) = memchr::memrchr(b'\n', &buffer[fresh..end]) else { continue };
+        let len = fresh + last + 1;
+        let rest = filled - len;
+        let mut next = empty.try_recv().unwrap_or_default();
+        next.resize(next.len().max(BLOCK).max(rest), 0);
+        next[..rest].copy_from_slice(&buffer[len..filled]);
+        if full.send(Ok(Block { buffer, len })).is_err() {
+            return;
+        }
+        buffer = next;
+        filled = rest;
+    }
+}
+
+/// One read behind the first `filled` bytes of `buffer`, which doubles when it is full.
+fn read_some(file: &mut File, buffer: &mut Vec<u8>, filled: usize) -> io::Result<usize> {
+    if filled == buffer.len() {
+        buffer.try_reserve_exact(filled).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        buffer.resize(filled * 2, 0);
+    }
+    loop {
+        match file.read(&mut buffer[filled..]) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn lines_of(content: &[u8]) -> Vec<Vec<u8>> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(content).unwrap();
+        let mut blocks = Input::open(file.path()).unwrap().blocks().unwrap();
+        let mut lines = Vec::new();
+        while let Some(block) = blocks.next(|| Ok(())).unwrap() {
+            lines.extend(block.lines().map(<[u8]>::to_vec));
+            blocks.recycle(block);
+        }
+        lines
+    }
+
+    #[test]
+    fn ends_of_lines() {
+        let expected: [&[u8]; 5] = [b"a", b"", b"b\r", b"", b"c"];
+        assert_eq!(lines_of(b"a\n\nb\r\r\n\r\nc"), expected);
+        assert_eq!(lines_of(b"a\n"), [b"a"]);
+        assert_eq!(lines_of(b"a"), [b"a"]);
+        assert_eq!(lines_of(b"\n"), [b""]);
+        assert!(lines_of(b"").is_empty());
+    }
+
+    /// Lines of every length around a block's, so that they end everywhere relative to its bounds.
+    #[test]
+    fn lines_across_blocks_stay_whole() {
+        let mut content = Vec::new();
+        let mut expected = Vec::new();
+        let sizes = [BLOCK - 2, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 17, 5, 0, 2 * BLOCK, 1, 1];
+        for (i, size) in sizes.into_iter().chain((0..30_000).map(|i| i % 251)).enumerate() {
+            let line = vec![b'a' + (i % 26) as u8; size];
+            content.extend_from_slice(&line);
+            content.push(b'\n');
+            expected.push(line);
+        }
+        assert!(lines_of(&content) == expected);
+    }
+
+    #[test]
+    fn a_line_is_handed_on_before_the_pipe_ends() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let fd: std::os::fd::OwnedFd = reader.into();
+        let input = Input { file: fd.into(), path: "pipe".into(), len: None };
+        let mut blocks = input.blocks().unwrap();
+        writer.write_all(b"one\ntw").unwrap();
+        let block = blocks.next(|| Ok(())).unwrap().unwrap();
+        assert_eq!(block.lines().collect::<Vec<_>>(), [b"one"]);
+        writer.write_all(b"o").unwrap();
+        drop(writer);
+        let block = blocks.next(|| Ok(())).unwrap().unwrap();
+        assert_eq!(block.lines().collect::<Vec<_>>(), [b"two"]);
+        assert!(blocks.next(|| Ok(())).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_directory_is_no_input() {
+        assert!(Input::open(tempfile::tempdir().unwrap().path()).is_err());
+        assert!(Input::open(Path::new("/nonexistent/x")).is_err());
+    }
+}

@@ -1,0 +1,45 @@
+//! The command line of the Esker key-value store.
+//!
+//! `args` says what can be typed, `commands` does it (one file each), `exit` says how it ends. The
+//! rest is shared: `store` opens, `keytype` and `ranges` read keys and bounds, `lines` and `feed` read
+//! input, `writes` batches what goes into the store, `output` and `json` print what comes out.
+
+mod args;
+mod behind;
+mod commands;
+mod exit;
+mod feed;
+mod json;
+mod keytype;
+mod kind;
+mod lines;
+mod output;
+mod progress;
+mod ranges;
+mod store;
+mod summary;
+mod writes;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::exit::Failure;
+
+fn main() -> ExitCode {
+    let done = match args::Cli::try_parse() {
+        Ok(cli) => commands::run(cli),
+        Err(message) => return usage(&message),
+    };
+    done.map_or_else(Failure::report, |()| ExitCode::SUCCESS)
+}
+
+/// Prints the help that was asked for (exit code 0), or what is wrong with the arguments (2).
+fn usage(message: &clap::Error) -> ExitCode {
+    let printed = message.print();
+    match printed {
+        Err(error) if !message.use_stderr() => Failure::output(&"standard output", &error).report(),
+        _ if message.use_stderr() => ExitCode::from(2),
+        _ => ExitCode::SUCCESS,
+    }
+}

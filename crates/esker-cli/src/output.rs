@@ -1,0 +1,216 @@
+//! Where results go: a buffer of about a megabyte before standard output or a file.
+//!
+//! Nothing is line-buffered and nothing panics: a reader that goes away ends the command quietly with
+//! exit code 141, any other failure with code 3. [`NewFile`] replaces a file only when it is whole.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::behind::WriteBehind;
+use crate::exit::{Failure, Outcome};
+
+/// Bytes gathered before one system call.
+const SPILL_AT: usize = 1 << 20;
+/// A buffer that one huge value grew beyond this is given back.
+const KEEP_AT_MOST: usize = 8 << 20;
+
+/// Buffered output. Call [`Out::flush`] at the end: dropping loses what is buffered.
+pub(crate) struct Out {
+    file: Arc<File>,
+    behind: Option<WriteBehind>,
+    name: String,
+    buffer: Vec<u8>,
+}
+
+impl Out {
+    /// Standard output.
+    pub(crate) fn stdout() -> Outcome<Self> {
+        let name = "standard output".to_owned();
+        match io::stdout().as_fd().try_clone_to_owned() {
+            Ok(fd) => Ok(Out::new(fd.into(), name)),
+            Err(error) => Err(Failure::output(&name, &error)),
+        }
+    }
+
+    /// `path`, emptied first.
+    pub(crate) fn truncate(path: &Path) -> Outcome<Self> {
+        let file = File::create(path).map_err(|error| Failure::io("create", path, &error))?;
+        Ok(Out::new(file, path.display().to_string()))
+    }
+
+    fn new(file: File, name: String) -> Self {
+        Out {
+            file: Arc::new(file),
+            behind: None,
+            name,
+            buffer: Vec::with_capacity(SPILL_AT + (SPILL_AT >> 2)),
+        }
+    }
+
+    /// Writes large buffers on a thread of its own from now on.
+    pub(crate) fn write_behind(mut self) -> Outcome<Self> {
+        let started = WriteBehind::start(Arc::clone(&self.file));
+        self.behind =
+            Some(started.map_err(|error| Failure::store(format!("cannot start a thread: {error}")))?);
+        Ok(self)
+    }
+
+    /// What has been gathered: append to it, then call [`Out::spill`].
+    #[inline]
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Writes the buffer out once it is large.
+    #[inline]
+    pub(crate) fn spill(&mut self) -> Outcome {
+        if self.buffer.len() < SPILL_AT {
+            return Ok(());
+        }
+        match &mut self.behind {
+            Some(behind) if self.buffer.len() <= KEEP_AT_MOST => {
+                behind.send(&mut self.buffer).map_err(|error| Failure::output(&self.name, &error))
+            }
+            _ => self.flush(),
+        }
+    }
+
+    /// Appends `bytes`; many of them go straight to the file.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Outcome {
+        if bytes.len() < SPILL_AT {
+            self.buffer.extend_from_slice(bytes);
+            return self.spill();
+        }
+        self.flush()?;
+        self.file.as_ref().write_all(bytes).map_err(|error| Failure::output(&self.name, &error))
+    }
+
+    /// Appends a line and writes the buffer out once it is large.
+    pub(crate) fn line(&mut self, line: &str) -> Outcome {
+        self.buffer.extend_from_slice(line.as_bytes());
+        self.buffer.push(b'\n');
+        self.spill()
+    }
+
+    /// Writes everything out.
+    pub(crate) fn flush(&mut self) -> Outcome {
+        let before = self.behind.as_mut().map_or(Ok(()), WriteBehind::wait);
+        let written = before.and_then(|()| self.file.as_ref().write_all(&self.buffer));
+        self.buffer.clear();
+        self.buffer.shrink_to(KEEP_AT_MOST);
+        written.map_err(|error| Failure::output(&self.name, &error))
+    }
+
+    /// Runs `work`, writes everything out whether it succeeded or not, and gives the first failure.
+    pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<T> {
+        let result = work(self);
+        let flushed = self.flush();
+        let value = result?;
+        flushed?;
+        Ok(value)
+    }
+}
+
+/// A file that appears under its name only when [`NewFile::finish`] has succeeded; until then the
+/// bytes are in a file beside it, which is removed on failure. What is no regular file (a device, a
+/// pipe) is written directly, since a rename would replace it.
+pub(crate) struct NewFile {
+    out: Out,
+    rename: Option<(PathBuf, PathBuf)>,
+}
+
+impl NewFile {
+    /// Starts to write what will be `path`.
+    pub(crate) fn create(path: &Path) -> Outcome<Self> {
+        // A symbolic link stays one: the file it leads to is replaced.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        if fs::metadata(&target).is_ok_and(|meta| !meta.is_file()) {
+            return Ok(NewFile { out: Out::truncate(path)?, rename: None });
+        }
+        let Some(name) = target.file_name() else {
+            return Err(Failure::usage(format!("{} is no name for a file", path.display())));
+        };
+        let mut beside = std::ffi::OsString::from(".");
+        beside.push(name);
+        beside.push(format!(".{}.tmp", std::process::id()));
+        let beside = target.with_file_name(beside);
+        let file = File::create(&beside).map_err(|error| Failure::io("create", &beside, &error))?;
+        let out = Out::new(file, path.display().to_string());
+        Ok(NewFile { out, rename: Some((beside, target)) })
+    }
+
+    /// Where to write.
+    pub(crate) fn out(&mut self) -> &mut Out {
+        &mut self.out
+    }
+
+    /// Writes everything out and puts the file in its place.
+    pub(crate) fn finish(mut self) -> Outcome {
+        self.out.flush()?;
+        if let Some((beside, target)) = &self.rename {
+            fs::rename(beside, target).map_err(|error| Failure::io("replace", target, &error))?;
+        }
+        self.rename = None;
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some((beside, _)) = &self.rename {
+            let _ = fs::remove_file(beside);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_new_file_replaces_the_old_one_only_when_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, "old").unwrap();
+        let mut dropped = NewFile::create(&path).unwrap();
+        dropped.out().line("half").unwrap();
+        dropped.out().flush().unwrap();
+        drop(dropped);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+
+        let mut whole = NewFile::create(&path).unwrap();
+        whole.out().line("new").unwrap();
+        whole.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new\n");
+        assert_eq!(names(dir.path()), ["f"]);
+    }
+
+    #[test]
+    fn links_and_devices_stay_what_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("f"), dir.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mut through = NewFile::create(&link).unwrap();
+        through.out().line("new").unwrap();
+        through.finish().unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"new\n");
+
+        let null = Path::new("/dev/null");
+        NewFile::create(null).unwrap().finish().unwrap();
+        assert!(!fs::metadata(null).unwrap().is_file());
+    }
+}

@@ -1,0 +1,173 @@
+//! Ranges as typed: bytes of a value (`--range A-B`) and keys of a tree (`LO HI --prefix`).
+
+use std::ops::Range;
+
+use esker::ScanRange;
+
+use crate::exit::{Failure, Outcome};
+use crate::keytype::KeyType;
+
+/// A range of a value's bytes as in HTTP: zero-based, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ByteRange {
+    /// `A-B`; `A-` ends at the last byte there can be.
+    FromTo(u64, u64),
+    /// `-N`: the last N bytes.
+    Last(u64),
+}
+
+impl ByteRange {
+    /// Reads `A-B`, `A-` or `-N`.
+    pub(crate) fn parse(typed: &str) -> Result<Self, String> {
+        let form = || "a range is A-B, A- or -N, such as 0-99".to_owned();
+        let (first, last) = typed.split_once('-').ok_or_else(form)?;
+        // A bound beyond u64 is beyond every value, so it may as well be the largest number.
+        let number = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => Ok(digits.parse().unwrap_or(u64::MAX)),
+            false => Err(form()),
+        };
+        match (first, last) {
+            ("", "") => Err(form()),
+            ("", count) => Ok(ByteRange::Last(number(count)?)),
+            (start, "") => Ok(ByteRange::FromTo(number(start)?, u64::MAX)),
+            (start, end) => match (number(start)?, number(end)?) {
+                (start, end) if end < start => {
+                    Err(format!("the range ends at {end}, before its start {start}"))
+                }
+                (start, end) => Ok(ByteRange::FromTo(start, end)),
+            },
+        }
+    }
+
+    /// The part of a value of `len` bytes, clipped at its end.
+    pub(crate) fn of(self, len: usize) -> Outcome<Range<usize>> {
+        let outside = |what: String| Failure::usage(format!("{what}: the value has {len} bytes"));
+        match self {
+            ByteRange::Last(0) => Err(outside("the range is empty".to_owned())),
+            ByteRange::Last(count) => {
+                let start = usize::try_from(count).map_or(0, |count| len.saturating_sub(count));
+                Ok(start..len)
+            }
+            ByteRange::FromTo(start, end) => match usize::try_from(start) {
+                Ok(from) if from < len => {
+                    let to = usize::try_from(end).unwrap_or(usize::MAX).saturating_add(1).min(len);
+                    Ok(from..to)
+                }
+                _ => Err(outside(format!("the range starts at {start}"))),
+            },
+        }
+    }
+}
+
+/// Which keys `scan` and `count` are about: both bounds and the prefix must hold.
+#[derive(Debug, Default)]
+pub(crate) struct KeyBounds {
+    lo: Option<Vec<u8>>,
+    hi: Option<Vec<u8>>,
+    prefix: Option<Vec<u8>>,
+}
+
+impl KeyBounds {
+    /// Bounds as typed, in the key type of the tree.
+    pub(crate) fn parse(
+        keys: KeyType,
+        lo: Option<&[u8]>,
+        hi: Option<&[u8]>,
+        prefix: Option<&[u8]>,
+    ) -> Outcome<Self> {
+        if keys.is_number() && prefix.is_some() {
+            let message = format!("--prefix is for text and hex keys; this tree has {} keys", keys.name());
+            return Err(Failure::usage(message));
+        }
+        let bound = |typed: Option<&[u8]>, name: &str| match typed {
+            None => Ok(None),
+            Some(typed) => keys.to_bytes(typed).map(Some).map_err(|error| {
+                Failure::usage(format!("{name} {:?}: {error}", String::from_utf8_lossy(typed)))
+            }),
+        };
+        let prefix = prefix.filter(|prefix| !prefix.is_empty());
+        Ok(KeyBounds { lo: bound(lo, "LO")?, hi: bound(hi, "HI")?, prefix: bound(prefix, "--prefix")? })
+    }
+
+    /// The range to scan; `None` where no key can be in it.
+    pub(crate) fn range(&self) -> Option<ScanRange> {
+        let prefix = self.prefix.as_deref().unwrap_or_default();
+        let lo = self.lo.as_deref().unwrap_or_default().max(prefix);
+        let past_prefix = successor(prefix);
+        let mut range = ScanRange::all();
+        if !lo.is_empty() {
+            range = range.from(lo);
+        }
+        match (self.hi.as_deref(), past_prefix) {
+            (Some(hi), Some(past)) if hi < past.as_slice() => (lo <= hi).then(|| range.to(hi)),
+            (_, Some(past)) => (lo < past.as_slice()).then(|| range.before(past)),
+            (Some(hi), None) => (lo <= hi).then(|| range.to(hi)),
+            (None, None) => Some(range),
+        }
+    }
+}
+
+/// The smallest bytes above everything that begins with `prefix`; `None` where nothing is.
+fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut past = prefix[..=last].to_vec();
+    past[last] += 1;
+    Some(past)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn part(typed: &str, len: usize) -> Option<Range<usize>> {
+        ByteRange::parse(typed).ok()?.of(len).ok()
+    }
+
+    #[test]
+    fn byte_ranges_are_those_of_http() {
+        assert_eq!(part("0-0", 10), Some(0..1));
+        assert_eq!(part("2-5", 10), Some(2..6));
+        assert_eq!(part("2-99", 10), Some(2..10));
+        assert_eq!(part("2-99999999999999999999999", 10), Some(2..10));
+        assert_eq!(part("9-", 10), Some(9..10));
+        assert_eq!(part("-3", 10), Some(7..10));
+        assert_eq!(part("-30", 10), Some(0..10));
+        assert_eq!(part("-5", 0), Some(0..0));
+    }
+
+    #[test]
+    fn byte_ranges_outside_or_misspelt_are_refused() {
+        for typed in ["10-", "10-12", "5-4", "-0", "99999999999999999999999-"] {
+            assert_eq!(part(typed, 10), None, "{typed}");
+        }
+        assert_eq!(part("0-", 0), None);
+        for typed in ["", "-", "5", "a-b", "1-2-3", "+1-2", " 1-2", "1-2 ", "--3", "0x1-2"] {
+            assert!(ByteRange::parse(typed).is_err(), "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_ends_before_its_successor() {
+        assert_eq!(successor(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(successor(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(successor(b"\xff"), None);
+        assert_eq!(successor(b""), None);
+    }
+
+    #[test]
+    fn bounds_and_prefix_hold_together() {
+        let some = |lo: Option<&[u8]>, hi: Option<&[u8]>, prefix: Option<&[u8]>| {
+            KeyBounds::parse(KeyType::Text, lo, hi, prefix).unwrap().range().is_some()
+        };
+        assert!(some(None, None, None));
+        assert!(some(Some(b"a"), Some(b"a"), None));
+        assert!(!some(Some(b"b"), Some(b"a"), None));
+        assert!(!some(Some(b"b"), None, Some(b"a")));
+        assert!(!some(None, Some(b"a"), Some(b"ab")));
+        assert!(some(None, Some(b"ab"), Some(b"ab")));
+        assert!(some(Some(b"abc"), Some(b"z"), Some(b"ab")));
+        assert!(KeyBounds::parse(KeyType::U64, None, None, Some(b"1")).is_err());
+        assert!(KeyBounds::parse(KeyType::U64, Some(b"x"), None, None).is_err());
+    }
+}

@@ -1,0 +1,184 @@
+//! What only shows between processes: pipes, locks, full devices, kills, damaged files.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop")]
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use support::{Rng, esker, esker_in, esker_with, files};
+
+/// `esker run -` with open pipes.
+fn runner(dir: &Path) -> Child {
+    let mut command = esker_in(dir);
+    command.args(["run", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+/// Rows of more bytes than a pipe holds.
+fn fill(dir: &Path) {
+    let lines: String = (0..20_000).map(|i| format!("PUT {i:05} {}\n", "x".repeat(100))).collect();
+    let done = esker_with(dir, "run -", lines.as_bytes());
+    assert_eq!(done.code, 0, "{}", done.stderr());
+}
+
+#[test]
+fn answers_come_while_the_pipe_is_open_and_the_store_is_locked_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = runner(dir.path());
+    let mut stdin = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap());
+    for i in 0..3 {
+        write!(stdin, "PUT a {i}\nGET a\n").unwrap();
+        let mut answer = String::new();
+        answers.read_line(&mut answer).unwrap();
+        assert_eq!(answer, format!("a {i}\n"));
+    }
+    for command in ["get a", "put a 1", "scan", "compact", "run /dev/null"] {
+        let done = esker(dir.path(), command);
+        assert_eq!(done.code, 3, "{command}: {}", done.stderr());
+        assert!(
+            done.stderr().starts_with("esker: ") && done.stderr().lines().count() == 1,
+            "{}",
+            done.stderr()
+        );
+    }
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(esker(dir.path(), "get a").stdout(), "2\n");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path());
+    fs::write(dir.path().join("gets"), "SCAN 0 9\n".repeat(2)).unwrap();
+    for arguments in ["scan", "scan --json", "export -", "run gets", "get 00001 --json --db esker.db"] {
+        let mut command = esker_in(dir.path());
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        command.args(arguments.split(' ')).stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped());
+        let done = command.output().unwrap();
+        assert_eq!(done.status.code(), Some(141), "{arguments}");
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert!(!stderr.contains("esker:") && !stderr.contains("panicked"), "{arguments}: {stderr}");
+    }
+}
+
+#[test]
+fn a_full_device_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(esker(dir.path(), "put a 1").code, 0);
+    for arguments in ["get a", "scan", "count", "trees", "stats", "check", "completions bash", "man"] {
+        let mut command = esker_in(dir.path());
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let done = command.args(arguments.split(' ')).stdout(full).output().unwrap();
+        assert_eq!(done.status.code(), Some(3), "{arguments}");
+    }
+}
+
+/// Writes stand in the file's order, so that whatever survives is a prefix.
+#[test]
+fn a_kill_leaves_a_prefix_of_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let lines: String = (0..200_000).map(|i| format!("PUT {i:06} {}\n", "x".repeat(50))).collect();
+    fs::write(dir.path().join("in"), lines).unwrap();
+    for seed in 1..=5 {
+        println!("seed {seed}");
+        let _ = fs::remove_dir_all(dir.path().join("esker.db"));
+        assert_eq!(esker(dir.path(), "run /dev/null").code, 0);
+        let mut child = runner(dir.path());
+        let mut stdin = child.stdin.take().unwrap();
+        let mut input = File::open(dir.path().join("in")).unwrap().take(1 + Rng(seed).below(10_000_000));
+        std::io::copy(&mut input, &mut stdin).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let keys = esker(dir.path(), "scan --keys-only");
+        assert_eq!(keys.code, 0, "{}", keys.stderr());
+        for (i, key) in keys.stdout().lines().enumerate() {
+            assert_eq!(key, format!("{i:06}"), "seed {seed}");
+        }
+        assert_eq!(esker(dir.path(), "check").code, 0, "seed {seed}");
+    }
+}
+
+/// Whatever the files hold, every command ends with a documented exit code and no panic.
+#[test]
+fn damaged_files_never_make_it_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path());
+    let mut paths = Vec::new();
+    files(&dir.path().join("esker.db"), &mut paths);
+    for path in paths {
+        let content = fs::read(&path).unwrap();
+        for damage in 0..3 {
+            let mut bytes = content.clone();
+            match damage {
+                0 => bytes.truncate(content.len() / 2),
+                1 => bytes.iter_mut().skip(content.len() / 3).take(16).for_each(|byte| *byte ^= 0x55),
+                _ => bytes.clear(),
+            }
+            fs::write(&path, &bytes).unwrap();
+            for command in ["get 00001", "scan --limit 3", "check", "stats", "trees"] {
+                let done = esker(dir.path(), command);
+                let place = format!("{} damaged in way {damage}: {command}", path.display());
+                assert!([0, 1, 3].contains(&done.code), "{place}: code {}, {}", done.code, done.stderr());
+                assert!(!done.stderr().contains("panicked"), "{place}: {}", done.stderr());
+            }
+            let dumped = esker(dir.path(), &format!("dump {}", path.display()));
+            assert!(!dumped.stderr().contains("panicked"), "{}", dumped.stderr());
+        }
+        fs::write(&path, content).unwrap();
+    }
+    assert_eq!(esker(dir.path(), "count").stdout(), "20000\n");
+}
+
+/// A value longer than any buffer, and a line that is one.
+#[test]
+fn long_lines_and_values_pass_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let value: String = (0..700_000).map(|i| format!("{i} ")).collect();
+    let content = format!("PUT a 1\nPUT big {value}\nGET big\nGET a\n");
+    let done = esker_with(dir.path(), "run -", content.as_bytes());
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    assert!(done.stdout() == format!("big {value}\na 1\n"));
+    assert!(esker(dir.path(), "get big").stdout() == format!("{value}\n"));
+
+    let long = "k".repeat(65_537);
+    let done = esker_with(dir.path(), "run -", format!("PUT b 1\nPUT {long} x\n").as_bytes());
+    assert_eq!(done.code, 2);
+    assert!(done.stderr().contains("standard input:2: "), "{}", done.stderr());
+    assert_eq!(esker(dir.path(), "get b").stdout(), "1\n");
+}
+
+/// Keys that no file name can hold go out to a directory and come back.
+#[test]
+fn any_keys_survive_an_export_to_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = "long/".repeat(2_000);
+    let keys =
+        ["a", "a/b", "a/b/c", "../x", "../../x", "/abs", "/", "a//b", ".", "..", "%", "a%2Fb", "nul\\u0000l"];
+    let mut rows: Vec<String> =
+        keys.iter().map(|key| format!("{{\"key\":\"{key}\",\"value\":\"v {key}\"}}")).collect();
+    rows.push(format!("{{\"key\":\"{long}\",\"value\":\"long\"}}"));
+    rows.push(format!("{{\"key\":\"{long}x\",\"value\":\"longer\"}}"));
+    rows.push("{\"key\":\"/w==\",\"key_encoding\":\"base64\",\"value\":\"\"}".to_owned());
+    rows.push("{\"key\":\".esker-export\",\"value\":\"\"}".to_owned());
+    let done = esker_with(dir.path(), "import --json -", rows.join("\n").as_bytes());
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    let done = esker(dir.path(), "export sub/out/");
+    assert_eq!(done.code, 3, "the parent is not there: {}", done.stderr());
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    let done = esker(dir.path(), "export sub/out/");
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    let names: Vec<_> = fs::read_dir(dir.path().join("sub")).unwrap().collect();
+    assert_eq!(names.len(), 1, "nothing beside the directory");
+    let done = esker(dir.path(), "--db back.db import sub/out");
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    let (before, after) = (esker(dir.path(), "scan --json"), esker(dir.path(), "scan --json --db back.db"));
+    assert_eq!(before.stdout().lines().count(), rows.len());
+    assert_eq!(before.stdout(), after.stdout());
+}
