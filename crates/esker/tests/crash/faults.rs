@@ -1,0 +1,146 @@
+//! Calls that fail: every n-th call of every kind, and a full disk. A call may fail or succeed then; what
+//! the store holds after it is opened again keeps its promises all the same.
+
+use esker::ErrorKind;
+use esker::fs::sim::{Fault, FaultError, Op};
+
+use crate::life::{Life, Outcome};
+use crate::rng;
+
+const KINDS: [Op; 10] = [
+    Op::Append,
+    Op::Store,
+    Op::Sync,
+    Op::SyncDir,
+    Op::Create,
+    Op::CreateMapped,
+    Op::Rename,
+    Op::Remove,
+    Op::Link,
+    Op::Read,
+];
+
+/// ESKER_FAULT narrows a run to one kind, by name.
+fn chosen(kind: Op) -> bool {
+    std::env::var("ESKER_FAULT").map_or(true, |name| name == format!("{kind:?}"))
+}
+
+/// One life in which the `n`-th call of a kind fails; `false` when there were not so many.
+fn live_with(seed: u64, fault: Fault) -> Outcome<bool> {
+    let mut life = Life::new(seed);
+    life.recover(&mut true)?;
+    life.faulty = true;
+    life.disk.inject(fault);
+    life.work(None)?;
+    life.disk.clear_faults();
+    let hit = life.disk.faults_hit() > 0;
+    life.perish_and_recover()?;
+    // The store takes writes again.
+    life.faulty = false;
+    life.disk.set_crash_after(None);
+    life.write(1)?;
+    life.sync()?;
+    life.perish_and_recover()?;
+    Ok(hit)
+}
+
+#[test]
+fn a_call_that_fails_costs_nothing_that_was_promised() {
+    let mut lives = 0;
+    let nth = rng::variable("ESKER_NTH");
+    for seed in rng::seeds(8) {
+        for kind in KINDS.into_iter().filter(|kind| chosen(*kind)) {
+            // Stores are many and alike: of these one in seven will do.
+            let step = if matches!(kind, Op::Store | Op::Read) { 7 } else { 1 };
+            for n in (1..400).step_by(step).filter(|n| nth.is_none_or(|nth| nth == *n)) {
+                let fault = Fault::new(kind, "").nth(n);
+                lives += 1;
+                match live_with(seed, fault) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(what) => panic!("{kind:?} number {n} fails, ESKER_SEED={seed}: {what}"),
+                }
+            }
+        }
+    }
+    println!("{lives} lives");
+}
+
+#[test]
+fn a_disk_that_keeps_failing_is_no_different() {
+    for seed in rng::seeds(60) {
+        for kind in KINDS.into_iter().filter(|kind| chosen(*kind)) {
+            let fault = Fault::new(kind, "").chance(0.05, seed).forever();
+            let error = if seed % 2 == 0 { FaultError::Io } else { FaultError::NoSpace };
+            if let Err(what) = live_with(seed, fault.error(error)) {
+                panic!("{kind:?} fails now and then, ESKER_SEED={seed}: {what}");
+            }
+        }
+    }
+}
+
+/// The disk is full from some moment on: writes fail and say why, reads go on; once there is space again
+/// and the store was opened again, everything acknowledged is there.
+#[test]
+fn a_full_disk_loses_nothing() {
+    let mut full = 0;
+    for seed in rng::seeds(150) {
+        let outcome = (|| -> Outcome<()> {
+            let mut life = Life::new(seed);
+            life.recover(&mut true)?;
+            life.faulty = true;
+            let used: u64 =
+                life.disk.paths().iter().map(|path| life.disk.read_all(path).unwrap().len() as u64).sum();
+            life.disk.set_capacity(Some(used + life.rng.below(1 << 20)));
+            life.work(None)?;
+            if let Some(kind) = life.failed.iter().find(|&&kind| kind != ErrorKind::OutOfSpace) {
+                return Err(format!("a full disk was reported as {kind:?}"));
+            }
+            if life.is_open() {
+                life.check_everything_acknowledged()?;
+            }
+            full += u64::from(!life.failed.is_empty());
+            life.disk.set_capacity(None);
+            life.perish_and_recover()
+        })();
+        if let Err(what) = outcome {
+            panic!("a full disk, ESKER_SEED={seed}: {what}");
+        }
+    }
+    assert!(full > 10 || !rng::is_full_run(), "the disk was full {full} times only");
+}
+
+/// Space that comes back is seen with the next write: the store need not be opened again.
+#[test]
+fn a_disk_that_is_full_for_a_while_takes_writes_again() {
+    let mut full = 0;
+    for seed in rng::seeds(100) {
+        let outcome = (|| -> Outcome<()> {
+            let mut life = Life::new(seed);
+            life.recover(&mut true)?;
+            for _ in 0..3 {
+                life.faulty = true;
+                let used: u64 =
+                    life.disk.paths().iter().map(|path| life.disk.read_all(path).unwrap().len() as u64).sum();
+                life.disk.set_capacity(Some(used + life.rng.below(1 << 20)));
+                life.work(None)?;
+                life.disk.set_capacity(None);
+                full += u64::from(!life.failed.is_empty());
+                life.failed.clear();
+                if !life.is_open() {
+                    break;
+                }
+                life.faulty = false;
+                life.write(3)?;
+                life.sync()?;
+                life.work(None)?;
+                life.check_everything_acknowledged()?;
+            }
+            life.perish_and_recover()
+        })();
+        if let Err(what) = outcome {
+            panic!("a disk full for a while, ESKER_SEED={seed}: {what}");
+        }
+    }
+    assert!(full > 10 || !rng::is_full_run(), "the disk was full {full} times only");
+}

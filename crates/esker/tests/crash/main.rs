@@ -1,0 +1,62 @@
+//! Crashes: whatever is lost, the store is the state behind some prefix of what was done to it, at least
+//! up to what was promised (`docs/guarantees.md`).
+//!
+//! A run is reproduced by its seed: `ESKER_SEED=17 cargo test --test crash`. `ESKER_CASES` sets how many
+//! lives are lived; each goes through several power cuts.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+mod faults;
+mod history;
+mod life;
+mod rng;
+mod rules;
+mod world;
+
+use life::{Counts, Life, Outcome};
+
+/// Power cuts per life.
+const CRASHES: u64 = 8;
+
+fn live(seed: u64) -> (Counts, Outcome<()>) {
+    let mut life = Life::new(seed);
+    let outcome = (|| {
+        life.recover(&mut true)?;
+        while life.counts.crashes < CRASHES {
+            let most = 5 * life.knobs.steps;
+            let after = life.rng.below(most);
+            life.work(Some(after))?;
+            life.perish_and_recover()?;
+        }
+        Ok(())
+    })();
+    (life.counts, outcome)
+}
+
+#[test]
+fn ten_thousand_crashes_leave_a_prefix() {
+    let mut counts = Counts::default();
+    for seed in rng::seeds(10_000 / CRASHES) {
+        let (lived, outcome) = live(seed);
+        counts.add(&lived);
+        if let Err(what) = outcome {
+            panic!("after {} crashes, in the life with ESKER_SEED={seed}: {what}", counts.crashes);
+        }
+    }
+    println!("{counts:?}");
+    if rng::is_full_run() {
+        assert!(counts.crashes >= 10_000);
+        let seen = [
+            counts.kills,
+            counts.crashes_in_recovery,
+            counts.events_lost,
+            counts.torn_tails,
+            counts.rotated,
+            counts.recycled,
+            counts.merges,
+            counts.checkpoints_opened,
+            counts.read_only_openings,
+        ];
+        assert!(seen.iter().all(|&count| count >= 100), "the test has lost its teeth: {counts:?}");
+    }
+}

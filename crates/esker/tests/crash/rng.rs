@@ -1,0 +1,53 @@
+//! Random choices that a seed reproduces (splitmix64), and the environment variables that choose seeds.
+
+/// A stream of random choices.
+#[derive(Debug, Clone)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Rng(seed ^ 0xE5CE_0000_0000_0001)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Below `n`; 0 for 0.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        if n == 0 { 0 } else { self.next() % n }
+    }
+
+    /// True once in `n` times.
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len() as u64) as usize]
+    }
+}
+
+pub(crate) fn variable(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    let parsed = text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| u64::from_str_radix(hex, 16));
+    Some(parsed.unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
+}
+
+/// The seeds to run: `cases` of them or as many as ESKER_CASES says, from ESKER_SEED on; of a test whose
+/// seed is named without a number of cases, that one.
+pub(crate) fn seeds(cases: u64) -> std::ops::Range<u64> {
+    let first = variable("ESKER_SEED");
+    let cases = variable("ESKER_CASES").unwrap_or(if first.is_some() { 1 } else { cases });
+    let first = first.unwrap_or(0);
+    first..first + cases
+}
+
+/// Whether the run is the one that counts: no variable makes it shorter.
+pub(crate) fn is_full_run() -> bool {
+    variable("ESKER_SEED").is_none() && variable("ESKER_CASES").is_none()
+}

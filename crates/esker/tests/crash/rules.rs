@@ -1,0 +1,221 @@
+//! Rules that random lives do not reach: what a second thread may see, what is small, what idles.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use esker::fs::sim::SimFs;
+use esker::fs::{DirLock, FileSystem, LockMode, MappedFile, ReadFile, SyncFile, WriteFile};
+use esker::{Db, Durability, Options};
+
+use crate::life::{STORE, contents};
+use crate::rng::Rng;
+use crate::world::env;
+
+fn open(disk: &SimFs) -> Db {
+    Db::open(STORE, Options::default().memory_budget(8 << 20).env(env(disk, 1))).unwrap()
+}
+
+/// Rule 24: a store into a mapped file is no more durable than any other write.
+#[test]
+fn the_simulated_disk_forgets_what_was_not_synced() {
+    let disk = SimFs::new(1);
+    let db = open(&disk);
+    db.default_tree().put_with("kept", "1", Durability::Power).unwrap();
+    db.put("lost", "2").unwrap();
+    let db = open(&disk.crash_keeping(0.0, 1));
+    assert!(db.contains("kept").unwrap());
+    assert!(!db.contains("lost").unwrap(), "the disk remembers what it was never told to keep");
+}
+
+/// Rule 9: a small store takes little space.
+#[test]
+fn the_log_of_a_small_store_is_small() {
+    let disk = SimFs::new(1);
+    let options = Options::default().memory_budget(1 << 30).env(env(&disk, 1));
+    let db = Db::open(STORE, options).unwrap();
+    db.put("key", "value").unwrap();
+    let bytes: usize = disk.paths().iter().map(|path| disk.read_all(path).unwrap().len()).sum();
+    assert!(bytes < 2 << 20, "{bytes} bytes for one pair");
+}
+
+/// Rule 19: a tree that holds one pair and idles does not keep the log from being shortened.
+#[test]
+fn an_idle_tree_does_not_pin_the_log() {
+    let disk = SimFs::new(1);
+    let mut options = Options::default().memory_budget(8 << 20).env(env(&disk, 1));
+    options.memtable_bytes = Some(256 << 10);
+    let db = Db::open(STORE, options).unwrap();
+    db.tree("idle").unwrap().put("key", "value").unwrap();
+    let value = vec![7; 10_000];
+    for number in 0..4_000_u32 {
+        db.put(number.to_be_bytes(), &value).unwrap();
+        while db.step(esker::env::Lane::Flush) {}
+        while db.step(esker::env::Lane::Compact) {}
+    }
+    let live = db.stats().unwrap().log_live_bytes;
+    assert!(live < 8 << 20, "recovery would read {live} bytes of log");
+}
+
+/// Rule 8: after a sync that failed nothing is acknowledged until the store is opened again.
+#[test]
+fn a_failed_sync_poisons_the_store() {
+    use esker::fs::sim::{Fault, Op};
+    let disk = SimFs::new(1);
+    let db = open(&disk);
+    db.put("process", "1").unwrap();
+    disk.inject(Fault::new(Op::Sync, "wal-"));
+    assert_eq!(db.sync().unwrap_err().kind(), esker::ErrorKind::Poisoned);
+    for _ in 0..3 {
+        assert!(db.sync().is_err());
+        assert!(db.put("later", "2").is_err());
+        assert!(db.flush().is_err());
+    }
+    assert!(db.contains("process").unwrap(), "reads go on");
+    drop(db);
+    open(&disk).put("again", "3").unwrap();
+}
+
+// ---- rule 1: a write is acknowledged after every earlier one is in the log ---------------------------
+
+/// A disk on which the store of a record that contains [`SLOW`] takes until the test lets it go on.
+#[derive(Debug)]
+struct Gated {
+    disk: SimFs,
+    gate: Arc<Gate>,
+}
+
+#[derive(Debug)]
+struct Gate {
+    arrived: Mutex<Sender<()>>,
+    open: Mutex<Receiver<()>>,
+}
+
+#[derive(Debug)]
+struct GatedFile {
+    file: Arc<dyn MappedFile>,
+    gate: Arc<Gate>,
+}
+
+const SLOW: &[u8] = b"this one takes its time";
+
+impl MappedFile for GatedFile {
+    fn store(&self, offset: u64, bytes: &[u8]) -> esker::Result<()> {
+        if bytes.windows(SLOW.len()).any(|window| window == SLOW) {
+            self.gate.arrived.lock().unwrap().send(()).unwrap();
+            self.gate.open.lock().unwrap().recv().unwrap();
+        }
+        self.file.store(offset, bytes)
+    }
+    fn store_u64(&self, offset: u64, value: u64) -> esker::Result<()> {
+        self.file.store_u64(offset, value)
+    }
+    fn warm(&self, offset: u64, len: u64) {
+        self.file.warm(offset, len);
+    }
+    fn sync(&self) -> esker::Result<()> {
+        self.file.sync()
+    }
+    fn sync_handle(&self) -> Arc<dyn SyncFile> {
+        self.file.sync_handle()
+    }
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+}
+
+impl Gated {
+    fn gated(&self, file: Arc<dyn MappedFile>) -> Arc<dyn MappedFile> {
+        Arc::new(GatedFile { file, gate: Arc::clone(&self.gate) })
+    }
+}
+
+impl FileSystem for Gated {
+    fn open_read(&self, path: &Path) -> esker::Result<Arc<dyn ReadFile>> {
+        self.disk.open_read(path)
+    }
+    fn create(&self, path: &Path) -> esker::Result<Box<dyn WriteFile>> {
+        self.disk.create(path)
+    }
+    fn create_mapped(&self, path: &Path, len: u64) -> esker::Result<Arc<dyn MappedFile>> {
+        self.disk.create_mapped(path, len).map(|file| self.gated(file))
+    }
+    fn open_mapped(&self, path: &Path) -> esker::Result<Arc<dyn MappedFile>> {
+        self.disk.open_mapped(path).map(|file| self.gated(file))
+    }
+    fn list(&self, dir: &Path) -> esker::Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+    fn exists(&self, path: &Path) -> esker::Result<bool> {
+        self.disk.exists(path)
+    }
+    fn file_len(&self, path: &Path) -> esker::Result<u64> {
+        self.disk.file_len(path)
+    }
+    fn create_dir_all(&self, dir: &Path) -> esker::Result<()> {
+        self.disk.create_dir_all(dir)
+    }
+    fn remove_file(&self, path: &Path) -> esker::Result<()> {
+        self.disk.remove_file(path)
+    }
+    fn remove_dir(&self, dir: &Path) -> esker::Result<()> {
+        self.disk.remove_dir(dir)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> esker::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn hard_link(&self, from: &Path, to: &Path) -> esker::Result<()> {
+        self.disk.hard_link(from, to)
+    }
+    fn sync_dir(&self, dir: &Path) -> esker::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+    fn lock(&self, path: &Path, mode: LockMode) -> esker::Result<Box<dyn DirLock>> {
+        self.disk.lock(path, mode)
+    }
+    fn free_space(&self, dir: &Path) -> esker::Result<u64> {
+        self.disk.free_space(dir)
+    }
+    fn boot_id(&self) -> [u8; 16] {
+        self.disk.boot_id()
+    }
+}
+
+/// One thread is held up while it copies its record; another one writes behind it. Whatever the second is
+/// told before the process dies must be true.
+#[test]
+fn nobody_is_acknowledged_before_those_in_front() {
+    for durability in [Durability::Process, Durability::Power] {
+        let disk = SimFs::new(Rng::new(1).next());
+        let (arrived, has_arrived) = channel();
+        let (open_gate, opened) = channel();
+        let gate = Arc::new(Gate { arrived: Mutex::new(arrived), open: Mutex::new(opened) });
+        let gated = Gated { disk: disk.clone(), gate };
+        let mut world = env(&disk, 1);
+        world.fs = Arc::new(gated);
+        let db = Db::open(STORE, Options::default().memory_budget(8 << 20).env(world)).unwrap();
+        let (acknowledged, acknowledgement) = channel();
+        let mut left = None;
+        std::thread::scope(|scope| {
+            scope.spawn(|| db.put("first", SLOW));
+            has_arrived.recv().unwrap();
+            scope.spawn(|| {
+                db.default_tree().put_with("second", "2", durability).unwrap();
+                acknowledged.send(()).unwrap();
+            });
+            // A wait that ends early can only hide the fault, never see one that is not there.
+            let early = acknowledgement.recv_timeout(Duration::from_millis(200)).is_ok();
+            left = early.then(|| disk.kill());
+            open_gate.send(()).unwrap();
+        });
+        if let Some(left) = left {
+            let found = contents(&open(&left)).unwrap();
+            assert!(found["default"].contains_key(&b"second"[..]), "acknowledged, and lost");
+        }
+        assert_eq!(db.get("second").unwrap().as_deref(), Some(&b"2"[..]));
+    }
+}

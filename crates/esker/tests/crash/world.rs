@@ -1,0 +1,125 @@
+//! The world of a simulated store: a disk that forgets, a clock that only sleeping moves, randomness from
+//! a seed, background work that the test steps; and small budgets, so that little work has many effects.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use esker::env::{Clock, Env, Random, StepExecutor};
+use esker::fs::sim::SimFs;
+use esker::{Compression, Options};
+
+use crate::rng::Rng;
+
+#[derive(Debug, Default)]
+struct StillClock(AtomicU64);
+
+impl Clock for StillClock {
+    fn wall_us(&self) -> u64 {
+        1_700_000_000_000_000 + self.monotonic_us()
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.0.fetch_add(duration.as_micros() as u64, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Seeded(std::sync::Mutex<Rng>);
+
+impl Random for Seeded {
+    fn next_u64(&self) -> u64 {
+        self.0.lock().unwrap().next()
+    }
+}
+
+/// The world around `disk`.
+pub(crate) fn env(disk: &SimFs, seed: u64) -> Env {
+    Env {
+        fs: Arc::new(disk.clone()),
+        clock: Arc::new(StillClock::default()),
+        random: Arc::new(Seeded(std::sync::Mutex::new(Rng::new(seed)))),
+        executor: Some(Arc::new(StepExecutor)),
+    }
+}
+
+/// How long the values of a case are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sizes {
+    /// Up to 200 bytes.
+    Small,
+    /// All alike, so that a record of a recycled segment stands where a new one will.
+    Fixed(u64),
+    /// Up to 3,000 bytes, now and then 20,000.
+    Mixed,
+    /// 8 to 64 KiB, now and then more than a log segment: the log rotates and segments are recycled.
+    Big,
+}
+
+/// What a case is like.
+#[derive(Debug, Clone)]
+pub(crate) struct Knobs {
+    pub(crate) sizes: Sizes,
+    pub(crate) keys: u64,
+    pub(crate) steps: u64,
+    pub(crate) compression: Compression,
+    memtable_bytes: usize,
+    table_bytes: usize,
+    block_bytes: usize,
+    filter_bits: u32,
+    open_tables_max: usize,
+}
+
+impl Knobs {
+    pub(crate) fn random(rng: &mut Rng) -> Knobs {
+        let sizes = match rng.below(16) {
+            0..6 => Sizes::Small,
+            6..9 => Sizes::Fixed(*rng.pick(&[32, 500, 4056])),
+            9..14 => Sizes::Mixed,
+            14 => Sizes::Fixed(16 << 10),
+            _ => Sizes::Big,
+        };
+        let roomy = matches!(sizes, Sizes::Big | Sizes::Fixed(0x4000));
+        Knobs {
+            sizes,
+            keys: *rng.pick(&[4, 40, 200]),
+            steps: 20 + rng.below(140),
+            compression: *rng.pick(&[Compression::None, Compression::Lz4]),
+            memtable_bytes: if roomy { 256 << 10 } else { *rng.pick(&[2 << 10, 6 << 10, 16 << 10]) },
+            table_bytes: *rng.pick(&[2 << 10, 16 << 10, 1 << 20]),
+            block_bytes: *rng.pick(&[256, 1024, 4096]),
+            filter_bits: *rng.pick(&[0, 8]),
+            open_tables_max: *rng.pick(&[1, 4, 512]),
+        }
+    }
+
+    pub(crate) fn options(&self, disk: &SimFs, seed: u64) -> Options {
+        let mut options = Options::default().memory_budget(8 << 20).env(env(disk, seed));
+        options.memtable_bytes = Some(self.memtable_bytes);
+        options.table_bytes = self.table_bytes;
+        options.block_bytes = self.block_bytes;
+        options.filter_bits = self.filter_bits;
+        options.open_tables_max = self.open_tables_max;
+        options
+    }
+
+    /// A value that no other write of the case has.
+    pub(crate) fn value(&self, rng: &mut Rng, number: u64) -> Arc<[u8]> {
+        let len = match self.sizes {
+            Sizes::Small => rng.below(200),
+            Sizes::Fixed(len) => len,
+            Sizes::Mixed if rng.one_in(20) => 20_000,
+            Sizes::Mixed => rng.below(3_000),
+            Sizes::Big if rng.one_in(40) => (1 << 20) + rng.below(1 << 20),
+            Sizes::Big => (8 << 10) + rng.below(56 << 10),
+        };
+        let mut bytes = number.to_le_bytes().to_vec();
+        let fill = (number as u8) | 1;
+        bytes.resize(8 + len as usize, fill);
+        bytes.into()
+    }
+}

@@ -1,0 +1,400 @@
+//! One operation on a session: what the store answers must be what the model says. The digest of the
+//! answer is returned, for comparing histories.
+
+use std::sync::Arc;
+
+use esker::env::Lane;
+use esker::{Batch, Compression, Durability, ErrorKind, KEY_LEN_MAX, Tree, TreeOptions};
+
+use crate::model::Bytes;
+use crate::ops::{Key, Op, Range, Recipe, TREES, Write};
+use crate::session::{Check, Difference, OpenScan, Session, compare, digest, kind_of, same};
+
+fn durability(power: bool) -> Durability {
+    if power { Durability::Power } else { Durability::Process }
+}
+
+impl Session {
+    fn expected(&self, tree: usize, key: &[u8]) -> Option<Bytes> {
+        let model = &self.model;
+        model.trees.get(TREES[tree]).and_then(|tree| tree.get(key, model.version)).cloned()
+    }
+
+    fn note(&mut self, tree: usize, key: &Key, value: Option<Bytes>) {
+        let oldest = self.oldest();
+        self.model.write(&[(TREES[tree].to_owned(), Arc::clone(&key.0), value)], oldest);
+    }
+
+    /// Does `op` to the store and to the model.
+    pub(crate) fn apply(&mut self, op: &Op) -> Check<u64> {
+        match op {
+            Op::Put { .. } | Op::Delete { .. } | Op::Batch { .. } | Op::Swap { .. } | Op::Update { .. } => {
+                self.apply_write(op)
+            }
+            Op::Get { .. }
+            | Op::GetInto { .. }
+            | Op::GetMany { .. }
+            | Op::Contains { .. }
+            | Op::Scan { .. }
+            | Op::Count { .. } => self.apply_read(op),
+            Op::OpenScan { .. }
+            | Op::AdvanceScan { .. }
+            | Op::CloseScan { .. }
+            | Op::TakeSnapshot { .. }
+            | Op::SnapshotGet { .. }
+            | Op::SnapshotScan { .. }
+            | Op::DropSnapshot { .. } => self.apply_moment(op),
+            _ => self.apply_care(op).map(|()| 0),
+        }
+    }
+
+    fn apply_write(&mut self, op: &Op) -> Check<u64> {
+        match op {
+            Op::Put { tree, key, value, power } => {
+                let Some(handle) = self.tree(*tree)? else { return Ok(0) };
+                let value = value.bytes();
+                match power {
+                    true => handle.put_with(&**key, &value, Durability::Power)?,
+                    false => handle.put(&**key, &value)?,
+                }
+                self.note(*tree, key, Some(value));
+            }
+            Op::Delete { tree, key } => {
+                let Some(handle) = self.tree(*tree)? else { return Ok(0) };
+                handle.delete(&**key)?;
+                self.note(*tree, key, None);
+            }
+            Op::Batch { writes, power, twice } => self.write_batch(writes, *power, *twice)?,
+            Op::Swap { tree, key, right, new } => return self.swap(*tree, key, *right, *new),
+            Op::Update { tree, key, longest } => return self.update(*tree, key, *longest as usize),
+            _ => {}
+        }
+        Ok(0)
+    }
+
+    fn write_batch(&mut self, writes: &[Write], power: bool, twice: bool) -> Check<()> {
+        let mut batch = Batch::new();
+        let mut noted = Vec::new();
+        for (tree, key, value) in writes {
+            let Some(handle) = self.tree(*tree)? else { continue };
+            let value = value.map(Recipe::bytes);
+            match &value {
+                Some(value) => batch.put(&handle, &**key, value)?,
+                None => batch.delete(&handle, &**key)?,
+            }
+            noted.push((TREES[*tree].to_owned(), Arc::clone(&key.0), value));
+        }
+        same!(batch.len(), noted.len(), "the length of the batch");
+        self.db().write_with(&batch, durability(power))?;
+        if twice {
+            self.db().write(&batch)?;
+        }
+        let oldest = self.oldest();
+        self.model.write(&noted, oldest);
+        Ok(())
+    }
+
+    fn swap(&mut self, tree: usize, key: &Key, right: bool, new: Option<Recipe>) -> Check<u64> {
+        let Some(handle) = self.tree(tree)? else { return Ok(0) };
+        let current = self.expected(tree, key);
+        let other = match &current {
+            Some(value) if value.is_empty() => None,
+            Some(value) => Some(Arc::from(&value[1..])),
+            None => Some(Arc::from(&[][..])),
+        };
+        let guess: Option<Bytes> = if right { current } else { other };
+        let new = new.map(Recipe::bytes);
+        let swapped = handle.compare_and_swap(&**key, guess.as_deref(), new.as_deref())?;
+        same!(swapped, right, "whether {key:?} was swapped");
+        if right {
+            self.note(tree, key, new);
+        }
+        Ok(digest(swapped))
+    }
+
+    fn update(&mut self, tree: usize, key: &Key, longest: usize) -> Check<u64> {
+        let Some(handle) = self.tree(tree)? else { return Ok(0) };
+        let change = |old: Option<&[u8]>| match old {
+            None => Some(vec![7]),
+            Some(old) if old.len() >= longest => None,
+            Some(old) => Some([old, &[old.len() as u8]].concat()),
+        };
+        let expected = change(self.expected(tree, key).as_deref());
+        let got = handle.update(&**key, change)?;
+        same!(got, expected, "what an update of {key:?} returns");
+        self.note(tree, key, expected.map(Arc::from));
+        Ok(digest(got))
+    }
+
+    fn apply_read(&mut self, op: &Op) -> Check<u64> {
+        match op {
+            Op::Get { tree, key } => {
+                let Some(handle) = self.tree(*tree)? else { return Ok(0) };
+                let got = handle.get(&**key)?;
+                same!(got.as_deref(), self.expected(*tree, key).as_deref(), "the value of {key:?}");
+                return Ok(digest(got));
+            }
+            Op::GetInto { tree, key } => {
+                let Some(handle) = self.tree(*tree)? else { return Ok(0) };
+                let mut buf = b"left over".to_vec();
+                let found = handle.get_into(&**key, &mut buf)?;
+                same!(found.then_some(&*buf), self.expected(*tree, key).as_deref(), "the value of {key:?}");
+                same!(found || buf.is_empty(), true, "a buffer without a value is empty");
+                return Ok(digest(buf));
+            }
+            Op::GetMany { tree, keys } => {
+                let Some(handle) = self.tree(*tree)? else { return Ok(0) };
+                let got = handle.get_many(&keys.iter().map(|key| &**key).collect::<Vec<_>>())?;
+                let expected: Vec<Option<Bytes>> = keys.iter().map(|key| self.expected(*tree, key)).collect();
+                let got: Vec<Option<&[u8]>> = got.iter().map(Option::as_deref).collect();
+                same!(
+                    got,
+                    expected.iter().map(Option::as_deref).collect::<Vec<_>>(),
+                    "the values of {keys:?}"
+                );
+                return Ok(digest(got));
+            }
+            Op::Contains { tree, key } => {
+                let Some(handle) = self.tree(*tree)? else { return Ok(0) };
+                let got = handle.contains(&**key)?;
+                same!(got, self.expected(*tree, key).is_some(), "whether {key:?} is there");
+                return Ok(digest(got));
+            }
+            Op::Scan { tree, range, copies } => {
+                let Some(handle) = self.tree(*tree)? else { return Ok(0) };
+                return self.scan(&handle, TREES[*tree], range, *copies);
+            }
+            Op::Count { tree, range } => {
+                let Some(handle) = self.tree(*tree)? else { return Ok(0) };
+                let got = handle.count(range.to_scan_range())?;
+                let expected = self.model.trees[TREES[*tree]].scan(range, self.model.version).len() as u64;
+                same!(got, expected, "how many keys are in {range:?}");
+                handle.approximate_count(range.to_scan_range())?;
+                let about = handle.approximate_count(Range::all().to_scan_range())?;
+                let all = self.model.trees[TREES[*tree]].len() as u64;
+                same!(about >= all, true, "{all} keys are there, about {about} are estimated");
+                return Ok(digest(got));
+            }
+            _ => {}
+        }
+        Ok(0)
+    }
+
+    fn scan(&self, handle: &Tree, name: &str, range: &Range, copies: bool) -> Check<u64> {
+        let expected = self.model.trees[name].scan(range, self.model.version);
+        let mut scan = handle.scan(range.to_scan_range())?;
+        if copies {
+            let got: Vec<(Vec<u8>, Vec<u8>)> = scan.collect::<esker::Result<_>>()?;
+            let equal = got.len() == expected.len()
+                && got
+                    .iter()
+                    .zip(&expected)
+                    .all(|(got, expected)| *got.0 == *expected.0 && *got.1 == *expected.1);
+            same!(equal, true, "{} pairs in {range:?}, {} expected", got.len(), expected.len());
+        } else {
+            compare(&mut scan, &mut expected.iter().cloned(), usize::MAX)?;
+        }
+        Ok(digest(&expected))
+    }
+
+    /// Operations on snapshots and on scans that stay open.
+    fn apply_moment(&mut self, op: &Op) -> Check<u64> {
+        match op {
+            Op::OpenScan { slot, tree, range, snapshot } => {
+                let Some(handle) = self.tree(*tree)? else { return Ok(0) };
+                let snapshot = snapshot.and_then(|slot| self.snapshots[slot].clone());
+                let version = snapshot.as_ref().map_or(self.model.version, |(_, version)| *version);
+                let scan = match &snapshot {
+                    Some((snapshot, _)) => snapshot.scan(&handle, range.to_scan_range())?,
+                    None => handle.scan(range.to_scan_range())?,
+                };
+                let expected = self.model.trees[TREES[*tree]].scan(range, version).into_iter();
+                self.scans[*slot] = Some(OpenScan { scan, expected, keeps_snapshot: snapshot.is_some() });
+            }
+            Op::AdvanceScan { slot, steps } => {
+                if let Some(OpenScan { scan, expected, .. }) = &mut self.scans[*slot] {
+                    let ended = compare(scan, expected, *steps as usize)?;
+                    return Ok(digest((ended, scan.key(), scan.value())));
+                }
+            }
+            Op::CloseScan { slot } => self.scans[*slot] = None,
+            Op::TakeSnapshot { slot } => {
+                self.snapshots[*slot] = Some((self.db().snapshot(), self.model.version));
+            }
+            Op::SnapshotGet { slot, tree, key } => {
+                let Some(handle) = self.tree(*tree)? else { return Ok(0) };
+                let Some((snapshot, version)) = &self.snapshots[*slot] else { return Ok(0) };
+                let got = snapshot.get(&handle, &**key)?;
+                let expected = self.model.trees[TREES[*tree]].get(key, *version);
+                same!(got.as_deref(), expected.map(|value| &**value), "{key:?} in snapshot {slot}");
+                same!(
+                    snapshot.contains(&handle, &**key)?,
+                    got.is_some(),
+                    "contains {key:?} in snapshot {slot}"
+                );
+                return Ok(digest(got));
+            }
+            Op::SnapshotScan { slot, tree, range } => {
+                let Some(handle) = self.tree(*tree)? else { return Ok(0) };
+                let Some((snapshot, version)) = &self.snapshots[*slot] else { return Ok(0) };
+                let expected = self.model.trees[TREES[*tree]].scan(range, *version);
+                let mut scan = snapshot.scan(&handle, range.to_scan_range())?;
+                compare(&mut scan, &mut expected.iter().cloned(), usize::MAX)?;
+                return Ok(digest(&expected));
+            }
+            Op::DropSnapshot { slot } => self.snapshots[*slot] = None,
+            _ => {}
+        }
+        Ok(0)
+    }
+
+    fn apply_care(&mut self, op: &Op) -> Check<()> {
+        match op {
+            Op::Create { tree, compression } => self.create(TREES[*tree], *compression)?,
+            Op::DropTree { tree } => self.drop_tree(*tree)?,
+            Op::SetTag { tree, tag } => {
+                let Some(handle) = self.tree(*tree)? else { return Ok(()) };
+                let tag = format!("tag {tag}");
+                handle.set_tag(&tag)?;
+                same!(handle.tag().as_ref(), Some(&tag), "the tag");
+                self.model.trees.entry(TREES[*tree].to_owned()).or_default().tag = Some(tag);
+            }
+            Op::BadInput { tree } => self.bad_input(*tree)?,
+            Op::VerifyAll => self.verify(self.db())?,
+            Op::Quiesce => self.quiesce(),
+            Op::Flush => {
+                self.db().flush()?;
+                let entries: u64 = self.db().stats()?.trees.iter().map(|tree| tree.memtable_entries).sum();
+                same!(entries, 0, "entries in memtables after a flush");
+            }
+            Op::Compact => self.compact()?,
+            Op::Sync => self.db().sync()?,
+            // A store with threads of its own steps itself.
+            Op::Step { flush, times } if self.is_stepped() => {
+                let lanes: &[Lane] = if *flush { &[Lane::Log, Lane::Flush] } else { &[Lane::Compact] };
+                (0..*times).all(|_| lanes.iter().any(|&lane| self.db().step(lane)));
+            }
+            Op::Stats => self.stats()?,
+            Op::Checkpoint => self.checkpoint()?,
+            Op::Reopen { how, seed } => self.reopen(*how, *seed)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, name: &str, compression: Compression) -> Check<()> {
+        let created = self.db().create_tree(name, TreeOptions::default().compression(compression));
+        if self.model.trees.contains_key(name) {
+            same!(kind_of(created), Some(ErrorKind::AlreadyExists), "creating {name:?} again");
+        } else {
+            let tree = created?;
+            same!(tree.name(), name, "the name of the new tree");
+            self.model.create(name);
+            self.handles.insert(name.to_owned(), tree);
+        }
+        Ok(())
+    }
+
+    fn drop_tree(&mut self, tree: usize) -> Check<()> {
+        let name = TREES[tree];
+        if tree == 0 {
+            same!(kind_of(self.db().drop_tree(name)), Some(ErrorKind::InvalidInput), "dropping {name:?}");
+            return Ok(());
+        }
+        let Some(handle) = self.tree(tree)? else {
+            same!(kind_of(self.db().drop_tree(name)), Some(ErrorKind::NotFound), "dropping {name:?}");
+            return Ok(());
+        };
+        self.db().drop_tree(name)?;
+        self.model.trees.remove(name);
+        self.handles.remove(name);
+        let closed = Some(ErrorKind::Closed);
+        same!(kind_of(handle.get("k")), closed, "a get from a dropped tree");
+        same!(kind_of(handle.put("k", "v")), closed, "a put into a dropped tree");
+        same!(kind_of(handle.scan(Range::all().to_scan_range())), closed, "a scan of a dropped tree");
+        same!(kind_of(handle.update("k", |_| None)), closed, "an update in a dropped tree");
+        let mut batch = Batch::new();
+        batch.put(self.db().default_tree(), "never written", "")?;
+        batch.put(&handle, "k", "v")?;
+        same!(kind_of(self.db().write(&batch)), closed, "a batch with a dropped tree");
+        same!(self.db().contains("never written")?, false, "half a batch");
+        Ok(())
+    }
+
+    fn bad_input(&mut self, tree: usize) -> Check<()> {
+        let Some(handle) = self.tree(tree)? else { return Ok(()) };
+        let invalid = Some(ErrorKind::InvalidInput);
+        let long = vec![b'x'; KEY_LEN_MAX + 1];
+        for key in [&[][..], &long] {
+            same!(kind_of(handle.put(key, "v")), invalid, "a put with a key of {} bytes", key.len());
+            same!(kind_of(handle.delete(key)), invalid, "a delete of a key of {} bytes", key.len());
+            same!(kind_of(handle.update(key, |_| None)), invalid, "an update of such a key");
+            same!(handle.get(key)?, None, "the value of a key of {} bytes", key.len());
+            let mut batch = Batch::new();
+            same!(kind_of(batch.put(&handle, key, "v")), invalid, "such a key in a batch");
+            same!(batch.is_empty(), true, "the batch is as it was");
+        }
+        same!(kind_of(self.db().open_tree("")), invalid, "a tree without a name");
+        same!(
+            kind_of(self.db().create_tree(&"x".repeat(256), TreeOptions::default())),
+            invalid,
+            "a long name"
+        );
+        same!(kind_of(handle.set_tag(&"x".repeat(5000))), invalid, "a long tag");
+        Ok(())
+    }
+
+    fn compact(&mut self) -> Check<()> {
+        self.db().compact()?;
+        if !self.is_quiet() {
+            return Ok(());
+        }
+        let stats = self.db().stats()?;
+        for tree in &stats.trees {
+            let expected = self.model.trees.get(&tree.name).map_or(0, |tree| tree.len() as u64);
+            same!(
+                (tree.table_entries, tree.tombstones),
+                (expected, 0),
+                "what {:?} holds compacted",
+                tree.name
+            );
+        }
+        if self.is_stepped() {
+            same!(self.table_files()?, stats.table_files, "table files after compaction");
+        }
+        Ok(())
+    }
+
+    fn stats(&mut self) -> Check<()> {
+        let stats = self.db().stats()?;
+        let names: Vec<&str> = stats.trees.iter().map(|tree| tree.name.as_str()).collect();
+        same!(
+            names,
+            self.model.trees.keys().map(String::as_str).collect::<Vec<_>>(),
+            "trees in the statistics"
+        );
+        same!(stats.failure, None, "the failure in the statistics");
+        for tree in &stats.trees {
+            let model = &self.model.trees[&tree.name];
+            same!(tree.tag, model.tag, "the tag in the statistics");
+            let entries = tree.memtable_entries + tree.table_entries;
+            same!(
+                entries >= model.len() as u64,
+                true,
+                "{entries} entries in the statistics of {:?}",
+                tree.name
+            );
+            same!(tree.bytes_by_level.iter().sum::<u64>(), tree.table_bytes, "bytes by level");
+            same!(tree.tombstones <= tree.table_entries, true, "tombstones are entries");
+        }
+        let held = self.snapshots.iter().flatten().count() as u64;
+        let scans = self.scans.iter().flatten().filter(|scan| scan.keeps_snapshot).count() as u64;
+        let counted = held <= stats.snapshots && stats.snapshots <= held + scans;
+        same!(counted, true, "{} snapshots counted, {held} held, {scans} scans of some", stats.snapshots);
+        if stats.pool_bytes > stats.pool_capacity {
+            let (bytes, capacity) = (stats.pool_bytes, stats.pool_capacity);
+            return Err(Difference(format!("the pool holds {bytes} bytes and may hold {capacity}")));
+        }
+        Ok(())
+    }
+}

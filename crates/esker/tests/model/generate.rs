@@ -1,0 +1,231 @@
+//! Random histories. Keys come from a pool, so that they meet again; at times only from a narrow part of
+//! it, so that tables do not all span everything.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use esker::{Compression, KEY_LEN_MAX};
+
+use crate::common::Rng;
+use crate::ops::{Key, Op, Range, Recipe, Reopen, SLOTS, TREES, Write};
+
+/// Makes histories.
+pub(crate) struct Generator {
+    rng: Rng,
+    /// Sorted.
+    pool: Vec<Key>,
+    /// The part of the pool in use, by index, and for how many more keys.
+    window: (usize, usize),
+    window_left: u32,
+    /// Long keys and values at most in one of so many cases.
+    rarity: usize,
+}
+
+fn key(bytes: impl Into<Vec<u8>>) -> Key {
+    Key(Arc::from(bytes.into()))
+}
+
+fn random_key(rng: &mut Rng) -> Key {
+    const ALPHABET: [u8; 7] = [0, 0, 1, b'a', b'b', 0xfe, 0xff];
+    let some = |rng: &mut Rng, len: usize| (0..len).map(|_| *rng.pick(&ALPHABET)).collect::<Vec<u8>>();
+    match rng.below(100) {
+        0..30 => {
+            let len = rng.between(1, 4);
+            key(some(rng, len))
+        }
+        30..55 => key(format!("user/{:05}", rng.below(400))),
+        55..80 => key((rng.below(1000) as u64).to_be_bytes()),
+        80..90 => {
+            let mut bytes = b"a common beginning that is rather long/".to_vec();
+            let len = rng.between(0, 3);
+            bytes.extend(some(rng, len));
+            key(bytes)
+        }
+        _ => {
+            let len = rng.between(5, 300);
+            key(some(rng, len))
+        }
+    }
+}
+
+fn long_key(rng: &mut Rng) -> Key {
+    let len = if rng.percent(30) { KEY_LEN_MAX } else { rng.between(1000, KEY_LEN_MAX) };
+    let mut bytes = vec![*rng.pick(&[0, b'u', 0xff]); len];
+    let at = if rng.percent(50) { len - 1 } else { rng.below(len) };
+    bytes[at] = rng.next_u64() as u8;
+    key(bytes)
+}
+
+impl Generator {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let size = *rng.pick(&[10, 60, 250, 700]);
+        let mut pool: BTreeSet<Key> = (0..size).map(|_| random_key(&mut rng)).collect();
+        if rng.percent(40) {
+            pool.extend((0..2).map(|_| long_key(&mut rng)));
+        }
+        let pool: Vec<Key> = pool.into_iter().collect();
+        let rarity = *rng.pick(&[500, 1000, 4000]);
+        Generator { window: (0, pool.len()), rng, pool, window_left: 0, rarity }
+    }
+
+    fn key(&mut self) -> Key {
+        if self.window_left == 0 {
+            self.window_left = self.rng.between(50, 600) as u32;
+            self.window = if self.rng.percent(40) {
+                (0, self.pool.len())
+            } else {
+                let len = (self.pool.len() / self.rng.between(3, 20)).max(1);
+                let begin = self.rng.below(self.pool.len() - len + 1);
+                (begin, begin + len)
+            };
+        }
+        self.window_left -= 1;
+        if self.rng.percent(3) {
+            return random_key(&mut self.rng);
+        }
+        let index = self.rng.between(self.window.0, self.window.1 - 1);
+        let chosen = self.pool[index].clone();
+        // Long keys are in the pool, but chosen less often than the rest.
+        if chosen.len() > 1000 && self.rng.percent(95) { self.pool[self.window.0].clone() } else { chosen }
+    }
+
+    fn value(&mut self) -> Recipe {
+        let len = match self.rng.below(1000) {
+            0..60 => 0,
+            60..600 => self.rng.between(1, 16),
+            600..950 => self.rng.between(17, 200),
+            950..998 => self.rng.between(200, 3000),
+            _ if self.rng.below(self.rarity) < 100 => self.rng.between(3000, 100 << 10),
+            _ => 100,
+        };
+        Recipe { len: len as u32, seed: self.rng.next_u64() as u32 }
+    }
+
+    fn maybe_value(&mut self) -> Option<Recipe> {
+        (!self.rng.percent(25)).then(|| self.value())
+    }
+
+    fn tree(&mut self) -> usize {
+        if self.rng.percent(50) { 0 } else { self.rng.below(TREES.len()) }
+    }
+
+    fn bound(&mut self) -> Bound<Key> {
+        let mut at = if self.rng.percent(4) { key([]) } else { self.key() };
+        if self.rng.percent(10) {
+            at = key([&at[..], &[0]].concat());
+        }
+        match self.rng.below(10) {
+            0..4 => Bound::Included(at),
+            4..8 => Bound::Excluded(at),
+            _ => Bound::Unbounded,
+        }
+    }
+
+    pub(crate) fn range(&mut self) -> Range {
+        let mut range = Range::all();
+        match self.rng.below(10) {
+            0 => {}
+            1..4 => {
+                let whole = self.key();
+                let prefix = whole[..self.rng.between(0, whole.len().min(8))].to_vec();
+                range.lower = Bound::Included(key(prefix.clone()));
+                range.upper = match prefix.iter().rposition(|&byte| byte != 0xff) {
+                    None => Bound::Unbounded,
+                    Some(last) => {
+                        let mut end = prefix[..=last].to_vec();
+                        end[last] += 1;
+                        Bound::Excluded(key(end))
+                    }
+                };
+                range.prefix = Some(key(prefix));
+            }
+            _ => {
+                range.lower = self.bound();
+                range.upper = self.bound();
+            }
+        }
+        range.reverse = self.rng.percent(50);
+        range.keys_only = self.rng.percent(20);
+        range
+    }
+
+    fn batch(&mut self) -> Op {
+        let len = if self.rng.percent(3) { self.rng.between(20, 200) } else { self.rng.between(0, 8) };
+        let mut writes: Vec<Write> = Vec::new();
+        for _ in 0..len {
+            let again = writes.last().filter(|_| self.rng.percent(15)).cloned();
+            let (tree, key) = again.map_or_else(|| (self.tree(), self.key()), |(tree, key, _)| (tree, key));
+            writes.push((tree, key, self.maybe_value()));
+        }
+        Op::Batch { writes, power: self.rng.percent(5), twice: self.rng.percent(2) }
+    }
+
+    /// An operation whose result does not depend on how the store is kept.
+    pub(crate) fn data_op(&mut self) -> Op {
+        let slot = self.rng.below(SLOTS);
+        match self.rng.below(1000) {
+            0..300 => {
+                let (tree, key, value) = (self.tree(), self.key(), self.value());
+                Op::Put { tree, key, value, power: self.rng.percent(3) }
+            }
+            300..390 => Op::Delete { tree: self.tree(), key: self.key() },
+            390..470 => self.batch(),
+            470..600 => Op::Get { tree: self.tree(), key: self.key() },
+            600..640 => Op::GetInto { tree: self.tree(), key: self.key() },
+            640..660 => {
+                let len = self.rng.between(0, 12);
+                Op::GetMany { tree: self.tree(), keys: (0..len).map(|_| self.key()).collect() }
+            }
+            660..690 => Op::Contains { tree: self.tree(), key: self.key() },
+            690..730 => {
+                let (tree, key, right) = (self.tree(), self.key(), self.rng.percent(70));
+                Op::Swap { tree, key, right, new: self.maybe_value() }
+            }
+            730..770 => Op::Update { tree: self.tree(), key: self.key(), longest: 40 },
+            770..810 => Op::Scan { tree: self.tree(), range: self.range(), copies: self.rng.percent(50) },
+            810..820 => Op::Count { tree: self.tree(), range: self.range() },
+            820..840 => {
+                let snapshot = self.rng.percent(30).then(|| self.rng.below(SLOTS));
+                Op::OpenScan { slot, tree: self.tree(), range: self.range(), snapshot }
+            }
+            840..895 => Op::AdvanceScan { slot, steps: self.rng.between(1, 20) as u32 },
+            895..900 => Op::CloseScan { slot },
+            900..915 => Op::TakeSnapshot { slot },
+            915..950 => Op::SnapshotGet { slot, tree: self.tree(), key: self.key() },
+            950..962 => Op::SnapshotScan { slot, tree: self.tree(), range: self.range() },
+            962..970 => Op::DropSnapshot { slot },
+            970..980 => {
+                let compression = *self.rng.pick(&[Compression::None, Compression::Lz4, Compression::Zstd]);
+                Op::Create { tree: self.rng.below(TREES.len()), compression }
+            }
+            980..982 => Op::DropTree { tree: self.rng.below(TREES.len()) },
+            982..987 => Op::SetTag { tree: self.tree(), tag: self.rng.below(1000) as u32 },
+            987..997 => Op::BadInput { tree: self.tree() },
+            997..999 => Op::VerifyAll,
+            _ => Op::Quiesce,
+        }
+    }
+
+    /// An operation on how the store is kept.
+    pub(crate) fn care_op(&mut self) -> Op {
+        match self.rng.below(1000) {
+            0..130 => Op::Flush,
+            130..160 => Op::Compact,
+            160..200 => Op::Sync,
+            200..850 => Op::Step { flush: self.rng.percent(50), times: self.rng.between(1, 4) as u32 },
+            850..930 => Op::Stats,
+            930..945 => Op::Checkpoint,
+            _ => {
+                let how = *self.rng.pick(&[Reopen::Close, Reopen::Drop, Reopen::Kill, Reopen::ReadOnly]);
+                Op::Reopen { how, seed: self.rng.next_u64() }
+            }
+        }
+    }
+
+    /// A history of `len` operations of all kinds.
+    pub(crate) fn history(&mut self, len: usize) -> Vec<Op> {
+        (0..len).map(|_| if self.rng.percent(4) { self.care_op() } else { self.data_op() }).collect()
+    }
+}

@@ -1,0 +1,233 @@
+//! What a run does: operations as data, so that a history can be repeated under other options and
+//! shortened when it fails.
+
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use esker::{Compression, ScanRange};
+
+use crate::common::Rng;
+use crate::model::Bytes;
+
+/// The trees that come and go; the first one is always there.
+pub(crate) const TREES: [&str; 5] = ["default", "a", "b", "naïve tree", "\u{0}odd\n"];
+
+/// Snapshots and scans that can be open at a time.
+pub(crate) const SLOTS: usize = 4;
+
+/// A key whose `Debug` fits on a line.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key(pub(crate) Bytes);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.0[..self.0.len().min(24)];
+        write!(f, "\"{}\"", shown.escape_ascii())?;
+        if shown.len() < self.0.len() { write!(f, "..{}", self.0.len()) } else { Ok(()) }
+    }
+}
+
+impl std::ops::Deref for Key {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A value, as the recipe for its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recipe {
+    pub(crate) len: u32,
+    pub(crate) seed: u32,
+}
+
+impl Recipe {
+    /// Half of all values compress well.
+    pub(crate) fn bytes(self) -> Bytes {
+        let mut rng = Rng::new(u64::from(self.seed));
+        let first = rng.next_u64();
+        let words = (0..self.len.div_ceil(8))
+            .map(|_| if self.seed.is_multiple_of(2) { first } else { rng.next_u64() });
+        let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        bytes.truncate(self.len as usize);
+        Arc::from(bytes)
+    }
+}
+
+/// What a scan visits.
+#[derive(Debug, Clone)]
+pub(crate) struct Range {
+    pub(crate) lower: Bound<Key>,
+    pub(crate) upper: Bound<Key>,
+    /// Set where the range was made by `prefix`; the bounds say the same.
+    pub(crate) prefix: Option<Key>,
+    pub(crate) reverse: bool,
+    pub(crate) keys_only: bool,
+}
+
+impl Range {
+    pub(crate) fn all() -> Self {
+        Range {
+            lower: Bound::Unbounded,
+            upper: Bound::Unbounded,
+            prefix: None,
+            reverse: false,
+            keys_only: false,
+        }
+    }
+
+    pub(crate) fn to_scan_range(&self) -> ScanRange {
+        let mut range = match (&self.prefix, &self.lower) {
+            (Some(prefix), _) => ScanRange::prefix(&**prefix),
+            (None, Bound::Included(key)) => ScanRange::all().from(&**key),
+            (None, Bound::Excluded(key)) => ScanRange::all().after(&**key),
+            (None, Bound::Unbounded) => ScanRange::all(),
+        };
+        if self.prefix.is_none() {
+            range = match &self.upper {
+                Bound::Included(key) => range.to(&**key),
+                Bound::Excluded(key) => range.before(&**key),
+                Bound::Unbounded => range,
+            };
+        }
+        range = if self.reverse { range.reverse() } else { range };
+        if self.keys_only { range.keys_only() } else { range }
+    }
+}
+
+/// One write of a batch; `None` deletes.
+pub(crate) type Write = (usize, Key, Option<Recipe>);
+
+/// One step of a history. Trees and slots are named by number; a step on a tree or slot that is not there
+/// checks that it is not.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    Put {
+        tree: usize,
+        key: Key,
+        value: Recipe,
+        power: bool,
+    },
+    Delete {
+        tree: usize,
+        key: Key,
+    },
+    Batch {
+        writes: Vec<Write>,
+        power: bool,
+        twice: bool,
+    },
+    Get {
+        tree: usize,
+        key: Key,
+    },
+    GetInto {
+        tree: usize,
+        key: Key,
+    },
+    GetMany {
+        tree: usize,
+        keys: Vec<Key>,
+    },
+    Contains {
+        tree: usize,
+        key: Key,
+    },
+    /// `right`: with the value that is there as the expected one, otherwise with another.
+    Swap {
+        tree: usize,
+        key: Key,
+        right: bool,
+        new: Option<Recipe>,
+    },
+    /// Adds a byte to the value; deletes when it has reached `longest`.
+    Update {
+        tree: usize,
+        key: Key,
+        longest: u32,
+    },
+    Scan {
+        tree: usize,
+        range: Range,
+        copies: bool,
+    },
+    Count {
+        tree: usize,
+        range: Range,
+    },
+    OpenScan {
+        slot: usize,
+        tree: usize,
+        range: Range,
+        snapshot: Option<usize>,
+    },
+    AdvanceScan {
+        slot: usize,
+        steps: u32,
+    },
+    CloseScan {
+        slot: usize,
+    },
+    TakeSnapshot {
+        slot: usize,
+    },
+    SnapshotGet {
+        slot: usize,
+        tree: usize,
+        key: Key,
+    },
+    SnapshotScan {
+        slot: usize,
+        tree: usize,
+        range: Range,
+    },
+    DropSnapshot {
+        slot: usize,
+    },
+    Create {
+        tree: usize,
+        compression: Compression,
+    },
+    DropTree {
+        tree: usize,
+    },
+    SetTag {
+        tree: usize,
+        tag: u32,
+    },
+    BadInput {
+        tree: usize,
+    },
+    VerifyAll,
+    /// Lets go of all snapshots and scans, so that the store may be reopened here.
+    Quiesce,
+    Flush,
+    Compact,
+    Sync,
+    Step {
+        flush: bool,
+        times: u32,
+    },
+    Stats,
+    Checkpoint,
+    /// `seed` draws the options of the next opening.
+    Reopen {
+        how: Reopen,
+        seed: u64,
+    },
+}
+
+/// How a store is left before it is opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reopen {
+    /// `close`.
+    Close,
+    /// All handles are dropped.
+    Drop,
+    /// The process dies (on the simulated disk; otherwise as `Close`).
+    Kill,
+    /// `close`, then a look through a read-only opening.
+    ReadOnly,
+}

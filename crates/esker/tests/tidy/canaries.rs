@@ -1,0 +1,199 @@
+//! One bad snippet per rule, and its good neighbour: a rule that stops biting fails here.
+
+use crate::judge;
+use crate::lex::{imports, mask};
+use crate::rules::{Source, machine_paths};
+
+const LIBRARY: &str = "crates/esker/src/table/reader.rs";
+const ROOT: &str = "crates/esker/src/lib.rs";
+
+/// What the rules say of one file in the library, its module tree aside.
+fn findings_at(path: &str, text: &str) -> Vec<String> {
+    let mut files = vec![Source::new(path, text)];
+    let mut found = judge(&mut files);
+    found.retain(|finding| !finding.contains("no `mod` names"));
+    found
+}
+
+#[track_caller]
+fn caught(path: &str, text: &str, expected: &str) {
+    let found = findings_at(path, text);
+    assert!(
+        found.len() == 1 && found[0].contains(expected),
+        "expected one `{expected}`, found {found:?} in {text}"
+    );
+}
+
+#[track_caller]
+fn passes(path: &str, text: &str) {
+    let found = findings_at(path, text);
+    assert!(found.is_empty(), "expected nothing, found {found:?} in {text}");
+}
+
+#[test]
+fn long_files() {
+    let file = |lines: usize| format!("//! Doc.\n{}", "// line\n".repeat(lines - 1));
+    passes(LIBRARY, &file(500));
+    caught(LIBRARY, &file(501), "has 501 lines");
+    passes("crates/esker/tests/model.rs", &file(800));
+    caught("crates/esker/tests/model.rs", &file(801), "has 801 lines");
+    passes("crates/esker/src/table/tests.rs", &file(501));
+}
+
+#[test]
+fn long_functions() {
+    let function =
+        |lines: usize| format!("//! Doc.\nfn long(a: [u8; 2]) {{\n{}}}\n", "    a();\n".repeat(lines - 2));
+    passes(LIBRARY, &function(70));
+    caught(LIBRARY, &function(71), "fn long has 71 lines");
+    let test = |lines: usize| function(lines).replace("fn long", "#[test]\nfn long");
+    passes(LIBRARY, &test(100));
+    caught(LIBRARY, &test(101), "fn long has 101 lines");
+    passes(LIBRARY, "//! Doc.\ntrait A {\n    fn b(&self);\n}\n");
+}
+
+#[test]
+fn banned_calls() {
+    let body = |statement: &str| format!("//! Doc.\nfn f() {{\n    {statement}\n}}\n");
+    for bad in [
+        "std::fs::read(p);",
+        "use std::fs;",
+        "use std::{fs::File, io};",
+        "use std::time::{Duration, Instant};",
+        "let t = std::time::SystemTime::now();",
+        "std::thread::sleep(d);",
+        "thread::spawn(f);",
+        "a.unwrap();",
+        "a\n        .expect(\"b\");",
+        "println!(\"a\");",
+        "eprint!(\"a\");",
+    ] {
+        caught(LIBRARY, &body(bad), "crates/esker/src/table/reader.rs:");
+        let tests =
+            format!("//! Doc.\n#[cfg(test)]\nmod tests {{\n    fn f() {{\n        {bad}\n    }}\n}}\n");
+        passes(LIBRARY, &tests);
+        passes("crates/esker/tests/model.rs", &body(bad));
+    }
+    for good in [
+        "let a = \"std::fs::read\"; // a.unwrap()",
+        "use crate::fs::FileSystem;",
+        "use std::time::Duration;",
+        "a.unwrap_or(b);",
+        "a.expect_err(b);",
+        "myprintln!(a);",
+    ] {
+        passes(LIBRARY, &body(good));
+    }
+    passes("crates/esker/src/fs/real.rs", &body("std::fs::read(p);"));
+    passes("crates/esker-cli/src/main.rs", &body("println!(\"a\");"));
+    caught("crates/esker-cli/src/main.rs", &body("a.unwrap();"), ".unwrap()");
+    passes("bench/src/main.rs", &body("a.unwrap();"));
+}
+
+#[test]
+fn missing_docs() {
+    caught(LIBRARY, "use std::io;\n", "opens with `//!`");
+    caught(LIBRARY, "// not a doc comment\n", "opens with `//!`");
+    passes("crates/esker/src/table/tests.rs", "use super::*;\n");
+    caught("crates/esker/src/table/tests/damage.rs", "use super::*;\n", "opens with `//!`");
+    passes(LIBRARY, "#![allow(dead_code)]\n//! Doc.\n");
+}
+
+#[test]
+fn notes_without_owner() {
+    for note in ["TODO", "TODO: later", "TODO()", "FIXME", "XXX", "MERGE: remove"] {
+        caught(LIBRARY, &format!("//! Doc.\n// {note}\n"), "without an owner");
+        caught(LIBRARY, &format!("//! Doc.\n/* a\n {note} */\n"), ":3: ");
+    }
+    passes(LIBRARY, "//! Doc.\n// TODO(ann): later\nconst A: &str = \"TODO\";\n// TODOS XXXL\n");
+}
+
+#[test]
+fn stray_whitespace() {
+    caught(LIBRARY, "//! Doc.\nfn\ta() {}\n", "a tab");
+    caught(LIBRARY, "//! Doc. \n", "end of the line");
+    caught(LIBRARY, "//! Doc.\r\n", "end of the line");
+    caught(LIBRARY, "//! Doc.", "one newline");
+    caught(LIBRARY, "//! Doc.\n\n", "one newline");
+}
+
+#[test]
+fn files_nobody_compiles() {
+    let tree = |root: &str| {
+        let mut files = vec![
+            Source::new(ROOT, root),
+            Source::new("crates/esker/src/table/mod.rs", "//! Doc.\nmod block;\n"),
+            Source::new("crates/esker/src/table/block.rs", "//! Doc.\nmod deep;\n#[cfg(test)]\nmod probe;\n"),
+            Source::new("crates/esker/src/table/block/deep.rs", "//! Doc.\n"),
+            Source::new("crates/esker/src/table/block/probe.rs", "//! Doc.\nfn f() {\n    a.unwrap();\n}\n"),
+            Source::new("crates/esker/tests/model.rs", "//! Doc.\nmod common;\n"),
+            Source::new("crates/esker/tests/common/mod.rs", "//! Doc.\n"),
+            Source::new(
+                "crates/esker/tests/all/main.rs",
+                "//! Doc.\n#[path = \"../shared/mod.rs\"]\nmod shared;\n",
+            ),
+            Source::new("crates/esker/tests/shared/mod.rs", "//! Doc.\n"),
+        ];
+        judge(&mut files)
+    };
+    assert_eq!(tree("//! Doc.\nmod table;\n"), Vec::<String>::new());
+    assert_eq!(tree("//! Doc.\n#[path = \"table/mod.rs\"]\npub mod other;\n"), Vec::<String>::new());
+    let dead = tree("//! Doc.\n// mod table;\n");
+    assert_eq!(dead.iter().filter(|finding| finding.contains("no `mod` names this file")).count(), 4);
+}
+
+#[test]
+fn imports_that_reach_up() {
+    for bad in [
+        "use crate::db::Db;",
+        "use crate::{error::Result, db::{Db}};",
+        "fn f(db: &crate::db::Db) {}",
+        "use super::super::db::Db;",
+    ] {
+        caught(LIBRARY, &format!("//! Doc.\n{bad}\n"), "table reaches up to db");
+    }
+    caught("crates/esker/src/table/mod.rs", "//! Doc.\nuse super::db::Db;\n", "table reaches up to db");
+    caught(
+        "crates/esker/src/codec.rs",
+        "//! Doc.\nuse crate::checksum::xxh3;\n",
+        "codec reaches up to checksum",
+    );
+    caught(LIBRARY, "//! Doc.\nuse crate::Error;\n", "crate::Error is no room");
+    caught("crates/esker/src/attic.rs", "//! Doc.\n", "room attic has no floor");
+    for good in [
+        "use crate::error::Result;",
+        "use crate::table::block::Block;",
+        "use super::block::Block;",
+        "pub(crate) fn f() {}",
+        "// crate::db::Db",
+        "#[cfg(test)]\nmod tests {\n    use crate::db::Db;\n}",
+        "mod inner {\n    use super::super::helper;\n}",
+    ] {
+        passes(LIBRARY, &format!("//! Doc.\n{good}\n"));
+    }
+}
+
+#[test]
+fn places_on_one_machine() {
+    for place in ["wo|rk/a", "ro|ot/.cargo", "ho|me/ann"] {
+        let text = format!("fine\nsee /{}\n", place.replace('|', ""));
+        assert!(machine_paths("docs/a.md", &text)[0].starts_with("docs/a.md:2: "), "{text}");
+    }
+    assert!(machine_paths("docs/a.md", "a network/b, the root, ~/.cargo\n").is_empty());
+}
+
+#[test]
+fn masking_keeps_lines_and_code() {
+    let text = "a\"b\\\"c\"d'e'f'\\''g<'h>r#\"i\"j\"#k/*l/*m*/n\n*/o//p\nr#type b\"q\" br\"s\" 't'u";
+    let (code, comments) = mask(text);
+    let kept: String = code.chars().filter(|c| *c != ' ').collect();
+    assert_eq!(kept, "a\"\"d''f''g<'h>r#\"\"#k\no\nr#typeb\"\"br\"\"''u");
+    assert_eq!(comments, [(0, "/*l/*m*/n\n*/".to_string()), (1, "//p".to_string())]);
+}
+
+#[test]
+fn use_trees_unfold() {
+    let found: Vec<String> =
+        imports("use a::{b, c::{d as e, f}, self};\nuse g;").into_iter().map(|(_, p)| p).collect();
+    assert_eq!(found, ["a::b", "a::c::d", "a::c::f", "a::self", "g"]);
+}

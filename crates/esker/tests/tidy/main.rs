@@ -1,0 +1,76 @@
+//! Style, checked by a machine: every Rust file of the checkout must pass every rule of `rules.rs`.
+//!
+//! `house.rs` holds what may be argued about (limits, exceptions, banned calls, the order of rooms);
+//! `canaries.rs` proves that each rule still bites. The walk takes every file of the checkout except
+//! build output and hidden folders, so that it needs no git.
+
+#![expect(clippy::disallowed_methods, reason = "this test looks at the real checkout")]
+
+mod canaries;
+mod house;
+mod lex;
+mod rules;
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rules::{Finding, Source};
+
+fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Paths of all files below `folder`, build output and hidden ones left out.
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let skipped = matches!(name.as_ref(), "target" | "node_modules" | "corpus" | "Cargo.lock");
+        if skipped || name.starts_with('.') || name.ends_with(".db") {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            walk(&entry.path(), found)?;
+        } else if entry.file_type()?.is_file() {
+            found.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+fn judge(files: &mut Vec<Source>) -> Vec<Finding> {
+    let mut findings = rules::dead_files(files);
+    findings.extend(rules::exceptions_live(files));
+    for file in files {
+        findings.extend(rules::FILE_RULES.iter().flat_map(|rule| rule(file)));
+    }
+    findings
+}
+
+#[test]
+fn the_checkout_is_tidy() -> io::Result<()> {
+    let root = checkout();
+    let mut paths = vec![];
+    walk(&root, &mut paths)?;
+    paths.sort();
+    let mut findings = vec![];
+    let mut sources = vec![];
+    for path in paths {
+        let Ok(text) = String::from_utf8(std::fs::read(&path)?) else { continue };
+        let name = path.strip_prefix(&root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+        findings.extend(rules::machine_paths(&name, &text));
+        if name.ends_with(".rs") {
+            sources.push(Source::new(&name, &text));
+        }
+    }
+    assert!(sources.len() > 10, "only {} Rust files found below {}", sources.len(), root.display());
+    findings.extend(judge(&mut sources));
+    let mut report = String::new();
+    for finding in &findings {
+        let _ = writeln!(report, "{finding}");
+    }
+    assert!(findings.is_empty(), "{} findings\n{report}", findings.len());
+    Ok(())
+}
