@@ -1,0 +1,124 @@
+//! `esker-bench`: Esker beside LevelDB and RocksDB, through one driver.
+//!
+//! `run` starts this program again for every store and group of workloads, so that no process inherits another's
+//! memory; a child prints one line for each phase, and the parent makes the tables. See README.md.
+
+use args::{Args, USAGE};
+use measure::Record;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, ExitCode, Stdio};
+use stores::Result;
+
+mod args;
+mod data;
+mod gen001;
+mod measure;
+mod probe;
+mod process;
+mod report;
+mod stores;
+mod warm;
+mod workloads;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("esker-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(words: &[String]) -> Result<()> {
+    let Some((command, rest)) = words.split_first() else { return Err(USAGE.into()) };
+    match &command[..] {
+        "run" => parent(&Args::parse(rest, 5_000_000, &workloads::GROUPS)?),
+        "source001" => parent(&Args::parse(rest, 25_000_000, &["source001"])?),
+        "source003" => parent(&Args::parse(rest, 1_000_000, &["source003"])?),
+        "gen001" => gen001::run(&Args::parse(rest, 25_000_000, &[])?),
+        "probe" => probe::run(&Args::parse(rest, 1_000_000, &[])?),
+        "warm" => warm_only(&Args::parse(rest, 1000, &[])?),
+        "child" => child(rest),
+        "--help" | "-h" | "help" => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        _ => Err(format!("no command {command:?}\n\n{USAGE}").into()),
+    }
+}
+
+/// Measures one group on one store: `child STORE GROUP ROUND OPTIONS`.
+fn child(words: &[String]) -> Result<()> {
+    let [store, group, round, rest @ ..] = words else { return Err(USAGE.into()) };
+    workloads::run(&Args::parse(rest, 1000, &[])?, store, group, round.parse()?)
+}
+
+/// Runs every group on every store, one after the other, and prints what came out.
+fn parent(args: &Args) -> Result<()> {
+    std::fs::create_dir_all(&args.dir)?;
+    println!("settings {}, n {}, reads {}, seed {}", args.settings_name(), args.n, args.reads, args.seed);
+    let mut json = args.json.as_ref().map(std::fs::File::create).transpose()?;
+    let mut ballast = warm::Ballast::new(&args.dir);
+    let mut records = Vec::new();
+    for round in 0..args.rounds {
+        for group in &args.groups {
+            for store in &args.stores {
+                if args.warm {
+                    ballast.fill()?;
+                }
+                eprint!("round {} of {}: {group} {store}", round + 1, args.rounds);
+                let new = measure_child(args, store, group, round)?;
+                eprintln!(" {:.1} s", new.iter().map(|r| r.seconds).sum::<f64>());
+                for record in new {
+                    if let Some(json) = &mut json {
+                        writeln!(json, "{}", record.json(args.settings_name()))?;
+                    }
+                    records.push(record);
+                }
+            }
+        }
+    }
+    let report = report::Report { records: &records, stores: &args.stores };
+    report.print();
+    let below = args.require.map_or_else(Vec::new, |ratio| report.below(ratio));
+    if below.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("below the required ratio: {}", below.join(", ")).into())
+    }
+}
+
+fn measure_child(args: &Args, store: &str, group: &str, round: u64) -> Result<Vec<Record>> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["child", store, group, &round.to_string()])
+        .args(args.words())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut records = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines() {
+            let line = line?;
+            records.push(Record::parse(&line).ok_or_else(|| format!("{store}, {group}: {line}"))?);
+        }
+    }
+    let status = child.wait()?;
+    std::fs::remove_dir_all(args.dir.join(format!("{store}-{group}"))).ok();
+    if status.success() {
+        Ok(records)
+    } else {
+        Err(format!("{store}, {group}: the measured process failed").into())
+    }
+}
+
+/// For scripts that measure another program: leaves the ballast and prints its files.
+fn warm_only(args: &Args) -> Result<()> {
+    std::fs::create_dir_all(&args.dir)?;
+    let mut ballast = warm::Ballast::new(&args.dir);
+    ballast.fill()?;
+    for file in ballast.keep() {
+        println!("{}", file.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! How often Esker's filters are wrong: asked for keys that lie between those of a store of u64 keys.
+
+use crate::args::Args;
+use crate::stores::Result;
+use esker::{Db, Options};
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let path = args.file.as_ref().ok_or("probe needs the directory of a store")?;
+    let db = Db::open_read_only(path, Options::default())?;
+    let tree = db.default_tree();
+    let (mut asked, mut passed) = (0, 0);
+    let mut state = args.seed;
+    for _ in 0..args.n {
+        // Splitmix; the ninth byte makes a key that no store of 8-byte keys holds.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let number = (mixed % 25_000_000).to_be_bytes();
+        let key = [&number[..], &[7]].concat();
+        let (tables, let_through) = tree.filter_probe(&key)?;
+        asked += tables;
+        passed += let_through;
+    }
+    println!(
+        "{passed} of {asked} filters asked for absent keys were wrong: {:.2} %",
+        passed as f64 * 100.0 / asked.max(1) as f64
+    );
+    Ok(())
+}
