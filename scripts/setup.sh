@@ -1,0 +1,97 @@
+# shellcheck shell=bash disable=SC2034
+# Sourced by ./run and ./test: finds or installs what a build needs. Bash; no side effect when all is there.
+#
+# On Debian (and what is made from it) missing packages come from apt-get, as root or through sudo. Elsewhere we
+# say what is missing and stop. Rust comes from rustup, and only after a yes: at the prompt, or ESKER_INSTALL_RUST=1.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+[ -n "${HOME:-}" ] || { HOME=~; export HOME; }
+PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+target=${CARGO_TARGET_DIR:-$root/target}
+case $target in /*) ;; *) target=$PWD/$target ;; esac
+export CARGO_TARGET_DIR=$target
+
+say() { printf '%s\n' "$*"; }
+heading() { printf '\n== %s\n' "$*"; }
+stop() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+on_debian() { have apt-get && have dpkg; }
+
+# as_root COMMAND...: runs it as root, or says what to run and fails.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"
+  elif have sudo && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then sudo "$@"
+  else
+    say "as root, run: $*" >&2
+    return 1
+  fi
+}
+
+# The package index; fetched when the machine has none.
+apt_index() {
+  compgen -G "/var/lib/apt/lists/*_Packages*" >/dev/null || as_root apt-get update -q
+}
+
+# install_packages NAME...: installs Debian packages without questions.
+install_packages() {
+  on_debian || return 1
+  say "installing with apt-get: $*"
+  apt_index || return 1
+  local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@")
+  as_root "${install[@]}" && return
+  # A package that is not to be had any more: the index is old.
+  [ "$(id -u)" = 0 ] && apt-get update -q && "${install[@]}"
+}
+
+# A C compiler (it links, and builds zstd), the C library's headers, and certificates to fetch crates with.
+need_build_tools() {
+  local missing=()
+  if ! have cc || ! echo '#include <stdlib.h>' | cc -E - >/dev/null 2>&1; then missing+=(gcc libc6-dev); fi
+  if [ ! -s /etc/ssl/certs/ca-certificates.crt ] && on_debian; then missing+=(ca-certificates); fi
+  have awk || missing+=(mawk)
+  [ ${#missing[@]} = 0 ] && return
+  on_debian || stop "please install a C compiler with the C library's headers, and awk (missing here: ${missing[*]})"
+  install_packages "${missing[@]}" || stop "these packages are missing: ${missing[*]}"
+}
+
+# The pinned toolchain's version, as rust-toolchain.toml says it.
+pinned_rust() { sed -n 's/^channel *= *"\(.*\)"/\1/p' "$root/rust-toolchain.toml"; }
+
+need_rust() {
+  have cargo || have rustup || offer_rust
+  if have rustup && ! (cd "$root" && cargo --version) >/dev/null 2>&1; then
+    say "rustup installs Rust $(pinned_rust)"
+    rustup toolchain install "$(pinned_rust)" --profile minimal --component rustfmt --component clippy ||
+      stop "rustup could not install Rust $(pinned_rust)"
+  fi
+  local version
+  version=$(cd "$root" && rustc --version) || stop "rustc does not run"
+  version=${version#rustc }
+  version=${version%% *}
+  printf '%s\n%s\n' "$(pinned_rust)" "${version%%-*}" | sort -V -C ||
+    stop "Rust $(pinned_rust) or newer is needed, found $version: rustup update"
+}
+
+offer_rust() {
+  local installer answer=no
+  installer="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal"
+  installer+=" --default-toolchain $(pinned_rust) --component rustfmt --component clippy"
+  say "Rust is missing. Its official installer:"
+  say "  $installer"
+  if [ "${ESKER_INSTALL_RUST:-}" = 1 ]; then answer=yes
+  elif [ -t 0 ]; then read -r -p "Run it now? [y/N] " answer
+  fi
+  case $answer in
+    y | Y | yes | Yes) ;;
+    *) stop "install Rust and come back, or set ESKER_INSTALL_RUST=1" ;;
+  esac
+  have curl || install_packages curl ca-certificates || stop "curl is missing"
+  sh -c "$installer" || stop "the installer failed"
+  hash -r
+  have cargo || stop "the installer left no cargo in ${CARGO_HOME:-$HOME/.cargo}/bin"
+}
+
+# --locked where the lock file is checked in, so that everyone builds the same.
+locked=()
+[ ! -f "$root/Cargo.lock" ] || locked=(--locked)
