@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Store;
+use crate::canary::broken;
 use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::record;
@@ -76,7 +77,11 @@ impl Store {
     /// Everything before log position `end` survives power loss when this returns.
     pub(crate) fn sync_log(&self, end: u64) -> Result<()> {
         self.commit.check()?;
-        self.wal.sync_to(end, &self.commit.published).inspect_err(|_| self.commit.poison())
+        let synced = self.wal.sync_to(end, &self.commit.published);
+        if synced.is_err() && !broken("rule-8") {
+            self.commit.poison();
+        }
+        synced
     }
 
     /// Sets memtables aside that have grown full, and asks for the work that the write made due.
