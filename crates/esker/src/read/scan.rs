@@ -209,7 +209,8 @@ impl Scan {
         self.entry_value().len() as u64
     }
 
-    /// The current pair's value as [`Tree::get`](crate::Tree::get) gives it: to keep, or to read in parts.
+    /// The current pair's value as [`Tree::get`](crate::Tree::get) gives it: to keep, or to read in parts. Empty
+    /// where [`Scan::value`] is.
     pub fn handle(&self) -> Value {
         Value::copy_of(self.entry_value())
     }
