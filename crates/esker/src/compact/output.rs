@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::cursor::{Kind, SeqNo};
 use crate::env::Env;
 use crate::error::Result;
+use crate::fs::WriteFile;
 use crate::options::Compression;
 use crate::table::{TableOptions, TableWriter};
 use crate::version::edit::{FileId, TableInfo, TreeId};
@@ -35,13 +36,15 @@ pub(crate) struct Output<'a> {
     maker: &'a TableMaker,
     options: OutputOptions,
     current: Option<(FileId, TableWriter)>,
+    /// The last table's file, which the kernel writes back while the next table is built.
+    unsynced: Option<Box<dyn WriteFile>>,
     done: Vec<TableInfo>,
     kept: bool,
 }
 
 impl<'a> Output<'a> {
     pub(crate) fn new(maker: &'a TableMaker, options: OutputOptions) -> Self {
-        Output { maker, options, current: None, done: Vec::new(), kept: false }
+        Output { maker, options, current: None, unsynced: None, done: Vec::new(), kept: false }
     }
 
     /// Appends an entry. `may_cut`: its key is another one than the last entry's.
@@ -89,8 +92,8 @@ impl<'a> Output<'a> {
 
     fn finish_table(&mut self) -> Result<()> {
         let Some((id, writer)) = self.current.take() else { return Ok(()) };
-        let meta = match writer.finish() {
-            Ok(meta) => meta,
+        let (meta, file) = match writer.finish() {
+            Ok(finished) => finished,
             Err(error) => {
                 self.remove(id);
                 return Err(error);
@@ -109,12 +112,15 @@ impl<'a> Output<'a> {
             smallest: meta.properties.smallest,
             largest: meta.properties.largest,
         });
-        Ok(())
+        self.unsynced.replace(file).map_or(Ok(()), |mut before| before.sync())
     }
 
-    /// Finishes the last table and makes all names durable. The tables are the caller's now.
+    /// Finishes the last table and makes all of them and their names durable. The tables are the caller's now.
     pub(crate) fn finish(mut self) -> Result<Vec<TableInfo>> {
         self.finish_table()?;
+        if let Some(mut last) = self.unsynced.take() {
+            last.sync()?;
+        }
         if !self.done.is_empty() {
             self.maker.env.fs.sync_dir(&self.maker.dir)?;
         }

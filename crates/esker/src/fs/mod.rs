@@ -93,7 +93,7 @@ pub trait SyncFile: Send + Sync + Debug {
 /// A file of fixed length whose blocks are allocated and were written once: stores into it neither
 /// fail nor change file-system metadata. On file systems that overwrite in place the real one is a
 /// shared memory mapping (durability rule 7), elsewhere it is `pwrite`; it is never shown as a slice,
-/// so that the simulated one sees every store (rule 24).
+/// so that the simulated one sees every store (rule 24). Opened for bulk, it is always `pwrite`.
 pub trait MappedFile: Send + Sync + Debug {
     /// Copies `bytes` to `offset`. The caller owns that range: concurrent stores must not overlap.
     /// After it returns, the bytes survive the death of the process.
@@ -152,6 +152,18 @@ pub trait FileSystem: Send + Sync + Debug {
 
     /// Opens a file that `create_mapped` made, to overwrite it (recycling).
     fn open_mapped(&self, path: &Path) -> Result<Arc<dyn MappedFile>>;
+
+    /// As `create_mapped`, for stores of many pages each: they are `pwrite`, which then costs less than a
+    /// mapping's page faults, and nothing but the blocks is prepared.
+    fn create_bulk(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
+        self.create_mapped(path, len)
+    }
+
+    /// Opens a file that `create_mapped` or `create_bulk` made, to overwrite it by stores of many pages.
+    /// Afterwards it is no file for `open_mapped` any more: small synced stores would be dear.
+    fn open_bulk(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
+        self.open_mapped(path)
+    }
 
     /// The names (not paths) in a directory, in no order. Bytes of a name that are not UTF-8 (it is
     /// not one of ours) are replaced.

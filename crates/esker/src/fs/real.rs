@@ -31,7 +31,7 @@ mod tests;
 
 use file::{RealRead, RealWrite};
 use lock::RealLock;
-use mapped::RealMapped;
+use mapped::{RealMapped, Stores};
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -47,11 +47,19 @@ impl FileSystem for RealFs {
     }
 
     fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
-        Ok(Arc::new(RealMapped::create(path, len)?))
+        Ok(Arc::new(RealMapped::create(path, len, Stores::Small)?))
     }
 
     fn open_mapped(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
-        Ok(Arc::new(RealMapped::open(path)?))
+        Ok(Arc::new(RealMapped::open(path, Stores::Small)?))
+    }
+
+    fn create_bulk(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
+        Ok(Arc::new(RealMapped::create(path, len, Stores::Bulk)?))
+    }
+
+    fn open_bulk(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
+        Ok(Arc::new(RealMapped::open(path, Stores::Bulk)?))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {

@@ -154,6 +154,18 @@ fn mapped_files_take_stores() {
         expected[..8].copy_from_slice(b"recycled");
         assert_eq!(fs.read(&path).unwrap(), expected);
 
+        drop(file);
+        let file = fs.open_bulk(&path).unwrap();
+        assert_eq!((file.len(), file.path()), (8192, path.as_path()));
+        file.store(100, &[9; 8000]).unwrap();
+        expected[100..8100].fill(9);
+        assert_eq!(fs.read(&path).unwrap(), expected);
+
+        let bulk = dir.join("bulk");
+        assert_eq!(kind(fs.create_bulk(&bulk, 6000)), ErrorKind::InvalidInput);
+        check_stores(&*fs.create_bulk(&bulk, 8192).unwrap());
+        assert_eq!(fs.read(&bulk).unwrap()[4000..4200], [7; 200]);
+
         let odd = dir.join("odd");
         write(fs, &odd, b"not a segment");
         assert_eq!(kind(fs.open_mapped(&odd)), ErrorKind::Corruption);

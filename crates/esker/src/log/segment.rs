@@ -141,20 +141,28 @@ pub(crate) fn manifest_mark(page: &[u8], epoch: u64, manifest: u64) -> u64 {
     decode_mark(page, MANIFEST_AT, epoch ^ !manifest)
 }
 
-/// A file that is ready to become the next segment: allocated, zero-filled or recycled, its name durable.
+/// A file that is ready to become the next segment: allocated, its name durable.
 #[derive(Debug)]
 pub(crate) struct SpareSegment {
     pub(crate) file: Arc<dyn MappedFile>,
+    /// Whether it was prepared for records of many pages each, and not for small ones.
+    pub(crate) bulk: bool,
 }
 
 impl SpareSegment {
     /// Allocates a new file of `len` bytes.
-    pub(crate) fn create(fs: &dyn FileSystem, path: &Path, len: u64) -> Result<SpareSegment> {
-        let file = fs.create_mapped(path, len)?;
+    pub(crate) fn create(fs: &dyn FileSystem, path: &Path, len: u64, bulk: bool) -> Result<SpareSegment> {
+        let file = if bulk { fs.create_bulk(path, len) } else { fs.create_mapped(path, len) }?;
         if let Some(dir) = path.parent() {
             fs.sync_dir(dir)?;
         }
-        Ok(SpareSegment { file })
+        Ok(SpareSegment { file, bulk })
+    }
+
+    /// Takes a file that was a segment before.
+    pub(crate) fn reuse(fs: &dyn FileSystem, path: &Path, bulk: bool) -> Result<SpareSegment> {
+        let file = if bulk { fs.open_bulk(path) } else { fs.open_mapped(path) }?;
+        Ok(SpareSegment { file, bulk })
     }
 }
 
@@ -163,6 +171,8 @@ impl SpareSegment {
 pub(crate) struct Segment {
     file: Arc<dyn MappedFile>,
     header: SegmentHeader,
+    /// As in the spare segment.
+    pub(crate) bulk: bool,
 }
 
 impl Segment {
@@ -179,7 +189,7 @@ impl Segment {
             spare.file.store_u64(mark, 0)?;
         }
         spare.file.store_u64(0, magic)?;
-        Ok(Segment { file: spare.file, header })
+        Ok(Segment { file: spare.file, header, bulk: spare.bulk })
     }
 
     pub(crate) fn header(&self) -> &SegmentHeader {

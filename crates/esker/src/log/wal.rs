@@ -32,11 +32,16 @@ use crate::fs::SyncFile;
 /// The length of the first segment of a store.
 const SEGMENT_LEN_MIN: u64 = 1 << 20;
 
+/// Records of this many bytes on average are written into segments for bulk.
+const BULK_RECORD_LEN: u64 = 16 << 10;
+
 /// Where the next record goes. Belongs to the commit lock.
 #[derive(Debug)]
 pub(crate) struct LogTail {
     pub(crate) segment: Arc<Segment>,
     pub(crate) offset: u64,
+    /// How many records the segment holds.
+    records: u64,
 }
 
 impl LogTail {
@@ -49,16 +54,33 @@ impl LogTail {
     pub(crate) fn position(&self) -> u64 {
         self.segment.position(self.offset)
     }
+
+    /// The next `len` bytes are a record's.
+    pub(crate) fn advance(&mut self, len: u64) {
+        self.offset += len;
+        self.records += 1;
+    }
+
+    fn holds_bulk(&self) -> bool {
+        self.records > 0 && (self.offset - RECORDS_AT) / self.records >= BULK_RECORD_LEN
+    }
 }
 
 /// A sealed segment that recovery may still need.
 #[derive(Debug)]
 struct Sealed {
     id: u64,
-    path: PathBuf,
-    len: u64,
+    file: Retired,
     /// The offset behind its last record.
     end: u64,
+}
+
+/// A segment that nobody needs any more.
+#[derive(Debug)]
+struct Retired {
+    path: PathBuf,
+    len: u64,
+    bulk: bool,
 }
 
 /// A segment, and the offset behind its last record.
@@ -71,7 +93,7 @@ pub(crate) struct LogPart {
 #[derive(Debug)]
 struct Files {
     sealed: VecDeque<Sealed>,
-    retired: Vec<(PathBuf, u64)>,
+    retired: Vec<Retired>,
     spare: Option<SpareSegment>,
     next_number: u64,
     next_len: u64,
@@ -119,6 +141,8 @@ pub(crate) struct Wal {
     floor_start: AtomicU64,
     /// Whether somebody waited for a sync since the last rotation.
     waited_for: AtomicBool,
+    /// Whether the last segment held large records.
+    bulk: AtomicBool,
     /// The position at which this opening of the store began.
     began_at: u64,
 }
@@ -157,6 +181,7 @@ impl Wal {
             syncs: AtomicU64::new(0),
             floor_start: AtomicU64::new(at.start),
             waited_for: AtomicBool::new(false),
+            bulk: AtomicBool::new(false),
             began_at: at.start,
         };
         wal.prepare_spare(0)?;
@@ -164,7 +189,7 @@ impl Wal {
             wal.take_spare(0).ok_or_else(|| Error::new(ErrorKind::Io, "the log has no spare segment"))?;
         let segment = Arc::new(Segment::start(spare, wal.header(at.segment, first_seq, at.start))?);
         wal.make_current(&segment);
-        Ok((wal, LogTail { segment, offset: RECORDS_AT }))
+        Ok((wal, LogTail { segment, offset: RECORDS_AT, records: 0 }))
     }
 
     fn make_current(&self, segment: &Arc<Segment>) {
@@ -183,34 +208,38 @@ impl Wal {
     /// May write for some time: never under the commit lock.
     pub(crate) fn prepare_spare(&self, record_len: usize) -> Result<()> {
         let need = (RECORDS_AT + record_len as u64).next_multiple_of(RECORDS_AT);
-        let (reuse, number, len) = {
+        let (reuse, number, len, waited_for, bulk) = {
             let mut files = self.files.lock();
             if files.spare.as_ref().is_some_and(|spare| spare.file.len() >= need) {
                 return Ok(());
             }
+            let waited_for = self.waited_for.swap(false, Ordering::Relaxed);
+            let bulk =
+                record_len as u64 >= BULK_RECORD_LEN || (!waited_for && self.bulk.load(Ordering::Relaxed));
             let len = files.next_len.max(need);
-            match files.retired.iter().position(|&(_, retired_len)| retired_len >= len) {
-                Some(index) => (Some(files.retired.swap_remove(index).0), 0, len),
+            let fits = |retired: &Retired| retired.len >= len && (bulk || !retired.bulk);
+            match files.retired.iter().position(fits) {
+                Some(index) => (Some(files.retired.swap_remove(index).path), 0, len, waited_for, bulk),
                 None => {
                     files.next_number += 1;
                     files.next_len = (files.next_len * 2).min(self.len_max);
-                    (None, files.next_number - 1, len)
+                    (None, files.next_number - 1, len, waited_for, bulk)
                 }
             }
         };
         let spare = match reuse {
-            Some(path) => SpareSegment { file: self.env.fs.open_mapped(&path)? },
-            None => SpareSegment::create(&*self.env.fs, &segment_path(&self.dir, number), len)?,
+            Some(path) => SpareSegment::reuse(&*self.env.fs, &path, bulk)?,
+            None => SpareSegment::create(&*self.env.fs, &segment_path(&self.dir, number), len, bulk)?,
         };
-        if !self.waited_for.swap(false, Ordering::Relaxed) {
+        if !bulk && !waited_for {
             // Takes the page faults ahead of the writers. It dirties the pages, so the next sync writes all
             // of them: not where somebody waits for syncs.
             spare.file.warm(0, spare.file.len());
         }
         let mut files = self.files.lock();
         if let Some(smaller) = files.spare.replace(spare) {
-            let retired = (smaller.file.path().to_path_buf(), smaller.file.len());
-            files.retired.push(retired);
+            let (path, len, bulk) = (smaller.file.path().to_path_buf(), smaller.file.len(), smaller.bulk);
+            files.retired.push(Retired { path, len, bulk });
         }
         Ok(())
     }
@@ -234,12 +263,12 @@ impl Wal {
         let segment = Arc::new(Segment::start(spare, self.header(id, first_seq, tail.position()))?);
         self.files.lock().sealed.push_back(Sealed {
             id: id - 1,
-            path: tail.segment.path(),
-            len: tail.segment.end(),
+            file: Retired { path: tail.segment.path(), len: tail.segment.end(), bulk: tail.segment.bulk },
             end: tail.offset,
         });
+        self.bulk.store(tail.holds_bulk(), Ordering::Relaxed);
         self.make_current(&segment);
-        *tail = LogTail { segment, offset: RECORDS_AT };
+        *tail = LogTail { segment, offset: RECORDS_AT, records: 0 };
         Ok(true)
     }
 
@@ -340,7 +369,7 @@ impl Wal {
         let mut files = self.files.lock();
         while files.sealed.front().is_some_and(|sealed| sealed.id < floor.segment) {
             if let Some(sealed) = files.sealed.pop_front() {
-                files.retired.push((sealed.path, sealed.len));
+                files.retired.push(sealed.file);
             }
         }
     }
@@ -349,12 +378,13 @@ impl Wal {
     pub(crate) fn take_surplus(&self, keep: usize) -> Vec<PathBuf> {
         let mut files = self.files.lock();
         // The largest are kept, since the small ones of a store's first minutes are never big enough again;
-        // but not those that were made for one huge record.
-        let len_max = self.len_max;
-        files.retired.sort_by_key(|&(_, len)| (len > len_max, std::cmp::Reverse(len)));
-        let usual = files.retired.partition_point(|&(_, len)| len <= len_max);
-        let keep = keep.min(usual);
-        files.retired.split_off(keep).into_iter().map(|(path, _)| path).collect()
+        // but not those that were made for one huge record, nor those that are of no use for small ones.
+        let bulk = self.bulk.load(Ordering::Relaxed);
+        let useless = |file: &Retired| file.len > self.len_max || (file.bulk && !bulk);
+        files.retired.sort_by_key(|file| (useless(file), std::cmp::Reverse(file.len)));
+        let useful = files.retired.partition_point(|file| !useless(file));
+        let keep = keep.min(useful);
+        files.retired.split_off(keep).into_iter().map(|file| file.path).collect()
     }
 
     /// What recovery would read from `floor` on, oldest first, the current segment last.
@@ -362,14 +392,17 @@ impl Wal {
         let files = self.files.lock();
         let sealed = files.sealed.iter().filter(|sealed| sealed.id >= floor.segment);
         let current = LogPart { path: tail.segment.path(), end: tail.offset };
-        sealed.map(|sealed| LogPart { path: sealed.path.clone(), end: sealed.end }).chain([current]).collect()
+        sealed
+            .map(|sealed| LogPart { path: sealed.file.path.clone(), end: sealed.end })
+            .chain([current])
+            .collect()
     }
 
     /// Bytes in segment files, whatever they are used for.
     pub(crate) fn disk_bytes(&self) -> u64 {
         let files = self.files.lock();
-        let sealed: u64 = files.sealed.iter().map(|sealed| sealed.len).sum();
-        let retired: u64 = files.retired.iter().map(|(_, len)| len).sum();
+        let sealed: u64 = files.sealed.iter().map(|sealed| sealed.file.len).sum();
+        let retired: u64 = files.retired.iter().map(|file| file.len).sum();
         sealed + retired + files.spare.as_ref().map_or(0, |spare| spare.file.len())
     }
 }

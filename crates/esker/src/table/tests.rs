@@ -104,7 +104,7 @@ fn build(model: &Model, options: TableOptions) -> (Vec<u8>, TableMeta) {
     for ((key, seq), (kind, value)) in model {
         writer.add(key, seq.0, *kind, value).expect("ascending entries");
     }
-    let meta = writer.finish().expect("files in memory do not fail");
+    let (meta, _) = writer.finish().expect("files in memory do not fail");
     let bytes = std::mem::take(&mut *file.0.lock());
     assert_eq!(meta.size, bytes.len() as u64);
     (bytes, meta)

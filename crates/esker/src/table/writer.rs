@@ -1,7 +1,7 @@
 //! Writes a table from entries in ascending order.
 //!
 //! Entries gather in a block builder; full blocks go through a write buffer to the file. `finish`
-//! writes the other sections and syncs the file; its name is the caller's to make durable. A writer
+//! writes the other sections; to sync the file and make its name durable is the caller's. A writer
 //! that failed or is dropped leaves a file that no one may name.
 
 use super::block::{MAX_KEY, tag_of};
@@ -192,8 +192,8 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Writes the rest and syncs the file.
-    pub(crate) fn finish(mut self) -> Result<TableMeta> {
+    /// Writes the rest. The table may be named when the file, which is handed back, has been synced.
+    pub(crate) fn finish(mut self) -> Result<(TableMeta, Box<dyn WriteFile>)> {
         if !self.block.is_empty() {
             self.finish_block()?;
         }
@@ -219,9 +219,9 @@ impl TableWriter {
         let salt = self.options.salt;
         Footer { filter_at, index_at, properties_at, file_len, salt }.encode(&mut self.out);
         self.write_out()?;
-        self.file.sync()?;
+        self.file.start_writeback();
         let (index_bytes, filter_bytes) = (properties_at - index_at, index_at - filter_at);
-        Ok(TableMeta { size: file_len, index_bytes, filter_bytes, salt, properties })
+        Ok((TableMeta { size: file_len, index_bytes, filter_bytes, salt, properties }, self.file))
     }
 
     /// Appends a block that is no data block. They are never compressed.

@@ -261,7 +261,7 @@ fn reserve(state: &mut CommitState, batch: &Batch, len: u64) -> Result<Reservati
         mem.note_write(floor, last_seq, position + len);
     }
     state.next_seq += count;
-    state.tail.offset += len;
+    state.tail.advance(len);
     let ticket = state.front + state.queue.len() as u64;
     let segment_end = (Arc::clone(&segment), offset + len);
     state.queue.push_back(Ticket { last_seq, end: position + len, segment_end, done: false });

@@ -6,10 +6,19 @@ use super::*;
 fn stores_without_a_mapping_do_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("wal");
-    crate::fs::tests::check_stores(&RealMapped::create(&path, 8192).unwrap().without_map());
+    let file = RealMapped::create(&path, 8192, Stores::Bulk).unwrap();
+    assert!(!file.is_mapped() && is_allocated(&path), "what is stored in bulk later has its blocks");
+    crate::fs::tests::check_stores(&file);
     let bytes = RealFs.read(&path).unwrap();
     assert!(bytes[..4000].iter().all(|&b| b == 0) && bytes[4000..4200] == [7; 200]);
     assert_eq!(bytes[8184..], 0x0102_0304_0506_0708u64.to_le_bytes());
+}
+
+/// Whether the file has all its blocks, on a file system that can allocate.
+fn is_allocated(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = fs::metadata(path).unwrap();
+    metadata.blocks() * 512 >= metadata.len()
 }
 
 #[test]
@@ -17,7 +26,7 @@ fn a_sparse_copy_is_not_mapped() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("wal");
     File::create_new(&path).unwrap().set_len(8192).unwrap();
-    let file = RealMapped::open(&path).unwrap();
+    let file = RealMapped::open(&path, Stores::Small).unwrap();
     assert!(!file.is_mapped(), "a store into a hole of a full disk would be a SIGBUS");
     crate::fs::tests::check_stores(&file);
 }
@@ -26,7 +35,7 @@ fn a_sparse_copy_is_not_mapped() {
 fn a_failed_creation_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("wal");
-    let error = RealMapped::create(&path, 1 << 60).unwrap_err();
+    let error = RealMapped::create(&path, 1 << 60, Stores::Small).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::OutOfSpace | ErrorKind::Io), "{error}");
     assert!(!path.exists());
 }
@@ -60,14 +69,14 @@ fn a_synced_store_dirties_one_page() {
         println!("{what}: {each} bytes dirtied by each synced store; mapped: {}", file.is_mapped());
         assert!(each <= 8192, "{what}: {each}");
     };
-    let file = RealMapped::create(&path, 8 << 20).unwrap();
+    let file = RealMapped::create(&path, 8 << 20, Stores::Small).unwrap();
     check("new", &file);
     file.warm(0, 8 << 20);
     check("warmed and synced", &file);
     drop(file);
     let file = File::open(&path).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    check("recycled", &RealMapped::open(&path).unwrap());
+    check("recycled", &RealMapped::open(&path, Stores::Small).unwrap());
 }
 
 /// What the kernel counts as written by this thread: whole folios, when they become dirty. 0 where it

@@ -175,7 +175,7 @@ fn entries_that_do_not_ascend_are_refused() {
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
     }
     writer.add(b"b", 4, Kind::Put, b"").expect("an older version");
-    assert_eq!(writer.finish().expect("a table").properties.entries, 2);
+    assert_eq!(writer.finish().expect("a table").0.properties.entries, 2);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn the_estimate_is_close_to_the_size() {
         writer.add(&i.to_be_bytes(), i, Kind::Put, &[1; 100]).expect("ascending entries");
     }
     let estimate = writer.estimated_size() as f64;
-    let size = writer.finish().expect("a table").size as f64;
+    let size = writer.finish().expect("a table").0.size as f64;
     assert!((estimate / size - 1.0).abs() < 0.02, "{estimate} {size}");
 }
 
