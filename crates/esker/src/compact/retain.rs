@@ -29,24 +29,26 @@ pub(crate) struct Retention {
     key: Vec<u8>,
     /// The stretch of the last entry of `key` that was judged.
     stretch: Option<usize>,
+    new_key: bool,
 }
 
 impl Retention {
     /// `moments` must stay readable, ascending; no entry that will be judged is newer than the last one,
     /// or it is kept.
     pub(crate) fn new(moments: Vec<SeqNo>) -> Self {
-        Retention { moments, key: Vec::new(), stretch: None }
+        Retention { moments, key: Vec::new(), stretch: None, new_key: false }
     }
 
-    /// Whether `key` is another one than that of the entry judged last.
-    pub(crate) fn is_new_key(&self, key: &[u8]) -> bool {
-        self.stretch.is_none() || self.key != key
+    /// Whether the entry judged last has another key than the one before it.
+    pub(crate) fn is_new_key(&self) -> bool {
+        self.new_key
     }
 
     /// Judges the next entry. `nothing_below`: no older version of this key lies outside this merge.
     pub(crate) fn judge(&mut self, key: &[u8], seq: SeqNo, kind: Kind, nothing_below: bool) -> Verdict {
         let stretch = self.moments.partition_point(|&moment| moment < seq);
-        let shadowed = if self.is_new_key(key) {
+        self.new_key = self.stretch.is_none() || self.key != key;
+        let shadowed = if self.new_key {
             self.key.clear();
             self.key.extend_from_slice(key);
             false

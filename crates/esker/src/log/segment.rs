@@ -1,4 +1,5 @@
-//! One segment of the write-ahead log: a file of fixed length, allocated and written before its use.
+//! One segment of the write-ahead log: a file of fixed length, allocated before its use and, for
+//! small records, written once.
 //!
 //! ```text
 //! sector 0   magic 8 | version 4 | 0 | id 8 | epoch 8 | first seq 8 | start position 8 | boot id 16 | check 8

@@ -144,9 +144,8 @@ fn write_own(
     let mut merge = merged(mems)?;
     while merge.valid() {
         let (key, seq, kind) = (merge.key(), merge.seq(), merge.kind());
-        let may_cut = retention.is_new_key(key);
         if let Verdict::Keep(seq) = retention.judge(key, seq, kind, bottom) {
-            output.add(key, seq, kind, merge.value(), may_cut)?;
+            output.add(key, seq, kind, merge.value(), retention.is_new_key())?;
         }
         merge.advance()?;
     }

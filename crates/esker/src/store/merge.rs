@@ -130,16 +130,15 @@ fn merge(
     merge.seek_to_start()?;
     while merge.valid() {
         let (key, seq, kind) = (merge.key(), merge.seq(), merge.kind());
-        let may_cut = retention.is_new_key(key);
         if fences.next_if(|fence| *fence < key).is_some() {
             while fences.next_if(|fence| *fence < key).is_some() {}
             output.cut()?;
         }
         if let Verdict::Keep(seq) = retention.judge(key, seq, kind, !deeper_overlap) {
-            output.add(key, seq, kind, merge.value(), may_cut)?;
+            output.add(key, seq, kind, merge.value(), retention.is_new_key())?;
         }
         merge.advance()?;
-        if may_cut && store.is_closing() {
+        if retention.is_new_key() && store.is_closing() {
             // Dropping the output removes its files; the inputs are as they were.
             return Err(store.closed_error());
         }

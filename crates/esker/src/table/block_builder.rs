@@ -32,26 +32,44 @@ impl BlockBuilder {
         self.pending.is_empty()
     }
 
-    /// About how many bytes the block takes in the file with one more entry.
-    pub(super) fn size_with(&self, key: &[u8], tag: u64, value_len: usize) -> usize {
-        let prefix_len = if self.is_empty() { key.len() } else { self.common_with(key) };
-        let count = self.pending.len() + 1;
-        let widths = width(self.tags.with(tag).spread()) + width(self.lens.with(key.len() as u64).spread());
-        let suffixes = self.keys.len() + key.len() - count * prefix_len;
-        let tables = HEADER + prefix_len + count * (HEAD + 2 + widths) + SLACK;
-        // Heads take the first four bytes of the suffixes.
-        tables + suffixes.saturating_sub(count * HEAD) + self.values.len().saturating_add(value_len)
-    }
-
     /// About how many bytes the entries so far take, without the gain of their common prefix.
     pub(super) fn size(&self) -> usize {
         self.values.len() + self.keys.len() + self.pending.len() * 4
     }
 
+    /// Adds an entry behind others if the block then takes at most about `limit` bytes; an empty builder
+    /// takes none.
+    #[inline]
+    pub(super) fn add_within(&mut self, limit: usize, key: &[u8], tag: u64, value: &[u8]) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let prefix_len = common_len(&self.keys[..self.prefix_len], key);
+        let (tags, lens) = (self.tags.with(tag), self.lens.with(key.len() as u64));
+        let count = self.pending.len() + 1;
+        let suffixes = self.keys.len() + key.len() - count * prefix_len;
+        let widths = width(tags.spread()) + width(lens.spread());
+        let tables = HEADER + prefix_len + count * (HEAD + 2 + widths) + SLACK;
+        // Heads take the first four bytes of the suffixes.
+        let entries = suffixes.saturating_sub(count * HEAD) + self.values.len().saturating_add(value.len());
+        if tables + entries > limit {
+            return false;
+        }
+        (self.prefix_len, self.tags, self.lens) = (prefix_len, tags, lens);
+        self.push(key, tag, value);
+        true
+    }
+
+    /// Adds an entry to an empty builder.
     pub(super) fn add(&mut self, key: &[u8], tag: u64, value: &[u8]) {
-        self.prefix_len = if self.is_empty() { key.len() } else { self.common_with(key) };
+        self.prefix_len = key.len();
         self.tags = self.tags.with(tag);
         self.lens = self.lens.with(key.len() as u64);
+        self.push(key, tag, value);
+    }
+
+    #[inline]
+    fn push(&mut self, key: &[u8], tag: u64, value: &[u8]) {
         self.keys.extend_from_slice(key);
         self.values.extend_from_slice(value);
         self.pending.push(Pending { key_end: self.keys.len(), value_end: self.values.len(), tag });
@@ -72,10 +90,6 @@ impl BlockBuilder {
         self.pending.clear();
         self.tags = Bounds::default();
         self.lens = Bounds::default();
-    }
-
-    fn common_with(&self, key: &[u8]) -> usize {
-        common_len(&self.keys[..self.prefix_len], key)
     }
 }
 

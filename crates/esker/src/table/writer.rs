@@ -100,18 +100,8 @@ impl TableWriter {
     pub(crate) fn add(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) -> Result<()> {
         let new_key = self.check(key, seq, value)?;
         let tag = tag_of(seq, kind);
-        if !self.block.is_empty() && self.block.size_with(key, tag, value.len()) > self.options.block_size {
-            self.finish_block()?;
-        }
-        if let Some(stored_len) = self.unindexed.take() {
-            self.index.add(&self.last_key, Some(key), stored_len);
-        }
-        if self.block.is_empty() && key.len() + value.len() > self.options.block_size {
-            let start = self.out.len();
-            encode_single(&mut self.out, key, tag, value);
-            self.seal_block(start)?;
-        } else {
-            self.block.add(key, tag, value);
+        if !self.block.add_within(self.options.block_size, key, tag, value) {
+            self.add_as_first(key, tag, value)?;
         }
         if new_key {
             if self.options.filter_bits_tenths > 0 {
@@ -122,6 +112,23 @@ impl TableWriter {
         }
         self.last_seq = seq;
         self.count(key, seq, kind, value);
+        Ok(())
+    }
+
+    /// Begins a block with this entry, or writes it as a block of its own if it is that large.
+    fn add_as_first(&mut self, key: &[u8], tag: u64, value: &[u8]) -> Result<()> {
+        if !self.block.is_empty() {
+            self.finish_block()?;
+        }
+        if let Some(stored_len) = self.unindexed.take() {
+            self.index.add(&self.last_key, Some(key), stored_len);
+        }
+        if key.len() + value.len() > self.options.block_size {
+            let start = self.out.len();
+            encode_single(&mut self.out, key, tag, value);
+            return self.seal_block(start);
+        }
+        self.block.add(key, tag, value);
         Ok(())
     }
 
