@@ -99,7 +99,7 @@ impl Check<'_> {
         let mut sound = Vec::new();
         for (_, path) in &listing.segments {
             self.note_file(path);
-            match Segments::open(&*self.env.fs, vec![path.clone()]) {
+            match Segments::open(&*self.env.fs, self.dir, vec![path.clone()]) {
                 Ok(_) => sound.push(path.clone()),
                 Err(error) => self.found(&error),
             }
@@ -107,7 +107,7 @@ impl Check<'_> {
         if listing.segments.is_empty() {
             self.found(&Error::corruption(self.dir, 0, "every log segment is missing"));
         }
-        match Segments::open(&*self.env.fs, sound) {
+        match Segments::open(&*self.env.fs, self.dir, sound) {
             Ok(segments) => Some(segments),
             Err(error) => {
                 self.found(&error);

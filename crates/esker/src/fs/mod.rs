@@ -153,6 +153,11 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Opens a file that `create_mapped` made, to overwrite it (recycling).
     fn open_mapped(&self, path: &Path) -> Result<Arc<dyn MappedFile>>;
 
+    /// Makes the file `path` one of `len` bytes that the disk has set aside, whatever they hold: creates
+    /// it, extends it or cuts it. When it fails, the file is as long as it was. A created name is durable
+    /// only after `sync_dir`.
+    fn set_allocated(&self, path: &Path, len: u64) -> Result<()>;
+
     /// The names (not paths) in a directory, in no order. Bytes of a name that are not UTF-8 (it is
     /// not one of ours) are replaced.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;

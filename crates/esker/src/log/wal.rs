@@ -12,7 +12,7 @@
 //!   wrote, everything published so far, oldest segment first (rule 3); whoever arrives meanwhile waits for
 //!   the next. The first failure poisons the log: no sync is ever retried (rule 8).
 //! - A file is reused only after the manifest's floor has passed it (the caller's duty), under a new epoch.
-//!   Segments start at 1 MiB and double (rule 9).
+//!   Segments start at 256 KiB and double (rule 9).
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::SyncFile;
 
 /// The length of the first segment of a store.
-const SEGMENT_LEN_MIN: u64 = 1 << 20;
+const SEGMENT_LEN_MIN: u64 = 256 << 10;
 
 /// Where the next record goes. Belongs to the commit lock.
 #[derive(Debug)]
@@ -75,6 +75,8 @@ struct Files {
     spare: Option<SpareSegment>,
     next_number: u64,
     next_len: u64,
+    /// No segment is made ready any more.
+    closed: bool,
 }
 
 /// A segment with bytes that may not be synced. It is not kept mapped for that: syncing a mapped file
@@ -101,6 +103,16 @@ struct SyncState {
     failed: Option<Error>,
 }
 
+/// The length of a segment that holds a record of `record_len` bytes.
+fn len_for(record_len: usize) -> u64 {
+    (RECORDS_AT + record_len as u64).next_multiple_of(RECORDS_AT)
+}
+
+/// Whether a segment file of `len` bytes can be used again by a log with segments of up to `len_max`.
+pub(crate) fn is_usual_len(len: u64, len_max: u64) -> bool {
+    (SEGMENT_LEN_MIN..=len_max.max(SEGMENT_LEN_MIN)).contains(&len) && len.is_multiple_of(RECORDS_AT)
+}
+
 /// See the module's comment.
 #[derive(Debug)]
 pub(crate) struct Wal {
@@ -125,7 +137,8 @@ pub(crate) struct Wal {
 
 impl Wal {
     /// A log that continues at `at` with sequence number `first_seq`, in a fresh segment file with number
-    /// `next_number` (rule 2: never in a replayed one).
+    /// `next_number` (rule 2: never in a replayed one), or in a new use of the file `reuse`, which holds no
+    /// record of the last use.
     pub(crate) fn start(
         env: &Env,
         dir: &Path,
@@ -133,6 +146,7 @@ impl Wal {
         next_number: u64,
         at: LogFloor,
         first_seq: SeqNo,
+        reuse: Option<(PathBuf, u64)>,
     ) -> Result<(Wal, LogTail)> {
         let wal = Wal {
             env: env.clone(),
@@ -141,10 +155,11 @@ impl Wal {
             len_max: len_max.max(SEGMENT_LEN_MIN),
             files: Mutex::new(Files {
                 sealed: VecDeque::new(),
-                retired: Vec::new(),
+                retired: reuse.into_iter().collect(),
                 spare: None,
                 next_number,
                 next_len: if broken("rule-9") { len_max } else { SEGMENT_LEN_MIN },
+                closed: false,
             }),
             sync: Mutex::new(SyncState {
                 unsynced: VecDeque::new(),
@@ -185,7 +200,7 @@ impl Wal {
     /// Makes sure that a spare segment with room for a record of `record_len` bytes stands ready.
     /// May write for some time: never under the commit lock.
     pub(crate) fn prepare_spare(&self, record_len: usize) -> Result<()> {
-        let need = (RECORDS_AT + record_len as u64).next_multiple_of(RECORDS_AT);
+        let need = len_for(record_len);
         let (reuse, number, len) = {
             let mut files = self.files.lock();
             if files.spare.as_ref().is_some_and(|spare| spare.file.len() >= need) {
@@ -193,7 +208,7 @@ impl Wal {
             }
             let len = files.next_len.max(need);
             match files.retired.iter().position(|&(_, retired_len)| retired_len >= len) {
-                Some(index) => (Some(files.retired.swap_remove(index).0), 0, len),
+                Some(index) => (Some(files.retired.swap_remove(index)), 0, len),
                 None => {
                     files.next_number += 1;
                     files.next_len = (files.next_len * 2).min(self.len_max);
@@ -202,7 +217,14 @@ impl Wal {
             }
         };
         let spare = match reuse {
-            Some(path) => SpareSegment { file: self.env.fs.open_mapped(&path)? },
+            Some((path, len)) => match self.env.fs.open_mapped(&path) {
+                Ok(file) => SpareSegment { file },
+                Err(error) => {
+                    // It is still ours to use or to remove.
+                    self.files.lock().retired.push((path, len));
+                    return Err(error);
+                }
+            },
             None => SpareSegment::create(&*self.env.fs, &segment_path(&self.dir, number), len)?,
         };
         if !self.waited_for.swap(false, Ordering::Relaxed) {
@@ -211,11 +233,36 @@ impl Wal {
             spare.file.warm(0, spare.file.len());
         }
         let mut files = self.files.lock();
+        if files.closed {
+            return self.env.fs.remove_file(spare.file.path());
+        }
         if let Some(smaller) = files.spare.replace(spare) {
             let retired = (smaller.file.path().to_path_buf(), smaller.file.len());
             files.retired.push(retired);
         }
         Ok(())
+    }
+
+    /// How long a file [`Wal::prepare_spare`] would create; `None` where it need not.
+    pub(crate) fn missing_spare(&self, record_len: usize) -> Option<u64> {
+        let (files, need) = (self.files.lock(), len_for(record_len));
+        let len = files.next_len.max(need);
+        let spare = files.spare.as_ref().is_some_and(|spare| spare.file.len() >= need);
+        let found = spare || files.retired.iter().any(|&(_, retired_len)| retired_len >= len);
+        (!found).then_some(len)
+    }
+
+    /// New files are to be short again: the disk is full.
+    pub(crate) fn begin_short(&self) {
+        self.files.lock().next_len = SEGMENT_LEN_MIN;
+    }
+
+    /// Nothing is written any more: hands out the files that no recovery needs, for removal.
+    pub(crate) fn close(&self) -> Vec<PathBuf> {
+        let mut files = self.files.lock();
+        files.closed = true;
+        let spare = files.spare.take().map(|spare| spare.file.path().to_path_buf());
+        files.retired.drain(..).map(|(path, _)| path).chain(spare).collect()
     }
 
     /// Whether the next rotation would find a spare segment.

@@ -147,6 +147,9 @@ impl FileSystem for Gated {
     fn open_mapped(&self, path: &Path) -> esker::Result<Arc<dyn MappedFile>> {
         self.disk.open_mapped(path).map(|file| self.gated(file))
     }
+    fn set_allocated(&self, path: &Path, len: u64) -> esker::Result<()> {
+        self.disk.set_allocated(path, len)
+    }
     fn list(&self, dir: &Path) -> esker::Result<Vec<String>> {
         self.disk.list(dir)
     }
