@@ -32,10 +32,19 @@ pub(crate) struct LogFloor {
 
 /// A segment file and what its first page says.
 #[derive(Debug, Clone)]
-struct Found {
-    path: PathBuf,
-    header: SegmentHeader,
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) header: SegmentHeader,
     page: Vec<u8>,
+}
+
+impl Found {
+    /// The offset before which everything was acknowledged, going by the mark; 0 where nobody knows, also
+    /// because the machine was booted since.
+    pub(super) fn published(&self, boot_id: [u8; 16]) -> u64 {
+        let same_boot = self.header.boot_id == boot_id && boot_id != [0; 16];
+        if same_boot { published_mark(&self.page, self.header.epoch) } else { 0 }
+    }
 }
 
 /// All segment files of a store.
@@ -101,7 +110,7 @@ impl Segments {
         self.live(floor).map(|found| fs.file_len(&found.path)).sum()
     }
 
-    fn live(&self, floor: LogFloor) -> impl Iterator<Item = &Found> {
+    pub(super) fn live(&self, floor: LogFloor) -> impl Iterator<Item = &Found> {
         self.used.iter().filter(move |found| found.header.id >= floor.segment)
     }
 
@@ -212,8 +221,7 @@ impl Segments {
             let bytes = fs.read(&found.path)?;
             let header = &found.header;
             let from = if is_stop { offset } else { RECORDS_AT };
-            let known_boot = header.boot_id == boot_id && boot_id != [0; 16];
-            let published = known_boot && published_mark(&found.page, header.epoch) > from;
+            let published = found.published(boot_id) > from;
             let mut claimed = false;
             let mut torn = is_stop && record::header_is_whole(&bytes, offset as usize, header.epoch);
             for (at, whole) in record::find_from(&bytes, from as usize, header.epoch) {

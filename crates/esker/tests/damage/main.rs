@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+mod check;
 #[allow(dead_code, reason = "shared with the crash test")]
 #[path = "../crash/history.rs"]
 mod history;

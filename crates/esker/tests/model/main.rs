@@ -8,6 +8,7 @@ mod common;
 
 mod apply;
 mod bugs;
+mod checkpoint;
 mod concurrent;
 mod generate;
 mod metamorphic;
