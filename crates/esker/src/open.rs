@@ -15,7 +15,7 @@
 //! Opened for reading only, the store replays into memory and writes nothing (rule 22); its log is a
 //! scratch one in memory that nobody writes to.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,7 @@ use crate::options::{Options, TreeOptions};
 use crate::state::TreeInner;
 use crate::store::reserve::Reserve;
 use crate::store::{Parts, Store, Structure};
-use crate::version::edit::{Edit, FileId, ManifestState, TreeId};
+use crate::version::edit::{Edit, ManifestState, TreeId};
 use crate::version::levels::{Levels, Table};
 use crate::version::manifest::{Manifest, manifest_path, read_manifest};
 use crate::version::tables::{TableRegistry, table_path};
@@ -287,15 +287,13 @@ impl Opening {
         let kept = reuse.as_ref().map(|(path, _)| path.clone());
         let (wal, tail) = Wal::start(&log_env, &dir, len_max, next_number, fresh, replayed.next_seq, reuse)?;
         if !read_only {
-            let dead = found.segments.dead(state.floor);
-            let tables = state.files();
+            let unneeded = unneeded(found, &dir, &state, kept.as_deref());
             let manifest = Manifest::create(&env, &dir, listing.manifest() + 1, state)?;
             let (number, len) = manifest.synced();
             wal.mark_manifest(number, len)?;
             structure.manifest = Some(manifest);
-            // What the new manifest does not need makes room for what follows.
-            let dead = dead.into_iter().filter(|path| kept.as_ref() != Some(path));
-            remove_all(&env, dead.chain(leftovers(&dir, listing, &tables)))?;
+            // It makes room for what follows.
+            remove_all(&env, unneeded.into_iter())?;
         }
         let default_executor = || Arc::new(ThreadExecutor::default()) as Arc<dyn Executor>;
         let executor = options.env.executor.clone().unwrap_or_else(default_executor);
@@ -338,16 +336,14 @@ fn reusable(env: &Env, report: &ReplayReport, len_max: u64) -> Result<Option<(Pa
     Ok(is_usual_len(len, len_max).then(|| (path.clone(), len)))
 }
 
-/// Manifests, tables and temporary files that a manifest which was begun after `listing` does not need.
-fn leftovers<'a>(
-    dir: &'a Path,
-    listing: &'a Listing,
-    needed: &'a BTreeSet<FileId>,
-) -> impl Iterator<Item = PathBuf> + 'a {
+/// The files that a new manifest which says `state` does not need, but `kept`.
+fn unneeded(found: &Found, dir: &Path, state: &ManifestState, kept: Option<&Path>) -> Vec<PathBuf> {
+    let (listing, needed) = (&found.listing, state.files());
+    let segments = found.segments.dead(state.floor).into_iter().filter(|path| Some(path.as_path()) != kept);
     let manifests = listing.manifests.iter().map(|&number| manifest_path(dir, number));
     let strays = listing.tables.iter().filter(|file| !needed.contains(file));
     let tables = strays.map(|&file| table_path(dir, file));
-    manifests.chain(tables).chain(listing.temporaries.iter().cloned())
+    segments.chain(manifests).chain(tables).chain(listing.temporaries.iter().cloned()).collect()
 }
 
 /// Removes files of which some may be gone.

@@ -16,6 +16,7 @@ mod model;
 mod ops;
 mod run;
 mod session;
+mod versions;
 
 use run::run_cases;
 use session::Setting;
