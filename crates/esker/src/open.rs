@@ -319,10 +319,7 @@ impl Opening {
             ensure_default_in_memory(&store);
         } else {
             complete(&store, fresh)?;
-            let old = listing.segments.iter().map(|(_, path)| path.clone());
-            let is_old = |path: &PathBuf| kept.as_ref() != Some(path) && !broken("rule-2");
-            remove_all(&store.env, old.filter(is_old))?;
-            store.begin_reserve()?;
+            conclude(&store, listing, kept.as_deref())?;
         }
         Ok(store)
     }
@@ -384,6 +381,14 @@ fn ensure_default_in_memory(store: &Store) {
         structure.by_name.insert(DEFAULT_TREE.to_owned(), id);
         structure.trees.insert(id, tree);
     }
+}
+
+/// Removes the segments that were replayed, but `kept`, and sets aside what the store needs.
+fn conclude(store: &Store, listing: &Listing, kept: Option<&Path>) -> Result<()> {
+    let old = listing.segments.iter().map(|(_, path)| path.clone());
+    let is_old = |path: &PathBuf| Some(path.as_path()) != kept && !broken("rule-2");
+    remove_all(&store.env, old.filter(is_old))?;
+    store.begin_reserve()
 }
 
 /// Makes what was replayed durable, and moves the floor to the fresh segment.
