@@ -16,6 +16,7 @@ mod model;
 mod ops;
 mod run;
 mod session;
+mod values;
 mod versions;
 
 use run::run_cases;
