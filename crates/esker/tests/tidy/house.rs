@@ -96,4 +96,5 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["tree"],
     &["care"],
     &["db"],
+    &["measure"],
 ];
