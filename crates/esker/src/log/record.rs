@@ -90,10 +90,26 @@ pub(crate) fn header_is_whole(file: &[u8], offset: usize, epoch: u64) -> bool {
 /// damage from a torn tail: the records are out of sequence.
 pub(crate) fn find_from(file: &[u8], from: usize, epoch: u64) -> impl Iterator<Item = (usize, Record<'_>)> {
     let last = file.len().saturating_sub(HEADER_LEN);
-    (from..last).filter_map(move |at| {
-        // A cheap look first: most places hold zeroes or a length that cannot be.
-        let plausible = u32_at(file, at + 16) != 0 && u32_at(file, at + 8) as usize <= file.len() - at;
-        if plausible { read(file, at, epoch).map(|found| (at, found)) } else { None }
+    let mut at = from;
+    std::iter::from_fn(move || {
+        while at < last {
+            // Most of a log is zeros: where two words are, no length of up to 12 places on is more than 0.
+            if file.get(at + 8..at + 24).is_some_and(|words| u64_at(words, 0) | u64_at(words, 8) == 0) {
+                at += 13;
+                continue;
+            }
+            let here = at;
+            at += 1;
+            // A cheap look first: most other places hold a length that cannot be.
+            let len = u32_at(file, here + 8) as usize;
+            if len > 0
+                && len <= file.len() - here
+                && let Some(found) = read(file, here, epoch)
+            {
+                return Some((here, found));
+            }
+        }
+        None
     })
 }
 
@@ -121,6 +137,21 @@ mod tests {
         let mut shifted = vec![0; 8];
         shifted.extend_from_slice(&bytes);
         assert!(read(&shifted, 8, 7).is_none());
+    }
+
+    #[test]
+    fn records_are_found_wherever_they_begin() {
+        for gap in 0..60 {
+            let mut bytes = vec![0; gap];
+            bytes.extend_from_slice(&record(b"x", 9, gap as u64));
+            bytes.resize(bytes.len() + 60 - gap, 0);
+            let second = bytes.len();
+            bytes.extend_from_slice(&record(&[0; 30], 9, second as u64));
+            for from in 0..=gap {
+                let found: Vec<usize> = find_from(&bytes, from, 9).map(|(at, _)| at).collect();
+                assert_eq!(found, [gap, second], "from {from}");
+            }
+        }
     }
 
     #[test]

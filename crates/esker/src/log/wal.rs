@@ -169,11 +169,8 @@ impl Wal {
 
     fn make_current(&self, segment: &Arc<Segment>) {
         let mut state = self.sync.lock();
-        if self.synced() >= segment.header().start {
-            // Everything before is on the disk already: nobody would come to sync it again.
-            state.unsynced.clear();
-        }
         state.unsynced.push_back(Unsynced::of(segment));
+        forget_synced(&mut state.unsynced, self.synced());
         state.current = Some(Arc::clone(segment));
     }
 
@@ -263,7 +260,8 @@ impl Wal {
 
     /// Whether a sealed segment waits to be synced.
     pub(crate) fn has_sealed_unsynced(&self) -> bool {
-        self.sync.lock().unsynced.len() > 1
+        let state = self.sync.lock();
+        state.unsynced.len() > 1 && state.unsynced.back().is_some_and(|current| current.start > self.synced())
     }
 
     /// The position at which recovery would begin.
@@ -306,9 +304,7 @@ impl Wal {
         let result = match result {
             Ok(()) => {
                 self.synced.fetch_max(goal, Ordering::Release);
-                while state.unsynced.len() > 1 && state.unsynced[1].start <= goal {
-                    state.unsynced.pop_front();
-                }
+                forget_synced(&mut state.unsynced, goal);
                 Ok(())
             }
             Err(error) => {
@@ -375,5 +371,13 @@ impl Wal {
         let sealed: u64 = files.sealed.iter().map(|sealed| sealed.len).sum();
         let retired: u64 = files.retired.iter().map(|(_, len)| len).sum();
         sealed + retired + files.spare.as_ref().map_or(0, |spare| spare.file.len())
+    }
+}
+
+/// Takes out the sealed segments that are on the disk when the log is up to `synced`. One without records is
+/// not, although all positions before its end are: nobody has synced its header yet, and replay needs it.
+fn forget_synced(unsynced: &mut VecDeque<Unsynced>, synced: u64) {
+    while unsynced.len() > 1 && unsynced[0].start < synced && unsynced[1].start <= synced {
+        unsynced.pop_front();
     }
 }

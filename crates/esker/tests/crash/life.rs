@@ -101,10 +101,15 @@ pub(crate) struct Life {
 
 impl Life {
     pub(crate) fn new(seed: u64) -> Life {
+        Life::of(seed, Knobs::random)
+    }
+
+    /// A life in the world that `knobs` draws.
+    pub(crate) fn of(seed: u64, knobs: fn(&mut Rng) -> Knobs) -> Life {
         let mut rng = Rng::new(seed);
         Life {
             disk: SimFs::new(rng.next()),
-            knobs: Knobs::random(&mut rng),
+            knobs: knobs(&mut rng),
             history: History::new(blank()),
             counts: Counts::default(),
             faulty: false,

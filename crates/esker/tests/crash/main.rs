@@ -18,8 +18,7 @@ use life::{Counts, Life, Outcome};
 /// Power cuts per life.
 const CRASHES: u64 = 8;
 
-fn live(seed: u64) -> (Counts, Outcome<()>) {
-    let mut life = Life::new(seed);
+fn live(mut life: Life) -> (Counts, Outcome<()>) {
     let outcome = (|| {
         life.recover(&mut true)?;
         while life.counts.crashes < CRASHES {
@@ -37,7 +36,7 @@ fn live(seed: u64) -> (Counts, Outcome<()>) {
 fn ten_thousand_crashes_leave_a_prefix() {
     let mut counts = Counts::default();
     for seed in rng::seeds(10_000 / CRASHES) {
-        let (lived, outcome) = live(seed);
+        let (lived, outcome) = live(Life::new(seed));
         counts.add(&lived);
         if let Err(what) = outcome {
             panic!("after {} crashes, in the life with ESKER_SEED={seed}: {what}", counts.crashes);
@@ -58,5 +57,15 @@ fn ten_thousand_crashes_leave_a_prefix() {
             counts.read_only_openings,
         ];
         assert!(seen.iter().all(|&count| count >= 100), "the test has lost its teeth: {counts:?}");
+    }
+}
+
+#[test]
+fn writes_longer_than_a_segment_survive_crashes() {
+    for seed in rng::seeds(80) {
+        let (_, outcome) = live(Life::of(seed, world::Knobs::huge));
+        if let Err(what) = outcome {
+            panic!("in the life with ESKER_SEED={seed}: {what}");
+        }
     }
 }

@@ -29,6 +29,18 @@ fn the_simulated_disk_forgets_what_was_not_synced() {
     assert!(!db.contains("lost").unwrap(), "the disk remembers what it was never told to keep");
 }
 
+/// A first record that does not fit into the first segment leaves that one empty: nobody syncs a record of
+/// it, and replay begins with it all the same.
+#[test]
+fn a_synced_write_longer_than_the_first_segment_survives() {
+    let disk = SimFs::new(1);
+    let db = open(&disk);
+    let value = vec![7; 3 << 20];
+    db.default_tree().put_with("kept", &value, Durability::Power).unwrap();
+    let db = open(&disk.crash_keeping(0.0, 1));
+    assert!(db.get("kept").unwrap().as_deref() == Some(&value[..]), "a write that was synced is gone");
+}
+
 /// Rule 9: a small store takes little space.
 #[test]
 fn the_log_of_a_small_store_is_small() {

@@ -58,6 +58,8 @@ pub(crate) enum Sizes {
     Mixed,
     /// 8 to 64 KiB, now and then more than a log segment: the log rotates and segments are recycled.
     Big,
+    /// Half of them longer than the log's segments, up to 3 MiB: most segments hold one record, some none.
+    Huge,
 }
 
 /// What a case is like.
@@ -97,6 +99,17 @@ impl Knobs {
         }
     }
 
+    /// A case of few writes, long ones, in which memtables grow until the log rotates with them.
+    pub(crate) fn huge(rng: &mut Rng) -> Knobs {
+        Knobs {
+            sizes: Sizes::Huge,
+            keys: *rng.pick(&[4, 40]),
+            steps: 10 + rng.below(40),
+            memtable_bytes: *rng.pick(&[256 << 10, 4 << 20, 9 << 20]),
+            ..Knobs::random(rng)
+        }
+    }
+
     pub(crate) fn options(&self, disk: &SimFs, seed: u64) -> Options {
         let mut options = Options::default().memory_budget(8 << 20).env(env(disk, seed));
         options.memtable_bytes = Some(self.memtable_bytes);
@@ -115,6 +128,8 @@ impl Knobs {
             Sizes::Mixed if rng.one_in(20) => 20_000,
             Sizes::Mixed => rng.below(3_000),
             Sizes::Big if rng.one_in(40) => (1 << 20) + rng.below(1 << 20),
+            Sizes::Huge if rng.one_in(2) => (1 << 20) + rng.below(2 << 20),
+            Sizes::Huge => rng.below(300 << 10),
             Sizes::Big => (8 << 10) + rng.below(56 << 10),
         };
         let mut bytes = number.to_le_bytes().to_vec();

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use esker::env::{Env, Lane, Random, StepExecutor};
-use esker::fs::sim::SimFs;
+use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Db, Options, ScanRange};
 
 use crate::common::world;
@@ -126,4 +126,23 @@ fn a_flush_puts_a_table_where_a_merge_at_work_is_about_to() {
     for key in ["a", "c", "m", "x", "z"] {
         assert!(db.contains(key).unwrap(), "{key}");
     }
+}
+
+#[test]
+fn small_and_large_memtables_of_a_tree_are_flushed_in_their_order() {
+    let disk = Arc::new(SimFs::new(1));
+    let env = world(disk.clone(), 1, Some(Arc::new(StepExecutor)));
+    let db = Db::open("/store", Options::default().env(env)).unwrap();
+    // Only the middle one is too large to share a table. Flushes that fail leave all three to the last one.
+    for (number, key, len) in [(1, "key", 1 << 10), (2, "key", 600 << 10), (3, "other", 1 << 10)] {
+        db.put(key, vec![number; len]).unwrap();
+        if number < 3 {
+            disk.inject(Fault::new(Op::Create, ".table").error(FaultError::NoSpace));
+            db.flush().unwrap_err();
+        }
+    }
+    db.flush().unwrap();
+    assert_eq!(db.get("key").unwrap().unwrap()[0], 2);
+    while db.step(Lane::Compact) {}
+    assert_eq!(db.get("key").unwrap().unwrap()[0], 2);
 }
