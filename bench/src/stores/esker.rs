@@ -64,7 +64,8 @@ impl Store for Esker {
         let mut scan = self.tree.scan(range)?;
         let mut rows = 0;
         while rows < limit && scan.advance()? {
-            row(scan.key(), scan.value());
+            let (key, value) = scan.pair()?;
+            row(key, value);
             rows += 1;
         }
         Ok(rows)

@@ -40,21 +40,13 @@ impl ByteRange {
     }
 
     /// The part of a value of `len` bytes, clipped at its end.
-    pub(crate) fn of(self, len: usize) -> Outcome<Range<usize>> {
+    pub(crate) fn of(self, len: u64) -> Outcome<Range<u64>> {
         let outside = |what: String| Failure::usage(format!("{what}: the value has {len} bytes"));
         match self {
             ByteRange::Last(0) => Err(outside("the range is empty".to_owned())),
-            ByteRange::Last(count) => {
-                let start = usize::try_from(count).map_or(0, |count| len.saturating_sub(count));
-                Ok(start..len)
-            }
-            ByteRange::FromTo(start, end) => match usize::try_from(start) {
-                Ok(from) if from < len => {
-                    let to = usize::try_from(end).unwrap_or(usize::MAX).saturating_add(1).min(len);
-                    Ok(from..to)
-                }
-                _ => Err(outside(format!("the range starts at {start}"))),
-            },
+            ByteRange::Last(count) => Ok(len.saturating_sub(count)..len),
+            ByteRange::FromTo(start, end) if start < len => Ok(start..end.saturating_add(1).min(len)),
+            ByteRange::FromTo(start, _) => Err(outside(format!("the range starts at {start}"))),
         }
     }
 }
@@ -120,7 +112,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn part(typed: &str, len: usize) -> Option<Range<usize>> {
+    fn part(typed: &str, len: u64) -> Option<Range<u64>> {
         ByteRange::parse(typed).ok()?.of(len).ok()
     }
 

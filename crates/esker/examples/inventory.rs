@@ -8,7 +8,7 @@ use esker::{Batch, Db, Options, Result, ScanRange, Tree, keys};
 
 /// Moves `count` pieces of an article from the shelf to an order: both trees change, or neither.
 fn order(db: &Db, shelf: &Tree, orders: &Tree, number: u64, article: &str, count: u32) -> Result<bool> {
-    let left = shelf.get(article)?.map_or(Ok(0), |value| keys::decode_u32(&value))?;
+    let left = shelf.get_vec(article)?.map_or(Ok(0), |value| keys::decode_u32(&value))?;
     if left < count {
         return Ok(false);
     }
@@ -52,7 +52,7 @@ fn main() -> Result<()> {
         let (number, text) = pair?;
         println!("order {}: {}", keys::decode_u64(&number)?, String::from_utf8_lossy(&text));
     }
-    let apples = morning.get(&shelf, "apple")?.map_or(Ok(0), |value| keys::decode_u32(&value))?;
+    let apples = morning.get_vec(&shelf, "apple")?.map_or(Ok(0), |value| keys::decode_u32(&value))?;
     println!("apples this morning: {apples}");
 
     // What was acknowledged survives this process; after `sync` it survives a power cut too.

@@ -13,7 +13,8 @@ use crate::read::scan::{Scan, ScanRange};
 use crate::state::TreeInner;
 use crate::stats::{Stats, TreeStats};
 use crate::store::{Store, release_file};
-use crate::tree::{Snapshot, Tree, Value};
+use crate::tree::{Snapshot, Tree};
+use crate::value::Value;
 use crate::version::edit::Edit;
 use crate::version::levels::{LEVELS, Levels};
 use crate::version::manifest::manifest_path;
@@ -32,7 +33,7 @@ const TREE_NAME_MAX: usize = 255;
 /// # let dir = tempfile::tempdir().expect("a temporary directory");
 /// let db = esker::Db::open(dir.path().join("store"), esker::Options::default())?;
 /// db.put("key", "value")?;
-/// assert_eq!(db.get("key")?.as_deref(), Some(&b"value"[..]));
+/// assert_eq!(db.get_vec("key")?.as_deref(), Some(&b"value"[..]));
 /// db.close()
 /// # }
 /// ```
@@ -208,6 +209,14 @@ impl Db {
     /// As [`Tree::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.default.get(key)
+    }
+
+    /// [`Tree::get_vec`] on the default tree.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn get_vec(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.default.get_vec(key)
     }
 
     /// [`Tree::delete`] on the default tree.

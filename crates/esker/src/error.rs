@@ -67,13 +67,18 @@ impl Error {
 
     /// The operating system failed to `doing` (for example "open") the file `path`.
     pub fn io(doing: &str, path: &Path, source: io::Error) -> Self {
+        Error::stream(doing, source).at(path)
+    }
+
+    /// As [`Error::io`], where what failed is no file of ours.
+    pub(crate) fn stream(doing: &str, source: io::Error) -> Self {
         let kind = match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OutOfSpace,
             io::ErrorKind::NotFound => ErrorKind::NotFound,
             io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
             _ => ErrorKind::Io,
         };
-        let mut error = Error::new(kind, format!("cannot {doing}")).at(path);
+        let mut error = Error::new(kind, format!("cannot {doing}"));
         error.0.source = Some(source);
         error
     }
@@ -156,5 +161,24 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_ref().map(|source| source as _)
+    }
+}
+
+/// The error itself is inside ([`io::Error::get_ref`]).
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match (&error.0.source, error.kind()) {
+            (Some(source), _) => source.kind(),
+            (None, ErrorKind::Corruption) => io::ErrorKind::InvalidData,
+            (None, ErrorKind::Locked) => io::ErrorKind::WouldBlock,
+            (None, ErrorKind::NotFound) => io::ErrorKind::NotFound,
+            (None, ErrorKind::AlreadyExists) => io::ErrorKind::AlreadyExists,
+            (None, ErrorKind::InvalidInput) => io::ErrorKind::InvalidInput,
+            (None, ErrorKind::Unsupported) => io::ErrorKind::Unsupported,
+            (None, ErrorKind::OutOfSpace) => io::ErrorKind::StorageFull,
+            (None, ErrorKind::ReadOnly) => io::ErrorKind::ReadOnlyFilesystem,
+            (None, ErrorKind::Io | ErrorKind::Poisoned | ErrorKind::Closed) => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
     }
 }

@@ -50,6 +50,7 @@ mod store;
 mod sync;
 mod table;
 mod tree;
+mod value;
 mod version;
 mod write;
 
@@ -59,7 +60,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use options::{Compression, Durability, Options, TreeOptions};
 pub use read::scan::{Scan, ScanRange};
 pub use stats::{Stats, TreeStats};
-pub use tree::{Snapshot, Tree, Value};
+pub use tree::{Snapshot, Tree};
+pub use value::{Value, ValueReader};
 pub use write::batch::{Batch, KEY_LEN_MAX};
 
 /// The example of the README, compiled.

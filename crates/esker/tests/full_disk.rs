@@ -26,7 +26,7 @@ fn puts_are_refused_and_taken_again() {
     assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{refused:?}");
 
     for i in 0..written {
-        assert_eq!(db.get(i.to_be_bytes()).unwrap().as_deref(), Some(&value(i)[..]), "{i} of {written}");
+        assert_eq!(db.get_vec(i.to_be_bytes()).unwrap().as_deref(), Some(&value(i)[..]), "{i} of {written}");
     }
     for i in 0..10u32 {
         db.delete(i.to_be_bytes()).unwrap();
@@ -42,6 +42,6 @@ fn puts_are_refused_and_taken_again() {
 
     let env = Env { fs: Arc::new(disk), ..Env::system() };
     let db = Db::open("store", Options::default().env(env)).unwrap();
-    assert_eq!(db.get("more").unwrap().as_deref(), Some(&b"room again"[..]));
+    assert_eq!(db.get_vec("more").unwrap().as_deref(), Some(&b"room again"[..]));
     assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), u64::from(written) - 10 + 1);
 }

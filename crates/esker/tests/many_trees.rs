@@ -47,7 +47,7 @@ fn ten_thousand_trees_are_cheap() {
     assert!(files_with(&path, ".table") <= 8, "small trees share tables");
     for i in (0..TREES).step_by(97) {
         let tree = db.tree(&name(i)).unwrap();
-        assert_eq!(tree.get("key").unwrap().as_deref(), Some(&i.to_be_bytes()[..]));
+        assert_eq!(tree.get_vec("key").unwrap().as_deref(), Some(&i.to_be_bytes()[..]));
         assert_eq!(tree.count(ScanRange::all()).unwrap(), 1);
         let last = tree.scan(ScanRange::all().reverse()).unwrap().next().unwrap().unwrap();
         assert_eq!(last, (b"key".to_vec(), i.to_be_bytes().to_vec()));
@@ -68,7 +68,7 @@ fn an_idle_tree_does_not_pin_the_log() {
     db.flush().unwrap();
     let live = db.stats().unwrap().log_live_bytes;
     assert!(live < 16 << 20, "{live} bytes of log would be replayed");
-    assert_eq!(idle.get("once").unwrap().as_deref(), Some(&b"written"[..]));
+    assert_eq!(idle.get_vec("once").unwrap().as_deref(), Some(&b"written"[..]));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn more_tables_than_may_be_open_are_read() {
     db.compact().unwrap();
     assert!(db.stats().unwrap().table_files > 50);
     for i in (0..10_000u32).rev().step_by(7) {
-        assert_eq!(db.get(i.to_be_bytes()).unwrap().as_deref(), Some(&value[..]));
+        assert_eq!(db.get_vec(i.to_be_bytes()).unwrap().as_deref(), Some(&value[..]));
     }
     assert!(db.stats().unwrap().open_tables <= 4);
 }

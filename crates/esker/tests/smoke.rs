@@ -18,19 +18,16 @@ fn what_is_put_is_there_after_reopening() {
         batch.put(&other, "a", "1").unwrap();
         batch.delete(db.default_tree(), 5u32.to_be_bytes()).unwrap();
         db.write(&batch).unwrap();
-        assert_eq!(db.get(7u32.to_be_bytes()).unwrap().as_deref(), Some(&b"value 7"[..]));
+        assert_eq!(db.get_vec(7u32.to_be_bytes()).unwrap().as_deref(), Some(&b"value 7"[..]));
         db.close().unwrap();
     }
     for _ in 0..3 {
         let db = Db::open(&path, options()).unwrap();
-        assert_eq!(db.get(5u32.to_be_bytes()).unwrap(), None);
+        assert_eq!(db.get_vec(5u32.to_be_bytes()).unwrap(), None);
         assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), u64::from(n) - 1);
-        assert_eq!(db.tree("other").unwrap().get("a").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(db.tree("other").unwrap().get_vec("a").unwrap().as_deref(), Some(&b"1"[..]));
         for i in (0..n).step_by(997).filter(|&i| i != 5) {
-            assert_eq!(
-                db.get(i.to_be_bytes()).unwrap().unwrap().into_vec(),
-                format!("value {i}").into_bytes()
-            );
+            assert_eq!(db.get_vec(i.to_be_bytes()).unwrap().unwrap(), format!("value {i}").into_bytes());
         }
         db.compact().unwrap();
         let reversed = db.scan(ScanRange::all().reverse()).unwrap().map(|pair| pair.unwrap().0);

@@ -30,7 +30,7 @@ fn rows(global: &Global, store: &Store, out: &mut Out) -> Outcome {
     let progress = Progress::count("rows");
     let mut rows = store.tree.scan(ScanRange::all())?;
     while rows.advance()? {
-        let (key, value) = (rows.key(), rows.value());
+        let (key, value) = rows.pair()?;
         match global.json {
             true => json::row(out.buffer(), store.keys, key, Some(value))?,
             false => line(out.buffer(), store.keys, key, value)?,

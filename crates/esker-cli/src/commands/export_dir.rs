@@ -30,7 +30,7 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
     while rows.advance()? {
         printed.clear();
         store.keys.print(rows.key(), &mut printed)?;
-        files.add(&printed, rows.value())?;
+        files.add(&printed, rows.value()?)?;
         progress.add(1);
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! `esker get KEY`: to standard output with a newline, or exactly the bytes with `--file`, `--range`.
 
+use std::borrow::Cow;
 use std::io::IsTerminal;
 use std::path::Path;
 
@@ -15,9 +16,10 @@ pub(crate) fn run(global: &Global, args: &Get) -> Outcome {
     let key = store.key(args.key.as_encoded_bytes())?;
     let Some(value) = store.tree.get(&key)? else { return Err(Failure::not_there()) };
     let part = match args.range {
-        Some(range) => value.get(range.of(value.len())?).unwrap_or_default(),
-        None => &value,
+        Some(range) => Cow::Owned(value.read_at(range.of(value.len())?)?),
+        None => value.bytes()?,
     };
+    let part = &*part;
     match &args.file {
         Some(path) if path != Path::new("-") => {
             let mut file = NewFile::create(path)?;

@@ -27,8 +27,9 @@ pub(crate) fn run(global: &Global, args: &Scan) -> Outcome {
     Out::stdout()?.with(|out| {
         let mut left = limit;
         while left > 0 && rows.advance()? {
-            let value = (!args.keys_only).then(|| rows.value());
-            print(out.buffer(), global.json, store.keys, rows.key(), value)?;
+            let (key, value) = rows.pair()?;
+            let value = (!args.keys_only).then_some(value);
+            print(out.buffer(), global.json, store.keys, key, value)?;
             out.spill()?;
             left -= 1;
         }

@@ -10,6 +10,7 @@ use crate::cursor::{Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
 use crate::state::TreeState;
 use crate::table::ScanHint;
+use crate::value::Value;
 
 /// Which keys a scan visits, and how. The default is all of them, ascending.
 ///
@@ -122,8 +123,8 @@ impl ScanRange {
     }
 }
 
-/// Pairs in key order. As an iterator it hands out copies; [`Scan::advance`] with [`Scan::key`] and
-/// [`Scan::value`] copies no values.
+/// Pairs in key order. As an iterator it hands out copies; [`Scan::advance`] with [`Scan::key`],
+/// [`Scan::value`] or [`Scan::pair`] copies no values.
 ///
 /// The pairs are those of the moment when the scan began, whatever is written meanwhile. An open scan
 /// keeps the files that it reads.
@@ -185,8 +186,37 @@ impl Scan {
     }
 
     /// The current pair's value. Empty for a scan of keys only.
+    ///
+    /// # Errors
+    /// `Corruption` or `Io` when it cannot be read; the scan stays where it is.
     #[inline]
-    pub fn value(&self) -> &[u8] {
+    pub fn value(&mut self) -> Result<&[u8]> {
+        Ok(self.entry_value())
+    }
+
+    /// The current pair: [`Scan::key`] and [`Scan::value`] at once.
+    ///
+    /// # Errors
+    /// As [`Scan::value`].
+    #[inline]
+    pub fn pair(&mut self) -> Result<(&[u8], &[u8])> {
+        Ok((self.key(), self.entry_value()))
+    }
+
+    /// How many bytes [`Scan::value`] gives, without reading them.
+    #[inline]
+    pub fn value_len(&self) -> u64 {
+        self.entry_value().len() as u64
+    }
+
+    /// The current pair's value as [`Tree::get`](crate::Tree::get) gives it: to keep, or to read in parts. Empty
+    /// where [`Scan::value`] is.
+    pub fn handle(&self) -> Value {
+        Value::copy_of(self.entry_value())
+    }
+
+    #[inline]
+    fn entry_value(&self) -> &[u8] {
         if !self.on_pair || self.range.keys_only {
             &[]
         } else if self.range.reverse {
@@ -282,9 +312,10 @@ impl Iterator for Scan {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self.advance() {
-            Ok(true) => Some(Ok((self.key().to_vec(), self.value().to_vec()))),
-            Ok(false) => None,
+        let moved = self.advance();
+        let copied = moved.and_then(|more| if more { self.pair().map(Some) } else { Ok(None) });
+        match copied {
+            Ok(pair) => pair.map(|(key, value)| Ok((key.to_vec(), value.to_vec()))),
             Err(error) => {
                 self.merge = MergeCursor::new(Vec::new(), Direction::Forward);
                 Some(Err(error))

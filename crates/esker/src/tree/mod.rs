@@ -1,6 +1,5 @@
 //! A named keyspace: the handle that a user holds. What stands behind it is in [`crate::state`].
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::Guard;
@@ -13,6 +12,7 @@ use crate::read::get::{get_at, newest_seq_after};
 use crate::read::scan::{Scan, ScanRange};
 use crate::state::{TreeInner, TreeState};
 use crate::store::Store;
+use crate::value::Value;
 use crate::version::edit::Edit;
 use crate::write::batch::{Batch, check_key};
 
@@ -23,43 +23,6 @@ pub use snapshot::Snapshot;
 
 /// The longest tag, in bytes.
 const TAG_LEN_MAX: usize = 4096;
-
-/// A value that was read. Behaves as a byte slice.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Value {
-    bytes: Vec<u8>,
-}
-
-impl Value {
-    pub(crate) fn copy_of(bytes: &[u8]) -> Value {
-        Value { bytes: bytes.to_vec() }
-    }
-
-    /// The bytes, without copying them.
-    pub fn into_vec(self) -> Vec<u8> {
-        self.bytes
-    }
-}
-
-impl Deref for Value {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl AsRef<[u8]> for Value {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl From<Value> for Vec<u8> {
-    fn from(value: Value) -> Vec<u8> {
-        value.bytes
-    }
-}
 
 /// A named keyspace of a store: a sorted map from keys to values. Cheap to clone; any number of threads
 /// may use it at once. Readers take no locks and are never held up by writers.
@@ -220,7 +183,7 @@ impl Tree {
             // The snapshot keeps merges from folding versions that came after it into the bottom level,
             // where they would lose the sequence numbers that show them to be newer.
             let snapshot = Snapshot::new(&self.store);
-            let current = snapshot.get(self, key)?;
+            let current = snapshot.get_vec(self, key)?;
             let Some(new) = decide(current.as_deref()) else { return Ok(()) };
             let mut batch = Batch::new();
             match &new {
@@ -274,6 +237,15 @@ impl Tree {
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.get_now(key.as_ref(), Value::copy_of)
+    }
+
+    /// The bytes of the value of `key`.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    #[inline]
+    pub fn get_vec(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.get_now(key.as_ref(), <[u8]>::to_vec)
     }
 
     /// Puts the value of `key` into `buf`, replacing what was there; `false` (and an empty `buf`) when

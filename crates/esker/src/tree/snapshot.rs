@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 
-use super::{Tree, Value};
+use super::Tree;
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::get::get_at;
 use crate::read::scan::{Scan, ScanRange};
 use crate::state::TreeState;
 use crate::store::Store;
+use crate::value::Value;
 
 #[derive(Debug)]
 struct Held {
@@ -56,6 +57,15 @@ impl Snapshot {
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let state = self.state_of(tree)?;
         get_at(&state, key.as_ref(), self.held.seq, Value::copy_of)
+    }
+
+    /// The bytes of the value of `key` in `tree` at this moment.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_vec(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let state = self.state_of(tree)?;
+        get_at(&state, key.as_ref(), self.held.seq, <[u8]>::to_vec)
     }
 
     /// Whether `key` of `tree` had a value at this moment.

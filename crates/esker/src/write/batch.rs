@@ -41,7 +41,7 @@ const COUNT_LEN: usize = 4;
 /// batch.put(&users, "7", "Ada")?;
 /// batch.put(&mails, "ada@example.org", "7")?;
 /// db.write(&batch)?;
-/// assert_eq!(mails.get("ada@example.org")?.as_deref(), Some(&b"7"[..]));
+/// assert_eq!(mails.get_vec("ada@example.org")?.as_deref(), Some(&b"7"[..]));
 /// # Ok(())
 /// # }
 /// ```

@@ -64,7 +64,8 @@ pub(crate) fn contents(db: &Db) -> esker::Result<State> {
         let mut pairs = Pairs::new();
         let mut scan = tree.scan(ScanRange::all())?;
         while scan.advance()? {
-            pairs.insert(scan.key().into(), scan.value().into());
+            let (key, value) = scan.pair()?;
+            pairs.insert(key.into(), value.into());
         }
         if let Some(tag) = tree.tag() {
             pairs.insert(Bytes::from(TAG), tag.as_bytes().into());
@@ -386,7 +387,7 @@ impl Life {
         let name = self.rng.pick(&names).clone();
         let key = self.key();
         let expected = self.history.now().get(&name).and_then(|pairs| pairs.get(&key)).cloned();
-        match self.trees[&name].get(&key) {
+        match self.trees[&name].get_vec(&key) {
             Ok(found) if found.as_deref() == expected.as_deref() => Ok(()),
             Ok(_) if self.unclear => Ok(()),
             Ok(_) => Err(format!("a read of {name}/{key:?} returned something else than was written")),
@@ -520,7 +521,7 @@ impl Life {
             let tree = &self.trees[name];
             for number in 0..4 {
                 let key = format!("key{number:04}").into_bytes();
-                let got = tree.get(&key).map_err(failed)?;
+                let got = tree.get_vec(&key).map_err(failed)?;
                 if got.as_deref() != pairs.get(key.as_slice()).map(|value| &value[..]) {
                     return Err(format!("get and scan of {name}/key{number:04} differ"));
                 }
@@ -529,7 +530,8 @@ impl Life {
                 let mut scan = tree.scan(ScanRange::all().reverse()).map_err(failed)?;
                 let mut expected = pairs.iter().rev().filter(|(key, _)| key[..] != *TAG);
                 while scan.advance().map_err(failed)? {
-                    if expected.next().is_none_or(|(k, v)| **k != *scan.key() || **v != *scan.value()) {
+                    let (key, value) = scan.pair().map_err(failed)?;
+                    if expected.next().is_none_or(|(k, v)| **k != *key || **v != *value) {
                         return Err(format!("a backward scan of {name} differs"));
                     }
                 }

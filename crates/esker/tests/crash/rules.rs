@@ -38,7 +38,7 @@ fn a_synced_write_longer_than_the_first_segment_survives() {
     let value = vec![7; 3 << 20];
     db.default_tree().put_with("kept", &value, Durability::Power).unwrap();
     let db = open(&disk.crash_keeping(0.0, 1));
-    assert!(db.get("kept").unwrap().as_deref() == Some(&value[..]), "a write that was synced is gone");
+    assert!(db.get_vec("kept").unwrap().as_deref() == Some(&value[..]), "a write that was synced is gone");
 }
 
 /// Rule 9: a small store takes little space.
@@ -228,6 +228,6 @@ fn nobody_is_acknowledged_before_those_in_front() {
             let found = contents(&open(&left)).unwrap();
             assert!(found["default"].contains_key(&b"second"[..]), "acknowledged, and lost");
         }
-        assert_eq!(db.get("second").unwrap().as_deref(), Some(&b"2"[..]));
+        assert_eq!(db.get_vec("second").unwrap().as_deref(), Some(&b"2"[..]));
     }
 }

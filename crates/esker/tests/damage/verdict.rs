@@ -109,7 +109,7 @@ fn see(db: esker::Result<Db>, expected: &State, disk: &SimFs) -> Result<Verdict,
         }
         let absent: [Bytes; 2] = [Bytes::from(*b"absent"), Bytes::from(*b"key0077x")];
         for key in pairs.keys().chain(&absent) {
-            match tree.get(key) {
+            match tree.get_vec(key) {
                 Ok(found) if found.as_deref() == pairs.get(key).map(|value| &value[..]) => {}
                 Ok(found) => {
                     let key = String::from_utf8_lossy(key);
@@ -141,16 +141,17 @@ fn scan(tree: &Tree, pairs: &Pairs, reversed: bool) -> Result<Verdict, String> {
         Err(error) => return told(&error).map(|()| Verdict::Told),
     };
     loop {
-        match scan.advance() {
-            Ok(true) => match expected.next() {
-                Some((key, value)) if **key == *scan.key() && **value == *scan.value() => {}
+        let moved = scan.advance();
+        match moved.and_then(|more| more.then(|| scan.pair()).transpose()) {
+            Ok(Some(pair)) => match expected.next() {
+                Some((key, value)) if (&**key, &**value) == pair => {}
                 other => {
-                    let key = String::from_utf8_lossy(scan.key());
+                    let key = String::from_utf8_lossy(pair.0);
                     let wanted = other.map(|(key, _)| String::from_utf8_lossy(key).into_owned());
                     return Err(format!("a scan of {} met {key}, expected {wanted:?}", tree.name()));
                 }
             },
-            Ok(false) => {
+            Ok(None) => {
                 return match expected.next() {
                     None => Ok(Verdict::Harmless),
                     Some((key, _)) => {

@@ -56,8 +56,8 @@ fn value(writer: u64, number: u64) -> Vec<u8> {
 
 /// The number of the last write of a writer that is in the store; 0 for none.
 fn last_written(tree: &Tree) -> u64 {
-    let head = tree.get("head").unwrap();
-    head.map_or(0, |head| u64::from_le_bytes(head.into_vec().try_into().unwrap()))
+    let head = tree.get_vec("head").unwrap();
+    head.map_or(0, |head| u64::from_le_bytes(head.try_into().unwrap()))
 }
 
 /// Write `number`: a new key, an old one deleted, and the number itself, whole or absent.
@@ -150,7 +150,10 @@ fn look(db: &Db, acknowledged: &mut [u64; WRITERS], children: u64) {
         while scan.advance().unwrap() {
             let number = expected.next().expect("a key too many");
             assert_eq!(scan.key(), number.to_be_bytes(), "a key of writer {writer}");
-            assert!(scan.value() == value(writer, number), "the value of {number} of writer {writer}");
+            assert!(
+                scan.value().unwrap() == value(writer, number),
+                "the value of {number} of writer {writer}"
+            );
         }
         assert_eq!(expected.next(), None, "writer {writer} has lost a key");
         acknowledged[writer as usize] = last;

@@ -9,6 +9,7 @@ use esker::{Batch, Compression, Durability, ErrorKind, KEY_LEN_MAX, Tree, TreeOp
 use crate::model::Bytes;
 use crate::ops::{Key, Op, Range, Recipe, TREES, Write};
 use crate::session::{Check, Difference, OpenScan, Session, compare, digest, kind_of, same};
+use crate::values::read_found;
 
 fn durability(power: bool) -> Durability {
     if power { Durability::Power } else { Durability::Process }
@@ -130,7 +131,7 @@ impl Session {
         match op {
             Op::Get { tree, key } => {
                 let Some(handle) = self.tree(*tree)? else { return Ok(0) };
-                let got = handle.get(&**key)?;
+                let got = read_found(handle.get(&**key)?.as_ref())?;
                 same!(got.as_deref(), self.expected(*tree, key).as_deref(), "the value of {key:?}");
                 return Ok(digest(got));
             }
@@ -146,7 +147,8 @@ impl Session {
                 let Some(handle) = self.tree(*tree)? else { return Ok(0) };
                 let got = handle.get_many(&keys.iter().map(|key| &**key).collect::<Vec<_>>())?;
                 let expected: Vec<Option<Bytes>> = keys.iter().map(|key| self.expected(*tree, key)).collect();
-                let got: Vec<Option<&[u8]>> = got.iter().map(Option::as_deref).collect();
+                let got: Vec<_> = got.iter().map(|value| read_found(value.as_ref())).collect::<Check<_>>()?;
+                let got: Vec<_> = got.iter().map(Option::as_deref).collect();
                 same!(
                     got,
                     expected.iter().map(Option::as_deref).collect::<Vec<_>>(),
@@ -214,7 +216,7 @@ impl Session {
             Op::AdvanceScan { slot, steps } => {
                 if let Some(OpenScan { scan, expected, .. }) = &mut self.scans[*slot] {
                     let ended = compare(scan, expected, *steps as usize)?;
-                    return Ok(digest((ended, scan.key(), scan.value())));
+                    return Ok(digest((ended, scan.pair()?)));
                 }
             }
             Op::CloseScan { slot } => self.scans[*slot] = None,
@@ -224,7 +226,7 @@ impl Session {
             Op::SnapshotGet { slot, tree, key } => {
                 let Some(handle) = self.tree(*tree)? else { return Ok(0) };
                 let Some((snapshot, version)) = &self.snapshots[*slot] else { return Ok(0) };
-                let got = snapshot.get(&handle, &**key)?;
+                let got = read_found(snapshot.get(&handle, &**key)?.as_ref())?;
                 let expected = self.model.trees[TREES[*tree]].get(key, *version);
                 same!(got.as_deref(), expected.map(|value| &**value), "{key:?} in snapshot {slot}");
                 same!(
@@ -329,7 +331,7 @@ impl Session {
             same!(kind_of(handle.put(key, "v")), invalid, "a put with a key of {} bytes", key.len());
             same!(kind_of(handle.delete(key)), invalid, "a delete of a key of {} bytes", key.len());
             same!(kind_of(handle.update(key, |_| None)), invalid, "an update of such a key");
-            same!(handle.get(key)?, None, "the value of a key of {} bytes", key.len());
+            same!(handle.get_vec(key)?, None, "the value of a key of {} bytes", key.len());
             let mut batch = Batch::new();
             same!(kind_of(batch.put(&handle, key, "v")), invalid, "such a key in a batch");
             same!(batch.is_empty(), true, "the batch is as it was");

@@ -142,7 +142,7 @@ fn small_and_large_memtables_of_a_tree_are_flushed_in_their_order() {
         }
     }
     db.flush().unwrap();
-    assert_eq!(db.get("key").unwrap().unwrap()[0], 2);
+    assert_eq!(db.get_vec("key").unwrap().unwrap()[0], 2);
     while db.step(Lane::Compact) {}
-    assert_eq!(db.get("key").unwrap().unwrap()[0], 2);
+    assert_eq!(db.get_vec("key").unwrap().unwrap()[0], 2);
 }

@@ -59,7 +59,7 @@ fn transfer(db: &Db, trees: &[Tree; 2], locks: &[std::sync::Mutex<()>], rng: &mu
             locks[from.min(to) as usize].lock().expect("no panic"),
             locks[from.max(to) as usize].lock().expect("no panic"),
         );
-        let read = |n: u32| number(&trees[n as usize % 2].get(account(n)).unwrap().expect("an account"));
+        let read = |n: u32| number(&trees[n as usize % 2].get_vec(account(n)).unwrap().expect("an account"));
         let (a, b) = (read(from), read(to));
         let amount = a.min(rng.below(50) as u64);
         batch.clear();
@@ -83,7 +83,7 @@ fn total(db: &Db, trees: &[Tree; 2], reverse: bool) -> (u64, u32) {
         let range = if reverse { ScanRange::prefix("acct").reverse() } else { ScanRange::prefix("acct") };
         let mut scan = snapshot.scan(tree, range).unwrap();
         while scan.advance().unwrap() {
-            sum = (sum.0 + number(scan.value()), sum.1 + 1);
+            sum = (sum.0 + number(scan.value().unwrap()), sum.1 + 1);
         }
     }
     sum
@@ -148,7 +148,7 @@ fn no_update_and_no_swap_is_lost() {
             let mut last = [0; 2];
             while !ended.load(Ordering::Relaxed) {
                 for (key, last) in ["updated", "swapped"].iter().zip(&mut last) {
-                    let now = tree.get(key).unwrap().map_or(0, |value| number(&value));
+                    let now = tree.get_vec(key).unwrap().map_or(0, |value| number(&value));
                     assert!(now >= *last, "{key} went back from {last} to {now}");
                     *last = now;
                 }
@@ -164,7 +164,7 @@ fn no_update_and_no_swap_is_lost() {
                             let one_more =
                                 |old: Option<&[u8]>| Some((old.map_or(0, number) + 1).to_le_bytes().to_vec());
                             tree.update("updated", one_more).unwrap();
-                            let old = tree.get("swapped").unwrap();
+                            let old = tree.get_vec("swapped").unwrap();
                             let new = old.as_deref().map_or(0, number) + 1;
                             let new = new.to_le_bytes();
                             if tree.compare_and_swap("swapped", old.as_deref(), Some(&new)).unwrap() {
@@ -180,8 +180,8 @@ fn no_update_and_no_swap_is_lost() {
             });
         });
     });
-    assert_eq!(tree.get("updated").unwrap().map(|value| number(&value)), Some(WRITERS * rounds));
-    let swaps = tree.get("swapped").unwrap().map_or(0, |value| number(&value));
+    assert_eq!(tree.get_vec("updated").unwrap().map(|value| number(&value)), Some(WRITERS * rounds));
+    let swaps = tree.get_vec("swapped").unwrap().map_or(0, |value| number(&value));
     assert_eq!(swaps, swapped.load(Ordering::Relaxed));
     db.close().unwrap();
 }

@@ -15,6 +15,7 @@ mod model;
 mod ops;
 mod run;
 mod session;
+mod values;
 
 use run::run_cases;
 use session::Setting;

@@ -13,6 +13,7 @@ use esker::{Db, ErrorKind, Options, Scan, Snapshot, Tree};
 use crate::common::{Rng, tiny_options, world};
 use crate::model::{Bytes, Model};
 use crate::ops::{Range, Reopen, SLOTS, TREES};
+use crate::values::read;
 
 /// What went wrong, or differs.
 #[derive(Debug)]
@@ -301,7 +302,9 @@ pub(crate) fn compare(
 ) -> Check<bool> {
     for _ in 0..steps {
         let more = scan.advance()?;
-        let got = more.then(|| (scan.key(), scan.value()));
+        let (len, held) = (scan.value_len(), read(&scan.handle())?);
+        same!((len, &held[..]), (held.len() as u64, scan.value()?), "a value in a scan and apart from it");
+        let got = if more { Some(scan.pair()?) } else { None };
         let expected = expected.next();
         let expected = expected.as_ref().map(|(key, value)| (&**key, &**value));
         if got != expected {
@@ -315,8 +318,8 @@ pub(crate) fn compare(
         }
         if !more {
             same!(
-                (scan.advance()?, scan.key(), scan.value()),
-                (false, &[][..], &[][..]),
+                (scan.advance()?, scan.value_len(), scan.pair()?),
+                (false, 0, (&[][..], &[][..])),
                 "a scan at its end"
             );
             return Ok(true);

@@ -89,6 +89,7 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["state"],
     &["compact"],
     &["write"],
+    &["value"],
     &["read"],
     &["stats"],
     &["store"],

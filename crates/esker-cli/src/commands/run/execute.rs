@@ -94,7 +94,8 @@ impl Runner {
             let mut rows = self.store.tree.scan(ScanRange::all().from(lo).to(hi))?;
             while rows.advance()? {
                 any = true;
-                print(self.out.buffer(), self.json, self.store.keys, rows.key(), Some(rows.value()))?;
+                let (key, value) = rows.pair()?;
+                print(self.out.buffer(), self.json, self.store.keys, key, Some(value))?;
                 self.out.spill()?;
             }
         }

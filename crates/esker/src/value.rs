@@ -1,0 +1,192 @@
+//! A value that was found, and the ways to read it: whole, in part, as a stream.
+//!
+//! What was found is settled when a [`Value`] is made; its bytes come out when they are asked for. So every
+//! way of reading may fail, and a part costs no more than the part.
+
+use std::borrow::Cow;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::{Bound, RangeBounds};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A value that was found. It stays what it was when it was found, whatever is written later.
+///
+/// Its length is known; its bytes are read when they are asked for. [`Tree::get_vec`](crate::Tree::get_vec)
+/// is shorter where a value is small and wanted whole.
+///
+/// # Example
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+/// db.put("film", "a head and a long body")?;
+/// let film = db.get("film")?.expect("it was put");
+/// assert_eq!(film.len(), 22);
+/// assert_eq!(film.read_at(2..6)?, b"head");
+/// assert_eq!(&film.bytes()?[..], b"a head and a long body");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Value {
+    held: Held,
+}
+
+/// Where the bytes are.
+#[derive(Clone)]
+enum Held {
+    /// Here.
+    Inline(Vec<u8>),
+}
+
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Value").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Value {
+    #[inline]
+    pub(crate) fn copy_of(bytes: &[u8]) -> Value {
+        Value { held: Held::Inline(bytes.to_vec()) }
+    }
+
+    /// How many bytes it has.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        let Held::Inline(bytes) = &self.held;
+        bytes.len() as u64
+    }
+
+    /// Whether it has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All bytes; borrowed where they are in memory already.
+    ///
+    /// # Errors
+    /// `Corruption` or `Io` when they cannot be read.
+    #[inline]
+    pub fn bytes(&self) -> Result<Cow<'_, [u8]>> {
+        let Held::Inline(bytes) = &self.held;
+        Ok(Cow::Borrowed(bytes))
+    }
+
+    /// All bytes; not copied where they are in memory already.
+    ///
+    /// # Errors
+    /// As [`Value::bytes`].
+    #[inline]
+    pub fn into_vec(self) -> Result<Vec<u8>> {
+        let Held::Inline(bytes) = self.held;
+        Ok(bytes)
+    }
+
+    /// Puts all bytes into `buf`, replacing what was there. Allocates nothing while `buf` is large enough.
+    ///
+    /// # Errors
+    /// As [`Value::bytes`].
+    pub fn read_into(&self, buf: &mut Vec<u8>) -> Result<()> {
+        buf.clear();
+        buf.extend_from_slice(&self.bytes()?);
+        Ok(())
+    }
+
+    /// The bytes in `range`, cut where the value ends; none where it ends before the range begins.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the range ends before it begins; otherwise as [`Value::bytes`].
+    pub fn read_at(&self, range: impl RangeBounds<u64>) -> Result<Vec<u8>> {
+        // A bound beyond the largest number is beyond every value, as that number itself is.
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => u64::MAX,
+        };
+        if end < start {
+            let message = format!("the range ends at {end}, before its start {start}");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        let (start, end) = (start.min(self.len()), end.min(self.len()));
+        let Held::Inline(bytes) = &self.held;
+        Ok(bytes.get(start as usize..end as usize).unwrap_or_default().to_vec())
+    }
+
+    /// Fills `buf` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the value has fewer bytes than that; otherwise as [`Value::bytes`].
+    pub fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let Held::Inline(bytes) = &self.held;
+        let part = usize::try_from(offset).ok().and_then(|start| bytes.get(start..)?.get(..buf.len()));
+        let Some(part) = part else {
+            let message =
+                format!("{} bytes at {offset} are not all in a value of {} bytes", buf.len(), self.len());
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        };
+        buf.copy_from_slice(part);
+        Ok(())
+    }
+
+    /// Reads the value from its beginning, piece by piece.
+    pub fn reader(&self) -> ValueReader<'_> {
+        ValueReader { value: Cow::Borrowed(self), at: 0 }
+    }
+
+    /// As [`Value::reader`], for a reader that outlives this handle.
+    pub fn into_reader(self) -> ValueReader<'static> {
+        ValueReader { value: Cow::Owned(self), at: 0 }
+    }
+
+    /// Writes all bytes to `out`, and returns how many they are.
+    ///
+    /// # Errors
+    /// As [`Value::bytes`], and what `out` fails with, as the source of an `Io` or `OutOfSpace`.
+    pub fn copy_to(&self, out: &mut dyn Write) -> Result<u64> {
+        out.write_all(&self.bytes()?).map_err(|source| Error::stream("write a value out", source))?;
+        Ok(self.len())
+    }
+}
+
+/// Reads a [`Value`] as a stream. Seeking behind the end is no error; there is nothing to read there.
+///
+/// Errors are those of reading a value, as [`std::io::Error`]: the [`Error`] itself is inside.
+#[derive(Debug, Clone)]
+pub struct ValueReader<'a> {
+    value: Cow<'a, Value>,
+    at: u64,
+}
+
+impl Read for ValueReader<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let left = usize::try_from(self.value.len().saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let count = left.min(buf.len());
+        if count > 0 {
+            self.value.read_exact_at(self.at, &mut buf[..count])?;
+            self.at += count as u64;
+        }
+        Ok(count)
+    }
+}
+
+impl Seek for ValueReader<'_> {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(ahead) => self.value.len().checked_add_signed(ahead),
+            SeekFrom::Current(ahead) => self.at.checked_add_signed(ahead),
+        };
+        let message = "a value has no bytes before its first, nor behind the largest number";
+        self.at = at.ok_or_else(|| Error::new(ErrorKind::InvalidInput, message))?;
+        Ok(self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! Values read in every way there is; all must agree.
+
+use std::io::{Read, Seek, SeekFrom};
+
+use esker::Value;
+
+use crate::session::{Check, Difference, same};
+
+/// The bytes of `value`.
+pub(crate) fn read(value: &Value) -> Check<Vec<u8>> {
+    let whole = value.bytes()?.into_owned();
+    let len = whole.len() as u64;
+    same!((value.len(), value.is_empty()), (len, whole.is_empty()), "the length of a value");
+    // Where a value is cut depends on the value alone, so that a session does the same again.
+    let cut = whole.iter().fold(len, |sum, &byte| sum + u64::from(byte)) % (len + 1);
+    let (head, tail) = whole.split_at(cut as usize);
+    same!(value.read_at(..cut)?, head, "the first {cut} of {len} bytes");
+    let mut rest = vec![0; tail.len()];
+    value.read_exact_at(cut, &mut rest)?;
+    same!(rest, tail, "the bytes from {cut} on of {len}");
+    let streamed = |error| Difference(format!("a reader failed: {error}"));
+    let mut reader = value.reader();
+    reader.seek(SeekFrom::Start(cut)).map_err(streamed)?;
+    reader.read_to_end(&mut rest).map_err(streamed)?;
+    same!(rest, [tail, tail].concat(), "the bytes from {cut} on of {len}, streamed");
+    value.read_into(&mut rest)?;
+    same!(rest, whole, "a value in a buffer");
+    let mut copied = Vec::new();
+    same!(value.copy_to(&mut copied)?, len, "how much was copied");
+    same!(copied, whole, "a copy of a value");
+    Ok(whole)
+}
+
+/// The bytes of `value`, where there is one.
+pub(crate) fn read_found(value: Option<&Value>) -> Check<Option<Vec<u8>>> {
+    value.map(read).transpose()
+}
