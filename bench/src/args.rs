@@ -13,6 +13,9 @@ esker-bench COMMAND [OPTIONS]
                a command file for `esker run --keys u64`, and the output it must give
   probe        --n N STORE: asks Esker's filters for N absent keys between the u64 keys of STORE, and prints
                how often they are wrong
+  index        the block index of a table beside binary searches; ns a lookup
+  memtable     --n N: the skip list beside a BTreeMap behind a lock; ns an operation (default 400,000 entries)
+  trees        --n N: a store of N trees (default 10,000): time to open, memory, file descriptors
   warm         fill free memory with page cache; prints the files to remove afterwards
 
 Options of run, source001, source003:
@@ -50,6 +53,8 @@ pub(crate) struct Args {
     pub mode: String,
     pub oracle: Option<PathBuf>,
     pub file: Option<PathBuf>,
+    /// trees
+    pub step: Option<String>,
 }
 
 /// Options as the words of the command line, before defaults that depend on each other are known.
@@ -87,10 +92,8 @@ impl Args {
             mode: "put".to_owned(),
             oracle: None,
             file: None,
+            step: None,
         };
-        if cfg!(not(feature = "esker")) {
-            args.stores.retain(|name| name != "esker");
-        }
         let mut later = Words { n: None, scale: 1.0, reads: None };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -131,6 +134,7 @@ impl Args {
             "--json" => self.json = Some(value.into()),
             "--require" => self.require = Some(number(name, value)?),
             "--mode" => value.clone_into(&mut self.mode),
+            "--step" => self.step = Some(value.to_owned()),
             "--oracle" => self.oracle = Some(value.into()),
             _ => return Err(format!("no option {name}\n\n{USAGE}").into()),
         }

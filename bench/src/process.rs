@@ -48,6 +48,17 @@ pub(crate) fn peak_rss_bytes() -> u64 {
     field(&read("/proc/self/status"), "VmHWM") * 1024
 }
 
+/// Anonymous memory now.
+pub(crate) fn anon_bytes() -> u64 {
+    field(&read("/proc/self/status"), "RssAnon") * 1024
+}
+
+/// File descriptors that this process has open.
+pub(crate) fn open_descriptors() -> u64 {
+    // One of them lists the others.
+    std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64 - 1)
+}
+
 /// Memory that is free and holds no page cache either.
 pub(crate) fn free_memory_bytes() -> u64 {
     field(&read("/proc/meminfo"), "MemFree") * 1024
@@ -86,7 +97,7 @@ impl AnonWatch {
         let (peak2, stop2) = (Arc::clone(&peak), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
             while !stop2.load(Ordering::Relaxed) {
-                peak2.fetch_max(field(&read("/proc/self/status"), "RssAnon") * 1024, Ordering::Relaxed);
+                peak2.fetch_max(anon_bytes(), Ordering::Relaxed);
                 std::thread::park_timeout(Duration::from_millis(100));
             }
         });
@@ -116,6 +127,8 @@ mod tests {
     fn the_kernel_tells_what_is_asked() {
         assert!(peak_rss_bytes() > 1 << 20);
         assert!(free_memory_bytes() > 0);
+        assert!(anon_bytes() > 0);
+        assert!(open_descriptors() >= 3);
         assert!(machine_cpu_seconds() >= cpu_seconds());
         assert_eq!(field("A: 1\nAB:   23 kB\n", "AB"), 23);
         assert_eq!(field("A: 1\n", "B"), 0);

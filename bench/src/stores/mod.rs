@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-#[cfg(feature = "esker")]
 mod esker;
 mod leveldb;
 mod none;
+#[cfg(feature = "rocksdb")]
 mod rocksdb;
 
 /// Failures are told to whoever runs the benchmark, never handled.
@@ -43,7 +43,13 @@ pub(crate) enum Settings {
 }
 
 /// The names that `open` understands, in the order in which they are measured.
-pub(crate) const NAMES: [&str; 4] = ["none", "leveldb", "rocksdb", "esker"];
+pub(crate) const NAMES: &[&str] = &[
+    "none",
+    "leveldb",
+    #[cfg(feature = "rocksdb")]
+    "rocksdb",
+    "esker",
+];
 
 /// `equal`: the read cache.
 const CACHE_BYTES: usize = 1 << 30;
@@ -57,8 +63,8 @@ pub(crate) fn open(name: &str, dir: &Path, settings: Settings) -> Result<Box<dyn
     Ok(match name {
         "none" => Box::new(none::None),
         "leveldb" => Box::new(leveldb::LevelDb::open(dir, settings)?),
+        #[cfg(feature = "rocksdb")]
         "rocksdb" => Box::new(rocksdb::RocksDb::open(dir, settings)?),
-        #[cfg(feature = "esker")]
         "esker" => Box::new(esker::Esker::open(dir, settings)?),
         _ => return Err(format!("no store {name:?} here; there are {}", NAMES.join(", ")).into()),
     })

@@ -1,129 +1,29 @@
-//! RocksDB through its C interface (`rocksdb/c.h`, version 7.8).
+//! RocksDB through its C interface (`rocksdb/c.h`), built from the source that the crate `librocksdb-sys` brings.
 //!
-//! `sys` declares the calls used here, no more; `RocksDb` owns each object it creates and frees it once. RocksDB's
-//! own documentation promises that a database handle may be used from many threads; options and iterators never
-//! leave the thread that uses them, write options are only read after they are made.
+//! Of two calls for the same thing this uses the one that copies and allocates less. `RocksDb` owns each object it
+//! creates and frees it once. RocksDB's own documentation promises that a database handle may be used from many
+//! threads; options and iterators never leave the thread that uses them, write options are only read after they are
+//! made.
 
 use super::{CACHE_BYTES, FILTER_BITS, Result, Row, Settings, Store, WRITE_BUFFER_BYTES};
+use librocksdb_sys as sys;
 use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
-mod sys {
-    use std::ffi::{c_char, c_int, c_void};
-
-    macro_rules! opaque {
-        ($($name:ident)*) => { $(#[repr(C)] pub(super) struct $name { _private: [u8; 0] })* };
-    }
-    opaque! { Db Options TableOptions Cache FilterPolicy ReadOptions WriteOptions Iterator WriteBatch Pinned }
-
-    #[link(name = "rocksdb")]
-    unsafe extern "C" {
-        pub(super) fn rocksdb_options_create() -> *mut Options;
-        pub(super) fn rocksdb_options_destroy(options: *mut Options);
-        pub(super) fn rocksdb_options_set_create_if_missing(options: *mut Options, on: u8);
-        pub(super) fn rocksdb_options_set_write_buffer_size(options: *mut Options, bytes: usize);
-        pub(super) fn rocksdb_options_set_max_write_buffer_number(options: *mut Options, buffers: c_int);
-        pub(super) fn rocksdb_options_set_max_background_jobs(options: *mut Options, jobs: c_int);
-        pub(super) fn rocksdb_options_set_bytes_per_sync(options: *mut Options, bytes: u64);
-        pub(super) fn rocksdb_options_set_compression(options: *mut Options, kind: c_int);
-        pub(super) fn rocksdb_options_set_block_based_table_factory(
-            options: *mut Options,
-            table: *mut TableOptions,
-        );
-        pub(super) fn rocksdb_block_based_options_create() -> *mut TableOptions;
-        pub(super) fn rocksdb_block_based_options_destroy(options: *mut TableOptions);
-        pub(super) fn rocksdb_block_based_options_set_block_size(options: *mut TableOptions, bytes: usize);
-        pub(super) fn rocksdb_block_based_options_set_block_cache(
-            options: *mut TableOptions,
-            cache: *mut Cache,
-        );
-        pub(super) fn rocksdb_block_based_options_set_filter_policy(
-            options: *mut TableOptions,
-            policy: *mut FilterPolicy,
-        );
-        pub(super) fn rocksdb_cache_create_lru(bytes: usize) -> *mut Cache;
-        pub(super) fn rocksdb_cache_destroy(cache: *mut Cache);
-        pub(super) fn rocksdb_filterpolicy_create_bloom_full(bits_per_key: f64) -> *mut FilterPolicy;
-        pub(super) fn rocksdb_readoptions_create() -> *mut ReadOptions;
-        pub(super) fn rocksdb_readoptions_destroy(options: *mut ReadOptions);
-        pub(super) fn rocksdb_writeoptions_create() -> *mut WriteOptions;
-        pub(super) fn rocksdb_writeoptions_destroy(options: *mut WriteOptions);
-        pub(super) fn rocksdb_writeoptions_set_sync(options: *mut WriteOptions, on: u8);
-        pub(super) fn rocksdb_open(
-            options: *const Options,
-            name: *const c_char,
-            err: *mut *mut c_char,
-        ) -> *mut Db;
-        pub(super) fn rocksdb_close(db: *mut Db);
-        pub(super) fn rocksdb_put(
-            db: *mut Db,
-            options: *const WriteOptions,
-            key: *const u8,
-            key_len: usize,
-            value: *const u8,
-            value_len: usize,
-            err: *mut *mut c_char,
-        );
-        pub(super) fn rocksdb_delete(
-            db: *mut Db,
-            options: *const WriteOptions,
-            key: *const u8,
-            key_len: usize,
-            err: *mut *mut c_char,
-        );
-        pub(super) fn rocksdb_write(
-            db: *mut Db,
-            options: *const WriteOptions,
-            batch: *mut WriteBatch,
-            err: *mut *mut c_char,
-        );
-        pub(super) fn rocksdb_get_pinned(
-            db: *mut Db,
-            options: *const ReadOptions,
-            key: *const u8,
-            key_len: usize,
-            err: *mut *mut c_char,
-        ) -> *mut Pinned;
-        pub(super) fn rocksdb_pinnableslice_value(pinned: *const Pinned, len: *mut usize) -> *const u8;
-        pub(super) fn rocksdb_pinnableslice_destroy(pinned: *mut Pinned);
-        pub(super) fn rocksdb_property_value(db: *mut Db, name: *const c_char) -> *mut c_char;
-        pub(super) fn rocksdb_create_iterator(db: *mut Db, options: *const ReadOptions) -> *mut Iterator;
-        pub(super) fn rocksdb_iter_destroy(iter: *mut Iterator);
-        pub(super) fn rocksdb_iter_valid(iter: *const Iterator) -> u8;
-        pub(super) fn rocksdb_iter_seek(iter: *mut Iterator, key: *const u8, key_len: usize);
-        pub(super) fn rocksdb_iter_seek_to_first(iter: *mut Iterator);
-        pub(super) fn rocksdb_iter_next(iter: *mut Iterator);
-        pub(super) fn rocksdb_iter_key(iter: *const Iterator, len: *mut usize) -> *const u8;
-        pub(super) fn rocksdb_iter_value(iter: *const Iterator, len: *mut usize) -> *const u8;
-        pub(super) fn rocksdb_iter_get_error(iter: *const Iterator, err: *mut *mut c_char);
-        pub(super) fn rocksdb_writebatch_create() -> *mut WriteBatch;
-        pub(super) fn rocksdb_writebatch_destroy(batch: *mut WriteBatch);
-        pub(super) fn rocksdb_writebatch_clear(batch: *mut WriteBatch);
-        pub(super) fn rocksdb_writebatch_put(
-            batch: *mut WriteBatch,
-            key: *const u8,
-            key_len: usize,
-            value: *const u8,
-            value_len: usize,
-        );
-        pub(super) fn rocksdb_free(pointer: *mut c_void);
-    }
-}
-
 /// The open database and what its calls need.
 pub(super) struct RocksDb {
-    db: *mut sys::Db,
-    options: *mut sys::Options,
-    read: *mut sys::ReadOptions,
-    write: *mut sys::WriteOptions,
-    write_sync: *mut sys::WriteOptions,
+    db: *mut sys::rocksdb_t,
+    options: *mut sys::rocksdb_options_t,
+    read: *mut sys::rocksdb_readoptions_t,
+    write: *mut sys::rocksdb_writeoptions_t,
+    write_sync: *mut sys::rocksdb_writeoptions_t,
     batch: Mutex<BatchPtr>,
 }
 
-struct BatchPtr(*mut sys::WriteBatch);
+struct BatchPtr(*mut sys::rocksdb_writebatch_t);
 
 // SAFETY: RocksDB's handle may be used from any thread, also at once; the option objects are never changed after
 // `open`; the batch is behind a mutex.
@@ -147,13 +47,26 @@ fn check(message: *mut c_char) -> Result<()> {
     Err(format!("rocksdb: {text}").into())
 }
 
+/// The bytes that a slice of RocksDB's names.
+///
+/// # Safety
+/// They must stay where they are as long as the caller uses them.
+unsafe fn bytes<'a>(slice: sys::rocksdb_slice_t) -> &'a [u8] {
+    if slice.size == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise; a slice that is not empty points to its bytes.
+    unsafe { std::slice::from_raw_parts(slice.data.cast(), slice.size) }
+}
+
 /// Everything that `Settings::Equal` promises.
-fn set_equal(options: *mut sys::Options) {
+fn set_equal(options: *mut sys::rocksdb_options_t) {
     // SAFETY: `options` is alive; the table options take the filter over, and cache and table options are counted
     // references inside RocksDB, so that ours may go once they are set.
     unsafe {
         let table = sys::rocksdb_block_based_options_create();
-        let cache = sys::rocksdb_cache_create_lru(CACHE_BYTES);
+        // 0: the cache finds out how large entries are, as RocksDB's default cache does.
+        let cache = sys::rocksdb_cache_create_hyper_clock(CACHE_BYTES, 0);
         let filter = sys::rocksdb_filterpolicy_create_bloom_full(f64::from(FILTER_BITS));
         sys::rocksdb_block_based_options_set_block_size(table, 4 << 10);
         sys::rocksdb_block_based_options_set_block_cache(table, cache);
@@ -234,7 +147,7 @@ impl Store for RocksDb {
         let mut message = ptr::null_mut();
         // SAFETY: the handle is open, the slices are valid for the lengths given, RocksDB copies them.
         unsafe {
-            let (k, v) = (key.as_ptr(), value.as_ptr());
+            let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
             sys::rocksdb_put(self.db, options, k, key.len(), v, value.len(), &raw mut message);
         }
         check(message)
@@ -247,7 +160,8 @@ impl Store for RocksDb {
         unsafe {
             sys::rocksdb_writebatch_clear(batch.0);
             for (key, value) in pairs {
-                sys::rocksdb_writebatch_put(batch.0, key.as_ptr(), key.len(), value.as_ptr(), value.len());
+                let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+                sys::rocksdb_writebatch_put(batch.0, k, key.len(), v, value.len());
             }
             sys::rocksdb_write(self.db, self.write, batch.0, &raw mut message);
         }
@@ -257,48 +171,59 @@ impl Store for RocksDb {
     fn delete(&self, key: &[u8]) -> Result<()> {
         let mut message = ptr::null_mut();
         // SAFETY: as in `put`.
-        unsafe { sys::rocksdb_delete(self.db, self.write, key.as_ptr(), key.len(), &raw mut message) };
+        unsafe { sys::rocksdb_delete(self.db, self.write, key.as_ptr().cast(), key.len(), &raw mut message) };
         check(message)
     }
 
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        value.clear();
-        let (mut length, mut message) = (0, ptr::null_mut());
-        // SAFETY: the pinned slice is null or alive until it is destroyed here, and its bytes are copied before.
-        let found = unsafe {
-            let pinned =
-                sys::rocksdb_get_pinned(self.db, self.read, key.as_ptr(), key.len(), &raw mut message);
-            if !pinned.is_null() {
-                let bytes = sys::rocksdb_pinnableslice_value(pinned, &raw mut length);
-                value.extend_from_slice(std::slice::from_raw_parts(bytes, length));
-                sys::rocksdb_pinnableslice_destroy(pinned);
+        loop {
+            value.clear();
+            let (mut length, mut found, mut message) = (0, 0, ptr::null_mut());
+            // SAFETY: RocksDB writes no more than the capacity it is told of, and a 1 says that it has written all
+            // `length` bytes.
+            let copied = unsafe {
+                let buffer = value.as_mut_ptr().cast();
+                let copied = sys::rocksdb_get_into_buffer(
+                    self.db,
+                    self.read,
+                    key.as_ptr().cast(),
+                    key.len(),
+                    buffer,
+                    value.capacity(),
+                    &raw mut length,
+                    &raw mut found,
+                    &raw mut message,
+                );
+                if copied == 1 {
+                    value.set_len(length);
+                }
+                copied
+            };
+            check(message)?;
+            if found == 0 || copied == 1 {
+                return Ok(found == 1);
             }
-            !pinned.is_null()
-        };
-        check(message)?;
-        Ok(found)
+            value.reserve(length);
+        }
     }
 
     fn scan(&self, from: &[u8], to: Option<&[u8]>, limit: u64, row: &mut Row<'_>) -> Result<u64> {
         let (mut rows, mut message) = (0, ptr::null_mut());
-        // SAFETY: the iterator lives until the end of this block; key and value pointers are valid until it moves,
+        // SAFETY: the iterator lives until the end of this block; keys and values stay where they are until it moves,
         // and nobody keeps them longer than the call of `row`.
         unsafe {
             let iter = sys::rocksdb_create_iterator(self.db, self.read);
             if from.is_empty() {
                 sys::rocksdb_iter_seek_to_first(iter);
             } else {
-                sys::rocksdb_iter_seek(iter, from.as_ptr(), from.len());
+                sys::rocksdb_iter_seek(iter, from.as_ptr().cast(), from.len());
             }
             while rows < limit && sys::rocksdb_iter_valid(iter) != 0 {
-                let (mut key_len, mut value_len) = (0, 0);
-                let key = sys::rocksdb_iter_key(iter, &raw mut key_len);
-                let key = std::slice::from_raw_parts(key, key_len);
+                let key = bytes(sys::rocksdb_iter_key_slice(iter));
                 if to.is_some_and(|to| key > to) {
                     break;
                 }
-                let value = sys::rocksdb_iter_value(iter, &raw mut value_len);
-                row(key, std::slice::from_raw_parts(value, value_len));
+                row(key, bytes(sys::rocksdb_iter_value_slice(iter)));
                 rows += 1;
                 sys::rocksdb_iter_next(iter);
             }

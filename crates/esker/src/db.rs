@@ -349,6 +349,7 @@ impl Db {
         } else {
             store.wal.disk_bytes()
         };
+        stats.reserve_bytes = store.reserve.held();
         stats.log_live_bytes = store.commit.published().saturating_sub(store.wal.floor_start());
         stats.pool_bytes = store.pool.used() as u64;
         stats.pool_capacity = store.pool.capacity() as u64;

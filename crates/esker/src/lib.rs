@@ -37,6 +37,9 @@ mod error;
 pub mod fs;
 pub mod keys;
 mod log;
+#[cfg(esker_measure)]
+#[doc(hidden)]
+pub mod measure;
 mod memtable;
 mod open;
 mod options;

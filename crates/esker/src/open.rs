@@ -9,6 +9,9 @@
 //! appended to a replayed segment or manifest (durability rule 2). A crash anywhere on the way leaves the
 //! old log in force: the floor moves in the same edit that names the tables.
 //!
+//! A store whose disk has no room for that gives its reserve up (rule 23), and where even so there is little,
+//! it goes through the log a few segments at a time: `room`.
+//!
 //! Opened for reading only, the store replays into memory and writes nothing (rule 22); its log is a
 //! scratch one in memory that nobody writes to.
 
@@ -24,79 +27,27 @@ use crate::env::{Env, Executor, ThreadExecutor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::sim::SimFs;
 use crate::fs::{FileSystem, LockMode};
-use crate::log::replay::{LogFloor, ReplayReport, Segments, segment_number};
-use crate::log::segment::is_unwritten;
-use crate::log::wal::Wal;
+use crate::log::replay::{LogFloor, ReplayReport, Segments};
+use crate::log::wal::{Wal, is_usual_len};
 use crate::memtable::{ChunkPool, Memtable};
 use crate::options::{Options, TreeOptions};
 use crate::state::TreeInner;
+use crate::store::reserve::Reserve;
 use crate::store::{Parts, Store, Structure};
-use crate::version::edit::{Edit, FileId, ManifestState, TreeId};
+use crate::version::edit::{Edit, ManifestState, TreeId};
 use crate::version::levels::{Levels, Table};
-use crate::version::manifest::{Manifest, is_temporary, manifest_number, manifest_path, read_manifest};
-use crate::version::tables::{TableRegistry, table_number, table_path};
+use crate::version::manifest::{Manifest, manifest_path, read_manifest};
+use crate::version::tables::{TableRegistry, table_path};
 use crate::write::batch::{Ops, op_count};
 use crate::write::commit::Commit;
 
+mod listing;
+mod room;
+
+pub(crate) use listing::{LOCK_FILE, Listing};
+
 /// The tree that every store has.
 pub(crate) const DEFAULT_TREE: &str = "default";
-
-/// The file that is locked, never written.
-pub(crate) const LOCK_FILE: &str = "LOCK";
-
-/// What lies in a store's directory, by kind.
-#[derive(Debug, Default)]
-pub(crate) struct Listing {
-    pub(crate) manifests: Vec<u64>,
-    pub(crate) tables: Vec<FileId>,
-    pub(crate) segments: Vec<(u64, PathBuf)>,
-    pub(crate) temporaries: Vec<PathBuf>,
-    pub(crate) foreign: Vec<String>,
-}
-
-impl Listing {
-    pub(crate) fn read(env: &Env, dir: &Path) -> Result<Listing> {
-        let mut listing = Listing::default();
-        for name in env.fs.list(dir)? {
-            let path = dir.join(&name);
-            if name == LOCK_FILE {
-            } else if is_temporary(&name) {
-                listing.temporaries.push(path);
-            } else if let Some(number) = manifest_number(&name) {
-                listing.manifests.push(number);
-            } else if let Some(number) = table_number(&name) {
-                listing.tables.push(number);
-            } else if let Some(number) = segment_number(&name) {
-                listing.segments.push((number, path));
-            } else {
-                listing.foreign.push(name);
-            }
-        }
-        listing.manifests.sort_unstable();
-        listing.tables.sort_unstable();
-        listing.segments.sort();
-        Ok(listing)
-    }
-
-    /// The number of the manifest in force, 0 where there is none.
-    pub(crate) fn manifest(&self) -> u64 {
-        self.manifests.last().copied().unwrap_or(0)
-    }
-
-    /// Whether no store was ever finished here: there is at most what a creation that was cut short left
-    /// behind. A store's manifest is durable before anything is written into its log.
-    pub(crate) fn is_unfinished(&self, env: &Env) -> Result<bool> {
-        if !self.manifests.is_empty() || !self.tables.is_empty() {
-            return Ok(false);
-        }
-        for (_, path) in &self.segments {
-            if !is_unwritten(&env.fs.read(path)?) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
 
 /// Refuses directories that are no store and must not become one.
 fn check_directory(env: &Env, dir: &Path, create: bool) -> Result<bool> {
@@ -147,23 +98,51 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     }
     let mode = if read_only { LockMode::Shared } else { LockMode::Exclusive };
     let lock = env.fs.lock(&dir.join(LOCK_FILE), mode)?;
-    let listing = Listing::read(&env, dir)?;
-    let segments = Segments::open(&*env.fs, listing.segments.iter().map(|(_, path)| path.clone()).collect())?;
-    let state = match listing.manifest() {
-        0 => ManifestState { next_file: 1, next_tree: 1, ..ManifestState::default() },
-        number => {
-            let known = segments.manifest_synced(number);
-            if segments.paths.is_empty() {
-                return Err(Error::corruption(dir, 0, "every log segment is missing"));
-            }
-            read_manifest(&env, dir, number, known)?.0
-        }
-    };
-    let opening = Opening::new(dir, &options, &listing, &state)?;
-    let replayed = opening.replay(&segments, &state)?;
-    let store = opening.finish(options, state, replayed, read_only, lock, &listing)?;
+    let mut found = Found::read(&env, dir)?;
+    if !read_only && room::make(dir, &options, &found)? {
+        found = Found::read(&env, dir)?;
+    }
+    let opening = Opening::new(dir, &options, &found)?;
+    let replayed = opening.replay(&found.segments, &found.state)?;
+    let purpose = if read_only { Purpose::Read } else { Purpose::Write };
+    let store = opening.finish(options, &found, replayed, purpose, Some(lock))?;
     store.start();
     Ok(store)
+}
+
+/// What lies in a store's directory, and what its manifest says.
+struct Found {
+    listing: Listing,
+    segments: Segments,
+    state: ManifestState,
+}
+
+impl Found {
+    fn read(env: &Env, dir: &Path) -> Result<Found> {
+        let listing = Listing::read(env, dir)?;
+        let paths = listing.segments.iter().map(|(_, path)| path.clone()).collect();
+        let segments = Segments::open(&*env.fs, dir, paths)?;
+        let state = match listing.manifest() {
+            0 => ManifestState { next_file: 1, next_tree: 1, ..ManifestState::default() },
+            number => {
+                let known = segments.manifest_synced(number);
+                if segments.paths.is_empty() {
+                    return Err(Error::corruption(dir, 0, "every log segment is missing"));
+                }
+                read_manifest(env, dir, number, known)?.0
+            }
+        };
+        Ok(Found { listing, segments, state })
+    }
+}
+
+/// What a store is put together for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Read,
+    Write,
+    /// To make the first part of the log durable in tables, and nothing else.
+    Shorten,
 }
 
 /// What is put together while a store is opened.
@@ -189,7 +168,8 @@ fn next_store_id() -> u64 {
 }
 
 impl Opening {
-    fn new(dir: &Path, options: &Options, listing: &Listing, state: &ManifestState) -> Result<Opening> {
+    fn new(dir: &Path, options: &Options, found: &Found) -> Result<Opening> {
+        let Found { listing, state, .. } = found;
         let env = options.env.clone();
         let mapped = 2 * options.segment_len_max() as usize;
         let memtables = options.waiting_max() + options.memtable_limit();
@@ -276,17 +256,24 @@ impl Opening {
     fn finish(
         self,
         options: Options,
-        mut state: ManifestState,
+        found: &Found,
         replayed: Replayed,
-        read_only: bool,
-        lock: Box<dyn crate::fs::DirLock>,
-        listing: &Listing,
+        purpose: Purpose,
+        lock: Option<Box<dyn crate::fs::DirLock>>,
     ) -> Result<Arc<Store>> {
         let Opening { id, dir, env, registry, pool, chunks, mut structure } = self;
+        let (listing, mut state) = (&found.listing, found.state.clone());
+        let read_only = purpose == Purpose::Read;
         let next_file = listing.tables.last().map_or(0, |last| last + 1).max(state.next_file).max(1);
         let next_number = listing.segments.iter().map(|(number, _)| number + 1).max().unwrap_or(1);
+        let len_max = options.segment_len_max();
+        let reuse = match purpose {
+            Purpose::Write => reusable(&env, &replayed.report, len_max)?,
+            Purpose::Read | Purpose::Shorten => None,
+        };
+        let last_id = replayed.report.last_id.max(state.floor.segment);
         let fresh = LogFloor {
-            segment: replayed.report.last_id.max(state.floor.segment) + 1,
+            segment: if reuse.is_some() { last_id } else { last_id + 1 },
             start: replayed.report.position,
         };
         if !read_only {
@@ -296,17 +283,21 @@ impl Opening {
             state.next_file = next_file;
             state.last_seq = state.last_seq.max(replayed.next_seq - 1);
         }
-        let log_env = if read_only { scratch(&env, &dir)? } else { env.clone() };
-        let (wal, tail) =
-            Wal::start(&log_env, &dir, options.segment_len_max(), next_number, fresh, replayed.next_seq)?;
+        let log_env = if purpose == Purpose::Write { env.clone() } else { scratch(&env, &dir)? };
+        let kept = reuse.as_ref().map(|(path, _)| path.clone());
+        let (wal, tail) = Wal::start(&log_env, &dir, len_max, next_number, fresh, replayed.next_seq, reuse)?;
         if !read_only {
+            let unneeded = unneeded(found, &dir, &state, kept.as_deref());
             let manifest = Manifest::create(&env, &dir, listing.manifest() + 1, state)?;
             let (number, len) = manifest.synced();
             wal.mark_manifest(number, len)?;
             structure.manifest = Some(manifest);
+            // It makes room for what follows.
+            remove_all(&env, unneeded.into_iter())?;
         }
         let default_executor = || Arc::new(ThreadExecutor::default()) as Arc<dyn Executor>;
         let executor = options.env.executor.clone().unwrap_or_else(default_executor);
+        let reserve = Reserve::find(&env, &dir, if purpose == Purpose::Write { len_max } else { 0 })?;
         let store = Store::new(Parts {
             id,
             dir,
@@ -321,15 +312,46 @@ impl Opening {
             replayed: replayed.report,
             next_file,
             executor,
+            reserve,
             lock,
         });
         if read_only {
             ensure_default_in_memory(&store);
         } else {
-            complete(&store, fresh, listing)?;
+            complete(&store, fresh)?;
+            conclude(&store, listing, kept.as_deref())?;
         }
         Ok(store)
     }
+}
+
+/// The file of the last segment, where nothing was written into it: the next use of it takes no space. An
+/// opening that died leaves such a one.
+fn reusable(env: &Env, report: &ReplayReport, len_max: u64) -> Result<Option<(PathBuf, u64)>> {
+    let Some(path) = &report.untouched else { return Ok(None) };
+    let len = env.fs.file_len(path)?;
+    Ok(is_usual_len(len, len_max).then(|| (path.clone(), len)))
+}
+
+/// The files that a new manifest which says `state` does not need, but `kept`.
+fn unneeded(found: &Found, dir: &Path, state: &ManifestState, kept: Option<&Path>) -> Vec<PathBuf> {
+    let (listing, needed) = (&found.listing, state.files());
+    let segments = found.segments.dead(state.floor).into_iter().filter(|path| Some(path.as_path()) != kept);
+    let manifests = listing.manifests.iter().map(|&number| manifest_path(dir, number));
+    let strays = listing.tables.iter().filter(|file| !needed.contains(file));
+    let tables = strays.map(|&file| table_path(dir, file));
+    segments.chain(manifests).chain(tables).chain(listing.temporaries.iter().cloned()).collect()
+}
+
+/// Removes files of which some may be gone.
+fn remove_all(env: &Env, paths: impl Iterator<Item = PathBuf>) -> Result<()> {
+    for path in paths {
+        match env.fs.remove_file(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            other => other?,
+        }
+    }
+    Ok(())
 }
 
 /// The world of a store that is opened for reading only, with a scratch file system for its log.
@@ -361,17 +383,22 @@ fn ensure_default_in_memory(store: &Store) {
     }
 }
 
-/// Makes what was replayed durable, moves the floor to the fresh segment, and removes old files.
-fn complete(store: &Arc<Store>, fresh: LogFloor, listing: &Listing) -> Result<()> {
+/// Removes the segments that were replayed, but `kept`, and sets aside what the store needs.
+fn conclude(store: &Store, listing: &Listing, kept: Option<&Path>) -> Result<()> {
+    let old = listing.segments.iter().map(|(_, path)| path.clone());
+    let is_old = |path: &PathBuf| Some(path.as_path()) != kept && !broken("rule-2");
+    remove_all(&store.env, old.filter(is_old))?;
+    store.begin_reserve()
+}
+
+/// Makes what was replayed durable, and moves the floor to the fresh segment.
+fn complete(store: &Arc<Store>, fresh: LogFloor) -> Result<()> {
     if broken("rule-2") && store.structure.lock().by_name.contains_key(DEFAULT_TREE) {
         return Ok(());
     }
     store.flush()?;
     let mut structure = store.structure.lock();
-    let (floor, files) = match &structure.manifest {
-        Some(manifest) => (manifest.state.floor, manifest.state.files()),
-        None => return Ok(()),
-    };
+    let Some(floor) = structure.manifest.as_ref().map(|manifest| manifest.state.floor) else { return Ok(()) };
     let mut edits = Vec::new();
     if floor != fresh {
         edits.push(Edit::Floor(fresh));
@@ -391,17 +418,5 @@ fn complete(store: &Arc<Store>, fresh: LogFloor, listing: &Listing) -> Result<()
     }
     drop(structure);
     store.wal.retire(fresh);
-    let old_manifests = listing.manifests.iter().map(|&number| manifest_path(&store.dir, number));
-    let old_segments = listing.segments.iter().map(|(_, path)| path.clone());
-    let strays = listing.tables.iter().filter(|file| !files.contains(file));
-    let stray_tables = strays.map(|&file| table_path(&store.dir, file));
-    let temporaries = listing.temporaries.iter().cloned();
-    for path in old_manifests.chain(old_segments).chain(stray_tables).chain(temporaries) {
-        match store.env.fs.remove_file(&path) {
-            // A temporary file of an opening that died may have been in this one's way, and be gone.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            other => other?,
-        }
-    }
     Ok(())
 }

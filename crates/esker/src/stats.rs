@@ -57,6 +57,8 @@ pub struct Stats {
     pub log_live_bytes: u64,
     /// The manifest.
     pub manifest_bytes: u64,
+    /// Set aside for a full disk.
+    pub reserve_bytes: u64,
     /// Memory of memtables.
     pub memtable_bytes: u64,
     /// Memory of the buffer pool's blocks.

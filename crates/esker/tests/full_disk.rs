@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use esker::env::Env;
+use esker::env::{Env, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind, Options, ScanRange};
 
@@ -31,7 +31,12 @@ fn puts_are_refused_and_taken_again() {
     for i in 0..10u32 {
         db.delete(i.to_be_bytes()).unwrap();
     }
-    assert_eq!(db.put("more", "still no room").unwrap_err().kind(), ErrorKind::OutOfSpace);
+    // Others take what the store gives back.
+    let still_refused = (0..1000).find_map(|_| {
+        disk.set_capacity(Some(disk.used()));
+        db.put("more", "still no room").err()
+    });
+    assert_eq!(still_refused.unwrap().kind(), ErrorKind::OutOfSpace);
 
     disk.set_capacity(None);
     db.put("more", "room again").unwrap();
@@ -44,4 +49,65 @@ fn puts_are_refused_and_taken_again() {
     let db = Db::open("store", Options::default().env(env)).unwrap();
     assert_eq!(db.get_vec("more").unwrap().as_deref(), Some(&b"room again"[..]));
     assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), u64::from(written) - 10 + 1);
+}
+
+/// Others take the last byte. What gives space back goes on out of the reserve, until there is room for
+/// puts again.
+#[test]
+fn deletes_free_a_disk_that_others_filled() {
+    let disk = SimFs::new(2);
+    let env = Env { fs: Arc::new(disk.clone()), ..Env::system() };
+    let options = Options::default().memory_budget(8 << 20).env(env);
+    let db = Db::open("store", options.clone()).unwrap();
+    let keys = 60_000u32;
+    for i in 0..keys {
+        db.put(i.to_be_bytes(), [7; 300]).unwrap();
+    }
+    assert!(db.stats().unwrap().reserve_bytes >= 5 << 20);
+    disk.set_capacity(Some(disk.used()));
+    // Until the store has noticed, it may use what it has prepared.
+    let refused = (0..10_000u32).find_map(|i| db.put(i.to_be_bytes(), [8; 3000]).err());
+    assert_eq!(refused.unwrap().kind(), ErrorKind::OutOfSpace);
+    for i in 0..keys {
+        db.delete(i.to_be_bytes()).unwrap();
+    }
+    db.sync().unwrap();
+    db.flush().unwrap();
+    db.compact().unwrap();
+    db.put("room", "again").unwrap();
+    assert!(db.stats().unwrap().reserve_bytes >= 5 << 20, "set aside again");
+    db.close().unwrap();
+    drop(db);
+    disk.set_capacity(Some(disk.used()));
+    let db = Db::open("store", options).unwrap();
+    assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), 1);
+}
+
+/// A long log, and no byte left: it is turned into tables a few segments at a time.
+#[test]
+fn a_long_log_is_replayed_within_the_reserve() {
+    let disk = SimFs::new(3);
+    let env = Env { fs: Arc::new(disk.clone()), executor: Some(Arc::new(StepExecutor)), ..Env::system() };
+    let mut options = Options::default().memory_budget(8 << 20).env(env);
+    options.memtable_bytes = Some(16 << 20);
+    let db = Db::open("store", options.clone()).unwrap();
+    let other = db.tree("other").unwrap();
+    for i in 0..24_000u32 {
+        let tree = if i % 3 == 0 { &other } else { db.default_tree() };
+        tree.put((i % 20_000).to_be_bytes(), vec![i as u8; 500 + i as usize % 100]).unwrap();
+    }
+    let live = db.stats().unwrap().log_live_bytes;
+    assert!(live > 12 << 20, "{live}");
+    for disk in [disk.kill(), disk.crash_keeping(1.0, 1)] {
+        disk.set_capacity(Some(disk.used()));
+        let env = Env { fs: Arc::new(disk.clone()), executor: Some(Arc::new(StepExecutor)), ..Env::system() };
+        let db = Db::open("store", options.clone().env(env.clone())).unwrap();
+        let other = db.tree("other").unwrap();
+        for i in 4_000..24_000u32 {
+            let tree = if i % 3 == 0 { &other } else { db.default_tree() };
+            let value = vec![i as u8; 500 + i as usize % 100];
+            assert_eq!(tree.get_vec((i % 20_000).to_be_bytes()).unwrap().as_deref(), Some(&value[..]), "{i}");
+        }
+        assert!(db.stats().unwrap().table_files > 6, "several parts");
+    }
 }

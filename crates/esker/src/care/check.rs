@@ -1,6 +1,7 @@
 //! Reading everything and telling every damage, without changing a byte.
 //!
-//! Goes on after damage: where the manifest is damaged or missing, the tables and the log are still read.
+//! Goes on after damage, in each file: of a damaged block, record or manifest the rest is still read. Without
+//! a manifest all tables are looked at, and the log as far as its own marks and claims tell.
 //! Bytes that belong to no live structure (spare log, tables that nobody names) are not damage.
 
 use std::collections::BTreeMap;
@@ -12,10 +13,11 @@ use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::LockMode;
 use crate::log::replay::Segments;
+use crate::log::survey::survey_stream;
 use crate::open::{LOCK_FILE, Listing};
 use crate::options::Options;
 use crate::table::TableReader;
-use crate::version::edit::{FileId, ManifestState, TableInfo};
+use crate::version::edit::{Edit, FileId, ManifestState, TableInfo};
 use crate::version::manifest::{manifest_path, read_manifest};
 use crate::version::tables::table_path;
 use crate::write::batch::{Ops, op_count};
@@ -69,9 +71,9 @@ pub fn check(path: impl AsRef<Path>, options: &Options) -> Result<CheckReport> {
     let _lock = env.fs.lock(&dir.join(LOCK_FILE), LockMode::Shared)?;
     let mut check = Check { env, dir, report: CheckReport::default() };
     let segments = check.segments(&listing);
-    let state = check.manifest(&listing, segments.as_ref());
-    if let (Some(state), Some(segments)) = (&state, &segments) {
-        check.log(segments, state);
+    let (state, synced) = check.manifest(&listing, segments.as_ref());
+    if let Some(segments) = &segments {
+        check.log(segments, state.as_ref(), synced);
     }
     check.tables(&listing, state.as_ref());
     if let Some(state) = &state {
@@ -99,7 +101,7 @@ impl Check<'_> {
         let mut sound = Vec::new();
         for (_, path) in &listing.segments {
             self.note_file(path);
-            match Segments::open(&*self.env.fs, vec![path.clone()]) {
+            match Segments::open(&*self.env.fs, self.dir, vec![path.clone()]) {
                 Ok(_) => sound.push(path.clone()),
                 Err(error) => self.found(&error),
             }
@@ -107,7 +109,7 @@ impl Check<'_> {
         if listing.segments.is_empty() {
             self.found(&Error::corruption(self.dir, 0, "every log segment is missing"));
         }
-        match Segments::open(&*self.env.fs, sound) {
+        match Segments::open(&*self.env.fs, self.dir, sound) {
             Ok(segments) => Some(segments),
             Err(error) => {
                 self.found(&error);
@@ -116,31 +118,63 @@ impl Check<'_> {
         }
     }
 
-    fn manifest(&mut self, listing: &Listing, segments: Option<&Segments>) -> Option<ManifestState> {
+    /// The manifest's state, if it is sound, and how far it says that the log is on the disk, sound or not.
+    fn manifest(&mut self, listing: &Listing, segments: Option<&Segments>) -> (Option<ManifestState>, u64) {
         let number = listing.manifest();
         if number == 0 {
             self.found(&Error::corruption(self.dir, 0, "the manifest is missing"));
-            return None;
+            return (None, 0);
         }
-        self.note_file(&manifest_path(self.dir, number));
+        let path = manifest_path(self.dir, number);
+        self.note_file(&path);
         let known = segments.map_or(0, |segments| segments.manifest_synced(number));
-        match read_manifest(self.env, self.dir, number, known) {
-            Ok((state, _)) => Some(state),
-            Err(error) => {
-                self.found(&error);
-                None
+        let error = match read_manifest(self.env, self.dir, number, known) {
+            Ok((state, _)) => {
+                let synced = state.log_synced;
+                return (Some(state), synced);
             }
+            Err(error) => error,
+        };
+        let mut synced = 0;
+        let mut visit = |payload: &[u8]| {
+            for edit in Edit::decode_all(payload).unwrap_or_default() {
+                if let Edit::LogSynced { position } = edit {
+                    synced = position.max(synced);
+                }
+            }
+        };
+        let places = survey_stream(&*self.env.fs, &path, known, &mut visit).unwrap_or_default();
+        places.iter().for_each(|place| self.found(place));
+        if !places.iter().any(|place| place.offset() == error.offset()) {
+            self.found(&error);
         }
+        (None, synced)
     }
 
-    fn log(&mut self, segments: &Segments, state: &ManifestState) {
-        let mut visit = |_, payload: &[u8]| {
-            let count = op_count(payload).filter(|&count| Ops::of(payload).count() as u64 == count);
-            Ok(count)
+    /// Every damaged place of the log; without the manifest, as far as the log itself tells.
+    fn log(&mut self, segments: &Segments, state: Option<&ManifestState>, synced: u64) {
+        let (mut records, mut nonsense) = (0, Vec::new());
+        let mut visit = |path: &Path, offset: u64, payload: &[u8]| {
+            records += 1;
+            if op_count(payload) != Some(Ops::of(payload).count() as u64) {
+                let message = "a log record's checksum matches, but its payload makes no sense";
+                nonsense.push(Error::corruption(path, offset, message));
+            }
         };
-        match segments.replay(&*self.env.fs, state.floor, state.log_synced, &mut visit) {
-            Ok(report) => self.report.records += report.records,
-            Err(error) => self.found(&error),
+        let floor = state.map(|state| state.floor);
+        let surveyed = segments.survey(&*self.env.fs, floor, synced, &mut visit);
+        self.report.records += records;
+        nonsense.iter().for_each(|place| self.found(place));
+        let places = surveyed.unwrap_or_else(|error| vec![error]);
+        places.iter().for_each(|place| self.found(place));
+        // What recovery would say has the last word.
+        let mut skip = |_, payload: &[u8]| Ok(op_count(payload));
+        if let Some(floor) = floor
+            && nonsense.is_empty()
+            && places.is_empty()
+            && let Err(error) = segments.replay(&*self.env.fs, floor, synced, &mut skip)
+        {
+            self.found(&error);
         }
     }
 

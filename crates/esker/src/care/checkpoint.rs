@@ -27,6 +27,22 @@ pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<()> {
     }
     store.flush()?;
     fs.create_dir_all(dir)?;
+    fill(store, dir).inspect_err(|_| remove(store, dir))
+}
+
+/// Takes away what a checkpoint that failed has made. What cannot be removed stays: the first error is the
+/// one to tell.
+fn remove(store: &Store, dir: &Path) {
+    let fs = &store.env.fs;
+    for name in fs.list(dir).unwrap_or_default() {
+        drop(fs.remove_file(&dir.join(name)));
+    }
+    drop(fs.remove_dir(dir));
+}
+
+/// Writes the files of the copy into the empty directory `dir`.
+fn fill(store: &Store, dir: &Path) -> Result<()> {
+    let fs = &store.env.fs;
     let structure = store.structure.lock();
     let Some(manifest) = &structure.manifest else {
         return Err(Error::new(ErrorKind::ReadOnly, "read only"));

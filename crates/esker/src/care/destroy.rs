@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::LockMode;
 use crate::open::{LOCK_FILE, Listing};
 use crate::options::Options;
+use crate::store::reserve::reserve_path;
 use crate::version::manifest::manifest_path;
 use crate::version::tables::table_path;
 
@@ -24,7 +25,9 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     let manifests = listing.manifests.iter().map(|&number| manifest_path(dir, number));
     let segments = listing.segments.iter().map(|(_, path)| path.clone());
     let tables = listing.tables.iter().map(|&file| table_path(dir, file));
-    for path in manifests.chain(segments).chain(tables).chain(listing.temporaries.iter().cloned()) {
+    let temporaries = listing.temporaries.iter().cloned();
+    let reserve = fs.exists(&reserve_path(dir))?.then(|| reserve_path(dir));
+    for path in manifests.chain(segments).chain(tables).chain(temporaries).chain(reserve) {
         fs.remove_file(&path)?;
     }
     fs.remove_file(&dir.join(LOCK_FILE))?;

@@ -11,6 +11,7 @@ use crate::log::record;
 use crate::log::segment::{RECORDS_AT, SegmentHeader};
 use crate::log::stream::read_stream;
 use crate::options::Options;
+use crate::store::reserve::RESERVE_FILE;
 use crate::table::{ScanHint, TABLE_MAGIC, TableReader};
 use crate::version::edit::Edit;
 use crate::version::tables::table_number;
@@ -32,6 +33,10 @@ pub fn dump(file: &Path, out: &mut dyn FnMut(&str) -> bool, options: &Options) -
     let mut magic = [0; 8];
     if source.len() >= 8 {
         source.read_exact_at(&mut magic, 0)?;
+    }
+    if file.file_name().is_some_and(|name| name == RESERVE_FILE) {
+        out(&format!("{} bytes set aside for a full disk; they mean nothing", source.len()));
+        return Ok(());
     }
     match &magic {
         b"eskerWAL" => dump_segment(file, out, options),

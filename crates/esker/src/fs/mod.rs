@@ -165,6 +165,11 @@ pub trait FileSystem: Send + Sync + Debug {
         self.open_mapped(path)
     }
 
+    /// Makes the file `path` one of `len` bytes that the disk has set aside, whatever they hold: creates
+    /// it, extends it or cuts it. When it fails, the file is as long as it was. A created name is durable
+    /// only after `sync_dir`.
+    fn set_allocated(&self, path: &Path, len: u64) -> Result<()>;
+
     /// The names (not paths) in a directory, in no order. Bytes of a name that are not UTF-8 (it is
     /// not one of ours) are replaced.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;

@@ -62,6 +62,12 @@ impl FileSystem for RealFs {
         Ok(Arc::new(RealMapped::open(path, Stores::Bulk)?))
     }
 
+    fn set_allocated(&self, path: &Path, len: u64) -> Result<()> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|error| Error::io("open the file", path, error))?;
+        mapped::set_allocated(&file, len).map_err(|error| Error::io("allocate", path, error))
+    }
+
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         let failed = |error| Error::io("list the directory", dir, error);
         let mut names = Vec::new();

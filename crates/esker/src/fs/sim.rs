@@ -148,6 +148,11 @@ impl SimFs {
         self.world.lock().capacity = bytes;
     }
 
+    /// The sum of all file lengths, as [`SimFs::set_capacity`] counts them.
+    pub fn used(&self) -> u64 {
+        self.world.lock().used()
+    }
+
     /// The probability that beside a changing call the kernel writes back part of some page. By default
     /// the seed chooses 0, 1/64 or 1/8.
     pub fn set_writeback(&self, probability: f64) {

@@ -193,6 +193,26 @@ pub(super) fn check_stores(file: &dyn MappedFile) {
 }
 
 #[test]
+fn space_is_set_aside_and_given_back() {
+    on_both(|fs, dir| {
+        let path = dir.join("RESERVE");
+        for len in [300_000, 1_000_000, 1_000_000, 5000, 0, 70_000] {
+            fs.set_allocated(&path, len).unwrap();
+            assert_eq!(fs.file_len(&path).unwrap(), len);
+        }
+        kind(fs.set_allocated(&path, 1 << 60));
+        assert_eq!(fs.file_len(&path).unwrap(), 70_000, "a refused allocation leaves the file as it was");
+        assert_eq!(kind(fs.set_allocated(&dir.join("none/below"), 1)), ErrorKind::NotFound);
+    });
+    let sim = SimFs::new(1);
+    sim.set_capacity(Some(10_000));
+    sim.set_allocated(Path::new("/a"), 10_000).unwrap();
+    assert_eq!(kind(sim.set_allocated(Path::new("/b"), 1)), ErrorKind::OutOfSpace);
+    sim.set_allocated(Path::new("/a"), 9_999).unwrap();
+    sim.set_allocated(Path::new("/b"), 1).unwrap();
+}
+
+#[test]
 fn threads_store_side_by_side() {
     on_both(|fs, dir| {
         let path = dir.join("wal");

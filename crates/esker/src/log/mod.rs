@@ -18,4 +18,5 @@ pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod segment;
 pub(crate) mod stream;
+pub(crate) mod survey;
 pub(crate) mod wal;

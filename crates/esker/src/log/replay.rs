@@ -31,16 +31,26 @@ pub(crate) struct LogFloor {
 }
 
 /// A segment file and what its first page says.
-#[derive(Debug)]
-struct Found {
-    path: PathBuf,
-    header: SegmentHeader,
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) header: SegmentHeader,
     page: Vec<u8>,
+}
+
+impl Found {
+    /// The offset before which everything was acknowledged, going by the mark; 0 where nobody knows, also
+    /// because the machine was booted since.
+    pub(super) fn published(&self, boot_id: [u8; 16]) -> u64 {
+        let same_boot = self.header.boot_id == boot_id && boot_id != [0; 16];
+        if same_boot { published_mark(&self.page, self.header.epoch) } else { 0 }
+    }
 }
 
 /// All segment files of a store.
 #[derive(Debug)]
 pub(crate) struct Segments {
+    dir: PathBuf,
     used: Vec<Found>,
     /// Every segment file, used or not.
     pub(crate) paths: Vec<PathBuf>,
@@ -63,11 +73,13 @@ pub(crate) struct ReplayReport {
     pub(crate) last_id: u64,
     /// The position behind the last record.
     pub(crate) position: u64,
+    /// The last segment's file, if its place is behind the last record and nothing was written into it.
+    pub(crate) untouched: Option<PathBuf>,
 }
 
 impl Segments {
-    /// Reads the headers of the segment files `paths`.
-    pub(crate) fn open(fs: &dyn FileSystem, paths: Vec<PathBuf>) -> Result<Segments> {
+    /// Reads the headers of the segment files `paths` in `dir`.
+    pub(crate) fn open(fs: &dyn FileSystem, dir: &Path, paths: Vec<PathBuf>) -> Result<Segments> {
         let mut used = Vec::new();
         for path in &paths {
             let file = fs.open_read(path)?;
@@ -84,13 +96,50 @@ impl Segments {
                 return Err(Error::corruption(&pair[1].path, 0, "two log segments carry the same number"));
             }
         }
-        Ok(Segments { used, paths })
+        Ok(Segments { dir: dir.to_path_buf(), used, paths })
     }
 
     /// How many bytes of manifest number `manifest` are known to be synced (0: nobody knows).
     pub(crate) fn manifest_synced(&self, manifest: u64) -> u64 {
         let marks = self.used.iter().map(|found| manifest_mark(&found.page, found.header.epoch, manifest));
         marks.max().unwrap_or(0)
+    }
+
+    /// The length of the files from `floor` on.
+    pub(crate) fn live_bytes(&self, fs: &dyn FileSystem, floor: LogFloor) -> Result<u64> {
+        self.live(floor).map(|found| fs.file_len(&found.path)).sum()
+    }
+
+    pub(super) fn live(&self, floor: LogFloor) -> impl Iterator<Item = &Found> {
+        self.used.iter().filter(move |found| found.header.id >= floor.segment)
+    }
+
+    /// The oldest segments from `floor` on, of at most `bytes` but at least one, and where the next one
+    /// begins; `None` where there is no next one.
+    pub(crate) fn part(
+        &self,
+        fs: &dyn FileSystem,
+        floor: LogFloor,
+        bytes: u64,
+    ) -> Result<Option<(Segments, LogFloor)>> {
+        let mut part = Segments { dir: self.dir.clone(), used: Vec::new(), paths: Vec::new() };
+        let mut sum = 0;
+        for found in self.live(floor) {
+            sum += fs.file_len(&found.path)?;
+            if sum > bytes && !part.used.is_empty() {
+                let next = LogFloor { segment: found.header.id, start: found.header.start };
+                return Ok(Some((part, next)));
+            }
+            part.paths.push(found.path.clone());
+            part.used.push(found.clone());
+        }
+        Ok(None)
+    }
+
+    /// The files that hold nothing from `floor` on.
+    pub(crate) fn dead(&self, floor: LogFloor) -> Vec<PathBuf> {
+        let is_live = |path: &PathBuf| self.live(floor).any(|found| found.path == *path);
+        self.paths.iter().filter(|path| !is_live(path)).cloned().collect()
     }
 
     /// Calls `visit` for each record from `floor` on, in order. The log is known to have been on the disk
@@ -104,12 +153,12 @@ impl Segments {
     ) -> Result<ReplayReport> {
         let last_id = self.used.last().map_or(0, |found| found.header.id);
         let mut report = ReplayReport { last_id, position: floor.start, ..ReplayReport::default() };
-        let live: Vec<&Found> = self.used.iter().filter(|found| found.header.id >= floor.segment).collect();
+        let live: Vec<&Found> = self.live(floor).collect();
         let Some(first) = live.first() else {
-            return if report.position < synced { Err(missing(&self.paths, floor)) } else { Ok(report) };
+            return if report.position < synced { Err(missing(&self.dir, floor)) } else { Ok(report) };
         };
         let mut expected_seq = first.header.first_seq;
-        let mut stop = None;
+        let (mut stop, mut untouched) = (None, None);
         for (index, found) in live.iter().enumerate() {
             let header = &found.header;
             let follows = header.id == floor.segment + index as u64
@@ -117,6 +166,7 @@ impl Segments {
                 && header.start == report.position;
             if !follows {
                 stop.get_or_insert((found.path.clone(), RECORDS_AT));
+                untouched = None;
                 break;
             }
             let bytes = fs.read(&found.path)?;
@@ -132,9 +182,11 @@ impl Segments {
                 report.records += 1;
             }
             stop = Some((found.path.clone(), offset as u64));
+            untouched = (offset == RECORDS_AT as usize).then(|| found.path.clone());
         }
         report.bytes = report.position - floor.start;
         self.judge_end(fs, &live, stop, synced, &mut report)?;
+        report.untouched = untouched.filter(|_| report.torn.is_none());
         Ok(report)
     }
 
@@ -169,8 +221,7 @@ impl Segments {
             let bytes = fs.read(&found.path)?;
             let header = &found.header;
             let from = if is_stop { offset } else { RECORDS_AT };
-            let known_boot = header.boot_id == boot_id && boot_id != [0; 16];
-            let published = known_boot && published_mark(&found.page, header.epoch) > from;
+            let published = found.published(boot_id) > from;
             let mut claimed = false;
             let mut torn = is_stop && record::header_is_whole(&bytes, offset as usize, header.epoch);
             for (at, whole) in record::find_from(&bytes, from as usize, header.epoch) {
@@ -189,9 +240,8 @@ impl Segments {
     }
 }
 
-/// The first segment that recovery needs is not among the files `paths`.
-fn missing(paths: &[PathBuf], floor: LogFloor) -> Error {
-    let dir = paths.first().and_then(|path| path.parent()).unwrap_or(Path::new(""));
+/// The first segment that recovery needs is not in `dir`.
+fn missing(dir: &Path, floor: LogFloor) -> Error {
     let message = format!("log segment {} is missing, with which recovery begins", floor.segment);
     Error::new(ErrorKind::Corruption, message).at(dir)
 }

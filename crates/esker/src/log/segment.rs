@@ -38,7 +38,9 @@ const MAGIC: &[u8; 8] = b"eskerWAL";
 const VERSION: u32 = 1;
 const HEADER_LEN: usize = 72;
 /// No log grows to this position.
-const POSITION_MAX: u64 = 1 << 62;
+pub(crate) const POSITION_MAX: u64 = 1 << 62;
+/// No store comes to use so many segments.
+pub(crate) const SEGMENT_ID_MAX: u64 = 1 << 48;
 const PUBLISHED_AT: u64 = 512;
 const MANIFEST_AT: u64 = 520;
 const MANIFEST_NUMBER_AT: u64 = 528;
@@ -90,7 +92,11 @@ impl SegmentHeader {
             Some((version, SegmentHeader { id, epoch, first_seq, start, boot_id }))
         })();
         match decoded {
-            Some((VERSION, header)) if header.first_seq > MAX_SEQ || header.start > POSITION_MAX => {
+            Some((VERSION, header))
+                if header.first_seq > MAX_SEQ
+                    || header.start > POSITION_MAX
+                    || header.id > SEGMENT_ID_MAX =>
+            {
                 Err(Error::corruption(path, 0, "the log segment's header holds numbers out of range"))
             }
             Some((VERSION, header)) => Ok(Some(header)),

@@ -14,7 +14,8 @@ use crate::fs::{FileSystem, WriteFile};
 
 const MAGIC: &[u8; 8] = b"eskerMAN";
 const VERSION: u32 = 1;
-const PAGE: usize = 4096;
+/// Where records begin.
+pub(super) const PAGE: usize = 4096;
 
 /// Appends records to a new file.
 #[derive(Debug)]
@@ -73,10 +74,8 @@ pub(crate) struct StreamContents {
     pub(crate) torn_at: Option<u64>,
 }
 
-/// Reads a record log of which `known_synced` bytes at least were synced (0 when nobody knows). A torn
-/// tail is reported, damage is an error.
-pub(crate) fn read_stream(fs: &dyn FileSystem, path: &Path, known_synced: u64) -> Result<StreamContents> {
-    let bytes = fs.read(path)?;
+/// The epoch in the header of the record log `bytes`, which is in `path`.
+pub(super) fn stream_epoch(bytes: &[u8], path: &Path) -> Result<u64> {
     let page = bytes.get(..PAGE).ok_or_else(|| {
         Error::corruption(path, 0, "the file is shorter than its header page of 4096 bytes")
     })?;
@@ -91,7 +90,14 @@ pub(crate) fn read_stream(fs: &dyn FileSystem, path: &Path, known_synced: u64) -
         let message = format!("manifest format {version} is newer than this build, which knows {VERSION}");
         return Err(Error::new(ErrorKind::Unsupported, message).at(path));
     }
-    let epoch = u64_at(page, 16);
+    Ok(u64_at(page, 16))
+}
+
+/// Reads a record log of which `known_synced` bytes at least were synced (0 when nobody knows). A torn
+/// tail is reported, damage is an error.
+pub(crate) fn read_stream(fs: &dyn FileSystem, path: &Path, known_synced: u64) -> Result<StreamContents> {
+    let bytes = fs.read(path)?;
+    let epoch = stream_epoch(&bytes, path)?;
     let mut records = Vec::new();
     let mut offset = PAGE;
     while let Some(found) = record::read(&bytes, offset, epoch) {

@@ -12,7 +12,7 @@
 //!   wrote, everything published so far, oldest segment first (rule 3); whoever arrives meanwhile waits for
 //!   the next. The first failure poisons the log: no sync is ever retried (rule 8).
 //! - A file is reused only after the manifest's floor has passed it (the caller's duty), under a new epoch.
-//!   Segments start at 1 MiB and double (rule 9).
+//!   Segments start at 256 KiB and double (rule 9).
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::SyncFile;
 
 /// The length of the first segment of a store.
-const SEGMENT_LEN_MIN: u64 = 1 << 20;
+const SEGMENT_LEN_MIN: u64 = 256 << 10;
 
 /// Records of this many bytes on average are written into segments for bulk.
 const BULK_RECORD_LEN: u64 = 16 << 10;
@@ -83,6 +83,13 @@ struct Retired {
     bulk: bool,
 }
 
+impl Retired {
+    /// Whether it can be used again where a segment of `len` bytes is needed.
+    fn suits(&self, len: u64, bulk: bool) -> bool {
+        self.len >= len && (bulk || !self.bulk)
+    }
+}
+
 /// A segment, and the offset behind its last record.
 #[derive(Debug)]
 pub(crate) struct LogPart {
@@ -97,6 +104,8 @@ struct Files {
     spare: Option<SpareSegment>,
     next_number: u64,
     next_len: u64,
+    /// No segment is made ready any more.
+    closed: bool,
 }
 
 /// A segment with bytes that may not be synced. It is not kept mapped for that: syncing a mapped file
@@ -121,6 +130,16 @@ struct SyncState {
     current: Option<Arc<Segment>>,
     syncing: bool,
     failed: Option<Error>,
+}
+
+/// The length of a segment that holds a record of `record_len` bytes.
+fn len_for(record_len: usize) -> u64 {
+    (RECORDS_AT + record_len as u64).next_multiple_of(RECORDS_AT)
+}
+
+/// Whether a segment file of `len` bytes can be used again by a log with segments of up to `len_max`.
+pub(crate) fn is_usual_len(len: u64, len_max: u64) -> bool {
+    (SEGMENT_LEN_MIN..=len_max.max(SEGMENT_LEN_MIN)).contains(&len) && len.is_multiple_of(RECORDS_AT)
 }
 
 /// See the module's comment.
@@ -149,7 +168,8 @@ pub(crate) struct Wal {
 
 impl Wal {
     /// A log that continues at `at` with sequence number `first_seq`, in a fresh segment file with number
-    /// `next_number` (rule 2: never in a replayed one).
+    /// `next_number` (rule 2: never in a replayed one), or in a new use of the file `reuse`, which holds no
+    /// record of the last use.
     pub(crate) fn start(
         env: &Env,
         dir: &Path,
@@ -157,6 +177,7 @@ impl Wal {
         next_number: u64,
         at: LogFloor,
         first_seq: SeqNo,
+        reuse: Option<(PathBuf, u64)>,
     ) -> Result<(Wal, LogTail)> {
         let wal = Wal {
             env: env.clone(),
@@ -165,10 +186,11 @@ impl Wal {
             len_max: len_max.max(SEGMENT_LEN_MIN),
             files: Mutex::new(Files {
                 sealed: VecDeque::new(),
-                retired: Vec::new(),
+                retired: reuse.into_iter().map(|(path, len)| Retired { path, len, bulk: false }).collect(),
                 spare: None,
                 next_number,
                 next_len: if broken("rule-9") { len_max } else { SEGMENT_LEN_MIN },
+                closed: false,
             }),
             sync: Mutex::new(SyncState {
                 unsynced: VecDeque::new(),
@@ -207,19 +229,17 @@ impl Wal {
     /// Makes sure that a spare segment with room for a record of `record_len` bytes stands ready.
     /// May write for some time: never under the commit lock.
     pub(crate) fn prepare_spare(&self, record_len: usize) -> Result<()> {
-        let need = (RECORDS_AT + record_len as u64).next_multiple_of(RECORDS_AT);
+        let need = len_for(record_len);
         let (reuse, number, len, waited_for, bulk) = {
             let mut files = self.files.lock();
             if files.spare.as_ref().is_some_and(|spare| spare.file.len() >= need) {
                 return Ok(());
             }
+            let bulk = self.wants_bulk(record_len);
             let waited_for = self.waited_for.swap(false, Ordering::Relaxed);
-            let bulk =
-                record_len as u64 >= BULK_RECORD_LEN || (!waited_for && self.bulk.load(Ordering::Relaxed));
             let len = files.next_len.max(need);
-            let fits = |retired: &Retired| retired.len >= len && (bulk || !retired.bulk);
-            match files.retired.iter().position(fits) {
-                Some(index) => (Some(files.retired.swap_remove(index).path), 0, len, waited_for, bulk),
+            match files.retired.iter().position(|retired| retired.suits(len, bulk)) {
+                Some(index) => (Some(files.retired.swap_remove(index)), 0, len, waited_for, bulk),
                 None => {
                     files.next_number += 1;
                     files.next_len = (files.next_len * 2).min(self.len_max);
@@ -228,7 +248,14 @@ impl Wal {
             }
         };
         let spare = match reuse {
-            Some(path) => SpareSegment::reuse(&*self.env.fs, &path, bulk)?,
+            Some(retired) => match SpareSegment::reuse(&*self.env.fs, &retired.path, bulk) {
+                Ok(spare) => spare,
+                Err(error) => {
+                    // It is still ours to use or to remove.
+                    self.files.lock().retired.push(retired);
+                    return Err(error);
+                }
+            },
             None => SpareSegment::create(&*self.env.fs, &segment_path(&self.dir, number), len, bulk)?,
         };
         if !bulk && !waited_for {
@@ -237,11 +264,43 @@ impl Wal {
             spare.file.warm(0, spare.file.len());
         }
         let mut files = self.files.lock();
+        if files.closed {
+            return self.env.fs.remove_file(spare.file.path());
+        }
         if let Some(smaller) = files.spare.replace(spare) {
             let (path, len, bulk) = (smaller.file.path().to_path_buf(), smaller.file.len(), smaller.bulk);
             files.retired.push(Retired { path, len, bulk });
         }
         Ok(())
+    }
+
+    /// Whether the next segment is to be one for bulk; `record_len`: of the record that waits for it.
+    fn wants_bulk(&self, record_len: usize) -> bool {
+        let large_before = self.bulk.load(Ordering::Relaxed) && !self.waited_for.load(Ordering::Relaxed);
+        record_len as u64 >= BULK_RECORD_LEN || large_before
+    }
+
+    /// How long a file [`Wal::prepare_spare`] would create; `None` where it need not.
+    pub(crate) fn missing_spare(&self, record_len: usize) -> Option<u64> {
+        let (files, need) = (self.files.lock(), len_for(record_len));
+        let len = files.next_len.max(need);
+        let spare = files.spare.as_ref().is_some_and(|spare| spare.file.len() >= need);
+        let bulk = self.wants_bulk(record_len);
+        let found = spare || files.retired.iter().any(|retired| retired.suits(len, bulk));
+        (!found).then_some(len)
+    }
+
+    /// New files are to be short again: the disk is full.
+    pub(crate) fn begin_short(&self) {
+        self.files.lock().next_len = SEGMENT_LEN_MIN;
+    }
+
+    /// Nothing is written any more: hands out the files that no recovery needs, for removal.
+    pub(crate) fn close(&self) -> Vec<PathBuf> {
+        let mut files = self.files.lock();
+        files.closed = true;
+        let spare = files.spare.take().map(|spare| spare.file.path().to_path_buf());
+        files.retired.drain(..).map(|file| file.path).chain(spare).collect()
     }
 
     /// Whether the next rotation would find a spare segment.

@@ -120,6 +120,12 @@ impl MergeCursor {
         Ok(())
     }
 
+    /// Walks in `direction` from now on; a seek has to follow.
+    pub(crate) fn turn(&mut self, direction: Direction) {
+        self.direction = direction;
+        self.order.clear();
+    }
+
     /// To the first entry in the direction of the walk.
     pub(crate) fn seek_to_start(&mut self) -> Result<()> {
         match self.direction {

@@ -123,6 +123,9 @@ impl ScanRange {
     }
 }
 
+/// After so many versions that are not the one, a scan seeks: two seeks cost about as much as so many steps.
+const SKIPPED_MAX: usize = 128;
+
 /// Pairs in key order. As an iterator it hands out copies; [`Scan::advance`] with [`Scan::key`],
 /// [`Scan::value`] or [`Scan::pair`] copies no values.
 ///
@@ -245,23 +248,43 @@ impl Scan {
         } else {
             self.merge.advance()?;
         }
+        let mut skipped = 0;
         while self.merge.valid() {
             let key = self.merge.key();
             // No key is empty, so an empty buffer means that none was seen yet.
-            if self.merge.seq() <= self.seq && (first || key != self.key.as_slice()) {
+            let is_new = first || key != self.key.as_slice();
+            if is_new && self.merge.seq() <= self.seq {
                 if !self.range.below_upper(key) {
                     return self.finish();
                 }
-                first = false;
+                (first, skipped) = (false, 0);
                 self.key.clear();
                 self.key.extend_from_slice(key);
                 if self.merge.kind() == Kind::Put {
                     return Ok(true);
                 }
             }
-            self.merge.advance()?;
+            skipped += 1;
+            if skipped < SKIPPED_MAX {
+                self.merge.advance()?;
+            } else {
+                skipped = 0;
+                self.seek_past_versions(is_new)?;
+            }
         }
         Ok(false)
+    }
+
+    /// Past the other versions of the current key: to those that the scan sees where it has seen none yet
+    /// (`is_new`), to the next key otherwise.
+    #[cold]
+    fn seek_past_versions(&mut self, is_new: bool) -> Result<()> {
+        let mut key = self.merge.key().to_vec();
+        if is_new && self.merge.seq() > self.seq {
+            return self.merge.seek(&key, self.seq);
+        }
+        key.push(0);
+        self.merge.seek(&key, MAX_SEQ)
     }
 
     /// Lets the sources go and stays at the end.
@@ -289,8 +312,13 @@ impl Scan {
             }
             self.key.clear();
             self.key.extend_from_slice(self.merge.key());
-            let mut newest = None;
+            let (mut newest, mut skipped) = (None, 0);
             while self.merge.valid() && self.merge.key() == self.key.as_slice() {
+                skipped += 1;
+                if skipped > SKIPPED_MAX {
+                    newest = self.seek_newest()?;
+                    break;
+                }
                 if self.merge.seq() <= self.seq {
                     newest = Some(self.merge.kind());
                     self.value.clear();
@@ -305,6 +333,26 @@ impl Scan {
             }
         }
         Ok(false)
+    }
+}
+
+impl Scan {
+    /// Backward: reads the newest version of `self.key` that the scan sees, and goes on before the key.
+    #[cold]
+    fn seek_newest(&mut self) -> Result<Option<Kind>> {
+        self.merge.turn(Direction::Forward);
+        self.merge.seek(&self.key, self.seq)?;
+        let mut newest = None;
+        if self.merge.valid() && self.merge.key() == self.key.as_slice() {
+            newest = Some(self.merge.kind());
+            self.value.clear();
+            if !self.range.keys_only {
+                self.value.extend_from_slice(self.merge.value());
+            }
+        }
+        self.merge.turn(Direction::Backward);
+        self.merge.seek(&self.key, MAX_SEQ)?;
+        Ok(newest)
     }
 }
 

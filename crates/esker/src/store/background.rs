@@ -3,7 +3,8 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use super::{SPARE_SEGMENTS, Store, flush, merge};
+use super::reserve::{is_full, with_reserve};
+use super::{SPARE_SEGMENTS, SPARE_WHEN_FULL, Store, merge};
 use crate::canary::broken;
 use crate::compact::pick;
 use crate::env::{Lane, Worker};
@@ -58,15 +59,51 @@ impl Store {
         (self.options.memtable_limit() * pick::L0_RUNS) as u64
     }
 
-    /// Removes files that nobody uses any more, but `spare` log segments.
-    pub(crate) fn remove_obsolete(&self, spare: usize) -> Result<()> {
+    /// Removes files that nobody uses any more, but a few log segments, and sets aside again what the
+    /// reserve lacks.
+    pub(crate) fn remove_obsolete(&self) -> Result<()> {
+        let spare = if self.failure().is_some() { SPARE_WHEN_FULL } else { SPARE_SEGMENTS };
         for file in self.registry.take_obsolete() {
             self.env.fs.remove_file(&table_path(&self.dir, file))?;
         }
         for path in self.wal.take_surplus(spare) {
             self.env.fs.remove_file(&path)?;
         }
-        Ok(())
+        if self.is_closing() { Ok(()) } else { self.reserve.restore() }
+    }
+
+    /// Makes a log segment ready that has room for a record of `record_len` bytes, and sets aside what a
+    /// store with such segments needs. `urgent`: it is needed for deletes, for which part of the reserve may
+    /// be spent.
+    pub(super) fn prepare_segment(&self, record_len: usize, urgent: bool) -> Result<()> {
+        let prepare = || {
+            if let Some(len) = self.wal.missing_spare(record_len) {
+                self.reserve.cover(len)?;
+            }
+            self.wal.prepare_spare(record_len)
+        };
+        match prepare() {
+            Err(error) if is_full(&error) => self.fail(&error),
+            result => return result,
+        }
+        self.wal.begin_short();
+        if !urgent {
+            return Err(self.full_error());
+        }
+        match self.wal.prepare_spare(record_len) {
+            Err(error)
+                if is_full(&error)
+                    && self.wal.missing_spare(record_len).is_some_and(|len| self.reserve.spend(len)) =>
+            {
+                self.wal.prepare_spare(record_len)
+            }
+            result => result,
+        }
+    }
+
+    /// What a put is told on a full disk.
+    fn full_error(&self) -> Error {
+        Error::new(ErrorKind::OutOfSpace, DISK_FULL).at(&self.dir)
     }
 
     /// Tells the pool how much of the budget others take.
@@ -77,7 +114,7 @@ impl Store {
     fn run_log_lane(&self) -> Result<bool> {
         let mut worked = false;
         if !self.wal.has_spare() {
-            self.wal.prepare_spare(0)?;
+            self.prepare_segment(0, false)?;
             worked = true;
         }
         if self.wal.has_sealed_unsynced() {
@@ -90,17 +127,17 @@ impl Store {
     fn run_flush_lane(&self) -> Result<bool> {
         if !self.has_space() {
             // Puts are refused while there is still room for flushing, merging and deletes.
-            self.fail(&Error::new(ErrorKind::OutOfSpace, DISK_FULL));
+            self.fail(&self.full_error());
         }
         self.relieve_log();
         self.relieve_memory();
-        flush::flush_some(self)
+        self.flush_some()
     }
 
     fn run_compact_lane(&self) -> Result<bool> {
         let worked = self.registry.has_obsolete();
-        self.remove_obsolete(SPARE_SEGMENTS)?;
-        Ok(merge::compact_some(self)? || worked)
+        self.remove_obsolete()?;
+        Ok(with_reserve(&self.reserve, || merge::compact_some(self))? || worked)
     }
 
     /// The background work has failed: writers are told, readers go on. A full disk is no failure for
@@ -108,9 +145,7 @@ impl Store {
     pub(super) fn fail(&self, error: &Error) {
         let new = match error.kind() {
             ErrorKind::Closed => return,
-            ErrorKind::OutOfSpace if !broken("rule-23") => {
-                Error::new(ErrorKind::OutOfSpace, DISK_FULL).at(&self.dir)
-            }
+            ErrorKind::OutOfSpace if !broken("rule-23") => self.full_error(),
             _ => {
                 let message = format!("background work failed ({error}); reopen the store");
                 Error::new(ErrorKind::Poisoned, message)
@@ -124,17 +159,33 @@ impl Store {
         self.signal_progress();
     }
 
-    /// Whether the disk has room above the mark at which puts are refused.
+    /// Whether the disk has room above the mark at which puts are refused, beside what the reserve lacks.
     pub(super) fn has_space(&self) -> bool {
-        self.env.fs.free_space(&self.dir).is_ok_and(|free| free >= self.options.low_space())
+        let wanted = self.options.low_space() + self.reserve.missing();
+        self.env.fs.free_space(&self.dir).is_ok_and(|free| free >= wanted)
     }
 
-    /// Space is back: background work goes on.
-    pub(super) fn resume(&self) {
+    /// Space is back: the reserve is filled up and background work goes on.
+    pub(super) fn resume(&self) -> Result<()> {
+        self.reserve.restore()?;
+        if !self.has_space() {
+            return Err(self.full_error());
+        }
         let mut failure = self.failure.lock();
-        failure.take_if(|error| error.kind() == ErrorKind::OutOfSpace);
+        failure.take_if(|error| is_full(error));
         drop(failure);
         Lane::ALL.iter().for_each(|&lane| self.executor.notify(lane));
+        Ok(())
+    }
+
+    /// Sets aside what the store needs, now that it is open.
+    pub(crate) fn begin_reserve(&self) -> Result<()> {
+        let segment = self.commit.lock().tail.segment.end();
+        match self.reserve.cover(segment).and_then(|()| self.reserve.restore()) {
+            Err(error) if is_full(&error) => self.fail(&error),
+            result => return result,
+        }
+        Ok(())
     }
 
     /// What stopped the background work, if anything did.

@@ -27,7 +27,11 @@ pub(crate) type Waiting = (Arc<TreeInner>, Arc<Mem>);
 /// Flushes what waits; `false` when nothing does. Memtables go in the order in which they were set aside.
 pub(crate) fn flush_some(store: &Store) -> Result<bool> {
     let _one_at_a_time = store.flushing.lock();
-    let waiting = store.waiting_memtables();
+    let mut waiting = store.waiting_memtables();
+    if store.failure().is_some() {
+        // One after the other they need less of a full disk at once.
+        waiting.truncate(oldest_within(&waiting, store.options.memtable_limit()));
+    }
     if waiting.is_empty() {
         return Ok(false);
     }
@@ -54,6 +58,16 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
         store.discard_tables(&edits);
     }
     result.map(|()| true)
+}
+
+/// How many of the memtables hold at most `bytes` together; at least one.
+fn oldest_within(waiting: &[Waiting], bytes: usize) -> usize {
+    let mut sum = 0;
+    let within = waiting.iter().take_while(|(_, mem)| {
+        sum += mem.table.memory();
+        sum <= bytes
+    });
+    within.count().max(1)
 }
 
 /// Memtables by the tree whose they are.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::reserve::with_reserve;
 use super::{Store, Structure};
 use crate::compact::pick;
 use crate::env::Lane;
@@ -83,7 +84,7 @@ impl Store {
             .manifest
             .as_mut()
             .ok_or_else(|| Error::new(ErrorKind::ReadOnly, "the store was opened for reading only"))?;
-        let result = manifest.commit(edits);
+        let result = with_reserve(&self.reserve, || manifest.commit(edits));
         if manifest.failure().is_some() {
             self.commit.poison();
         }

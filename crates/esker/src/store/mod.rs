@@ -36,13 +36,17 @@ mod background;
 mod flush;
 mod install;
 mod merge;
+pub(crate) mod reserve;
 mod write;
 
 use flush::Waiting;
 pub(crate) use install::release_file;
+use reserve::{Reserve, with_reserve};
 
 /// Retired log segments that are kept for reuse.
 const SPARE_SEGMENTS: usize = 8;
+/// The same on a full disk.
+const SPARE_WHEN_FULL: usize = 1;
 
 /// The manifest and what belongs to it.
 #[derive(Debug)]
@@ -90,6 +94,7 @@ pub(crate) struct Store {
     /// What stopped the background work, if anything did.
     failure: Mutex<Option<Error>>,
     closing: AtomicBool,
+    pub(crate) reserve: Reserve,
     lock: Mutex<Option<Box<dyn DirLock>>>,
 }
 
@@ -109,7 +114,9 @@ pub(crate) struct Parts {
     pub(crate) replayed: ReplayReport,
     pub(crate) next_file: FileId,
     pub(crate) executor: Arc<dyn Executor>,
-    pub(crate) lock: Box<dyn DirLock>,
+    pub(crate) reserve: Reserve,
+    /// `None` for a store whose opener holds the lock itself.
+    pub(crate) lock: Option<Box<dyn DirLock>>,
 }
 
 impl Store {
@@ -147,7 +154,8 @@ impl Store {
             executor: parts.executor,
             failure: Mutex::new(None),
             closing: AtomicBool::new(false),
-            lock: Mutex::new(Some(parts.lock)),
+            reserve: parts.reserve,
+            lock: Mutex::new(parts.lock),
         })
     }
 
@@ -190,7 +198,7 @@ impl Store {
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_changeable()?;
         match self.failure() {
-            Some(_) if self.has_space() => self.resume(),
+            Some(_) if self.has_space() => self.resume()?,
             Some(full) => return Err(full),
             None => {}
         }
@@ -236,8 +244,12 @@ impl Store {
         self.check_changeable()?;
         let trees: Vec<Arc<TreeInner>> = self.structure.lock().trees.values().cloned().collect();
         trees.iter().for_each(|tree| self.set_aside(tree, 0));
-        while flush::flush_some(self).inspect_err(|error| self.fail(error))? {}
+        while self.flush_some().inspect_err(|error| self.fail(error))? {}
         Ok(())
+    }
+
+    fn flush_some(&self) -> Result<bool> {
+        with_reserve(&self.reserve, || flush::flush_some(self))
     }
 
     /// Flushes, merges every tree into its bottom level, and removes what is no longer used.
@@ -245,9 +257,9 @@ impl Store {
         self.flush()?;
         let trees: Vec<Arc<TreeInner>> = self.structure.lock().trees.values().cloned().collect();
         for tree in trees.iter().filter(|tree| !tree.is_dropped()) {
-            merge::compact_all(self, tree)?;
+            with_reserve(&self.reserve, || merge::compact_all(self, tree))?;
         }
-        self.remove_obsolete(SPARE_SEGMENTS)
+        self.remove_obsolete()
     }
 
     // ---- closing -------------------------------------------------------------------------------------
@@ -282,6 +294,15 @@ impl Store {
         Ok(())
     }
 
+    /// Removes the files that nobody needs when the store is opened again.
+    fn remove_unused(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.wal.close().iter().try_for_each(|path| self.env.fs.remove_file(path))?;
+        self.remove_obsolete()
+    }
+
     /// Ends the background work, syncs the log and lets the directory go. Idempotent.
     pub(crate) fn close(&self) -> Result<()> {
         if self.closing.swap(true, Ordering::AcqRel) {
@@ -289,10 +310,10 @@ impl Store {
         }
         self.executor.stop();
         self.signal_progress();
-        let result =
-            if self.read_only { Ok(()) } else { self.seal_log().and_then(|()| self.remove_obsolete(0)) };
+        let sealed = if self.read_only { Ok(()) } else { self.seal_log() };
         // Callers' threads may still be flushing, merging or changing trees: they end before the lock goes.
         let _ended = (self.compacting.lock(), self.flushing.lock(), self.structure.lock());
+        let result = sealed.and_then(|()| self.remove_unused());
         self.lock.lock().take();
         match self.failure() {
             Some(error) if error.kind() != ErrorKind::OutOfSpace => Err(error),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Store;
+use super::reserve::is_full;
 use crate::canary::broken;
 use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
@@ -40,7 +41,7 @@ impl Store {
         let header = record::header_for(batch.payload());
         self.throttle.admit(&*self.env.clock, batch.size_bytes());
         let end = loop {
-            self.wait_for_memtables()?;
+            self.wait_for_memtables(batch)?;
             let state = match condition {
                 None => self.commit.lock(),
                 Some(condition) => {
@@ -53,7 +54,7 @@ impl Store {
             };
             match self.commit.commit(state, &self.wal, batch, header, durability == Durability::Power) {
                 Ok(Committed::Done { end }) => break end,
-                Ok(Committed::NeedsSegment(len)) => self.wal.prepare_spare(len)?,
+                Ok(Committed::NeedsSegment(len)) => self.prepare_segment(len, batch.only_deletes())?,
                 Err(_) if self.is_closing() => return Err(self.closed_error()),
                 Err(error) => return Err(error),
             }
@@ -122,13 +123,20 @@ impl Store {
     }
 
     /// Holds a writer up while the memtables that wait to be flushed are at their limit.
-    fn wait_for_memtables(&self) -> Result<()> {
+    fn wait_for_memtables(&self, batch: &Batch) -> Result<()> {
         let limit = self.options.waiting_max();
         let full = || self.waiting_bytes.load(Ordering::Relaxed) >= limit;
-        if full() {
-            self.executor.notify(Lane::Flush);
-            self.wait_until(|| !full())?;
+        if !full() {
+            return Ok(());
         }
-        Ok(())
+        self.executor.notify(Lane::Flush);
+        match self.wait_until(|| !full()) {
+            // The background may have given up: whoever deletes finds out whether a flush is possible.
+            Err(error) if is_full(&error) && batch.only_deletes() => {
+                while full() && self.flush_some()? {}
+                Ok(())
+            }
+            waited => waited,
+        }
     }
 }

@@ -7,7 +7,7 @@
 //! - `index.rs`, `search_tree.rs`: which block; `filter.rs`: whether to look at all;
 //! - `footer.rs`: where the sections are, and what the table says about itself;
 //! - `writer.rs`, `reader.rs`, `cursor.rs`, `read_ahead.rs`: making a table and using it;
-//! - `verify.rs`: reading all of it for `check`.
+//! - `verify.rs`: reading all of it for `check`; `measure.rs`: the index opened to `bench/`.
 //!
 //! Guarantees: no byte is returned as data that did not pass its checksum; a damaged or hostile file
 //! yields a located error or the right answer, never a panic. A table that is open is immutable and may
@@ -21,6 +21,8 @@ mod filter;
 mod footer;
 mod frame;
 mod index;
+#[cfg(esker_measure)]
+pub(crate) mod measure;
 mod read_ahead;
 mod reader;
 mod search_tree;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use crate::codec::{Decoder, FILE_NUMBER_MAX, put_slice, put_varint};
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::log::replay::LogFloor;
+use crate::log::segment::{POSITION_MAX, SEGMENT_ID_MAX};
 use crate::options::{Compression, TreeOptions};
 
 /// The number of a tree, never used twice in a store.
@@ -80,6 +81,9 @@ pub(crate) enum Edit {
     },
 }
 
+/// The most bytes, or entries, that one table is believed to have.
+const AMOUNT_MAX: u64 = 1 << 48;
+
 const CREATE_TREE: u8 = 1;
 const DROP_TREE: u8 = 2;
 const SET_TAG: u8 = 3;
@@ -116,13 +120,13 @@ fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
         1 => true,
         _ => return None,
     };
-    let (size, entries, tombstones, raw_bytes) =
-        (from.varint()?, from.varint()?, from.varint()?, from.varint()?);
+    let mut amount = || within(from, AMOUNT_MAX);
+    let (size, entries, tombstones, raw_bytes) = (amount()?, amount()?, amount()?, amount()?);
     let min_seq = from.varint()?;
     let max_seq = min_seq.checked_add(from.varint()?).filter(|&seq| seq <= MAX_SEQ)?;
     let smallest = from.slice()?.to_vec();
     let largest = from.slice()?.to_vec();
-    (smallest <= largest).then_some(TableInfo {
+    (smallest <= largest && tombstones <= entries).then_some(TableInfo {
         file,
         salt,
         shared,
@@ -141,12 +145,21 @@ fn tree_id(from: &mut Decoder<'_>) -> Option<TreeId> {
     TreeId::try_from(from.varint()?).ok().filter(|&id| id < TreeId::MAX)
 }
 
+/// A number up to `max`: larger ones would overflow where they are added up.
+fn within(from: &mut Decoder<'_>, max: u64) -> Option<u64> {
+    from.varint().filter(|&number| number <= max)
+}
+
 fn file_id(from: &mut Decoder<'_>) -> Option<FileId> {
-    from.varint().filter(|&id| id <= FILE_NUMBER_MAX)
+    within(from, FILE_NUMBER_MAX)
 }
 
 fn seq(from: &mut Decoder<'_>) -> Option<SeqNo> {
-    from.varint().filter(|&seq| seq <= MAX_SEQ)
+    within(from, MAX_SEQ)
+}
+
+fn position(from: &mut Decoder<'_>) -> Option<u64> {
+    within(from, POSITION_MAX)
 }
 
 fn text(from: &mut Decoder<'_>) -> Option<String> {
@@ -222,8 +235,8 @@ impl Edit {
                 Edit::RemoveTable { tree: tree_id(from)?, level: from.u8()?, file: file_id(from)? }
             }
             FLUSHED => Edit::Flushed { tree: tree_id(from)?, seq: seq(from)? },
-            FLOOR => Edit::Floor(LogFloor { segment: from.varint()?, start: from.varint()? }),
-            LOG_SYNCED => Edit::LogSynced { position: from.varint()? },
+            FLOOR => Edit::Floor(LogFloor { segment: within(from, SEGMENT_ID_MAX)?, start: position(from)? }),
+            LOG_SYNCED => Edit::LogSynced { position: position(from)? },
             COUNTERS => {
                 Edit::Counters { next_file: file_id(from)?, next_tree: tree_id(from)?, last_seq: seq(from)? }
             }
@@ -405,6 +418,29 @@ mod tests {
                 assert!(edits.len() < sample().len());
             }
         }
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        let decodes = |edit: Edit| Edit::decode_all(&Edit::encode_all(&[edit])).is_some();
+        let floor = |segment, start| Edit::Floor(LogFloor { segment, start });
+        assert!(decodes(floor(SEGMENT_ID_MAX, POSITION_MAX)));
+        assert!(!decodes(floor(SEGMENT_ID_MAX + 1, 0)) && !decodes(floor(1, POSITION_MAX + 1)));
+        assert!(decodes(Edit::LogSynced { position: POSITION_MAX }));
+        assert!(!decodes(Edit::LogSynced { position: POSITION_MAX + 1 }));
+        let add = |change: fn(&mut TableInfo)| {
+            let mut table = table(7);
+            change(&mut table);
+            Edit::AddTable { tree: 3, level: 0, table }
+        };
+        assert!(decodes(add(|table| table.size = AMOUNT_MAX)));
+        let hostile: [fn(&mut TableInfo); 4] = [
+            |table| table.size = u64::MAX,
+            |table| table.entries = AMOUNT_MAX + 1,
+            |table| table.tombstones = table.entries + 1,
+            |table| table.raw_bytes = u64::MAX,
+        ];
+        assert!(!hostile.into_iter().any(|change| decodes(add(change))));
     }
 
     #[test]

@@ -7,13 +7,14 @@ use esker::fs::sim::{Fault, FaultError, Op};
 use crate::life::{Life, Outcome};
 use crate::rng;
 
-const KINDS: [Op; 10] = [
+const KINDS: [Op; 11] = [
     Op::Append,
     Op::Store,
     Op::Sync,
     Op::SyncDir,
     Op::Create,
     Op::CreateMapped,
+    Op::Allocate,
     Op::Rename,
     Op::Remove,
     Op::Link,
@@ -143,4 +144,41 @@ fn a_disk_that_is_full_for_a_while_takes_writes_again() {
         }
     }
     assert!(full > 10 || !rng::is_full_run(), "the disk was full {full} times only");
+}
+
+/// Others have filled the disk to the last byte. Deletes, flushes and merges go on out of the reserve, the
+/// store can be opened, again and again, and takes puts when there is room.
+#[test]
+fn a_disk_full_to_the_last_byte_is_no_trap() {
+    let mut refused = 0;
+    for seed in rng::seeds(150) {
+        let outcome = (|| -> Outcome<()> {
+            let mut life = Life::new(seed);
+            life.recover(&mut true)?;
+            life.work(None)?;
+            life.fill_disk();
+            life.faulty = true;
+            for _ in 0..3 {
+                let after = life.rng.below(200);
+                let steps = std::mem::replace(&mut life.knobs.steps, 20);
+                life.work(Some(after))?;
+                life.knobs.steps = steps;
+                if let Some(kind) = life.failed.iter().find(|&&kind| kind != ErrorKind::OutOfSpace) {
+                    return Err(format!("a full disk was reported as {kind:?}"));
+                }
+                refused += life.failed.drain(..).count();
+                life.perish_and_recover()?;
+            }
+            life.faulty = false;
+            life.delete_some(20)?;
+            life.empty_disk();
+            life.write(3)?;
+            life.work(None)?;
+            life.perish_and_recover()
+        })();
+        if let Err(what) = outcome {
+            panic!("a disk full to the last byte, ESKER_SEED={seed}: {what}");
+        }
+    }
+    assert!(refused > 10 || !rng::is_full_run(), "{refused} calls were refused only");
 }

@@ -90,6 +90,11 @@ impl History {
         }
     }
 
+    /// The call that began last had no effect for certain.
+    pub(crate) fn withdraw(&mut self) {
+        self.events.pop();
+    }
+
     /// Everything that was acknowledged survives power loss from now on.
     pub(crate) fn make_durable(&mut self) {
         self.durable = self.certain;

@@ -88,6 +88,8 @@ pub(crate) struct Life {
     pub(crate) counts: Counts,
     /// Calls may fail although the power is on: faults are injected.
     pub(crate) faulty: bool,
+    /// The disk is full to the last byte: of so many, but what the store itself sets free.
+    pub(crate) full: Option<u64>,
     /// The errors of calls that failed.
     pub(crate) failed: Vec<ErrorKind>,
     /// A call has failed since the store was opened: memory may be ahead of what was acknowledged.
@@ -114,6 +116,7 @@ impl Life {
             history: History::new(blank()),
             counts: Counts::default(),
             faulty: false,
+            full: None,
             failed: Vec::new(),
             unclear: false,
             db: None,
@@ -197,6 +200,14 @@ impl Life {
         }
     }
 
+    /// What a full disk refuses has not happened.
+    fn withdraw_if_refused<T>(&mut self, result: &esker::Result<T>) {
+        let refused = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
+        if refused && self.full.is_some() && !self.disk.is_dead() {
+            self.history.withdraw();
+        }
+    }
+
     /// Judges how a call ended whose event, if any, is the last one. `everything`: success says that all
     /// that was acknowledged before is durable.
     fn settle(&mut self, result: esker::Result<()>, everything: bool) -> Outcome<()> {
@@ -248,10 +259,20 @@ impl Life {
         self.trace(|_| format!("{durability:?} {}", describe_writes(&writes)));
         let result = self.call_write(&writes, durability);
         self.history.begin(Event::Batch(writes));
+        self.withdraw_if_refused(&result);
         if result.is_ok() && !self.disk.is_dead() {
             self.history.acknowledge();
         }
         self.settle(result, durability == Durability::Power)
+    }
+
+    /// Deletes, as far as possible on a full disk too.
+    pub(crate) fn delete_some(&mut self, count: u64) -> Outcome<()> {
+        for _ in 0..count {
+            let (tree, key, _) = self.random_write();
+            self.write_these(vec![(tree, key, None)], Durability::Power)?;
+        }
+        Ok(())
     }
 
     fn call_write(&self, writes: &[Write], durability: Durability) -> esker::Result<()> {
@@ -291,6 +312,7 @@ impl Life {
         let created = self.db().create_tree(&name, options);
         self.history.begin(Event::Create(name.clone()));
         let result = created.map(|tree| drop(self.trees.insert(name, tree)));
+        self.withdraw_if_refused(&result);
         if result.is_ok() && !self.disk.is_dead() {
             self.history.acknowledge();
         }
@@ -304,6 +326,7 @@ impl Life {
         }
         let result = self.db().drop_tree(&name);
         self.history.begin(Event::Drop(name.clone()));
+        self.withdraw_if_refused(&result);
         if result.is_ok() && !self.disk.is_dead() {
             self.history.acknowledge();
             self.trees.remove(&name);
@@ -317,6 +340,7 @@ impl Life {
         let tag = format!("tag {}", self.writes);
         let result = self.trees[&tree].set_tag(&tag);
         self.history.begin(Event::Batch(vec![(tree, Bytes::from(TAG), Some(tag.as_bytes().into()))]));
+        self.withdraw_if_refused(&result);
         if result.is_ok() && !self.disk.is_dead() {
             self.history.acknowledge();
         }
@@ -470,6 +494,27 @@ impl Life {
             self.count(&db);
         }
         self.disk = next;
+        self.stay_full();
+    }
+
+    /// The disk is full from now on.
+    pub(crate) fn fill_disk(&mut self) {
+        self.full = Some(0);
+        self.stay_full();
+    }
+
+    /// Names that a power loss brought back take space that a real disk would not have given away.
+    fn stay_full(&mut self) {
+        if let Some(capacity) = &mut self.full {
+            *capacity = self.disk.used().max(*capacity);
+            self.disk.set_capacity(Some(*capacity));
+        }
+    }
+
+    /// There is room again.
+    pub(crate) fn empty_disk(&mut self) {
+        self.full = None;
+        self.disk.set_capacity(None);
     }
 
     /// Whether the log went on in other segments, and whether old files were used for that.
@@ -544,6 +589,7 @@ impl Life {
     fn check_checkpoint(&mut self) -> Outcome<()> {
         let Some((dir, expected)) = self.checkpoint.take() else { return Ok(()) };
         let disk = self.disk.fork();
+        disk.set_capacity(None);
         let opened = Db::open(&dir, self.knobs.options(&disk, 1));
         let db = opened.map_err(|error| format!("opening a checkpoint failed: {error:?}"))?;
         let found = contents(&db).map_err(|error| format!("reading a checkpoint failed: {error:?}"))?;

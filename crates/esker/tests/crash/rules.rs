@@ -89,6 +89,77 @@ fn a_failed_sync_poisons_the_store() {
     open(&disk).put("again", "3").unwrap();
 }
 
+/// What `set_tag` did survives with all that was acknowledged before it.
+#[test]
+fn a_tag_and_what_was_written_before_it_survive_power_loss() {
+    let disk = SimFs::new(1);
+    let db = open(&disk);
+    let tree = db.tree("tagged").unwrap();
+    tree.put("before", "1").unwrap();
+    tree.set_tag("a tag").unwrap();
+    tree.put("behind", "2").unwrap();
+    let db = open(&disk.crash_keeping(0.0, 1));
+    let tree = db.open_tree("tagged").unwrap().unwrap();
+    assert_eq!(tree.tag().as_deref(), Some("a tag"));
+    assert!(tree.contains("before").unwrap(), "the tag overtook a write");
+}
+
+fn segments(disk: &SimFs) -> usize {
+    disk.paths().iter().filter(|path| path.to_string_lossy().contains("/wal-")).count()
+}
+
+/// Only what recovery needs stays when a store is closed, also when the log was in trouble.
+#[test]
+fn a_closed_store_leaves_no_spare_segment() {
+    use esker::fs::sim::{Fault, Op};
+    for fails in [false, true] {
+        let disk = SimFs::new(1);
+        let db = open(&disk);
+        for round in 0..3 {
+            for number in 0..600_u32 {
+                db.put(number.to_be_bytes(), [round; 1000]).unwrap();
+            }
+            db.flush().unwrap();
+            while round < 2 && db.step(esker::env::Lane::Log) {}
+        }
+        assert!(segments(&disk) > 1, "{:?}", disk.paths());
+        if fails {
+            // A file that was to be used again cannot be opened.
+            disk.inject(Fault::new(Op::CreateMapped, "wal-"));
+            db.step(esker::env::Lane::Log);
+            assert_eq!(disk.faults_hit(), 1);
+            assert!(db.put("refused", "").is_err());
+        }
+        drop(db.close());
+        assert_eq!(segments(&disk), 1, "{:?}", disk.paths());
+    }
+}
+
+/// A checkpoint that fails takes away what it has made.
+#[test]
+fn a_failed_checkpoint_leaves_nothing() {
+    use esker::fs::sim::{Fault, FaultError, Op};
+    for kind in [Op::Link, Op::Append, Op::Create, Op::Rename, Op::SyncDir, Op::Sync] {
+        for nth in 1..20 {
+            let disk = SimFs::new(1);
+            let db = open(&disk);
+            db.put("key", "value").unwrap();
+            db.flush().unwrap();
+            db.put("another", "value").unwrap();
+            disk.inject(Fault::new(kind, "").nth(nth).error(FaultError::Io));
+            let made = db.checkpoint("/copy");
+            disk.clear_faults();
+            assert_eq!(disk.exists(Path::new("/copy")).unwrap(), made.is_ok(), "{kind:?} {nth}");
+            if disk.faults_hit() == 0 {
+                break;
+            }
+            if db.put("more", "value").is_ok() {
+                assert!(made.is_ok() || db.checkpoint("/copy").is_ok(), "{kind:?} {nth}");
+            }
+        }
+    }
+}
+
 // ---- rule 1: a write is acknowledged after every earlier one is in the log ---------------------------
 
 /// A disk on which the store of a record that contains [`SLOW`] takes until the test lets it go on.
@@ -158,6 +229,9 @@ impl FileSystem for Gated {
     }
     fn open_mapped(&self, path: &Path) -> esker::Result<Arc<dyn MappedFile>> {
         self.disk.open_mapped(path).map(|file| self.gated(file))
+    }
+    fn set_allocated(&self, path: &Path, len: u64) -> esker::Result<()> {
+        self.disk.set_allocated(path, len)
     }
     fn list(&self, dir: &Path) -> esker::Result<Vec<String>> {
         self.disk.list(dir)

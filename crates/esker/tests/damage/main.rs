@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+mod check;
 #[allow(dead_code, reason = "shared with the crash test")]
 #[path = "../crash/history.rs"]
 mod history;
@@ -191,7 +192,7 @@ fn a_newer_format_is_unsupported() {
         let len = bytes.len();
         // Where the version is, what the check covers, where the check is.
         let (version, covered, check) = match name.as_str() {
-            "LOCK" => continue,
+            "LOCK" | "RESERVE" => continue,
             name if name.starts_with("wal-") && bytes[0] == 0 => continue,
             name if name.starts_with("wal-") => (8, 0..64, 64),
             name if name.starts_with("manifest-") => (8, 0..24, 24),

@@ -8,6 +8,7 @@ mod common;
 
 mod apply;
 mod bugs;
+mod checkpoint;
 mod concurrent;
 mod generate;
 mod metamorphic;
@@ -16,6 +17,7 @@ mod ops;
 mod run;
 mod session;
 mod values;
+mod versions;
 
 use run::run_cases;
 use session::Setting;

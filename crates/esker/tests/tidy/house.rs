@@ -97,4 +97,5 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["tree"],
     &["care"],
     &["db"],
+    &["measure"],
 ];

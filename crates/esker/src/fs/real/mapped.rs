@@ -180,6 +180,28 @@ fn prepare(file: &File, len: u64, stores: Stores) -> io::Result<()> {
     file.sync_data()
 }
 
+/// Gives the file `len` bytes of the disk; what they hold does not matter.
+pub(super) fn set_allocated(file: &File, len: u64) -> io::Result<()> {
+    let before = file.metadata()?.len();
+    if len <= before {
+        return file.set_len(len);
+    }
+    let allocated = match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, before, len),
+        result => result.map_err(io::Error::from),
+    };
+    allocated.and_then(|()| file.sync_data()).inspect_err(|_| drop(file.set_len(before)))
+}
+
+fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
+    let zeros = vec![0; PREFAULT_BYTES];
+    for at in (from..to).step_by(zeros.len()) {
+        let n = zeros.len().min(usize::try_from(to - at).unwrap_or(zeros.len()));
+        file.write_all_at(&zeros[..n], at)?;
+    }
+    Ok(())
+}
+
 /// Brings every page into the page cache, each as a folio of its own (no readahead).
 fn prefault(file: &File, len: u64) -> io::Result<()> {
     let _hint = rustix::fs::fadvise(file, 0, None, Advice::Random);

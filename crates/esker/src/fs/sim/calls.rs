@@ -58,6 +58,29 @@ impl FileSystem for SimFs {
         Ok(Arc::new(SimMapped { handle: Arc::new(handle), len }))
     }
 
+    /// The length is durable at once: what is in such a file matters to nobody.
+    fn set_allocated(&self, path: &Path, len: u64) -> Result<()> {
+        let failed = |error| Error::io("allocate", path, error);
+        let mut world = self.world.lock();
+        world.begin(Op::Allocate, path)?;
+        let id = match world.names.find_file(path) {
+            Ok(id) => id,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let name = world.names.locate_free(path).map_err(failed)?;
+                world.add_file(name, Content::default())
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let before = world.file(id).map_err(failed)?.len();
+        let more = len.saturating_sub(before);
+        if more > PLENTY {
+            return Err(failed(rustix::io::Errno::FBIG.into()));
+        }
+        world.check_space(more, path)?;
+        world.file_mut(id).map_err(failed)?.truncate(len);
+        Ok(())
+    }
+
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         let mut world = self.world.lock();
         world.check_fault(Op::Read, dir)?;

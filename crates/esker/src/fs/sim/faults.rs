@@ -33,6 +33,8 @@ pub enum Op {
     Lock,
     /// Creating or opening a mapped file.
     CreateMapped,
+    /// Setting space aside with [`FileSystem::set_allocated`](crate::fs::FileSystem::set_allocated).
+    Allocate,
 }
 
 /// Which of the matching calls fail.

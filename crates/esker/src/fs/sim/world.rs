@@ -140,18 +140,17 @@ impl World {
         }
     }
 
-    /// Bytes left of the capacity, if there is one. A file counts while it has a name or is open.
+    /// Bytes left of the capacity, if there is one.
     pub(super) fn free_space(&self) -> Option<u64> {
-        let capacity = self.capacity?;
-        let mut used = 0;
+        Some(self.capacity?.saturating_sub(self.used()))
+    }
+
+    /// The bytes of all files. A file counts while it has a name or is open.
+    pub(super) fn used(&self) -> u64 {
         let mut named: Vec<u64> = self.names.files().into_iter().map(|(_, id)| id).collect();
         named.sort_unstable();
-        for (id, file) in &self.files {
-            if file.handles > 0 || named.binary_search(id).is_ok() {
-                used += file.content.len();
-            }
-        }
-        Some(capacity.saturating_sub(used))
+        let counts = |id: &u64, file: &Inode| file.handles > 0 || named.binary_search(id).is_ok();
+        self.files.iter().filter(|(id, file)| counts(id, file)).map(|(_, file)| file.content.len()).sum()
     }
 
     pub(super) fn new_id(&mut self) -> u64 {

@@ -1,0 +1,114 @@
+//! Every damaged place of the log and of a record file, for `check`: reading ends at the first of them, this
+//! goes on behind it.
+//!
+//! A place where no record is whole is damaged if it lies before what is surely on the disk: what the
+//! manifest notes, what marks say, or what any whole record claims, wherever it lies. Otherwise it belongs
+//! to a torn tail. For the first place it is the same judgement as that of replay.
+
+use std::path::{Path, PathBuf};
+
+use super::record::{self, Record};
+use super::replay::{LogFloor, Segments};
+use super::segment::RECORDS_AT;
+use super::stream::{PAGE as STREAM_AT, stream_epoch};
+use crate::error::{Error, Result};
+use crate::fs::FileSystem;
+
+const DAMAGED: &str = "a record is damaged that was synced: it is not a torn tail";
+
+/// What a walk over a file of records has met.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    /// Offsets at which no record is whole although one is behind.
+    gaps: Vec<u64>,
+    /// The offset behind the last whole record.
+    end: u64,
+    /// The greatest offset that a record claims as synced; it may lie before this file (negative).
+    claimed: i64,
+}
+
+/// Walks over the records in `bytes` from `offset` on.
+fn walk(bytes: &[u8], offset: usize, epoch: u64, visit: &mut dyn FnMut(u64, &Record<'_>)) -> Walk {
+    let mut walk = Walk { gaps: Vec::new(), end: offset as u64, claimed: i64::MIN };
+    let mut at = offset;
+    loop {
+        while let Some(found) = record::read(bytes, at, epoch) {
+            visit(at as u64, &found);
+            if let Some(lag) = found.lag {
+                walk.claimed = walk.claimed.max(at as i64 - lag as i64);
+            }
+            at += found.len();
+        }
+        walk.end = at as u64;
+        match record::find_from(bytes, at + 1, epoch).next() {
+            Some((next, _)) => {
+                walk.gaps.push(at as u64);
+                at = next;
+            }
+            None => return walk,
+        }
+    }
+}
+
+/// Calls `visit` with every whole record's payload in the record file `path`, and returns the damaged
+/// places. At least `synced` bytes of it are known to be on the disk.
+pub(crate) fn survey_stream(
+    fs: &dyn FileSystem,
+    path: &Path,
+    synced: u64,
+    visit: &mut dyn FnMut(&[u8]),
+) -> Result<Vec<Error>> {
+    let bytes = fs.read(path)?;
+    let epoch = stream_epoch(&bytes, path)?;
+    let walk = walk(&bytes, STREAM_AT, epoch, &mut |_, record| visit(record.payload));
+    let sure = (synced as i64).max(walk.claimed);
+    let places = walk.gaps.into_iter().chain([walk.end]).filter(|&at| (at as i64) < sure);
+    Ok(places.map(|at| Error::corruption(path, at, DAMAGED)).collect())
+}
+
+/// A place in the log: its position, and where that is.
+struct Place {
+    position: i64,
+    path: PathBuf,
+    offset: u64,
+}
+
+impl Segments {
+    /// Calls `visit` with the place of each whole record from `floor` on (`None`: of all segments), and
+    /// returns the damaged places. The log is known to have been on the disk up to the position `synced`.
+    pub(crate) fn survey(
+        &self,
+        fs: &dyn FileSystem,
+        floor: Option<LogFloor>,
+        synced: u64,
+        visit: &mut dyn FnMut(&Path, u64, &[u8]),
+    ) -> Result<Vec<Error>> {
+        let mut places = Vec::new();
+        let mut sure = synced as i64;
+        let segments: Vec<_> = self.live(floor.unwrap_or_default()).collect();
+        for (index, found) in segments.iter().enumerate() {
+            let (path, header) = (&found.path, &found.header);
+            let bytes = fs.read(path)?;
+            let walk = walk(&bytes, RECORDS_AT as usize, header.epoch, &mut |at, record| {
+                visit(path, at, record.payload);
+            });
+            let position = |offset: i64| header.start as i64 + offset - RECORDS_AT as i64;
+            sure = sure.max(position(found.published(fs.boot_id()) as i64));
+            if walk.claimed > i64::MIN {
+                sure = sure.max(position(walk.claimed));
+            }
+            let place = |offset: u64| Place { position: position(offset as i64), path: path.clone(), offset };
+            places.extend(walk.gaps.iter().map(|&gap| place(gap)));
+            let next = segments.get(index + 1).map(|next| &next.header);
+            let goes_on = next.is_some_and(|next| {
+                next.id == header.id + 1 && next.start as i64 == position(walk.end as i64)
+            });
+            // Without a floor nobody knows which segments ought to be there.
+            if !goes_on && (next.is_none() || floor.is_some()) {
+                places.push(place(walk.end));
+            }
+        }
+        let damaged = places.into_iter().filter(|place| place.position < sure);
+        Ok(damaged.map(|place| Error::corruption(&place.path, place.offset, DAMAGED)).collect())
+    }
+}

@@ -1,0 +1,69 @@
+//! What lies in a store's directory. A name counts only as we would write it: other files are not ours.
+
+use std::path::{Path, PathBuf};
+
+use crate::env::Env;
+use crate::error::Result;
+use crate::log::replay::segment_number;
+use crate::log::segment::is_unwritten;
+use crate::store::reserve::RESERVE_FILE;
+use crate::version::edit::FileId;
+use crate::version::manifest::{is_temporary, manifest_number};
+use crate::version::tables::table_number;
+
+/// The file that is locked, never written.
+pub(crate) const LOCK_FILE: &str = "LOCK";
+
+/// What lies in a store's directory, by kind.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Listing {
+    pub(crate) manifests: Vec<u64>,
+    pub(crate) tables: Vec<FileId>,
+    pub(crate) segments: Vec<(u64, PathBuf)>,
+    pub(crate) temporaries: Vec<PathBuf>,
+    pub(crate) foreign: Vec<String>,
+}
+
+impl Listing {
+    pub(crate) fn read(env: &Env, dir: &Path) -> Result<Listing> {
+        let mut listing = Listing::default();
+        for name in env.fs.list(dir)? {
+            let path = dir.join(&name);
+            if name == LOCK_FILE || name == RESERVE_FILE {
+            } else if is_temporary(&name) {
+                listing.temporaries.push(path);
+            } else if let Some(number) = manifest_number(&name) {
+                listing.manifests.push(number);
+            } else if let Some(number) = table_number(&name) {
+                listing.tables.push(number);
+            } else if let Some(number) = segment_number(&name) {
+                listing.segments.push((number, path));
+            } else {
+                listing.foreign.push(name);
+            }
+        }
+        listing.manifests.sort_unstable();
+        listing.tables.sort_unstable();
+        listing.segments.sort();
+        Ok(listing)
+    }
+
+    /// The number of the manifest in force, 0 where there is none.
+    pub(crate) fn manifest(&self) -> u64 {
+        self.manifests.last().copied().unwrap_or(0)
+    }
+
+    /// Whether no store was ever finished here: there is at most what a creation that was cut short left
+    /// behind. A store's manifest is durable before anything is written into its log.
+    pub(crate) fn is_unfinished(&self, env: &Env) -> Result<bool> {
+        if !self.manifests.is_empty() || !self.tables.is_empty() {
+            return Ok(false);
+        }
+        for (_, path) in &self.segments {
+            if !is_unwritten(&env.fs.read(path)?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

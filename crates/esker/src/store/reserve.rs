@@ -1,0 +1,171 @@
+//! Space that is set aside for the day when the disk is full.
+//!
+//! The file `RESERVE` is allocated and never written. When something that gives space back, or must not
+//! fail, finds no room, the file is cut, and the work is done once more; as soon as there is room, the file
+//! gets its length back, and only then are puts taken again. It is [`PER_SEGMENT`] times as long as the
+//! longest log segment so far, so that a small store stays small:
+//!
+//! ```text
+//! |  1 x: log segments for deletes  |  4 x: opening (a first segment, a manifest, the tables of one segment)  |
+//! ```
+//!
+//! - Flushes and merges may use all of it: they give back more than they take.
+//! - The open store never spends the part for opening on log segments, which it would not get back.
+
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+
+use crate::canary::broken;
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The name of the file.
+pub(crate) const RESERVE_FILE: &str = "RESERVE";
+
+/// Bytes that are set aside for each byte of the longest log segment.
+const PER_SEGMENT: u64 = 5;
+/// Of these, what is left for the next opening.
+const FOR_OPENING: u64 = 4;
+/// Less than one part in so many of the reserve is not worth an allocation.
+const PARTS: u64 = 16;
+
+/// See the module's comment.
+#[derive(Debug)]
+pub(crate) struct Reserve {
+    env: Env,
+    dir: PathBuf,
+    path: PathBuf,
+    /// The length of the longest segment that counts; 0 where nothing is set aside.
+    segment_max: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The file's length.
+    held: u64,
+    /// The length that it should have.
+    wanted: u64,
+    /// How often it was let go.
+    releases: u64,
+    /// Whether the file's name is durable.
+    named: bool,
+}
+
+/// Where the reserve of the store in `dir` is.
+pub(crate) fn reserve_path(dir: &Path) -> PathBuf {
+    dir.join(RESERVE_FILE)
+}
+
+impl Reserve {
+    /// The reserve of the store in `dir`, as the last opening left it. `segment_max`: the length up to which
+    /// log segments count; with 0 there is none.
+    pub(crate) fn find(env: &Env, dir: &Path, segment_max: u64) -> Result<Reserve> {
+        let path = reserve_path(dir);
+        let held = if segment_max > 0 && env.fs.exists(&path)? { env.fs.file_len(&path)? } else { 0 };
+        let state = State { held, wanted: held.min(PER_SEGMENT * segment_max), releases: 0, named: false };
+        Ok(Reserve { env: env.clone(), dir: dir.to_path_buf(), path, segment_max, state: Mutex::new(state) })
+    }
+
+    /// Bytes that are set aside now.
+    pub(crate) fn held(&self) -> u64 {
+        self.state.lock().held
+    }
+
+    /// Bytes that ought to be set aside and are not.
+    pub(crate) fn missing(&self) -> u64 {
+        let state = self.state.lock();
+        state.wanted.saturating_sub(state.held)
+    }
+
+    /// Sets aside what a store with a log segment of `len` bytes needs.
+    pub(crate) fn cover(&self, len: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        let wanted = state.wanted.max(PER_SEGMENT * len.min(self.segment_max));
+        if broken("rule-23-reserve") {
+            return Ok(());
+        }
+        if state.held < wanted {
+            self.resize(&mut state, wanted)?;
+            state.wanted = wanted;
+        }
+        Ok(())
+    }
+
+    /// Sets aside again what was let go, as much of it as there is room for.
+    pub(crate) fn restore(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        let missing = state.wanted.saturating_sub(state.held);
+        if missing == 0 {
+            return Ok(());
+        }
+        let free = self.env.fs.free_space(&self.dir)?;
+        if free < missing && free < state.wanted / PARTS {
+            return Ok(());
+        }
+        let len = state.held + missing.min(free);
+        match self.resize(&mut state, len) {
+            // Somebody else was faster, or the disk counts in other units.
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => Ok(()),
+            result => result,
+        }
+    }
+
+    /// How often the reserve was let go.
+    pub(crate) fn releases(&self) -> u64 {
+        self.state.lock().releases
+    }
+
+    /// Lets all of it go; whether there is more room than when `releases` was read.
+    pub(crate) fn release(&self, releases: u64) -> bool {
+        let mut state = self.state.lock();
+        if state.held > 0 && self.resize(&mut state, 0).is_ok() {
+            state.releases += 1;
+        }
+        state.releases > releases
+    }
+
+    /// Lets `len` bytes go for good, if they are not the part for opening.
+    pub(crate) fn spend(&self, len: u64) -> bool {
+        let mut state = self.state.lock();
+        let kept = state.wanted / PER_SEGMENT * FOR_OPENING;
+        state.held >= kept + len && {
+            let rest = state.held - len;
+            self.resize(&mut state, rest).is_ok()
+        }
+    }
+
+    fn resize(&self, state: &mut State, len: u64) -> Result<()> {
+        self.env.fs.set_allocated(&self.path, len)?;
+        state.held = len;
+        if len > 0 && !state.named {
+            self.env.fs.sync_dir(&self.dir)?;
+            state.named = true;
+        }
+        Ok(())
+    }
+}
+
+/// Lets the reserve of a store go that is about to be opened; whether there was any.
+pub(crate) fn give_up(env: &Env, dir: &Path) -> Result<bool> {
+    let path = reserve_path(dir);
+    if !env.fs.exists(&path)? || env.fs.file_len(&path)? == 0 {
+        return Ok(false);
+    }
+    env.fs.set_allocated(&path, 0).map(|()| true)
+}
+
+/// Does `work`; where there is no room for it, once more without the reserve.
+pub(crate) fn with_reserve<T>(reserve: &Reserve, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    let releases = reserve.releases();
+    match work() {
+        Err(error) if is_full(&error) && reserve.release(releases) => work(),
+        result => result,
+    }
+}
+
+/// Whether `error` says that the disk has no room.
+pub(crate) fn is_full(error: &Error) -> bool {
+    error.kind() == ErrorKind::OutOfSpace
+}

@@ -1,0 +1,126 @@
+//! Checkpoints made while several threads write: each is a moment of the history.
+//!
+//! A writer notes in every write which writes of the others it knew to be acknowledged. So a copy that holds
+//! a write must hold those too; and of each writer all writes up to some number, none behind.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use esker::env::Env;
+use esker::fs::FileSystem;
+use esker::fs::sim::SimFs;
+use esker::{Batch, Db, Options, ScanRange};
+
+use crate::common::{Rng, cases, seed, tiny_options, world};
+
+const WRITERS: usize = 3;
+
+type Known = [u64; WRITERS];
+
+fn encoded(known: Known) -> Vec<u8> {
+    known.iter().flat_map(|count| count.to_le_bytes()).collect()
+}
+
+fn decoded(bytes: &[u8]) -> Known {
+    let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+    std::array::from_fn(|_| words.next().unwrap())
+}
+
+/// Writes, each one into two trees, until told to stop.
+fn write(db: &Db, writer: usize, acknowledged: &[AtomicU64; WRITERS], ended: &AtomicBool) {
+    let trees = [db.tree(&format!("tree{writer}")).unwrap(), db.default_tree().clone()];
+    let mut batch = Batch::new();
+    let mut number = 0u64;
+    while !ended.load(Ordering::Relaxed) {
+        number += 1;
+        let known = encoded(std::array::from_fn(|other| acknowledged[other].load(Ordering::SeqCst)));
+        batch.clear();
+        batch.put(&trees[0], number.to_be_bytes(), &known).unwrap();
+        batch.put(&trees[1], format!("last of {writer}"), number.to_le_bytes()).unwrap();
+        db.write(&batch).unwrap();
+        acknowledged[writer].store(number, Ordering::SeqCst);
+    }
+}
+
+/// Judges a copy that was begun when `before` was acknowledged.
+fn judge(dir: &Path, options: &Options, before: Known) {
+    assert_eq!(esker::check(dir, options).unwrap().findings, [], "{}", dir.display());
+    let db = Db::open(dir, options.clone()).unwrap();
+    let mut counts: Known = [0; WRITERS];
+    let mut needed = before;
+    for (writer, count) in counts.iter_mut().enumerate() {
+        let tree = db.tree(&format!("tree{writer}")).unwrap();
+        let mut scan = tree.scan(ScanRange::all()).unwrap();
+        while scan.advance().unwrap() {
+            *count += 1;
+            assert_eq!(scan.key(), count.to_be_bytes(), "a write of {writer} was skipped");
+            for (least, known) in needed.iter_mut().zip(decoded(scan.value().unwrap())) {
+                *least = known.max(*least);
+            }
+        }
+        let last = db.get_vec(format!("last of {writer}")).unwrap();
+        assert_eq!(last, (*count > 0).then(|| count.to_le_bytes().to_vec()), "half a batch");
+    }
+    assert!((0..WRITERS).all(|writer| counts[writer] >= needed[writer]), "{counts:?}, needed {needed:?}");
+    db.put("it", "takes writes").unwrap();
+    db.close().unwrap();
+}
+
+/// Makes copies in `root` while others write, and has each judged by `look` as soon as it is made.
+fn copies(root: &Path, env: Env, seed: u64, times: u64, look: impl Fn(&Path, &Options, Known)) {
+    let options = tiny_options(&mut Rng::new(seed), env);
+    let db = Db::open(root.join("store"), options.clone()).unwrap();
+    let (acknowledged, ended) = ([const { AtomicU64::new(0) }; WRITERS], AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (db, acknowledged, ended) = (&db, &acknowledged, &ended);
+            scope.spawn(move || write(db, writer, acknowledged, ended));
+        }
+        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for time in 0..times {
+                // Each copy at another point of the work: flushes and merges are under way meanwhile.
+                let begin = acknowledged[0].load(Ordering::SeqCst);
+                while acknowledged[0].load(Ordering::SeqCst) < begin + 50 * (time % 7) {
+                    std::thread::yield_now();
+                }
+                let before = std::array::from_fn(|writer| acknowledged[writer].load(Ordering::SeqCst));
+                let dir = root.join(format!("copy{time}"));
+                db.checkpoint(&dir).unwrap();
+                look(&dir, &options, before);
+            }
+        }));
+        ended.store(true, Ordering::Relaxed);
+        made.unwrap();
+    });
+    db.close().unwrap();
+}
+
+fn times(default: u64) -> u64 {
+    (default * cases(crate::OPS) / crate::OPS).max(3)
+}
+
+#[test]
+fn a_checkpoint_beside_writers_is_a_moment() {
+    let seed = seed(0xc0b1);
+    eprintln!("ESKER_SEED={seed}");
+    let root = tempfile::tempdir().unwrap();
+    copies(root.path(), Env::system(), seed, times(12), judge);
+}
+
+/// The power fails as soon as a copy is made: it is there all the same.
+#[test]
+fn a_checkpoint_beside_writers_survives_power_loss() {
+    let seed = seed(0xc0b2);
+    eprintln!("ESKER_SEED={seed}");
+    let disk = SimFs::new(seed);
+    disk.create_dir_all(Path::new("/root")).unwrap();
+    let env = world(Arc::new(disk.clone()), seed, None);
+    copies(&PathBuf::from("/root"), env, seed, times(8), |dir, options, before| {
+        for kept in [0.0, 0.5] {
+            let left = disk.crash_keeping(kept, seed);
+            let env = world(Arc::new(left), seed, None);
+            judge(dir, &options.clone().env(env), before);
+        }
+    });
+}
