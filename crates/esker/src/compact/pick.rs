@@ -1,7 +1,8 @@
 //! What to merge next in a tree: leveled, with level sizes that follow the largest level.
 //!
 //! ```text
-//! level 0   runs as they were flushed; from 4 on they are merged into the base level
+//! level 0   runs as they were flushed; from 4 on they are merged into the base level, two or three of them
+//!           when reads have paid for it (`version/read_cost.rs`)
 //! base      at most target(base) bytes      target(l) = target(l + 1) / 10
 //! ...
 //! level 6   the largest: as it is
@@ -14,6 +15,7 @@
 use std::sync::Arc;
 
 use crate::version::levels::{LEVELS, Levels, Table};
+use crate::version::read_cost::ReadCost;
 
 /// Runs in level 0 from which on they are merged.
 pub(crate) const L0_RUNS: usize = 4;
@@ -38,6 +40,11 @@ impl Compaction {
     /// Whether the input can be moved down as it is.
     pub(crate) fn is_move(&self) -> bool {
         self.inputs.len() == 1
+    }
+
+    /// Bytes that are read, and at most so many written.
+    fn bytes(&self) -> u64 {
+        self.inputs.iter().map(|(_, table)| table.info.size).sum()
     }
 }
 
@@ -77,9 +84,12 @@ pub(crate) fn urgency(levels: &Levels, base_bytes: u64) -> f64 {
 }
 
 fn scores(levels: &Levels, base_bytes: u64) -> [f64; LEVELS] {
-    let (_, targets) = targets(levels, base_bytes);
+    let (base, targets) = targets(levels, base_bytes);
     let mut scores = [0.0; LEVELS];
     scores[0] = levels.level(0).len() as f64 / L0_RUNS as f64;
+    if scores[0] < 1.0 && reads_have_paid(levels, base) {
+        scores[0] = 1.0;
+    }
     for level in 1..BOTTOM {
         let bytes = levels.bytes(level);
         if bytes > 0 {
@@ -87,6 +97,12 @@ fn scores(levels: &Levels, base_bytes: u64) -> [f64; LEVELS] {
         }
     }
     scores
+}
+
+/// Whether the unmerged runs have cost reads as much as their merge would cost.
+fn reads_have_paid(levels: &Levels, base: usize) -> bool {
+    let paid = levels.read_cost().map_or(0, ReadCost::paid);
+    paid > 0 && pick_l0(levels, base).bytes() <= paid
 }
 
 /// The most urgent merge, if one is needed.
