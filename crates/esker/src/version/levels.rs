@@ -281,9 +281,8 @@ impl Levels {
         (0..LEVELS).rev().find(|&level| !self.levels[level].is_empty()).unwrap_or(0)
     }
 
-    /// The newest version of `key` in any table at or before `seq`.
-    pub(crate) fn get(&self, key: &[u8], seq: SeqNo) -> Result<Option<Found>> {
-        let hash = hash_key(key);
+    /// The newest version of `key` in any table at or before `seq`; `hash` is [`hash_key`] of `key`.
+    pub(crate) fn get(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
         let mut passed = 0;
         for table in self.level(0).iter().filter(|table| table.covers(key)) {
             if let Some(found) = table.get(key, hash, seq)? {
