@@ -33,6 +33,9 @@ const SHARDS: usize = 16;
 /// Bytes that a page costs beside its own: slot, buckets, counts, allocator.
 const PAGE_OVERHEAD: usize = 96;
 
+/// The pool takes what was just written until it is full to this part.
+const FRESH_PART: usize = 16;
+
 /// Verified bytes, shared and immutable.
 pub(crate) type Page = Arc<[u8]>;
 
@@ -118,6 +121,12 @@ impl BufferPool {
         if shard.fits(shard::charge(page)) {
             shard.insert(id.hash(), Arc::clone(page), &mut Vec::new());
         }
+    }
+
+    /// Whether to insert a page of `bytes` that was just written and that nobody asked for: while the pool is
+    /// nearly empty.
+    pub(crate) fn wants_fresh(&self, id: PageId, bytes: usize) -> bool {
+        self.shard(id).lock().fits_in_part(bytes + PAGE_OVERHEAD, FRESH_PART)
     }
 
     /// Drops every page of a table. O(pages in the pool).

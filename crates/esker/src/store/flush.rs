@@ -152,6 +152,7 @@ fn write_own(
             filter_bits: filter_bits(store.options.filter_bits, level, levels.deepest().max(level)),
             // A run of level 0 is one table.
             table_bytes: if bottom { store.options.table_bytes as u64 } else { u64::MAX },
+            fresh: true,
         },
     );
     let mut retention = Retention::new(store.snapshots.moments(&store.commit));
@@ -187,6 +188,7 @@ fn write_shared(store: &Store, groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)]) -> Re
         compression: Compression::None,
         filter_bits: filter_bits(store.options.filter_bits, 0, LEVELS - 1),
         table_bytes: u64::MAX,
+        fresh: true,
     };
     let mut output = Output::new(&store.tables, options);
     let moments = store.snapshots.moments(&store.commit);

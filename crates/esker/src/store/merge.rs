@@ -124,6 +124,7 @@ fn merge(
             compression: tree.options.compression,
             filter_bits: filter_bits(store.options.filter_bits, *target, deepest),
             table_bytes: store.options.table_bytes as u64,
+            fresh: false,
         },
     );
     let mut merge = MergeCursor::new(sources(inputs)?, Direction::Forward);
