@@ -10,8 +10,8 @@
 use super::node::prefetch;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Memtables of fewer entries are searched faster than a filter would pay for.
-const ENTRIES_MIN: usize = 4096;
+/// Memtables of fewer entries are searched as fast.
+const ENTRIES_MIN: usize = 64;
 
 /// With this many keys a word, a key has about ten bits.
 const KEYS_PER_WORD: usize = 6;

@@ -1,11 +1,12 @@
-//! Reads that have to pass unmerged runs bring about their merge, and only so much of it as they pay for.
+//! What reads cost and bring about, seen in the store's counts: a merge of the runs that they have to pass, and only so
+//! much of it as they pay for.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::Arc;
 
 use esker::env::{Env, Lane, StepExecutor};
-use esker::{Db, Options, ScanRange};
+use esker::{Compression, Db, Options, ScanRange, TreeOptions};
 
 const KEYS: u32 = 4000;
 
@@ -102,4 +103,24 @@ fn gets_and_snapshots_pay_too() {
         assert!(gets < 1_000_000, "gets bring about no merge");
     }
     db.close().unwrap();
+}
+
+#[test]
+fn what_a_small_store_has_flushed_is_in_memory() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let store = tempfile::tempdir().unwrap();
+        let db = Db::open(store.path(), stepped()).unwrap();
+        let tree = db.create_tree("tree", TreeOptions::default().compression(compression)).unwrap();
+        let value = |i: u32| format!("value {i}, {}", "long ".repeat(20 + i as usize % 7));
+        (0..KEYS).for_each(|i| tree.put(i.to_be_bytes(), value(i)).unwrap());
+        db.flush().unwrap();
+        for i in 0..KEYS {
+            assert_eq!(tree.get_vec(i.to_be_bytes()).unwrap().as_deref(), Some(value(i).as_bytes()));
+        }
+        let stats = db.stats().unwrap();
+        assert_eq!((stats.memtable_bytes, stats.pool_misses), (0, 0));
+        assert!(stats.pool_hits >= u64::from(KEYS) && stats.pool_bytes > 0);
+        assert_eq!(tree.count(ScanRange::all()).unwrap(), u64::from(KEYS));
+        db.close().unwrap();
+    }
 }
