@@ -52,7 +52,7 @@ impl KeyFilter {
     #[inline]
     fn word(&self, hash: u64) -> &AtomicU64 {
         // The upper half of the hash chooses the word, the lower half the bits.
-        &self.words[((hash >> 32) * self.words.len() as u64 >> 32) as usize]
+        &self.words[(((hash >> 32) * self.words.len() as u64) >> 32) as usize]
     }
 }
 
