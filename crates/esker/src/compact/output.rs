@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cache::BufferPool;
+use crate::cache::{BufferPool, Offer};
 use crate::cursor::{Kind, SeqNo};
 use crate::env::Env;
 use crate::error::Result;
@@ -31,8 +31,8 @@ pub(crate) struct OutputOptions {
     pub(crate) filter_bits: u32,
     /// Bytes of a table at which the next begins.
     pub(crate) table_bytes: u64,
-    /// Whether the blocks are likely to be read soon: the pool takes them while it has free room.
-    pub(crate) fresh: bool,
+    /// Whether the blocks are offered to the pool.
+    pub(crate) offer: Option<Offer>,
 }
 
 /// A sorted run of new tables that nobody knows yet. Dropped unfinished, it removes its files.
@@ -90,8 +90,8 @@ impl<'a> Output<'a> {
             salt: self.maker.env.random.next_u64(),
         };
         let mut writer = TableWriter::new(file, options)?;
-        if self.options.fresh {
-            writer.offer_to(&self.maker.pool, id);
+        if let Some(offer) = self.options.offer {
+            writer.offer_to(&self.maker.pool, id, offer);
         }
         Ok((id, writer))
     }

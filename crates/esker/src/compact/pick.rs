@@ -34,6 +34,8 @@ pub(crate) struct Compaction {
     /// Tables with the level they are in now. Those of one level >= 1 are disjoint.
     pub(crate) inputs: Vec<(usize, Arc<Table>)>,
     pub(crate) target: usize,
+    /// Reads have asked for it.
+    pub(crate) for_reads: bool,
 }
 
 impl Compaction {
@@ -124,18 +126,23 @@ fn first_occupied(levels: &Levels, base: usize) -> usize {
 fn pick_l0(levels: &Levels, base: usize) -> Compaction {
     let target = first_occupied(levels, base);
     let tables = levels.level(0);
+    let for_reads = tables.len() < L0_RUNS;
     let oldest_first = || tables.iter().rev();
     if let Some(oldest) = oldest_first().next() {
         let (smallest, largest) = (&oldest.info.smallest, &oldest.info.largest);
         let alone = tables.iter().filter(|table| table.overlaps(smallest, largest)).count() == 1;
         if alone && levels.overlapping(target, smallest, largest).is_empty() {
-            return Compaction { inputs: vec![(0, Arc::clone(oldest))], target };
+            return Compaction { inputs: vec![(0, Arc::clone(oldest))], target, for_reads };
         }
     }
     let chosen: Vec<Arc<Table>> = oldest_first().take(L0_RUNS_AT_ONCE).cloned().collect();
     let overlapped = overlapped_by(levels, target, &chosen);
     let inputs = chosen.into_iter().map(|table| (0, table));
-    Compaction { inputs: inputs.chain(overlapped.into_iter().map(|table| (target, table))).collect(), target }
+    Compaction {
+        inputs: inputs.chain(overlapped.into_iter().map(|table| (target, table))).collect(),
+        target,
+        for_reads,
+    }
 }
 
 /// The tables of `level` that some of `tables` overlaps.
@@ -168,6 +175,7 @@ fn pick_level(levels: &Levels, level: usize) -> Option<Compaction> {
     Some(Compaction {
         inputs: inputs.chain(below.into_iter().map(|table| (target, table))).collect(),
         target,
+        for_reads: false,
     })
 }
 
@@ -181,5 +189,5 @@ pub(crate) fn pick_all(levels: &Levels) -> Option<Compaction> {
         return None;
     }
     let inputs = levels.tables().map(|(level, table)| (level, Arc::clone(table))).collect();
-    Some(Compaction { inputs, target: BOTTOM })
+    Some(Compaction { inputs, target: BOTTOM, for_reads: false })
 }

@@ -12,7 +12,7 @@ use super::filter::Filter;
 use super::footer::{Footer, Properties};
 use super::frame::{self, TRAILER};
 use super::index::IndexBuilder;
-use crate::cache::{BufferPool, PageId};
+use crate::cache::{BufferPool, Offer, PageId};
 use crate::checksum::hash_key;
 use crate::cursor::{Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
@@ -77,7 +77,7 @@ pub(crate) struct TableWriter {
     last_seq: SeqNo,
     properties: Properties,
     /// Where blocks are offered, and the number of the table there.
-    pool: Option<(Arc<BufferPool>, u64)>,
+    pool: Option<(Arc<BufferPool>, u64, Offer)>,
 }
 
 impl TableWriter {
@@ -102,9 +102,9 @@ impl TableWriter {
         })
     }
 
-    /// Puts the blocks into `pool` too, as those of table `id`, while it is nearly empty.
-    pub(crate) fn offer_to(&mut self, pool: &Arc<BufferPool>, id: u64) {
-        self.pool = Some((Arc::clone(pool), id));
+    /// Puts the blocks into `pool` too, as those of table `id`, while there is room.
+    pub(crate) fn offer_to(&mut self, pool: &Arc<BufferPool>, id: u64, offer: Offer) {
+        self.pool = Some((Arc::clone(pool), id, offer));
     }
 
     /// Adds an entry after all others: a greater key, or the last key with a smaller `seq`.
@@ -193,9 +193,9 @@ impl TableWriter {
 
     /// Offers the block whose plain payload is `out[start..]`.
     fn offer_block(&mut self, start: usize) {
-        let Some((pool, id)) = &self.pool else { return };
+        let Some((pool, id, offer)) = &self.pool else { return };
         if let Some(page) = PageId::new(*id, self.index.count() as usize)
-            && pool.wants_fresh(page, self.out.len() - start + SLACK)
+            && pool.wants(page, self.out.len() - start + SLACK, *offer)
         {
             self.out.resize(self.out.len() + SLACK, 0);
             pool.insert_if_room(page, &Arc::from(&self.out[start..]));

@@ -1,12 +1,12 @@
 //! What reads have spent on the unmerged runs of a tree's level 0, as the bytes of merging that it pays for.
 //!
-//! A run more costs a scan about a microsecond (an index, a block, a place in the merge) and a get a sixteenth
+//! A run more costs a scan about a microsecond (an index, a block, a place in the merge) and a get an eighth
 //! of that (a filter); a merge rewrites some 250 bytes in a microsecond, in the background. With
 //! [`SCAN_PAYS`] four microseconds of merging are worth one of a reader's. When reads have paid for the
 //! merge of level 0, `compact/pick.rs` takes it on below its usual trigger.
 //!
 //! Guarantees: deterministic for one thread; the count is exact, whoever counts. Costs a scan one atomic
-//! addition, a get one in sixteen times.
+//! addition, a get one in eight times.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const SCAN_PAYS: u64 = 1 << 10;
 
 /// Of so many keys, gets of one pay, as much as a scan.
-const GETS_PER_PAYMENT: u64 = 16;
+const GETS_PER_PAYMENT: u64 = 8;
 
 /// Below this nothing is due.
 const DUE_MIN: u64 = 1 << 20;
@@ -96,8 +96,8 @@ mod tests {
     fn gets_pay_by_their_keys_hash() {
         let cost = ReadCost::default();
         (0..1600).for_each(|hash| cost.note_get(hash, 2));
-        assert_eq!(cost.paid(), 100 * 2 * SCAN_PAYS);
+        assert_eq!(cost.paid(), 200 * 2 * SCAN_PAYS);
         cost.note_get(0, 0);
-        assert_eq!(cost.paid(), 200 * SCAN_PAYS);
+        assert_eq!(cost.paid(), 400 * SCAN_PAYS);
     }
 }
