@@ -33,6 +33,18 @@ const SHARDS: usize = 16;
 /// Bytes that a page costs beside its own: slot, buckets, counts, allocator.
 const PAGE_OVERHEAD: usize = 96;
 
+/// Until it is full to this part, the pool takes what was written without being asked for.
+const UNASKED_PART: usize = 16;
+
+/// Why pages that were just written are offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// They may be read soon: worth a nearly empty pool's room.
+    Unasked,
+    /// What they were written from was read: worth any free room.
+    Wanted,
+}
+
 /// Verified bytes, shared and immutable.
 pub(crate) type Page = Arc<[u8]>;
 
@@ -118,6 +130,15 @@ impl BufferPool {
         if shard.fits(shard::charge(page)) {
             shard.insert(id.hash(), Arc::clone(page), &mut Vec::new());
         }
+    }
+
+    /// Whether to insert a page of `bytes` that was just written.
+    pub(crate) fn wants(&self, id: PageId, bytes: usize, offer: Offer) -> bool {
+        let part = match offer {
+            Offer::Unasked => UNASKED_PART,
+            Offer::Wanted => 1,
+        };
+        self.shard(id).lock().fits_in_part(bytes + PAGE_OVERHEAD, part)
     }
 
     /// Drops every page of a table. O(pages in the pool).

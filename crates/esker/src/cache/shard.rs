@@ -60,6 +60,11 @@ impl Shard {
         self.used.saturating_add(bytes) <= self.limit
     }
 
+    /// Whether `bytes` more leave the pages within the `part`-th part of the limit.
+    pub(super) fn fits_in_part(&self, bytes: usize, part: usize) -> bool {
+        self.used.saturating_add(bytes) <= self.limit / part
+    }
+
     #[inline]
     pub(super) fn get(&mut self, hash: u64) -> Option<Page> {
         let bucket = &self.buckets[self.find(hash)];

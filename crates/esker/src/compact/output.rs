@@ -1,8 +1,10 @@
 //! Writing the tables of a flush or a merge: cut at a size, never between versions of one key.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::cache::{BufferPool, Offer};
 use crate::cursor::{Kind, SeqNo};
 use crate::env::Env;
 use crate::error::Result;
@@ -20,6 +22,7 @@ pub(crate) struct TableMaker {
     /// No table has this number or a greater one.
     pub(crate) next_file: AtomicU64,
     pub(crate) block_bytes: usize,
+    pub(crate) pool: Arc<BufferPool>,
 }
 
 /// How the tables of one output are to be.
@@ -29,6 +32,8 @@ pub(crate) struct OutputOptions {
     pub(crate) filter_bits: u32,
     /// Bytes of a table at which the next begins.
     pub(crate) table_bytes: u64,
+    /// Whether the blocks are offered to the pool.
+    pub(crate) offer: Option<Offer>,
 }
 
 /// A sorted run of new tables that nobody knows yet. Dropped unfinished, it removes its files.
@@ -87,7 +92,11 @@ impl<'a> Output<'a> {
             filter_bits_tenths: self.options.filter_bits * 10,
             salt: self.maker.env.random.next_u64(),
         };
-        Ok((id, TableWriter::new(file, options)?))
+        let mut writer = TableWriter::new(file, options)?;
+        if let Some(offer) = self.options.offer {
+            writer.offer_to(&self.maker.pool, id, offer);
+        }
+        Ok((id, writer))
     }
 
     fn finish_table(&mut self) -> Result<()> {
@@ -131,6 +140,7 @@ impl<'a> Output<'a> {
     fn remove(&self, id: FileId) {
         // A file that cannot be removed now is unreferenced, and is removed when the store is opened.
         drop(self.maker.env.fs.remove_file(&table_path(&self.maker.dir, id)));
+        self.maker.pool.remove_table(id);
     }
 }
 

@@ -1,7 +1,8 @@
 //! What to merge next in a tree: leveled, with level sizes that follow the largest level.
 //!
 //! ```text
-//! level 0   runs as they were flushed; from 4 on they are merged into the base level
+//! level 0   runs as they were flushed; from 4 on they are merged into the base level, two or three of them
+//!           when reads have paid for it (`version/read_cost.rs`)
 //! base      at most target(base) bytes      target(l) = target(l + 1) / 10
 //! ...
 //! level 6   the largest: as it is
@@ -14,6 +15,7 @@
 use std::sync::Arc;
 
 use crate::version::levels::{LEVELS, Levels, Table};
+use crate::version::read_cost::ReadCost;
 
 /// Runs in level 0 from which on they are merged.
 pub(crate) const L0_RUNS: usize = 4;
@@ -32,12 +34,19 @@ pub(crate) struct Compaction {
     /// Tables with the level they are in now. Those of one level >= 1 are disjoint.
     pub(crate) inputs: Vec<(usize, Arc<Table>)>,
     pub(crate) target: usize,
+    /// Reads have asked for it.
+    pub(crate) for_reads: bool,
 }
 
 impl Compaction {
     /// Whether the input can be moved down as it is.
     pub(crate) fn is_move(&self) -> bool {
         self.inputs.len() == 1
+    }
+
+    /// Bytes that are read, and at most so many written.
+    fn bytes(&self) -> u64 {
+        self.inputs.iter().map(|(_, table)| table.info.size).sum()
     }
 }
 
@@ -77,9 +86,12 @@ pub(crate) fn urgency(levels: &Levels, base_bytes: u64) -> f64 {
 }
 
 fn scores(levels: &Levels, base_bytes: u64) -> [f64; LEVELS] {
-    let (_, targets) = targets(levels, base_bytes);
+    let (base, targets) = targets(levels, base_bytes);
     let mut scores = [0.0; LEVELS];
     scores[0] = levels.level(0).len() as f64 / L0_RUNS as f64;
+    if scores[0] < 1.0 && reads_have_paid(levels, base) {
+        scores[0] = 1.0;
+    }
     for level in 1..BOTTOM {
         let bytes = levels.bytes(level);
         if bytes > 0 {
@@ -87,6 +99,12 @@ fn scores(levels: &Levels, base_bytes: u64) -> [f64; LEVELS] {
         }
     }
     scores
+}
+
+/// Whether the unmerged runs have cost reads as much as their merge would cost.
+fn reads_have_paid(levels: &Levels, base: usize) -> bool {
+    let paid = levels.read_cost().map_or(0, ReadCost::paid);
+    paid > 0 && pick_l0(levels, base).bytes() <= paid
 }
 
 /// The most urgent merge, if one is needed.
@@ -108,18 +126,23 @@ fn first_occupied(levels: &Levels, base: usize) -> usize {
 fn pick_l0(levels: &Levels, base: usize) -> Compaction {
     let target = first_occupied(levels, base);
     let tables = levels.level(0);
+    let for_reads = tables.len() < L0_RUNS;
     let oldest_first = || tables.iter().rev();
     if let Some(oldest) = oldest_first().next() {
         let (smallest, largest) = (&oldest.info.smallest, &oldest.info.largest);
         let alone = tables.iter().filter(|table| table.overlaps(smallest, largest)).count() == 1;
         if alone && levels.overlapping(target, smallest, largest).is_empty() {
-            return Compaction { inputs: vec![(0, Arc::clone(oldest))], target };
+            return Compaction { inputs: vec![(0, Arc::clone(oldest))], target, for_reads };
         }
     }
     let chosen: Vec<Arc<Table>> = oldest_first().take(L0_RUNS_AT_ONCE).cloned().collect();
     let overlapped = overlapped_by(levels, target, &chosen);
     let inputs = chosen.into_iter().map(|table| (0, table));
-    Compaction { inputs: inputs.chain(overlapped.into_iter().map(|table| (target, table))).collect(), target }
+    Compaction {
+        inputs: inputs.chain(overlapped.into_iter().map(|table| (target, table))).collect(),
+        target,
+        for_reads,
+    }
 }
 
 /// The tables of `level` that some of `tables` overlaps.
@@ -152,6 +175,7 @@ fn pick_level(levels: &Levels, level: usize) -> Option<Compaction> {
     Some(Compaction {
         inputs: inputs.chain(below.into_iter().map(|table| (target, table))).collect(),
         target,
+        for_reads: false,
     })
 }
 
@@ -165,5 +189,5 @@ pub(crate) fn pick_all(levels: &Levels) -> Option<Compaction> {
         return None;
     }
     let inputs = levels.tables().map(|(level, table)| (level, Arc::clone(table))).collect();
-    Some(Compaction { inputs, target: BOTTOM })
+    Some(Compaction { inputs, target: BOTTOM, for_reads: false })
 }

@@ -17,11 +17,13 @@
 //! `reserve` calls do not overlap.
 //!
 //! Files: `arena` (memory), `node` (an entry's bytes; why searches touch little memory), `search` (the
-//! walk, linking), `finger` (cheap inserts next to the last one), `height`, `cursor`.
+//! walk, linking), `finger` (cheap inserts next to the last one), `filter` (which keys are not here),
+//! `height`, `cursor`.
 
 mod arena;
 mod chunk_pool;
 mod cursor;
+mod filter;
 mod finger;
 mod height;
 #[cfg(test)]
@@ -33,15 +35,17 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use self::arena::Arena;
 pub(crate) use self::chunk_pool::ChunkPool;
 pub(crate) use self::cursor::MemCursor;
+use self::filter::KeyFilter;
 use self::finger::{Finger, Path};
 use self::height::MAX_HEIGHT;
 use self::node::{Link, NodeRef};
+use crate::checksum::hash_key;
 use crate::cursor::{Kind, SeqNo};
 use crate::error::Result;
 use crate::sync::{AtomicUsize, Ordering};
@@ -56,6 +60,10 @@ pub(crate) struct Memtable {
     finger: Finger,
     /// What most keys are expected to start with: key heads are taken behind it.
     prefix: Box<[u8]>,
+    /// How many entries are expected: as many as the memtable before had.
+    expected: usize,
+    /// Made with the first reservation, before any insert.
+    filter: OnceLock<Option<KeyFilter>>,
     /// Which memtable a [`Region`] belongs to.
     id: u64,
     arena: Arena,
@@ -103,7 +111,7 @@ impl Memtable {
     /// An empty memtable to come after this one: faster where most keys start like this one's, and with the
     /// same pool of chunks. Any key may be inserted all the same.
     pub(crate) fn successor(&self) -> Memtable {
-        Memtable::with(self.common_prefix(), self.arena.pool().cloned())
+        Memtable { expected: self.len(), ..Memtable::with(self.common_prefix(), self.arena.pool().cloned()) }
     }
 
     /// An empty memtable, faster than others where most keys start with `prefix`, that takes its memory
@@ -116,6 +124,8 @@ impl Memtable {
             len: AtomicUsize::new(0),
             finger: Finger::new(),
             prefix: prefix.into(),
+            expected: 0,
+            filter: OnceLock::new(),
             id: IDS.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             arena: Arena::new(pool),
         }
@@ -147,6 +157,7 @@ impl Memtable {
     /// (the store's commit lock sees to it); they panic if they do. Fails when memory is short.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<Region> {
         let at = self.arena.reserve(bytes)?;
+        self.filter.get_or_init(|| KeyFilter::for_entries(self.expected));
         Ok(Region { at, left: bytes, table: self.id })
     }
 
@@ -165,6 +176,7 @@ impl Memtable {
         let height = usize::from(height);
         assert!((1..=MAX_HEIGHT).contains(&height), "a height that random_height did not give");
         let target = self.target(key, seq << 8 | kind as u64);
+        let mark = self.filter().map(|filter| filter.mark(hash_key(key)));
         let at = region.carve(node::size(height, key.len(), value.len()));
         if height > self.height.load(Ordering::Relaxed) {
             self.height.fetch_max(height, Ordering::Relaxed);
@@ -184,7 +196,22 @@ impl Memtable {
             }
             None => link_in(&mut Path::new(), self.top()),
         }
+        // Fetched from memory meanwhile. Nobody who may see the entry looks before this returns.
+        if let Some(mark) = mark {
+            mark.set();
+        }
         self.len.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn filter(&self) -> Option<&KeyFilter> {
+        self.filter.get()?.as_ref()
+    }
+
+    /// `false` only if there is no entry for the key of this hash, which is [`hash_key`] of it.
+    #[inline]
+    pub(crate) fn may_contain(&self, key_hash: u64) -> bool {
+        self.filter().is_none_or(|filter| filter.may_contain(key_hash))
     }
 
     /// The newest version of `key` at or before `seq`.
@@ -210,7 +237,7 @@ impl Memtable {
         self.first().is_none()
     }
 
-    /// Bytes taken from the system.
+    /// Bytes taken from the system, without the filter: a hundredth more.
     pub(crate) fn memory(&self) -> usize {
         self.arena.allocated()
     }

@@ -267,7 +267,7 @@ impl Target<'_> {
 
 /// A hint; any address will do.
 #[inline]
-fn prefetch(at: *const u8) {
+pub(super) fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -1,6 +1,7 @@
 //! One key: memtable, waiting memtables, level 0 newest first, then one table a level. The first version
 //! found at or before the reader's sequence number is the answer; no lock is taken on the way.
 
+use crate::checksum::hash_key;
 use crate::cursor::{Kind, SeqNo};
 use crate::error::Result;
 use crate::state::TreeState;
@@ -13,13 +14,14 @@ pub(crate) fn get_at<T>(
     seq: SeqNo,
     use_value: impl FnOnce(&[u8]) -> T,
 ) -> Result<Option<T>> {
+    let hash = hash_key(key);
     let mems = std::iter::once(&state.mem).chain(&state.waiting);
-    for mem in mems {
+    for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
         if let Some((_, kind, value)) = mem.table.get(key, seq) {
             return Ok((kind == Kind::Put).then(|| use_value(value)));
         }
     }
-    match state.levels.get(key, seq)? {
+    match state.levels.get(key, hash, seq)? {
         Some(found) if found.kind == Kind::Put => Ok(Some(use_value(&found.value))),
         _ => Ok(None),
     }
@@ -33,7 +35,7 @@ pub(crate) fn newest_seq_after(state: &TreeState, key: &[u8], after: SeqNo) -> R
             return Ok(seq);
         }
     }
-    let hash = crate::checksum::hash_key(key);
+    let hash = hash_key(key);
     let mut newest = 0;
     for (_, table) in state.levels.tables() {
         if table.info.max_seq > after

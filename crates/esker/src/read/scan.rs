@@ -158,6 +158,9 @@ impl Scan {
         held: Option<Box<dyn std::any::Any + Send + Sync>>,
     ) -> Result<Scan> {
         let direction = if range.reverse { Direction::Backward } else { Direction::Forward };
+        if let Some(cost) = state.levels.read_cost() {
+            cost.note_scan(state.levels.level(0).len());
+        }
         let merge = MergeCursor::new(sources_of(state, ScanHint::Scan)?, direction);
         Ok(Scan {
             merge,

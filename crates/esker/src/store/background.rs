@@ -54,6 +54,15 @@ impl Store {
         self.candidates.lock().extend(trees.into_iter().map(|tree| (tree.id, tree)));
     }
 
+    /// Reads of `tree` may have paid for a merge.
+    #[cold]
+    pub(crate) fn consider_merging(&self, tree: &Arc<TreeInner>) {
+        if !self.read_only {
+            self.add_compaction_candidates([Arc::clone(tree)]);
+            self.notify(Lane::Compact);
+        }
+    }
+
     /// Bytes that the level below level 0 may hold: what a full level 0 brings.
     pub(crate) fn base_bytes(&self) -> u64 {
         (self.options.memtable_limit() * pick::L0_RUNS) as u64

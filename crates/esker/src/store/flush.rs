@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::Store;
+use crate::cache::Offer;
 use crate::canary::broken;
 use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shared_part};
 use crate::compact::retain::{Retention, Verdict};
@@ -152,6 +153,7 @@ fn write_own(
             filter_bits: filter_bits(store.options.filter_bits, level, levels.deepest().max(level)),
             // A run of level 0 is one table.
             table_bytes: if bottom { store.options.table_bytes as u64 } else { u64::MAX },
+            offer: Some(Offer::Unasked),
         },
     );
     let mut retention = Retention::new(store.snapshots.moments(&store.commit));
@@ -186,6 +188,7 @@ fn write_shared(store: &Store, groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)]) -> Re
         compression: Compression::None,
         filter_bits: filter_bits(store.options.filter_bits, 0, LEVELS - 1),
         table_bytes: u64::MAX,
+        offer: Some(Offer::Unasked),
     };
     let mut output = Output::new(&store.tables, options);
     let moments = store.snapshots.moments(&store.commit);

@@ -44,7 +44,7 @@ impl Store {
         }
         self.count_references(structure, &edits);
         for file in orphans.into_iter().filter(|file| !structure.files.contains_key(file)) {
-            drop(self.env.fs.remove_file(&table_path(&self.dir, file)));
+            self.discard_file(file);
         }
         let installed = trees.iter().map(|(tree, _)| Arc::clone(tree));
         self.add_compaction_candidates(installed);
@@ -67,9 +67,15 @@ impl Store {
             if let Edit::AddTable { table, .. } = edit
                 && !structure.files.contains_key(&table.file)
             {
-                drop(self.env.fs.remove_file(&table_path(&self.dir, table.file)));
+                self.discard_file(table.file);
             }
         }
+    }
+
+    /// Removes a table that no edit names.
+    fn discard_file(&self, file: FileId) {
+        drop(self.env.fs.remove_file(&table_path(&self.dir, file)));
+        self.pool.remove_table(file);
     }
 
     /// Writes `edits` to the manifest and notes in the log how far it is synced.

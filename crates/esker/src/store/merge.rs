@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Store;
+use crate::cache::Offer;
 use crate::compact::output::{Output, OutputOptions, filter_bits};
 use crate::compact::pick::{self, Compaction};
 use crate::compact::retain::{Retention, Verdict};
@@ -105,7 +106,7 @@ fn merge(
     levels: &Levels,
     compaction: &Compaction,
 ) -> Result<Vec<TableInfo>> {
-    let Compaction { inputs, target } = compaction;
+    let Compaction { inputs, target, for_reads } = compaction;
     let smallest = inputs.iter().map(|(_, table)| table.info.smallest.as_slice()).min().unwrap_or_default();
     let largest = inputs.iter().map(|(_, table)| table.info.largest.as_slice()).max().unwrap_or_default();
     let deeper_overlap = (target + 1..LEVELS)
@@ -124,6 +125,7 @@ fn merge(
             compression: tree.options.compression,
             filter_bits: filter_bits(store.options.filter_bits, *target, deepest),
             table_bytes: store.options.table_bytes as u64,
+            offer: for_reads.then_some(Offer::Wanted),
         },
     );
     let mut merge = MergeCursor::new(sources(inputs)?, Direction::Forward);

@@ -127,6 +127,7 @@ impl Store {
             dir: parts.dir.clone(),
             next_file: AtomicU64::new(parts.next_file),
             block_bytes: parts.options.block_bytes,
+            pool: Arc::clone(&parts.pool),
         };
         Arc::new(Store {
             id: parts.id,

@@ -4,12 +4,15 @@
 //! writes the other sections; to sync the file and make its name durable is the caller's. A writer
 //! that failed or is dropped leaves a file that no one may name.
 
-use super::block::{MAX_KEY, tag_of};
+use std::sync::Arc;
+
+use super::block::{MAX_KEY, SLACK, tag_of};
 use super::block_builder::{BlockBuilder, encode_single};
 use super::filter::Filter;
 use super::footer::{Footer, Properties};
 use super::frame::{self, TRAILER};
 use super::index::IndexBuilder;
+use crate::cache::{BufferPool, Offer, PageId};
 use crate::checksum::hash_key;
 use crate::cursor::{Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
@@ -73,6 +76,8 @@ pub(crate) struct TableWriter {
     last_key: Vec<u8>,
     last_seq: SeqNo,
     properties: Properties,
+    /// Where blocks are offered, and the number of the table there.
+    pool: Option<(Arc<BufferPool>, u64, Offer)>,
 }
 
 impl TableWriter {
@@ -93,7 +98,13 @@ impl TableWriter {
             last_key: Vec::new(),
             last_seq: 0,
             properties: Properties { min_seq: MAX_SEQ, ..Properties::default() },
+            pool: None,
         })
+    }
+
+    /// Puts the blocks into `pool` too, as those of table `id`, while there is room.
+    pub(crate) fn offer_to(&mut self, pool: &Arc<BufferPool>, id: u64, offer: Offer) {
+        self.pool = Some((Arc::clone(pool), id, offer));
     }
 
     /// Adds an entry after all others: a greater key, or the last key with a smaller `seq`.
@@ -181,9 +192,22 @@ impl TableWriter {
     /// Ends the data block whose payload is `out[start..]`.
     fn seal_block(&mut self, start: usize) -> Result<()> {
         let offset = self.written + start as u64;
+        self.offer_block(start);
         frame::seal(&mut self.out, start, self.options.compression, self.options.salt, offset);
         self.unindexed = Some((self.out.len() - start) as u64);
         if self.out.len() >= WRITE_BUFFER { self.write_out() } else { Ok(()) }
+    }
+
+    /// Offers the block whose plain payload is `out[start..]`.
+    fn offer_block(&mut self, start: usize) {
+        let Some((pool, id, offer)) = &self.pool else { return };
+        if let Some(page) = PageId::new(*id, self.index.count() as usize)
+            && pool.wants(page, self.out.len() - start + SLACK, *offer)
+        {
+            self.out.resize(self.out.len() + SLACK, 0);
+            pool.insert_if_room(page, &Arc::from(&self.out[start..]));
+            self.out.truncate(self.out.len() - SLACK);
+        }
     }
 
     fn write_out(&mut self) -> Result<()> {

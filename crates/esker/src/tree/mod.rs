@@ -14,6 +14,7 @@ use crate::state::{TreeInner, TreeState};
 use crate::store::Store;
 use crate::value::Value;
 use crate::version::edit::Edit;
+use crate::version::read_cost::ReadCost;
 use crate::write::batch::{Batch, check_key};
 
 mod estimate;
@@ -208,7 +209,11 @@ impl Tree {
         if self.inner.is_dropped() {
             return Err(self.inner.dropped_error());
         }
-        Ok(self.inner.state.load())
+        let state = self.inner.state.load();
+        if state.levels.read_cost().is_some_and(ReadCost::take_due) {
+            self.store.consider_merging(&self.inner);
+        }
+        Ok(state)
     }
 
     /// The tree's state and a sequence number that fit together: the state holds exactly every write up

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use super::edit::{FileId, TableInfo, TreeId};
+use super::read_cost::ReadCost;
 use super::tables::TableFile;
 use crate::checksum::hash_key;
 use crate::cursor::{Cursor, Kind, SeqNo};
@@ -185,17 +186,23 @@ impl Cursor for TreeCursor {
     }
 }
 
+/// Runs of level 0 from which on reads pay for their merge. With two at least, where the usual trigger has four,
+/// merges that reads ask for rewrite at most twice as much for what is written.
+const RUNS_THAT_COST: usize = 2;
+
 /// One tree's tables.
 #[derive(Debug, Clone)]
 pub(crate) struct Levels {
     levels: [Arc<Vec<Arc<Table>>>; LEVELS],
+    /// Counted since level 0 was merged last, while it has [`RUNS_THAT_COST`] runs.
+    read_cost: Option<Arc<ReadCost>>,
 }
 
 impl Default for Levels {
     fn default() -> Self {
         // All levels of an empty tree are one shared empty list.
         let empty = Arc::new(Vec::new());
-        Levels { levels: std::array::from_fn(|_| Arc::clone(&empty)) }
+        Levels { levels: std::array::from_fn(|_| Arc::clone(&empty)), read_cost: None }
     }
 }
 
@@ -241,7 +248,19 @@ impl Levels {
                 debug_assert!(disjoint, "tables of level {level} overlap");
             }
         }
+        if removed.iter().any(|&(level, _)| level == 0) {
+            next.read_cost = None;
+        }
+        if next.level(0).len() >= RUNS_THAT_COST && next.read_cost.is_none() {
+            next.read_cost = Some(Arc::default());
+        }
         next
+    }
+
+    /// What reads have spent on the runs of level 0; `None` where these are too few to matter.
+    #[inline]
+    pub(crate) fn read_cost(&self) -> Option<&ReadCost> {
+        self.read_cost.as_deref()
     }
 
     /// The one table of a sorted level that may hold `key`.
@@ -262,15 +281,17 @@ impl Levels {
         (0..LEVELS).rev().find(|&level| !self.levels[level].is_empty()).unwrap_or(0)
     }
 
-    /// The newest version of `key` in any table at or before `seq`.
-    pub(crate) fn get(&self, key: &[u8], seq: SeqNo) -> Result<Option<Found>> {
-        let hash = hash_key(key);
-        for table in self.level(0) {
-            if table.covers(key)
-                && let Some(found) = table.get(key, hash, seq)?
-            {
+    /// The newest version of `key` in any table at or before `seq`; `hash` is [`hash_key`] of `key`.
+    pub(crate) fn get(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
+        let mut passed = 0;
+        for table in self.level(0).iter().filter(|table| table.covers(key)) {
+            if let Some(found) = table.get(key, hash, seq)? {
                 return Ok(Some(found));
             }
+            passed += 1;
+        }
+        if let Some(cost) = self.read_cost() {
+            cost.note_get(hash, passed);
         }
         for level in 1..LEVELS {
             if let Some(table) = self.find(level, key)

@@ -4,9 +4,11 @@
 //! - [`manifest`]: the file. An edit counts when it is synced; it names only files that are.
 //! - [`tables`]: table files as shared handles, opened when first read, closed when too many are, removed
 //!   when nobody uses them any more.
+//! - [`read_cost`]: what reads have spent on unmerged runs.
 //! - [`levels`]: one tree's tables, immutable; a change makes a new one, which is swapped in whole.
 
 pub(crate) mod edit;
 pub(crate) mod levels;
 pub(crate) mod manifest;
+pub(crate) mod read_cost;
 pub(crate) mod tables;

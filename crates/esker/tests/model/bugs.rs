@@ -137,8 +137,9 @@ fn small_and_large_memtables_of_a_tree_are_flushed_in_their_order() {
     for (number, key, len) in [(1, "key", 1 << 10), (2, "key", 600 << 10), (3, "other", 1 << 10)] {
         db.put(key, vec![number; len]).unwrap();
         if number < 3 {
-            disk.inject(Fault::new(Op::Create, ".table").error(FaultError::NoSpace));
+            disk.inject(Fault::new(Op::Create, ".table").error(FaultError::NoSpace).forever());
             db.flush().unwrap_err();
+            disk.clear_faults();
         }
     }
     db.flush().unwrap();

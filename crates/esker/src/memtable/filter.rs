@@ -1,0 +1,101 @@
+//! Which keys a memtable may hold, so that a get of any other key need not search it.
+//!
+//! A search of a full memtable is some ten cache misses, and most gets ask for keys that are elsewhere. A
+//! key has one word of 64 bits, and sets four bits in it: one cache line for each insert and get, about 3 %
+//! of absent keys let through at ten bits a key. The filter is made for as many keys as the memtable
+//! before held; more make it worse, never wrong.
+//!
+//! Relies on: an insert sets the bits before it returns, so who knows of the entry sees them.
+
+use super::node::prefetch;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Memtables of fewer entries are searched as fast.
+const ENTRIES_MIN: usize = 64;
+
+/// With this many keys a word, a key has about ten bits.
+const KEYS_PER_WORD: usize = 6;
+
+/// See the module.
+pub(super) struct KeyFilter {
+    words: Box<[AtomicU64]>,
+}
+
+impl KeyFilter {
+    /// A filter for about `entries` keys; `None` where it is not worth its memory, or there is none.
+    pub(super) fn for_entries(entries: usize) -> Option<KeyFilter> {
+        if entries < ENTRIES_MIN {
+            return None;
+        }
+        let count = entries / KEYS_PER_WORD;
+        let mut words = Vec::new();
+        words.try_reserve_exact(count).ok()?;
+        words.resize_with(count, || AtomicU64::new(0));
+        Some(KeyFilter { words: words.into_boxed_slice() })
+    }
+
+    /// Begins to note the key of this hash: fetches its word.
+    #[inline]
+    pub(super) fn mark(&self, hash: u64) -> Mark<'_> {
+        let word = self.word(hash);
+        prefetch(std::ptr::from_ref(word).cast());
+        Mark { word, bits: bits(hash) }
+    }
+
+    /// `false` only if no key of this hash was noted.
+    #[inline]
+    pub(super) fn may_contain(&self, hash: u64) -> bool {
+        let bits = bits(hash);
+        self.word(hash).load(Ordering::Relaxed) & bits == bits
+    }
+
+    #[inline]
+    fn word(&self, hash: u64) -> &AtomicU64 {
+        // The upper half of the hash chooses the word, the lower half the bits.
+        &self.words[(((hash >> 32) * self.words.len() as u64) >> 32) as usize]
+    }
+}
+
+/// A key on its way into the filter.
+pub(super) struct Mark<'a> {
+    word: &'a AtomicU64,
+    bits: u64,
+}
+
+impl Mark<'_> {
+    /// Notes the key.
+    #[inline]
+    pub(super) fn set(self) {
+        if self.word.load(Ordering::Relaxed) & self.bits != self.bits {
+            self.word.fetch_or(self.bits, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The four bits of a key, of which some may coincide.
+#[inline]
+fn bits(hash: u64) -> u64 {
+    (0..4).fold(0, |bits, i| bits | 1 << (hash >> (i * 6) & 63))
+}
+
+#[cfg(not(esker_shuttle))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::hash_key;
+
+    #[test]
+    fn what_was_noted_is_found_and_little_else() {
+        let filter = KeyFilter::for_entries(100_000).expect("large enough");
+        let hash = |i: u32| hash_key(&i.to_be_bytes());
+        (0..100_000).for_each(|i| filter.mark(hash(i)).set());
+        assert!((0..100_000).all(|i| filter.may_contain(hash(i))));
+        let wrong = (100_000..200_000).filter(|&i| filter.may_contain(hash(i))).count();
+        assert!(wrong < 4000, "{wrong} of 100,000 absent keys are let through");
+    }
+
+    #[test]
+    fn a_small_memtable_has_none() {
+        assert!(KeyFilter::for_entries(ENTRIES_MIN - 1).is_none());
+    }
+}

@@ -1,0 +1,126 @@
+//! What reads cost and bring about, seen in the store's counts: a merge of the runs that they have to pass, and only so
+//! much of it as they pay for.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::sync::Arc;
+
+use esker::env::{Env, Lane, StepExecutor};
+use esker::{Compression, Db, Options, ScanRange, TreeOptions};
+
+const KEYS: u32 = 4000;
+
+fn stepped() -> Options {
+    Options::default().env(Env { executor: Some(Arc::new(StepExecutor)), ..Env::system() })
+}
+
+/// Writes every key and makes a table of it; each run overlaps all others.
+fn write_run(db: &Db, run: u32) {
+    for i in 0..KEYS {
+        db.put(i.to_be_bytes(), format!("value {i} of run {run}, {}", "long ".repeat(8))).unwrap();
+    }
+    db.flush().unwrap();
+    settle(db);
+}
+
+fn settle(db: &Db) {
+    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+}
+
+fn runs(db: &Db) -> u64 {
+    db.stats().unwrap().trees[0].tables_by_level[0]
+}
+
+/// Scans until the runs are merged; returns after how many scans, or `None` if `most` were not enough.
+fn scans_until_merged(db: &Db, most: u32) -> Option<u32> {
+    (1..=most).find(|i| {
+        let mut scan = db.scan(ScanRange::all().from((i % KEYS).to_be_bytes())).unwrap();
+        assert!(scan.advance().unwrap());
+        settle(db);
+        runs(db) == 0
+    })
+}
+
+#[test]
+fn scans_pay_for_a_merge_of_two_runs_and_of_three() {
+    let store = tempfile::tempdir().unwrap();
+    let db = Db::open(store.path(), stepped()).unwrap();
+    write_run(&db, 0);
+    assert_eq!(runs(&db), 0, "what meets nothing goes to the bottom");
+    for more in [2, 3] {
+        (1..=more).for_each(|run| write_run(&db, run));
+        assert_eq!(runs(&db), u64::from(more));
+        let before = db.stats().unwrap();
+        let scans = scans_until_merged(&db, 10_000).unwrap();
+        let after = db.stats().unwrap();
+        assert_eq!(after.merges, before.merges + 1);
+        let paid = u64::from(scans * more) << 10;
+        let read = after.merged_bytes_in - before.merged_bytes_in;
+        // What is due is looked at from 1 MiB on.
+        assert!(read <= paid && paid <= (read * 5 / 4).max(1 << 20) + 4096, "{read} bytes for {paid}");
+        assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), u64::from(KEYS));
+        assert_eq!(scans_until_idle(&db), after.merges, "what is merged stays so");
+    }
+    db.close().unwrap();
+}
+
+/// Merges so far, when many scans more have come.
+fn scans_until_idle(db: &Db) -> u64 {
+    for _ in 0..5000 {
+        db.scan(ScanRange::all()).unwrap().advance().unwrap();
+    }
+    settle(db);
+    db.stats().unwrap().merges
+}
+
+#[test]
+fn a_single_run_is_left_alone() {
+    let store = tempfile::tempdir().unwrap();
+    let db = Db::open(store.path(), stepped()).unwrap();
+    write_run(&db, 0);
+    write_run(&db, 1);
+    assert_eq!(scans_until_merged(&db, 5000), None);
+    assert_eq!(runs(&db), 1);
+    db.close().unwrap();
+}
+
+#[test]
+fn gets_and_snapshots_pay_too() {
+    let store = tempfile::tempdir().unwrap();
+    let db = Db::open(store.path(), stepped()).unwrap();
+    (0..3).for_each(|run| write_run(&db, run));
+    assert_eq!(runs(&db), 2);
+    let (tree, snapshot) = (db.default_tree(), db.snapshot());
+    let mut gets = 0;
+    while runs(&db) > 0 {
+        for i in 0..KEYS {
+            // Between the keys, so that no run has it.
+            let absent = [&i.to_be_bytes()[..], b"-"].concat();
+            assert!(snapshot.get(tree, &absent).unwrap().is_none());
+            gets += 1;
+        }
+        settle(&db);
+        assert!(gets < 1_000_000, "gets bring about no merge");
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn what_a_small_store_has_flushed_is_in_memory() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let store = tempfile::tempdir().unwrap();
+        let db = Db::open(store.path(), stepped()).unwrap();
+        let tree = db.create_tree("tree", TreeOptions::default().compression(compression)).unwrap();
+        let value = |i: u32| format!("value {i}, {}", "long ".repeat(20 + i as usize % 7));
+        (0..KEYS).for_each(|i| tree.put(i.to_be_bytes(), value(i)).unwrap());
+        db.flush().unwrap();
+        for i in 0..KEYS {
+            assert_eq!(tree.get_vec(i.to_be_bytes()).unwrap().as_deref(), Some(value(i).as_bytes()));
+        }
+        let stats = db.stats().unwrap();
+        assert_eq!((stats.memtable_bytes, stats.pool_misses), (0, 0));
+        assert!(stats.pool_hits >= u64::from(KEYS) && stats.pool_bytes > 0);
+        assert_eq!(tree.count(ScanRange::all()).unwrap(), u64::from(KEYS));
+        db.close().unwrap();
+    }
+}
