@@ -55,6 +55,13 @@ need_build_tools() {
   install_packages "${missing[@]}" || stop "these packages are missing: ${missing[*]}"
 }
 
+# Python 3: a test reads a store with tools/read_esker.py.
+need_python() {
+  have python3 && return
+  on_debian || stop "please install Python 3"
+  install_packages python3 || stop "Python 3 is missing"
+}
+
 # The pinned toolchain's version, as rust-toolchain.toml says it.
 pinned_rust() { sed -n 's/^channel *= *"\(.*\)"/\1/p' "$root/rust-toolchain.toml"; }
 

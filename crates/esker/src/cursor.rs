@@ -19,13 +19,26 @@ pub(crate) enum Kind {
     Delete = 0,
     /// The key has this value.
     Put = 1,
+    /// The key has the value that lies in a blob file; here stands where ([`crate::blob::Pointer`]).
+    Blob = 2,
 }
 
 impl Kind {
+    /// The kind in the low bits of a checked tag.
+    #[inline]
+    pub(crate) fn of_tag(bits: u8) -> Kind {
+        match bits {
+            0 => Kind::Delete,
+            2 => Kind::Blob,
+            _ => Kind::Put,
+        }
+    }
+
     pub(crate) fn from_u8(byte: u8) -> Option<Kind> {
         match byte {
             0 => Some(Kind::Delete),
             1 => Some(Kind::Put),
+            2 => Some(Kind::Blob),
             _ => None,
         }
     }

@@ -180,6 +180,7 @@ impl Db {
             state.levels.tables().for_each(|(_, table)| release_file(&mut structure, table.info.file));
             drop(structure);
             self.store.forget_waiting(&inner);
+            self.store.free_blobs_of(id);
             self.store.notify(Lane::Compact);
         }
         Ok(())
@@ -349,6 +350,15 @@ impl Db {
         } else {
             store.wal.disk_bytes()
         };
+        for live in store.blobs.files() {
+            stats.blob_files += 1;
+            let life = live.life.lock();
+            stats.blob_values += life.entries - life.freed_count();
+            drop(life);
+            // A file whose values are lost takes no space.
+            stats.blob_disk_bytes +=
+                store.env.fs.allocated_bytes(&store.blobs.path_of(live.id)).unwrap_or_default();
+        }
         stats.reserve_bytes = store.reserve.held();
         stats.log_live_bytes = store.commit.published().saturating_sub(store.wal.floor_start());
         stats.pool_bytes = store.pool.used() as u64;

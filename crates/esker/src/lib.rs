@@ -21,9 +21,14 @@
 //! # }
 //! ```
 //!
+//! A value may be huge: from [`Options::separate_at`] bytes on it is written once, to a file of its own kind, and
+//! stays there. [`Tree::put_from`] and [`Tree::writer`] take one of any length as a stream; a [`Value`] is read whole,
+//! in part or as a stream.
+//!
 //! No tuning is needed to be fast; [`Options`] holds the few budgets there are. What a store promises is
 //! listed in `docs/guarantees.md`, every byte on disk in `docs/format.md`.
 
+mod blob;
 mod cache;
 mod canary;
 mod care;
@@ -60,7 +65,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use options::{Compression, Durability, Options, TreeOptions};
 pub use read::scan::{Scan, ScanRange};
 pub use stats::{Stats, TreeStats};
-pub use tree::{Snapshot, Tree};
+pub use tree::{Snapshot, Tree, ValueWriter};
 pub use value::{Value, ValueReader};
 pub use write::batch::{Batch, KEY_LEN_MAX};
 

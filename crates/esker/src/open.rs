@@ -15,22 +15,24 @@
 //! Opened for reading only, the store replays into memory and writes nothing (rule 22); its log is a
 //! scratch one in memory that nobody writes to.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::blob::{BlobFileId, BlobSet, Pointer, blob_path, key_hash};
 use crate::cache::BufferPool;
 use crate::canary::broken;
-use crate::cursor::SeqNo;
+use crate::cursor::{Kind, SeqNo};
 use crate::env::{Env, Executor, ThreadExecutor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::sim::SimFs;
 use crate::fs::{FileSystem, LockMode};
-use crate::log::replay::{LogFloor, ReplayReport, Segments};
+use crate::log::replay::{LogFloor, ReplayReport, Segments, Visit, Visited};
 use crate::log::wal::{Wal, is_usual_len};
 use crate::memtable::{ChunkPool, Memtable};
-use crate::options::{Options, TreeOptions};
+use crate::options::{Durability, Options, TreeOptions};
 use crate::state::TreeInner;
 use crate::store::reserve::Reserve;
 use crate::store::{Parts, Store, Structure};
@@ -40,7 +42,9 @@ use crate::version::manifest::{Manifest, manifest_path, read_manifest};
 use crate::version::tables::{TableRegistry, table_path};
 use crate::write::batch::{Ops, op_count};
 use crate::write::commit::Commit;
+use crate::write::watch::Job;
 
+mod blobs;
 mod listing;
 mod room;
 
@@ -102,9 +106,9 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     if !read_only && room::make(dir, &options, &found)? {
         found = Found::read(&env, dir)?;
     }
-    let opening = Opening::new(dir, &options, &found)?;
-    let replayed = opening.replay(&found.segments, &found.state)?;
     let purpose = if read_only { Purpose::Read } else { Purpose::Write };
+    let opening = Opening::new(dir, &options, &found, purpose)?;
+    let replayed = opening.replay(&found.segments, &found.state)?;
     let store = opening.finish(options, &found, replayed, purpose, Some(lock))?;
     store.start();
     Ok(store)
@@ -152,7 +156,13 @@ struct Opening {
     env: Env,
     registry: Arc<TableRegistry>,
     pool: Arc<BufferPool>,
+    blobs: Arc<BlobSet>,
+    unneeded: blobs::Unneeded,
+    /// Writes that may have ended the life of a blob.
+    jobs: RefCell<Vec<Job>>,
     chunks: Arc<ChunkPool>,
+    next_file: Arc<AtomicU64>,
+    executor: Arc<dyn Executor>,
     structure: Structure,
 }
 
@@ -168,8 +178,9 @@ fn next_store_id() -> u64 {
 }
 
 impl Opening {
-    fn new(dir: &Path, options: &Options, found: &Found) -> Result<Opening> {
+    fn new(dir: &Path, options: &Options, found: &Found, purpose: Purpose) -> Result<Opening> {
         let Found { listing, state, .. } = found;
+        let read_only = purpose == Purpose::Read;
         let env = options.env.clone();
         let mapped = 2 * options.segment_len_max() as usize;
         let memtables = options.waiting_max() + options.memtable_limit();
@@ -209,34 +220,62 @@ impl Opening {
             structure.by_name.insert(record.name.clone(), tree);
             structure.trees.insert(tree, inner);
         }
-        Ok(Opening { id, dir: dir.to_path_buf(), env, registry, pool, chunks, structure })
+        let last_file = listing.tables.last().max(listing.blobs.last()).copied().unwrap_or(0);
+        let next_file = Arc::new(AtomicU64::new(state.next_file.max(last_file + 1)));
+        let default_executor = || Arc::new(ThreadExecutor::default()) as Arc<dyn Executor>;
+        let executor = env.executor.clone().unwrap_or_else(default_executor);
+        let (numbers, signal) = (Arc::clone(&next_file), Arc::clone(&executor));
+        let blobs =
+            Arc::new(BlobSet::new(&env, dir, numbers, signal, options.durability == Durability::Power));
+        let unneeded = blobs::find(&blobs, &env, dir, listing, state, read_only)?;
+        let jobs = RefCell::default();
+        let dir = dir.to_path_buf();
+        Ok(Opening {
+            id,
+            dir,
+            env,
+            registry,
+            pool,
+            blobs,
+            unneeded,
+            jobs,
+            chunks,
+            next_file,
+            executor,
+            structure,
+        })
     }
 
     /// Reads the log into the memtables.
     fn replay(&self, segments: &Segments, state: &ManifestState) -> Result<Replayed> {
         let mut next_seq = state.last_seq + 1;
         let mut position = state.floor.start;
-        let mut visit = |first_seq: SeqNo, payload: &[u8]| -> Result<Option<u64>> {
-            position += (crate::log::record::HEADER_LEN + payload.len()) as u64;
-            let count = self.apply(state, first_seq, payload, position)?;
-            next_seq = next_seq.max(first_seq + count.unwrap_or(0));
-            Ok(count)
+        let mut visit = |record: Visit<'_>| -> Result<Visited> {
+            position += (crate::log::record::HEADER_LEN + record.payload.len()) as u64;
+            let visited = self.apply(state, record, position)?;
+            if let Visited::Taken(count) = visited {
+                next_seq = next_seq.max(record.first_seq + count);
+            }
+            Ok(visited)
         };
         let report = segments.replay(&*self.env.fs, state.floor, state.log_synced, &mut visit)?;
         Ok(Replayed { report, next_seq })
     }
 
-    /// Applies one record; `None` when its payload makes no sense.
-    fn apply(
-        &self,
-        state: &ManifestState,
-        first_seq: SeqNo,
-        payload: &[u8],
-        end: u64,
-    ) -> Result<Option<u64>> {
-        let Some(count) = op_count(payload) else { return Ok(None) };
+    /// Applies one record, which ends at log position `end`, whole or not at all.
+    fn apply(&self, state: &ManifestState, record: Visit<'_>, end: u64) -> Result<Visited> {
+        let Visit { first_seq, payload, acknowledged } = record;
+        let Some(count) = op_count(payload) else { return Ok(Visited::Nonsense) };
         if Ops::of(payload).count() as u64 != count {
-            return Ok(None);
+            return Ok(Visited::Nonsense);
+        }
+        let kept = acknowledged || end <= state.log_synced;
+        for op in Ops::of(payload).filter(|op| op.kind == Kind::Blob) {
+            self.blobs.note_used();
+            let Some(pointer) = Pointer::decode(op.value) else { return Ok(Visited::Nonsense) };
+            if !broken("rule-4-replay") && !blobs::is_there(&self.blobs, state, &pointer, kept) {
+                return Ok(Visited::EndsHere);
+            }
         }
         for (seq, op) in (first_seq..).zip(Ops::of(payload)) {
             // A tree that the manifest does not know was dropped later; what is in tables is not needed.
@@ -244,13 +283,20 @@ impl Opening {
             if state.trees.get(&op.tree).is_some_and(|record| seq <= record.flushed) {
                 continue;
             }
+            if let Some(pointer) = Pointer::of_entry(op.kind, op.value) {
+                blobs::claim(&self.blobs, &pointer);
+            }
+            if self.blobs.filter.may_contain(key_hash(op.tree, op.key)) {
+                let (tree, key) = (Arc::clone(tree), op.key.to_vec());
+                self.jobs.borrow_mut().push(Job { tree, key, seq });
+            }
             let mem = tree.mem();
             let height = Memtable::random_height();
             let mut region = mem.table.reserve(Memtable::entry_size(height, op.key.len(), op.value.len()))?;
             mem.table.insert(&mut region, height, op.key, seq, op.kind, op.value);
             mem.note_write(state.floor, seq, end);
         }
-        Ok(Some(count))
+        Ok(Visited::Taken(count))
     }
 
     fn finish(
@@ -261,26 +307,25 @@ impl Opening {
         purpose: Purpose,
         lock: Option<Box<dyn crate::fs::DirLock>>,
     ) -> Result<Arc<Store>> {
-        let Opening { id, dir, env, registry, pool, chunks, mut structure } = self;
+        let Opening {
+            id, dir, env, registry, pool, blobs, chunks, next_file, executor, mut structure, ..
+        } = self;
+        let strays: Vec<PathBuf> = self.unneeded.files.iter().map(|&file| blob_path(&dir, file)).collect();
+        let unclaimed = unclaimed(self.unneeded, &blobs, purpose);
         let (listing, mut state) = (&found.listing, found.state.clone());
         let read_only = purpose == Purpose::Read;
-        let next_file = listing.tables.last().map_or(0, |last| last + 1).max(state.next_file).max(1);
         let next_number = listing.segments.iter().map(|(number, _)| number + 1).max().unwrap_or(1);
         let len_max = options.segment_len_max();
         let reuse = match purpose {
             Purpose::Write => reusable(&env, &replayed.report, len_max)?,
             Purpose::Read | Purpose::Shorten => None,
         };
-        let last_id = replayed.report.last_id.max(state.floor.segment);
-        let fresh = LogFloor {
-            segment: if reuse.is_some() { last_id } else { last_id + 1 },
-            start: replayed.report.position,
-        };
+        let fresh = fresh_floor(&replayed, state.floor, reuse.is_some());
         if !read_only {
             if replayed.report.records == 0 {
                 state.floor = fresh;
             }
-            state.next_file = next_file;
+            state.next_file = next_file.load(Ordering::Relaxed);
             state.last_seq = state.last_seq.max(replayed.next_seq - 1);
         }
         let log_env = if purpose == Purpose::Write { env.clone() } else { scratch(&env, &dir)? };
@@ -293,10 +338,8 @@ impl Opening {
             wal.mark_manifest(number, len)?;
             structure.manifest = Some(manifest);
             // It makes room for what follows.
-            remove_all(&env, unneeded.into_iter())?;
+            remove_all(&env, unneeded.into_iter().chain(strays))?;
         }
-        let default_executor = || Arc::new(ThreadExecutor::default()) as Arc<dyn Executor>;
-        let executor = options.env.executor.clone().unwrap_or_else(default_executor);
         let reserve = Reserve::find(&env, &dir, if purpose == Purpose::Write { len_max } else { 0 })?;
         let store = Store::new(Parts {
             id,
@@ -308,6 +351,7 @@ impl Opening {
             structure,
             registry,
             pool,
+            blobs,
             chunks,
             replayed: replayed.report,
             next_file,
@@ -318,11 +362,28 @@ impl Opening {
         if read_only {
             ensure_default_in_memory(&store);
         } else {
+            store.free_unclaimed(unclaimed);
+            self.jobs.into_inner().into_iter().for_each(|job| store.commit.jobs.add(job));
             complete(&store, fresh)?;
             conclude(&store, listing, kept.as_deref())?;
         }
         Ok(store)
     }
+}
+
+/// Blobs that are to be freed, because neither the manifest nor the log names them.
+fn unclaimed(unneeded: blobs::Unneeded, set: &BlobSet, purpose: Purpose) -> Vec<(BlobFileId, u64)> {
+    match purpose {
+        Purpose::Write => [unneeded.blobs, blobs::never_claimed(set)].concat(),
+        // What the rest of the log claims is not known; a reader frees nothing.
+        Purpose::Shorten | Purpose::Read => Vec::new(),
+    }
+}
+
+/// The number of the segment that begins now, and the log's position there.
+fn fresh_floor(replayed: &Replayed, floor: LogFloor, reused: bool) -> LogFloor {
+    let last = replayed.report.last_id.max(floor.segment);
+    LogFloor { segment: if reused { last } else { last + 1 }, start: replayed.report.position }
 }
 
 /// The file of the last segment, where nothing was written into it: the next use of it takes no space. An
@@ -396,10 +457,16 @@ fn complete(store: &Arc<Store>, fresh: LogFloor) -> Result<()> {
     if broken("rule-2") && store.structure.lock().by_name.contains_key(DEFAULT_TREE) {
         return Ok(());
     }
+    // What the log points to is made durable before tables do; the log itself counts as synced already.
+    store.blobs.sync()?;
     store.flush()?;
+    store.settle_blobs(store.commit.visible())?;
     let mut structure = store.structure.lock();
     let Some(floor) = structure.manifest.as_ref().map(|manifest| manifest.state.floor) else { return Ok(()) };
-    let mut edits = Vec::new();
+    // Blobs that recovery found to be nobody's are freed when the log that might have named them is out of the
+    // way, not before: a second recovery would take a record for whole whose blob is missing.
+    let mut blobs = store.blob_edits_of_opening(&structure);
+    let mut edits = blobs.take_edits();
     if floor != fresh {
         edits.push(Edit::Floor(fresh));
     }
@@ -413,10 +480,10 @@ fn complete(store: &Arc<Store>, fresh: LogFloor) -> Result<()> {
             TreeInner::new(tree, store.id, DEFAULT_TREE, options, None, Levels::default(), &store.chunks);
         structure.trees.insert(tree, inner);
     }
-    if !edits.is_empty() {
-        store.commit_edits(&mut structure, &edits)?;
-    }
+    let committed = if edits.is_empty() { Ok(()) } else { store.commit_edits(&mut structure, &edits) };
     drop(structure);
+    store.after_blob_edits(blobs, committed.is_ok());
+    committed?;
     store.wal.retire(fresh);
     Ok(())
 }

@@ -73,6 +73,9 @@ pub struct Options {
     pub block_bytes: usize,
     /// Bits of filter per key in the largest level; smaller levels get more. 0: no filters. Default: 8.
     pub filter_bits: u32,
+    /// Values of at least so many bytes are written once, to files of their own kind, and stay out of the log
+    /// and the tables. At least 1; [`usize::MAX`]: none is. Default: 32 KiB, chosen by measuring.
+    pub separate_at: usize,
     /// Table files held open at once. Default: 512.
     pub open_tables_max: usize,
     /// Files, clock, randomness and background work.
@@ -89,6 +92,7 @@ impl Default for Options {
             table_bytes: 32 << 20,
             block_bytes: 4 << 10,
             filter_bits: 8,
+            separate_at: 32 << 10,
             open_tables_max: 512,
             env: Env::system(),
         }
@@ -114,6 +118,13 @@ impl Options {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+
+    /// Sets [`Options::separate_at`], in bytes.
+    #[must_use]
+    pub fn separate_at(mut self, bytes: usize) -> Self {
+        self.separate_at = bytes;
         self
     }
 

@@ -57,6 +57,12 @@ pub struct Stats {
     pub log_live_bytes: u64,
     /// The manifest.
     pub manifest_bytes: u64,
+    /// Files of huge values.
+    pub blob_files: u64,
+    /// Huge values that something needs: the newest ones, and those that snapshots see.
+    pub blob_values: u64,
+    /// The space that files of huge values take on the disk.
+    pub blob_disk_bytes: u64,
     /// Set aside for a full disk.
     pub reserve_bytes: u64,
     /// Memory of memtables.

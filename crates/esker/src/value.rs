@@ -6,8 +6,13 @@
 use std::borrow::Cow;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 
+use crate::blob::{BlobSet, Pin, Pointer};
 use crate::error::{Error, ErrorKind, Result};
+
+/// Bytes of a huge value that are in memory at once while it is copied out.
+const COPY_LEN: u64 = 1 << 20;
 
 /// A value that was found. It stays what it was when it was found, whatever is written later.
 ///
@@ -36,6 +41,8 @@ pub struct Value {
 enum Held {
     /// Here.
     Inline(Vec<u8>),
+    /// In a blob file, and kept there.
+    Blob(Arc<Pin>, Pointer),
 }
 
 impl std::fmt::Debug for Value {
@@ -50,11 +57,36 @@ impl Value {
         Value { held: Held::Inline(bytes.to_vec()) }
     }
 
+    /// The huge value of `key` that `pointer` (encoded) points to. A blob that was freed is damage to
+    /// whoever has registered a moment that sees it, and overwritten for others.
+    pub(crate) fn of_blob(blobs: &Arc<BlobSet>, key: &[u8], pointer: &[u8]) -> Result<Value> {
+        let named = || key[..key.len().min(64)].escape_ascii();
+        let Some(pointer) = Pointer::decode(pointer) else {
+            let message = format!("the value of \"{}\" is said to be in a blob file, but not where", named());
+            return Err(Error::new(ErrorKind::Corruption, message));
+        };
+        let Some(pin) = blobs.pin(&pointer) else {
+            let message = format!("the value of \"{}\" should be here and is not", named());
+            return Err(Error::corruption(&blobs.path_of(pointer.file), 0, message));
+        };
+        Ok(Value { held: Held::Blob(Arc::new(pin), pointer) })
+    }
+
+    /// When a huge value was stored, in microseconds since 1970. `None` for a small one: that is not kept.
+    pub fn stored_us(&self) -> Option<u64> {
+        match &self.held {
+            Held::Inline(_) => None,
+            Held::Blob(_, pointer) => Some(pointer.stored_us),
+        }
+    }
+
     /// How many bytes it has.
     #[inline]
     pub fn len(&self) -> u64 {
-        let Held::Inline(bytes) = &self.held;
-        bytes.len() as u64
+        match &self.held {
+            Held::Inline(bytes) => bytes.len() as u64,
+            Held::Blob(_, pointer) => pointer.len,
+        }
     }
 
     /// Whether it has no bytes.
@@ -69,8 +101,10 @@ impl Value {
     /// `Corruption` or `Io` when they cannot be read.
     #[inline]
     pub fn bytes(&self) -> Result<Cow<'_, [u8]>> {
-        let Held::Inline(bytes) = &self.held;
-        Ok(Cow::Borrowed(bytes))
+        match &self.held {
+            Held::Inline(bytes) => Ok(Cow::Borrowed(bytes)),
+            Held::Blob(..) => self.read_part(0, self.len()).map(Cow::Owned),
+        }
     }
 
     /// All bytes; not copied where they are in memory already.
@@ -79,8 +113,27 @@ impl Value {
     /// As [`Value::bytes`].
     #[inline]
     pub fn into_vec(self) -> Result<Vec<u8>> {
-        let Held::Inline(bytes) = self.held;
-        Ok(bytes)
+        match self.held {
+            Held::Inline(bytes) => Ok(bytes),
+            Held::Blob(..) => self.read_part(0, self.len()),
+        }
+    }
+
+    /// `len` bytes from `offset` on, all inside the value.
+    fn read_part(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
+        let mut buf = Vec::new();
+        self.append_part(offset, len, &mut buf)?;
+        Ok(buf)
+    }
+
+    /// Appends `len` bytes from `offset` on, all inside the value, to `buf`.
+    fn append_part(&self, offset: u64, len: u64, buf: &mut Vec<u8>) -> Result<()> {
+        let too_large = || Error::new(ErrorKind::Io, format!("out of memory for {len} bytes of a value"));
+        let len = usize::try_from(len).map_err(|_| too_large())?;
+        let at = buf.len();
+        buf.try_reserve_exact(len).map_err(|_| too_large())?;
+        buf.resize(at + len, 0);
+        self.read_exact_at(offset, &mut buf[at..])
     }
 
     /// Puts all bytes into `buf`, replacing what was there. Allocates nothing while `buf` is large enough.
@@ -89,7 +142,10 @@ impl Value {
     /// As [`Value::bytes`].
     pub fn read_into(&self, buf: &mut Vec<u8>) -> Result<()> {
         buf.clear();
-        buf.extend_from_slice(&self.bytes()?);
+        match &self.held {
+            Held::Inline(bytes) => buf.extend_from_slice(bytes),
+            Held::Blob(..) => self.append_part(0, self.len(), buf)?,
+        }
         Ok(())
     }
 
@@ -114,8 +170,7 @@ impl Value {
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         let (start, end) = (start.min(self.len()), end.min(self.len()));
-        let Held::Inline(bytes) = &self.held;
-        Ok(bytes.get(start as usize..end as usize).unwrap_or_default().to_vec())
+        self.read_part(start, end - start)
     }
 
     /// Fills `buf` with the bytes from `offset` on.
@@ -123,14 +178,19 @@ impl Value {
     /// # Errors
     /// `InvalidInput` when the value has fewer bytes than that; otherwise as [`Value::bytes`].
     pub fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let Held::Inline(bytes) = &self.held;
-        let part = usize::try_from(offset).ok().and_then(|start| bytes.get(start..)?.get(..buf.len()));
-        let Some(part) = part else {
+        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.len()) {
             let message =
                 format!("{} bytes at {offset} are not all in a value of {} bytes", buf.len(), self.len());
             return Err(Error::new(ErrorKind::InvalidInput, message));
-        };
-        buf.copy_from_slice(part);
+        }
+        match &self.held {
+            Held::Inline(bytes) => buf.copy_from_slice(&bytes[offset as usize..][..buf.len()]),
+            Held::Blob(pin, pointer) => {
+                pin.live.readable()?.read_at(pointer, offset, buf)?;
+                // Until here the pin has kept the bytes; a store opened anew knows nothing of it.
+                pin.check_open()?;
+            }
+        }
         Ok(())
     }
 
@@ -149,7 +209,20 @@ impl Value {
     /// # Errors
     /// As [`Value::bytes`], and what `out` fails with, as the source of an `Io` or `OutOfSpace`.
     pub fn copy_to(&self, out: &mut dyn Write) -> Result<u64> {
-        out.write_all(&self.bytes()?).map_err(|source| Error::stream("write a value out", source))?;
+        let failed = |source| Error::stream("write a value out", source);
+        if let Held::Inline(bytes) = &self.held {
+            out.write_all(bytes).map_err(failed)?;
+            return Ok(self.len());
+        }
+        let mut buf = Vec::new();
+        let mut at = 0;
+        while at < self.len() {
+            buf.clear();
+            let len = (self.len() - at).min(COPY_LEN);
+            self.append_part(at, len, &mut buf)?;
+            out.write_all(&buf).map_err(failed)?;
+            at += len;
+        }
         Ok(self.len())
     }
 }

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::blob::Pointer;
 use crate::cache::BufferPool;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::LockMode;
-use crate::log::replay::Segments;
+use crate::log::replay::{Segments, Visit, Visited};
 use crate::log::survey::survey_stream;
 use crate::open::{LOCK_FILE, Listing};
 use crate::options::Options;
@@ -48,12 +49,14 @@ pub struct CheckReport {
     pub entries: u64,
     /// Sound records in the log.
     pub records: u64,
+    /// Sound huge values.
+    pub blobs: u64,
 }
 
-struct Check<'a> {
-    env: &'a Env,
-    dir: &'a Path,
-    report: CheckReport,
+pub(super) struct Check<'a> {
+    pub(super) env: &'a Env,
+    pub(super) dir: &'a Path,
+    pub(super) report: CheckReport,
 }
 
 /// Reads every file of the store in `path` and reports all damage. Nothing is written; a store that is
@@ -72,10 +75,12 @@ pub fn check(path: impl AsRef<Path>, options: &Options) -> Result<CheckReport> {
     let mut check = Check { env, dir, report: CheckReport::default() };
     let segments = check.segments(&listing);
     let (state, synced) = check.manifest(&listing, segments.as_ref());
+    let mut pointers = Vec::new();
     if let Some(segments) = &segments {
-        check.log(segments, state.as_ref(), synced);
+        check.log(segments, state.as_ref(), synced, &mut pointers);
     }
     check.tables(&listing, state.as_ref());
+    check.blobs(&listing, state.as_ref(), &pointers);
     if let Some(state) = &state {
         check.levels(state);
     }
@@ -83,7 +88,7 @@ pub fn check(path: impl AsRef<Path>, options: &Options) -> Result<CheckReport> {
 }
 
 impl Check<'_> {
-    fn found(&mut self, error: &Error) {
+    pub(super) fn found(&mut self, error: &Error) {
         self.report.findings.push(Finding {
             file: error.path().unwrap_or(self.dir).to_path_buf(),
             offset: error.offset().unwrap_or(0),
@@ -91,7 +96,7 @@ impl Check<'_> {
         });
     }
 
-    fn note_file(&mut self, path: &Path) {
+    pub(super) fn note_file(&mut self, path: &Path) {
         self.report.files += 1;
         self.report.bytes += self.env.fs.file_len(path).unwrap_or(0);
     }
@@ -151,11 +156,19 @@ impl Check<'_> {
         (None, synced)
     }
 
-    /// Every damaged place of the log; without the manifest, as far as the log itself tells.
-    fn log(&mut self, segments: &Segments, state: Option<&ManifestState>, synced: u64) {
+    /// Every damaged place of the log; without the manifest, as far as the log itself tells. Collects the
+    /// pointers to blobs that its records hold.
+    fn log(
+        &mut self,
+        segments: &Segments,
+        state: Option<&ManifestState>,
+        synced: u64,
+        pointers: &mut Vec<Pointer>,
+    ) {
         let (mut records, mut nonsense) = (0, Vec::new());
         let mut visit = |path: &Path, offset: u64, payload: &[u8]| {
             records += 1;
+            pointers.extend(Ops::of(payload).filter_map(|op| Pointer::of_entry(op.kind, op.value)));
             if op_count(payload) != Some(Ops::of(payload).count() as u64) {
                 let message = "a log record's checksum matches, but its payload makes no sense";
                 nonsense.push(Error::corruption(path, offset, message));
@@ -168,7 +181,8 @@ impl Check<'_> {
         let places = surveyed.unwrap_or_else(|error| vec![error]);
         places.iter().for_each(|place| self.found(place));
         // What recovery would say has the last word.
-        let mut skip = |_, payload: &[u8]| Ok(op_count(payload));
+        let mut skip =
+            |record: Visit<'_>| Ok(op_count(record.payload).map_or(Visited::Nonsense, Visited::Taken));
         if let Some(floor) = floor
             && nonsense.is_empty()
             && places.is_empty()

@@ -1,13 +1,15 @@
 //! A copy of the store in another directory, made while others write.
 //!
 //! Under the structure lock, so that no table or segment goes away: every table of the current version is
-//! linked (tables never change, durability rule 14), the log from the floor on is copied up to a moment
+//! linked, and every blob file, to which nothing is appended any more and in which no hole is punched while it
+//! has two names (durability rule 14); the log from the floor on is copied up to a moment
 //! at which everything in it is published, and a manifest is written that says the same as ours. The copy
 //! is opened as after a crash: its log is replayed. It holds every write acknowledged before the call, and
 //! a prefix of later ones; when the call returns, it survives power loss.
 
 use std::path::Path;
 
+use crate::blob::blob_path;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::segment::clear_marks;
 use crate::log::wal::LogPart;
@@ -26,6 +28,8 @@ pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<()> {
         return Err(Error::new(ErrorKind::AlreadyExists, message).at(dir));
     }
     store.flush()?;
+    // Most of what has to be sealed and synced, while writers go on.
+    store.seal_blobs(true)?;
     fs.create_dir_all(dir)?;
     fill(store, dir).inspect_err(|_| remove(store, dir))
 }
@@ -54,8 +58,12 @@ fn fill(store: &Store, dir: &Path) -> Result<()> {
     let parts = {
         let commit = store.commit.lock_quiet();
         state.log_synced = commit.tail.position();
+        state.blobs = store.blob_files_for_copy(&state.blobs, state.log_synced)?;
         store.wal.parts(state.floor, &commit.tail)
     };
+    for &file in state.blobs.live.keys() {
+        fs.hard_link(&blob_path(&store.dir, file), &blob_path(dir, file))?;
+    }
     // The floor cannot move while the structure lock is held, so no segment behind it is used anew.
     for part in parts {
         copy(store, &part, dir)?;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::blob::blob_path;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::LockMode;
 use crate::open::{LOCK_FILE, Listing};
@@ -25,9 +26,10 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     let manifests = listing.manifests.iter().map(|&number| manifest_path(dir, number));
     let segments = listing.segments.iter().map(|(_, path)| path.clone());
     let tables = listing.tables.iter().map(|&file| table_path(dir, file));
+    let blobs = listing.blobs.iter().map(|&file| blob_path(dir, file));
     let temporaries = listing.temporaries.iter().cloned();
     let reserve = fs.exists(&reserve_path(dir))?.then(|| reserve_path(dir));
-    for path in manifests.chain(segments).chain(tables).chain(temporaries).chain(reserve) {
+    for path in manifests.chain(segments).chain(tables).chain(blobs).chain(temporaries).chain(reserve) {
         fs.remove_file(&path)?;
     }
     fs.remove_file(&dir.join(LOCK_FILE))?;

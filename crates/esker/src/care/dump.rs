@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::blob::Pointer;
 use crate::cache::BufferPool;
 use crate::cursor::{Cursor, Kind};
 use crate::error::{Error, ErrorKind, Result};
@@ -67,6 +68,14 @@ fn shown(bytes: &[u8]) -> String {
     format!("\"{}\"{more}", part.escape_ascii())
 }
 
+/// A pointer to a blob in words.
+fn pointed(pointer: &[u8]) -> String {
+    Pointer::decode(pointer).map_or_else(
+        || "a pointer that makes no sense".to_owned(),
+        |p| format!("{} bytes, blob {} of file {}", p.len, p.ordinal, p.file),
+    )
+}
+
 fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
     let bytes = options.env.fs.read(file)?;
     let Some(header) = SegmentHeader::decode(&bytes, file)? else { return Ok(()) };
@@ -85,6 +94,7 @@ fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
         for op in Ops::of(found.payload) {
             let what = match op.kind {
                 Kind::Put => format!("put {} = {}", shown(op.key), shown(op.value)),
+                Kind::Blob => format!("put {} = {}", shown(op.key), pointed(op.value)),
                 Kind::Delete => format!("delete {}", shown(op.key)),
             };
             if !out(&format!("  {seq} tree {}: {what}", op.tree)) {
@@ -138,6 +148,7 @@ fn dump_table(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
     while cursor.valid() {
         let what = match cursor.kind() {
             Kind::Put => format!("{} = {}", shown(cursor.key()), shown(cursor.value())),
+            Kind::Blob => format!("{} = {}", shown(cursor.key()), pointed(cursor.value())),
             Kind::Delete => format!("{} deleted", shown(cursor.key())),
         };
         if !out(&format!("  {} {what}", cursor.seq())) {

@@ -2,6 +2,7 @@
 //! is not and tells every damage; [`dump`] shows a single file; [`destroy`] removes a store.
 
 mod check;
+mod check_blobs;
 pub(crate) mod checkpoint;
 mod destroy;
 mod dump;

@@ -20,7 +20,7 @@ pub(crate) struct TableMaker {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
     /// No table has this number or a greater one.
-    pub(crate) next_file: AtomicU64,
+    pub(crate) next_file: Arc<AtomicU64>,
     pub(crate) block_bytes: usize,
     pub(crate) pool: Arc<BufferPool>,
 }

@@ -62,7 +62,7 @@ impl Retention {
         match kind {
             _ if stretch > 0 || !nothing_below => Verdict::Keep(seq),
             Kind::Delete => Verdict::Drop,
-            Kind::Put => Verdict::Keep(0),
+            Kind::Put | Kind::Blob => Verdict::Keep(0),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who does the background work: three threads of the store's own, or a test, step by step.
+//! Who does the background work: four threads of the store's own, or a test, step by step.
 //!
 //! A store is a [`Worker`]: asked for one step of work in a lane, it does it and says whether there was
 //! any. The [`Executor`] decides when to ask. It holds the store weakly, so that dropping the last
@@ -19,11 +19,13 @@ pub enum Lane {
     Flush,
     /// Merging tables, removing files: nobody waits for it unless it falls far behind.
     Compact,
+    /// Giving back the space of huge values that nothing needs any more.
+    Blobs,
 }
 
 impl Lane {
     /// Every lane.
-    pub const ALL: [Lane; 3] = [Lane::Log, Lane::Flush, Lane::Compact];
+    pub const ALL: [Lane; 4] = [Lane::Log, Lane::Flush, Lane::Compact, Lane::Blobs];
 }
 
 /// Something with background work to do.
@@ -66,7 +68,7 @@ impl Executor for StepExecutor {
 /// One thread per lane.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadExecutor {
-    lanes: [Arc<LaneSignal>; 3],
+    lanes: [Arc<LaneSignal>; 4],
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 

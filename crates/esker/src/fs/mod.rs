@@ -11,22 +11,29 @@
 //! - a failed `sync` is never retried: the kernel may have dropped the pages (callers poison).
 
 use std::fmt::Debug;
+use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
+mod copy;
+mod mapping;
 mod real;
 pub mod sim;
 #[cfg(test)]
 mod tests;
 
+pub use mapping::Mapping;
 pub(crate) use real::RealFs;
 
 /// The machine's memory in bytes, where the operating system tells.
 pub(crate) fn physical_memory() -> Option<u64> {
     real::physical_memory()
 }
+
+/// The unit of punched holes, in bytes.
+const BLOCK: u64 = 4096;
 
 /// How a directory lock is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +66,15 @@ pub trait ReadFile: Send + Sync + Debug {
 
     /// Tells the kernel that `len` bytes from `offset` will be read soon. A hint: it cannot fail.
     fn prefetch(&self, offset: u64, len: u64);
+
+    /// Shows `len` bytes from `offset` without copying them where the file system can; a range that ends
+    /// behind [`len`](Self::len) is an error of kind `Corruption`, as for a read. The view outlives the
+    /// handle and the names of the file. As long as it lives, its owner sees to it that nobody writes into
+    /// the range, punches it or cuts it off. A device that fails under it kills the process (SIGBUS),
+    /// because a load from memory cannot return an error: who cannot afford that reads instead.
+    fn map(&self, offset: u64, len: u64) -> Result<Mapping> {
+        Mapping::by_reading(self, offset, len)
+    }
 }
 
 /// A file that is written from front to back by one owner.
@@ -82,6 +98,33 @@ pub trait WriteFile: Send + Debug {
 
     /// Where the file is, for messages.
     fn path(&self) -> &Path;
+}
+
+/// A file that one owner writes at offsets while others read it. [`ReadFile::len`] is its length now, as
+/// far as it was changed through this handle.
+pub trait RandomFile: ReadFile {
+    /// Writes the parts one after the other from `offset` on, all of them or an error: then the length is
+    /// as before, and the bytes of the range are the old or the new ones. What lies between the end of the
+    /// file and `offset` reads as zeros and takes no space.
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()>;
+
+    /// Makes all that was written or punched, and the length, durable.
+    fn sync(&self) -> Result<()>;
+
+    /// Starts writing back `len` bytes from `offset`, without waiting: it smooths a later `sync`. A hint.
+    fn start_writeback(&self, offset: u64, len: u64);
+
+    /// Cuts the file, or extends it by zeros that take no space.
+    fn set_len(&self, len: u64) -> Result<()>;
+
+    /// Copies `len` bytes of `source`, which must be another file, from `source_offset` to `offset`, inside
+    /// the kernel where it can (some file systems then share the blocks). Returns how many bytes there were
+    /// to copy: fewer than `len` when the source ends before. Fails as [`write_at`](Self::write_at) does.
+    #[expect(clippy::disallowed_types, reason = "a file of the user, not of the store")]
+    fn copy_from(&self, source: &std::fs::File, source_offset: u64, len: u64, offset: u64) -> Result<u64>;
+
+    /// The same file for somebody who only reads.
+    fn as_read(self: Arc<Self>) -> Arc<dyn ReadFile>;
 }
 
 /// What is left of a [`MappedFile`] that is no longer stored into.
@@ -152,6 +195,24 @@ pub trait FileSystem: Send + Sync + Debug {
 
     /// Opens a file that `create_mapped` made, to overwrite it (recycling).
     fn open_mapped(&self, path: &Path) -> Result<Arc<dyn MappedFile>>;
+
+    /// Creates an empty file for writing at offsets; fails with `AlreadyExists` if the name is taken.
+    fn create_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>>;
+
+    /// Opens an existing file for writing at offsets.
+    fn open_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>>;
+
+    /// Gives the blocks of a range back (`offset` and `len` are multiples of 4096): it reads as zeros from
+    /// now on, through every name and handle of the file, and the length stays. Durable after a later
+    /// `sync` of the file; a crash before finds old bytes or zeros. `Unsupported` where the file system
+    /// cannot do it.
+    fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()>;
+
+    /// How many names (hard links) the file has.
+    fn link_count(&self, path: &Path) -> Result<u64>;
+
+    /// How many bytes of the disk the file takes: its holes count nothing, and blocks count whole.
+    fn allocated_bytes(&self, path: &Path) -> Result<u64>;
 
     /// As `create_mapped`, for stores of many pages each: they are `pwrite`, which then costs less than a
     /// mapping's page faults, and nothing but the blocks is prepared.
@@ -227,4 +288,14 @@ fn lock_held_message(mode: LockMode) -> &'static str {
 /// `len` bytes were wanted from `offset` and the file ends before.
 fn too_short(path: &Path, offset: u64, len: usize) -> Error {
     Error::corruption(path, offset, format!("the file ends before the {len} bytes expected here"))
+}
+
+/// Ranges that are punched are whole blocks of every file system we know.
+fn check_punch(path: &Path, offset: u64, len: u64) -> Result<()> {
+    let aligned = offset.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK);
+    if aligned && offset.checked_add(len).is_some_and(|end| i64::try_from(end).is_ok()) {
+        return Ok(());
+    }
+    let message = format!("a hole of {len} bytes does not consist of whole blocks of {BLOCK}");
+    Err(Error::new(ErrorKind::InvalidInput, message).at(path).at_offset(offset))
 }

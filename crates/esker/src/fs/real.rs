@@ -4,8 +4,9 @@
 //! kernel: `fsync` of a directory makes its names durable, and `fdatasync` of a file covers its length.
 //!
 //! ```text
-//! ReadFile    pread                          any thread, no cursor
+//! ReadFile    pread, or a mapping to look at  any thread, no cursor
 //! WriteFile   pwrite at the known length     a failed append leaves the length as it was
+//! RandomFile  pwritev, copy_file_range       a failed write leaves the length as it was
 //! MappedFile  store into a shared mapping    ext4, tmpfs: no system call, cannot fail
 //!             pwrite                         everything else
 //! DirLock     flock                          per open file: two opens in one process conflict too
@@ -14,24 +15,29 @@
 #![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "this is the room that opens files")]
 
 use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, StatVfsMountFlags};
 
-use super::{DirLock, FileSystem, LockMode, MappedFile, ReadFile, WriteFile};
+use super::{DirLock, FileSystem, LockMode, MappedFile, Mapping, RandomFile, ReadFile, WriteFile};
 use crate::error::{Error, ErrorKind, Result};
 
 mod file;
 mod lock;
 mod map;
 mod mapped;
+mod random;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use file::{RealRead, RealWrite};
 use lock::RealLock;
 use mapped::{RealMapped, Stores};
+use random::RealRandom;
+pub(super) use view::View;
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -60,6 +66,32 @@ impl FileSystem for RealFs {
 
     fn open_bulk(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
         Ok(Arc::new(RealMapped::open(path, Stores::Bulk)?))
+    }
+
+    fn create_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
+        Ok(Arc::new(RealRandom::create(path)?))
+    }
+
+    fn open_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
+        Ok(Arc::new(RealRandom::open(path)?))
+    }
+
+    fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
+        random::punch_hole(path, offset, len)
+    }
+
+    fn link_count(&self, path: &Path) -> Result<u64> {
+        match fs::metadata(path) {
+            Ok(metadata) => Ok(metadata.nlink()),
+            Err(error) => Err(Error::io("count the names of the file", path, error)),
+        }
+    }
+
+    fn allocated_bytes(&self, path: &Path) -> Result<u64> {
+        match fs::metadata(path) {
+            Ok(metadata) => Ok(metadata.blocks().saturating_mul(512)),
+            Err(error) => Err(Error::io("read the size of the file", path, error)),
+        }
     }
 
     fn set_allocated(&self, path: &Path, len: u64) -> Result<()> {

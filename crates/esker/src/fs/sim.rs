@@ -4,9 +4,10 @@
 //! SimFs ---- clone: another handle of the same disk
 //!   |------- fork / kill:  a new disk, as a new process finds it (all writes are there)
 //!   '------- crash(seed):  a new disk, as found after a power loss:
-//!               each 512-byte sector not synced   old or new       synced: new
+//!               each 512-byte sector not synced   old or new       synced: new (new in a hole: zeros)
 //!               each name not synced              old or new       (a rename: both names or neither)
-//!               a length not synced               anything between, at a sector boundary
+//!               a length not synced               old, new, or a sector boundary between the shortest
+//!                                                 and the longest since
 //! ```
 //!
 //! What it relies on: changes of one name reach the disk in order, a sector is written whole, and nothing
@@ -41,7 +42,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{DirLock, FileSystem, LockMode, MappedFile, ReadFile, WriteFile};
+use super::{DirLock, FileSystem, LockMode, MappedFile, RandomFile, ReadFile, WriteFile, check_punch};
 use crate::error::{Error, ErrorKind, Result};
 
 mod calls;
@@ -49,6 +50,7 @@ mod content;
 mod faults;
 mod handles;
 mod names;
+mod random;
 mod rng;
 #[cfg(test)]
 mod tests;
@@ -60,6 +62,7 @@ use calls::make_dirs;
 use content::Content;
 use handles::{Handle, SimLock, SimMapped, SimRead, SimWrite};
 use names::Node;
+use random::SimRandom;
 use world::World;
 
 /// The unit of a mapped file's length, in bytes.
@@ -143,7 +146,7 @@ impl SimFs {
         self.world.lock().faults_hit
     }
 
-    /// Limits the sum of all file lengths to `bytes`; beyond it appends and creations fail.
+    /// Limits what all files take, in blocks of 4096 bytes, to `bytes`; beyond it writes and creations fail.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.world.lock().capacity = bytes;
     }
@@ -216,6 +219,15 @@ impl SimFs {
         let id = world.names.find_file(path);
         let changed = id.and_then(|id| change(world.file_mut(id)?));
         changed.map_err(|error| Error::io("look at the file", path, error))
+    }
+
+    fn create_handle(&self, path: &Path) -> Result<Handle> {
+        let mut world = self.world.lock();
+        world.begin(Op::Create, path)?;
+        let name = world.names.locate_free(path);
+        let name = name.map_err(|error| Error::io("create the file", path, error))?;
+        let id = world.add_file(name, Content::default());
+        Ok(self.open(&mut world, id, path).0)
     }
 
     fn open(&self, world: &mut World, id: u64, path: &Path) -> (Handle, u64) {

@@ -8,6 +8,8 @@ use super::sim::SimFs;
 use super::*;
 use crate::error::ErrorKind;
 
+mod random;
+
 /// Runs `test` in an empty directory of the real and of the simulated file system.
 fn on_both(test: impl Fn(&dyn FileSystem, &Path)) {
     let dir = tempfile::tempdir().unwrap();
@@ -205,10 +207,10 @@ fn space_is_set_aside_and_given_back() {
         assert_eq!(kind(fs.set_allocated(&dir.join("none/below"), 1)), ErrorKind::NotFound);
     });
     let sim = SimFs::new(1);
-    sim.set_capacity(Some(10_000));
-    sim.set_allocated(Path::new("/a"), 10_000).unwrap();
+    sim.set_capacity(Some(3 * 4096));
+    sim.set_allocated(Path::new("/a"), 3 * 4096).unwrap();
     assert_eq!(kind(sim.set_allocated(Path::new("/b"), 1)), ErrorKind::OutOfSpace);
-    sim.set_allocated(Path::new("/a"), 9_999).unwrap();
+    sim.set_allocated(Path::new("/a"), 2 * 4096).unwrap();
     sim.set_allocated(Path::new("/b"), 1).unwrap();
 }
 

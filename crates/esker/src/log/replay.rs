@@ -56,9 +56,28 @@ pub(crate) struct Segments {
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// Takes a record's first sequence number and payload; returns how many sequence numbers it takes, or
-/// `None` when the payload makes no sense.
-pub(crate) type Visit<'a> = &'a mut dyn FnMut(SeqNo, &[u8]) -> Result<Option<u64>>;
+/// A whole record of the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Visit<'a> {
+    pub(crate) first_seq: SeqNo,
+    pub(crate) payload: &'a [u8],
+    /// The machine was not booted since it was acknowledged: nothing of it can be missing but by damage.
+    pub(crate) acknowledged: bool,
+}
+
+/// Takes records, in order.
+pub(crate) type Visitor<'a> = &'a mut dyn FnMut(Visit<'_>) -> Result<Visited>;
+
+/// What a reader of the log makes of a whole record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Visited {
+    /// It takes so many sequence numbers.
+    Taken(u64),
+    /// Its payload makes no sense.
+    Nonsense,
+    /// What it points to never reached the disk: the log ends before it, as if it were torn (rule 4).
+    EndsHere,
+}
 
 /// How the log ended.
 #[derive(Debug, Clone, Default)]
@@ -149,7 +168,7 @@ impl Segments {
         fs: &dyn FileSystem,
         floor: LogFloor,
         synced: u64,
-        visit: Visit<'_>,
+        visit: Visitor<'_>,
     ) -> Result<ReplayReport> {
         let last_id = self.used.last().map_or(0, |found| found.header.id);
         let mut report = ReplayReport { last_id, position: floor.start, ..ReplayReport::default() };
@@ -159,7 +178,7 @@ impl Segments {
         };
         let mut expected_seq = first.header.first_seq;
         let (mut stop, mut untouched) = (None, None);
-        for (index, found) in live.iter().enumerate() {
+        'log: for (index, found) in live.iter().enumerate() {
             let header = &found.header;
             let follows = header.id == floor.segment + index as u64
                 && header.first_seq == expected_seq
@@ -170,11 +189,21 @@ impl Segments {
                 break;
             }
             let bytes = fs.read(&found.path)?;
+            let published = found.published(fs.boot_id());
             let mut offset = RECORDS_AT as usize;
             while let Some(found_record) = record::read(&bytes, offset, header.epoch) {
-                let Some(count) = visit(expected_seq, found_record.payload)? else {
-                    let message = "a log record's checksum matches, but its payload makes no sense";
-                    return Err(Error::corruption(&found.path, offset as u64, message));
+                let acknowledged = (offset + found_record.len()) as u64 <= published;
+                let (first_seq, payload) = (expected_seq, found_record.payload);
+                let count = match visit(Visit { first_seq, payload, acknowledged })? {
+                    Visited::Taken(count) => count,
+                    Visited::EndsHere => {
+                        stop = Some((found.path.clone(), offset as u64));
+                        break 'log;
+                    }
+                    Visited::Nonsense => {
+                        let message = "a log record's checksum matches, but its payload makes no sense";
+                        return Err(Error::corruption(&found.path, offset as u64, message));
+                    }
                 };
                 expected_seq += count;
                 offset += found_record.len();

@@ -364,7 +364,14 @@ impl Wal {
 
     /// Returns when everything before `target` is durable. `published` is the position up to which records
     /// are whole: at least `target`, and read anew when a sync begins, so that one sync serves all who wait.
-    pub(crate) fn sync_to(&self, target: u64, published: &AtomicU64) -> Result<()> {
+    ///
+    /// `first` makes durable what records point to outside the log (rule 4).
+    pub(crate) fn sync_to(
+        &self,
+        target: u64,
+        published: &AtomicU64,
+        first: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
         let mut state = self.sync.lock();
         loop {
             if let Some(error) = &state.failed {
@@ -384,7 +391,7 @@ impl Wal {
             state.unsynced.iter().filter(|segment| segment.start < goal).cloned().collect();
         drop(state);
 
-        let result = segments.iter().try_for_each(|segment| segment.file.sync());
+        let result = first().and_then(|()| segments.iter().try_for_each(|segment| segment.file.sync()));
         self.syncs.fetch_add(segments.len() as u64, Ordering::Relaxed);
 
         let mut state = self.sync.lock();

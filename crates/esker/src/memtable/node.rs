@@ -178,7 +178,7 @@ impl<'a> NodeRef<'a> {
 
     #[inline]
     pub(super) fn kind(self) -> Kind {
-        if self.tag() as u8 == Kind::Delete as u8 { Kind::Delete } else { Kind::Put }
+        Kind::of_tag(self.tag() as u8)
     }
 
     #[inline]

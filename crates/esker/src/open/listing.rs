@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::blob::blob_number;
 use crate::env::Env;
 use crate::error::Result;
 use crate::log::replay::segment_number;
@@ -19,6 +20,7 @@ pub(crate) const LOCK_FILE: &str = "LOCK";
 pub(crate) struct Listing {
     pub(crate) manifests: Vec<u64>,
     pub(crate) tables: Vec<FileId>,
+    pub(crate) blobs: Vec<FileId>,
     pub(crate) segments: Vec<(u64, PathBuf)>,
     pub(crate) temporaries: Vec<PathBuf>,
     pub(crate) foreign: Vec<String>,
@@ -36,6 +38,8 @@ impl Listing {
                 listing.manifests.push(number);
             } else if let Some(number) = table_number(&name) {
                 listing.tables.push(number);
+            } else if let Some(number) = blob_number(&name) {
+                listing.blobs.push(number);
             } else if let Some(number) = segment_number(&name) {
                 listing.segments.push((number, path));
             } else {
@@ -44,6 +48,7 @@ impl Listing {
         }
         listing.manifests.sort_unstable();
         listing.tables.sort_unstable();
+        listing.blobs.sort_unstable();
         listing.segments.sort();
         Ok(listing)
     }
@@ -56,7 +61,7 @@ impl Listing {
     /// Whether no store was ever finished here: there is at most what a creation that was cut short left
     /// behind. A store's manifest is durable before anything is written into its log.
     pub(crate) fn is_unfinished(&self, env: &Env) -> Result<bool> {
-        if !self.manifests.is_empty() || !self.tables.is_empty() {
+        if !self.manifests.is_empty() || !self.tables.is_empty() || !self.blobs.is_empty() {
             return Ok(false);
         }
         for (_, path) in &self.segments {

@@ -60,7 +60,7 @@ fn shorten(dir: &Path, options: &Options, found: &Found, bytes: u64) -> Result<b
         ..found.listing.clone()
     };
     let part = Found { listing, segments, state: found.state.clone() };
-    let opening = Opening::new(dir, &options, &part)?;
+    let opening = Opening::new(dir, &options, &part, Purpose::Shorten)?;
     // How far the log must go is for the replay of its rest to say.
     let known = crate::version::edit::ManifestState { log_synced: 0, ..part.state.clone() };
     let replayed = opening.replay(&part.segments, &known)?;

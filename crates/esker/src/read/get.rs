@@ -1,5 +1,6 @@
 //! One key: memtable, waiting memtables, level 0 newest first, then one table a level. The first version
-//! found at or before the reader's sequence number is the answer; no lock is taken on the way.
+//! found at or before the reader's sequence number is the answer; no lock is taken on the way. Of a huge value
+//! only the pointer is found here.
 
 use crate::checksum::hash_key;
 use crate::cursor::{Kind, SeqNo};
@@ -12,19 +13,33 @@ pub(crate) fn get_at<T>(
     state: &TreeState,
     key: &[u8],
     seq: SeqNo,
-    use_value: impl FnOnce(&[u8]) -> T,
+    use_value: impl FnOnce(Kind, &[u8]) -> T,
 ) -> Result<Option<T>> {
     let hash = hash_key(key);
     let mems = std::iter::once(&state.mem).chain(&state.waiting);
     for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
         if let Some((_, kind, value)) = mem.table.get(key, seq) {
-            return Ok((kind == Kind::Put).then(|| use_value(value)));
+            return Ok((kind != Kind::Delete).then(|| use_value(kind, value)));
         }
     }
     match state.levels.get(key, hash, seq)? {
-        Some(found) if found.kind == Kind::Put => Ok(Some(use_value(&found.value))),
+        Some(found) if found.kind != Kind::Delete => Ok(Some(use_value(found.kind, &found.value))),
         _ => Ok(None),
     }
+}
+
+/// The newest version of `key` at or before `seq`, a tombstone too.
+pub(crate) fn version_at(
+    state: &TreeState,
+    key: &[u8],
+    seq: SeqNo,
+) -> Result<Option<(SeqNo, Kind, Vec<u8>)>> {
+    for mem in std::iter::once(&state.mem).chain(&state.waiting) {
+        if let Some((seq, kind, value)) = mem.table.get(key, seq) {
+            return Ok(Some((seq, kind, value.to_vec())));
+        }
+    }
+    Ok(state.levels.get(key, hash_key(key), seq)?.map(|found| (found.seq, found.kind, found.value.to_vec())))
 }
 
 /// The sequence number of the newest version of `key` in the memtables or in a table that holds anything

@@ -5,6 +5,7 @@
 //! that is taken later is at least as new.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -14,8 +15,10 @@ use crate::write::commit::Commit;
 /// The registered moments.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotRegistry {
-    /// How many snapshots hold each sequence number.
+    /// How many snapshots and scans hold each sequence number.
     held: Mutex<BTreeMap<SeqNo, usize>>,
+    /// How many of them are a user's snapshots.
+    snapshots: AtomicUsize,
 }
 
 impl SnapshotRegistry {
@@ -47,8 +50,24 @@ impl SnapshotRegistry {
         moments
     }
 
-    /// How many snapshots are open.
+    /// The registered moments alone, ascending. One that is registered later is at least the newest visible
+    /// moment of now.
+    pub(crate) fn registered(&self) -> Vec<SeqNo> {
+        self.held.lock().keys().copied().collect()
+    }
+
+    /// A user's snapshot was opened.
+    pub(crate) fn note_opened(&self) {
+        self.snapshots.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A user's snapshot was let go.
+    pub(crate) fn note_closed(&self) {
+        self.snapshots.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many of a user's snapshots are open.
     pub(crate) fn count(&self) -> usize {
-        self.held.lock().values().sum()
+        self.snapshots.load(Ordering::Relaxed)
     }
 }

@@ -4,10 +4,12 @@
 //! first, so the last one at or before the moment decides, and is known when the key changes.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use super::merge::{Direction, MergeCursor, sources_of};
+use crate::blob::{BlobSet, Pointer};
 use crate::cursor::{Kind, MAX_SEQ, SeqNo};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::state::TreeState;
 use crate::table::ScanHint;
 use crate::value::Value;
@@ -140,8 +142,17 @@ pub struct Scan {
     key: Vec<u8>,
     /// Backward only: the merge has moved on when a pair is complete.
     value: Vec<u8>,
-    /// What keeps the moment registered, where something must.
-    _held: Option<Box<dyn std::any::Any + Send + Sync>>,
+    /// What the current pair's entry is.
+    kind: Kind,
+    /// The current pair's huge value, once it was asked for.
+    loaded: Option<Vec<u8>>,
+    moment: Option<Moment>,
+}
+
+/// A moment that stays registered as long as a scan lasts, and where its huge values are.
+pub(crate) struct Moment {
+    pub(crate) blobs: Arc<BlobSet>,
+    pub(crate) _held: Box<dyn std::any::Any + Send + Sync>,
 }
 
 impl std::fmt::Debug for Scan {
@@ -155,7 +166,7 @@ impl Scan {
         state: &TreeState,
         seq: SeqNo,
         range: ScanRange,
-        held: Option<Box<dyn std::any::Any + Send + Sync>>,
+        moment: Option<Moment>,
     ) -> Result<Scan> {
         let direction = if range.reverse { Direction::Backward } else { Direction::Forward };
         if let Some(cost) = state.levels.read_cost() {
@@ -170,7 +181,9 @@ impl Scan {
             on_pair: false,
             key: Vec::new(),
             value: Vec::new(),
-            _held: held,
+            kind: Kind::Put,
+            loaded: None,
+            moment,
         })
     }
 
@@ -182,6 +195,9 @@ impl Scan {
     pub fn advance(&mut self) -> Result<bool> {
         let moved = if self.range.reverse { self.advance_backward() } else { self.advance_forward() };
         self.on_pair = matches!(moved, Ok(true));
+        if self.loaded.is_some() {
+            self.loaded = None;
+        }
         moved
     }
 
@@ -197,7 +213,8 @@ impl Scan {
     /// `Corruption` or `Io` when it cannot be read; the scan stays where it is.
     #[inline]
     pub fn value(&mut self) -> Result<&[u8]> {
-        Ok(self.entry_value())
+        self.load()?;
+        Ok(self.loaded.as_deref().unwrap_or_else(|| self.entry_value()))
     }
 
     /// The current pair: [`Scan::key`] and [`Scan::value`] at once.
@@ -206,19 +223,49 @@ impl Scan {
     /// As [`Scan::value`].
     #[inline]
     pub fn pair(&mut self) -> Result<(&[u8], &[u8])> {
-        Ok((self.key(), self.entry_value()))
+        self.load()?;
+        Ok((self.key(), self.loaded.as_deref().unwrap_or_else(|| self.entry_value())))
     }
 
     /// How many bytes [`Scan::value`] gives, without reading them.
     #[inline]
     pub fn value_len(&self) -> u64 {
+        if self.is_blob() {
+            return Pointer::decode(self.entry_value()).map_or(0, |pointer| pointer.len);
+        }
         self.entry_value().len() as u64
     }
 
     /// The current pair's value as [`Tree::get`](crate::Tree::get) gives it: to keep, or to read in parts. Empty
     /// where [`Scan::value`] is.
-    pub fn handle(&self) -> Value {
-        Value::copy_of(self.entry_value())
+    ///
+    /// # Errors
+    /// `Corruption` when a huge value is not where it should be.
+    pub fn handle(&self) -> Result<Value> {
+        if !self.is_blob() {
+            return Ok(Value::copy_of(self.entry_value()));
+        }
+        let Some(moment) = &self.moment else {
+            return Err(Error::new(
+                ErrorKind::Corruption,
+                "the scan found a huge value where there was none",
+            ));
+        };
+        Value::of_blob(&moment.blobs, self.key(), self.entry_value())
+    }
+
+    #[inline]
+    fn is_blob(&self) -> bool {
+        self.on_pair && self.kind == Kind::Blob && !self.range.keys_only
+    }
+
+    /// Reads the current pair's value where it lies apart.
+    #[inline]
+    fn load(&mut self) -> Result<()> {
+        if self.is_blob() && self.loaded.is_none() {
+            self.loaded = Some(self.handle()?.into_vec()?);
+        }
+        Ok(())
     }
 
     #[inline]
@@ -263,7 +310,8 @@ impl Scan {
                 (first, skipped) = (false, 0);
                 self.key.clear();
                 self.key.extend_from_slice(key);
-                if self.merge.kind() == Kind::Put {
+                self.kind = self.merge.kind();
+                if self.kind != Kind::Delete {
                     return Ok(true);
                 }
             }
@@ -331,7 +379,10 @@ impl Scan {
                 }
                 self.merge.advance()?;
             }
-            if newest == Some(Kind::Put) {
+            if let Some(kind) = newest
+                && kind != Kind::Delete
+            {
+                self.kind = kind;
                 return Ok(true);
             }
         }

@@ -212,6 +212,7 @@ impl Worker for Store {
             Lane::Log => self.run_log_lane(),
             Lane::Flush => self.run_flush_lane(),
             Lane::Compact => self.run_compact_lane(),
+            Lane::Blobs => self.run_blob_lane(),
         });
         // A bug must not leave writers waiting for a thread that is gone.
         let result = std::panic::catch_unwind(step)

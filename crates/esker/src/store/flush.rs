@@ -8,6 +8,8 @@
 use std::sync::Arc;
 
 use super::Store;
+use super::blobs::Frees;
+use crate::blob::Pointer;
 use crate::cache::Offer;
 use crate::canary::broken;
 use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shared_part};
@@ -47,13 +49,16 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
         trees.iter().filter_map(|tree| Some((tree.id, tree.below_level_0.try_lock()?))).collect();
     let may_go_below = |tree: &TreeInner| unmerged.iter().any(|(id, _)| *id == tree.id);
 
-    let mut edits = Vec::new();
-    let result = write_tables(store, &waiting, &may_go_below, &mut edits).and_then(|flushed| {
+    let (mut edits, mut dropped) = (Vec::new(), Vec::new());
+    let result = write_tables(store, &waiting, &may_go_below, &mut edits, &mut dropped).and_then(|flushed| {
         // Last, since the log is being synced in the background while the tables are written.
         if !broken("rule-3") {
             store.sync_log(end)?;
         }
-        store.install_flush(&flushed, edits.clone())
+        // What the flush moves out of the log's reach has been looked at for huge values that it ended.
+        store.settle_blobs(last_seq)?;
+        let frees = Frees { dead_up_to: Some(last_seq), dropped: &dropped, note_shadowed: true };
+        store.install_flush(&flushed, edits.clone(), &frees)
     });
     if result.is_err() {
         store.discard_tables(&edits);
@@ -80,6 +85,7 @@ fn write_tables(
     waiting: &[Waiting],
     may_go_below: &dyn Fn(&TreeInner) -> bool,
     edits: &mut Vec<Edit>,
+    dropped: &mut Vec<Pointer>,
 ) -> Result<ByTree> {
     // All of a tree's memtables go one way: tables of level 0 must not enclose each other's history.
     let is_large = |tree: &Arc<TreeInner>| {
@@ -91,15 +97,15 @@ fn write_tables(
     for (tree, mem) in &large {
         let alone = waiting.iter().filter(|(other, _)| Arc::ptr_eq(other, tree)).count() == 1;
         let below = alone && may_go_below(tree);
-        let (level, tables) = write_own(store, tree, std::slice::from_ref(mem), below)?;
+        let (level, tables) = write_own(store, tree, std::slice::from_ref(mem), below, dropped)?;
         edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
     }
     let groups = by_tree(small);
     if let [(tree, mems)] = groups.as_slice() {
-        let (level, tables) = write_own(store, tree, mems, large.is_empty() && may_go_below(tree))?;
+        let (level, tables) = write_own(store, tree, mems, large.is_empty() && may_go_below(tree), dropped)?;
         edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
     } else if !groups.is_empty() {
-        edits.extend(write_shared(store, &groups)?);
+        edits.extend(write_shared(store, &groups, dropped)?);
     }
     let flushed = by_tree(waiting.to_vec());
     for (tree, mems) in &flushed {
@@ -138,6 +144,7 @@ fn write_own(
     tree: &TreeInner,
     mems: &[Arc<Mem>],
     below: bool,
+    dropped: &mut Vec<Pointer>,
 ) -> Result<(u8, Vec<TableInfo>)> {
     let levels = Arc::clone(&tree.state.load().levels);
     let bounds = bounds_of(mems)?;
@@ -160,8 +167,9 @@ fn write_own(
     let mut merge = merged(mems)?;
     while merge.valid() {
         let (key, seq, kind) = (merge.key(), merge.seq(), merge.kind());
-        if let Verdict::Keep(seq) = retention.judge(key, seq, kind, bottom) {
-            output.add(key, seq, kind, merge.value(), retention.is_new_key())?;
+        match retention.judge(key, seq, kind, bottom) {
+            Verdict::Keep(seq) => output.add(key, seq, kind, merge.value(), retention.is_new_key())?,
+            Verdict::Drop => dropped.extend(Pointer::of_entry(kind, merge.value())),
         }
         merge.advance()?;
     }
@@ -183,7 +191,11 @@ fn bounds_of(mems: &[Arc<Mem>]) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
 }
 
 /// Writes the memtables of several trees into one table, each key behind its tree's number.
-fn write_shared(store: &Store, groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)]) -> Result<Vec<Edit>> {
+fn write_shared(
+    store: &Store,
+    groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
+    dropped: &mut Vec<Pointer>,
+) -> Result<Vec<Edit>> {
     let options = OutputOptions {
         compression: Compression::None,
         filter_bits: filter_bits(store.options.filter_bits, 0, LEVELS - 1),
@@ -199,9 +211,12 @@ fn write_shared(store: &Store, groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)]) -> Re
         let mut merge = merged(mems)?;
         while merge.valid() {
             let (key, seq, kind) = (merge.key(), merge.seq(), merge.kind());
-            if let Verdict::Keep(seq) = retention.judge(key, seq, kind, false) {
-                output.add(&shared_key(tree.id, key), seq, kind, merge.value(), false)?;
-                part.note(key, seq, kind, merge.value());
+            match retention.judge(key, seq, kind, false) {
+                Verdict::Keep(seq) => {
+                    output.add(&shared_key(tree.id, key), seq, kind, merge.value(), false)?;
+                    part.note(key, seq, kind, merge.value());
+                }
+                Verdict::Drop => dropped.extend(Pointer::of_entry(kind, merge.value())),
             }
             merge.advance()?;
         }

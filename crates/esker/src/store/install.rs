@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::blobs::Frees;
 use super::reserve::with_reserve;
 use super::{Store, Structure};
+use crate::blob::Pointer;
 use crate::compact::pick;
 use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
@@ -16,9 +18,32 @@ use crate::version::tables::table_path;
 
 impl Store {
     /// Makes `edits` durable and shows `trees` with their new tables and without their flushed memtables.
-    pub(crate) fn install(&self, trees: &[(Arc<TreeInner>, Vec<Arc<Mem>>)], edits: Vec<Edit>) -> Result<()> {
+    /// `dropped` are the huge values whose last version a merge has left out.
+    pub(crate) fn install(
+        &self,
+        trees: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
+        edits: Vec<Edit>,
+        dropped: &[Pointer],
+    ) -> Result<()> {
         let mut structure = self.structure.lock();
-        self.install_locked(&mut structure, trees, edits)
+        let frees = Frees { dropped, ..Frees::default() };
+        self.install_with_blobs(&mut structure, trees, edits, &frees)
+    }
+
+    fn install_with_blobs(
+        &self,
+        structure: &mut Structure,
+        trees: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
+        mut edits: Vec<Edit>,
+        frees: &Frees<'_>,
+    ) -> Result<()> {
+        // A file that the manifest names is found after a power loss.
+        self.blobs.sync_names()?;
+        let mut blobs = self.blob_edits(structure, frees);
+        edits.append(&mut blobs.edits);
+        let installed = self.install_locked(structure, trees, edits);
+        self.after_blob_edits(blobs, installed.is_ok());
+        installed
     }
 
     fn install_locked(
@@ -139,16 +164,17 @@ impl Store {
     }
 
     /// Installs flushed memtables, and moves the log's floor up to what the rest still needs.
-    pub(crate) fn install_flush(
+    pub(super) fn install_flush(
         &self,
         flushed: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
         mut edits: Vec<Edit>,
+        frees: &Frees<'_>,
     ) -> Result<()> {
         let mut structure = self.structure.lock();
         let floor = self.floor_without(&structure, flushed);
         edits.push(Edit::Floor(floor));
         edits.push(Edit::LogSynced { position: self.wal.synced() });
-        self.install_locked(&mut structure, flushed, edits)?;
+        self.install_with_blobs(&mut structure, flushed, edits, frees)?;
         // Under the lock, as long as which a checkpoint relies on the segments that it copies.
         self.wal.retire(floor);
         drop(structure);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Store;
+use crate::blob::Pointer;
 use crate::cache::Offer;
 use crate::compact::output::{Output, OutputOptions, filter_bits};
 use crate::compact::pick::{self, Compaction};
@@ -60,12 +61,14 @@ fn run(store: &Store, tree: &Arc<TreeInner>, levels: &Levels, compaction: &Compa
 }
 
 fn rewrite(store: &Store, tree: &Arc<TreeInner>, levels: &Levels, compaction: &Compaction) -> Result<()> {
-    let outputs = merge(store, tree, levels, compaction)?;
+    let mut dropped = Vec::new();
+    let outputs = merge(store, tree, levels, compaction, &mut dropped)?;
     let mut edits: Vec<Edit> = removals(tree, compaction).collect();
     let level = compaction.target as u8;
     edits.extend(outputs.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
     let added = edits.clone();
-    store.install(&[(Arc::clone(tree), Vec::new())], edits).inspect_err(|_| store.discard_tables(&added))
+    let installed = store.install(&[(Arc::clone(tree), Vec::new())], edits, &dropped);
+    installed.inspect_err(|_| store.discard_tables(&added))
 }
 
 fn removals<'a>(tree: &'a TreeInner, compaction: &'a Compaction) -> impl Iterator<Item = Edit> + 'a {
@@ -80,7 +83,7 @@ fn move_table(store: &Store, tree: &Arc<TreeInner>, compaction: &Compaction) -> 
     let mut edits: Vec<Edit> = removals(tree, compaction).collect();
     let table = compaction.inputs[0].1.info.clone();
     edits.push(Edit::AddTable { tree: tree.id, level: compaction.target as u8, table });
-    store.install(&[(Arc::clone(tree), Vec::new())], edits)
+    store.install(&[(Arc::clone(tree), Vec::new())], edits, &[])
 }
 
 /// One source per run of level 0, one per sorted level.
@@ -105,6 +108,7 @@ fn merge(
     tree: &TreeInner,
     levels: &Levels,
     compaction: &Compaction,
+    dropped: &mut Vec<Pointer>,
 ) -> Result<Vec<TableInfo>> {
     let Compaction { inputs, target, for_reads } = compaction;
     let smallest = inputs.iter().map(|(_, table)| table.info.smallest.as_slice()).min().unwrap_or_default();
@@ -136,8 +140,9 @@ fn merge(
             while fences.next_if(|fence| *fence < key).is_some() {}
             output.cut()?;
         }
-        if let Verdict::Keep(seq) = retention.judge(key, seq, kind, !deeper_overlap) {
-            output.add(key, seq, kind, merge.value(), retention.is_new_key())?;
+        match retention.judge(key, seq, kind, !deeper_overlap) {
+            Verdict::Keep(seq) => output.add(key, seq, kind, merge.value(), retention.is_new_key())?,
+            Verdict::Drop => dropped.extend(Pointer::of_entry(kind, merge.value())),
         }
         merge.advance()?;
         if retention.is_new_key() && store.is_closing() {

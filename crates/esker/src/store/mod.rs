@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::blob::BlobSet;
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
 use crate::env::{Env, Executor, Lane, Worker};
@@ -33,12 +34,14 @@ use crate::write::commit::{Commit, poisoned};
 use crate::write::throttle::Throttle;
 
 mod background;
+mod blobs;
 mod flush;
 mod install;
 mod merge;
 pub(crate) mod reserve;
 mod write;
 
+pub(crate) use blobs::Ending;
 use flush::Waiting;
 pub(crate) use install::release_file;
 use reserve::{Reserve, with_reserve};
@@ -75,6 +78,8 @@ pub(crate) struct Store {
     pub(crate) snapshots: SnapshotRegistry,
     pub(crate) registry: Arc<TableRegistry>,
     pub(crate) pool: Arc<BufferPool>,
+    pub(crate) blobs: Arc<BlobSet>,
+    pub(crate) ending: Ending,
     /// Memory for memtables to come.
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) throttle: Throttle,
@@ -109,10 +114,11 @@ pub(crate) struct Parts {
     pub(crate) structure: Structure,
     pub(crate) registry: Arc<TableRegistry>,
     pub(crate) pool: Arc<BufferPool>,
+    pub(crate) blobs: Arc<BlobSet>,
     /// Memory for memtables to come.
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) replayed: ReplayReport,
-    pub(crate) next_file: FileId,
+    pub(crate) next_file: Arc<AtomicU64>,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) reserve: Reserve,
     /// `None` for a store whose opener holds the lock itself.
@@ -125,7 +131,7 @@ impl Store {
         let tables = TableMaker {
             env: parts.options.env.clone(),
             dir: parts.dir.clone(),
-            next_file: AtomicU64::new(parts.next_file),
+            next_file: parts.next_file,
             block_bytes: parts.options.block_bytes,
             pool: Arc::clone(&parts.pool),
         };
@@ -141,6 +147,8 @@ impl Store {
             snapshots: SnapshotRegistry::default(),
             registry: parts.registry,
             pool: parts.pool,
+            blobs: parts.blobs,
+            ending: Ending::default(),
             chunks: parts.chunks,
             throttle: Throttle::default(),
             counters: Counters::default(),
@@ -284,13 +292,20 @@ impl Store {
         // another's.
         self.commit.poison();
         drop(state);
-        self.wal.sync_to(end, &self.commit.published)?;
+        self.sync_to(end)?;
         let mut structure = self.structure.lock();
         let Some(manifest) = &structure.manifest else { return Ok(()) };
         let (floor, noted) = (manifest.state.floor.start, manifest.state.log_synced);
         // While the floor lies behind, what was replayed is not in tables, nor known to be on the disk.
-        if floor >= self.wal.began_at() && end > noted.max(floor) {
-            self.commit_edits_when_closing(&mut structure, &[Edit::LogSynced { position: end }])?;
+        if floor < self.wal.began_at() {
+            return Ok(());
+        }
+        let mut edits = self.blob_notes(&structure);
+        if end > noted.max(floor) {
+            edits.push(Edit::LogSynced { position: end });
+        }
+        if !edits.is_empty() {
+            self.commit_edits_when_closing(&mut structure, &edits)?;
         }
         Ok(())
     }
@@ -311,6 +326,10 @@ impl Store {
         }
         self.executor.stop();
         self.signal_progress();
+        if !self.read_only {
+            self.seal_blobs_when_closing();
+        }
+        self.blobs.close();
         let sealed = if self.read_only { Ok(()) } else { self.seal_log() };
         // Callers' threads may still be flushing, merging or changing trees: they end before the lock goes.
         let _ended = (self.compacting.lock(), self.flushing.lock(), self.structure.lock());

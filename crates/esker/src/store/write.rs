@@ -38,8 +38,28 @@ impl Store {
             let message = "the batch holds a tree of another store, or of an earlier opening of this one";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
+        if !batch.claim() {
+            // What it points to may have been overwritten and freed since.
+            return self.write_if(&self.copy_of_batch(batch)?, durability, condition);
+        }
+        let written = self.write_claimed(batch, durability, condition);
+        if !matches!(written, Ok(true)) {
+            batch.unclaim();
+        }
+        written
+    }
+
+    fn write_claimed(
+        &self,
+        batch: &Batch,
+        durability: Durability,
+        condition: Option<&dyn Fn() -> Result<bool>>,
+    ) -> Result<bool> {
         let header = record::header_for(batch.payload());
+        let mut seen = self.blobs.filter.additions();
+        let mut jobs = self.ending_jobs(batch);
         self.throttle.admit(&*self.env.clock, batch.size_bytes());
+        let mut has_jobs = !jobs.is_empty();
         let end = loop {
             self.wait_for_memtables(batch)?;
             let state = match condition {
@@ -52,7 +72,14 @@ impl Store {
                     state
                 }
             };
-            match self.commit.commit(state, &self.wal, batch, header, durability == Durability::Power) {
+            if seen != self.blobs.filter.additions() {
+                // A huge value may have come to one of the keys meanwhile.
+                seen = self.blobs.filter.additions();
+                jobs = self.ending_jobs(batch);
+                has_jobs = !jobs.is_empty();
+            }
+            let power = durability == Durability::Power;
+            match self.commit.commit(state, &self.wal, batch, header, power, &mut jobs) {
                 Ok(Committed::Done { end }) => break end,
                 Ok(Committed::NeedsSegment(len)) => self.prepare_segment(len, batch.only_deletes())?,
                 Err(_) if self.is_closing() => return Err(self.closed_error()),
@@ -60,6 +87,9 @@ impl Store {
             }
         };
         self.after_write(batch);
+        if has_jobs {
+            self.notify(Lane::Blobs);
+        }
         if durability == Durability::Power {
             self.wal.note_waiter();
             self.sync_log(end)?;
@@ -78,11 +108,17 @@ impl Store {
     /// Everything before log position `end` survives power loss when this returns.
     pub(crate) fn sync_log(&self, end: u64) -> Result<()> {
         self.commit.check()?;
-        let synced = self.wal.sync_to(end, &self.commit.published);
+        let synced = self.sync_to(end);
         if synced.is_err() && !broken("rule-8") {
             self.commit.poison();
         }
         synced
+    }
+
+    /// As [`Store::sync_log`], also for a store that takes no more writes because it is closing.
+    pub(super) fn sync_to(&self, end: u64) -> Result<()> {
+        let blobs_first = || if broken("rule-4") { Ok(()) } else { self.blobs.sync() };
+        self.wal.sync_to(end, &self.commit.published, &blobs_first)
     }
 
     /// Sets memtables aside that have grown full, and asks for the work that the write made due.

@@ -90,7 +90,7 @@ pub(super) fn seq_of(tag: u64) -> SeqNo {
 /// The kind of a tag of a checked block.
 #[inline]
 pub(super) fn kind_of(tag: u64) -> Kind {
-    if tag & 7 == Kind::Delete as u64 { Kind::Delete } else { Kind::Put }
+    Kind::of_tag((tag & 7) as u8)
 }
 
 /// The first four bytes of a suffix as a number that orders like them.
@@ -323,7 +323,7 @@ fn check_header(bytes: &[u8]) -> Result<Layout, Flaw> {
         return Err(Flaw::new(0, "a count of entries that fit their block"));
     }
     let layout = Layout::parse(bytes);
-    if layout.base_tag > tag_of(MAX_SEQ, Kind::Put) || layout.base_len > MAX_KEY {
+    if layout.base_tag > tag_of(MAX_SEQ, Kind::Blob) || layout.base_len > MAX_KEY {
         return Err(Flaw::new(8, "a base length and sequence number within the limits"));
     }
     Ok(layout)
@@ -334,7 +334,7 @@ fn check_header(bytes: &[u8]) -> Result<Layout, Flaw> {
 fn check_entry(bytes: &[u8], layout: &Layout, i: usize, start: usize, end: usize) -> Result<Entry, Flaw> {
     let delta = u64_at(bytes, start) & layout.tag_mask;
     let tag = layout.base_tag.checked_add(delta);
-    if !tag.is_some_and(|tag| seq_of(tag) <= MAX_SEQ && tag & 7 <= Kind::Put as u64) {
+    if !tag.is_some_and(|tag| seq_of(tag) <= MAX_SEQ && tag & 7 <= Kind::Blob as u64) {
         return Err(Flaw::new(start, "a sequence number and a kind"));
     }
     let entry = layout.entry_between(bytes, start, end);

@@ -19,8 +19,10 @@ use crate::write::batch::{Batch, check_key};
 
 mod estimate;
 mod snapshot;
+mod stream;
 
 pub use snapshot::Snapshot;
+pub use stream::ValueWriter;
 
 /// The longest tag, in bytes.
 const TAG_LEN_MAX: usize = 4096;
@@ -34,6 +36,12 @@ const TAG_LEN_MAX: usize = 4096;
 pub struct Tree {
     store: Arc<Store>,
     inner: Arc<TreeInner>,
+}
+
+/// What a read found.
+enum Found<T> {
+    Small(T),
+    Huge(Value),
 }
 
 impl Tree {
@@ -118,6 +126,11 @@ impl Tree {
     }
 
     fn write_one(&self, kind: Kind, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+        if value.len() >= self.store.options.separate_at.max(1) {
+            let mut batch = Batch::new();
+            batch.put(self, key, value)?;
+            return self.store.write(&batch, durability);
+        }
         Batch::with_scratch(|batch| {
             batch.add(&self.inner, kind, key, value)?;
             self.store.write(batch, durability)
@@ -183,7 +196,7 @@ impl Tree {
         loop {
             // The snapshot keeps merges from folding versions that came after it into the bottom level,
             // where they would lose the sequence numbers that show them to be newer.
-            let snapshot = Snapshot::new(&self.store);
+            let snapshot = Snapshot::passing(&self.store);
             let current = snapshot.get_vec(self, key)?;
             let Some(new) = decide(current.as_deref()) else { return Ok(()) };
             let mut batch = Batch::new();
@@ -229,9 +242,30 @@ impl Tree {
         }
     }
 
-    fn get_now<T>(&self, key: &[u8], use_value: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+    /// The newest value: `use_value` of a small one, or a handle of a huge one.
+    #[inline]
+    fn get_now<T>(&self, key: &[u8], use_value: impl FnOnce(&[u8]) -> T) -> Result<Option<Found<T>>> {
         let state = self.readable_state()?;
-        get_at(&state, key, self.store.commit.visible(), use_value)
+        let found = get_at(&state, key, self.store.commit.visible(), |kind, value| match kind {
+            Kind::Blob => Err(value.to_vec()),
+            _ => Ok(use_value(value)),
+        })?;
+        Ok(match found {
+            None => None,
+            Some(Ok(used)) => Some(Found::Small(used)),
+            Some(Err(pointer)) => self.get_huge(key, &pointer)?.map(Found::Huge),
+        })
+    }
+
+    /// The huge value that `pointer` points to; where it was overwritten and freed meanwhile, what `key` has
+    /// now.
+    #[cold]
+    fn get_huge(&self, key: &[u8], pointer: &[u8]) -> Result<Option<Value>> {
+        match Value::of_blob(&self.store.blobs, key, pointer) {
+            // Nothing that a registered moment sees is freed.
+            Err(_) => Snapshot::passing(&self.store).get(self, key),
+            found => found.map(Some),
+        }
     }
 
     /// The value of `key`.
@@ -241,7 +275,9 @@ impl Tree {
     /// dropped.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.get_now(key.as_ref(), Value::copy_of)
+        Ok(self.get_now(key.as_ref(), Value::copy_of)?.map(|found| match found {
+            Found::Small(value) | Found::Huge(value) => value,
+        }))
     }
 
     /// The bytes of the value of `key`.
@@ -250,7 +286,11 @@ impl Tree {
     /// As [`Tree::get`].
     #[inline]
     pub fn get_vec(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.get_now(key.as_ref(), <[u8]>::to_vec)
+        match self.get_now(key.as_ref(), <[u8]>::to_vec)? {
+            None => Ok(None),
+            Some(Found::Small(bytes)) => Ok(Some(bytes)),
+            Some(Found::Huge(value)) => value.into_vec().map(Some),
+        }
     }
 
     /// Puts the value of `key` into `buf`, replacing what was there; `false` (and an empty `buf`) when
@@ -261,7 +301,11 @@ impl Tree {
     #[inline]
     pub fn get_into(&self, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
         buf.clear();
-        Ok(self.get_now(key.as_ref(), |value| buf.extend_from_slice(value))?.is_some())
+        match self.get_now(key.as_ref(), |value| buf.extend_from_slice(value))? {
+            None => Ok(false),
+            Some(Found::Small(())) => Ok(true),
+            Some(Found::Huge(value)) => value.read_into(buf).map(|()| true),
+        }
     }
 
     /// The values of `keys`, all of one moment, in the order of the keys.
@@ -270,7 +314,11 @@ impl Tree {
     /// As [`Tree::get`].
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let (state, seq) = self.consistent_state()?;
-        keys.iter().map(|key| get_at(&state, key.as_ref(), seq, Value::copy_of)).collect()
+        if self.store.blobs.is_used() {
+            let snapshot = Snapshot::passing(&self.store);
+            return keys.iter().map(|key| snapshot.get(self, key)).collect();
+        }
+        keys.iter().map(|key| get_at(&state, key.as_ref(), seq, |_, value| Value::copy_of(value))).collect()
     }
 
     /// Whether `key` has a value.
@@ -279,7 +327,8 @@ impl Tree {
     /// As [`Tree::get`].
     #[inline]
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get_now(key.as_ref(), |_| ())?.is_some())
+        let state = self.readable_state()?;
+        Ok(get_at(&state, key.as_ref(), self.store.commit.visible(), |_, _| ())?.is_some())
     }
 
     /// The pairs in `range`, as they are now.
@@ -288,6 +337,10 @@ impl Tree {
     /// As [`Tree::get`].
     pub fn scan(&self, range: ScanRange) -> Result<Scan> {
         let (state, seq) = self.consistent_state()?;
+        if self.store.blobs.is_used() {
+            // A huge value is kept where it is only for moments that are registered.
+            return Snapshot::passing(&self.store).scan(self, range);
+        }
         Scan::new(&state, seq, range, None)
     }
 
@@ -342,7 +395,13 @@ impl Batch {
     /// # Errors
     /// `InvalidInput` when the key is empty or longer than 64 KiB, or the batch would pass 4 GiB.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.add(tree.inner(), Kind::Put, key.as_ref(), value.as_ref())
+        let (key, value) = (key.as_ref(), value.as_ref());
+        if value.len() < tree.store.options.separate_at.max(1) {
+            return self.add(tree.inner(), Kind::Put, key, value);
+        }
+        check_key(key)?;
+        let blob = tree.store.put_blob(tree.inner.id, key, value)?;
+        self.add_blob(tree.inner(), key, blob)
     }
 
     /// Adds: `key` of `tree` becomes absent.

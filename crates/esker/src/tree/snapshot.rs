@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arc_swap::Guard;
 
 use super::Tree;
-use crate::cursor::SeqNo;
+use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::get::get_at;
-use crate::read::scan::{Scan, ScanRange};
+use crate::read::scan::{Moment, Scan, ScanRange};
 use crate::state::TreeState;
 use crate::store::Store;
 use crate::value::Value;
@@ -17,11 +17,18 @@ use crate::value::Value;
 struct Held {
     store: Arc<Store>,
     seq: SeqNo,
+    /// It is a user's, not one that a single call needs.
+    counted: bool,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.store.snapshots.release(self.seq);
+        if self.counted {
+            self.store.snapshots.note_closed();
+        }
+        // Huge values that it alone could see may go.
+        self.store.blobs_let_go();
     }
 }
 
@@ -34,8 +41,15 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(store: &Arc<Store>) -> Snapshot {
+        store.snapshots.note_opened();
         let seq = store.snapshots.register(&store.commit);
-        Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq }) }
+        Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, counted: true }) }
+    }
+
+    /// A moment that lasts as long as a call or a scan does.
+    pub(crate) fn passing(store: &Arc<Store>) -> Snapshot {
+        let seq = store.snapshots.register(&store.commit);
+        Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, counted: false }) }
     }
 
     pub(crate) fn seq(&self) -> SeqNo {
@@ -56,7 +70,12 @@ impl Snapshot {
     /// `Corruption` or `Io` when a table cannot be read, `Closed` when the tree was dropped.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let state = self.state_of(tree)?;
-        get_at(&state, key.as_ref(), self.held.seq, Value::copy_of)
+        let key = key.as_ref();
+        let found = get_at(&state, key, self.held.seq, |kind, value| match kind {
+            Kind::Blob => Value::of_blob(&self.held.store.blobs, key, value),
+            _ => Ok(Value::copy_of(value)),
+        })?;
+        found.transpose()
     }
 
     /// The bytes of the value of `key` in `tree` at this moment.
@@ -64,8 +83,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn get_vec(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let state = self.state_of(tree)?;
-        get_at(&state, key.as_ref(), self.held.seq, <[u8]>::to_vec)
+        self.get(tree, key)?.map(Value::into_vec).transpose()
     }
 
     /// Whether `key` of `tree` had a value at this moment.
@@ -74,7 +92,7 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
         let state = self.state_of(tree)?;
-        Ok(get_at(&state, key.as_ref(), self.held.seq, |_| ())?.is_some())
+        Ok(get_at(&state, key.as_ref(), self.held.seq, |_, _| ())?.is_some())
     }
 
     /// The pairs of `tree` in `range` at this moment.
@@ -83,6 +101,7 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn scan(&self, tree: &Tree, range: ScanRange) -> Result<Scan> {
         let state = self.state_of(tree)?;
-        Scan::new(&state, self.held.seq, range, Some(Box::new(self.clone())))
+        let moment = Moment { blobs: Arc::clone(&self.held.store.blobs), _held: Box::new(self.clone()) };
+        Scan::new(&state, self.held.seq, range, Some(moment))
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::blobs::{BlobEdit, BlobFiles};
 use crate::codec::{Decoder, FILE_NUMBER_MAX, put_slice, put_varint};
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::log::replay::LogFloor;
@@ -79,6 +80,8 @@ pub(crate) enum Edit {
         next_tree: TreeId,
         last_seq: SeqNo,
     },
+    /// What is known of blob files changes.
+    Blob(BlobEdit),
 }
 
 /// The most bytes, or entries, that one table is believed to have.
@@ -93,6 +96,7 @@ const FLUSHED: u8 = 6;
 const FLOOR: u8 = 7;
 const COUNTERS: u8 = 8;
 const LOG_SYNCED: u8 = 9;
+const BLOB: u8 = 10;
 
 fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
     put_varint(out, table.file);
@@ -216,6 +220,10 @@ impl Edit {
                 put_varint(out, u64::from(*next_tree));
                 put_varint(out, *last_seq);
             }
+            Edit::Blob(edit) => {
+                out.push(BLOB);
+                edit.encode(out);
+            }
         }
     }
 
@@ -240,6 +248,7 @@ impl Edit {
             COUNTERS => {
                 Edit::Counters { next_file: file_id(from)?, next_tree: tree_id(from)?, last_seq: seq(from)? }
             }
+            BLOB => Edit::Blob(BlobEdit::decode(from)?),
             _ => return None,
         })
     }
@@ -279,6 +288,7 @@ pub(crate) struct TreeRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ManifestState {
     pub(crate) trees: BTreeMap<TreeId, TreeRecord>,
+    pub(crate) blobs: BlobFiles,
     pub(crate) floor: LogFloor,
     /// How far the log is known to be on the disk.
     pub(crate) log_synced: u64,
@@ -329,12 +339,21 @@ impl ManifestState {
                 record.flushed = record.flushed.max(*seq);
                 self.last_seq = self.last_seq.max(*seq);
             }
-            Edit::Floor(floor) => self.floor = *floor,
+            Edit::Floor(floor) => {
+                self.floor = *floor;
+                self.blobs.forget_before(floor.start);
+            }
             Edit::LogSynced { position } => self.log_synced = self.log_synced.max(*position),
             Edit::Counters { next_file, next_tree, last_seq } => {
                 self.next_file = self.next_file.max(*next_file);
                 self.next_tree = self.next_tree.max(*next_tree);
                 self.last_seq = self.last_seq.max(*last_seq);
+            }
+            Edit::Blob(edit) => {
+                self.blobs.apply(edit)?;
+                if let BlobEdit::Note(info) = edit {
+                    self.next_file = self.next_file.max(info.file + 1);
+                }
             }
         }
         Ok(())
@@ -351,6 +370,7 @@ impl ManifestState {
             Edit::Floor(self.floor),
             Edit::LogSynced { position: self.log_synced },
         ];
+        edits.extend(self.blobs.to_edits().map(Edit::Blob));
         for (&tree, record) in &self.trees {
             let (name, options) = (record.name.clone(), record.options.clone());
             edits.push(Edit::CreateTree { tree, name, options });
@@ -367,7 +387,7 @@ impl ManifestState {
         edits
     }
 
-    /// The numbers of all files that some tree uses.
+    /// The numbers of all tables that some tree uses.
     pub(crate) fn files(&self) -> std::collections::BTreeSet<FileId> {
         self.trees.values().flat_map(|record| record.tables.values().map(|table| table.file)).collect()
     }
@@ -376,6 +396,7 @@ impl ManifestState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::version::blobs::BlobFileInfo;
 
     fn table(file: FileId) -> TableInfo {
         TableInfo {
@@ -404,6 +425,14 @@ mod tests {
             Edit::Flushed { tree: 3, seq: 77 },
             Edit::Floor(LogFloor { segment: 4, start: 12345 }),
             Edit::LogSynced { position: 23456 },
+            Edit::Blob(BlobEdit::Note(BlobFileInfo {
+                file: 9,
+                salt: 1,
+                single: false,
+                sealed: true,
+                entries: 2,
+                pending: [1].into(),
+            })),
             Edit::Counters { next_file: 20, next_tree: 5, last_seq: 78 },
         ]
     }

@@ -1,12 +1,14 @@
-//! Which tables make up the store now.
+//! Which tables and blob files make up the store now.
 //!
 //! - [`edit`]: the changes that the manifest records, and the state they add up to.
+//! - [`blobs`]: the changes that concern blob files.
 //! - [`manifest`]: the file. An edit counts when it is synced; it names only files that are.
 //! - [`tables`]: table files as shared handles, opened when first read, closed when too many are, removed
 //!   when nobody uses them any more.
 //! - [`read_cost`]: what reads have spent on unmerged runs.
 //! - [`levels`]: one tree's tables, immutable; a change makes a new one, which is swapped in whole.
 
+pub(crate) mod blobs;
 pub(crate) mod edit;
 pub(crate) mod levels;
 pub(crate) mod manifest;

@@ -2,13 +2,17 @@
 //!
 //! ```text
 //! payload    count 4 | op | op | ...
-//! op         kind 1 | tree, LEB128 | key length, LEB128 | key | (put) value length, LEB128 | value
+//! op         kind 1 | tree, LEB128 | key length, LEB128 | key | (put, blob) value length, LEB128 | value or pointer
 //! ```
 //!
 //! The n-th op gets the n-th sequence number of the record.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
+
+use crate::blob::{NewBlob, Pin, Pointer};
 use crate::codec::{Decoder, put_slice, put_varint, u32_at};
 use crate::cursor::Kind;
 use crate::error::{Error, ErrorKind, Result};
@@ -50,6 +54,11 @@ pub struct Batch {
     payload: Vec<u8>,
     ops: Vec<OpPlan>,
     parts: Vec<TreePart>,
+    /// The huge values that it points to, written already.
+    blobs: Mutex<Vec<NewBlob>>,
+    has_blobs: bool,
+    /// A write has taken its huge values: they are the store's, or about to be.
+    applied: AtomicBool,
 }
 
 /// What an op will need in its tree's memtable.
@@ -113,6 +122,11 @@ impl Batch {
     pub fn clear(&mut self) {
         self.payload.clear();
         self.ops.clear();
+        if self.has_blobs {
+            self.blobs.get_mut().clear();
+            self.has_blobs = false;
+        }
+        *self.applied.get_mut() = false;
         // Handles are kept only while they are of use: a batch that is reused for one tree clones none.
         if self.parts.len() > 1 {
             self.parts.clear();
@@ -155,12 +169,48 @@ impl Batch {
         self.payload.push(kind as u8);
         put_varint(&mut self.payload, u64::from(tree.id));
         put_slice(&mut self.payload, key);
-        if kind == Kind::Put {
+        if kind != Kind::Delete {
             put_slice(&mut self.payload, value);
         }
         let count = self.ops.len() as u32;
         self.payload[..COUNT_LEN].copy_from_slice(&count.to_le_bytes());
         Ok(())
+    }
+
+    /// Adds: `key` of `tree` gets the huge value `blob`, which is dropped with the batch unless that is
+    /// written.
+    pub(crate) fn add_blob(&mut self, tree: &Arc<TreeInner>, key: &[u8], blob: NewBlob) -> Result<()> {
+        let mut pointer = Vec::new();
+        blob.pointer.encode(&mut pointer);
+        self.add(tree, Kind::Blob, key, &pointer)?;
+        self.blobs.get_mut().push(blob);
+        self.has_blobs = true;
+        Ok(())
+    }
+
+    /// Takes the huge values that it points to for the write that is about to be; `false` when another write
+    /// has them.
+    pub(crate) fn claim(&self) -> bool {
+        !self.has_blobs || !self.applied.swap(true, Ordering::AcqRel)
+    }
+
+    /// The write that claimed it came to nothing.
+    pub(crate) fn unclaim(&self) {
+        if self.has_blobs && !self.blobs.lock().iter().any(NewBlob::is_committed) {
+            self.applied.store(false, Ordering::Release);
+        }
+    }
+
+    /// Where the huge value of `pointer` is kept, if it is one of this batch.
+    pub(crate) fn pin_of(&self, pointer: &Pointer) -> Option<Arc<Pin>> {
+        self.blobs.lock().iter().find(|blob| blob.pointer == *pointer).map(|blob| Arc::clone(&blob.pin))
+    }
+
+    /// The log holds it, in a record that ends at position `end`; `None`: nobody knows whether it does.
+    pub(crate) fn note_commit(&self, end: Option<u64>) {
+        if self.has_blobs {
+            self.blobs.lock().iter_mut().for_each(|blob| blob.commit(end));
+        }
     }
 
     fn part_of(&mut self, tree: &Arc<TreeInner>) -> usize {
@@ -215,7 +265,7 @@ impl<'a> Ops<'a> {
         let kind = Kind::from_u8(self.rest.u8()?)?;
         let tree = TreeId::try_from(self.rest.varint()?).ok()?;
         let key = self.rest.slice()?;
-        let value = if kind == Kind::Put { self.rest.slice()? } else { &[] };
+        let value = if kind == Kind::Delete { &[] } else { self.rest.slice()? };
         Some(Op { tree, kind, key, value })
     }
 }

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::batch::Batch;
+use super::watch::{Job, JobQueue};
 use crate::canary::broken;
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
@@ -61,6 +62,8 @@ pub(crate) struct Commit {
     visible: AtomicU64,
     /// The log position before which every record is whole and acknowledged.
     pub(crate) published: AtomicU64,
+    /// Writes that may have ended the life of a huge value.
+    pub(crate) jobs: JobQueue,
     failed: AtomicBool,
 }
 
@@ -98,6 +101,7 @@ impl Commit {
             advanced: Condvar::new(),
             visible: AtomicU64::new(next_seq - 1),
             published: AtomicU64::new(position),
+            jobs: JobQueue::default(),
             failed: AtomicBool::new(false),
         }
     }
@@ -155,7 +159,8 @@ impl Commit {
     }
 
     /// Writes `batch`, whose log record begins with `header`: log, memtables, visibility. `unmarked` leaves
-    /// the log's published mark alone (the caller is about to sync). `state` is the lock, held.
+    /// the log's published mark alone (the caller is about to sync). `jobs`, numbered by their places in the
+    /// batch, are left for whoever looks for huge values to free. `state` is the lock, held.
     pub(crate) fn commit(
         &self,
         mut state: MutexGuard<'_, CommitState>,
@@ -163,6 +168,7 @@ impl Commit {
         batch: &Batch,
         mut header: [u8; record::HEADER_LEN],
         unmarked: bool,
+        jobs: &mut Vec<Job>,
     ) -> Result<Committed> {
         let len = record::HEADER_LEN + batch.payload().len();
         self.check()?;
@@ -173,7 +179,11 @@ impl Commit {
                 return Ok(Committed::NeedsSegment(len));
             }
         }
+        let room = self.jobs.room(jobs);
         let mut reservation = reserve(&mut state, batch, len as u64)?;
+        if let Some(room) = room {
+            room.fill(reservation.first_seq);
+        }
         drop(state);
 
         let synced = wal.synced();
@@ -191,11 +201,13 @@ impl Commit {
             let (mem, region) = &mut reservation.mems[part];
             mem.table.insert(region, height, op.key, seq, op.kind, op.value);
         }
+        let end = reservation.position + len as u64;
+        // Before anybody can flush it: what a flush takes must be known as committed.
+        batch.note_commit(logged.is_ok().then_some(end));
         self.publish(reservation.ticket, unmarked);
         logged?;
         // Behind a record that is not in the log, this one is lost too.
         self.check()?;
-        let end = reservation.position + len as u64;
         Ok(Committed::Done { end })
     }
 
@@ -217,10 +229,11 @@ impl Commit {
                 if whole && !unmarked && segment.mark_published(*offset).is_err() {
                     self.poison();
                 }
-                self.visible.store(done.last_seq, Ordering::Release);
+                // In this order: a sync of what is published covers what was visible before it was asked for.
                 if whole {
                     self.published.store(done.end, Ordering::Release);
                 }
+                self.visible.store(done.last_seq, Ordering::Release);
                 self.advanced.notify_all();
             }
         }

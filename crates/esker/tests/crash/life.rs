@@ -31,6 +31,7 @@ pub(crate) struct Counts {
     pub(crate) merges: u64,
     pub(crate) checkpoints_opened: u64,
     pub(crate) read_only_openings: u64,
+    pub(crate) huge_values: u64,
 }
 
 impl Counts {
@@ -47,6 +48,7 @@ impl Counts {
         self.merges += other.merges;
         self.checkpoints_opened += other.checkpoints_opened;
         self.read_only_openings += other.read_only_openings;
+        self.huge_values += other.huge_values;
     }
 }
 
@@ -179,7 +181,8 @@ impl Life {
             }
             70..74 => self.background(Lane::Log),
             74..80 => self.background(Lane::Flush),
-            80..86 => self.background(Lane::Compact),
+            80..84 => self.background(Lane::Compact),
+            84..86 => self.background(Lane::Blobs),
             86 => {
                 let compacted = self.db().compact();
                 self.settle(compacted, true)
@@ -470,9 +473,27 @@ impl Life {
         self.counts.events += self.history.len() as u64;
         self.counts.events_lost += (self.history.len() - taken) as u64;
         self.check_reads(&found)?;
+        self.check_space(&found)?;
         self.history = History::new(found);
         self.unclear = false;
         Ok(())
+    }
+
+    /// Of the huge values that ever were, just those are kept that somebody can see.
+    fn check_space(&mut self, found: &State) -> Outcome<()> {
+        if self.faulty {
+            return Ok(());
+        }
+        while self.db().step(Lane::Blobs) {}
+        let is_huge =
+            |(key, value): &(&Bytes, &Bytes)| key[..] != *TAG && value.len() >= self.knobs.separate_at;
+        let seen = found.values().flat_map(|pairs| pairs.iter().filter(is_huge)).count() as u64;
+        let kept = self.db().stats().map_err(|error| format!("{error:?}"))?.blob_values;
+        self.counts.huge_values += seen;
+        if seen == kept {
+            return Ok(());
+        }
+        Err(format!("{seen} huge values can be seen, and {kept} are kept"))
     }
 
     fn least(&self, powerless: bool) -> usize {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker::fs::sim::SimFs;
-use esker::fs::{DirLock, FileSystem, LockMode, MappedFile, ReadFile, SyncFile, WriteFile};
+use esker::fs::{DirLock, FileSystem, LockMode, MappedFile, RandomFile, ReadFile, SyncFile, WriteFile};
 use esker::{Db, Durability, Options};
 
 use crate::life::{STORE, contents};
@@ -87,6 +87,37 @@ fn a_failed_sync_poisons_the_store() {
     assert!(db.contains("process").unwrap(), "reads go on");
     drop(db);
     open(&disk).put("again", "3").unwrap();
+}
+
+/// Rule 8 for blob files: what a failed sync has cost is named, the rest is there, and nothing is acknowledged
+/// until the store is opened again.
+#[test]
+fn a_failed_sync_of_a_blob_file_costs_its_values_and_no_others() {
+    use esker::fs::sim::{Fault, Op};
+    let disk = SimFs::new(1);
+    let open = || Db::open(STORE, Options::default().separate_at(1000).env(env(&disk, 1))).unwrap();
+    let db = open();
+    db.default_tree().put_with("safe", vec![1; 5000], Durability::Power).unwrap();
+    for number in 0..9_u8 {
+        db.put([number], vec![number; if number % 2 == 0 { 10 } else { 5000 }]).unwrap();
+    }
+    disk.inject(Fault::new(Op::Sync, ".blob"));
+    for _ in 0..2 {
+        assert_eq!(db.sync().unwrap_err().kind(), esker::ErrorKind::Poisoned);
+        assert!(db.put("later", "2").is_err() && db.flush().is_err());
+    }
+    drop(db);
+    let db = open();
+    assert!(db.get_vec("safe").unwrap().unwrap() == [1; 5000]);
+    for number in 0..9_u8 {
+        match db.get_vec([number]) {
+            Ok(found) => assert!(found.unwrap().iter().all(|&byte| byte == number)),
+            Err(error) => {
+                assert_eq!(error.kind(), esker::ErrorKind::Corruption);
+                assert!(number % 2 == 1 && error.path().unwrap().extension().unwrap() == "blob", "{error}");
+            }
+        }
+    }
 }
 
 /// What `set_tag` did survives with all that was acknowledged before it.
@@ -229,6 +260,21 @@ impl FileSystem for Gated {
     }
     fn open_mapped(&self, path: &Path) -> esker::Result<Arc<dyn MappedFile>> {
         self.disk.open_mapped(path).map(|file| self.gated(file))
+    }
+    fn create_random(&self, path: &Path) -> esker::Result<Arc<dyn RandomFile>> {
+        self.disk.create_random(path)
+    }
+    fn open_random(&self, path: &Path) -> esker::Result<Arc<dyn RandomFile>> {
+        self.disk.open_random(path)
+    }
+    fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> esker::Result<()> {
+        self.disk.punch_hole(path, offset, len)
+    }
+    fn link_count(&self, path: &Path) -> esker::Result<u64> {
+        self.disk.link_count(path)
+    }
+    fn allocated_bytes(&self, path: &Path) -> esker::Result<u64> {
+        self.disk.allocated_bytes(path)
     }
     fn set_allocated(&self, path: &Path, len: u64) -> esker::Result<()> {
         self.disk.set_allocated(path, len)

@@ -74,6 +74,8 @@ pub(crate) struct Knobs {
     block_bytes: usize,
     filter_bits: u32,
     open_tables_max: usize,
+    /// Values of so many bytes are kept apart.
+    pub(crate) separate_at: usize,
 }
 
 impl Knobs {
@@ -96,6 +98,8 @@ impl Knobs {
             block_bytes: *rng.pick(&[256, 1024, 4096]),
             filter_bits: *rng.pick(&[0, 8]),
             open_tables_max: *rng.pick(&[1, 4, 512]),
+            // Where the log is to rotate, long values stay in it.
+            separate_at: if roomy { usize::MAX } else { *rng.pick(&[1, 100, 1_000, 10_000, usize::MAX]) },
         }
     }
 
@@ -103,6 +107,7 @@ impl Knobs {
     pub(crate) fn huge(rng: &mut Rng) -> Knobs {
         Knobs {
             sizes: Sizes::Huge,
+            separate_at: *rng.pick(&[1 << 20, 2 << 20, usize::MAX]),
             keys: *rng.pick(&[4, 40]),
             steps: 10 + rng.below(40),
             memtable_bytes: *rng.pick(&[256 << 10, 4 << 20, 9 << 20]),
@@ -117,6 +122,7 @@ impl Knobs {
         options.block_bytes = self.block_bytes;
         options.filter_bits = self.filter_bits;
         options.open_tables_max = self.open_tables_max;
+        options.separate_at = self.separate_at;
         options
     }
 

@@ -196,6 +196,7 @@ fn a_newer_format_is_unsupported() {
             name if name.starts_with("wal-") && bytes[0] == 0 => continue,
             name if name.starts_with("wal-") => (8, 0..64, 64),
             name if name.starts_with("manifest-") => (8, 0..24, 24),
+            name if name.ends_with(".blob") => (8, 0..40, 40),
             _ => (len - 24, len - 64..len - 16, len - 16),
         };
         bytes[version] += 1;

@@ -28,6 +28,7 @@ pub(crate) fn options(disk: &SimFs) -> Options {
     options.memtable_bytes = Some(24 << 10);
     options.table_bytes = 16 << 10;
     options.block_bytes = 1 << 10;
+    options.separate_at = 500;
     options
 }
 

@@ -302,7 +302,7 @@ pub(crate) fn compare(
 ) -> Check<bool> {
     for _ in 0..steps {
         let more = scan.advance()?;
-        let (len, held) = (scan.value_len(), read(&scan.handle())?);
+        let (len, held) = (scan.value_len(), read(&scan.handle()?)?);
         same!((len, &held[..]), (held.len() as u64, scan.value()?), "a value in a scan and apart from it");
         let got = if more { Some(scan.pair()?) } else { None };
         let expected = expected.next();

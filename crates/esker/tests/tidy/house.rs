@@ -86,6 +86,7 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["cache"],
     &["table"],
     &["version"],
+    &["blob"],
     &["state"],
     &["compact"],
     &["write"],

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::Advice;
 
 use super::*;
-use crate::fs::too_short;
+use crate::fs::{mapping, too_short};
 
 #[derive(Debug)]
 pub(super) struct RealRead {
@@ -31,12 +31,7 @@ impl RealRead {
 
 impl ReadFile for RealRead {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.file.read_exact_at(buf, offset).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => too_short(&self.path, offset, buf.len()),
-            // The kernel refuses offsets that no file can have; a damaged pointer may hold one.
-            _ if offset > i64::MAX as u64 - buf.len() as u64 => too_short(&self.path, offset, buf.len()),
-            _ => Error::io("read the file", &self.path, error).at_offset(offset),
-        })
+        read_exact(&self.file, &self.path, buf, offset)
     }
 
     fn len(&self) -> u64 {
@@ -48,9 +43,38 @@ impl ReadFile for RealRead {
     }
 
     fn prefetch(&self, offset: u64, len: u64) {
-        if let Some(len) = std::num::NonZeroU64::new(len) {
-            let _hint = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::WillNeed);
-        }
+        prefetch(&self.file, offset, len);
+    }
+
+    fn map(&self, offset: u64, len: u64) -> Result<Mapping> {
+        map(self, &self.file, offset, len)
+    }
+}
+
+pub(super) fn read_exact(file: &File, path: &Path, buf: &mut [u8], offset: u64) -> Result<()> {
+    file.read_exact_at(buf, offset).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => too_short(path, offset, buf.len()),
+        // The kernel refuses offsets that no file can have; a damaged pointer may hold one.
+        _ if offset > i64::MAX as u64 - buf.len() as u64 => too_short(path, offset, buf.len()),
+        _ => Error::io("read the file", path, error).at_offset(offset),
+    })
+}
+
+/// Maps a part of `file`, which is what `reader` reads.
+pub(super) fn map(reader: &dyn ReadFile, file: &File, offset: u64, len: u64) -> Result<Mapping> {
+    let failed = |error| Error::io("map the file", reader.path(), error).at_offset(offset);
+    // A file that lost its end since it was opened would be a SIGBUS.
+    let file_len = file.metadata().map_err(failed)?.len().min(reader.len());
+    let len = mapping::check_range(reader.path(), file_len, offset, len)?;
+    if len == 0 {
+        return Ok(Mapping::empty());
+    }
+    Ok(Mapping::over(View::new(file, offset, len).map_err(failed)?))
+}
+
+pub(super) fn prefetch(file: &File, offset: u64, len: u64) {
+    if let Some(len) = std::num::NonZeroU64::new(len) {
+        let _hint = rustix::fs::fadvise(file, offset, Some(len), Advice::WillNeed);
     }
 }
 
@@ -64,7 +88,7 @@ pub(super) struct RealWrite {
 }
 
 /// Asks the kernel to begin writing `len` bytes from `offset`. A hint: errors show at the sync.
-fn start_writeback(file: &File, offset: u64, len: u64) {
+pub(super) fn start_writeback(file: &File, offset: u64, len: u64) {
     let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else { return };
     // SAFETY: the descriptor is open as long as `file` is borrowed, and the call reads and writes no memory
     // of this process.

@@ -1,4 +1,4 @@
-//! A shared, writable mapping of a whole file: the only `unsafe` of this room.
+//! A shared, writable mapping of a whole file: the `unsafe` of log segments.
 //!
 //! It is never shown as a slice, because other threads store into it at the same time. Every access is
 //! checked against the mapping's length. What the checks cannot see: a file that somebody else cuts

@@ -1,5 +1,7 @@
 //! What only the operating system's files have: the two ways to store, sparse copies, what a store costs.
 
+use std::io;
+
 use super::*;
 
 #[test]
@@ -38,6 +40,25 @@ fn a_failed_creation_leaves_nothing() {
     let error = RealMapped::create(&path, 1 << 60, Stores::Small).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::OutOfSpace | ErrorKind::Io), "{error}");
     assert!(!path.exists());
+}
+
+/// The kernel writes what fits below the longest length of a file, and refuses the rest.
+#[test]
+fn a_write_that_stops_half_way_is_cut_off_again() {
+    const EXT4_LEN_MAX: u64 = 0xFFF_FFFF_F000;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let file = RealRandom::create(&path).unwrap();
+    file.write_at(&[io::IoSlice::new(b"old")], 0).unwrap();
+    let parts = [b"abc".as_slice(), b"", b"defgh", b"ijk"].map(io::IoSlice::new);
+    if file.write_at(&parts, EXT4_LEN_MAX - 6).is_err() {
+        assert_eq!((file.len(), RealFs.file_len(&path).unwrap()), (3, 3));
+    }
+    file.write_at(&parts, EXT4_LEN_MAX - 11).unwrap();
+    let mut last = [0; 12];
+    assert!(file.read_exact_at(&mut last, EXT4_LEN_MAX - 11).is_err());
+    file.read_exact_at(&mut last[..11], EXT4_LEN_MAX - 11).unwrap();
+    assert_eq!(&last[..11], b"abcdefghijk");
 }
 
 #[test]

@@ -12,13 +12,7 @@ impl FileSystem for SimFs {
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        let mut world = self.world.lock();
-        world.begin(Op::Create, path)?;
-        let name = world.names.locate_free(path);
-        let name = name.map_err(|error| Error::io("create the file", path, error))?;
-        let id = world.add_file(name, Content::default());
-        let (handle, len) = self.open(&mut world, id, path);
-        Ok(Box::new(SimWrite { handle, len }))
+        Ok(Box::new(SimWrite { handle: self.create_handle(path)?, len: 0 }))
     }
 
     /// Two changes, with room for a crash between them: the name appears, then the file is filled and synced.
@@ -58,6 +52,42 @@ impl FileSystem for SimFs {
         Ok(Arc::new(SimMapped { handle: Arc::new(handle), len }))
     }
 
+    fn create_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
+        Ok(Arc::new(SimRandom(self.create_handle(path)?)))
+    }
+
+    fn open_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
+        let mut world = self.world.lock();
+        world.check_fault(Op::Read, path)?;
+        let id = world.names.find_file(path).map_err(|error| Error::io("open the file", path, error))?;
+        Ok(Arc::new(SimRandom(self.open(&mut world, id, path).0)))
+    }
+
+    fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
+        check_punch(path, offset, len)?;
+        let mut world = self.world.lock();
+        world.begin(Op::Punch, path).map_err(|error| error.at_offset(offset))?;
+        let id = world.names.find_file(path);
+        let content = id.and_then(|id| world.file_mut(id));
+        content.map_err(|error| Error::io("punch a hole", path, error))?.punch(offset, len);
+        Ok(())
+    }
+
+    fn link_count(&self, path: &Path) -> Result<u64> {
+        let mut world = self.world.lock();
+        world.check_fault(Op::Read, path)?;
+        let id = world.names.find_file(path);
+        let id = id.map_err(|error| Error::io("count the names of the file", path, error))?;
+        Ok(world.names.files().iter().filter(|(_, other)| *other == id).count() as u64)
+    }
+
+    fn allocated_bytes(&self, path: &Path) -> Result<u64> {
+        let mut world = self.world.lock();
+        world.check_fault(Op::Read, path)?;
+        let size = world.names.find_file(path).and_then(|id| Ok(world.file(id)?.allocated()));
+        size.map_err(|error| Error::io("read the size of the file", path, error))
+    }
+
     /// The length is durable at once: what is in such a file matters to nobody.
     fn set_allocated(&self, path: &Path, len: u64) -> Result<()> {
         let failed = |error| Error::io("allocate", path, error);
@@ -71,13 +101,13 @@ impl FileSystem for SimFs {
             }
             Err(error) => return Err(failed(error)),
         };
-        let before = world.file(id).map_err(failed)?.len();
-        let more = len.saturating_sub(before);
+        let before = world.file(id).map_err(failed)?.allocated();
+        let more = len.next_multiple_of(PAGE).saturating_sub(before);
         if more > PLENTY {
             return Err(failed(rustix::io::Errno::FBIG.into()));
         }
         world.check_space(more, path)?;
-        world.file_mut(id).map_err(failed)?.truncate(len);
+        world.file_mut(id).map_err(failed)?.set_allocated(len);
         Ok(())
     }
 

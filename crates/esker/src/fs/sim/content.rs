@@ -19,7 +19,7 @@ use super::rng::Rng;
 const PAGE: usize = 4096;
 const SECTOR: usize = 512;
 
-/// `None` is a page of zeros.
+/// `None` is a page of zeros that takes no space: a hole.
 type Page = Option<Arc<[u8; PAGE]>>;
 
 #[derive(Clone, Debug, Default)]
@@ -27,6 +27,9 @@ pub(super) struct Content {
     pages: Vec<Page>,
     len: u64,
     durable_len: u64,
+    /// The shortest and the longest that the file was since the last sync.
+    least_len: u64,
+    most_len: u64,
     unsynced: BTreeMap<u64, Unsynced>,
 }
 
@@ -54,9 +57,24 @@ impl Content {
         self.len
     }
 
-    /// Sets the length of a file that has none, to bytes that read as zeros.
+    /// Sets the length of a file that has none, to bytes that read as zeros and take their space.
     pub(super) fn allocate(&mut self, len: u64) {
         self.set_len(len);
+        self.pages.fill(Some(Arc::new([0; PAGE])));
+    }
+
+    /// Bytes of the disk that the file takes.
+    pub(super) fn allocated(&self) -> u64 {
+        self.pages.iter().flatten().count() as u64 * PAGE as u64
+    }
+
+    /// Bytes of the disk that a write of `len` bytes at `offset` would take in addition.
+    pub(super) fn cost(&self, offset: u64, len: u64) -> u64 {
+        if len == 0 {
+            return 0;
+        }
+        let pages = offset / PAGE as u64..offset.saturating_add(len).div_ceil(PAGE as u64);
+        pages.filter(|&page| page_at(&self.pages, page).is_none()).count() as u64 * PAGE as u64
     }
 
     /// Fills `buf` from `offset`; `false` when the file ends before.
@@ -77,36 +95,62 @@ impl Content {
     /// Writes `bytes` at `offset`, growing the file where needed.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
-        if end > self.len {
-            self.set_len(end);
+        if end > self.len && !bytes.is_empty() {
+            self.resize(end);
+            self.most_len = self.most_len.max(end);
         }
         for (page, within, part) in parts(offset, bytes.len()) {
             let source = &bytes[part];
-            let current = &mut self.pages[page];
-            let unsynced = self.unsynced.entry(page as u64).or_insert_with(|| Unsynced {
-                durable: current.clone(),
-                dirty: 0,
-                lost: 0,
-            });
-            let sectors = sector_mask(within, source.len());
-            unsynced.dirty |= sectors;
-            unsynced.lost &= !sectors;
-            bytes_of(current)[within..within + source.len()].copy_from_slice(source);
+            self.touch(page, sector_mask(within, source.len()));
+            bytes_of(&mut self.pages[page])[within..within + source.len()].copy_from_slice(source);
         }
+    }
+
+    /// Gives pages back: they read as zeros, and a crash before the next sync finds old bytes or zeros.
+    pub(super) fn punch(&mut self, offset: u64, len: u64) {
+        let end = ((offset + len) / PAGE as u64).min(self.pages.len() as u64);
+        for page in offset / PAGE as u64..end {
+            self.touch(page as usize, 0xFF);
+            self.pages[page as usize] = None;
+        }
+    }
+
+    /// Remembers what some sectors of a page are before they change.
+    fn touch(&mut self, page: usize, sectors: u8) {
+        let current = &self.pages[page];
+        let unsynced = self.unsynced.entry(page as u64).or_insert_with(|| Unsynced {
+            durable: current.clone(),
+            dirty: 0,
+            lost: 0,
+        });
+        unsynced.dirty |= sectors;
+        unsynced.lost &= !sectors;
+    }
+
+    /// Cuts the file, or extends it by a hole. What is cut off is not gone from the disk before a sync.
+    pub(super) fn set_len(&mut self, len: u64) {
+        if len < self.len {
+            let (page, within) = ((len / PAGE as u64) as usize, (len % PAGE as u64) as usize);
+            for cut in page..self.pages.len() {
+                self.touch(cut, if cut == page { sector_mask(within, PAGE - within) } else { 0xFF });
+            }
+        }
+        self.resize(len);
+        (self.least_len, self.most_len) = (self.least_len.min(len), self.most_len.max(len));
     }
 
     /// Makes everything durable but what an earlier failed sync lost.
     pub(super) fn sync(&mut self) {
         let pages = &self.pages;
         self.unsynced.retain(|&page, unsynced| {
-            if unsynced.lost == 0 {
+            if unsynced.lost == 0 || page >= pages.len() as u64 {
                 return false;
             }
             let sectors = std::mem::take(&mut unsynced.dirty);
-            copy_sectors(&mut unsynced.durable, &pages[page as usize], sectors);
+            copy_sectors(&mut unsynced.durable, page_at(pages, page), sectors);
             true
         });
-        self.durable_len = self.len;
+        self.settle_len();
     }
 
     /// A sync that fails: what was dirty stays visible, and will never be written.
@@ -121,7 +165,7 @@ impl Content {
         let from = rng.below(self.pages.len() as u64);
         let Some((&page, unsynced)) = self.unsynced.range_mut(from..).next() else { return };
         let sectors = unsynced.dirty & rng.next() as u8;
-        copy_sectors(&mut unsynced.durable, &self.pages[page as usize], sectors);
+        copy_sectors(&mut unsynced.durable, page_at(&self.pages, page), sectors);
         unsynced.dirty &= !sectors;
         if unsynced.dirty | unsynced.lost == 0 {
             self.unsynced.remove(&page);
@@ -130,12 +174,13 @@ impl Content {
 
     /// Whether a power loss now could take anything back.
     pub(super) fn is_synced(&self) -> bool {
-        self.unsynced.is_empty() && self.len == self.durable_len
+        self.unsynced.is_empty() && self.least_len == self.most_len
     }
 
     /// What is found after a power loss, if each unsynced sector reached the disk with probability `kept`.
     pub(super) fn after_crash(&self, kept: f64, rng: &mut Rng) -> Content {
         let mut found = Content { pages: self.pages.clone(), len: self.len, ..Content::default() };
+        found.resize(self.most_len);
         for (&page, unsynced) in &self.unsynced {
             let mut sectors = 0;
             for bit in 0..8 {
@@ -145,15 +190,15 @@ impl Content {
             let old = !sectors & (unsynced.dirty | unsynced.lost);
             copy_sectors(&mut found.pages[page as usize], &unsynced.durable, old);
         }
-        found.set_len(self.len_after_crash(kept, rng));
-        found.durable_len = found.len;
+        found.resize(self.len_after_crash(kept, rng));
+        found.settle_len();
         found
     }
 
     fn len_after_crash(&self, kept: f64, rng: &mut Rng) -> u64 {
-        let (old, new) = (self.durable_len.min(self.len), self.len);
+        let (old, new) = (self.durable_len, self.len);
         // At the extremes nothing or all is kept, so that a test can ask for either.
-        if kept <= 0.0 || old == new {
+        if kept <= 0.0 || self.least_len == self.most_len {
             return old;
         }
         if kept >= 1.0 {
@@ -163,8 +208,9 @@ impl Content {
             0 => old,
             1 => new,
             _ => {
-                let sectors = (new - old).div_ceil(SECTOR as u64);
-                ((old / SECTOR as u64 + rng.below(sectors + 1)) * SECTOR as u64).clamp(old, new)
+                let (least, most) = (self.least_len, self.most_len);
+                let sectors = (most - least).div_ceil(SECTOR as u64);
+                ((least / SECTOR as u64 + rng.below(sectors + 1)) * SECTOR as u64).clamp(least, most)
             }
         }
     }
@@ -184,22 +230,39 @@ impl Content {
 
     /// Cuts the file (or extends it with zeros) at rest.
     pub(super) fn truncate(&mut self, len: u64) {
-        self.set_len(len);
+        self.resize(len);
+        self.unsynced.split_off(&(self.pages.len() as u64));
         for (&page, unsynced) in &mut self.unsynced {
             zero_behind(&mut unsynced.durable, page, len);
         }
-        self.durable_len = len;
+        self.settle_len();
     }
 
-    fn set_len(&mut self, len: u64) {
+    /// Cuts or extends the file at rest, so that all of it takes space, whatever it holds.
+    pub(super) fn set_allocated(&mut self, len: u64) {
+        self.truncate(len);
+        for page in self.pages.iter_mut().filter(|page| page.is_none()) {
+            *page = Some(Arc::new([0; PAGE]));
+        }
+    }
+
+    fn settle_len(&mut self) {
+        (self.durable_len, self.least_len, self.most_len) = (self.len, self.len, self.len);
+    }
+
+    fn resize(&mut self, len: u64) {
         self.len = len;
         self.pages.resize(len.div_ceil(PAGE as u64) as usize, None);
-        self.unsynced.split_off(&(self.pages.len() as u64));
         let last = (self.pages.len() as u64).saturating_sub(1);
         if let Some(page) = self.pages.last_mut() {
             zero_behind(page, last, len);
         }
     }
+}
+
+/// What lies behind the end of a file is a hole.
+fn page_at(pages: &[Page], index: u64) -> &Page {
+    pages.get(index as usize).unwrap_or(&None)
 }
 
 /// Cuts a range of a file at page ends: (page, first byte in it, the part of the caller's buffer).

@@ -9,14 +9,21 @@ use crate::error::Error;
 /// The kinds of calls that can be made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Opening for reading, reading, listing, asking for a length.
+    /// Opening an existing file, reading, listing, asking for a length, a size or a number of names.
     Read,
     /// [`WriteFile::append`](crate::fs::WriteFile::append).
     Append,
     /// [`MappedFile::store`](crate::fs::MappedFile::store) and `store_u64` (as on a file system that is
     /// not mapped).
     Store,
-    /// `sync` of either kind of file. What was dirty is lost: a second sync succeeds without it, as in
+    /// [`RandomFile::write_at`](crate::fs::RandomFile::write_at). The half in front is written by then, but
+    /// cut off where it made the file longer.
+    WriteAt,
+    /// [`RandomFile::set_len`](crate::fs::RandomFile::set_len).
+    SetLen,
+    /// [`FileSystem::punch_hole`](crate::fs::FileSystem::punch_hole).
+    Punch,
+    /// `sync` of any kind of file. What was dirty is lost: a second sync succeeds without it, as in
     /// Linux.
     Sync,
     /// Syncing a directory. Its pending names stay pending.

@@ -15,9 +15,9 @@ use crate::fs::{DirLock, MappedFile, ReadFile, SyncFile, WriteFile, too_short};
 /// A file held open: its bytes stay when its names go.
 #[derive(Debug)]
 pub(super) struct Handle {
-    world: Arc<Mutex<World>>,
-    id: u64,
-    path: PathBuf,
+    pub(super) world: Arc<Mutex<World>>,
+    pub(super) id: u64,
+    pub(super) path: PathBuf,
 }
 
 impl Handle {
@@ -27,11 +27,19 @@ impl Handle {
         Handle { world: Arc::clone(world), id, path: path.to_path_buf() }
     }
 
-    fn io_error(&self, doing: &str, error: std::io::Error) -> Error {
+    pub(super) fn io_error(&self, doing: &str, error: std::io::Error) -> Error {
         Error::io(doing, &self.path, error)
     }
 
-    fn sync(&self) -> Result<()> {
+    pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let path = &self.path;
+        let mut world = self.world.lock();
+        world.check_fault(Op::Read, path).map_err(|error| error.at_offset(offset))?;
+        let content = world.file(self.id).map_err(|error| self.io_error("read the file", error))?;
+        if content.read(offset, buf) { Ok(()) } else { Err(too_short(path, offset, buf.len())) }
+    }
+
+    pub(super) fn sync(&self) -> Result<()> {
         let mut world = self.world.lock();
         let admitted = world.begin(Op::Sync, &self.path);
         let dead = world.dead;
@@ -59,11 +67,7 @@ pub(super) struct SimRead {
 
 impl ReadFile for SimRead {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let path = &self.handle.path;
-        let mut world = self.handle.world.lock();
-        world.check_fault(Op::Read, path).map_err(|error| error.at_offset(offset))?;
-        let content = world.file(self.handle.id).map_err(|error| Error::io("read the file", path, error))?;
-        if content.read(offset, buf) { Ok(()) } else { Err(too_short(path, offset, buf.len())) }
+        self.handle.read(buf, offset)
     }
 
     fn len(&self) -> u64 {
@@ -88,7 +92,7 @@ impl WriteFile for SimWrite {
         let path = &self.handle.path;
         let mut world = self.handle.world.lock();
         world.begin(Op::Append, path)?;
-        world.check_space(bytes.len() as u64, path)?;
+        world.check_write(self.handle.id, self.len, bytes.len() as u64, path)?;
         let content = world.file_mut(self.handle.id);
         let content = content.map_err(|error| self.handle.io_error("append to the file", error))?;
         content.write(self.len, bytes);

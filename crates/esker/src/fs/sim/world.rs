@@ -130,6 +130,12 @@ impl World {
         }
     }
 
+    /// Fails when a write of `len` bytes at `offset` of a file would not fit.
+    pub(super) fn check_write(&self, id: u64, offset: u64, len: u64, path: &Path) -> Result<()> {
+        let more = self.files.get(&id).map_or(0, |file| file.content.cost(offset, len));
+        self.check_space(more, path)
+    }
+
     /// Fails when `more` bytes would not fit.
     pub(super) fn check_space(&self, more: u64, path: &Path) -> Result<()> {
         match self.free_space() {
@@ -150,7 +156,8 @@ impl World {
         let mut named: Vec<u64> = self.names.files().into_iter().map(|(_, id)| id).collect();
         named.sort_unstable();
         let counts = |id: &u64, file: &Inode| file.handles > 0 || named.binary_search(id).is_ok();
-        self.files.iter().filter(|(id, file)| counts(id, file)).map(|(_, file)| file.content.len()).sum()
+        let counted = self.files.iter().filter(|(id, file)| counts(id, file));
+        counted.map(|(_, file)| file.content.allocated()).sum()
     }
 
     pub(super) fn new_id(&mut self) -> u64 {

@@ -1,0 +1,119 @@
+//! The checksums of a value: one for each chunk of it, and one for the list of them.
+//!
+//! ```text
+//! identity        = checksum(salt, ordinal)                    of the file that the value was first written to
+//! sum of chunk i  = checksum(identity + i * 0x9E3779B97F4A7C15, bytes of the chunk)     the last may be short
+//! sums check      = checksum(checksum(salt, ordinal | length), the sums, 8 bytes each)
+//! ```
+//! The list's checksum is in the pointer, and so vouches for every byte of the value: a good chunk from
+//! another place, of another value or of another file does not pass.
+
+use crate::checksum::checksum;
+use crate::codec::u64_at;
+
+/// Chunks are 4 KiB to 1 MiB.
+pub(super) const CHUNK_LOG2_MIN: u8 = 12;
+pub(super) const CHUNK_LOG2_MAX: u8 = 20;
+/// The chunks of new files: 64 KiB. Whole reads are as fast with 16 KiB and 256 KiB; a read of a few bytes that
+/// has to verify its chunk is cheaper the smaller it is, and so are the sums the larger it is.
+pub(crate) const CHUNK_LOG2: u8 = 16;
+/// Bytes of a chunk's sum.
+pub(super) const SUM: usize = 8;
+
+/// Bytes of the sums of a value of `len` bytes.
+pub(super) fn sums_len(len: u64, chunk_log2: u8) -> u64 {
+    len.div_ceil(1 << chunk_log2) * SUM as u64
+}
+
+/// What the checksums of one value are seeded with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Identity {
+    salt: u64,
+    ordinal: u64,
+    chunk_seed: u64,
+}
+
+impl Identity {
+    pub(super) fn new(salt: u64, ordinal: u64) -> Self {
+        Identity { salt, ordinal, chunk_seed: checksum(salt, &ordinal.to_le_bytes()) }
+    }
+
+    /// The sum of chunk `index`.
+    #[inline]
+    pub(super) fn sum(&self, index: u64, chunk: &[u8]) -> u64 {
+        checksum(self.chunk_seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)), chunk)
+    }
+
+    /// The checksum of all sums of a value of `len` bytes.
+    pub(super) fn sums_check(&self, len: u64, sums: &[u8]) -> u64 {
+        let mut name = [0; 16];
+        name[..8].copy_from_slice(&self.ordinal.to_le_bytes());
+        name[8..].copy_from_slice(&len.to_le_bytes());
+        checksum(checksum(self.salt, &name), sums)
+    }
+}
+
+/// Sums up a value that comes in pieces.
+#[derive(Debug)]
+pub(super) struct Summer {
+    identity: Identity,
+    chunk: usize,
+    len: u64,
+    sums: Vec<u8>,
+}
+
+impl Summer {
+    pub(super) fn new(identity: Identity, chunk_log2: u8) -> Self {
+        Summer { identity, chunk: 1 << chunk_log2, len: 0, sums: Vec::new() }
+    }
+
+    /// The next bytes of the value: whole chunks, but for the last of all.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        debug_assert!(self.len.is_multiple_of(self.chunk as u64), "only the last chunk may be short");
+        self.sums.reserve(bytes.len().div_ceil(self.chunk) * SUM);
+        for (index, chunk) in (self.len / self.chunk as u64..).zip(bytes.chunks(self.chunk)) {
+            self.sums.extend_from_slice(&self.identity.sum(index, chunk).to_le_bytes());
+        }
+        self.len += bytes.len() as u64;
+    }
+
+    /// The bytes so far.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The sums so far.
+    pub(super) fn sums(&self) -> &[u8] {
+        &self.sums
+    }
+
+    /// The checksum of the sums so far.
+    pub(super) fn sums_check(&self) -> u64 {
+        self.identity.sums_check(self.len, &self.sums)
+    }
+}
+
+/// The sums of a value as the file has them, once they passed their own checksum.
+#[derive(Debug)]
+pub(super) struct Sums {
+    identity: Identity,
+    bytes: Box<[u8]>,
+}
+
+impl Sums {
+    /// `None` unless `bytes` are the sums that `sums_check` vouches for.
+    pub(super) fn new(identity: Identity, len: u64, bytes: Vec<u8>, sums_check: u64) -> Option<Self> {
+        let good = identity.sums_check(len, &bytes) == sums_check;
+        good.then(|| Sums { identity, bytes: bytes.into_boxed_slice() })
+    }
+
+    /// Whether these are the bytes of chunk `index`, which there is.
+    pub(super) fn matches(&self, index: u64, chunk: &[u8]) -> bool {
+        self.identity.sum(index, chunk) == u64_at(&self.bytes, index as usize * SUM)
+    }
+
+    /// How many chunks there are.
+    pub(super) fn count(&self) -> u64 {
+        (self.bytes.len() / SUM) as u64
+    }
+}

@@ -1,0 +1,122 @@
+//! Which keys ever held a blob: asked on each write, so that only such keys are looked up for an old one
+//! (durability rule 12).
+//!
+//! A Bloom filter that grows: layers, each twice as large as the one before, of 64-byte lines. A key sets and
+//! asks six bits of one line per layer. At 16 bits a key fewer than one other key in a hundred is let through.
+//! There are no false negatives, and nothing is ever taken out: what was freed is gone when the store is
+//! opened again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+
+/// Words in a line.
+const LINE: usize = 8;
+const BITS_PER_KEY: usize = 16;
+const PROBES: u32 = 6;
+/// Keys that the first layer is made for.
+const FIRST_KEYS: usize = 4096;
+
+#[derive(Debug)]
+struct Layer {
+    words: Box<[AtomicU64]>,
+    keys_max: usize,
+    keys: AtomicUsize,
+}
+
+impl Layer {
+    fn new(keys_max: usize) -> Arc<Layer> {
+        let lines = (keys_max * BITS_PER_KEY).div_ceil(LINE * 64);
+        let words = (0..lines * LINE).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Layer { words, keys_max, keys: AtomicUsize::new(0) })
+    }
+
+    /// The words and masks that stand for `hash`.
+    fn probes(&self, hash: u64) -> impl Iterator<Item = (usize, u64)> {
+        let lines = (self.words.len() / LINE) as u64;
+        let line = ((u128::from(hash) * u128::from(lines)) >> 64) as usize * LINE;
+        // The high bits chose the line; these are the low ones, stirred.
+        let mut bits = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (0..PROBES).map(move |_| {
+            let bit = bits >> 55;
+            bits = bits.wrapping_shl(9);
+            (line + (bit / 64) as usize, 1 << (bit % 64))
+        })
+    }
+}
+
+/// See the module's comment. Any number of threads may add and ask at once: words only gain bits.
+#[derive(Debug, Default)]
+pub(crate) struct KeyFilter {
+    /// Oldest and smallest first.
+    layers: ArcSwap<Vec<Arc<Layer>>>,
+    additions: AtomicU64,
+}
+
+impl KeyFilter {
+    /// Whether no key was ever added.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.layers.load().is_empty()
+    }
+
+    /// Changes with every key that is added: whoever finds it as it was need not ask again.
+    #[inline]
+    pub(crate) fn additions(&self) -> u64 {
+        self.additions.load(Ordering::Acquire)
+    }
+
+    /// From now on [`KeyFilter::may_contain`] says yes to `hash`.
+    pub(crate) fn add(&self, hash: u64) {
+        if self.may_contain(hash) {
+            return;
+        }
+        let mut layers = self.layers.load_full();
+        while layers.last().is_none_or(|last| last.keys.load(Ordering::Relaxed) >= last.keys_max) {
+            let keys_max = layers.last().map_or(FIRST_KEYS, |last| last.keys_max * 2);
+            let mut grown = Vec::clone(&layers);
+            grown.push(Layer::new(keys_max));
+            // Whoever comes second finds the other's layer.
+            self.layers.compare_and_swap(&layers, Arc::new(grown));
+            layers = self.layers.load_full();
+        }
+        if let Some(last) = layers.last() {
+            for (word, mask) in last.probes(hash) {
+                last.words[word].fetch_or(mask, Ordering::Relaxed);
+            }
+            last.keys.fetch_add(1, Ordering::Relaxed);
+            self.additions.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Whether `hash` was added, or shares its bits with others that were. Whoever was told of an addition
+    /// (by reading what it was added for) is told yes.
+    #[inline]
+    pub(crate) fn may_contain(&self, hash: u64) -> bool {
+        let layers = self.layers.load();
+        let mut layers = layers.iter();
+        layers.any(|layer| {
+            layer.probes(hash).all(|(word, mask)| layer.words[word].load(Ordering::Relaxed) & mask != 0)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blob::key_hash;
+
+    #[test]
+    fn what_was_added_is_found_and_few_others() {
+        let filter = KeyFilter::default();
+        assert!(filter.is_empty() && !filter.may_contain(7));
+        let hash = |number: u32| key_hash(3, &number.to_be_bytes());
+        for number in 0..100_000 {
+            filter.add(hash(number));
+        }
+        assert!((0..100_000).all(|number| filter.may_contain(hash(number))));
+        let wrong = (100_000..200_000).filter(|&number| filter.may_contain(hash(number))).count();
+        assert!(wrong < 5_000, "{wrong} of 100,000 keys that were never added are let through");
+    }
+}

@@ -1,0 +1,405 @@
+//! The bytes of blob files, and of the pointers to their values. Decoding takes any bytes: what it returns
+//! lies within its file, so that no sum of offsets and lengths overflows later.
+//!
+//! ```text
+//! header      magic 8, version u32, layout u8, zero 3, file u64, salt u64, created us u64, check u64
+//! descriptor  check u64, "blob" 4, key length u32, file u64, salt u64, ordinal u64, value at u64, length u64,
+//!             stored us u64, sums check u64, tree u32, chunk log2 u8, zero 3, key, zeros to a multiple of 8
+//! entry       file u64, salt u64, ordinal u64, value at u64, length u64, stored us u64, sums check u64,
+//!             key hash u64, descriptor at u64, tree u32, chunk log2 u8, zero 3                       80 bytes
+//! tail        magic 8, entries u64, footer at u64, checksum of the entries u64, file u64, salt u64,
+//!             zero 8, check u64                                                                      64 bytes
+//! ```
+//! File and salt of a descriptor or an entry are those of the file that the value was first written to, by
+//! which pointers know it; header and tail have those of the file itself. A rewrite keeps the former.
+
+use std::path::Path;
+
+use super::chunks::{CHUNK_LOG2_MAX, CHUNK_LOG2_MIN, sums_len};
+use crate::checksum::checksum;
+use crate::codec::{Decoder, FILE_NUMBER_MAX, put_varint, u32_at, u64_at};
+use crate::cursor::Kind;
+use crate::error::{Error, ErrorKind};
+
+/// Bytes of the header page: what the first value or descriptor stands behind.
+pub(super) const PAGE: u64 = 4096;
+/// The greatest length of a blob file.
+pub(super) const FILE_LEN_MAX: u64 = 1 << 56;
+/// The longest key of a value.
+pub(super) const KEY_MAX: usize = 1 << 16;
+/// Bytes of an entry of the footer.
+pub(super) const ENTRY: usize = 80;
+/// Bytes of the tail, which ends a sealed file.
+pub(super) const TAIL: usize = 64;
+/// Bytes of a descriptor without its key.
+pub(super) const DESCRIPTOR: usize = 80;
+
+const HEADER: usize = 48;
+const HEADER_MAGIC: &[u8; 8] = b"eskerBLB";
+const TAIL_MAGIC: &[u8; 8] = b"eskerBLF";
+const DESCRIPTOR_MARK: &[u8; 4] = b"blob";
+const VERSION: u32 = 1;
+
+/// The next multiple of 8 from `at` on. For numbers up to [`FILE_LEN_MAX`].
+pub(super) fn align8(at: u64) -> u64 {
+    at.next_multiple_of(8)
+}
+
+/// What is wrong with some bytes, before the file and their offset are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// At `at` of the bytes in hand, something else than `expected` was found.
+    Damage { at: usize, expected: &'static str },
+    /// Written by a format of this later version.
+    Version(u32),
+}
+
+impl Flaw {
+    fn new(at: usize, expected: &'static str) -> Self {
+        Flaw::Damage { at, expected }
+    }
+
+    /// The error for bytes that begin at `offset` of `path`.
+    pub(super) fn into_error(self, path: &Path, offset: u64) -> Error {
+        match self {
+            Flaw::Damage { at, expected } => {
+                Error::corruption(path, offset.saturating_add(at as u64), format!("expected {expected}"))
+            }
+            Flaw::Version(version) => {
+                let message = format!("blob file format {version} is newer than this version of Esker reads");
+                Error::new(ErrorKind::Unsupported, message).at(path)
+            }
+        }
+    }
+}
+
+/// What stands in the place of a value that lies in a blob file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pointer {
+    /// The file that the value was first written to. With the ordinal it names the value for ever.
+    pub(crate) file: u64,
+    pub(crate) ordinal: u64,
+    /// Bytes of the value.
+    pub(crate) len: u64,
+    /// When it was stored: microseconds since 1970-01-01 UTC.
+    pub(crate) stored_us: u64,
+    /// The checksum of the value's chunk sums.
+    pub(crate) sums_check: u64,
+}
+
+impl Pointer {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        for number in [self.file, self.ordinal, self.len, self.stored_us] {
+            put_varint(out, number);
+        }
+        out.extend_from_slice(&self.sums_check.to_le_bytes());
+    }
+
+    /// The pointer that an entry of kind `kind` holds, if it is one that does.
+    pub(crate) fn of_entry(kind: Kind, value: &[u8]) -> Option<Pointer> {
+        if kind == Kind::Blob { Pointer::decode(value) } else { None }
+    }
+
+    /// `None` for bytes that are no pointer.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Pointer> {
+        let mut decoder = Decoder::new(bytes);
+        let pointer = Pointer {
+            file: decoder.varint()?,
+            ordinal: decoder.varint()?,
+            len: decoder.varint()?,
+            stored_us: decoder.varint()?,
+            sums_check: decoder.u64()?,
+        };
+        let plausible = pointer.file <= FILE_NUMBER_MAX && pointer.len <= FILE_LEN_MAX;
+        (plausible && decoder.is_empty()).then_some(pointer)
+    }
+}
+
+/// How the values of a file lie in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Layout {
+    /// Many values, each behind its descriptor.
+    Shared = 0,
+    /// One value, its descriptor behind it: its length was not known when it was begun.
+    Single = 1,
+}
+
+/// The first page of a blob file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) layout: Layout,
+    /// The number in the file's name.
+    pub(crate) number: u64,
+    /// Tells this file from all others; part of every checksum in it.
+    pub(crate) salt: u64,
+    /// Microseconds since 1970-01-01 UTC.
+    pub(crate) created_us: u64,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> [u8; PAGE as usize] {
+        let mut page = [0; PAGE as usize];
+        let mut out = Vec::with_capacity(HEADER);
+        out.extend_from_slice(HEADER_MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&[self.layout as u8, 0, 0, 0]);
+        for word in [self.number, self.salt, self.created_us] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        let check = checksum(0, &out);
+        out.extend_from_slice(&check.to_le_bytes());
+        page[..HEADER].copy_from_slice(&out);
+        page
+    }
+
+    pub(super) fn decode(page: &[u8; PAGE as usize]) -> Result<Self, Flaw> {
+        if &page[..8] != HEADER_MAGIC {
+            return Err(Flaw::new(0, "the mark of an Esker blob file"));
+        }
+        if checksum(0, &page[..HEADER - 8]) != u64_at(page, HEADER - 8) {
+            return Err(Flaw::new(0, "a header that matches its checksum"));
+        }
+        match u32_at(page, 8) {
+            VERSION => {}
+            version if version > VERSION => return Err(Flaw::Version(version)),
+            _ => return Err(Flaw::new(8, "a format version of 1 or more")),
+        }
+        let layout = match page[12] {
+            0 => Layout::Shared,
+            1 => Layout::Single,
+            _ => return Err(Flaw::new(12, "a known layout")),
+        };
+        let header =
+            Header { layout, number: u64_at(page, 16), salt: u64_at(page, 24), created_us: u64_at(page, 32) };
+        if header.number > FILE_NUMBER_MAX {
+            return Err(Flaw::new(16, "the number of a file"));
+        }
+        Ok(header)
+    }
+}
+
+/// All that a file knows of one of its values, but for the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The file that the value was first written to.
+    pub(crate) logical: u64,
+    /// That file's salt.
+    pub(crate) salt: u64,
+    pub(crate) ordinal: u64,
+    /// Where the value begins in the file it is in now.
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) stored_us: u64,
+    pub(crate) sums_check: u64,
+    /// See [`key_hash`].
+    pub(crate) key_hash: u64,
+    /// Where the descriptor, which has the key, begins.
+    pub(crate) desc_offset: u64,
+    pub(crate) tree: u32,
+    pub(crate) chunk_log2: u8,
+}
+
+/// What entries know of a key: enough to tell the files where it may have a value.
+pub(crate) fn key_hash(tree: u32, key: &[u8]) -> u64 {
+    checksum(u64::from(tree), key)
+}
+
+/// Bytes of a descriptor with a key of this length.
+pub(super) fn descriptor_len(key_len: usize) -> u64 {
+    align8((DESCRIPTOR + key_len) as u64)
+}
+
+impl Entry {
+    /// The pointer to this value.
+    pub(crate) fn pointer(&self) -> Pointer {
+        Pointer {
+            file: self.logical,
+            ordinal: self.ordinal,
+            len: self.len,
+            stored_us: self.stored_us,
+            sums_check: self.sums_check,
+        }
+    }
+
+    /// Where the chunk sums begin.
+    pub(super) fn sums_offset(&self) -> u64 {
+        align8(self.offset + self.len)
+    }
+
+    /// Where the chunk sums end.
+    pub(super) fn end(&self) -> u64 {
+        self.sums_offset() + sums_len(self.len, self.chunk_log2)
+    }
+
+    /// Whether value and sums lie behind the header page and before `limit`, and everything is in bounds.
+    fn fits(&self, limit: u64) -> bool {
+        let bounded = limit <= FILE_LEN_MAX && self.offset <= limit && self.len <= limit;
+        let chunked = (CHUNK_LOG2_MIN..=CHUNK_LOG2_MAX).contains(&self.chunk_log2);
+        let plausible =
+            self.logical <= FILE_NUMBER_MAX && self.offset >= PAGE && self.offset.is_multiple_of(8);
+        bounded && chunked && plausible && self.end() <= limit
+    }
+
+    /// Appends the descriptor, `key` included, for a file with the salt `file_salt`.
+    pub(super) fn encode_descriptor(&self, key: &[u8], file_salt: u64, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; 8]);
+        out.extend_from_slice(DESCRIPTOR_MARK);
+        out.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        let numbers = [self.logical, self.salt, self.ordinal, self.offset, self.len, self.stored_us];
+        for word in numbers.into_iter().chain([self.sums_check]) {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out.extend_from_slice(&self.tree.to_le_bytes());
+        out.extend_from_slice(&[self.chunk_log2, 0, 0, 0]);
+        out.extend_from_slice(key);
+        let check = checksum(file_salt, &out[start + 8..]);
+        out[start..start + 8].copy_from_slice(&check.to_le_bytes());
+        out.resize(start + descriptor_len(key.len()) as usize, 0);
+    }
+
+    /// The length of the descriptor that begins with `bytes`, going by what it says of its key.
+    pub(super) fn descriptor_len_in(bytes: &[u8]) -> Option<u64> {
+        let head = bytes.get(..DESCRIPTOR).filter(|head| &head[8..12] == DESCRIPTOR_MARK)?;
+        let key_len = u32_at(head, 12) as usize;
+        (key_len <= KEY_MAX).then(|| descriptor_len(key_len))
+    }
+
+    /// Reads the descriptor that is `bytes` and lies at `desc_offset` of a file of `header`, and of which
+    /// `limit` bytes may be used. The key comes along.
+    pub(super) fn decode_descriptor<'a>(
+        bytes: &'a [u8],
+        header: &Header,
+        desc_offset: u64,
+        limit: u64,
+    ) -> Option<(Entry, &'a [u8])> {
+        let len = Self::descriptor_len_in(bytes).filter(|&len| len == bytes.len() as u64)?;
+        let (descriptor, key) = bytes.split_at_checked(DESCRIPTOR)?;
+        let (key, _padding) = key.split_at_checked(u32_at(descriptor, 12) as usize)?;
+        if checksum(header.salt, &bytes[8..DESCRIPTOR + key.len()]) != u64_at(descriptor, 0) {
+            return None;
+        }
+        let tree = u32_at(descriptor, 72);
+        let entry = Entry {
+            logical: u64_at(descriptor, 16),
+            salt: u64_at(descriptor, 24),
+            ordinal: u64_at(descriptor, 32),
+            offset: u64_at(descriptor, 40),
+            len: u64_at(descriptor, 48),
+            stored_us: u64_at(descriptor, 56),
+            sums_check: u64_at(descriptor, 64),
+            key_hash: key_hash(tree, key),
+            desc_offset,
+            tree,
+            chunk_log2: descriptor[76],
+        };
+        let in_place = |entry: &Entry| match header.layout {
+            Layout::Shared => (desc_offset + len..desc_offset + len + PAGE).contains(&entry.offset),
+            Layout::Single => entry.offset == PAGE && entry.end() == desc_offset,
+        };
+        (desc_offset <= limit && entry.fits(limit) && in_place(&entry)).then_some((entry, key))
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let numbers = [self.logical, self.salt, self.ordinal, self.offset, self.len, self.stored_us];
+        for word in numbers.into_iter().chain([self.sums_check, self.key_hash, self.desc_offset]) {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out.extend_from_slice(&self.tree.to_le_bytes());
+        out.extend_from_slice(&[self.chunk_log2, 0, 0, 0]);
+    }
+
+    /// Reads an entry of a file whose footer begins at `limit`.
+    fn decode(bytes: &[u8; ENTRY], limit: u64) -> Option<Entry> {
+        let entry = Entry {
+            logical: u64_at(bytes, 0),
+            salt: u64_at(bytes, 8),
+            ordinal: u64_at(bytes, 16),
+            offset: u64_at(bytes, 24),
+            len: u64_at(bytes, 32),
+            stored_us: u64_at(bytes, 40),
+            sums_check: u64_at(bytes, 48),
+            key_hash: u64_at(bytes, 56),
+            desc_offset: u64_at(bytes, 64),
+            tree: u32_at(bytes, 72),
+            chunk_log2: bytes[76],
+        };
+        let described = entry.desc_offset >= PAGE
+            && entry.desc_offset <= limit.saturating_sub(DESCRIPTOR as u64)
+            && entry.desc_offset.is_multiple_of(8);
+        (described && entry.fits(limit)).then_some(entry)
+    }
+}
+
+/// The last bytes of a sealed file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tail {
+    pub(super) entries: u64,
+    /// Where the entries begin.
+    pub(super) footer_at: u64,
+    entries_check: u64,
+}
+
+/// The footer of a file: entries, which must be in order, and tail.
+pub(super) fn encode_footer(header: &Header, footer_at: u64, entries: &[Entry]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(entries.len() * ENTRY + TAIL);
+    for entry in entries {
+        entry.encode(&mut out);
+    }
+    let entries_check = checksum(header.salt, &out);
+    let start = out.len();
+    out.extend_from_slice(TAIL_MAGIC);
+    for word in [entries.len() as u64, footer_at, entries_check, header.number, header.salt, 0] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    let check = checksum(0, &out[start..]);
+    out.extend_from_slice(&check.to_le_bytes());
+    out
+}
+
+impl Tail {
+    /// Reads the last bytes of a file of `header` that is `file_len` long.
+    pub(super) fn decode(bytes: &[u8; TAIL], header: &Header, file_len: u64) -> Result<Self, Flaw> {
+        if &bytes[..8] != TAIL_MAGIC {
+            return Err(Flaw::new(0, "the mark that ends a sealed blob file"));
+        }
+        if checksum(0, &bytes[..TAIL - 8]) != u64_at(bytes, TAIL - 8) {
+            return Err(Flaw::new(0, "a footer that matches its checksum"));
+        }
+        if (u64_at(bytes, 32), u64_at(bytes, 40)) != (header.number, header.salt) {
+            return Err(Flaw::new(32, "the footer of this file"));
+        }
+        let tail = Tail {
+            entries: u64_at(bytes, 8),
+            footer_at: u64_at(bytes, 16),
+            entries_check: u64_at(bytes, 24),
+        };
+        let end = tail.entries.checked_mul(ENTRY as u64).and_then(|len| len.checked_add(tail.footer_at));
+        if end.and_then(|end| end.checked_add(TAIL as u64)) != Some(file_len)
+            || tail.footer_at < PAGE
+            || file_len > FILE_LEN_MAX
+        {
+            return Err(Flaw::new(8, "entries that fill the file"));
+        }
+        Ok(tail)
+    }
+
+    /// Reads the entries, which are `bytes`.
+    pub(super) fn decode_entries(&self, bytes: &[u8], header: &Header) -> Result<Vec<Entry>, Flaw> {
+        if checksum(header.salt, bytes) != self.entries_check {
+            return Err(Flaw::new(0, "entries that match their checksum"));
+        }
+        let mut entries: Vec<Entry> = Vec::with_capacity(bytes.len() / ENTRY);
+        for (i, bytes) in bytes.as_chunks::<ENTRY>().0.iter().enumerate() {
+            let entry = Entry::decode(bytes, self.footer_at);
+            let entry = entry.ok_or_else(|| Flaw::new(i * ENTRY, "the entry of a value in this file"))?;
+            let id = (entry.logical, entry.ordinal);
+            if entries.last().is_some_and(|last| (last.logical, last.ordinal) >= id) {
+                return Err(Flaw::new(i * ENTRY, "entries in order"));
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+}

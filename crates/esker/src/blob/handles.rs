@@ -1,0 +1,149 @@
+//! Blob files that are open: only so many at once, so that a store of thousands needs few descriptors.
+//!
+//! A [`LazyFile`] is opened when it is read and closed again, the one opened first, when too many are open.
+//! Readers that are at work keep theirs.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::error::Result;
+use crate::fs::{FileSystem, ReadFile};
+
+/// How many sealed blob files are open at once.
+const OPEN_MAX: usize = 64;
+
+/// See the module's comment.
+#[derive(Debug)]
+pub(crate) struct Handles {
+    fs: Arc<dyn FileSystem>,
+    /// Those that are open and may be closed, in the order in which they were opened.
+    open: Mutex<VecDeque<Weak<LazyFile>>>,
+}
+
+/// A file that nobody changes any more.
+#[derive(Debug)]
+pub(crate) struct LazyFile {
+    handles: Arc<Handles>,
+    this: Weak<LazyFile>,
+    path: PathBuf,
+    len: u64,
+    file: Mutex<Option<Arc<dyn ReadFile>>>,
+    /// It stays open: its name goes while somebody reads it.
+    kept: AtomicBool,
+}
+
+impl Handles {
+    pub(crate) fn new(fs: &Arc<dyn FileSystem>) -> Arc<Handles> {
+        Arc::new(Handles { fs: Arc::clone(fs), open: Mutex::default() })
+    }
+
+    /// The file `path`, of which nothing is open yet.
+    pub(crate) fn file(self: &Arc<Self>, path: &Path) -> Result<Arc<LazyFile>> {
+        let len = self.fs.file_len(path)?;
+        let (handles, path) = (Arc::clone(self), path.to_path_buf());
+        Ok(Arc::new_cyclic(|this| LazyFile {
+            handles,
+            this: Weak::clone(this),
+            path,
+            len,
+            file: Mutex::default(),
+            kept: AtomicBool::new(false),
+        }))
+    }
+
+    /// Notes that `file` was opened, and closes another if these are too many.
+    fn opened(&self, file: &Weak<LazyFile>) {
+        let surplus = {
+            let mut open = self.open.lock();
+            open.push_back(Weak::clone(file));
+            if open.len() > OPEN_MAX { open.pop_front() } else { None }
+        };
+        if let Some(file) = surplus.and_then(|file| file.upgrade()) {
+            let mut slot = file.file.lock();
+            if !file.kept.load(Ordering::Acquire) {
+                slot.take();
+            }
+        }
+    }
+}
+
+impl LazyFile {
+    /// Opens the file for good: its name is about to go.
+    pub(crate) fn keep(&self) -> Result<()> {
+        self.kept.store(true, Ordering::Release);
+        self.opened().map(drop)
+    }
+
+    /// The open file, which the caller may keep.
+    fn opened(&self) -> Result<Arc<dyn ReadFile>> {
+        let mut file = self.file.lock();
+        if let Some(file) = &*file {
+            return Ok(Arc::clone(file));
+        }
+        let opened = self.handles.fs.open_read(&self.path)?;
+        *file = Some(Arc::clone(&opened));
+        drop(file);
+        self.handles.opened(&self.this);
+        Ok(opened)
+    }
+}
+
+impl ReadFile for LazyFile {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.opened()?.read_exact_at(buf, offset)
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) {
+        if let Ok(file) = self.opened() {
+            file.prefetch(offset, len);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::sim::SimFs;
+
+    #[test]
+    fn few_files_are_open_and_all_are_read() {
+        let disk = SimFs::new(1);
+        disk.create_dir_all(Path::new("/db")).unwrap();
+        let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
+        let handles = Handles::new(&fs);
+        let path = |number: usize| PathBuf::from(format!("/db/{number}"));
+        let files: Vec<Arc<LazyFile>> = (0..3 * OPEN_MAX)
+            .map(|number| {
+                disk.write_all(path(number), &[number as u8]).unwrap();
+                handles.file(&path(number)).unwrap()
+            })
+            .collect();
+        for _ in 0..2 {
+            for (number, file) in files.iter().enumerate() {
+                let mut byte = [0];
+                file.read_exact_at(&mut byte, 0).unwrap();
+                assert_eq!(byte, [number as u8]);
+            }
+            let open = files.iter().filter(|file| file.file.lock().is_some()).count();
+            assert!(open <= OPEN_MAX, "{open} files are open");
+        }
+        files[0].keep().unwrap();
+        disk.remove_file(&path(0)).unwrap();
+        files.iter().for_each(|file| drop(file.opened()));
+        let mut byte = [1];
+        files[0].read_exact_at(&mut byte, 0).unwrap();
+        assert_eq!(byte, [0]);
+    }
+}

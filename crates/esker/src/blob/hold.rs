@@ -1,0 +1,110 @@
+//! What keeps blobs alive: one that is written and not committed yet, one that is being written, one that is
+//! being read.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{BlobFileId, BlobSet, Entry, LiveFile, Pointer, SingleWriter, key_hash};
+use crate::env::Lane;
+use crate::error::Result;
+
+/// A blob that is written and not committed. Dropped so, it is abandoned.
+#[derive(Debug)]
+pub(crate) struct NewBlob {
+    pub(crate) pointer: Pointer,
+    /// Its bytes stay while the batch may be written again.
+    pub(crate) pin: Arc<Pin>,
+    committed: bool,
+}
+
+impl NewBlob {
+    pub(super) fn new(set: &Arc<BlobSet>, live: Arc<LiveFile>, entry: &Entry) -> NewBlob {
+        live.life.lock().pins.insert(entry.ordinal, 1);
+        let pin = Arc::new(Pin { set: Arc::clone(set), live, ordinal: entry.ordinal });
+        NewBlob { pointer: entry.pointer(), pin, committed: false }
+    }
+
+    /// Whether the log names it, or may do so.
+    pub(crate) fn is_committed(&self) -> bool {
+        self.committed
+    }
+
+    /// The log names it, in a record that ends at position `end`; `None`: nobody knows whether it does.
+    pub(crate) fn commit(&mut self, end: Option<u64>) {
+        self.committed = true;
+        if let Some(position) = self.pin.live.life.lock().pending.get_mut(&self.pin.ordinal) {
+            *position = end;
+        }
+    }
+}
+
+impl Drop for NewBlob {
+    fn drop(&mut self) {
+        if !self.committed {
+            let set = &self.pin.set;
+            set.abandoned.lock().push((self.pointer.file, self.pointer.ordinal));
+            set.executor.notify(Lane::Blobs);
+        }
+    }
+}
+
+/// A value that is being written, in a file of its own. Dropped unfinished, it takes its file along.
+#[derive(Debug)]
+pub(crate) struct BlobStream {
+    pub(super) set: Arc<BlobSet>,
+    pub(super) writer: SingleWriter,
+    pub(super) id: BlobFileId,
+    pub(super) salt: u64,
+}
+
+impl BlobStream {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.writer.write(bytes)
+    }
+
+    /// Ends the value: `key` of `tree` is to have it.
+    pub(crate) fn finish(self, tree: u32, key: &[u8]) -> Result<NewBlob> {
+        let now = self.set.env.clock.wall_us();
+        let finished = self.writer.finish(tree, key, now)?;
+        let live = LiveFile::begun(self.id, self.salt, true, &finished.blob, &finished.file);
+        live.added(finished.entry.ordinal);
+        let mut life = live.life.lock();
+        (life.sealed, life.open) = (true, false);
+        drop(life);
+        self.set.insert(Arc::clone(&live));
+        self.set.filter.add(key_hash(tree, key));
+        Ok(NewBlob::new(&self.set, live, &finished.entry))
+    }
+}
+
+/// Keeps a blob's bytes where they are until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Pin {
+    pub(super) set: Arc<BlobSet>,
+    pub(crate) live: Arc<LiveFile>,
+    pub(super) ordinal: u64,
+}
+
+impl Pin {
+    /// Fails when the store was closed: the bytes may have been given back since.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.set.check_open()
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut life = self.live.life.lock();
+        if let Some(count) = life.pins.get_mut(&self.ordinal) {
+            *count -= 1;
+            if *count == 0 {
+                life.pins.remove(&self.ordinal);
+                if life.held_back.contains(&self.ordinal) {
+                    self.set.let_go.store(true, Ordering::Release);
+                    drop(life);
+                    self.set.executor.notify(Lane::Blobs);
+                }
+            }
+        }
+    }
+}

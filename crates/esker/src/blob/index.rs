@@ -1,0 +1,106 @@
+//! Where the values of an open file are, and which of them were verified whole: 25 bytes a value.
+//!
+//! ```text
+//! runs     values of one logical file and chunk size, one behind the other: file, salt, first place
+//! places   ordinal, offset, length; ascending within a run
+//! ```
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::format::Entry;
+
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    logical: u64,
+    salt: u64,
+    chunk_log2: u8,
+    /// The ordinal of its first place.
+    ordinal: u64,
+    first: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    ordinal: u64,
+    offset: u64,
+    len: u64,
+}
+
+/// A value in its file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    pub(super) logical: u64,
+    pub(super) ordinal: u64,
+    pub(super) salt: u64,
+    pub(super) chunk_log2: u8,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    /// Every chunk of it was verified.
+    pub(super) verified: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    runs: Vec<Run>,
+    places: Vec<Place>,
+    verified: Vec<AtomicBool>,
+}
+
+impl Index {
+    /// Of entries in any order.
+    pub(super) fn new(entries: &[Entry]) -> Self {
+        let mut sorted: Vec<&Entry> = entries.iter().collect();
+        sorted.sort_by_key(|entry| (entry.logical, entry.ordinal));
+        sorted.dedup_by_key(|entry| (entry.logical, entry.ordinal));
+        let mut index = Index::default();
+        index.places.reserve_exact(sorted.len());
+        index.verified.reserve_exact(sorted.len());
+        for entry in sorted {
+            index.push(entry);
+        }
+        index
+    }
+
+    /// Adds an entry behind all others: of a greater logical file, or of the last one's with a greater ordinal.
+    pub(super) fn push(&mut self, entry: &Entry) {
+        let Entry { logical, salt, chunk_log2, ordinal, .. } = *entry;
+        let continues = |run: &Run| (run.logical, run.salt, run.chunk_log2) == (logical, salt, chunk_log2);
+        if !self.runs.last().is_some_and(continues) {
+            self.runs.push(Run { logical, salt, chunk_log2, ordinal, first: self.places.len() });
+        }
+        self.places.push(Place { ordinal, offset: entry.offset, len: entry.len });
+        self.verified.push(AtomicBool::new(false));
+    }
+
+    /// The place of a value, if the file has it.
+    fn slot(&self, logical: u64, ordinal: u64) -> Option<(&Run, usize)> {
+        let after = self.runs.partition_point(|run| (run.logical, run.ordinal) <= (logical, ordinal));
+        let run = self.runs.get(after.checked_sub(1)?).filter(|run| run.logical == logical)?;
+        let end = self.runs.get(after).map_or(self.places.len(), |next| next.first);
+        let places = &self.places[run.first..end];
+        // Where none is missing, the ordinal says the place.
+        let guess = usize::try_from(ordinal - run.ordinal).ok();
+        let guessed = guess.filter(|&at| places.get(at).is_some_and(|place| place.ordinal == ordinal));
+        let at = match guessed {
+            Some(at) => at,
+            None => places.binary_search_by_key(&ordinal, |place| place.ordinal).ok()?,
+        };
+        Some((run, run.first + at))
+    }
+
+    pub(super) fn find(&self, logical: u64, ordinal: u64) -> Option<Found> {
+        let (run, slot) = self.slot(logical, ordinal)?;
+        let Place { offset, len, .. } = self.places[slot];
+        let Run { salt, chunk_log2, .. } = *run;
+        let verified = self.verified[slot].load(Ordering::Acquire);
+        Some(Found { logical, ordinal, salt, chunk_log2, offset, len, verified })
+    }
+
+    /// Remembers that every chunk of a value was verified.
+    pub(super) fn set_verified(&self, logical: u64, ordinal: u64) {
+        if let Some((_, slot)) = self.slot(logical, ordinal) {
+            self.verified[slot].store(true, Ordering::Release);
+        }
+    }
+}

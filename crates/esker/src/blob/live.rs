@@ -1,0 +1,181 @@
+//! A blob file of an open store, and what becomes of each blob in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::{BlobFile, BlobFileId, LazyFile};
+use crate::error::{Error, Result};
+use crate::fs::RandomFile;
+use crate::version::blobs::BlobFileInfo;
+
+/// One blob file.
+#[derive(Debug)]
+pub(crate) struct LiveFile {
+    pub(crate) id: BlobFileId,
+    pub(crate) salt: u64,
+    pub(crate) single: bool,
+    /// Why it cannot be read, if it cannot: its values are lost, others are not.
+    file: RwLock<std::result::Result<Arc<BlobFile>, Error>>,
+    /// The handle behind `file`, where it is one that may be closed.
+    lazy: Mutex<Option<Arc<LazyFile>>>,
+    pub(crate) life: Mutex<Life>,
+    /// The file for syncing it, where it was written or may not be synced yet.
+    pub(super) written: Mutex<Option<Arc<dyn RandomFile>>>,
+    /// Holds bytes that are not synced and that a log record may point to.
+    pub(super) dirty: AtomicBool,
+    /// A sync is still to succeed. Cleared under the set's sync lock only.
+    pub(super) unsynced: AtomicBool,
+}
+
+/// What becomes of a file's blobs.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    /// A footer stands at its end.
+    pub(crate) sealed: bool,
+    /// More may be appended.
+    pub(super) open: bool,
+    /// Blobs written so far.
+    pub(crate) entries: u64,
+    /// Blobs whose log record may still be lost, with the log position behind it once there is one.
+    pub(crate) pending: BTreeMap<u64, Option<u64>>,
+    pub(crate) freed: BTreeSet<u64>,
+    /// Freed, and pinned: their bytes go with the last pin.
+    pub(super) held_back: BTreeSet<u64>,
+    pub(super) pins: BTreeMap<u64, usize>,
+}
+
+impl Life {
+    /// Of a file to which nothing is appended any more.
+    pub(crate) fn ended(
+        sealed: bool,
+        entries: u64,
+        freed: BTreeSet<u64>,
+        pending: impl IntoIterator<Item = u64>,
+    ) -> Life {
+        let pending = pending.into_iter().map(|ordinal| (ordinal, None)).collect();
+        Life { sealed, entries, freed, pending, ..Life::default() }
+    }
+
+    /// How many of its blobs are freed.
+    pub(crate) fn freed_count(&self) -> u64 {
+        self.freed.range(..self.entries).count() as u64
+    }
+
+    /// The file holds the blob, whatever a scan has found of it.
+    pub(crate) fn note_named(&mut self, ordinal: u64) {
+        self.entries = self.entries.max(ordinal.saturating_add(1));
+    }
+
+    /// Whether nothing in it is needed and nothing will be added.
+    pub(crate) fn is_over(&self) -> bool {
+        !self.open && self.freed_count() >= self.entries
+    }
+}
+
+impl LiveFile {
+    /// Its name is about to go. Whoever reads it goes on.
+    pub(super) fn keep_for_readers(&self) {
+        let read = !self.life.lock().pins.is_empty();
+        if let Some(lazy) = self.lazy.lock().as_ref().filter(|_| read) {
+            // A reader that comes too late for that is told that the file is gone.
+            drop(lazy.keep());
+        }
+    }
+
+    /// A file that opening has found unsealed is synced once and never written to.
+    pub(super) fn let_go_if_found(&self) {
+        if self.lazy.lock().is_some() {
+            self.written.lock().take();
+        }
+    }
+
+    /// Whether it is sealed and synced and still held open for writing.
+    pub(super) fn is_settled(&self) -> bool {
+        self.life.lock().sealed && !self.unsynced.load(Ordering::Acquire) && self.written.lock().is_some()
+    }
+
+    /// Reads go to `file` from now on, which is the same one, and nothing is written any more.
+    pub(super) fn settle(&self, file: BlobFile, lazy: Arc<LazyFile>) {
+        *self.lazy.lock() = Some(lazy);
+        *self.file.write() = Ok(Arc::new(file));
+        self.written.lock().take();
+    }
+
+    /// Whether more may be appended to it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.life.lock().open
+    }
+
+    /// The log is on the disk up to position `synced`.
+    pub(crate) fn note_synced(&self, synced: u64) {
+        let mut life = self.life.lock();
+        life.pending.retain(|_, position| position.is_none_or(|position| position > synced));
+    }
+
+    /// What a manifest is to know of it whose log is on the disk up to position `synced`.
+    pub(crate) fn info(&self, synced: u64) -> BlobFileInfo {
+        let life = self.life.lock();
+        let pending = life.pending.iter().filter(|(_, end)| end.is_none_or(|end| end > synced));
+        BlobFileInfo {
+            file: self.id,
+            salt: self.salt,
+            single: self.single,
+            sealed: life.sealed && !self.unsynced.load(Ordering::Acquire),
+            entries: life.entries,
+            pending: pending.map(|(&ordinal, _)| ordinal).collect(),
+        }
+    }
+
+    /// The file as it was found when the store was opened; `written`: it may not be synced.
+    pub(crate) fn found(
+        id: BlobFileId,
+        salt: u64,
+        single: bool,
+        file: std::result::Result<Arc<BlobFile>, Error>,
+        life: Life,
+        written: Option<Arc<dyn RandomFile>>,
+        lazy: Option<Arc<LazyFile>>,
+    ) -> Arc<LiveFile> {
+        let (dirty, unsynced) = (AtomicBool::new(written.is_some()), AtomicBool::new(written.is_some()));
+        Arc::new(LiveFile {
+            id,
+            salt,
+            single,
+            file: RwLock::new(file),
+            lazy: Mutex::new(lazy),
+            life: Mutex::new(life),
+            written: Mutex::new(written),
+            dirty,
+            unsynced,
+        })
+    }
+
+    /// A file that was just begun.
+    pub(super) fn begun(
+        id: BlobFileId,
+        salt: u64,
+        single: bool,
+        file: &Arc<BlobFile>,
+        written: &Arc<dyn RandomFile>,
+    ) -> Arc<LiveFile> {
+        let life = Life { open: true, ..Life::default() };
+        LiveFile::found(id, salt, single, Ok(Arc::clone(file)), life, Some(Arc::clone(written)), None)
+    }
+
+    /// The file, if it can be read.
+    pub(crate) fn readable(&self) -> Result<Arc<BlobFile>> {
+        self.file.read().as_ref().map(Arc::clone).map_err(Error::duplicate)
+    }
+
+    pub(super) fn added(&self, ordinal: u64) {
+        let mut life = self.life.lock();
+        life.entries = life.entries.max(ordinal + 1);
+        life.pending.insert(ordinal, None);
+        drop(life);
+        self.unsynced.store(true, Ordering::Release);
+        self.dirty.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,67 @@
+//! Blob files: huge values, written once and apart from the sorted tables, read whole or in part.
+//!
+//! ```text
+//! shared   [ header page ] [ descriptor | value | chunk sums ]*          [ entries | tail ]
+//! single   [ header page ] [ value | chunk sums | descriptor ]           [ entries | tail ]
+//!                                                                         once sealed
+//! ```
+//! - `format.rs`: pointers, headers, descriptors, entries, tails as bytes;
+//! - `chunks.rs`: the checksums of a value, one for each chunk;
+//! - `writer.rs`, `single.rs`: files of many values, files of one stream;
+//! - `scan.rs`: which values a file holds, with its footer or without;
+//! - `index.rs`, `verified.rs`, `file.rs`: where a value is, which chunks were verified, reading.
+//!
+//! Guarantees: no byte of a value is given out before the chunk it lies in has passed its checksum since
+//! the file was opened, and those checksums the one in the pointer; a damaged or hostile file yields a
+//! located error or the right bytes, never a panic. Values are contiguous. Reading takes no lock while the
+//! disk is waited for, and goes on while the file's owner appends.
+//!
+//! Relies on its caller to give every file a random salt and a number that was never used before, to sync
+//! a file before something durable points into it, and never to ask for a value whose bytes it gave back.
+
+use std::path::{Path, PathBuf};
+
+use crate::codec::file_number;
+
+mod chunks;
+mod file;
+pub(crate) mod filter;
+mod format;
+mod handles;
+mod hold;
+mod index;
+pub(crate) mod live;
+mod scan;
+pub(crate) mod set;
+mod single;
+#[cfg(test)]
+mod tests;
+mod verified;
+mod writer;
+
+pub(crate) use chunks::CHUNK_LOG2;
+pub(crate) use file::BlobFile;
+pub(crate) use format::{Entry, Pointer, key_hash};
+#[cfg(test)]
+use format::{Header, Layout};
+pub(crate) use handles::{Handles, LazyFile};
+pub(crate) use hold::{BlobStream, NewBlob, Pin};
+pub(crate) use live::{Life, LiveFile};
+#[cfg(test)]
+use scan::Scan;
+pub(crate) use set::BlobSet;
+pub(crate) use single::SingleWriter;
+pub(crate) use writer::{NewFile, SharedWriter};
+
+/// The number of a blob file.
+pub(crate) type BlobFileId = u64;
+
+/// The number in a blob file's name.
+pub(crate) fn blob_number(name: &str) -> Option<BlobFileId> {
+    file_number(name.strip_suffix(".blob")?)
+}
+
+/// The path of blob file `id` in `dir`.
+pub(crate) fn blob_path(dir: &Path, id: BlobFileId) -> PathBuf {
+    dir.join(format!("{id:06}.blob"))
+}

@@ -1,0 +1,119 @@
+//! Which values a file holds: from its footer, or, where it has none, from the descriptors.
+
+use super::format::{
+    DESCRIPTOR, ENTRY, Entry, Flaw, Header, KEY_MAX, Layout, PAGE, TAIL, Tail, descriptor_len,
+};
+use crate::error::{Error, Result};
+use crate::fs::ReadFile;
+
+/// How much is read at once where descriptors are looked for.
+const WINDOW: u64 = 16 << 10;
+
+/// What the descriptors of a file tell.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// In the order in which they lie in the file.
+    pub(crate) entries: Vec<Entry>,
+    /// Where the last value ends, with all that belongs to it: behind it is a footer, a torn write, or nothing.
+    pub(crate) end: u64,
+}
+
+/// Reads the first page of file `number`.
+pub(super) fn read_header(file: &dyn ReadFile, number: u64) -> Result<Header> {
+    if file.len() < PAGE {
+        return Err(Error::corruption(file.path(), 0, "expected a blob file: the file is too short"));
+    }
+    let mut page = [0; PAGE as usize];
+    file.read_exact_at(&mut page, 0)?;
+    let header = Header::decode(&page).map_err(|flaw| flaw.into_error(file.path(), 0))?;
+    if header.number != number {
+        let message = format!("expected blob file {number}, found blob file {}", header.number);
+        return Err(Error::corruption(file.path(), 0, message));
+    }
+    Ok(header)
+}
+
+/// Reads the footer of a sealed file.
+pub(super) fn read_footer(file: &dyn ReadFile, header: &Header) -> Result<Vec<Entry>> {
+    let len = file.len();
+    let at = |offset: u64| move |flaw: Flaw| flaw.into_error(file.path(), offset);
+    let Some(tail_at) = len.checked_sub(TAIL as u64) else {
+        return Err(Error::corruption(file.path(), 0, "expected a blob file: the file is too short"));
+    };
+    let mut bytes = [0; TAIL];
+    file.read_exact_at(&mut bytes, tail_at)?;
+    let tail = Tail::decode(&bytes, header, len).map_err(at(tail_at))?;
+    // The decoded tail says that so many entries fill the file up to it.
+    let mut bytes = vec![0; tail.entries as usize * ENTRY];
+    file.read_exact_at(&mut bytes, tail.footer_at)?;
+    tail.decode_entries(&bytes, header).map_err(at(tail.footer_at))
+}
+
+/// Reads the descriptors of a file, whether or not it has a footer, up to the first that does not check.
+pub(super) fn scan(file: &dyn ReadFile, header: &Header) -> Result<Scan> {
+    let mut window = Window { file, bytes: Vec::new(), start: 0, limit: file.len() };
+    match header.layout {
+        Layout::Shared => scan_shared(&mut window, header),
+        Layout::Single => scan_single(&mut window, header),
+    }
+}
+
+fn scan_shared(window: &mut Window<'_>, header: &Header) -> Result<Scan> {
+    let mut scan = Scan { entries: Vec::new(), end: PAGE };
+    while let Some((entry, _)) = window.descriptor(header, scan.end)? {
+        scan.end = entry.end();
+        scan.entries.push(entry);
+    }
+    Ok(scan)
+}
+
+/// The descriptor of a single value is what its file ends with, but for the footer.
+fn scan_single(window: &mut Window<'_>, header: &Header) -> Result<Scan> {
+    let mut scan = Scan { entries: Vec::new(), end: PAGE };
+    let limit = window.limit;
+    let first = limit.saturating_sub(descriptor_len(KEY_MAX) + (ENTRY + TAIL) as u64).max(PAGE) / 8 * 8;
+    // All of it at once, since the search goes backwards.
+    window.bytes(first, limit.saturating_sub(first))?;
+    for word in (first / 8..limit / 8).rev() {
+        if let Some((entry, end)) = window.descriptor(header, word * 8)? {
+            scan.end = end;
+            scan.entries.push(entry);
+            break;
+        }
+    }
+    Ok(scan)
+}
+
+/// A part of a file in memory.
+struct Window<'a> {
+    file: &'a dyn ReadFile,
+    bytes: Vec<u8>,
+    start: u64,
+    /// The file's length.
+    limit: u64,
+}
+
+impl Window<'_> {
+    /// The descriptor that begins at `at`, if a whole one does whose value lies in the file, and its end.
+    fn descriptor(&mut self, header: &Header, at: u64) -> Result<Option<(Entry, u64)>> {
+        let Some(head) = self.bytes(at, DESCRIPTOR as u64)? else { return Ok(None) };
+        let Some(len) = Entry::descriptor_len_in(head) else { return Ok(None) };
+        let limit = self.limit;
+        let Some(bytes) = self.bytes(at, len)? else { return Ok(None) };
+        Ok(Entry::decode_descriptor(bytes, header, at, limit).map(|(entry, _key)| (entry, at + len)))
+    }
+
+    /// `len` bytes from `at`, if the file has them.
+    fn bytes(&mut self, at: u64, len: u64) -> Result<Option<&[u8]>> {
+        if at > self.limit || len > self.limit - at {
+            return Ok(None);
+        }
+        if at < self.start || at + len > self.start + self.bytes.len() as u64 {
+            self.bytes.resize(len.max(WINDOW).min(self.limit - at) as usize, 0);
+            self.start = at;
+            self.file.read_exact_at(&mut self.bytes, at)?;
+        }
+        let from = (at - self.start) as usize;
+        Ok(self.bytes.get(from..from + len as usize))
+    }
+}

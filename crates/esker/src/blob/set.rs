@@ -1,0 +1,418 @@
+//! The blob files of an open store, and the life of each blob in them: written, committed, read, freed.
+//!
+//! ```text
+//! put          pending (its batch is not in the log yet) -- committed -- shadowed -- freed -- erased
+//!                 '-- abandoned: freed at once
+//! ```
+//!
+//! - A value is appended to a shared file that one writer has to itself meanwhile; a long one gets a file of
+//!   its own. Its bytes are written before the log record that points to it is.
+//! - `dirty` files hold bytes that a published record may point to and that are not synced. Whoever syncs the
+//!   log syncs them first (durability rule 4).
+//! - A freed blob cannot be pinned any more, and its bytes go when nobody has it pinned: a reader that comes
+//!   too late finds a newer version when it looks again.
+//! - What is freed is decided elsewhere ([`crate::store`]); here it is remembered, and done.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use super::filter::KeyFilter;
+use super::{
+    BlobFile, BlobFileId, BlobStream, CHUNK_LOG2, Entry, Handles, LiveFile, NewBlob, NewFile, Pin, Pointer,
+    SharedWriter, SingleWriter, blob_path, key_hash,
+};
+use crate::env::{Env, Executor, Lane};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::ReadFile;
+
+/// A shared file of so many bytes takes no further value.
+const SHARED_LEN_MAX: u64 = 256 << 20;
+
+/// A value of so many bytes gets a file of its own.
+const SINGLE_AT: usize = 8 << 20;
+
+/// A shared file and the right to append to it.
+#[derive(Debug)]
+struct Appender {
+    writer: SharedWriter,
+    live: Arc<LiveFile>,
+}
+
+#[derive(Debug, Default)]
+struct Appenders {
+    /// Those that nobody appends to now.
+    idle: Vec<Appender>,
+    /// Those that are full, or whose last append failed: to be sealed.
+    ended: Vec<Appender>,
+    /// How many are lent out.
+    lent: usize,
+}
+
+/// See the module's comment.
+#[derive(Debug)]
+pub(crate) struct BlobSet {
+    pub(super) env: Env,
+    dir: PathBuf,
+    next_file: Arc<AtomicU64>,
+    pub(super) executor: Arc<dyn Executor>,
+    /// Whether writers wait for syncs, as far as the store knows.
+    sync_follows: bool,
+    pub(crate) handles: Arc<Handles>,
+    files: RwLock<BTreeMap<BlobFileId, Arc<LiveFile>>>,
+    appenders: Mutex<Appenders>,
+    returned: Condvar,
+    pub(crate) filter: KeyFilter,
+    /// There are blobs, or there were.
+    used: AtomicBool,
+    /// A file was begun whose name is not durable yet.
+    new_name: AtomicBool,
+    /// Blobs that were written for nothing.
+    pub(super) abandoned: Mutex<Vec<(BlobFileId, u64)>>,
+    /// A pin went that held bytes back.
+    pub(super) let_go: AtomicBool,
+    /// A sync failed, and is not repeated (durability rule 8).
+    failed: Mutex<Option<Error>>,
+    syncing: Mutex<()>,
+    /// The store is closed: what a handle would read may be gone.
+    closed: AtomicBool,
+}
+
+impl BlobSet {
+    pub(crate) fn new(
+        env: &Env,
+        dir: &Path,
+        next_file: Arc<AtomicU64>,
+        executor: Arc<dyn Executor>,
+        sync_follows: bool,
+    ) -> BlobSet {
+        BlobSet {
+            env: env.clone(),
+            dir: dir.to_path_buf(),
+            next_file,
+            executor,
+            sync_follows,
+            handles: Handles::new(&env.fs),
+            files: RwLock::default(),
+            appenders: Mutex::default(),
+            returned: Condvar::new(),
+            filter: KeyFilter::default(),
+            used: AtomicBool::new(false),
+            new_name: AtomicBool::new(false),
+            abandoned: Mutex::default(),
+            let_go: AtomicBool::new(false),
+            failed: Mutex::default(),
+            syncing: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Entries may point to blobs from now on.
+    pub(crate) fn note_used(&self) {
+        self.used.store(true, Ordering::Release);
+    }
+
+    /// Whether any entry may point to a blob.
+    #[inline]
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Acquire)
+    }
+
+    /// Takes in a file that was found when the store was opened.
+    pub(crate) fn insert(&self, live: Arc<LiveFile>) {
+        self.note_used();
+        self.files.write().insert(live.id, live);
+    }
+
+    pub(crate) fn get(&self, file: BlobFileId) -> Option<Arc<LiveFile>> {
+        self.files.read().get(&file).cloned()
+    }
+
+    /// What the file says of its blobs.
+    pub(crate) fn entries(&self, live: &LiveFile) -> Result<Vec<Entry>> {
+        let file = live.readable()?;
+        if live.life.lock().sealed {
+            return file.entries();
+        }
+        let again = self.env.fs.open_read(&blob_path(&self.dir, live.id))?;
+        Ok(BlobFile::scan(again, live.id)?.1.entries)
+    }
+
+    /// The store is closed: handles of values that are left cannot be read any more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Fails when the store is closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Closed, "the store of this value is closed").at(&self.dir));
+        }
+        Ok(())
+    }
+
+    /// Where a file is, or should be.
+    pub(crate) fn path_of(&self, file: BlobFileId) -> PathBuf {
+        blob_path(&self.dir, file)
+    }
+
+    /// All files, in the order of their numbers.
+    pub(crate) fn files(&self) -> Vec<Arc<LiveFile>> {
+        self.files.read().values().cloned().collect()
+    }
+
+    /// Lets go of a file that is no longer part of the store.
+    pub(crate) fn forget(&self, file: BlobFileId) {
+        if let Some(live) = self.files.write().remove(&file) {
+            live.keep_for_readers();
+        }
+    }
+
+    // ---- writing -------------------------------------------------------------------------------------
+
+    fn begin(&self) -> (BlobFileId, PathBuf, u64) {
+        let id = self.next_file.fetch_add(1, Ordering::Relaxed);
+        (id, blob_path(&self.dir, id), self.env.random.next_u64())
+    }
+
+    fn new_appender(&self) -> Result<Appender> {
+        let (id, path, salt) = self.begin();
+        let now = self.env.clock.wall_us();
+        let (path, chunk_log2) = (path.as_path(), CHUNK_LOG2);
+        let new = NewFile { path, number: id, salt, created_us: now, chunk_log2 };
+        let writer = SharedWriter::create(&*self.env.fs, new)?;
+        let live = LiveFile::begun(id, salt, false, writer.blob(), writer.file());
+        self.new_name.store(true, Ordering::Release);
+        self.insert(Arc::clone(&live));
+        Ok(Appender { writer, live })
+    }
+
+    fn borrow_appender(&self) -> Result<Appender> {
+        let mut appenders = self.appenders.lock();
+        appenders.lent += 1;
+        if let Some(appender) = appenders.idle.pop() {
+            return Ok(appender);
+        }
+        drop(appenders);
+        self.new_appender().inspect_err(|_| self.returned(|_| {}))
+    }
+
+    fn returned(&self, put: impl FnOnce(&mut Appenders)) {
+        let mut appenders = self.appenders.lock();
+        put(&mut appenders);
+        appenders.lent -= 1;
+        drop(appenders);
+        self.returned.notify_all();
+    }
+
+    /// Writes `value`, which `key` of `tree` is to have. It counts when the log says so.
+    pub(crate) fn put(self: &Arc<Self>, tree: u32, key: &[u8], value: &[u8]) -> Result<NewBlob> {
+        if value.len() >= SINGLE_AT {
+            let mut stream = self.stream()?;
+            stream.write(value)?;
+            return stream.finish(tree, key);
+        }
+        let mut appender = self.borrow_appender()?;
+        let live = Arc::clone(&appender.live);
+        let now = self.env.clock.wall_us();
+        match appender.writer.append(tree, key, value, now) {
+            Ok(entry) => {
+                live.added(entry.ordinal);
+                self.filter.add(key_hash(tree, key));
+                let full = appender.writer.len() >= SHARED_LEN_MAX;
+                self.returned(|all| if full { all.ended.push(appender) } else { all.idle.push(appender) });
+                if full {
+                    self.executor.notify(Lane::Blobs);
+                }
+                Ok(NewBlob::new(self, live, &entry))
+            }
+            Err(error) => {
+                self.returned(|all| all.ended.push(appender));
+                self.executor.notify(Lane::Blobs);
+                Err(error)
+            }
+        }
+    }
+
+    /// Begins a value of unknown length, in a file of its own.
+    pub(crate) fn stream(self: &Arc<Self>) -> Result<BlobStream> {
+        let (id, path, salt) = self.begin();
+        let now = self.env.clock.wall_us();
+        let (path, chunk_log2) = (path.as_path(), CHUNK_LOG2);
+        let new = NewFile { path, number: id, salt, created_us: now, chunk_log2 };
+        let writer = SingleWriter::create(&self.env.fs, new, self.sync_follows)?;
+        self.new_name.store(true, Ordering::Release);
+        Ok(BlobStream { set: Arc::clone(self), writer, id, salt })
+    }
+
+    /// Seals the shared files that take no further value; with `all`, every one, also those that others are
+    /// appending to now.
+    pub(crate) fn seal_ended(&self, all: bool) -> Result<bool> {
+        self.check()?;
+        let mut appenders = self.appenders.lock();
+        while all && appenders.lent > 0 {
+            self.returned.wait(&mut appenders);
+        }
+        let mut ended = std::mem::take(&mut appenders.ended);
+        if all {
+            ended.append(&mut appenders.idle);
+        }
+        drop(appenders);
+        let worked = !ended.is_empty();
+        let mut ended = ended.into_iter();
+        let result = ended.by_ref().try_for_each(|mut appender| {
+            let sealed = appender.writer.seal();
+            match sealed {
+                Ok(()) => {
+                    appender.live.dirty.store(false, Ordering::Release);
+                    appender.live.unsynced.store(false, Ordering::Release);
+                    let mut life = appender.live.life.lock();
+                    (life.sealed, life.open) = (true, false);
+                    Ok(())
+                }
+                Err(error) => {
+                    // Where only the footer found no room, the file is tried again; it can be read as it is.
+                    if error.kind() != ErrorKind::OutOfSpace {
+                        self.fail(&error);
+                    }
+                    self.appenders.lock().ended.push(appender);
+                    Err(error)
+                }
+            }
+        });
+        self.appenders.lock().ended.extend(ended);
+        result.map(|()| worked)
+    }
+
+    /// Makes everything durable that a record published before this call points to.
+    pub(crate) fn sync(&self) -> Result<()> {
+        // Whoever waits here finds the other's syncs done.
+        let _one_at_a_time = self.syncing.lock();
+        self.check()?;
+        self.sync_dirty().inspect_err(|error| self.fail(error))
+    }
+
+    /// Whether all syncs have succeeded so far.
+    fn check(&self) -> Result<()> {
+        self.failed.lock().as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
+    }
+
+    fn fail(&self, error: &Error) {
+        let message = format!("a sync of a blob file failed ({error}); reopen the store");
+        *self.failed.lock() = Some(Error::new(ErrorKind::Poisoned, message));
+    }
+
+    fn sync_dirty(&self) -> Result<()> {
+        let dirty: Vec<Arc<LiveFile>> = {
+            let files = self.files.read();
+            files.values().filter(|live| live.dirty.swap(false, Ordering::AcqRel)).cloned().collect()
+        };
+        let synced = dirty.iter().try_for_each(|live| {
+            let written = live.written.lock().clone();
+            written.map_or(Ok(()), |file| file.sync())?;
+            live.unsynced.store(false, Ordering::Release);
+            live.let_go_if_found();
+            Ok(())
+        });
+        if synced.is_err() {
+            // Nobody is to take the rest for synced.
+            dirty.iter().for_each(|live| live.dirty.store(true, Ordering::Release));
+        }
+        synced?;
+        self.sync_names()
+    }
+
+    /// Makes the names of new files durable.
+    pub(crate) fn sync_names(&self) -> Result<()> {
+        if self.new_name.swap(false, Ordering::AcqRel) {
+            let synced = self.env.fs.sync_dir(&self.dir);
+            return synced.inspect_err(|_| self.new_name.store(true, Ordering::Release));
+        }
+        Ok(())
+    }
+
+    // ---- reading -------------------------------------------------------------------------------------
+
+    /// Keeps the blob's bytes where they are; `None` when it was freed.
+    pub(crate) fn pin(self: &Arc<Self>, pointer: &Pointer) -> Option<Pin> {
+        let live = self.get(pointer.file)?;
+        let mut life = live.life.lock();
+        if life.freed.contains(&pointer.ordinal) {
+            return None;
+        }
+        *life.pins.entry(pointer.ordinal).or_insert(0) += 1;
+        drop(life);
+        Some(Pin { set: Arc::clone(self), live, ordinal: pointer.ordinal })
+    }
+
+    // ---- freeing -------------------------------------------------------------------------------------
+
+    /// Blobs that were written and not committed, since the last call.
+    pub(crate) fn take_abandoned(&self) -> Vec<(BlobFileId, u64)> {
+        std::mem::take(&mut *self.abandoned.lock())
+    }
+
+    /// From now on nobody can pin the blob. `false` when that was so before.
+    pub(crate) fn condemn(&self, file: BlobFileId, ordinal: u64) -> bool {
+        let Some(live) = self.get(file) else { return false };
+        let mut life = live.life.lock();
+        life.pending.remove(&ordinal);
+        life.freed.insert(ordinal)
+    }
+
+    /// Closes the descriptors of files to which nothing is written any more: they are opened again when read.
+    /// One that cannot be opened again stays as it is.
+    pub(crate) fn settle_files(&self) {
+        for live in self.files().iter().filter(|live| live.is_settled()) {
+            let Ok(lazy) = self.handles.file(&self.path_of(live.id)) else { continue };
+            if let Ok(file) = BlobFile::open_sealed(Arc::clone(&lazy) as Arc<dyn ReadFile>, live.id) {
+                live.settle(file, lazy);
+            }
+        }
+    }
+
+    /// Gives back the space of freed blobs, as far as nobody reads them.
+    pub(crate) fn erase(&self, file: BlobFileId, ordinals: impl IntoIterator<Item = u64>) -> Result<()> {
+        let Some(live) = self.get(file) else { return Ok(()) };
+        let mut life = live.life.lock();
+        let (now, later): (Vec<u64>, Vec<u64>) =
+            ordinals.into_iter().partition(|ordinal| !life.pins.contains_key(ordinal));
+        life.held_back.extend(later);
+        let over = life.is_over();
+        drop(life);
+        // The whole file goes, or a checkpoint has it too: then punching would damage that.
+        let Ok(readable) = live.readable() else { return Ok(()) };
+        if over || self.env.fs.link_count(&blob_path(&self.dir, file))? > 1 {
+            return Ok(());
+        }
+        for ordinal in now {
+            let Some((offset, len)) = readable.locate(file, ordinal) else { continue };
+            let (start, end) = (offset.next_multiple_of(4096), (offset + len) / 4096 * 4096);
+            if start < end {
+                match self.env.fs.punch_hole(&blob_path(&self.dir, file), start, end - start) {
+                    Err(error) if error.kind() == ErrorKind::Unsupported => {}
+                    punched => punched?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back the space of blobs that were freed while somebody read them, and no longer does.
+    pub(crate) fn erase_let_go(&self) -> Result<bool> {
+        if !self.let_go.swap(false, Ordering::AcqRel) {
+            return Ok(false);
+        }
+        for live in self.files() {
+            let mut life = live.life.lock();
+            let held_back = std::mem::take(&mut life.held_back);
+            drop(life);
+            // What is still pinned is held back again.
+            self.erase(live.id, held_back)?;
+        }
+        Ok(true)
+    }
+}

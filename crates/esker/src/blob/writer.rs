@@ -1,0 +1,204 @@
+//! Writes a file of many values, one behind the other.
+//!
+//! ```text
+//! ... | descriptor | zeros to the value's place | value | zeros to 8 | sums | descriptor | ...
+//!     ^ a multiple of 8                                                ^ end: where the next one begins
+//! ```
+//! A value is in the file when `append` returns, whatever then happens to the process; it is durable after
+//! a sync of the file, which is the owner's to call. A value that could not be written is cut off again.
+
+use std::io::IoSlice;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::chunks::{Identity, Summer};
+use super::file::BlobFile;
+use super::format::{
+    Entry, FILE_LEN_MAX, Header, KEY_MAX, Layout, PAGE, align8, descriptor_len, encode_footer, key_hash,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::{FileSystem, RandomFile};
+
+/// Values from this length on begin at a multiple of 4096, so that they can be mapped and shared with other
+/// files, and given back whole. Shorter ones would waste more than an eighth of their space by it.
+const ALIGN_FROM: u64 = 32 << 10;
+
+/// What a new blob file is called, and what is said on its first page.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewFile<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) number: u64,
+    /// Random.
+    pub(crate) salt: u64,
+    /// Microseconds since 1970-01-01 UTC.
+    pub(crate) created_us: u64,
+    /// Chunks of its values are 2 to the power of this: 12 to 20.
+    pub(crate) chunk_log2: u8,
+}
+
+impl NewFile<'_> {
+    /// Creates the file with its first page. A file that could not be written is removed again.
+    pub(super) fn create(
+        &self,
+        fs: &dyn FileSystem,
+        layout: Layout,
+    ) -> Result<(Arc<dyn RandomFile>, Header)> {
+        let NewFile { path, number, salt, created_us, .. } = *self;
+        let header = Header { layout, number, salt, created_us };
+        let file = fs.create_random(path)?;
+        if let Err(error) = file.write_at(&[IoSlice::new(&header.encode())], 0) {
+            // Best effort: what matters is reported already.
+            drop(fs.remove_file(path));
+            return Err(error);
+        }
+        Ok((file, header))
+    }
+}
+
+/// Refuses a key that no descriptor can hold.
+pub(super) fn check_key(key: &[u8], path: &Path) -> Result<()> {
+    if key.len() <= KEY_MAX {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::InvalidInput, "the key of a value is over the limit").at(path))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The file ends at `end`.
+    Clean,
+    /// Behind `end` may be what a failed write left.
+    Torn,
+    /// The footer is written.
+    Sealed,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct SharedWriter {
+    file: Arc<dyn RandomFile>,
+    blob: Arc<BlobFile>,
+    header: Header,
+    chunk_log2: u8,
+    end: u64,
+    state: State,
+    entries: Vec<Entry>,
+    /// Descriptor and the zeros behind it.
+    head: Vec<u8>,
+}
+
+impl SharedWriter {
+    pub(crate) fn create(fs: &dyn FileSystem, new: NewFile<'_>) -> Result<Self> {
+        let (file, header) = new.create(fs, Layout::Shared)?;
+        let blob = Arc::new(BlobFile::new(Arc::clone(&file).as_read(), header, &[]));
+        Ok(SharedWriter {
+            file,
+            blob,
+            header,
+            chunk_log2: new.chunk_log2,
+            end: PAGE,
+            state: State::Clean,
+            entries: Vec::new(),
+            head: Vec::new(),
+        })
+    }
+
+    /// Writes a value behind all others, and makes it known to readers. After an error there is no such
+    /// value, and the next one may be tried.
+    pub(crate) fn append(&mut self, tree: u32, key: &[u8], value: &[u8], stored_us: u64) -> Result<Entry> {
+        check_key(key, self.file.path())?;
+        self.check_open()?;
+        let ordinal = self.entries.len() as u64;
+        let (salt, chunk_log2) = (self.header.salt, self.chunk_log2);
+        let mut summer = Summer::new(Identity::new(salt, ordinal), chunk_log2);
+        summer.add(value);
+        let len = value.len() as u64;
+        let alignment = if len >= ALIGN_FROM { PAGE } else { 8 };
+        let entry = Entry {
+            logical: self.header.number,
+            salt,
+            ordinal,
+            offset: (self.end + descriptor_len(key.len())).next_multiple_of(alignment),
+            len,
+            stored_us,
+            sums_check: summer.sums_check(),
+            key_hash: key_hash(tree, key),
+            desc_offset: self.end,
+            tree,
+            chunk_log2,
+        };
+        self.write_record(&entry, key, value, summer.sums())?;
+        self.entries.push(entry);
+        self.blob.note(&entry);
+        Ok(entry)
+    }
+
+    fn write_record(&mut self, entry: &Entry, key: &[u8], value: &[u8], sums: &[u8]) -> Result<()> {
+        if entry.offset.checked_add(entry.len).is_none_or(|end| end > FILE_LEN_MAX / 2) {
+            return Err(Error::new(ErrorKind::InvalidInput, "the value is too long").at(self.file.path()));
+        }
+        self.head.clear();
+        entry.encode_descriptor(key, self.header.salt, &mut self.head);
+        self.head.resize((entry.offset - self.end) as usize, 0);
+        let slack = [0; 8];
+        let slack = &slack[..(entry.sums_offset() - entry.offset - entry.len) as usize];
+        let parts = [&self.head, value, slack, sums].map(IoSlice::new);
+        let written = self.file.write_at(&parts, self.end);
+        if written.is_err() {
+            self.state = State::Torn;
+            self.cut()?;
+        }
+        written?;
+        self.end = entry.end();
+        Ok(())
+    }
+
+    /// Cuts off what a failed write left.
+    fn cut(&mut self) -> Result<()> {
+        self.file.set_len(self.end)?;
+        self.state = State::Clean;
+        Ok(())
+    }
+
+    /// Makes sure that the file may be appended to.
+    fn check_open(&mut self) -> Result<()> {
+        match self.state {
+            State::Clean => Ok(()),
+            State::Torn => self.cut(),
+            State::Sealed => {
+                Err(Error::new(ErrorKind::InvalidInput, "the blob file is sealed").at(self.file.path()))
+            }
+        }
+    }
+
+    /// Bytes of the file so far.
+    pub(crate) fn len(&self) -> u64 {
+        self.end
+    }
+
+    /// The file for reading. It knows each value once `append` has returned.
+    pub(crate) fn blob(&self) -> &Arc<BlobFile> {
+        &self.blob
+    }
+
+    /// The file itself, to be synced by whoever needs its values durable.
+    pub(crate) fn file(&self) -> &Arc<dyn RandomFile> {
+        &self.file
+    }
+
+    /// Ends the file with its footer and makes all of it durable. Where the footer could not be written
+    /// (the disk is full), it may be tried again; where the sync failed, it must not.
+    pub(crate) fn seal(&mut self) -> Result<()> {
+        self.check_open()?;
+        let footer = encode_footer(&self.header, self.end, &self.entries);
+        if let Err(error) = self.file.write_at(&[IoSlice::new(&footer)], self.end) {
+            self.state = State::Torn;
+            self.cut()?;
+            return Err(error);
+        }
+        debug_assert_eq!(self.end, align8(self.end));
+        self.end += footer.len() as u64;
+        self.state = State::Sealed;
+        self.file.sync()
+    }
+}

@@ -1,0 +1,103 @@
+//! The part of `check` that reads blob files: every blob that something may point to, chunk by chunk.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::check::Check;
+use crate::blob::{BlobFile, BlobFileId, Pointer, blob_path};
+use crate::error::{Error, Result};
+use crate::open::Listing;
+use crate::version::blobs::BlobFileRecord;
+use crate::version::edit::ManifestState;
+
+/// What `pointers` name in file `id`.
+fn named_in(pointers: &[Pointer], id: BlobFileId) -> BTreeSet<u64> {
+    pointers.iter().filter(|pointer| pointer.file == id).map(|pointer| pointer.ordinal).collect()
+}
+
+impl Check<'_> {
+    /// Reads the blobs that the manifest counts, and those that only the log (`pointers`) names.
+    pub(super) fn blobs(&mut self, listing: &Listing, state: Option<&ManifestState>, pointers: &[Pointer]) {
+        let none = BTreeMap::new();
+        let known = state.map_or(&none, |state| &state.blobs.live);
+        for (&id, record) in known {
+            if listing.blobs.binary_search(&id).is_err() {
+                self.found(&Error::corruption(&blob_path(self.dir, id), 0, "a blob file is missing"));
+            } else if let Err(error) = self.known_blobs(id, record, &named_in(pointers, id)) {
+                self.found(&error);
+            }
+        }
+        let is_new = |pointer: &&Pointer| {
+            !known.contains_key(&pointer.file)
+                && !state.is_some_and(|state| state.blobs.removed.contains_key(&pointer.file))
+        };
+        let mut named: BTreeMap<BlobFileId, Vec<Pointer>> = BTreeMap::new();
+        for pointer in pointers.iter().filter(is_new) {
+            named.entry(pointer.file).or_default().push(*pointer);
+        }
+        for (id, pointers) in named {
+            if let Err(error) = self.new_blobs(id, &pointers) {
+                self.found(&error);
+            }
+        }
+    }
+
+    fn known_blobs(&mut self, id: BlobFileId, record: &BlobFileRecord, in_log: &BTreeSet<u64>) -> Result<()> {
+        let path = blob_path(self.dir, id);
+        let undecided = record.info.entries == record.info.pending.len() as u64;
+        if (undecided || record.freed.len() as u64 >= record.info.entries) && in_log.is_empty() {
+            // Nothing in it counts: it may be gone.
+            return Ok(());
+        }
+        self.note_file(&path);
+        let source = self.env.fs.open_read(&path)?;
+        let (file, entries) = if record.info.sealed {
+            let file = BlobFile::open_sealed(source, id)?;
+            let entries = file.entries()?;
+            (file, entries)
+        } else {
+            let (file, scan) = BlobFile::scan(source, id)?;
+            (file, scan.entries)
+        };
+        if file.header().salt != record.info.salt {
+            return Err(Error::corruption(
+                &path,
+                0,
+                "the blob file is not the one that the manifest describes",
+            ));
+        }
+        let counts = |ordinal: u64| {
+            let settled = ordinal < record.info.entries && !record.info.pending.contains(&ordinal);
+            (settled || in_log.contains(&ordinal)) && !record.freed.contains(&ordinal)
+        };
+        let last = record.info.entries.max(in_log.last().map_or(0, |last| last.saturating_add(1)));
+        let there: Vec<&crate::blob::Entry> = entries.iter().filter(|entry| counts(entry.ordinal)).collect();
+        let expected = (0..last).filter(|&ordinal| counts(ordinal)).count();
+        for entry in &there {
+            self.verify(&file, &entry.pointer());
+        }
+        if there.len() < expected {
+            let message =
+                format!("{} of {expected} values of a blob file are missing", expected - there.len());
+            return Err(Error::corruption(&path, 0, message));
+        }
+        Ok(())
+    }
+
+    fn new_blobs(&mut self, id: BlobFileId, pointers: &[Pointer]) -> Result<()> {
+        let path = blob_path(self.dir, id);
+        if !self.env.fs.exists(&path)? {
+            return Err(Error::corruption(&path, 0, "a blob file is missing"));
+        }
+        let (file, _) = BlobFile::scan(self.env.fs.open_read(&path)?, id)?;
+        self.note_file(&path);
+        pointers.iter().for_each(|pointer| self.verify(&file, pointer));
+        Ok(())
+    }
+
+    fn verify(&mut self, file: &BlobFile, pointer: &Pointer) {
+        match file.verify(pointer) {
+            Ok(()) => self.report.blobs += 1,
+            Err(error) => self.found(&error),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Files that are written at offsets, and holes in files.
+//!
+//! A write is one `pwritev` as a rule; one that comes back short (a signal, more parts than the kernel takes
+//! at once, a disk that fills up) is continued where it stopped. A write that fails is cut off again, as an
+//! append is. The length is kept beside the file, so that asking for it is no system call.
+
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use super::file::{map, prefetch, read_exact, start_writeback};
+use super::*;
+use crate::fs::{check_punch, copy};
+
+/// How many parts the kernel takes in one call (`IOV_MAX`).
+const PARTS_MAX: usize = 1024;
+/// How much the kernel is asked to copy in one call, in bytes.
+const COPY_MAX: u64 = 1 << 30;
+
+#[derive(Debug)]
+pub(super) struct RealRandom {
+    file: File,
+    /// Raised after the bytes below it were written (release), so that who sees it (acquire) can read them.
+    len: AtomicU64,
+    path: PathBuf,
+}
+
+impl RealRandom {
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        let file = file.map_err(|error| Error::io("create the file", path, error))?;
+        Ok(RealRandom { file, len: AtomicU64::new(0), path: path.to_path_buf() })
+    }
+
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let failed = |error| Error::io("open the file", path, error);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+        let len = file.metadata().map_err(failed)?.len();
+        Ok(RealRandom { file, len: AtomicU64::new(len), path: path.to_path_buf() })
+    }
+
+    /// Remembers that some bytes were written at `offset`, and tells how many; what failed is cut off again.
+    fn settle(&self, offset: u64, written: Result<u64>) -> Result<u64> {
+        match written {
+            Ok(0) => {}
+            Ok(n) => drop(self.len.fetch_max(offset + n, Ordering::Release)),
+            // Best effort: what matters is reported already.
+            Err(_) => drop(self.file.set_len(self.len())),
+        }
+        written
+    }
+
+    fn write(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<u64> {
+        let written = write_all(&self.file, parts, offset);
+        written.map_err(|error| Error::io("write into the file", &self.path, error).at_offset(offset))
+    }
+}
+
+impl ReadFile for RealRandom {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        read_exact(&self.file, &self.path, buf, offset)
+    }
+
+    fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) {
+        prefetch(&self.file, offset, len);
+    }
+
+    fn map(&self, offset: u64, len: u64) -> Result<Mapping> {
+        map(self, &self.file, offset, len)
+    }
+}
+
+impl RandomFile for RealRandom {
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        self.settle(offset, self.write(parts, offset)).map(drop)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|error| Error::io("sync the file", &self.path, error))
+    }
+
+    fn start_writeback(&self, offset: u64, len: u64) {
+        start_writeback(&self.file, offset, len);
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        let set = self.file.set_len(len);
+        set.map_err(|error| Error::io("set the length of the file", &self.path, error).at_offset(len))?;
+        self.len.store(len, Ordering::Release);
+        Ok(())
+    }
+
+    fn copy_from(&self, source: &File, source_offset: u64, len: u64, offset: u64) -> Result<u64> {
+        let in_kernel = copy_in_kernel(&self.file, source, source_offset, len, offset);
+        // Whatever the kernel does not copy, for whatever reason, is read and written: that succeeds, or
+        // finds the end of the source, or the error to tell.
+        let (source_offset, len) = (source_offset.saturating_add(in_kernel), len - in_kernel);
+        let rest = copy::by_reading(&self.path, source, source_offset, len, |at, bytes| {
+            self.write(&[IoSlice::new(bytes)], offset.saturating_add(in_kernel + at)).map(drop)
+        });
+        self.settle(offset, rest.map(|rest| in_kernel + rest))
+    }
+
+    fn as_read(self: Arc<Self>) -> Arc<dyn ReadFile> {
+        self
+    }
+}
+
+/// Writes all parts and returns how many bytes they are.
+fn write_all(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<u64> {
+    let mut at = offset;
+    // What is left, and how many bytes of its first part are written already.
+    let (mut rest, mut done) = advance(parts, 0);
+    while let Some(first) = rest.first() {
+        let written = match first.get(done..) {
+            Some(tail) if done > 0 => file.write_at(tail, at),
+            _ => rustix::io::pwritev(file, &rest[..rest.len().min(PARTS_MAX)], at).map_err(io::Error::from),
+        };
+        match written {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => {
+                at += n as u64;
+                (rest, done) = advance(rest, done + n);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(at - offset)
+}
+
+/// The parts from the one on in which byte `n` lies, and where in it.
+fn advance<'a, 'b>(parts: &'a [IoSlice<'b>], mut n: usize) -> (&'a [IoSlice<'b>], usize) {
+    let mut rest = parts;
+    while let Some((first, behind)) = rest.split_first()
+        && n >= first.len()
+    {
+        n -= first.len();
+        rest = behind;
+    }
+    (rest, n)
+}
+
+/// Copies as much as the kernel does of itself, and returns how many bytes that is.
+fn copy_in_kernel(file: &File, source: &File, source_offset: u64, len: u64, offset: u64) -> u64 {
+    let (mut from, mut to) = (source_offset, offset);
+    let mut left = len;
+    while left > 0 {
+        let wanted = usize::try_from(left.min(COPY_MAX)).unwrap_or(usize::MAX);
+        match rustix::fs::copy_file_range(source, Some(&mut from), file, Some(&mut to), wanted) {
+            Ok(0) => break,
+            Ok(n) => left = left.saturating_sub(n as u64),
+            Err(Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    len - left
+}
+
+/// Gives the blocks of a range back to the file system.
+pub(super) fn punch_hole(path: &Path, offset: u64, len: u64) -> Result<()> {
+    check_punch(path, offset, len)?;
+    let file = OpenOptions::new().write(true).open(path);
+    let file = file.map_err(|error| Error::io("open the file", path, error))?;
+    if len == 0 {
+        return Ok(());
+    }
+    loop {
+        match rustix::fs::fallocate(
+            &file,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            offset,
+            len,
+        ) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                let message = "the file system cannot give back part of a file (punch a hole)";
+                return Err(Error::new(ErrorKind::Unsupported, message).at(path).at_offset(offset));
+            }
+            Err(error) => return Err(Error::io("punch a hole", path, error.into()).at_offset(offset)),
+        }
+    }
+}

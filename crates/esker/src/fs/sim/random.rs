@@ -1,0 +1,109 @@
+//! Files of a simulated disk that are written at offsets.
+
+#![expect(clippy::disallowed_types, reason = "copies come from files of the user, not of the store")]
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::content::Content;
+use super::faults::Op;
+use super::handles::Handle;
+use crate::error::{Error, Result};
+use crate::fs::{RandomFile, ReadFile, copy};
+
+/// No file is longer, in bytes: its pages are listed in memory.
+const LEN_MAX: u64 = 1 << 40;
+
+#[derive(Debug)]
+pub(super) struct SimRandom(pub(super) Handle);
+
+impl SimRandom {
+    /// `EFBIG`, as an operating system says it.
+    fn check_end(&self, doing: &str, offset: u64, len: u64) -> Result<()> {
+        if offset.checked_add(len).is_some_and(|end| end <= LEN_MAX) {
+            return Ok(());
+        }
+        let too_big = io::Error::from(rustix::io::Errno::FBIG);
+        Err(Error::io(doing, self.path(), too_big).at_offset(offset))
+    }
+}
+
+impl ReadFile for SimRandom {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.0.read(buf, offset)
+    }
+
+    fn len(&self) -> u64 {
+        self.0.world.lock().file(self.0.id).map_or(0, Content::len)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    fn prefetch(&self, _offset: u64, _len: u64) {}
+}
+
+impl RandomFile for SimRandom {
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        self.check_end("write into the file", offset, bytes.len() as u64)?;
+        let Handle { world, id, path } = &self.0;
+        let mut world = world.lock();
+        let admitted = world.begin(Op::WriteAt, path);
+        if admitted.is_ok() {
+            let space = world.check_write(*id, offset, bytes.len() as u64, path);
+            space.map_err(|error| error.at_offset(offset))?;
+        }
+        let dead = world.dead;
+        let content = world.file_mut(*id).map_err(|error| self.0.io_error("write into the file", error))?;
+        match &admitted {
+            Ok(()) => content.write(offset, &bytes),
+            Err(_) if dead => {}
+            Err(_) => {
+                let len = content.len();
+                content.write(offset, &bytes[..bytes.len() / 2]);
+                if content.len() > len {
+                    content.set_len(len);
+                }
+            }
+        }
+        admitted.map_err(|error| error.at_offset(offset))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.0.sync()
+    }
+
+    fn start_writeback(&self, _offset: u64, _len: u64) {
+        self.0.world.lock().write_back_some(self.0.id);
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.check_end("set the length of the file", len, 0)?;
+        let Handle { world, id, path } = &self.0;
+        let mut world = world.lock();
+        world.begin(Op::SetLen, path).map_err(|error| error.at_offset(len))?;
+        let content = world.file_mut(*id);
+        content.map_err(|error| self.0.io_error("set the length of the file", error))?.set_len(len);
+        Ok(())
+    }
+
+    /// Writes in pieces; each is one changing call.
+    fn copy_from(&self, source: &File, source_offset: u64, len: u64, offset: u64) -> Result<u64> {
+        let before = self.len();
+        let copied = copy::by_reading(self.path(), source, source_offset, len, |at, bytes| {
+            self.write_at(&[IoSlice::new(bytes)], offset.saturating_add(at))
+        });
+        if copied.is_err() && self.len() > before {
+            drop(self.set_len(before));
+        }
+        copied
+    }
+
+    fn as_read(self: Arc<Self>) -> Arc<dyn ReadFile> {
+        self
+    }
+}

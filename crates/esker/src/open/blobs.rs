@@ -1,0 +1,177 @@
+//! Blob files at opening: which are there, which of their blobs the log and the manifest name.
+//!
+//! A blob file that is missing or damaged does not keep the store from opening: its values are lost, each is
+//! named when it is asked for, and the rest is served.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Listing;
+use crate::blob::{BlobFile, BlobFileId, BlobSet, Entry, LazyFile, Life, LiveFile, Pointer, blob_path};
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::ReadFile;
+use crate::version::blobs::BlobFileRecord;
+use crate::version::edit::ManifestState;
+
+/// What was found to be nobody's.
+#[derive(Debug, Default)]
+pub(super) struct Unneeded {
+    /// Blobs that nothing names any more.
+    pub(super) blobs: Vec<(BlobFileId, u64)>,
+    /// Files that were removed, or begun and never written to.
+    pub(super) files: Vec<BlobFileId>,
+}
+
+/// Takes the store's blob files into `set`.
+pub(super) fn find(
+    set: &BlobSet,
+    env: &Env,
+    dir: &Path,
+    listing: &Listing,
+    state: &ManifestState,
+    read_only: bool,
+) -> Result<Unneeded> {
+    let mut unneeded = Unneeded::default();
+    if !state.blobs.live.is_empty() || !listing.blobs.is_empty() {
+        set.note_used();
+    }
+    for (&id, record) in &state.blobs.live {
+        let opened = if listing.blobs.binary_search(&id).is_ok() {
+            damage_apart(open_known(set, dir, id, record))?
+        } else {
+            Err(Error::corruption(&blob_path(dir, id), 0, "a blob file is missing"))
+        };
+        unneeded.blobs.extend(record.shadowed.iter().map(|&ordinal| (id, ordinal)));
+        let (file, entries, lazy) = match opened {
+            Ok((file, entries, lazy)) => (Ok(Arc::new(file)), entries, lazy),
+            Err(damage) => (Err(damage), Vec::new(), None),
+        };
+        for entry in entries.iter().filter(|entry| !record.freed.contains(&entry.ordinal)) {
+            set.filter.add(entry.key_hash);
+            if !state.trees.contains_key(&entry.tree) {
+                unneeded.blobs.push((id, entry.ordinal));
+            }
+        }
+        let info = &record.info;
+        let pending = info.pending.iter().copied();
+        let mut life = Life::ended(info.sealed, info.entries, record.freed.clone(), pending);
+        add_later(&mut life, &entries);
+        let written = if info.sealed || read_only || file.is_err() {
+            None
+        } else {
+            Some(env.fs.open_random(&blob_path(dir, id))?)
+        };
+        set.insert(LiveFile::found(id, info.salt, info.single, file, life, written, lazy));
+    }
+    let unknown = listing.blobs.iter().filter(|id| !state.blobs.live.contains_key(id));
+    for &id in unknown {
+        if state.blobs.removed.contains_key(&id) || is_blank(env, &blob_path(dir, id))? {
+            unneeded.files.push(id);
+            continue;
+        }
+        // One that is damaged is left where it is, for somebody who wants to look at it.
+        let Ok((file, scan, lazy)) = damage_apart(scan(set, dir, id))? else { continue };
+        if scan.is_empty() {
+            // A stream that was cut off, or a file whose first value was.
+            unneeded.files.push(id);
+            continue;
+        }
+        let mut life = Life::default();
+        add_later(&mut life, &scan);
+        scan.iter().for_each(|entry| set.filter.add(entry.key_hash));
+        let (salt, single) = (file.header().salt, file.is_single());
+        let written = if read_only { None } else { Some(env.fs.open_random(&blob_path(dir, id))?) };
+        set.insert(LiveFile::found(id, salt, single, Ok(Arc::new(file)), life, written, Some(lazy)));
+    }
+    Ok(unneeded)
+}
+
+/// Whether not even the first page of a blob file was written.
+fn is_blank(env: &Env, path: &Path) -> Result<bool> {
+    let file = env.fs.open_read(path)?;
+    let mut mark = [0; 8];
+    if file.len() < 4096 {
+        return Ok(true);
+    }
+    file.read_exact_at(&mut mark, 0)?;
+    Ok(mark == [0; 8])
+}
+
+/// Blobs behind those that the manifest knows count only where the log names them.
+fn add_later(life: &mut Life, entries: &[Entry]) {
+    let later = entries.iter().map(|entry| entry.ordinal).filter(|&ordinal| ordinal >= life.entries);
+    let later: BTreeSet<u64> = later.collect();
+    life.entries = later.last().map_or(life.entries, |last| last.saturating_add(1));
+    life.pending.extend(later.into_iter().map(|ordinal| (ordinal, None)));
+}
+
+/// Damage is a value here; other errors end the opening.
+fn damage_apart<T>(result: Result<T>) -> Result<std::result::Result<T, Error>> {
+    match result {
+        Err(error) if error.kind() != ErrorKind::Corruption => Err(error),
+        other => Ok(other),
+    }
+}
+
+/// A blob file as it was opened, what it holds, and the handle that may be closed.
+type Opened = (BlobFile, Vec<Entry>, Option<Arc<LazyFile>>);
+
+fn open_known(set: &BlobSet, dir: &Path, id: BlobFileId, record: &BlobFileRecord) -> Result<Opened> {
+    let path = blob_path(dir, id);
+    let (file, entries, lazy) = if record.info.sealed {
+        let lazy = set.handles.file(&path)?;
+        let file = BlobFile::open_sealed(Arc::clone(&lazy) as Arc<dyn ReadFile>, id)?;
+        let entries = file.entries()?;
+        (file, entries, Some(lazy))
+    } else {
+        let (file, entries, lazy) = scan(set, dir, id)?;
+        (file, entries, Some(lazy))
+    };
+    if file.header().salt != record.info.salt {
+        return Err(Error::corruption(&path, 0, "the blob file is not the one that the manifest describes"));
+    }
+    Ok((file, entries, lazy))
+}
+
+fn scan(set: &BlobSet, dir: &Path, id: BlobFileId) -> Result<(BlobFile, Vec<Entry>, Arc<LazyFile>)> {
+    let lazy = set.handles.file(&blob_path(dir, id))?;
+    let (file, scan) = BlobFile::scan(Arc::clone(&lazy) as Arc<dyn ReadFile>, id)?;
+    Ok((file, scan.entries, lazy))
+}
+
+/// Whether the blob that a log record points to is there, or known to be needed no more. `kept`: the record
+/// cannot have lost it by a crash, being synced (durability rule 4) or of this boot of the machine; what is
+/// missing then is damage, costs one value, and the log goes on.
+pub(super) fn is_there(set: &BlobSet, state: &ManifestState, pointer: &Pointer, kept: bool) -> bool {
+    if kept || state.blobs.removed.contains_key(&pointer.file) {
+        return true;
+    }
+    let Some(live) = set.get(pointer.file) else { return false };
+    let life = live.life.lock();
+    let (freed, sealed) = (life.freed.contains(&pointer.ordinal), life.sealed);
+    drop(life);
+    if freed || sealed {
+        return true;
+    }
+    live.readable().and_then(|file| file.verify(pointer)).is_ok()
+}
+
+/// The log names the blob: it counts.
+pub(super) fn claim(set: &BlobSet, pointer: &Pointer) {
+    if let Some(live) = set.get(pointer.file) {
+        let mut life = live.life.lock();
+        life.pending.remove(&pointer.ordinal);
+        life.note_named(pointer.ordinal);
+    }
+}
+
+/// Blobs that were written and that nothing names.
+pub(super) fn never_claimed(set: &BlobSet) -> Vec<(BlobFileId, u64)> {
+    let mut blobs = Vec::new();
+    for live in set.files() {
+        blobs.extend(live.life.lock().pending.keys().map(|&ordinal| (live.id, ordinal)));
+    }
+    blobs
+}

@@ -1,0 +1,478 @@
+//! When a blob's life ends: old versions that nobody can see any more are looked for, and their space is
+//! given back (durability rule 12).
+//!
+//! ```text
+//! write over a key that ever held a blob -- job -- look for the version before -- dead -- freed -- erased
+//!                                                     '-- a snapshot sees it: shadowed, looked at again
+//! ```
+//!
+//! - A write that may end a blob's life leaves a job ([`crate::write::watch`]). A flush settles all jobs up to
+//!   its last sequence number, so what it moves out of the log's reach has been looked at.
+//! - What a flush or a merge drops is freed by the edit that installs its tables.
+//! - A blob is freed in the manifest when the write that ended its life survives power loss, and its bytes go
+//!   after that.
+//!
+//! Locks: `structure` before `Ending::state`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use super::{Store, Structure};
+use crate::blob::{BlobFileId, LiveFile, NewBlob, Pointer, key_hash};
+use crate::canary::broken;
+use crate::cursor::{Kind, SeqNo};
+use crate::env::Lane;
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::get::version_at;
+use crate::version::blobs::{BlobEdit, BlobFiles};
+use crate::version::edit::{Edit, TreeId};
+use crate::write::batch::Batch;
+use crate::write::watch::Job;
+
+/// A blob that is no longer the newest version of its key.
+#[derive(Debug, Clone, Copy)]
+struct Ended {
+    file: BlobFileId,
+    ordinal: u64,
+    /// Moments from this one on see it,
+    from: SeqNo,
+    /// and before this one.
+    until: SeqNo,
+    /// The write that ended its life; 0 where the manifest has.
+    by: SeqNo,
+}
+
+impl Ended {
+    /// Nobody sees it, and that is durable.
+    fn for_good(file: BlobFileId, ordinal: u64) -> Ended {
+        Ended { file, ordinal, from: 0, until: 0, by: 0 }
+    }
+}
+
+/// Blobs whose life has ended or is about to.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    state: Mutex<EndingState>,
+    /// Snapshots keep something: worth a look when one goes.
+    has_shadowed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct EndingState {
+    /// Only snapshots see these.
+    shadowed: Vec<Ended>,
+    /// Nobody sees these. They are freed when the write `by` is durable.
+    dead: Vec<Ended>,
+    /// Freed in the manifest: their bytes may go.
+    freed: ByFile,
+}
+
+/// Ordinals by file.
+type ByFile = BTreeMap<BlobFileId, BTreeSet<u64>>;
+
+/// Edits about blob files, and what they free.
+#[derive(Debug, Default)]
+pub(crate) struct BlobEdits {
+    pub(super) edits: Vec<Edit>,
+    freed: ByFile,
+}
+
+impl BlobEdits {
+    /// The edits, to be made durable with others.
+    pub(crate) fn take_edits(&mut self) -> Vec<Edit> {
+        std::mem::take(&mut self.edits)
+    }
+}
+
+/// What edits are to free.
+#[derive(Debug, Default)]
+pub(super) struct Frees<'a> {
+    /// What died by writes up to this one, which are durable.
+    pub(super) dead_up_to: Option<SeqNo>,
+    /// What a flush or a merge has dropped.
+    pub(super) dropped: &'a [Pointer],
+    /// Whether what only snapshots see is noted too.
+    pub(super) note_shadowed: bool,
+}
+
+fn by_file(blobs: impl IntoIterator<Item = (BlobFileId, u64)>) -> ByFile {
+    let mut files = ByFile::new();
+    for (file, ordinal) in blobs {
+        files.entry(file).or_default().insert(ordinal);
+    }
+    files
+}
+
+impl Store {
+    // ---- writing -------------------------------------------------------------------------------------
+
+    /// Writes `value`, which `key` of `tree` is to have, into a blob file.
+    pub(crate) fn put_blob(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<NewBlob> {
+        self.check_room_for_blob(value.len() as u64)?;
+        self.blobs.put(tree, key, value)
+    }
+
+    /// Refuses a huge value for which there is no room above the low-space mark.
+    pub(crate) fn check_room_for_blob(&self, len: u64) -> Result<()> {
+        self.check_writable()?;
+        let free = self.env.fs.free_space(&self.dir)?;
+        if free < len.saturating_add(self.options.low_space()) {
+            let message = format!("the disk has no room for a value of {len} bytes");
+            return Err(Error::new(ErrorKind::OutOfSpace, message).at(&self.dir));
+        }
+        Ok(())
+    }
+
+    /// `batch` with copies of its huge values, for writing it once more.
+    pub(super) fn copy_of_batch(&self, batch: &Batch) -> Result<Batch> {
+        let mut copy = Batch::new();
+        for (part, _, op) in batch.planned_ops() {
+            let tree = &batch.parts()[part].tree;
+            match (op.kind, Pointer::decode(op.value)) {
+                (Kind::Blob, Some(pointer)) => {
+                    let mut value = Vec::new();
+                    let too_large = || Error::new(ErrorKind::Io, "out of memory for a copy of a huge value");
+                    let len = usize::try_from(pointer.len).map_err(|_| too_large())?;
+                    value.try_reserve_exact(len).map_err(|_| too_large())?;
+                    value.resize(len, 0);
+                    let gone = || Error::new(ErrorKind::InvalidInput, "a huge value of the batch is gone");
+                    let pin = batch.pin_of(&pointer).ok_or_else(gone)?;
+                    pin.live.readable()?.read_at(&pointer, 0, &mut value)?;
+                    copy.add_blob(tree, op.key, self.put_blob(op.tree, op.key, &value)?)?;
+                }
+                _ => copy.add(tree, op.kind, op.key, op.value)?,
+            }
+        }
+        Ok(copy)
+    }
+
+    /// The writes of `batch` to keys that may hold a blob, numbered by their places in it.
+    pub(super) fn ending_jobs(&self, batch: &Batch) -> Vec<Job> {
+        let filter = &self.blobs.filter;
+        if filter.is_empty() {
+            return Vec::new();
+        }
+        let ops = (0..).zip(batch.planned_ops());
+        let watched = ops.filter(|(_, (_, _, op))| filter.may_contain(key_hash(op.tree, op.key)));
+        let job = |(place, (part, _, op)): (SeqNo, (usize, u8, crate::write::batch::Op<'_>))| Job {
+            tree: Arc::clone(&batch.parts()[part].tree),
+            key: op.key.to_vec(),
+            seq: place,
+        };
+        watched.map(job).collect()
+    }
+
+    // ---- finding out ---------------------------------------------------------------------------------
+
+    /// Settles which blobs the writes up to `limit` have ended.
+    pub(crate) fn settle_blobs(&self, limit: SeqNo) -> Result<()> {
+        let mut state = self.ending.state.lock();
+        while let Some(job) = self.commit.jobs.take_up_to(limit) {
+            if job.tree.is_dropped() {
+                continue;
+            }
+            let now = job.tree.state.load_full();
+            let before = match version_at(&now, &job.key, job.seq - 1) {
+                Ok(before) => before,
+                // Damage elsewhere costs the space of one value, until a merge drops it.
+                Err(error) if error.kind() == ErrorKind::Corruption => None,
+                Err(error) => {
+                    self.commit.jobs.give_back(job);
+                    return Err(error);
+                }
+            };
+            if let Some((from, Kind::Blob, value)) = before
+                && let Some(Pointer { file, ordinal, .. }) = Pointer::decode(&value)
+            {
+                state.shadowed.push(Ended { file, ordinal, from, until: job.seq, by: job.seq });
+            }
+        }
+        self.bury(&mut state);
+        Ok(())
+    }
+
+    /// Moves what no registered moment sees any more to the dead.
+    fn bury(&self, state: &mut EndingState) {
+        let abandoned = self.blobs.take_abandoned().into_iter();
+        let mut dead: Vec<Ended> = abandoned.map(|(file, ordinal)| Ended::for_good(file, ordinal)).collect();
+        if !state.shadowed.is_empty() {
+            // Whoever registers later sees none of these: the writes that ended them are visible.
+            self.ending.has_shadowed.store(true, Ordering::SeqCst);
+            let moments = self.snapshots.registered();
+            let is_seen = |ended: &Ended| {
+                let first = moments.partition_point(|&moment| moment < ended.from);
+                moments.get(first).is_some_and(|&moment| moment < ended.until)
+            };
+            let (seen, unseen): (Vec<Ended>, Vec<Ended>) = state.shadowed.drain(..).partition(is_seen);
+            state.shadowed = seen;
+            dead.extend(unseen);
+            self.ending.has_shadowed.store(!state.shadowed.is_empty(), Ordering::SeqCst);
+        }
+        for ended in &dead {
+            self.blobs.condemn(ended.file, ended.ordinal);
+        }
+        state.dead.extend(dead);
+    }
+
+    /// All blobs of `tree` die: the manifest says that it is dropped. Scans that were open then go on.
+    pub(crate) fn free_blobs_of(&self, tree: TreeId) {
+        let until = self.commit.visible() + 1;
+        self.ending.has_shadowed.store(true, Ordering::SeqCst);
+        for live in self.blobs.files() {
+            // A file that cannot be read stays until its other trees' values go.
+            let Ok(entries) = self.blobs.entries(&live) else { continue };
+            let mut state = self.ending.state.lock();
+            for entry in entries.iter().filter(|entry| entry.tree == tree) {
+                let (file, ordinal) = (live.id, entry.ordinal);
+                if !live.life.lock().freed.contains(&ordinal) {
+                    state.shadowed.push(Ended { file, ordinal, from: 0, until, by: 0 });
+                }
+            }
+        }
+        self.notify(Lane::Blobs);
+    }
+
+    /// Blobs that recovery found to be nobody's. What was freed before may not have been erased yet.
+    pub(crate) fn free_unclaimed(&self, blobs: impl IntoIterator<Item = (BlobFileId, u64)>) {
+        let mut state = self.ending.state.lock();
+        for live in self.blobs.files() {
+            let freed = live.life.lock().freed.clone();
+            if !freed.is_empty() {
+                state.freed.insert(live.id, freed);
+            }
+        }
+        for (file, ordinal) in blobs {
+            self.blobs.condemn(file, ordinal);
+            state.dead.push(Ended::for_good(file, ordinal));
+        }
+    }
+
+    /// [`BlobSet::seal_ended`]; after a sync that failed the store takes no more writes.
+    pub(crate) fn seal_blobs(&self, all: bool) -> Result<bool> {
+        self.blobs.seal_ended(all).inspect_err(|error| {
+            if error.kind() != ErrorKind::OutOfSpace {
+                self.commit.poison();
+            }
+        })
+    }
+
+    /// What a copy of the store is to know of blob files, whose log holds all that is published. Under the
+    /// structure lock, while no reservation is under way. Nothing is appended any more to the files that it
+    /// names, and all of them are synced.
+    pub(crate) fn blob_files_for_copy(&self, known: &BlobFiles, end: u64) -> Result<BlobFiles> {
+        self.seal_blobs(true)?;
+        self.blobs.sync()?;
+        let mut files = known.clone();
+        let state = self.ending.state.lock();
+        let ended = state.shadowed.iter().chain(&state.dead).map(|ended| (ended.file, ended.ordinal));
+        // What ended more than once may be in a file that is gone.
+        let ended = ended.filter(|(file, _)| self.blobs.get(*file).is_some_and(|live| !live.is_open()));
+        // One that was begun since the others were sealed holds nothing that was committed.
+        let whole = self.blobs.files().into_iter().filter(|live| !live.is_open());
+        let notes = whole.map(|live| BlobEdit::Note(live.info(end)));
+        let shadows = by_file(ended).into_iter().map(|(file, ordinals)| BlobEdit::Shadow { file, ordinals });
+        for edit in notes.chain(shadows) {
+            let contradiction = |what| Error::new(ErrorKind::Poisoned, what);
+            files.apply(&edit).map_err(contradiction)?;
+        }
+        Ok(files)
+    }
+
+    // ---- freeing -------------------------------------------------------------------------------------
+
+    /// Edits that say what has changed about blob files, and free what `frees` says.
+    pub(super) fn blob_edits(&self, structure: &Structure, frees: &Frees<'_>) -> BlobEdits {
+        let Some(manifest) = &structure.manifest else { return BlobEdits::default() };
+        let known = &manifest.state.blobs.live;
+        let synced = self.wal.synced();
+        let files = self.blobs.files();
+        files.iter().for_each(|live| live.note_synced(synced));
+        let notes = files.iter().map(|live| live.info(synced));
+        // A file in which nothing is durable yet may be gone after a crash: it is not named.
+        let news = notes.filter(|info| match known.get(&info.file) {
+            Some(record) => record.info != *info,
+            None => (info.pending.len() as u64) < info.entries,
+        });
+        let mut notes: BTreeMap<BlobFileId, BlobEdit> =
+            news.map(|info| (info.file, BlobEdit::Note(info))).collect();
+        let mut edits = Vec::new();
+
+        let mut state = self.ending.state.lock();
+        // What was abandoned waits for no write: its note and its end go together.
+        let is_due = |ended: &Ended| ended.by == 0 || frees.dead_up_to.is_some_and(|limit| ended.by <= limit);
+        let (due, later): (Vec<Ended>, Vec<Ended>) = state.dead.drain(..).partition(is_due);
+        state.dead = later;
+        let due = due.iter().map(|ended| (ended.file, ended.ordinal));
+        let dropped = frees.dropped.iter().map(|pointer| (pointer.file, pointer.ordinal));
+        let is_new = |&(file, ordinal): &(BlobFileId, u64)| {
+            self.blobs.get(file).is_some()
+                && known.get(&file).is_none_or(|record| !record.freed.contains(&ordinal))
+        };
+        let freed = by_file(due.chain(dropped).filter(is_new));
+        for (&file, ordinals) in &freed {
+            for &ordinal in ordinals {
+                self.blobs.condemn(file, ordinal);
+            }
+            edits.push(BlobEdit::Free { file, ordinals: ordinals.clone() });
+            if let Some(live) = self.blobs.get(file) {
+                notes.insert(file, BlobEdit::Note(live.info(synced)));
+            }
+        }
+        if frees.note_shadowed {
+            // What a write has ended that may still be lost stays with the log.
+            let shadowed = state.shadowed.iter().filter(|ended| is_due(ended));
+            let shadowed = shadowed.map(|ended| (ended.file, ended.ordinal));
+            // Of a file that is not named, the log will tell again.
+            let is_new = |&(file, ordinal): &(BlobFileId, u64)| match known.get(&file) {
+                Some(record) => !record.shadowed.contains(&ordinal),
+                None => notes.contains_key(&file),
+            };
+            let shadowed = by_file(shadowed.filter(is_new)).into_iter();
+            edits.extend(shadowed.map(|(file, ordinals)| BlobEdit::Shadow { file, ordinals }));
+        }
+        BlobEdits { edits: notes.into_values().chain(edits).map(Edit::Blob).collect(), freed }
+    }
+
+    /// What became of `edits`: their blobs are freed, or are to be freed by others.
+    pub(crate) fn after_blob_edits(&self, edits: BlobEdits, durable: bool) {
+        let mut state = self.ending.state.lock();
+        for (file, ordinals) in edits.freed {
+            if durable {
+                state.freed.entry(file).or_default().extend(ordinals);
+            } else {
+                let dead = ordinals.into_iter().map(|ordinal| Ended::for_good(file, ordinal));
+                state.dead.extend(dead);
+            }
+        }
+        let due = !state.freed.is_empty();
+        drop(state);
+        if due {
+            self.notify(Lane::Blobs);
+        }
+    }
+
+    /// Edits that say what opening has found out about blob files. All that was replayed is durable.
+    pub(crate) fn blob_edits_of_opening(&self, structure: &Structure) -> BlobEdits {
+        self.blob_edits(structure, &Frees { dead_up_to: Some(SeqNo::MAX), ..Frees::default() })
+    }
+
+    /// Frees in the manifest what died by writes up to `limit`, which are durable; whether that was any.
+    fn note_blobs_up_to(&self, limit: SeqNo) -> Result<bool> {
+        // A file that the manifest names is found after a power loss.
+        self.blobs.sync_names()?;
+        let mut structure = self.structure.lock();
+        let frees = Frees { dead_up_to: Some(limit), ..Frees::default() };
+        let edits = self.blob_edits(&structure, &frees);
+        let committed = match edits.edits.as_slice() {
+            [] => Ok(()),
+            news => self.commit_edits(&mut structure, news),
+        };
+        drop(structure);
+        let freed = !edits.freed.is_empty();
+        self.after_blob_edits(edits, committed.is_ok());
+        committed.map(|()| freed)
+    }
+
+    /// Seals the blob files of a store that closes, so that opening it has less to look at. What cannot be
+    /// sealed is read all the same.
+    pub(super) fn seal_blobs_when_closing(&self) {
+        drop(self.seal_blobs(true));
+    }
+
+    fn settle_abandoned(&self) {
+        let mut state = self.ending.state.lock();
+        self.bury(&mut state);
+    }
+
+    /// Edits that say which files are sealed now.
+    pub(super) fn blob_notes(&self, structure: &Structure) -> Vec<Edit> {
+        self.settle_abandoned();
+        self.blob_edits(structure, &Frees::default()).take_edits()
+    }
+
+    /// A snapshot or a scan was let go.
+    pub(crate) fn blobs_let_go(&self) {
+        if self.ending.has_shadowed.load(Ordering::SeqCst) {
+            self.notify(Lane::Blobs);
+        }
+    }
+
+    /// One round of giving space back; `false` when there was nothing to do.
+    pub(super) fn run_blob_lane(&self) -> Result<bool> {
+        let freed = self.free_the_dead()?;
+        let erased = self.erase_the_freed()?;
+        let let_go = self.blobs.erase_let_go()?;
+        // Last, since a footer may find no room before space has come back.
+        let sealed = match self.seal_blobs(false) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => false,
+            sealed => sealed?,
+        };
+        self.blobs.settle_files();
+        Ok(freed | erased | let_go | sealed)
+    }
+
+    fn free_the_dead(&self) -> Result<bool> {
+        // Whatever is visible now lies before what is published then.
+        let visible = self.commit.visible();
+        self.settle_blobs(visible)?;
+        if self.ending.state.lock().dead.is_empty() {
+            return Ok(false);
+        }
+        if !broken("rule-12") {
+            self.sync_log(self.commit.published())?;
+        }
+        self.note_blobs_up_to(visible)
+    }
+
+    fn erase_the_freed(&self) -> Result<bool> {
+        let freed = std::mem::take(&mut self.ending.state.lock().freed);
+        let over: Vec<Arc<LiveFile>> =
+            self.blobs.files().into_iter().filter(|live| live.life.lock().is_over()).collect();
+        let worked = !freed.is_empty();
+        let is_over = |file: &BlobFileId| over.iter().any(|live| live.id == *file);
+        let mut result = Ok(());
+        for (file, ordinals) in freed.into_iter().filter(|(file, _)| !is_over(file)) {
+            if result.is_ok() {
+                result = self.blobs.erase(file, ordinals.iter().copied());
+            }
+            if result.is_err() {
+                self.ending.state.lock().freed.entry(file).or_default().extend(ordinals);
+            }
+        }
+        result?;
+        Ok(self.remove_files(&over)? | worked)
+    }
+
+    /// Removes those of `files` whose blobs are all freed in the manifest.
+    fn remove_files(&self, files: &[Arc<LiveFile>]) -> Result<bool> {
+        if files.is_empty() {
+            return Ok(false);
+        }
+        let mut structure = self.structure.lock();
+        let Some(manifest) = &structure.manifest else { return Ok(false) };
+        let known = &manifest.state.blobs.live;
+        let is_freed = |live: &&Arc<LiveFile>| {
+            let life = live.life.lock();
+            known.get(&live.id).is_some_and(|record| life.is_over() && life.freed.is_subset(&record.freed))
+        };
+        let gone: Vec<BlobFileId> = files.iter().filter(is_freed).map(|live| live.id).collect();
+        if gone.is_empty() {
+            return Ok(false);
+        }
+        let position = self.commit.published();
+        let edits = gone.iter().map(|&file| Edit::Blob(BlobEdit::Remove { file, position }));
+        self.commit_edits(&mut structure, &edits.collect::<Vec<_>>())?;
+        // Before anybody else has the lock and takes them for files that the manifest lacks.
+        gone.iter().for_each(|file| self.blobs.forget(*file));
+        drop(structure);
+        gone.into_iter().try_for_each(|file| match self.env.fs.remove_file(&self.blobs.path_of(file)) {
+            // Its values were lost before.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        })?;
+        Ok(true)
+    }
+}

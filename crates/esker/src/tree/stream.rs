@@ -1,0 +1,185 @@
+//! Values that come piece by piece.
+
+use std::io::{Read, Write};
+
+use super::Tree;
+use crate::blob::BlobStream;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::Durability;
+use crate::write::batch::{Batch, check_key};
+
+/// Bytes that are kept in memory before the value gets a file of its own.
+const HELD_MAX: usize = 1 << 20;
+
+/// How many bytes are written before room on the disk is looked for again.
+const ROOM_EVERY: u64 = 16 << 20;
+
+/// Bytes read at once from a source.
+const READ_LEN: usize = 1 << 20;
+
+/// Writes one value, of any length, piece by piece. The key has it when [`ValueWriter::commit`] returns;
+/// dropped before, the writer leaves nothing behind. Memory stays below 4 MiB however long the value is.
+///
+/// # Example
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+/// use std::io::Write;
+/// let mut film = db.default_tree().writer("film")?;
+/// for frame in 0..100_u32 {
+///     film.write_all(&frame.to_le_bytes())?;
+/// }
+/// film.commit()?;
+/// assert_eq!(db.get("film")?.expect("it was written").len(), 400);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ValueWriter {
+    tree: Tree,
+    key: Vec<u8>,
+    held: Vec<u8>,
+    stream: Option<BlobStream>,
+    len: u64,
+    /// What was written has a gap.
+    failed: bool,
+}
+
+impl ValueWriter {
+    pub(super) fn new(tree: &Tree, key: &[u8]) -> Result<ValueWriter> {
+        check_key(key)?;
+        tree.store.check_writable()?;
+        Ok(ValueWriter {
+            tree: tree.clone(),
+            key: key.to_vec(),
+            held: Vec::new(),
+            stream: None,
+            len: 0,
+            failed: false,
+        })
+    }
+
+    /// Bytes written so far.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether nothing was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes the next bytes of the value.
+    ///
+    /// # Errors
+    /// As [`Tree::put`]. The value cannot be committed afterwards.
+    pub fn add(&mut self, bytes: &[u8]) -> Result<()> {
+        let added = self.add_whole(bytes);
+        self.failed |= added.is_err();
+        added
+    }
+
+    fn add_whole(&mut self, bytes: &[u8]) -> Result<()> {
+        let before = self.len / ROOM_EVERY;
+        self.len += bytes.len() as u64;
+        if self.stream.is_some() && self.len / ROOM_EVERY != before {
+            self.tree.store.check_room_for_blob(ROOM_EVERY.max(bytes.len() as u64))?;
+        }
+        if let Some(stream) = &mut self.stream {
+            return stream.write(bytes);
+        }
+        let separate = self.tree.store.options.separate_at != usize::MAX;
+        if self.held.len() + bytes.len() <= HELD_MAX || !separate {
+            self.held.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.tree.store.check_room_for_blob(self.len)?;
+        let stream = self.stream.insert(self.tree.store.blobs.stream()?);
+        stream.write(&std::mem::take(&mut self.held))?;
+        stream.write(bytes)
+    }
+
+    /// Gives the key the value, with the store's default durability.
+    ///
+    /// # Errors
+    /// As [`Tree::put`]; the key keeps the value that it had.
+    pub fn commit(self) -> Result<()> {
+        let durability = self.tree.store.options.durability;
+        self.commit_with(durability)
+    }
+
+    /// As [`ValueWriter::commit`], with a durability of its own.
+    ///
+    /// # Errors
+    /// As [`ValueWriter::commit`].
+    pub fn commit_with(self, durability: Durability) -> Result<()> {
+        let mut batch = Batch::new();
+        let tree = self.tree.clone();
+        self.add_to(&mut batch)?;
+        tree.store.write(&batch, durability)
+    }
+
+    /// Ends the value and adds it to `batch`: the key has it when that is written.
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn add_to(self, batch: &mut Batch) -> Result<()> {
+        if self.failed {
+            let message = "a part of the value could not be written: it cannot be committed";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        match self.stream {
+            None => batch.put(&self.tree, &self.key, &self.held),
+            Some(stream) => {
+                let blob = stream.finish(self.tree.inner.id, &self.key)?;
+                batch.add_blob(&self.tree.inner, &self.key, blob)
+            }
+        }
+    }
+}
+
+impl Write for ValueWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.add(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Tree {
+    /// Begins a value of `key` that comes piece by piece, of any length.
+    ///
+    /// # Errors
+    /// As [`Tree::put`].
+    pub fn writer(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
+        ValueWriter::new(self, key.as_ref())
+    }
+
+    /// Gives `key` all that `source` has to read, and returns how many bytes that is. When reading fails, the
+    /// key keeps the value that it had.
+    ///
+    /// # Errors
+    /// As [`Tree::put`], and what `source` fails with, as the source of an `Io`.
+    pub fn put_from(&self, key: impl AsRef<[u8]>, source: &mut dyn Read) -> Result<u64> {
+        let mut writer = self.writer(key)?;
+        let mut buf = vec![0; READ_LEN];
+        loop {
+            let count = match source.read(&mut buf) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Error::stream("read a value's source", error)),
+            };
+            let read = buf.get(..count).ok_or_else(|| {
+                Error::new(ErrorKind::Io, "a value's source says that it read more than there was room for")
+            })?;
+            writer.add(read)?;
+        }
+        let len = writer.len();
+        writer.commit()?;
+        Ok(len)
+    }
+}

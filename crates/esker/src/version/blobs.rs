@@ -1,0 +1,239 @@
+//! What the manifest knows of blob files.
+//!
+//! A file is named at the first flush after it was begun, noted again whenever that has changed which of its
+//! blobs count, and removed when none does. What the manifest does not say of a file that is not sealed yet,
+//! replay finds out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::edit::FileId;
+use crate::codec::{Decoder, FILE_NUMBER_MAX, put_varint};
+
+/// One blob file as far as a flush saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BlobFileInfo {
+    pub(crate) file: FileId,
+    /// The file's own random number, which stands in its first page too.
+    pub(crate) salt: u64,
+    /// One value has the file to itself.
+    pub(crate) single: bool,
+    /// Nothing is appended any more, a footer stands at its end, and all of it is synced.
+    pub(crate) sealed: bool,
+    /// How many blobs the file held. Later ones count only where the log names them.
+    pub(crate) entries: u64,
+    /// Those among them whose batch the log may still lose: they count only where the log names them.
+    pub(crate) pending: BTreeSet<u64>,
+}
+
+/// What all edits about one blob file add up to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BlobFileRecord {
+    pub(crate) info: BlobFileInfo,
+    /// Blobs that nothing needs: their bytes may be gone.
+    pub(crate) freed: BTreeSet<u64>,
+    /// Blobs that only snapshots need, of which none survives the process.
+    pub(crate) shadowed: BTreeSet<u64>,
+}
+
+/// All blob files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct BlobFiles {
+    pub(crate) live: BTreeMap<FileId, BlobFileRecord>,
+    /// Files that are gone and may still be named by log records before this position.
+    pub(crate) removed: BTreeMap<FileId, u64>,
+}
+
+/// A change of what is known of blob files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BlobEdit {
+    /// The file is there, or is known better.
+    Note(BlobFileInfo),
+    /// Nothing needs these blobs: their bytes may go as soon as this is durable.
+    Free { file: FileId, ordinals: BTreeSet<u64> },
+    /// Nothing but open snapshots needs these blobs.
+    Shadow { file: FileId, ordinals: BTreeSet<u64> },
+    /// Nothing needs the file. No log record at or behind `position` names it.
+    Remove { file: FileId, position: u64 },
+}
+
+const NOTE: u8 = 0;
+const FREE: u8 = 1;
+const SHADOW: u8 = 2;
+const REMOVE: u8 = 3;
+
+const SINGLE: u8 = 1;
+const SEALED: u8 = 2;
+
+/// Ascending numbers, each as its distance from the one before.
+fn put_set(out: &mut Vec<u8>, set: &BTreeSet<u64>) {
+    put_varint(out, set.len() as u64);
+    let mut last = 0;
+    for &number in set {
+        put_varint(out, number - last);
+        last = number;
+    }
+}
+
+fn get_set(from: &mut Decoder<'_>) -> Option<BTreeSet<u64>> {
+    let count = from.varint()?;
+    let (mut set, mut last) = (BTreeSet::new(), 0_u64);
+    for _ in 0..count {
+        last = last.checked_add(from.varint()?)?;
+        set.insert(last);
+    }
+    (set.len() as u64 == count).then_some(set)
+}
+
+fn get_file(from: &mut Decoder<'_>) -> Option<FileId> {
+    from.varint().filter(|&id| id <= FILE_NUMBER_MAX)
+}
+
+impl BlobEdit {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            BlobEdit::Note(info) => {
+                out.push(NOTE);
+                put_varint(out, info.file);
+                out.extend_from_slice(&info.salt.to_le_bytes());
+                out.push(if info.single { SINGLE } else { 0 } | if info.sealed { SEALED } else { 0 });
+                put_varint(out, info.entries);
+                put_set(out, &info.pending);
+            }
+            BlobEdit::Free { file, ordinals } => {
+                out.push(FREE);
+                put_varint(out, *file);
+                put_set(out, ordinals);
+            }
+            BlobEdit::Shadow { file, ordinals } => {
+                out.push(SHADOW);
+                put_varint(out, *file);
+                put_set(out, ordinals);
+            }
+            BlobEdit::Remove { file, position } => {
+                out.push(REMOVE);
+                put_varint(out, *file);
+                put_varint(out, *position);
+            }
+        }
+    }
+
+    pub(crate) fn decode(from: &mut Decoder<'_>) -> Option<BlobEdit> {
+        let (kind, file) = (from.u8()?, get_file(from)?);
+        Some(match kind {
+            NOTE => {
+                let salt = from.u64()?;
+                let flags = from.u8().filter(|flags| flags & !(SINGLE | SEALED) == 0)?;
+                let (entries, pending) = (from.varint()?, get_set(from)?);
+                let (single, sealed) = (flags & SINGLE != 0, flags & SEALED != 0);
+                BlobEdit::Note(BlobFileInfo { file, salt, single, sealed, entries, pending })
+            }
+            FREE => BlobEdit::Free { file, ordinals: get_set(from)? },
+            SHADOW => BlobEdit::Shadow { file, ordinals: get_set(from)? },
+            REMOVE => BlobEdit::Remove { file, position: from.varint()? },
+            _ => return None,
+        })
+    }
+}
+
+impl BlobFiles {
+    /// Applies `edit`; says what is wrong with it when it contradicts what is known.
+    pub(crate) fn apply(&mut self, edit: &BlobEdit) -> Result<(), String> {
+        match edit {
+            BlobEdit::Note(info) => {
+                let record = self.live.entry(info.file).or_insert_with(|| BlobFileRecord {
+                    info: info.clone(),
+                    freed: BTreeSet::new(),
+                    shadowed: BTreeSet::new(),
+                });
+                if record.info.salt != info.salt || record.info.single != info.single {
+                    return Err(format!("blob file {} is named twice", info.file));
+                }
+                record.info = info.clone();
+            }
+            BlobEdit::Free { file, ordinals } => {
+                let record = self.known(*file)?;
+                record.freed.extend(ordinals);
+                record.shadowed.retain(|ordinal| !ordinals.contains(ordinal));
+            }
+            BlobEdit::Shadow { file, ordinals } => self.known(*file)?.shadowed.extend(ordinals),
+            BlobEdit::Remove { file, position } => {
+                self.live.remove(file);
+                self.removed.insert(*file, *position);
+            }
+        }
+        Ok(())
+    }
+
+    fn known(&mut self, file: FileId) -> Result<&mut BlobFileRecord, String> {
+        self.live.get_mut(&file).ok_or_else(|| format!("blob file {file} is changed but unknown"))
+    }
+
+    /// Recovery begins at log position `start` from now on.
+    pub(crate) fn forget_before(&mut self, start: u64) {
+        self.removed.retain(|_, position| *position > start);
+    }
+
+    /// Edits that add up to this.
+    pub(crate) fn to_edits(&self) -> impl Iterator<Item = BlobEdit> + '_ {
+        let live = self.live.iter().flat_map(|(&file, record)| {
+            let some = |ordinals: &BTreeSet<u64>| (!ordinals.is_empty()).then(|| ordinals.clone());
+            let free = some(&record.freed).map(|ordinals| BlobEdit::Free { file, ordinals });
+            let shadow = some(&record.shadowed).map(|ordinals| BlobEdit::Shadow { file, ordinals });
+            [Some(BlobEdit::Note(record.info.clone())), free, shadow].into_iter().flatten()
+        });
+        let removed = self.removed.iter();
+        live.chain(removed.map(|(&file, &position)| BlobEdit::Remove { file, position }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(numbers: &[u64]) -> BTreeSet<u64> {
+        numbers.iter().copied().collect()
+    }
+
+    fn info(file: FileId, sealed: bool, entries: u64, pending: &[u64]) -> BlobFileInfo {
+        BlobFileInfo { file, salt: !file, single: false, sealed, entries, pending: set(pending) }
+    }
+
+    fn sample() -> Vec<BlobEdit> {
+        vec![
+            BlobEdit::Note(info(7, false, 3, &[0, 2])),
+            BlobEdit::Note(info(8, true, 1, &[])),
+            BlobEdit::Shadow { file: 7, ordinals: set(&[1, 300]) },
+            BlobEdit::Note(info(7, true, 400, &[399])),
+            BlobEdit::Free { file: 7, ordinals: set(&[0, 1, 255]) },
+            BlobEdit::Remove { file: 8, position: 1 << 40 },
+        ]
+    }
+
+    #[test]
+    fn edits_round_trip_and_refuse_every_cut() {
+        for edit in sample() {
+            let mut bytes = Vec::new();
+            edit.encode(&mut bytes);
+            assert_eq!(BlobEdit::decode(&mut Decoder::new(&bytes)), Some(edit));
+            for len in 0..bytes.len() {
+                assert_eq!(BlobEdit::decode(&mut Decoder::new(&bytes[..len])), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_is_rebuilt_from_its_own_edits() {
+        let mut files = BlobFiles::default();
+        sample().iter().for_each(|edit| files.apply(edit).unwrap());
+        let record = &files.live[&7];
+        assert_eq!((record.info.entries, &record.freed), (400, &set(&[0, 1, 255])));
+        assert_eq!(record.shadowed, set(&[300]), "what is freed is no longer shadowed");
+        let mut rebuilt = BlobFiles::default();
+        files.to_edits().for_each(|edit| rebuilt.apply(&edit).unwrap());
+        assert_eq!(files, rebuilt);
+        files.forget_before(1 << 40);
+        assert!(files.removed.is_empty());
+        assert!(files.apply(&BlobEdit::Free { file: 9, ordinals: set(&[0]) }).is_err());
+        assert!(files.apply(&BlobEdit::Note(BlobFileInfo { salt: 0, ..info(7, true, 1, &[]) })).is_err());
+    }
+}

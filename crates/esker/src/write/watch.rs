@@ -1,0 +1,70 @@
+//! Writes that may have ended the life of a huge value, in the order of their sequence numbers.
+//!
+//! A job is left in the critical section that gives its write a sequence number: whoever has seen that all
+//! writes up to a number are visible finds all their jobs here.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::cursor::SeqNo;
+use crate::state::TreeInner;
+
+/// A write to a key that ever held a blob.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) tree: Arc<TreeInner>,
+    pub(crate) key: Vec<u8>,
+    pub(crate) seq: SeqNo,
+}
+
+/// See the module's comment.
+#[derive(Debug, Default)]
+pub(crate) struct JobQueue {
+    jobs: Mutex<VecDeque<Job>>,
+}
+
+/// The right to add jobs, with room for them: adding cannot fail.
+#[derive(Debug)]
+pub(crate) struct Room<'a> {
+    queue: MutexGuard<'a, VecDeque<Job>>,
+    jobs: Vec<Job>,
+}
+
+impl JobQueue {
+    /// Makes room for `jobs`, whose sequence numbers are still their places in a batch.
+    pub(crate) fn room(&self, jobs: &mut Vec<Job>) -> Option<Room<'_>> {
+        if jobs.is_empty() {
+            return None;
+        }
+        let mut queue = self.jobs.lock();
+        queue.reserve(jobs.len());
+        Some(Room { queue, jobs: std::mem::take(jobs) })
+    }
+
+    /// Adds what replay found.
+    pub(crate) fn add(&self, job: Job) {
+        self.jobs.lock().push_back(job);
+    }
+
+    /// Puts back what was taken last.
+    pub(crate) fn give_back(&self, job: Job) {
+        self.jobs.lock().push_front(job);
+    }
+
+    /// Takes the oldest job, if its write is at or before `limit`.
+    pub(crate) fn take_up_to(&self, limit: SeqNo) -> Option<Job> {
+        let mut queue = self.jobs.lock();
+        queue.pop_front_if(|job| job.seq <= limit)
+    }
+}
+
+impl Room<'_> {
+    /// The batch got the sequence numbers from `first` on.
+    pub(crate) fn fill(mut self, first: SeqNo) {
+        for job in self.jobs.drain(..) {
+            self.queue.push_back(Job { seq: first + job.seq, ..job });
+        }
+    }
+}
