@@ -74,7 +74,8 @@ Examples:
   esker get greeting
   esker get photo --file copy.jpg     written beside copy.jpg, then renamed
   esker get photo --range 0-99        the first 100 bytes
-  esker get photo --range -100        the last 100 bytes"
+  esker get photo --range -100        the last 100 bytes
+  esker get film --range 1000000- | mpv -      only what is read is fetched and checked"
     )]
     Get(Get),
     /// Delete a key (an absent one is no error)
@@ -98,6 +99,18 @@ Examples:
   esker count 100 199 --tree orders
   esker count --prefix user:")]
     Count(Bounds),
+    /// List values: size, time stored, type, key
+    #[command(
+        after_help = "Times are UTC; a small value has none (`-`). Types are guessed from a value's first bytes, which is
+all that is read of it, except with --sha256.
+
+Examples:
+  esker ls
+  esker ls photos/2024/ --tree media
+  esker ls --du                       sizes and numbers of values below each photos/, videos/, ...
+  esker ls --sha256 photos/"
+    )]
+    Ls(Ls),
     /// Run a file of commands, one a line
     #[command(
         after_help = "A line is a verb, one space or tab, a key, one space or tab, and a value to the end of the line:
@@ -150,12 +163,13 @@ Example:
   esker destroy --db /srv/x.db --yes x.db"
     )]
     Destroy(Destroy),
-    /// Read rows from a line file, or small files from a directory
+    /// Read rows from a line file, or files from a directory
     #[command(
         after_help = "A line is `key<TAB or space>value`; a key alone has an empty value; empty lines are skipped.
 With --json, a line is an object as `scan --json` prints it. From a directory, every file becomes a
-row: its path below the directory is the key, its content the value. A directory that
-`esker export` wrote gives the same rows again.
+row: its path below the directory is the key, its content the value. What the store has already,
+byte for byte, is not written again, so an import that was cut short goes on where it stopped. A
+directory that `esker export` wrote gives the same rows again.
 
 Examples:
   esker import words.txt
@@ -168,7 +182,8 @@ Examples:
     #[command(
         after_help = "A line is `key<TAB>value`; what does not fit on such a line (line breaks, blanks in keys) is an
 error that suggests --json, which survives any bytes. In a directory, the path of a file is its key,
-with % escapes for what no file name can hold; nothing is ever written outside it.
+with % escapes for what no file name can hold; nothing is ever written outside it. A damaged value
+is named and left out (exit code 3); the others are written.
 
 Examples:
   esker export rows.txt
@@ -250,6 +265,18 @@ pub(crate) struct Scan {
     /// Print keys without values
     #[arg(long)]
     pub(crate) keys_only: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// Only keys that begin with this
+    pub(crate) prefix: Option<OsString>,
+    /// Sums: for each key up to its first slash (behind PREFIX's last one) bytes and number of values
+    #[arg(long, conflicts_with = "sha256")]
+    pub(crate) du: bool,
+    /// The SHA-256 of each value too; reads all of them
+    #[arg(long)]
+    pub(crate) sha256: bool,
 }
 
 #[derive(Debug, Args)]

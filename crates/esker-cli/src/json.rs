@@ -45,9 +45,23 @@ pub(crate) fn row(out: &mut Vec<u8>, keys: KeyType, key: &[u8], value: Option<&[
 
 /// Appends the object of a key that was asked for and is absent: its value is null.
 pub(crate) fn absent(out: &mut Vec<u8>, keys: KeyType, key: &[u8]) -> Outcome {
+    about(out, keys, key, b",\"value\":null}\n")
+}
+
+/// Appends the object of a key with `fields`, of which there is at least one, instead of its value.
+pub(crate) fn described(out: &mut Vec<u8>, keys: KeyType, key: &[u8], fields: &Value) -> Outcome {
+    let mut text = format!("{fields}\n").into_bytes();
+    if let Some(brace) = text.first_mut() {
+        *brace = b',';
+    }
+    about(out, keys, key, &text)
+}
+
+/// Appends the object of a key, with `rest` from the comma behind the key on.
+fn about(out: &mut Vec<u8>, keys: KeyType, key: &[u8], rest: &[u8]) -> Outcome {
     row(out, keys, key, None)?;
     out.truncate(out.len() - b"}\n".len());
-    out.extend_from_slice(b",\"value\":null}\n");
+    out.extend_from_slice(rest);
     Ok(())
 }
 

@@ -1,18 +1,18 @@
 //! `esker export DIR/`: a file a row, in a new or empty directory, and a marker that says so.
 //!
 //! Nothing is written outside DIR: names come from `escape`, files are created, never opened, and the
-//! directory holds nothing of anybody else's.
+//! directory holds nothing of anybody else's. A damaged value is named and left out; the others are written.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use esker::ScanRange;
-use serde_json::{Value, json};
+use esker::{Error, ErrorKind, ScanRange, Value};
+use serde_json::{Value as Json, json};
 
 use super::escape::{LONG, MARKER, path_of};
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, note};
 use crate::keytype::KeyType;
 use crate::progress::Progress;
 use crate::store::Store;
@@ -24,16 +24,23 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
     prepare(dir)?;
     save(&dir.join(MARKER), Marker { keys: store.keys }.to_json(store.tree.name()).as_bytes())?;
     let progress = Progress::count("files");
-    let mut files = Directory { dir, made: HashSet::from([dir.to_path_buf()]), long: 0 };
+    let mut files = Directory { dir, made: HashSet::from([dir.to_path_buf()]), long: 0, damaged: 0 };
     let mut printed = Vec::new();
     let mut rows = store.tree.scan(ScanRange::all())?;
     while rows.advance()? {
         printed.clear();
         store.keys.print(rows.key(), &mut printed)?;
-        files.add(&printed, rows.value()?)?;
+        match rows.handle() {
+            Ok(value) => files.add(&printed, &value)?,
+            Err(error) if error.kind() == ErrorKind::Corruption => files.damaged(&error),
+            Err(error) => return Err(error.into()),
+        }
         progress.add(1);
     }
-    Ok(())
+    match files.damaged {
+        0 => Ok(()),
+        count => Err(Failure::store(format!("{count} damaged values are missing (see `esker check`)"))),
+    }
 }
 
 /// Makes the directory, or sees that it is empty.
@@ -58,25 +65,50 @@ struct Directory<'a> {
     made: HashSet<PathBuf>,
     /// How many keys were too long for a path.
     long: u64,
+    /// How many values could not be read.
+    damaged: u64,
 }
 
 impl Directory<'_> {
-    fn add(&mut self, key: &[u8], value: &[u8]) -> Outcome {
+    fn add(&mut self, key: &[u8], value: &Value) -> Outcome {
         // A directory made here is no file, so only a new name asks the file system.
         let is_file = |path: &Path| {
             !self.made.contains(path) && fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
         };
         let Some(path) = path_of(self.dir, key, is_file) else { return self.add_long(key, value) };
         self.parents(&path)?;
-        save(&path, value)
+        self.value(&path, value)
     }
 
-    fn add_long(&mut self, key: &[u8], value: &[u8]) -> Outcome {
+    fn add_long(&mut self, key: &[u8], value: &Value) -> Outcome {
         self.long += 1;
         let path = self.dir.join(LONG).join(self.long.to_string());
         self.parents(&path)?;
-        save(&path.with_extension("key"), key)?;
-        save(&path.with_extension("value"), value)
+        let held = path.with_extension("key");
+        save(&held, key)?;
+        let damaged = self.damaged;
+        self.value(&path.with_extension("value"), value)?;
+        if self.damaged > damaged {
+            fs::remove_file(&held).map_err(|error| Failure::io("remove", &held, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Writes a value to a new file, or names it and leaves no file where it is damaged.
+    fn value(&mut self, path: &Path, value: &Value) -> Outcome {
+        let failed = |error| Failure::io("write", path, &error);
+        let mut file = File::create_new(path).map_err(failed)?;
+        let Err(error) = value.copy_to(&mut file) else { return Ok(()) };
+        if error.kind() == ErrorKind::Corruption {
+            self.damaged(&error);
+            return fs::remove_file(path).map_err(failed);
+        }
+        Err(Failure::store(format!("cannot write {}: {error}", path.display())))
+    }
+
+    fn damaged(&mut self, error: &Error) {
+        self.damaged += 1;
+        note(&error.to_string());
     }
 
     fn parents(&mut self, path: &Path) -> Outcome {
@@ -113,9 +145,9 @@ impl Marker {
         let strange = || {
             Failure::usage(format!("{}: not the marker of an export that this esker knows", path.display()))
         };
-        let marker: Value = serde_json::from_slice(&text).map_err(|_| strange())?;
-        let keys = marker.get("keys").and_then(Value::as_str).and_then(KeyType::named);
-        match (marker.get("esker_export").and_then(Value::as_u64), keys) {
+        let marker: Json = serde_json::from_slice(&text).map_err(|_| strange())?;
+        let keys = marker.get("keys").and_then(Json::as_str).and_then(KeyType::named);
+        match (marker.get("esker_export").and_then(Json::as_u64), keys) {
             (Some(VERSION), Some(keys)) => Ok(Some(Marker { keys })),
             _ => Err(strange()),
         }

@@ -1,8 +1,10 @@
 //! `esker get KEY`: to standard output with a newline, or exactly the bytes with `--file`, `--range`.
 
-use std::borrow::Cow;
 use std::io::IsTerminal;
+use std::ops::Range;
 use std::path::Path;
+
+use esker::Value;
 
 use crate::args::{Get, Global};
 use crate::exit::{Failure, Outcome};
@@ -10,20 +12,20 @@ use crate::json;
 use crate::kind;
 use crate::output::{NewFile, Out};
 use crate::store::Store;
+use crate::stream::pieces;
 
 pub(crate) fn run(global: &Global, args: &Get) -> Outcome {
     let store = Store::read(global)?;
     let key = store.key(args.key.as_encoded_bytes())?;
     let Some(value) = store.tree.get(&key)? else { return Err(Failure::not_there()) };
-    let part = match args.range {
-        Some(range) => Cow::Owned(value.read_at(range.of(value.len())?)?),
-        None => value.bytes()?,
+    let range = match args.range {
+        Some(range) => range.of(value.len())?,
+        None => 0..value.len(),
     };
-    let part = &*part;
     match &args.file {
         Some(path) if path != Path::new("-") => {
             let mut file = NewFile::create(path)?;
-            file.out().write(part)?;
+            pieces(&value, range, |piece| file.out().write(piece))?;
             return file.finish();
         }
         _ => {}
@@ -31,23 +33,26 @@ pub(crate) fn run(global: &Global, args: &Get) -> Outcome {
     let exact = args.file.is_some() || args.range.is_some();
     Out::stdout()?.with(|out| {
         if global.json {
-            json::row(out.buffer(), store.keys, &key, Some(part))
+            // One string, so this one is read whole.
+            json::row(out.buffer(), store.keys, &key, Some(&value.read_at(range)?))
         } else if exact {
-            out.write(part)
-        } else if let Some(what) = describe(args, part) {
+            pieces(&value, range, |piece| out.write(piece))
+        } else if let Some(what) = describe(args, &value, range.clone())? {
             out.line(&what)
         } else {
-            out.write(part)?;
+            pieces(&value, range, |piece| out.write(piece))?;
             out.write(b"\n")
         }
     })
 }
 
 /// What to show on a terminal instead of a value that would spoil it.
-fn describe(args: &Get, value: &[u8]) -> Option<String> {
+fn describe(args: &Get, value: &Value, range: Range<u64>) -> Outcome<Option<String>> {
     if args.raw || !std::io::stdout().is_terminal() {
-        return None;
+        return Ok(None);
     }
-    let what = kind::unprintable(value)?;
-    Some(format!("({what}; --raw prints it, --file F saves it)"))
+    let len = range.end - range.start;
+    let first = value.read_at(range.start..range.start + len.min(kind::POUR_AT_MOST))?;
+    let what = kind::unprintable(&first, len);
+    Ok(what.map(|what| format!("({what}; --raw prints it, --file F saves it)")))
 }

@@ -11,6 +11,7 @@ mod export_dir;
 mod get;
 mod import;
 mod import_dir;
+mod ls;
 mod manual;
 mod put;
 mod run;
@@ -30,6 +31,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Delete(args) => delete::run(&global, &args),
         Command::Scan(args) => scan::run(&global, &args),
         Command::Count(args) => count::run(&global, &args),
+        Command::Ls(args) => ls::run(&global, &args),
         Command::Run(args) => run::run(&global, &args),
         Command::Check => check::run(&global),
         Command::Compact => admin::compact(&global),

@@ -1,0 +1,163 @@
+//! `esker ls [PREFIX]`: a line a value, or with `--du` a line a directory, in key order.
+//!
+//! Of a value only its first bytes are read, unless its hash is asked for. One that is damaged is listed as
+//! such, its damage named on standard error; the others are listed all the same.
+
+use std::ffi::OsStr;
+use std::fmt::Write;
+
+use esker::{ErrorKind, Scan};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::args::{Global, Ls};
+use crate::exit::{Failure, Outcome, note};
+use crate::json;
+use crate::keytype::KeyType;
+use crate::kind::{FIRST_BYTES, Kind};
+use crate::output::Out;
+use crate::ranges::KeyBounds;
+use crate::store::Store;
+use crate::stream::PIECE;
+use crate::utc::utc;
+
+pub(crate) fn run(global: &Global, args: &Ls) -> Outcome {
+    let store = Store::read(global)?;
+    let prefix = args.prefix.as_deref().map(OsStr::as_encoded_bytes);
+    if args.du && store.keys != KeyType::Text {
+        return Err(Failure::usage(format!(
+            "--du is for text keys; this tree has {} keys",
+            store.keys.name()
+        )));
+    }
+    let bounds = KeyBounds::parse(store.keys, None, None, prefix)?;
+    let Some(range) = bounds.range() else { return Ok(()) };
+    let mut rows = store.tree.scan(range)?;
+    Out::stdout()?.with(|out| match args.du {
+        true => sums(global, prefix.unwrap_or_default(), &mut rows, out),
+        false => values(global, args, store.keys, &mut rows, out),
+    })
+}
+
+/// A line for each value.
+fn values(global: &Global, args: &Ls, keys: KeyType, rows: &mut Scan, out: &mut Out) -> Outcome {
+    let mut damaged = 0_u64;
+    while rows.advance()? {
+        let about = match About::of(rows, args.sha256) {
+            Ok(about) => about,
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                damaged += 1;
+                note(&error.to_string());
+                About { stored: None, kind: "damaged", sha256: None }
+            }
+            Err(error) => return Err(error.into()),
+        };
+        about.print(global, keys, rows, args.sha256, out.buffer())?;
+        out.spill()?;
+    }
+    match damaged {
+        0 => Ok(()),
+        count => Err(Failure::store(format!("{count} values are damaged (see `esker check`)"))),
+    }
+}
+
+/// What is shown of a value beside its key and size.
+struct About {
+    stored: Option<u64>,
+    kind: &'static str,
+    sha256: Option<String>,
+}
+
+impl About {
+    fn of(rows: &Scan, hash: bool) -> esker::Result<Self> {
+        let value = rows.handle()?;
+        let first = value.read_at(..FIRST_BYTES)?;
+        let mut about =
+            About { stored: value.stored_us(), kind: Kind::of(&first, value.len()).short, sha256: None };
+        if hash {
+            let mut hasher = Sha256::new();
+            let mut buffer = Vec::new();
+            let mut at = 0;
+            while at < value.len() {
+                let count = (value.len() - at).min(PIECE as u64);
+                buffer.resize(count as usize, 0);
+                value.read_exact_at(at, &mut buffer)?;
+                hasher.update(&buffer);
+                at += count;
+            }
+            about.sha256 = Some(hex(&hasher.finalize()));
+        }
+        Ok(about)
+    }
+
+    fn print(&self, global: &Global, keys: KeyType, rows: &Scan, hash: bool, out: &mut Vec<u8>) -> Outcome {
+        let (key, size) = (rows.key(), rows.value_len());
+        let stored = self.stored.map(utc);
+        if global.json {
+            let mut fields = json!({ "size": size, "stored": stored, "type": self.kind });
+            if hash && let Some(fields) = fields.as_object_mut() {
+                fields.insert("sha256".to_owned(), json!(self.sha256));
+            }
+            return json::described(out, keys, key, &fields);
+        }
+        let mut line = format!("{size:>14}  {:20}  {:7}  ", stored.as_deref().unwrap_or("-"), self.kind);
+        if hash {
+            // Writing to memory cannot fail.
+            let _ = write!(line, "{:64}  ", self.sha256.as_deref().unwrap_or("-"));
+        }
+        out.extend_from_slice(line.as_bytes());
+        keys.print(key, out)?;
+        out.push(b'\n');
+        Ok(())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to memory cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A line for each key up to its first slash behind the last slash of `prefix`. No value is read.
+fn sums(global: &Global, prefix: &[u8], rows: &mut Scan, out: &mut Out) -> Outcome {
+    let base = prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let mut group: Vec<u8> = Vec::new();
+    let (mut size, mut count) = (0_u64, 0_u64);
+    while rows.advance()? {
+        let key = rows.key();
+        let tail = key.get(base..).unwrap_or_default();
+        let part = match memchr::memchr(b'/', tail) {
+            Some(slash) => &key[..base + slash + 1],
+            None => key,
+        };
+        // Keys of one group are neighbours: they begin alike.
+        if count > 0 && part != group {
+            sum(global, &group, size, count, out)?;
+            (size, count) = (0, 0);
+        }
+        if count == 0 {
+            group.clear();
+            group.extend_from_slice(part);
+        }
+        size = size.saturating_add(rows.value_len());
+        count += 1;
+    }
+    if count > 0 {
+        sum(global, &group, size, count, out)?;
+    }
+    Ok(())
+}
+
+fn sum(global: &Global, group: &[u8], size: u64, count: u64, out: &mut Out) -> Outcome {
+    if global.json {
+        let fields = json!({ "size": size, "values": count });
+        json::described(out.buffer(), KeyType::Text, group, &fields)?;
+    } else {
+        out.buffer().extend_from_slice(format!("{size:>14}  {count:>9}  ").as_bytes());
+        out.buffer().extend_from_slice(group);
+        out.buffer().push(b'\n');
+    }
+    out.spill()
+}

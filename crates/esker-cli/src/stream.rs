@@ -1,0 +1,145 @@
+//! Values and files of any length, piece by piece: memory stays at about a megabyte.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::Path;
+
+use esker::{Durability, ErrorKind, Tree, Value};
+
+use crate::exit::{Failure, Outcome};
+
+/// Bytes of a value or a file that are in memory at once.
+pub(crate) const PIECE: usize = 1 << 20;
+
+/// Hands the bytes of `range`, all inside the value, to `take` in order.
+pub(crate) fn pieces(value: &Value, range: Range<u64>, mut take: impl FnMut(&[u8]) -> Outcome) -> Outcome {
+    let mut buffer = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let count = (range.end - at).min(PIECE as u64);
+        buffer.resize(count as usize, 0);
+        value.read_exact_at(at, &mut buffer)?;
+        take(&buffer)?;
+        at += count;
+    }
+    Ok(())
+}
+
+/// Bytes that are to become a value: a file, or standard input.
+pub(crate) struct Source {
+    from: Box<dyn Read>,
+    name: String,
+}
+
+impl Source {
+    /// Opens the file `path`, or standard input for `-`.
+    pub(crate) fn open(path: &Path) -> Outcome<Self> {
+        if path == Path::new("-") {
+            return Ok(Source { from: Box::new(io::stdin().lock()), name: "standard input".to_owned() });
+        }
+        let failed = |error| Failure::io("read", path, &error);
+        let file = File::open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
+        Ok(Source { from: Box::new(file), name: path.display().to_string() })
+    }
+
+    /// Fills `buffer` with the next piece; less than [`PIECE`] bytes only at the end.
+    pub(crate) fn next(&mut self, buffer: &mut Vec<u8>) -> Outcome {
+        buffer.clear();
+        let read = self.from.by_ref().take(PIECE as u64).read_to_end(buffer);
+        read.map_err(|error| Failure::store(format!("cannot read {}: {error}", self.name)))?;
+        Ok(())
+    }
+
+    /// Whether `first` and all that follows are exactly the bytes of `value`; a damaged one has none.
+    pub(crate) fn is(&mut self, first: &[u8], value: &Value) -> Outcome<bool> {
+        let mut piece = first.to_vec();
+        let mut held = Vec::new();
+        let mut at = 0;
+        loop {
+            let len = piece.len() as u64;
+            if len > value.len() - at {
+                return Ok(false);
+            }
+            held.resize(piece.len(), 0);
+            match value.read_exact_at(at, &mut held) {
+                Ok(()) if held == piece => {}
+                Ok(()) => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Corruption => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+            at += len;
+            if piece.len() < PIECE {
+                return Ok(at == value.len());
+            }
+            self.next(&mut piece)?;
+        }
+    }
+
+    /// Gives `key` what is in `first` and all that follows. When reading fails, the key keeps what it had.
+    pub(crate) fn put(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        mut first: Vec<u8>,
+        durability: Durability,
+    ) -> Outcome {
+        let mut writer = tree.writer(key)?;
+        while !first.is_empty() {
+            writer.add(&first)?;
+            self.next(&mut first)?;
+        }
+        Ok(writer.commit_with(durability)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker::{Db, Options};
+
+    fn source(bytes: &[u8]) -> Source {
+        Source { from: Box::new(io::Cursor::new(bytes.to_vec())), name: "memory".to_owned() }
+    }
+
+    #[test]
+    fn values_of_every_length_go_in_and_out_and_are_recognized() {
+        let db = Db::open_in_memory(Options::default()).unwrap();
+        let tree = db.default_tree();
+        for len in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 3 * PIECE + 7] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 31 + i / 4_099) as u8).collect();
+            source(&bytes).put(tree, b"k", Vec::new(), Durability::Process).unwrap();
+            assert_eq!(db.get("k").unwrap().unwrap().len(), 0, "nothing follows an empty first piece");
+
+            let mut from = source(&bytes);
+            let mut first = Vec::new();
+            from.next(&mut first).unwrap();
+            from.put(tree, b"k", first, Durability::Process).unwrap();
+            let value = db.get("k").unwrap().unwrap();
+            let mut back = Vec::new();
+            pieces(&value, 0..value.len(), |piece| {
+                assert!(piece.len() <= PIECE);
+                back.extend_from_slice(piece);
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(back, bytes);
+
+            let same = |bytes: &[u8]| {
+                let mut from = source(bytes);
+                let mut first = Vec::new();
+                from.next(&mut first).unwrap();
+                from.is(&first, &value).unwrap()
+            };
+            assert!(same(&bytes));
+            assert!(!same(&[bytes.as_slice(), b"x"].concat()));
+            if let [start @ .., last] = bytes.as_slice() {
+                assert!(!same(start));
+                assert!(!same(&[start, &[!last]].concat()));
+            }
+        }
+    }
+}

@@ -1,0 +1,384 @@
+#!/usr/bin/env python3
+"""Lists and extracts every value of an Esker store without Esker.
+
+For an emergency: Python's standard library is all it needs, and it changes nothing. It follows docs/format.md. A
+store that a program has open and is writing to should be stopped first; a store that was killed is fine.
+
+Damaged records end the log where they stand, damaged tables are skipped, damaged values are left out; each is named
+on standard error, and the exit code is 1. Whether the end of the log is a torn tail or damage is not judged: `esker
+check` does that. Tables compressed by zstd cannot be read. Values are verified at some 15 MB a second.
+
+  read_esker.py list STORE                     tree, size and key of every value, separated by tabs
+  read_esker.py extract STORE DIR              every value to a file below DIR, a directory a tree
+
+In `list`, keys are percent-escaped, and so are the names of files. A tree's directory is one that `esker import`
+takes: its keys and values come back.
+"""
+
+import argparse
+import json
+import os
+import re
+import struct
+import sys
+from urllib.parse import quote_from_bytes
+
+# Nothing is left behind, not even beside this file.
+sys.dont_write_bytecode = True
+from esker_files import (
+    GOLDEN, PAGE, Damage, Decoder, align, descriptors, entries, footer, read_at, records, unpack_lz4)
+from xxh3 import checksum, u32, u64
+
+DELETE, PUT, BLOB = 0, 1, 2
+SAFE = " !#$&'()*+,-.:;<=>?@[]^_`{|}~"
+
+
+class Tree:
+    def __init__(self, name):
+        self.name, self.tag, self.flushed = name, None, 0
+        self.tables = {}
+        # key -> (order, kind, where): the greatest order is the newest version.
+        self.newest = {}
+
+    def add(self, key, order, kind, where):
+        held = self.newest.get(key)
+        if held is None or held[0] < order:
+            self.newest[key] = (order, kind, where)
+
+
+class Store:
+    def __init__(self, path, verify, complain):
+        self.path, self.verify, self.complain = path, verify, complain
+        self.trees, self.floor = {}, (0, 0)
+        self.blobs = {}
+        names = os.listdir(path)
+        self.read_manifest(self.numbered(names, r"manifest-(\d{6,})$"))
+        for number, name in sorted(self.numbered(names, r"(\d{6,})\.blob$").items()):
+            self.attempt(name, lambda: self.read_blob_file(number, os.path.join(path, name)))
+        for tree in self.trees:
+            for (level, _), table in sorted(self.trees[tree].tables.items()):
+                self.attempt(f"{table['file']:06}.table", lambda: self.read_table(tree, level, table))
+        self.read_log(self.numbered(names, r"wal-(\d{6,})\.log$"))
+
+    def numbered(self, names, pattern):
+        found = ((re.match(pattern, name), name) for name in names)
+        numbers = ((match.group(1), name) for match, name in found if match)
+        return {int(digits): name for digits, name in numbers if digits == f"{int(digits):06}"}
+
+    def attempt(self, name, work):
+        try:
+            return work()
+        except (Damage, OSError, UnicodeDecodeError) as error:
+            self.complain(f"{name}: {error}")
+
+    # The manifest.
+
+    def read_manifest(self, manifests):
+        if not manifests:
+            raise Damage(f"{self.path} has no manifest: is it a store?")
+        with open(os.path.join(self.path, manifests[max(manifests)]), "rb") as file:
+            data = file.read()
+        header = data[:32]
+        if header[:8] != b"eskerMAN" or checksum(0, header[:24]) != u64(header, 24):
+            raise Damage("the manifest's header is damaged")
+        if u32(header, 8) != 1:
+            raise Damage("the manifest is of a newer format")
+        for _, payload in records(data, u64(header, 16)):
+            edits = Decoder(payload)
+            while not edits.ended():
+                self.apply(edits.u8(), edits)
+
+    def apply(self, tag, edit):
+        if tag == 7:
+            self.floor = (edit.varint(), edit.varint())
+        elif tag == 9:
+            edit.varint()
+        elif tag == 8:
+            for _ in range(3):
+                edit.varint()
+        elif tag == 10:
+            self.skip_blob_edit(edit)
+        elif tag == 1:
+            tree = edit.varint()
+            self.trees[tree] = Tree(edit.slice())
+            edit.u8()
+        elif tag == 2:
+            del self.trees[edit.varint()]
+        else:
+            self.change(tag, self.trees[edit.varint()], edit)
+
+    def change(self, tag, tree, edit):
+        if tag == 3:
+            tree.tag = edit.slice()
+        elif tag == 4:
+            level, table = edit.u8(), {"file": edit.varint(), "salt": edit.u64(), "shared": edit.u8()}
+            for _ in range(4):
+                edit.varint()
+            table["max_seq"] = edit.varint() + edit.varint()
+            edit.slice(), edit.slice()
+            tree.tables[level, table["file"]] = table
+        elif tag == 5:
+            level = edit.u8()
+            del tree.tables[level, edit.varint()]
+        elif tag == 6:
+            tree.flushed = max(tree.flushed, edit.varint())
+        else:
+            raise Damage(f"the manifest has an edit {tag} that this reader does not know")
+
+    @staticmethod
+    def skip_blob_edit(edit):
+        """Which values of blob files are needed follows from the keys."""
+        kind = edit.u8()
+        edit.varint()
+        if kind == 0:
+            edit.u64(), edit.u8(), edit.varint(), edit.numbers()
+        elif kind in (1, 2):
+            edit.numbers()
+        elif kind == 3:
+            edit.varint()
+        else:
+            raise Damage("the manifest has an edit of blob files that this reader does not know")
+
+    # Tables.
+
+    def read_table(self, tree_id, level, table):
+        tree, path = self.trees[tree_id], os.path.join(self.path, f"{table['file']:06}.table")
+        size = os.path.getsize(path)
+        if size < 64:
+            raise Damage("it is too short for a table")
+        footer = read_at(path, size - 64, 64)
+        if footer[56:] != b"eskertbl" or checksum(0, footer[:48]) != u64(footer, 48):
+            raise Damage("the footer is damaged")
+        _, index_at, properties_at, length, salt = struct.unpack_from("<5Q", footer)
+        if length != size or salt != table["salt"] or u32(footer, 40) != 1:
+            raise Damage("it is not the table that the manifest means, or of a newer format")
+        _, index = self.frame(read_at(path, index_at, properties_at - index_at), salt, index_at)
+        index = Decoder(index)
+        at = 0
+        for _ in range(index.varint()):
+            index.varint(), index.slice()
+            stored = index.varint()
+            self.attempt(
+                f"{path} at {at}",
+                lambda: self.read_block(tree_id, tree, level, table, path, at, stored))
+            at += stored
+
+    def frame(self, stored, salt, at):
+        if checksum(salt + at, stored[:-8]) != u64(stored, len(stored) - 8):
+            raise Damage("a block is damaged")
+        return stored[-9], stored[:-9]
+
+    def read_block(self, tree_id, tree, level, table, path, at, stored):
+        compression, block = self.frame(read_at(path, at, stored), table["salt"], at)
+        if compression == 1:
+            plain = Decoder(block)
+            block = unpack_lz4(plain.varint(), block[plain.at:])
+        elif compression:
+            raise Damage("a block is compressed by zstd, which this reader cannot read")
+        own = tree_id.to_bytes(4, "big") if table["shared"] else b""
+        for key, tag, value_at, end in entries(block):
+            if not key.startswith(own):
+                continue
+            # A smaller level is newer; in level 0 the table with the greater number of its newest write.
+            order = (1, -level, table["max_seq"] if level == 0 else 0, tag >> 3)
+            kind = tag & 7
+            if compression or kind == BLOB:
+                where = block[value_at:end]
+            else:
+                where = (path, at + value_at, end - value_at)
+            tree.add(key[len(own):], order, kind, where)
+
+    # The log.
+
+    def read_log(self, files):
+        segments = []
+        for name in files.values():
+            path = os.path.join(self.path, name)
+            with open(path, "rb") as file:
+                header = file.read(72)
+            if len(header) < 72 or not any(header[:8]):
+                continue
+            if header[:8] != b"eskerWAL" or checksum(0, header[:64]) != u64(header, 64) or u32(header, 8) != 1:
+                self.complain(f"{name}: the header is damaged, or of a newer format")
+                continue
+            identity, epoch, first_seq, start = struct.unpack_from("<4Q", header, 16)
+            if identity >= self.floor[0]:
+                segments.append((identity, epoch, first_seq, start, path))
+        expected = None
+        for identity, epoch, first_seq, start, path in sorted(segments):
+            if expected is None and (identity, start) != self.floor:
+                self.complain("the log's first segment is missing")
+            elif expected is not None and (identity, first_seq, start) != expected:
+                self.complain(f"{path} does not follow the segment before it; the log ends")
+                return
+            with open(path, "rb") as file:
+                data = file.read()
+            seq = first_seq
+            for at, payload in records(data, epoch):
+                seq += self.take_batch(path, at + 20, payload, seq)
+                start += 20 + len(payload)
+            expected = (identity + 1, seq, start)
+
+    def take_batch(self, path, payload_at, payload, seq):
+        ops = Decoder(payload, 4)
+        for index in range(u32(payload, 0)):
+            kind, tree, key = ops.u8(), self.trees.get(ops.varint()), ops.slice()
+            where = None
+            if kind != DELETE:
+                value = ops.slice()
+                where = value if kind == BLOB else (path, payload_at + ops.at - len(value), len(value))
+            if tree is not None and seq + index > tree.flushed:
+                tree.add(key, (2, 0, 0, seq + index), kind, where)
+        return u32(payload, 0)
+
+    # Blob files.
+
+    def read_blob_file(self, number, path):
+        size = os.path.getsize(path)
+        header = read_at(path, 0, 48) if size >= PAGE else bytes(48)
+        if not any(header):
+            return
+        if header[:8] != b"eskerBLB" or checksum(0, header[:40]) != u64(header, 40) or u32(header, 8) != 1:
+            raise Damage("the header is damaged, or of a newer format")
+        salt = u64(header, 24)
+        listed = footer(path, size, number, salt)
+        if listed is None:
+            listed = descriptors(path, size, salt, single=header[12] == 1)
+        for name, entry in listed:
+            self.blobs.setdefault(name, []).append((path, *entry))
+
+    def blob(self, pointer):
+        """The pieces of a huge value, verified."""
+        pointer = Decoder(pointer)
+        name, length = (pointer.varint(), pointer.varint()), pointer.varint()
+        pointer.varint()
+        check = pointer.u64()
+        problem = "its blob file is missing or damaged"
+        for path, salt, offset, stored, chunk_log2 in self.blobs.get(name, []):
+            sums_at, chunk = align(offset + length), 1 << chunk_log2
+            sums = read_at(path, sums_at, 8 * -(-length // chunk))
+            name_bytes = struct.pack("<2Q", name[1], length)
+            if stored != length or checksum(checksum(salt, name_bytes), sums) != check:
+                problem = f"its sums in {path} are damaged"
+                continue
+            seed = checksum(salt, name_bytes[:8])
+            return self.chunks(path, offset, length, chunk, sums, seed)
+        raise Damage(problem)
+
+    def chunks(self, path, offset, length, chunk, sums, seed):
+        with open(path, "rb") as file:
+            file.seek(offset)
+            for index in range(-(-length // chunk)):
+                data = file.read(min(chunk, length - index * chunk))
+                if len(data) != min(chunk, length - index * chunk):
+                    raise Damage(f"{path} ends in chunk {index}")
+                if self.verify and checksum(seed + index * GOLDEN, data) != u64(sums, 8 * index):
+                    raise Damage(f"chunk {index} in {path} is damaged")
+                yield data
+
+    # What is asked for.
+
+    def values(self):
+        """Tree, key, length and pieces of every live value, in order."""
+        for tree in sorted(self.trees.values(), key=lambda tree: tree.name):
+            for key, (_, kind, where) in sorted(tree.newest.items()):
+                if kind == DELETE:
+                    continue
+                if kind == BLOB:
+                    pointer = Decoder(where, 0)
+                    pointer.varint(), pointer.varint()
+                    yield tree, key, pointer.varint(), lambda: self.blob(where)
+                elif isinstance(where, bytes):
+                    yield tree, key, len(where), lambda: [where]
+                else:
+                    yield tree, key, where[2], lambda: [read_at(*where)]
+
+
+def escaped(part):
+    """A part of a key as the name of a file or a directory."""
+    if part in (b".", b"..", b".esker-export"):
+        return part.decode().replace(".", "%2E")
+    return quote_from_bytes(part, safe=SAFE) or "%"
+
+
+class Extraction:
+    """A directory that gets a file for each value of one tree."""
+
+    def __init__(self, root, tree):
+        self.root, self.files, self.long = root, set(), 0
+        os.makedirs(root)
+        self.text = tree.tag in (None, b"text")
+        marker = {"esker_export": 1, "tree": tree.name.decode(), "keys": "text" if self.text else "hex"}
+        with open(os.path.join(root, ".esker-export"), "x", encoding="utf-8") as file:
+            file.write(json.dumps(marker) + "\n")
+
+    def path_of(self, key):
+        path, names = self.root, [escaped(part) for part in key.split(b"/")]
+        for i, name in enumerate(names):
+            # A name that is a file already gets a sign behind it as a directory.
+            name += "%" if i + 1 < len(names) and os.path.join(path, name) in self.files else ""
+            path = os.path.join(path, name)
+            if len(name) > 240:
+                return None
+        return path if sum(map(len, names)) + 2 * len(names) <= 1024 else None
+
+    def save(self, key, pieces):
+        typed = key if self.text else key.hex().encode()
+        path = self.path_of(typed)
+        if path is None:
+            self.long += 1
+            path = os.path.join(self.root, "%long", f"{self.long}.value")
+        self.write(path, pieces)
+        self.files.add(path)
+        if path.startswith(os.path.join(self.root, "%long", "")):
+            self.write(path[:-len("value")] + "key", [typed])
+
+    @staticmethod
+    def write(path, pieces):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "xb") as file:
+            try:
+                file.writelines(pieces)
+            except BaseException:
+                os.remove(path)
+                raise
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--no-verify", action="store_true", help="do not check the bytes of huge values (faster)")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="list|extract")
+    listing = commands.add_parser("list", help="print tree, size and key of every value")
+    extract = commands.add_parser("extract", help="write every value to a file")
+    for command in (listing, extract):
+        command.add_argument("store", help="the store's directory")
+    extract.add_argument("dir", help="a new directory")
+    args = parser.parse_args()
+    problems = 0
+
+    def complain(problem):
+        nonlocal problems
+        problems += 1
+        print(problem, file=sys.stderr)
+
+    try:
+        store = Store(args.store, not args.no_verify, complain)
+        if args.command == "extract":
+            os.mkdir(args.dir)
+        extractions = {}
+        for tree, key, length, pieces in store.values():
+            if args.command == "list":
+                print(tree.name.decode(), length, quote_from_bytes(key, safe=SAFE + "/"), sep="\t")
+                continue
+            if tree not in extractions:
+                extractions[tree] = Extraction(os.path.join(args.dir, escaped(tree.name)), tree)
+            name = f"{tree.name.decode()}: {quote_from_bytes(key)}"
+            store.attempt(name, lambda: extractions[tree].save(key, pieces()))
+    except (Damage, OSError, KeyError) as error:
+        complain(f"cannot go on: {error}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
