@@ -29,13 +29,17 @@ fn figures(stats: &Stats) -> Map<String, Value> {
     let trees: Map<String, Value> =
         stats.trees.iter().map(|tree| (tree.name.clone(), tree_figures(tree))).collect();
     let figures = json!({
-        "disk_bytes": sum(|tree| tree.table_bytes) + stats.log_bytes + stats.manifest_bytes + stats.reserve_bytes,
+        "disk_bytes": sum(|tree| tree.table_bytes) + stats.blob_disk_bytes + stats.log_bytes + stats.manifest_bytes
+            + stats.reserve_bytes,
         "raw_bytes": sum(|tree| tree.raw_bytes),
         "table_bytes": sum(|tree| tree.table_bytes),
         "index_bytes": sum(|tree| tree.index_bytes),
         "filter_bytes": sum(|tree| tree.filter_bytes),
         "manifest_bytes": stats.manifest_bytes,
         "reserve_bytes": stats.reserve_bytes,
+        "blob_disk_bytes": stats.blob_disk_bytes,
+        "blob_files": stats.blob_files,
+        "blob_values": stats.blob_values,
         "log_bytes": stats.log_bytes,
         "log_live_bytes": stats.log_live_bytes,
         "table_files": stats.table_files,
