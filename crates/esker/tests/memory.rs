@@ -16,7 +16,8 @@ fn resident() -> Option<(u64, u64)> {
     let mut log = 0;
     let mut in_log = false;
     for line in maps.lines() {
-        if line.contains('-') && line.contains('/') {
+        // The head of a mapping begins with its addresses; what follows belongs to it up to the next head.
+        if line.split(' ').next().is_some_and(|first| first.contains('-') && !first.ends_with(':')) {
             in_log = line.ends_with(".log");
         } else if let Some(rest) = line.strip_prefix("Rss:").filter(|_| in_log) {
             log += rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10;
