@@ -362,7 +362,7 @@ impl Opening {
         if read_only {
             ensure_default_in_memory(&store);
         } else {
-            store.free_unclaimed(unclaimed);
+            store.free_unclaimed(unclaimed)?;
             self.jobs.into_inner().into_iter().for_each(|job| store.commit.jobs.add(job));
             complete(&store, fresh)?;
             conclude(&store, listing, kept.as_deref())?;

@@ -74,7 +74,7 @@ pub struct Options {
     /// Bits of filter per key in the largest level; smaller levels get more. 0: no filters. Default: 8.
     pub filter_bits: u32,
     /// Values of at least so many bytes are written once, to files of their own kind, and stay out of the log
-    /// and the tables. At least 1; [`usize::MAX`]: none is. Default: 32 KiB, chosen by measuring.
+    /// and the tables. At least 1; [`usize::MAX`]: none is. Default: 32 KiB.
     pub separate_at: usize,
     /// Table files held open at once. Default: 512.
     pub open_tables_max: usize,

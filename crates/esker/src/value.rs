@@ -69,7 +69,12 @@ impl Value {
             let message = format!("the value of \"{}\" should be here and is not", named());
             return Err(Error::corruption(&blobs.path_of(pointer.file), 0, message));
         };
-        Ok(Value { held: Held::Blob(Arc::new(pin), pointer) })
+        Ok(Value::of_pin(Arc::new(pin), pointer))
+    }
+
+    /// The huge value of `pointer`, which `pin` keeps.
+    pub(crate) fn of_pin(pin: Arc<Pin>, pointer: Pointer) -> Value {
+        Value { held: Held::Blob(pin, pointer) }
     }
 
     /// When a huge value was stored, in microseconds since 1970. `None` for a small one: that is not kept.

@@ -139,7 +139,7 @@ impl LiveFile {
         written: Option<Arc<dyn RandomFile>>,
         lazy: Option<Arc<LazyFile>>,
     ) -> Arc<LiveFile> {
-        let (dirty, unsynced) = (AtomicBool::new(written.is_some()), AtomicBool::new(written.is_some()));
+        let (dirty, unsynced) = (AtomicBool::new(false), AtomicBool::new(written.is_some()));
         Arc::new(LiveFile {
             id,
             salt,
@@ -175,7 +175,5 @@ impl LiveFile {
         life.entries = life.entries.max(ordinal + 1);
         life.pending.insert(ordinal, None);
         drop(life);
-        self.unsynced.store(true, Ordering::Release);
-        self.dirty.store(true, Ordering::Release);
     }
 }

@@ -77,6 +77,8 @@ pub(crate) struct BlobSet {
     /// A sync failed, and is not repeated (durability rule 8).
     failed: Mutex<Option<Error>>,
     syncing: Mutex<()>,
+    /// Files that are `dirty`, so that a sync need not look at all files.
+    dirty: Mutex<Vec<Arc<LiveFile>>>,
     /// The store is closed: what a handle would read may be gone.
     closed: AtomicBool,
 }
@@ -106,6 +108,7 @@ impl BlobSet {
             let_go: AtomicBool::new(false),
             failed: Mutex::default(),
             syncing: Mutex::default(),
+            dirty: Mutex::default(),
             closed: AtomicBool::new(false),
         }
     }
@@ -124,7 +127,18 @@ impl BlobSet {
     /// Takes in a file that was found when the store was opened.
     pub(crate) fn insert(&self, live: Arc<LiveFile>) {
         self.note_used();
+        if live.unsynced.load(Ordering::Acquire) {
+            self.note_dirty(&live);
+        }
         self.files.write().insert(live.id, live);
+    }
+
+    /// The file has got bytes that a record may point to from now on.
+    pub(super) fn note_dirty(&self, live: &Arc<LiveFile>) {
+        live.unsynced.store(true, Ordering::Release);
+        if !live.dirty.swap(true, Ordering::AcqRel) {
+            self.dirty.lock().push(Arc::clone(live));
+        }
     }
 
     pub(crate) fn get(&self, file: BlobFileId) -> Option<Arc<LiveFile>> {
@@ -166,7 +180,8 @@ impl BlobSet {
 
     /// Lets go of a file that is no longer part of the store.
     pub(crate) fn forget(&self, file: BlobFileId) {
-        if let Some(live) = self.files.write().remove(&file) {
+        let forgotten = self.files.write().remove(&file);
+        if let Some(live) = forgotten {
             live.keep_for_readers();
         }
     }
@@ -178,12 +193,13 @@ impl BlobSet {
         (id, blob_path(&self.dir, id), self.env.random.next_u64())
     }
 
+    fn describe<'a>(&self, number: BlobFileId, path: &'a Path, salt: u64) -> NewFile<'a> {
+        NewFile { path, number, salt, created_us: self.env.clock.wall_us(), chunk_log2: CHUNK_LOG2 }
+    }
+
     fn new_appender(&self) -> Result<Appender> {
         let (id, path, salt) = self.begin();
-        let now = self.env.clock.wall_us();
-        let (path, chunk_log2) = (path.as_path(), CHUNK_LOG2);
-        let new = NewFile { path, number: id, salt, created_us: now, chunk_log2 };
-        let writer = SharedWriter::create(&*self.env.fs, new)?;
+        let writer = SharedWriter::create(&*self.env.fs, self.describe(id, &path, salt))?;
         let live = LiveFile::begun(id, salt, false, writer.blob(), writer.file());
         self.new_name.store(true, Ordering::Release);
         self.insert(Arc::clone(&live));
@@ -221,6 +237,7 @@ impl BlobSet {
         match appender.writer.append(tree, key, value, now) {
             Ok(entry) => {
                 live.added(entry.ordinal);
+                self.note_dirty(&live);
                 self.filter.add(key_hash(tree, key));
                 let full = appender.writer.len() >= SHARED_LEN_MAX;
                 self.returned(|all| if full { all.ended.push(appender) } else { all.idle.push(appender) });
@@ -240,9 +257,7 @@ impl BlobSet {
     /// Begins a value of unknown length, in a file of its own.
     pub(crate) fn stream(self: &Arc<Self>) -> Result<BlobStream> {
         let (id, path, salt) = self.begin();
-        let now = self.env.clock.wall_us();
-        let (path, chunk_log2) = (path.as_path(), CHUNK_LOG2);
-        let new = NewFile { path, number: id, salt, created_us: now, chunk_log2 };
+        let new = self.describe(id, &path, salt);
         let writer = SingleWriter::create(&self.env.fs, new, self.sync_follows)?;
         self.new_name.store(true, Ordering::Release);
         Ok(BlobStream { set: Arc::clone(self), writer, id, salt })
@@ -267,7 +282,6 @@ impl BlobSet {
             let sealed = appender.writer.seal();
             match sealed {
                 Ok(()) => {
-                    appender.live.dirty.store(false, Ordering::Release);
                     appender.live.unsynced.store(false, Ordering::Release);
                     let mut life = appender.live.life.lock();
                     (life.sealed, life.open) = (true, false);
@@ -275,7 +289,7 @@ impl BlobSet {
                 }
                 Err(error) => {
                     // Where only the footer found no room, the file is tried again; it can be read as it is.
-                    if error.kind() != ErrorKind::OutOfSpace {
+                    if error.kind() != ErrorKind::OutOfSpace || appender.writer.is_sealed() {
                         self.fail(&error);
                     }
                     self.appenders.lock().ended.push(appender);
@@ -306,21 +320,17 @@ impl BlobSet {
     }
 
     fn sync_dirty(&self) -> Result<()> {
-        let dirty: Vec<Arc<LiveFile>> = {
-            let files = self.files.read();
-            files.values().filter(|live| live.dirty.swap(false, Ordering::AcqRel)).cloned().collect()
-        };
+        let dirty = std::mem::take(&mut *self.dirty.lock());
         let synced = dirty.iter().try_for_each(|live| {
+            // Whoever writes from here on enters the file anew; what was written before is synced now.
+            live.dirty.store(false, Ordering::SeqCst);
             let written = live.written.lock().clone();
             written.map_or(Ok(()), |file| file.sync())?;
             live.unsynced.store(false, Ordering::Release);
             live.let_go_if_found();
             Ok(())
         });
-        if synced.is_err() {
-            // Nobody is to take the rest for synced.
-            dirty.iter().for_each(|live| live.dirty.store(true, Ordering::Release));
-        }
+        // After a failure the rest stays `unsynced`, and no sync is tried again.
         synced?;
         self.sync_names()
     }
@@ -355,12 +365,13 @@ impl BlobSet {
         std::mem::take(&mut *self.abandoned.lock())
     }
 
-    /// From now on nobody can pin the blob. `false` when that was so before.
-    pub(crate) fn condemn(&self, file: BlobFileId, ordinal: u64) -> bool {
-        let Some(live) = self.get(file) else { return false };
-        let mut life = live.life.lock();
-        life.pending.remove(&ordinal);
-        life.freed.insert(ordinal)
+    /// From now on nobody can pin the blob.
+    pub(crate) fn condemn(&self, file: BlobFileId, ordinal: u64) {
+        if let Some(live) = self.get(file) {
+            let mut life = live.life.lock();
+            life.pending.remove(&ordinal);
+            life.freed.insert(ordinal);
+        }
     }
 
     /// Closes the descriptors of files to which nothing is written any more: they are opened again when read.
@@ -372,6 +383,16 @@ impl BlobSet {
                 live.settle(file, lazy);
             }
         }
+    }
+
+    /// Whether the holes of the file have at least the bytes that its freed blobs took.
+    pub(crate) fn is_erased(&self, live: &LiveFile) -> Result<bool> {
+        let Ok(readable) = live.readable() else { return Ok(true) };
+        let path = blob_path(&self.dir, live.id);
+        let holes = self.env.fs.file_len(&path)?.saturating_sub(self.env.fs.allocated_bytes(&path)?);
+        let life = live.life.lock();
+        let spans = life.freed.iter().filter_map(|&ordinal| readable.locate(live.id, ordinal)).map(span);
+        Ok(holes >= spans.map(|(start, end)| end.saturating_sub(start)).sum())
     }
 
     /// Gives back the space of freed blobs, as far as nobody reads them.
@@ -389,8 +410,7 @@ impl BlobSet {
             return Ok(());
         }
         for ordinal in now {
-            let Some((offset, len)) = readable.locate(file, ordinal) else { continue };
-            let (start, end) = (offset.next_multiple_of(4096), (offset + len) / 4096 * 4096);
+            let Some((start, end)) = readable.locate(file, ordinal).map(span) else { continue };
             if start < end {
                 match self.env.fs.punch_hole(&blob_path(&self.dir, file), start, end - start) {
                     Err(error) if error.kind() == ErrorKind::Unsupported => {}
@@ -415,4 +435,9 @@ impl BlobSet {
         }
         Ok(true)
     }
+}
+
+/// The whole blocks of a blob at an offset, of a length: its start and its end; none where the end is not behind.
+fn span((offset, len): (u64, u64)) -> (u64, u64) {
+    (offset.next_multiple_of(4096), (offset + len) / 4096 * 4096)
 }

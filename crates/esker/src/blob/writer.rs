@@ -171,6 +171,11 @@ impl SharedWriter {
         }
     }
 
+    /// Whether the footer is written. Where sealing failed nevertheless, it was the sync.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.state == State::Sealed
+    }
+
     /// Bytes of the file so far.
     pub(crate) fn len(&self) -> u64 {
         self.end

@@ -27,6 +27,7 @@ use crate::cursor::{Kind, SeqNo};
 use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::get::version_at;
+use crate::value::Value;
 use crate::version::blobs::{BlobEdit, BlobFiles};
 use crate::version::edit::{Edit, TreeId};
 use crate::write::batch::Batch;
@@ -133,14 +134,9 @@ impl Store {
             let tree = &batch.parts()[part].tree;
             match (op.kind, Pointer::decode(op.value)) {
                 (Kind::Blob, Some(pointer)) => {
-                    let mut value = Vec::new();
-                    let too_large = || Error::new(ErrorKind::Io, "out of memory for a copy of a huge value");
-                    let len = usize::try_from(pointer.len).map_err(|_| too_large())?;
-                    value.try_reserve_exact(len).map_err(|_| too_large())?;
-                    value.resize(len, 0);
                     let gone = || Error::new(ErrorKind::InvalidInput, "a huge value of the batch is gone");
                     let pin = batch.pin_of(&pointer).ok_or_else(gone)?;
-                    pin.live.readable()?.read_at(&pointer, 0, &mut value)?;
+                    let value = Value::of_pin(pin, pointer).into_vec()?;
                     copy.add_blob(tree, op.key, self.put_blob(op.tree, op.key, &value)?)?;
                 }
                 _ => copy.add(tree, op.kind, op.key, op.value)?,
@@ -222,7 +218,7 @@ impl Store {
         let until = self.commit.visible() + 1;
         self.ending.has_shadowed.store(true, Ordering::SeqCst);
         for live in self.blobs.files() {
-            // A file that cannot be read stays until its other trees' values go.
+            // Of a file that cannot be read nobody knows what belonged to the tree: it stays.
             let Ok(entries) = self.blobs.entries(&live) else { continue };
             let mut state = self.ending.state.lock();
             for entry in entries.iter().filter(|entry| entry.tree == tree) {
@@ -235,19 +231,19 @@ impl Store {
         self.notify(Lane::Blobs);
     }
 
-    /// Blobs that recovery found to be nobody's. What was freed before may not have been erased yet.
-    pub(crate) fn free_unclaimed(&self, blobs: impl IntoIterator<Item = (BlobFileId, u64)>) {
+    /// Blobs that recovery found to be nobody's. What was freed before and not erased yet is erased.
+    pub(crate) fn free_unclaimed(&self, blobs: impl IntoIterator<Item = (BlobFileId, u64)>) -> Result<()> {
         let mut state = self.ending.state.lock();
         for live in self.blobs.files() {
-            let freed = live.life.lock().freed.clone();
-            if !freed.is_empty() {
-                state.freed.insert(live.id, freed);
+            if !live.life.lock().freed.is_empty() && !self.blobs.is_erased(&live)? {
+                state.freed.insert(live.id, live.life.lock().freed.clone());
             }
         }
         for (file, ordinal) in blobs {
             self.blobs.condemn(file, ordinal);
             state.dead.push(Ended::for_good(file, ordinal));
         }
+        Ok(())
     }
 
     /// [`BlobSet::seal_ended`]; after a sync that failed the store takes no more writes.
