@@ -123,7 +123,7 @@ impl Session {
             Env::system()
         } else {
             let executor = (!self.setting.threads).then(|| Arc::new(StepExecutor) as _);
-            world(Arc::new(self.disk.clone()), self.rng.next_u64(), executor)
+            world(Arc::new(self.disk.clone()), self.rng.next(), executor)
         };
         if self.setting.tiny {
             tiny_options(&mut self.rng, self.env.clone())
