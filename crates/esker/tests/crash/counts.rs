@@ -16,6 +16,7 @@ pub(crate) struct Counts {
     pub(crate) checkpoints_opened: u64,
     pub(crate) read_only_openings: u64,
     pub(crate) huge_values: u64,
+    pub(crate) checks: u64,
 }
 
 impl Counts {
@@ -33,5 +34,6 @@ impl Counts {
         self.checkpoints_opened += other.checkpoints_opened;
         self.read_only_openings += other.read_only_openings;
         self.huge_values += other.huge_values;
+        self.checks += other.checks;
     }
 }

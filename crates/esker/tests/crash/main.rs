@@ -58,6 +58,7 @@ fn ten_thousand_crashes_leave_a_prefix() {
             counts.merges,
             counts.checkpoints_opened,
             counts.read_only_openings,
+            counts.checks,
         ];
         assert!(seen.iter().all(|&count| count >= 100), "the test has lost its teeth: {counts:?}");
     }

@@ -45,6 +45,20 @@ impl Life {
         if powerless { self.history.durable() } else { self.history.certain() }
     }
 
+    /// After a crash nothing is damaged: `check` finds nothing.
+    pub(super) fn check_by_check(&mut self) -> Outcome<()> {
+        if self.faulty || !self.rng.one_in(6) {
+            return Ok(());
+        }
+        match esker::check(STORE, &self.knobs.options(&self.disk, 1)) {
+            Ok(report) if report.findings.is_empty() => self.counts.checks += 1,
+            Ok(report) => return Err(format!("check after a crash finds {:?}", report.findings)),
+            Err(error) if error.kind() == ErrorKind::NotFound && self.counts.openings == 0 => {}
+            Err(error) => return Err(format!("check after a crash failed: {error:?}")),
+        }
+        Ok(())
+    }
+
     /// Readers see the same as a writer would, and change nothing.
     pub(super) fn check_read_only(&mut self, powerless: bool) -> Outcome<()> {
         if !self.rng.one_in(12) || !self.disk.exists(&Path::new(STORE).join("LOCK")).unwrap_or(false) {

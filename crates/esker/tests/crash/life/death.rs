@@ -68,6 +68,7 @@ impl Life {
         let kind = |error: &Error| format!("opening after a crash failed: {error:?}");
         let mut tries = 0;
         loop {
+            self.check_by_check()?;
             self.check_read_only(*powerless)?;
             tries += 1;
             let fails_after = (tries < 6 && self.rng.one_in(3)).then(|| self.rng.below(48));
