@@ -109,8 +109,10 @@ impl Check<'_> {
         self.note_file(&path);
         let source = self.env.fs.open_read(&path)?;
         let (file, entries) = if record.info.sealed {
-            let file = BlobFile::open_sealed(source, id)?;
-            let entries = file.entries()?;
+            let (file, entries, damage) = BlobFile::open_damaged(&source, id)?;
+            if let Some(damage) = damage {
+                self.found(&damage);
+            }
             (file, entries)
         } else {
             let (file, scan) = BlobFile::scan(source, id)?;
