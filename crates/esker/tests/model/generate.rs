@@ -8,7 +8,7 @@ use std::sync::Arc;
 use esker::{Compression, KEY_LEN_MAX};
 
 use crate::common::Rng;
-use crate::ops::{Key, Op, Range, Recipe, Reopen, SLOTS, TREES, Write};
+use crate::ops::{Key, LANES, Op, Range, Recipe, Reopen, SLOTS, StreamEnd, TREES, Write};
 
 /// Makes histories.
 pub(crate) struct Generator {
@@ -162,8 +162,48 @@ impl Generator {
         Op::Batch { writes, power: self.rng.percent(5), twice: self.rng.percent(2) }
     }
 
+    /// A value that comes as a stream: now and then one that gets a file of its own.
+    fn long_value(&mut self) -> Recipe {
+        let value = self.value();
+        if !self.rng.one_in(40) {
+            return value;
+        }
+        Recipe { len: self.rng.between(1 << 20, 5 << 19) as u32, ..value }
+    }
+
+    /// An operation on streams and on values that are held.
+    fn huge_op(&mut self) -> Op {
+        let slot = self.rng.index(SLOTS);
+        // Small pieces and large ones alike.
+        let len = 1 << self.rng.between(0, 20);
+        match self.rng.index(100) {
+            0..8 => {
+                let (tree, key, value) = (self.tree(), self.key(), self.long_value());
+                // Of a long value no tiny pieces.
+                let piece = self.rng.between(1, 9_999) as u32 + value.len / 50;
+                Op::PutFrom { tree, key, value, piece, fails: self.rng.percent(20) }
+            }
+            8..22 => Op::BeginStream { slot, tree: self.tree(), key: self.key(), value: self.long_value() },
+            22..37 => Op::FeedStream { slot, len },
+            37..50 => {
+                let ends = [StreamEnd::Abandon, StreamEnd::Commit, StreamEnd::Power, StreamEnd::Batch];
+                Op::EndStream { slot, how: *self.rng.pick(&ends) }
+            }
+            50..65 => {
+                let snapshot = self.rng.percent(30).then(|| self.rng.index(SLOTS));
+                Op::Hold { slot, tree: self.tree(), key: self.key(), snapshot }
+            }
+            65..80 => Op::ReadHeld { slot, from: self.rng.next() as u32, len: self.rng.next() as u32 },
+            80..92 => Op::StreamHeld { slot, len },
+            _ => Op::LetGo { slot },
+        }
+    }
+
     /// An operation whose result does not depend on how the store is kept.
     pub(crate) fn data_op(&mut self) -> Op {
+        if self.rng.percent(8) {
+            return self.huge_op();
+        }
         let slot = self.rng.index(SLOTS);
         match self.rng.index(1000) {
             0..300 => {
@@ -214,7 +254,7 @@ impl Generator {
             0..130 => Op::Flush,
             130..160 => Op::Compact,
             160..200 => Op::Sync,
-            200..850 => Op::Step { flush: self.rng.percent(50), times: self.rng.between(1, 4) as u32 },
+            200..850 => Op::Step { lane: self.rng.index(LANES.len()), times: self.rng.between(1, 4) as u32 },
             850..930 => Op::Stats,
             930..945 => Op::Checkpoint,
             _ => {
