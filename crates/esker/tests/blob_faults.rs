@@ -202,11 +202,8 @@ fn a_value_that_is_replaced_or_deleted_is_read_to_its_end() {
             let mut reader = db.get("key").unwrap().unwrap().into_reader();
             let mut read = vec![0; step];
             reader.read_exact(&mut read).unwrap();
-            if deleted {
-                db.delete("key").unwrap()
-            } else {
-                db.put("key", &new).unwrap()
-            }
+            let gone = if deleted { db.delete("key") } else { db.put("key", &new) };
+            gone.unwrap();
             settle(&db);
             db.compact().unwrap();
             db.checkpoint(format!("/copy{deleted}{step}")).unwrap();
@@ -286,6 +283,8 @@ fn lost(db: &Db, pairs: &[(String, Vec<u8>)]) -> Vec<String> {
     lost
 }
 
+type Damage<'a> = &'a dyn Fn(&SimFs);
+
 /// A blob file is missing, cut short or damaged: the values in it are lost, each is named, the rest is served;
 /// and of such a store a checkpoint can be made, which lacks the same values and no others.
 #[test]
@@ -304,7 +303,7 @@ fn a_store_that_has_lost_blob_files_goes_on_and_can_be_copied() {
         let gone = |disk: &SimFs| disk.remove_file(file).unwrap();
         // How many of the five values of a shared file are lost, and whether the one of a file of its own is.
         let shared = len < 300_000;
-        let damages: [(&dyn Fn(&SimFs), usize, usize); 6] =
+        let damages: [(Damage<'_>, usize, usize); 6] =
             [(&header, 5, 1), (&footer, 0, 0), (&middle, 1, 1), (&cut, 4, 1), (&empty, 5, 1), (&gone, 5, 1)];
         for (kind, (damage, of_shared, of_single)) in damages.iter().enumerate() {
             let disk = whole.fork();

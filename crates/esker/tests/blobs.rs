@@ -337,3 +337,29 @@ fn few_blob_files_are_open() {
     let open = String::from_utf8_lossy(&listed.stdout).lines().filter(|line| line.contains(".blob")).count();
     assert!((1..70).contains(&open), "{open} blob files are open");
 }
+
+/// A value that is held keeps its bytes also where its file has another name, in a copy, and is gone here.
+#[test]
+fn a_copy_that_gives_space_back_takes_no_bytes_from_a_reader_of_the_original() {
+    let disk = SimFs::new(1);
+    let db = open(&disk);
+    for key in 0..2 {
+        db.put([key], value(key, 100_000)).unwrap();
+    }
+    let held = db.get([0]).unwrap().unwrap();
+    assert!(held.bytes().unwrap() == value(0, 100_000));
+    db.checkpoint("/copy").unwrap();
+    for key in 0..2 {
+        db.delete([key]).unwrap();
+    }
+    settle(&db);
+    let copy = Db::open("/copy", options(&disk)).unwrap();
+    copy.delete([0]).unwrap();
+    settle(&copy);
+    copy.close().unwrap();
+    assert!(held.bytes().unwrap() == value(0, 100_000), "punched through the copy's name");
+    drop(held);
+    settle(&db);
+    assert_eq!(db.stats().unwrap().blob_files, 0, "nobody reads it any more");
+    db.close().unwrap();
+}

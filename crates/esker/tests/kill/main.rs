@@ -11,7 +11,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-#[allow(dead_code, reason = "shared with the crash test")]
 #[path = "../common/rng.rs"]
 mod rng;
 
