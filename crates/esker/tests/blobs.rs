@@ -363,3 +363,29 @@ fn a_copy_that_gives_space_back_takes_no_bytes_from_a_reader_of_the_original() {
     assert_eq!(db.stats().unwrap().blob_files, 0, "nobody reads it any more");
     db.close().unwrap();
 }
+
+/// A value that was overwritten before it was durable is not noted as kept: a power loss may take both writes.
+#[test]
+fn what_was_overwritten_before_it_was_durable_may_be_lost() {
+    let disk = SimFs::new(1);
+    let mut small = options(&disk);
+    small.memtable_bytes = Some(8 << 10);
+    let db = Db::open(STORE, small).unwrap();
+    for number in 0..100_u8 {
+        db.put([number], [number; 100]).unwrap();
+    }
+    db.sync().unwrap();
+    db.put("key", value(1, 50_000)).unwrap();
+    let snapshot = db.snapshot();
+    db.put("key", "small").unwrap();
+    // The blob lane learns what has ended, and a flush of what is synced long since notes what it knows.
+    db.step(Lane::Blobs);
+    drop(snapshot);
+    assert!(db.step(Lane::Flush) && db.stats().unwrap().flushes > 0);
+    let disk = disk.crash_keeping(0.0, 1);
+    assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
+    let db = open(&disk);
+    settle(&db);
+    assert!(!db.contains("key").unwrap());
+    assert_eq!(db.stats().unwrap().blob_values, 0);
+}

@@ -78,6 +78,7 @@ pub(crate) struct BlobSet {
     used: AtomicBool,
     /// A file was begun whose name is not durable yet.
     new_name: AtomicBool,
+    syncing_names: Mutex<()>,
     /// Blobs that were written for nothing.
     pub(super) abandoned: Mutex<Vec<(BlobFileId, u64)>>,
     /// A pin went that held bytes back.
@@ -112,6 +113,7 @@ impl BlobSet {
             filter: KeyFilter::default(),
             used: AtomicBool::new(false),
             new_name: AtomicBool::new(false),
+            syncing_names: Mutex::default(),
             abandoned: Mutex::default(),
             let_go: AtomicBool::new(false),
             failed: Mutex::default(),
@@ -369,6 +371,8 @@ impl BlobSet {
 
     /// Makes the names of new files durable.
     pub(crate) fn sync_names(&self) -> Result<()> {
+        // Whoever finds that there are none must not overtake the one who has just begun with them.
+        let _one_at_a_time = self.syncing_names.lock();
         if self.new_name.swap(false, Ordering::AcqRel) {
             let synced = self.env.fs.sync_dir(&self.dir);
             return synced.inspect_err(|_| self.new_name.store(true, Ordering::Release));
@@ -401,7 +405,10 @@ impl BlobSet {
     pub(crate) fn condemn(&self, file: BlobFileId, ordinal: u64) {
         if let Some(live) = self.get(file) {
             let mut life = live.life.lock();
-            life.pending.remove(&ordinal);
+            // What a record names stays pending until that is durable: a power loss may take both.
+            if life.pending.get(&ordinal) == Some(&None) {
+                life.pending.remove(&ordinal);
+            }
             life.freed.insert(ordinal);
         }
     }
