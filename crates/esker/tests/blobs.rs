@@ -181,10 +181,16 @@ fn a_checkpoint_has_its_own_life() {
         db.put(format!("key{key}"), value(key, 100_000)).unwrap();
     }
     db.checkpoint("/copy").unwrap();
+    let bytes_of_copy = || {
+        let files = disk.paths().into_iter().filter(|path| path.starts_with("/copy"));
+        files.map(|path| (disk.read_all(&path).unwrap(), path)).collect::<Vec<_>>()
+    };
+    let copied = bytes_of_copy();
     for key in 0..10 {
         db.put(format!("key{key}"), value(100 + key, 100_000)).unwrap();
     }
     settle(&db);
+    assert!(bytes_of_copy() == copied, "a file of the copy has changed");
     let copy = Db::open("/copy", options(&disk)).unwrap();
     for key in 0..10 {
         assert!(copy.get_vec(format!("key{key}")).unwrap().unwrap() == value(key, 100_000));
