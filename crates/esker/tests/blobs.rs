@@ -377,7 +377,7 @@ fn what_was_overwritten_before_it_was_durable_may_be_lost() {
     let mut small = options(&disk);
     small.memtable_bytes = Some(8 << 10);
     let db = Db::open(STORE, small).unwrap();
-    for number in 0..100_u8 {
+    for number in 0..200_u8 {
         db.put([number], [number; 100]).unwrap();
     }
     db.sync().unwrap();
