@@ -375,10 +375,10 @@ fn a_copy_that_gives_space_back_takes_no_bytes_from_a_reader_of_the_original() {
 fn what_was_overwritten_before_it_was_durable_may_be_lost() {
     let disk = SimFs::new(1);
     let mut small = options(&disk);
-    small.memtable_bytes = Some(64 << 10);
+    small.memtable_bytes = Some(100 << 10);
     let db = Db::open(STORE, small).unwrap();
     // More than one memtable holds, and less than may wait to be flushed.
-    for number in 0..150_u8 {
+    for number in 0..100_u8 {
         db.put([number], [number; 800]).unwrap();
     }
     db.sync().unwrap();
@@ -388,6 +388,7 @@ fn what_was_overwritten_before_it_was_durable_may_be_lost() {
     // The blob lane learns what has ended, and a flush of what is synced long since notes what it knows.
     db.step(Lane::Blobs);
     drop(snapshot);
+
     assert!(db.step(Lane::Flush) && db.stats().unwrap().flushes == 1);
     let disk = disk.crash_keeping(0.0, 1);
     assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
