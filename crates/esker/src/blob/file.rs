@@ -49,6 +49,22 @@ impl BlobFile {
         Ok(Self::new(file, header, &entries))
     }
 
+    /// As [`BlobFile::open_sealed`], with what the file holds. Where the footer is damaged, which is told, the
+    /// descriptors say that.
+    pub(crate) fn open_damaged(
+        file: &Arc<dyn ReadFile>,
+        number: u64,
+    ) -> Result<(Self, Vec<Entry>, Option<Error>)> {
+        let header = scan::read_header(file.as_ref(), number)?;
+        let (entries, damage) = match scan::read_footer(file.as_ref(), &header) {
+            Err(damage) if damage.kind() == ErrorKind::Corruption => {
+                (scan::scan(file.as_ref(), &header)?.entries, Some(damage))
+            }
+            entries => (entries?, None),
+        };
+        Ok((Self::new(Arc::clone(file), header, &entries), entries, damage))
+    }
+
     /// Opens file `number`, which has no footer, or a damaged one: the descriptors say what is in it.
     pub(crate) fn scan(file: Arc<dyn ReadFile>, number: u64) -> Result<(Self, Scan)> {
         let header = scan::read_header(file.as_ref(), number)?;

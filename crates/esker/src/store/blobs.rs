@@ -454,7 +454,8 @@ impl Store {
         Ok(self.remove_files(&over)? | worked)
     }
 
-    /// Removes those of `files` whose blobs are all freed in the manifest.
+    /// Removes those of `files` whose blobs are all freed in the manifest and that nobody reads. While somebody
+    /// does, the name stays: as long as a file has two, nobody punches it through the other.
     fn remove_files(&self, files: &[Arc<LiveFile>]) -> Result<bool> {
         if files.is_empty() {
             return Ok(false);
@@ -464,7 +465,8 @@ impl Store {
         let known = &manifest.state.blobs.live;
         let is_freed = |live: &&Arc<LiveFile>| {
             let life = live.life.lock();
-            known.get(&live.id).is_some_and(|record| life.is_over() && life.freed.is_subset(&record.freed))
+            let is_over = life.is_over() && !life.is_pinned();
+            known.get(&live.id).is_some_and(|record| is_over && life.freed.is_subset(&record.freed))
         };
         let gone: Vec<BlobFileId> = files.iter().filter(is_freed).map(|live| live.id).collect();
         if gone.is_empty() {
