@@ -10,13 +10,8 @@ fn set(disk: &SimFs) -> Arc<BlobSet> {
     let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
     fs.create_dir_all(dir).unwrap();
     let env = Env { fs, ..Env::system() };
-    Arc::new(BlobSet::new(
-        &env,
-        dir,
-        Arc::new(AtomicU64::new(1)),
-        Arc::new(StepExecutor),
-        &Options::default(),
-    ))
+    let (numbers, executor) = (Arc::new(AtomicU64::new(1)), Arc::new(StepExecutor));
+    Arc::new(BlobSet::new(&env, dir, numbers, executor, &Options::default()))
 }
 
 fn is_sealed(live: &LiveFile) -> bool {
