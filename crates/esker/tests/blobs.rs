@@ -369,7 +369,7 @@ fn a_copy_that_gives_space_back_takes_no_bytes_from_a_reader_of_the_original() {
 fn what_was_overwritten_before_it_was_durable_may_be_lost() {
     let disk = SimFs::new(1);
     let mut small = options(&disk);
-    small.memtable_bytes = Some(8 << 10);
+    small.memtable_bytes = Some(6 << 10);
     let db = Db::open(STORE, small).unwrap();
     for number in 0..60_u8 {
         db.put([number], [number; 100]).unwrap();
