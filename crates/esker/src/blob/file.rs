@@ -19,6 +19,7 @@ use super::format::{Entry, Header, Pointer, align8};
 use super::index::{Found, Index};
 use super::scan::{self, Scan};
 use super::verified::Verified;
+use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::ReadFile;
 
@@ -187,7 +188,7 @@ impl BlobFile {
             summer.add(piece);
             at += piece.len() as u64;
         }
-        if summer.sums_check() != pointer.sums_check {
+        if summer.sums_check() != pointer.sums_check && !broken("rule-10") {
             // The sums in the file say which chunk it is.
             let sums = self.load_sums(value, pointer)?;
             self.check_chunks(value, &sums, 0, buf)?;
@@ -242,7 +243,7 @@ impl BlobFile {
     /// Verifies whole chunks from number `first` on.
     fn check_chunks(&self, value: &Found, sums: &Sums, first: u64, bytes: &[u8]) -> Result<()> {
         for (index, chunk) in (first..).zip(bytes.chunks(1 << value.chunk_log2)) {
-            if !sums.matches(index, chunk) {
+            if !sums.matches(index, chunk) && !broken("rule-10") {
                 let message = format!(
                     "chunk {index} of value {} of blob file {} does not match its checksum",
                     value.ordinal, value.logical

@@ -25,6 +25,7 @@ use super::{
     BlobFile, BlobFileId, BlobStream, CHUNK_LOG2, Entry, Handles, LiveFile, NewBlob, NewFile, Pin, Pointer,
     SharedWriter, SingleWriter, blob_path, key_hash,
 };
+use crate::canary::broken;
 use crate::env::{Env, Executor, Lane};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::ReadFile;
@@ -204,7 +205,11 @@ impl BlobSet {
     // ---- writing -------------------------------------------------------------------------------------
 
     fn begin(&self) -> (BlobFileId, PathBuf, u64) {
-        let id = self.next_file.fetch_add(1, Ordering::Relaxed);
+        let mut id = self.next_file.fetch_add(1, Ordering::Relaxed);
+        if broken("rule-11") {
+            let is_free = |id: &BlobFileId| !self.env.fs.exists(&self.path_of(*id)).unwrap_or(true);
+            id = (1..id).find(is_free).unwrap_or(id);
+        }
         (id, blob_path(&self.dir, id), self.env.random.next_u64())
     }
 
@@ -452,7 +457,8 @@ impl BlobSet {
         let Ok(readable) = live.readable() else { return Ok(()) };
         let lens = now.iter().filter_map(|&ordinal| readable.locate(file, ordinal)).map(|(_, len)| len);
         self.erased.fetch_add(lens.sum(), Ordering::Relaxed);
-        if over || self.env.fs.link_count(&blob_path(&self.dir, file))? > 1 {
+        let may_be_linked = !over && !broken("rule-14");
+        if over || (may_be_linked && self.env.fs.link_count(&blob_path(&self.dir, file))? > 1) {
             return Ok(());
         }
         for ordinal in now {

@@ -159,3 +159,19 @@ fn a_file_that_cannot_be_begun_is_removed() {
     assert!(SharedWriter::create(&disk, new_file(CHUNK_LOG2)).is_err());
     assert_eq!(disk.paths(), Vec::<std::path::PathBuf>::new());
 }
+
+/// Rule 10: a value is in one piece, its sums behind it, and from 32 KiB on it begins at a block.
+#[test]
+fn values_begin_at_blocks() -> Result<()> {
+    let disk = SimFs::new(3);
+    let mut writer = SharedWriter::create(&disk, new_file(12))?;
+    for len in [1, 100, 32_767, 32_768, 9_000, 32_769, 300_001] {
+        let value = Rng::new(len).bytes(len);
+        let entry = writer.append(2, b"key", &value, 5)?;
+        assert!(len < 32_768 || entry.offset.is_multiple_of(4096), "{len}: {entry:?}");
+        let bytes = disk.read_all(PATH)?;
+        assert!(bytes[entry.offset as usize..][..len as usize] == value, "{len}");
+        assert_eq!(entry.end(), entry.sums_offset() + 8 * len.div_ceil(4096));
+    }
+    Ok(())
+}

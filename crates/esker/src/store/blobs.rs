@@ -259,7 +259,7 @@ impl Store {
 
     /// [`BlobSet::seal_ended`]; after a sync that failed the store takes no more writes.
     pub(crate) fn seal_blobs(&self, all: bool) -> Result<bool> {
-        self.blobs.seal_ended(all).inspect_err(|error| {
+        self.blobs.seal_ended(all && !broken("rule-14-roll")).inspect_err(|error| {
             if error.kind() != ErrorKind::OutOfSpace {
                 self.commit.poison();
             }

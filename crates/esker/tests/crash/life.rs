@@ -15,6 +15,7 @@ use crate::world::Knobs;
 
 mod checks;
 mod death;
+mod stream;
 
 /// Where the store is.
 pub(crate) const STORE: &str = "/db";
@@ -66,6 +67,7 @@ pub(crate) struct Life {
     db: Option<Db>,
     trees: BTreeMap<String, Tree>,
     checkpoint: Option<(PathBuf, State)>,
+    stream: Option<stream::Unfinished>,
     writes: u64,
     checkpoints: u64,
     traced: bool,
@@ -91,6 +93,7 @@ impl Life {
             db: None,
             trees: BTreeMap::new(),
             checkpoint: None,
+            stream: None,
             writes: 0,
             checkpoints: 0,
             traced: std::env::var_os("ESKER_TRACE").is_some(),
@@ -158,7 +161,8 @@ impl Life {
                 let compacted = self.db().compact();
                 self.settle(compacted, true)
             }
-            87..90 => self.create_tree(),
+            87..89 => self.create_tree(),
+            89 => self.stream_on(),
             90 => self.drop_tree(),
             91 if self.rng.one_in(2) => self.set_tag(),
             91 => self.make_checkpoint(),
@@ -298,6 +302,7 @@ impl Life {
         if !self.trees.contains_key(&name) {
             return Ok(());
         }
+        self.stream = None;
         let result = self.db().drop_tree(&name);
         self.history.begin(Event::Drop(name.clone()));
         self.withdraw_if_refused(&result);

@@ -35,10 +35,16 @@ impl Life {
         let seen = found.values().flat_map(|pairs| pairs.iter().filter(is_huge)).count() as u64;
         let kept = self.db().stats().map_err(|error| format!("{error:?}"))?.blob_values;
         self.counts.huge_values += seen;
-        if seen == kept {
-            return Ok(());
+        if seen != kept {
+            return Err(format!("{seen} huge values can be seen, and {kept} are kept"));
         }
-        Err(format!("{seen} huge values can be seen, and {kept} are kept"))
+        let names = self.disk.list(Path::new(STORE)).map_err(|error| format!("{error:?}"))?;
+        let files = names.iter().filter(|name| name.ends_with(".blob")).count() as u64;
+        let known = self.db().stats().map_err(|error| format!("{error:?}"))?.blob_files;
+        match files == known {
+            true => Ok(()),
+            false => Err(format!("{files} blob files are there, {known} are known")),
+        }
     }
 
     fn least(&self, powerless: bool) -> usize {

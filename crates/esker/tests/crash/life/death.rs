@@ -10,6 +10,7 @@ use super::{Life, Outcome, STORE};
 impl Life {
     /// Closes the store and opens it again.
     pub(super) fn reopen(&mut self) -> Outcome<()> {
+        self.stream = None;
         self.trees.clear();
         let Some(db) = self.db.take() else { return Ok(()) };
         self.count(&db);
@@ -102,6 +103,7 @@ impl Life {
         self.counts.kills += u64::from(killed);
         self.counts.crashes += u64::from(!killed);
         // The old handles end in the dead world.
+        self.stream = None;
         self.trees.clear();
         if let Some(db) = self.db.take() {
             self.count(&db);
