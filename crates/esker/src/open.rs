@@ -28,7 +28,7 @@ use crate::cursor::{Kind, SeqNo};
 use crate::env::{Env, Executor, ThreadExecutor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::sim::SimFs;
-use crate::fs::{FileSystem, LockMode};
+use crate::fs::{DirLock, FileSystem, LockMode};
 use crate::log::replay::{LogFloor, ReplayReport, Segments, Visit, Visited};
 use crate::log::wal::{Wal, is_usual_len};
 use crate::memtable::{ChunkPool, Memtable};
@@ -109,7 +109,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let purpose = if read_only { Purpose::Read } else { Purpose::Write };
     let opening = Opening::new(dir, &options, &found, purpose)?;
     let replayed = opening.replay(&found.segments, &found.state)?;
-    let store = opening.finish(options, &found, replayed, purpose, Some(lock))?;
+    let store = opening.finish(options, &found, replayed, purpose, Some(Arc::from(lock)))?;
     store.start();
     Ok(store)
 }
@@ -305,7 +305,7 @@ impl Opening {
         found: &Found,
         replayed: Replayed,
         purpose: Purpose,
-        lock: Option<Box<dyn crate::fs::DirLock>>,
+        lock: Option<Arc<dyn DirLock>>,
     ) -> Result<Arc<Store>> {
         let Opening {
             id, dir, env, registry, pool, blobs, chunks, next_file, executor, mut structure, ..
@@ -341,6 +341,9 @@ impl Opening {
             remove_all(&env, unneeded.into_iter().chain(strays))?;
         }
         let reserve = Reserve::find(&env, &dir, if purpose == Purpose::Write { len_max } else { 0 })?;
+        if let Some(lock) = &lock {
+            blobs.note_lock(lock);
+        }
         let store = Store::new(Parts {
             id,
             dir,

@@ -133,12 +133,11 @@ impl Value {
 
     /// Appends `len` bytes from `offset` on, all inside the value, to `buf`.
     fn append_part(&self, offset: u64, len: u64, buf: &mut Vec<u8>) -> Result<()> {
-        let too_large = || Error::new(ErrorKind::Io, format!("out of memory for {len} bytes of a value"));
-        let len = usize::try_from(len).map_err(|_| too_large())?;
-        let at = buf.len();
-        buf.try_reserve_exact(len).map_err(|_| too_large())?;
-        buf.resize(at + len, 0);
-        self.read_exact_at(offset, &mut buf[at..])
+        match &self.held {
+            Held::Inline(bytes) => buf.extend_from_slice(&bytes[offset as usize..][..len as usize]),
+            Held::Blob(pin, pointer) => pin.append_to(pointer, offset, len, buf)?,
+        }
+        Ok(())
     }
 
     /// Puts all bytes into `buf`, replacing what was there. Allocates nothing while `buf` is large enough.
@@ -147,11 +146,7 @@ impl Value {
     /// As [`Value::bytes`].
     pub fn read_into(&self, buf: &mut Vec<u8>) -> Result<()> {
         buf.clear();
-        match &self.held {
-            Held::Inline(bytes) => buf.extend_from_slice(bytes),
-            Held::Blob(..) => self.append_part(0, self.len(), buf)?,
-        }
-        Ok(())
+        self.append_part(0, self.len(), buf)
     }
 
     /// The bytes in `range`, cut where the value ends; none where it ends before the range begins.
@@ -190,11 +185,7 @@ impl Value {
         }
         match &self.held {
             Held::Inline(bytes) => buf.copy_from_slice(&bytes[offset as usize..][..buf.len()]),
-            Held::Blob(pin, pointer) => {
-                pin.live.readable()?.read_at(pointer, offset, buf)?;
-                // Until here the pin has kept the bytes; a store opened anew knows nothing of it.
-                pin.check_open()?;
-            }
+            Held::Blob(pin, pointer) => pin.read_at(pointer, offset, buf)?,
         }
         Ok(())
     }
@@ -266,5 +257,8 @@ impl Seek for ValueReader<'_> {
     }
 }
 
+mod map;
 #[cfg(test)]
 mod tests;
+
+pub use map::ValueMap;

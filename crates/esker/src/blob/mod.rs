@@ -31,6 +31,7 @@ mod handles;
 mod hold;
 mod index;
 pub(crate) mod live;
+mod read;
 mod scan;
 pub(crate) mod set;
 mod single;
@@ -45,7 +46,7 @@ pub(crate) use format::{Entry, Pointer, key_hash};
 #[cfg(test)]
 use format::{Header, Layout};
 pub(crate) use handles::{Handles, LazyFile};
-pub(crate) use hold::{BlobStream, NewBlob, Pin};
+pub(crate) use hold::{BlobStream, NewBlob, Pin, PinnedMap};
 pub(crate) use live::{Life, LiveFile};
 #[cfg(test)]
 use scan::Scan;

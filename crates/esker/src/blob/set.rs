@@ -27,7 +27,7 @@ use super::{
 };
 use crate::env::{Env, Executor, Lane};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::ReadFile;
+use crate::fs::{DirLock, ReadFile};
 
 /// A shared file of so many bytes takes no further value.
 const SHARED_LEN_MAX: u64 = 256 << 20;
@@ -81,6 +81,8 @@ pub(crate) struct BlobSet {
     dirty: Mutex<Vec<Arc<LiveFile>>>,
     /// The store is closed: what a handle would read may be gone.
     closed: AtomicBool,
+    /// Keeps other openings out of the directory, until the store is closed and no map is left.
+    lock: Mutex<Option<Arc<dyn DirLock>>>,
 }
 
 impl BlobSet {
@@ -110,7 +112,13 @@ impl BlobSet {
             syncing: Mutex::default(),
             dirty: Mutex::default(),
             closed: AtomicBool::new(false),
+            lock: Mutex::default(),
         }
+    }
+
+    /// The directory is locked by `lock`, which maps of values hold on to.
+    pub(crate) fn note_lock(&self, lock: &Arc<dyn DirLock>) {
+        *self.lock.lock() = Some(Arc::clone(lock));
     }
 
     /// Entries may point to blobs from now on.
@@ -158,6 +166,14 @@ impl BlobSet {
     /// The store is closed: handles of values that are left cannot be read any more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
+        self.lock.lock().take();
+    }
+
+    /// What keeps the directory locked, for a map that stays when the store is closed.
+    pub(super) fn locked(&self) -> Result<Option<Arc<dyn DirLock>>> {
+        let lock = self.lock.lock().clone();
+        // Whoever closes the store takes the lock afterwards.
+        self.check_open().map(|()| lock)
     }
 
     /// Fails when the store is closed.

@@ -12,6 +12,7 @@
 
 use std::fmt::Debug;
 use std::io::IoSlice;
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,6 +31,16 @@ pub(crate) use real::RealFs;
 /// The machine's memory in bytes, where the operating system tells.
 pub(crate) fn physical_memory() -> Option<u64> {
     real::physical_memory()
+}
+
+/// How many threads of the whole machine run or could run now, where the operating system tells.
+pub(crate) fn running_threads() -> Option<usize> {
+    real::running_threads()
+}
+
+/// Tells the kernel that all of `buf`, which is large and new, will be written: it may come in huge pages.
+pub(crate) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
+    real::expect_use(buf);
 }
 
 /// The unit of punched holes, in bytes.
@@ -53,6 +64,14 @@ pub trait ReadFile: Send + Sync + Debug {
     /// (the file was cut short), never a short read.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
 
+    /// As [`read_exact_at`](Self::read_exact_at), into memory that holds nothing yet, and returns that.
+    fn read_uninit_at<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Result<&'a mut [u8]> {
+        buf.fill(MaybeUninit::new(0));
+        // SAFETY: every byte was just written.
+        let buf = unsafe { buf.assume_init_mut() };
+        self.read_exact_at(buf, offset).map(|()| buf)
+    }
+
     /// The file's length in bytes when it was opened.
     fn len(&self) -> u64;
 
@@ -66,6 +85,11 @@ pub trait ReadFile: Send + Sync + Debug {
 
     /// Tells the kernel that `len` bytes from `offset` will be read soon. A hint: it cannot fail.
     fn prefetch(&self, offset: u64, len: u64);
+
+    /// Whether the byte at `offset` can be read without waiting for a disk, as far as is known.
+    fn is_cached(&self, _offset: u64) -> bool {
+        true
+    }
 
     /// Shows `len` bytes from `offset` without copying them where the file system can; a range that ends
     /// behind [`len`](Self::len) is an error of kind `Corruption`, as for a read. The view outlives the

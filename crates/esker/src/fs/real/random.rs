@@ -5,13 +5,14 @@
 //! append is. The length is kept beside the file, so that asking for it is no system call.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::file::{map, prefetch, read_exact, start_writeback};
+use super::file::{is_cached, map, prefetch, read_exact, read_uninit, start_writeback};
 use super::*;
 use crate::fs::{check_punch, copy};
 
@@ -64,6 +65,10 @@ impl ReadFile for RealRandom {
         read_exact(&self.file, &self.path, buf, offset)
     }
 
+    fn read_uninit_at<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Result<&'a mut [u8]> {
+        read_uninit(&self.file, &self.path, buf, offset)
+    }
+
     fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
     }
@@ -74,6 +79,10 @@ impl ReadFile for RealRandom {
 
     fn prefetch(&self, offset: u64, len: u64) {
         prefetch(&self.file, offset, len);
+    }
+
+    fn is_cached(&self, offset: u64) -> bool {
+        is_cached(&self.file, offset)
     }
 
     fn map(&self, offset: u64, len: u64) -> Result<Mapping> {
