@@ -101,7 +101,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
         }
     }
     let mode = if read_only { LockMode::Shared } else { LockMode::Exclusive };
-    let lock = env.fs.lock(&dir.join(LOCK_FILE), mode)?;
+    let lock: Arc<dyn DirLock> = Arc::from(env.fs.lock(&dir.join(LOCK_FILE), mode)?);
     let mut found = Found::read(&env, dir)?;
     if !read_only && room::make(dir, &options, &found)? {
         found = Found::read(&env, dir)?;
@@ -109,7 +109,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let purpose = if read_only { Purpose::Read } else { Purpose::Write };
     let opening = Opening::new(dir, &options, &found, purpose)?;
     let replayed = opening.replay(&found.segments, &found.state)?;
-    let store = opening.finish(options, &found, replayed, purpose, Some(Arc::from(lock)))?;
+    let store = opening.finish(options, &found, replayed, purpose, Some(Arc::clone(&lock)))?;
+    store.blobs.note_lock(lock);
     store.start();
     Ok(store)
 }
@@ -341,9 +342,6 @@ impl Opening {
             remove_all(&env, unneeded.into_iter().chain(strays))?;
         }
         let reserve = Reserve::find(&env, &dir, if purpose == Purpose::Write { len_max } else { 0 })?;
-        if let Some(lock) = &lock {
-            blobs.note_lock(lock);
-        }
         let store = Store::new(Parts {
             id,
             dir,

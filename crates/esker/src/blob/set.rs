@@ -117,8 +117,8 @@ impl BlobSet {
     }
 
     /// The directory is locked by `lock`, which maps of values hold on to.
-    pub(crate) fn note_lock(&self, lock: &Arc<dyn DirLock>) {
-        *self.lock.lock() = Some(Arc::clone(lock));
+    pub(crate) fn note_lock(&self, lock: Arc<dyn DirLock>) {
+        *self.lock.lock() = Some(lock);
     }
 
     /// Entries may point to blobs from now on.

@@ -74,14 +74,13 @@ fn damage_of_a_long_value_is_named_to_the_chunk() -> Result<()> {
         let hits = [(at, 4), (entry.offset + entry.len - 1, 8)];
         hits.iter().try_for_each(|&(at, bit)| disk.flip_byte(PATH, at, bit))?;
         let mut buf = vec![0; len];
-        let reads: [&mut dyn FnMut(&BlobFile) -> Result<()>; 4] = [
-            &mut |blob| blob.read_at(&pointer, 0, &mut buf, &Four::default()),
-            &mut |blob| blob.map(&pointer, true).map(drop),
-            &mut |blob| blob.append_to(&pointer, 0, len as u64, &mut Vec::new(), &StepExecutor),
-            &mut |blob| blob.verify(&pointer),
+        let errors = [
+            open_sealed(&disk)?.read_at(&pointer, 0, &mut buf, &Four::default()),
+            open_sealed(&disk)?.append_to(&pointer, 0, len as u64, &mut Vec::new(), &StepExecutor),
+            open_sealed(&disk)?.map(&pointer, true).map(drop),
+            open_sealed(&disk)?.verify(&pointer),
         ];
-        for read in reads {
-            let error = read(&open_sealed(&disk)?).expect_err("damage");
+        for error in errors.map(|read| read.expect_err("damage")) {
             assert!((error.kind(), error.path()) == (ErrorKind::Corruption, Some(path())), "{error}");
             assert_eq!(error.offset(), Some(start), "{error}");
         }
