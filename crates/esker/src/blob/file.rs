@@ -22,7 +22,7 @@ use super::read::{Ahead, piece_len};
 use super::scan::{self, Scan};
 use super::verified::Verified;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{Mapping, ReadFile};
+use crate::fs::{BLOCK, Mapping, ReadFile, UserFile};
 
 /// See the module.
 #[derive(Debug)]
@@ -98,6 +98,19 @@ impl BlobFile {
             self.check_sums(&value, pointer, summer.sums_check(), &mapping)?;
         }
         Ok(mapping)
+    }
+
+    /// Copies a value that begins at a block to `target`, whose blocks may then be those of this file, once all of it
+    /// has passed since the file was opened. Returns how many bytes from the beginning it has copied.
+    pub(crate) fn copy_to(&self, pointer: &Pointer, target: &UserFile) -> Result<u64> {
+        let value = self.find(pointer)?;
+        if !value.offset.is_multiple_of(BLOCK) {
+            return Ok(0);
+        }
+        if !value.verified {
+            self.verify(pointer)?;
+        }
+        Ok(self.file.copy_to(value.offset, value.len, target))
     }
 
     /// Reads and verifies all of a value, also what was verified before.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::error::Result;
-use crate::fs::{FileSystem, Mapping, ReadFile};
+use crate::fs::{FileSystem, Mapping, ReadFile, UserFile};
 
 /// How many sealed blob files are open at once.
 const OPEN_MAX: usize = 64;
@@ -118,6 +118,10 @@ impl ReadFile for LazyFile {
 
     fn is_cached(&self, offset: u64) -> bool {
         self.opened().is_ok_and(|file| file.is_cached(offset))
+    }
+
+    fn copy_to(&self, offset: u64, len: u64, target: &UserFile) -> u64 {
+        self.opened().map_or(0, |file| file.copy_to(offset, len, target))
     }
 
     fn map(&self, offset: u64, len: u64) -> Result<Mapping> {

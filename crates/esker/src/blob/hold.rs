@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::{BlobFileId, BlobSet, Entry, LiveFile, Pointer, SingleWriter, key_hash};
 use crate::env::Lane;
 use crate::error::Result;
-use crate::fs::{DirLock, Mapping};
+use crate::fs::{DirLock, Mapping, UserFile};
 
 /// A blob that is written and not committed. Dropped so, it is abandoned.
 #[derive(Debug)]
@@ -87,6 +87,12 @@ pub(crate) struct Pin {
 }
 
 impl Pin {
+    /// Copies the bytes of `pointer`, which are the pinned ones, by sharing blocks, as far as that can be done.
+    pub(crate) fn copy_to(&self, pointer: &Pointer, target: &UserFile) -> Result<u64> {
+        let copied = self.live.readable()?.copy_to(pointer, target)?;
+        self.check_open().map(|()| copied)
+    }
+
     /// Shows the bytes of `pointer`, which are the pinned ones.
     pub(crate) fn map(self: &Arc<Self>, pointer: &Pointer, verify: bool) -> Result<PinnedMap> {
         let lock = self.set.locked()?;

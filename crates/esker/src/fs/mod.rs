@@ -25,6 +25,7 @@ pub mod sim;
 #[cfg(test)]
 mod tests;
 
+pub use copy::UserFile;
 pub use mapping::Mapping;
 pub(crate) use real::RealFs;
 
@@ -43,8 +44,8 @@ pub(crate) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
     real::expect_use(buf);
 }
 
-/// The unit of punched holes, in bytes.
-const BLOCK: u64 = 4096;
+/// The unit of punched holes and of shared blocks, in bytes.
+pub(crate) const BLOCK: u64 = 4096;
 
 /// How a directory lock is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +90,12 @@ pub trait ReadFile: Send + Sync + Debug {
     /// Whether the byte at `offset` can be read without waiting for a disk, as far as is known.
     fn is_cached(&self, _offset: u64) -> bool {
         true
+    }
+
+    /// Copies `len` bytes from `offset` on to `target`, as far as that can be done without reading them; returns how
+    /// many bytes it has copied.
+    fn copy_to(&self, _offset: u64, _len: u64, _target: &UserFile) -> u64 {
+        0
     }
 
     /// Shows `len` bytes from `offset` without copying them where the file system can; a range that ends
@@ -140,12 +147,6 @@ pub trait RandomFile: ReadFile {
 
     /// Cuts the file, or extends it by zeros that take no space.
     fn set_len(&self, len: u64) -> Result<()>;
-
-    /// Copies `len` bytes of `source`, which must be another file, from `source_offset` to `offset`, inside
-    /// the kernel where it can (some file systems then share the blocks). Returns how many bytes there were
-    /// to copy: fewer than `len` when the source ends before. Fails as [`write_at`](Self::write_at) does.
-    #[expect(clippy::disallowed_types, reason = "a file of the user, not of the store")]
-    fn copy_from(&self, source: &std::fs::File, source_offset: u64, len: u64, offset: u64) -> Result<u64>;
 
     /// The same file for somebody who only reads.
     fn as_read(self: Arc<Self>) -> Arc<dyn ReadFile>;

@@ -6,7 +6,7 @@
 //! ```text
 //! ReadFile    pread, or a mapping to look at  any thread, no cursor
 //! WriteFile   pwrite at the known length     a failed append leaves the length as it was
-//! RandomFile  pwritev, copy_file_range       a failed write leaves the length as it was
+//! RandomFile  pwritev                        a failed write leaves the length as it was
 //! MappedFile  store into a shared mapping    ext4, tmpfs: no system call, cannot fail
 //!             pwrite                         everything else
 //! DirLock     flock                          per open file: two opens in one process conflict too
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, StatVfsMountFlags};
 
-use super::{DirLock, FileSystem, LockMode, MappedFile, Mapping, RandomFile, ReadFile, WriteFile};
+use super::{DirLock, FileSystem, LockMode, MappedFile, Mapping, RandomFile, ReadFile, UserFile, WriteFile};
 use crate::error::{Error, ErrorKind, Result};
 
 mod file;

@@ -56,6 +56,10 @@ impl ReadFile for RealRead {
         is_cached(&self.file, offset)
     }
 
+    fn copy_to(&self, offset: u64, len: u64, target: &UserFile) -> u64 {
+        target.take(&self.file, offset, len)
+    }
+
     fn map(&self, offset: u64, len: u64) -> Result<Mapping> {
         map(self, &self.file, offset, len)
     }
