@@ -27,7 +27,7 @@ mod tests;
 
 pub use copy::UserFile;
 pub use mapping::Mapping;
-pub(crate) use real::RealFs;
+pub(crate) use real::{RealFs, give_back_free_memory};
 
 /// The machine's memory in bytes, where the operating system tells.
 pub(crate) fn physical_memory() -> Option<u64> {
