@@ -22,7 +22,9 @@ const SIZES: [usize; 9] =
     [64 << 10, 256 << 10, 1 << 20, 4 << 20, 8 << 20, 19_700_000, 64 << 20, 256 << 20, 645_000_000];
 /// About so many bytes of each size are there.
 const BYTES_PER_SIZE: usize = 256 << 20;
+/// `O_DIRECT` and `POSIX_FADV_DONTNEED`.
 const DIRECT: i32 = 0x4000;
+const DONT_NEED: i32 = 4;
 /// Readers at once of a direct read, and the least that each takes at a time.
 const DEPTH: usize = 8;
 
@@ -132,14 +134,17 @@ impl Place {
                         0 | 1 => plain(&file, &mut other)?,
                         _ => other.copy_from_slice(&found(&alone)?.map_unverified()?),
                     }
-                    times.push(time(|| match way {
-                        0 => plain(&file, &mut buf),
-                        1 => Ok(drop(std::fs::read(&file)?)),
-                        2 | 3 => Ok(found(&db)?.read_into(&mut buf)?),
-                        4 => Ok(drop(found(&db)?.into_vec()?)),
-                        5 | 6 => Ok(found(&alone)?.read_into(&mut buf)?),
-                        7 => Ok(buf.copy_from_slice(&found(&maps)?.map()?)),
-                        _ => Ok(buf.copy_from_slice(&found(&maps)?.map_unverified()?)),
+                    times.push(time(|| {
+                        match way {
+                            0 => plain(&file, &mut buf)?,
+                            1 => drop(std::fs::read(&file)?),
+                            2 | 3 => found(&db)?.read_into(&mut buf)?,
+                            4 => drop(found(&db)?.into_vec()?),
+                            5 | 6 => found(&alone)?.read_into(&mut buf)?,
+                            7 => buf.copy_from_slice(&found(&maps)?.map()?),
+                            _ => buf.copy_from_slice(&found(&maps)?.map_unverified()?),
+                        }
+                        Ok(())
                     })?);
                 }
             }
@@ -165,14 +170,17 @@ impl Place {
             let [db, maps] = [self.open("store")?, self.open("store3")?];
             for number in self.order(round + rounds) {
                 let file = self.file(number);
-                let timed = [
-                    self.time_cold(|| direct(&file, self.size, &mut aligned))?,
-                    self.time_cold(|| plain(&file, &mut buf))?,
-                    self.time_cold(|| Ok(get(&db, number)?.read_into(&mut buf)?))?,
-                    self.time_cold(|| Ok(get(&db, number)?.read_into(&mut buf)?))?,
-                    self.time_cold(|| Ok(buf.copy_from_slice(&get(&maps, number)?.map()?)))?,
-                ];
-                times.iter_mut().zip(timed).for_each(|(times, time)| times.push(time));
+                for (way, times) in times.iter_mut().enumerate() {
+                    times.push(self.time_cold(|| {
+                        match way {
+                            0 => direct(&file, self.size, &mut aligned)?,
+                            1 => plain(&file, &mut buf)?,
+                            2 | 3 => get(&db, number)?.read_into(&mut buf)?,
+                            _ => buf.copy_from_slice(&get(&maps, number)?.map()?),
+                        }
+                        Ok(())
+                    })?);
+                }
             }
             [db, maps].iter().try_for_each(Db::close)?;
         }
@@ -181,12 +189,21 @@ impl Place {
     }
 
     fn time_cold(&self, work: impl FnMut() -> Result<()>) -> Result<f64> {
+        self.forget()?;
+        // What the last read has asked the disk for comes before this, and goes again.
+        direct(&self.file(0), 4096, &mut [0; 8192])?;
+        self.forget()?;
+        time(work)
+    }
+
+    /// Empties the page cache of what is read.
+    fn forget(&self) -> Result<()> {
         for path in self.files()? {
             let file = File::open(path)?;
             // SAFETY: the descriptor is open; the call reads and writes no memory of this process.
-            let _ = unsafe { posix_fadvise(file.as_raw_fd(), 0, 0, 4) };
+            let _ = unsafe { posix_fadvise(file.as_raw_fd(), 0, 0, DONT_NEED) };
         }
-        time(work)
+        Ok(())
     }
 
     /// The files that hold values.

@@ -1,6 +1,7 @@
 //! Every way of reading a huge value: the same bytes, also when it was deleted or the store closed, and damage named.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "files of the user, and damage")]
 
 use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom};

@@ -18,7 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use super::chunks::{Identity, Summer, Sums, sums_len};
 use super::format::{Entry, Header, Pointer, align8};
 use super::index::{Found, Index};
-use super::read::{Ahead, piece_len};
+use super::read::piece_len;
 use super::scan::{self, Scan};
 use super::verified::Verified;
 use crate::error::{Error, ErrorKind, Result};
@@ -90,11 +90,8 @@ impl BlobFile {
         let mapping = self.file.map(value.offset, value.len)?;
         if verify && !value.verified {
             let mut summer = Summer::new(identity(&value), value.chunk_log2);
-            let mut ahead = Ahead::new(&*self.file, value.offset, value.len);
-            for piece in mapping.chunks(piece_len(&value)) {
-                ahead.reach(value.offset + summer.len());
-                summer.add(piece);
-            }
+            self.ask_ahead(value.offset, value.len);
+            summer.add(&mapping);
             self.check_sums(&value, pointer, summer.sums_check(), &mapping)?;
         }
         Ok(mapping)

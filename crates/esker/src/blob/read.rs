@@ -20,7 +20,6 @@ use super::index::Found;
 use super::verified::Verified;
 use crate::env::Executor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::ReadFile;
 
 /// How much is read before it is summed up: little enough to stay in the processor's own cache. From 64 KiB to
 /// 512 KiB it makes no difference of more than 5 %.
@@ -32,11 +31,12 @@ const UNIT: u64 = 1 << 20;
 /// New memory of so many bytes is asked for in huge pages.
 const EXPECT_USE_AT: usize = 4 << 20;
 
-/// A read of so many bytes that are in the page cache is shared with the machine's other processors.
-const SHARED_AT: usize = 4 << 20;
+/// A read of so many bytes that are in the page cache is shared with processors that have nothing to do.
+const SHARED_AT: u64 = 8 << 20;
 
-/// How many bytes a disk is asked for ahead of a read of what is not in the page cache.
-const AHEAD: u64 = 32 << 20;
+/// How many bytes the disk is asked for at once by a read of what is not in the page cache. From there on the kernel
+/// reads ahead of itself, which it does in larger pages and so for less.
+const AHEAD: u64 = 8 << 20;
 
 /// Memory that is filled by a read.
 type Buf = [MaybeUninit<u8>];
@@ -161,6 +161,15 @@ impl BlobFile {
         self.check_sums(value, pointer, identity.sums_check(value.len, &sums), bytes)
     }
 
+    /// Asks the disk for a range of the file that will be read, if the page cache does not have it; whether it has not.
+    pub(super) fn ask_ahead(&self, start: u64, len: u64) -> bool {
+        let is_cold = !self.file.is_cached(start);
+        if is_cold {
+            self.file.prefetch(start, len.min(AHEAD));
+        }
+        is_cold
+    }
+
     /// Fills a buffer that begins at `at` in the value, by as many threads as help.
     fn fill_units(
         &self,
@@ -171,15 +180,13 @@ impl BlobFile {
         sums: &mut [u8],
         threads: &dyn Executor,
     ) -> Result<()> {
-        let start = value.offset + at;
-        let mut ahead = Ahead::new(&*self.file, start, out.len() as u64);
-        let helpers = if ahead.is_cold() || out.len() < SHARED_AT { 0 } else { threads.idle_processors() };
+        let (start, len) = (value.offset + at, out.len() as u64);
+        // One read of a short range asks the disk for all of it anyway.
+        let is_cold = out.len() > PIECE && self.ask_ahead(start, len);
+        let helpers = if is_cold || len < SHARED_AT { 0 } else { threads.idle_processors() };
         let mut units = Units { chunk_log2: value.chunk_log2, rest: Unit { at, out, sums } };
         if helpers == 0 {
-            return units.try_for_each(|unit| {
-                ahead.reach(value.offset + unit.at);
-                self.fill_unit(value, check, unit)
-            });
+            return units.try_for_each(|unit| self.fill_unit(value, check, unit));
         }
         // The damage nearest to the beginning is told, whoever finds it first.
         let shared = Mutex::new((units, None::<(u64, Error)>));
@@ -256,36 +263,6 @@ impl BlobFile {
             }
         }
         Ok(())
-    }
-}
-
-/// Asks the disk for what a read from front to back will need, where the page cache does not have it.
-pub(super) struct Ahead<'a> {
-    file: &'a dyn ReadFile,
-    /// Asked for up to here; the end where nothing needs to be.
-    asked: u64,
-    end: u64,
-}
-
-impl<'a> Ahead<'a> {
-    pub(super) fn new(file: &'a dyn ReadFile, start: u64, len: u64) -> Self {
-        let end = start + len;
-        // A short read asks for all of it at once.
-        let is_cold = len > PIECE as u64 && !file.is_cached(start);
-        Ahead { file, asked: if is_cold { start } else { end }, end }
-    }
-
-    fn is_cold(&self) -> bool {
-        self.asked < self.end
-    }
-
-    /// The read has come to `at`.
-    pub(super) fn reach(&mut self, at: u64) {
-        if self.is_cold() && self.asked.saturating_sub(at) <= AHEAD / 2 {
-            let len = AHEAD.min(self.end - self.asked);
-            self.file.prefetch(self.asked, len);
-            self.asked += len;
-        }
     }
 }
 
