@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop")]
 
 mod directories;
+mod huge;
 #[path = "../support/mod.rs"]
 mod support;
 
