@@ -35,6 +35,7 @@ use crate::write::throttle::Throttle;
 
 mod background;
 mod blobs;
+mod closing;
 mod flush;
 mod install;
 mod merge;
@@ -325,6 +326,9 @@ impl Store {
 
     /// Ends the background work, syncs the log and lets the directory go. Idempotent.
     pub(crate) fn close(&self) -> Result<()> {
+        if !self.read_only && self.failure().is_none() {
+            self.give_back_when_closing();
+        }
         if self.closing.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
