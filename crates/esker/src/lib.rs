@@ -67,7 +67,7 @@ pub use options::{Compression, Durability, Options, TreeOptions};
 pub use read::scan::{Scan, ScanRange};
 pub use stats::{Stats, TreeStats};
 pub use tree::{Snapshot, Tree, ValueWriter};
-pub use value::{Value, ValueReader};
+pub use value::{Value, ValueMap, ValueReader};
 pub use write::batch::{Batch, KEY_LEN_MAX};
 
 /// The example of the README, compiled.

@@ -109,6 +109,28 @@ fn space_comes_back() {
     assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), 0);
 }
 
+/// A program that opens, deletes and closes, as the command line does: there is no background work to wait for.
+#[test]
+fn space_comes_back_with_the_closing_of_the_store() {
+    let disk = SimFs::new(1);
+    let db = open(&disk);
+    for key in 0..20 {
+        db.put(format!("key{key}"), value(key, 200_000)).unwrap();
+    }
+    db.put("long", value(1, 9 << 20)).unwrap();
+    db.close().unwrap();
+    let full = blob_bytes(&disk);
+    let db = open(&disk);
+    db.delete("long").unwrap();
+    db.put("key7", "short").unwrap();
+    db.close().unwrap();
+    assert!(blob_bytes(&disk) < full - (9 << 20) - 180_000, "{} of {full}", blob_bytes(&disk));
+    let db = open(&disk);
+    assert_eq!(db.get_vec("key8").unwrap().unwrap(), value(8, 200_000));
+    drop(db);
+    assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
+}
+
 #[test]
 fn a_dropped_tree_takes_its_huge_values_along() {
     let disk = SimFs::new(1);

@@ -56,7 +56,7 @@ fn is_sound(disk: &SimFs, store: &str) {
 fn fill(db: &Db, model: &mut Model, rng: &mut Rng, count: u64) {
     for _ in 0..count {
         let key = format!("key{:04}", rng.below(600)).into_bytes();
-        let value = vec![rng.below(256) as u8; 1000 + rng.below(3000) as usize];
+        let value = vec![rng.below(256) as u8; 1000 + rng.index(3000)];
         db.put(&key, &value).unwrap();
         model.insert(key, value);
     }

@@ -28,7 +28,7 @@ use super::{
 use crate::canary::broken;
 use crate::env::{Env, Executor, Lane};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::ReadFile;
+use crate::fs::{DirLock, ReadFile};
 use crate::options::{Durability, Options};
 
 /// A value of so many bytes gets a file of its own.
@@ -93,6 +93,8 @@ pub(crate) struct BlobSet {
     dirty: Mutex<Vec<Arc<LiveFile>>>,
     /// The store is closed: what a handle would read may be gone.
     closed: AtomicBool,
+    /// Keeps other openings out of the directory, until the store is closed and no map is left.
+    lock: Mutex<Option<Arc<dyn DirLock>>>,
 }
 
 impl BlobSet {
@@ -126,7 +128,13 @@ impl BlobSet {
             syncing: Mutex::default(),
             dirty: Mutex::default(),
             closed: AtomicBool::new(false),
+            lock: Mutex::default(),
         }
+    }
+
+    /// The directory is locked by `lock`, which maps of values hold on to.
+    pub(crate) fn note_lock(&self, lock: Arc<dyn DirLock>) {
+        *self.lock.lock() = Some(lock);
     }
 
     /// Entries may point to blobs from now on.
@@ -174,6 +182,14 @@ impl BlobSet {
     /// The store is closed: handles of values that are left cannot be read any more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
+        self.lock.lock().take();
+    }
+
+    /// What keeps the directory locked, for a map that stays when the store is closed.
+    pub(super) fn locked(&self) -> Result<Option<Arc<dyn DirLock>>> {
+        let lock = self.lock.lock().clone();
+        // Whoever closes the store takes the lock afterwards.
+        self.check_open().map(|()| lock)
     }
 
     /// Fails when the store is closed.
@@ -409,6 +425,11 @@ impl BlobSet {
     /// Blobs that were written and not committed, since the last call.
     pub(crate) fn take_abandoned(&self) -> Vec<(BlobFileId, u64)> {
         std::mem::take(&mut *self.abandoned.lock())
+    }
+
+    /// Whether there is space to be given back that was not committed, or that readers have let go of.
+    pub(crate) fn has_left_over(&self) -> bool {
+        self.let_go.load(Ordering::Acquire) || !self.abandoned.lock().is_empty()
     }
 
     /// From now on nobody can pin the blob.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
+use crate::env::StepExecutor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
 use crate::fs::sim::{Fault, FaultError, Op, SimFs};
@@ -12,6 +13,7 @@ use crate::rng::Rng;
 mod damage;
 mod hostile;
 mod model;
+mod side_by_side;
 mod single;
 
 const PATH: &str = "/000007.blob";
@@ -35,7 +37,7 @@ fn scan(disk: &SimFs) -> Result<(BlobFile, Scan)> {
 /// Reads a part of a value.
 fn read(blob: &BlobFile, pointer: &Pointer, offset: u64, len: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0xee; len];
-    blob.read_at(pointer, offset, &mut bytes)?;
+    blob.read_at(pointer, offset, &mut bytes, &StepExecutor)?;
     Ok(bytes)
 }
 

@@ -12,7 +12,7 @@
 //! - A blob is freed in the manifest when the write that ended its life survives power loss, and its bytes go
 //!   after that.
 //!
-//! Locks: `structure` before `Ending::state`.
+//! Locks: `Ending::round` before `structure` before `Ending::state`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -57,6 +57,8 @@ impl Ended {
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     state: Mutex<EndingState>,
+    /// One round of giving space back at a time: who has this sees what the last one has left.
+    pub(super) round: Mutex<()>,
     /// Snapshots keep something: worth a look when one goes.
     has_shadowed: AtomicBool,
 }
@@ -409,6 +411,11 @@ impl Store {
 
     /// One round of giving space back; `false` when there was nothing to do.
     pub(super) fn run_blob_lane(&self) -> Result<bool> {
+        self.give_back(&mut self.ending.round.lock())
+    }
+
+    /// [`Store::run_blob_lane`], for whoever has `Ending::round`.
+    pub(super) fn give_back(&self, _round: &mut ()) -> Result<bool> {
         let freed = self.free_the_dead()?;
         let erased = self.erase_the_freed()?;
         let let_go = self.blobs.erase_let_go()?;
@@ -420,6 +427,15 @@ impl Store {
         self.blobs.settle_files();
         let reclaimed = self.reclaim_blobs()?;
         Ok(freed | erased | let_go | sealed | reclaimed)
+    }
+
+    /// Whether there is space to be given back.
+    pub(super) fn has_ended_blobs(&self) -> bool {
+        if !self.commit.jobs.is_empty() || self.blobs.has_left_over() {
+            return true;
+        }
+        let state = self.ending.state.lock();
+        !state.dead.is_empty() || !state.freed.is_empty()
     }
 
     fn free_the_dead(&self) -> Result<bool> {

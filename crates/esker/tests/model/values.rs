@@ -27,6 +27,8 @@ pub(crate) fn read(value: &Value) -> Check<Vec<u8>> {
     let mut copied = Vec::new();
     same!(value.copy_to(&mut copied)?, len, "how much was copied");
     same!(copied, whole, "a copy of a value");
+    same!(&value.clone().map_unverified()?[..], whole, "a value in place, unverified");
+    same!(&value.clone().map()?[..], whole, "a value in place");
     Ok(whole)
 }
 
