@@ -219,3 +219,29 @@ fn a_damaged_value_keeps_its_file_as_it_is() {
     }
     assert!(db.put("still", "writable").is_ok());
 }
+
+/// The power fails at any instant while files are written anew: nothing that was durable before is lost.
+#[test]
+fn power_may_fail_while_a_file_is_written_anew() {
+    for at in (0..).step_by(3) {
+        let disk = SimFs::new(3);
+        let (mut model, mut rng) = (Model::new(), Rng::new(9));
+        let db = open(&disk);
+        fill(&db, &mut model, &mut rng, 500);
+        settle(&db);
+        fill(&db, &mut model, &mut rng, 300);
+        db.sync().unwrap();
+        disk.set_crash_after(Some(disk.operations() + at));
+        while !disk.is_dead() && Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+        let died = disk.is_dead();
+        let left = disk.crash_keeping(if at % 2 == 0 { 0.0 } else { 0.5 }, at);
+        drop(db);
+        is_sound(&left, STORE);
+        let db = open(&left);
+        agree(&db, &model);
+        if !died {
+            assert!(at > 100, "{at}");
+            break;
+        }
+    }
+}

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use crate::codec::file_number;
 
+mod appenders;
 mod chunks;
 mod file;
 pub(crate) mod filter;

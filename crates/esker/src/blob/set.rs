@@ -20,44 +20,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use super::appenders::Appenders;
 use super::filter::KeyFilter;
 use super::{
     BlobFile, BlobFileId, BlobStream, CHUNK_LOG2, Entry, Handles, LiveFile, NewBlob, NewFile, Pin, Pointer,
-    SharedWriter, SingleWriter, blob_path, key_hash,
+    SingleWriter, blob_path, key_hash,
 };
 use crate::canary::broken;
-use crate::env::{Env, Executor, Lane};
+use crate::env::{Env, Executor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, ReadFile};
 use crate::options::{Durability, Options};
 
 /// A value of so many bytes gets a file of its own.
 const SINGLE_AT: usize = 8 << 20;
-
-/// A shared file and the right to append to it.
-#[derive(Debug)]
-struct Appender {
-    writer: SharedWriter,
-    live: Arc<LiveFile>,
-    /// Of [`Appenders`], when it was borrowed.
-    generation: u64,
-}
-
-#[derive(Debug, Default)]
-struct Appenders {
-    /// Those that nobody appends to now.
-    idle: Vec<Appender>,
-    /// Those that are full, or whose last append failed, or that were lent when all were to be sealed.
-    ended: Vec<Appender>,
-    /// Counts the times that all files were to be sealed. Who returns a file that was borrowed in an earlier
-    /// generation returns it for good: so nobody waits for more than the appends that are under way.
-    generation: u64,
-    /// How many are lent out, in this generation and in earlier ones.
-    lent: usize,
-    lent_before: usize,
-    /// How many are being sealed.
-    sealing: usize,
-}
 
 /// See the module's comment.
 #[derive(Debug)]
@@ -72,13 +48,13 @@ pub(crate) struct BlobSet {
     shared_len_max: u64,
     pub(crate) handles: Arc<Handles>,
     files: RwLock<BTreeMap<BlobFileId, Arc<LiveFile>>>,
-    appenders: Mutex<Appenders>,
-    returned: Condvar,
+    pub(super) appenders: Mutex<Appenders>,
+    pub(super) returned: Condvar,
     pub(crate) filter: KeyFilter,
     /// There are blobs, or there were.
     used: AtomicBool,
     /// A file was begun whose name is not durable yet.
-    new_name: AtomicBool,
+    pub(super) new_name: AtomicBool,
     syncing_names: Mutex<()>,
     /// Blobs that were written for nothing.
     pub(super) abandoned: Mutex<Vec<(BlobFileId, u64)>>,
@@ -220,7 +196,7 @@ impl BlobSet {
 
     // ---- writing -------------------------------------------------------------------------------------
 
-    fn begin(&self) -> (BlobFileId, PathBuf, u64) {
+    pub(super) fn begin(&self) -> (BlobFileId, PathBuf, u64) {
         let mut id = self.next_file.fetch_add(1, Ordering::Relaxed);
         if broken("rule-11") {
             let is_free = |id: &BlobFileId| !self.env.fs.exists(&self.path_of(*id)).unwrap_or(true);
@@ -229,54 +205,8 @@ impl BlobSet {
         (id, blob_path(&self.dir, id), self.env.random.next_u64())
     }
 
-    fn describe<'a>(&self, number: BlobFileId, path: &'a Path, salt: u64) -> NewFile<'a> {
+    pub(super) fn describe<'a>(&self, number: BlobFileId, path: &'a Path, salt: u64) -> NewFile<'a> {
         NewFile { path, number, salt, created_us: self.env.clock.wall_us(), chunk_log2: CHUNK_LOG2 }
-    }
-
-    fn new_appender(&self) -> Result<Appender> {
-        let (id, path, salt) = self.begin();
-        let writer = SharedWriter::create(&*self.env.fs, self.describe(id, &path, salt))?;
-        let live = LiveFile::begun(id, salt, false, writer.blob(), writer.file());
-        self.new_name.store(true, Ordering::Release);
-        self.insert(Arc::clone(&live));
-        Ok(Appender { writer, live, generation: 0 })
-    }
-
-    fn borrow_appender(&self) -> Result<Appender> {
-        let mut appenders = self.appenders.lock();
-        let generation = appenders.generation;
-        appenders.lent += 1;
-        let idle = appenders.idle.pop();
-        drop(appenders);
-        match idle.map_or_else(|| self.new_appender(), Ok) {
-            Ok(appender) => Ok(Appender { generation, ..appender }),
-            Err(error) => {
-                self.no_longer_lent(generation, |_, _| {});
-                Err(error)
-            }
-        }
-    }
-
-    /// Ends a loan of `generation`; `put` is told whether it is over.
-    fn no_longer_lent(&self, generation: u64, put: impl FnOnce(&mut Appenders, bool)) {
-        let mut appenders = self.appenders.lock();
-        let is_over = generation != appenders.generation;
-        *(if is_over { &mut appenders.lent_before } else { &mut appenders.lent }) -= 1;
-        put(&mut appenders, is_over);
-        drop(appenders);
-        self.returned.notify_all();
-    }
-
-    /// Gives a file back, to be sealed if it takes no further value.
-    fn give_back(&self, appender: Appender, takes_more: bool) {
-        let mut ended = !takes_more;
-        self.no_longer_lent(appender.generation, |all, is_over| {
-            ended |= is_over;
-            if ended { all.ended.push(appender) } else { all.idle.push(appender) }
-        });
-        if ended {
-            self.executor.notify(Lane::Blobs);
-        }
     }
 
     /// Writes `value`, which `key` of `tree` is to have. It counts when the log says so.
@@ -314,53 +244,6 @@ impl BlobSet {
         Ok(BlobStream { set: Arc::clone(self), writer, id, salt })
     }
 
-    /// Seals the shared files that take no further value; with `all`, all that anything was appended to before
-    /// this call: it waits for the appends that are under way, and for who seals others.
-    pub(crate) fn seal_ended(&self, all: bool) -> Result<bool> {
-        self.check()?;
-        let mut appenders = self.appenders.lock();
-        if all {
-            appenders.generation += 1;
-            appenders.lent_before += std::mem::take(&mut appenders.lent);
-            let idle = std::mem::take(&mut appenders.idle);
-            appenders.ended.extend(idle);
-            while appenders.lent_before + appenders.sealing > 0 {
-                self.returned.wait(&mut appenders);
-            }
-        }
-        let ended = std::mem::take(&mut appenders.ended);
-        appenders.sealing += ended.len();
-        drop(appenders);
-        let worked = !ended.is_empty();
-        let mut result = Ok(());
-        for mut appender in ended {
-            if result.is_ok() {
-                result = self.seal(&mut appender);
-            }
-            let mut appenders = self.appenders.lock();
-            appenders.sealing -= 1;
-            if appender.live.is_open() {
-                appenders.ended.push(appender);
-            }
-        }
-        self.returned.notify_all();
-        result.map(|()| worked)
-    }
-
-    fn seal(&self, appender: &mut Appender) -> Result<()> {
-        if let Err(error) = appender.writer.seal() {
-            // Where only the footer found no room, the file is tried again; it can be read as it is.
-            if error.kind() != ErrorKind::OutOfSpace || appender.writer.is_sealed() {
-                self.fail(&error);
-            }
-            return Err(error);
-        }
-        appender.live.unsynced.store(false, Ordering::Release);
-        let mut life = appender.live.life.lock();
-        (life.sealed, life.open) = (true, false);
-        Ok(())
-    }
-
     /// Makes everything durable that a record published before this call points to.
     pub(crate) fn sync(&self) -> Result<()> {
         // Whoever waits here finds the other's syncs done.
@@ -370,11 +253,11 @@ impl BlobSet {
     }
 
     /// Whether all syncs have succeeded so far.
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         self.failed.lock().as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
     }
 
-    fn fail(&self, error: &Error) {
+    pub(super) fn fail(&self, error: &Error) {
         let message = format!("a sync of a blob file failed ({error}); reopen the store");
         *self.failed.lock() = Some(Error::new(ErrorKind::Poisoned, message));
     }
@@ -514,6 +397,3 @@ impl BlobSet {
 fn span((offset, len): (u64, u64)) -> (u64, u64) {
     (offset.next_multiple_of(4096), (offset + len) / 4096 * 4096)
 }
-
-#[cfg(test)]
-mod tests;

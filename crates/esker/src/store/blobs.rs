@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::{Store, Structure};
-use crate::blob::{BlobFileId, LiveFile, NewBlob, Pointer, key_hash};
+use crate::blob::{BlobFileId, NewBlob, Pointer, key_hash};
 use crate::canary::broken;
 use crate::cursor::{Kind, SeqNo};
 use crate::env::Lane;
@@ -74,6 +74,11 @@ struct EndingState {
 }
 
 impl Ending {
+    /// Blobs that are freed in the manifest and not erased yet.
+    pub(super) fn take_freed(&self) -> ByFile {
+        std::mem::take(&mut self.state.lock().freed)
+    }
+
     /// Blobs that were freed and whose bytes are there again.
     pub(super) fn erase_again(&self, file: BlobFileId, ordinals: impl Iterator<Item = u64>) {
         let mut state = self.state.lock();
@@ -85,7 +90,7 @@ impl Ending {
 }
 
 /// Ordinals by file.
-type ByFile = BTreeMap<BlobFileId, BTreeSet<u64>>;
+pub(super) type ByFile = BTreeMap<BlobFileId, BTreeSet<u64>>;
 
 /// Edits about blob files, and what they free.
 #[derive(Debug, Default)]
@@ -449,56 +454,5 @@ impl Store {
             self.sync_log(self.commit.published())?;
         }
         self.note_blobs_up_to(visible)
-    }
-
-    fn erase_the_freed(&self) -> Result<bool> {
-        let freed = std::mem::take(&mut self.ending.state.lock().freed);
-        let over: Vec<Arc<LiveFile>> =
-            self.blobs.files().into_iter().filter(|live| live.life.lock().is_over()).collect();
-        let worked = !freed.is_empty();
-        let is_over = |file: &BlobFileId| over.iter().any(|live| live.id == *file);
-        let mut result = Ok(());
-        for (file, ordinals) in freed.into_iter().filter(|(file, _)| !is_over(file)) {
-            if result.is_ok() {
-                result = self.blobs.erase(file, ordinals.iter().copied());
-            }
-            if result.is_err() {
-                self.ending.state.lock().freed.entry(file).or_default().extend(ordinals);
-            }
-        }
-        result?;
-        Ok(self.remove_files(&over)? | worked)
-    }
-
-    /// Removes those of `files` whose blobs are all freed in the manifest and that nobody reads. While somebody
-    /// does, the name stays: as long as a file has two, nobody punches it through the other.
-    fn remove_files(&self, files: &[Arc<LiveFile>]) -> Result<bool> {
-        if files.is_empty() {
-            return Ok(false);
-        }
-        let mut structure = self.structure.lock();
-        let Some(manifest) = &structure.manifest else { return Ok(false) };
-        let known = &manifest.state.blobs.live;
-        let is_freed = |live: &&Arc<LiveFile>| {
-            let life = live.life.lock();
-            let is_over = life.is_over() && !life.is_pinned();
-            known.get(&live.id).is_some_and(|record| is_over && life.freed.is_subset(&record.freed))
-        };
-        let gone: Vec<BlobFileId> = files.iter().filter(is_freed).map(|live| live.id).collect();
-        if gone.is_empty() {
-            return Ok(false);
-        }
-        let position = self.commit.published();
-        let edits = gone.iter().map(|&file| Edit::Blob(BlobEdit::Remove { file, position }));
-        self.commit_edits(&mut structure, &edits.collect::<Vec<_>>())?;
-        // Before anybody else has the lock and takes them for files that the manifest lacks.
-        gone.iter().for_each(|file| self.blobs.forget(*file));
-        drop(structure);
-        gone.into_iter().try_for_each(|file| match self.env.fs.remove_file(&self.blobs.path_of(file)) {
-            // Its values were lost before.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        })?;
-        Ok(true)
     }
 }

@@ -1,9 +1,14 @@
 //! Who seals all shared files waits for the appends that are under way, and for no others.
 
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
 use super::*;
-use crate::env::StepExecutor;
+use crate::blob::NewBlob;
+use crate::env::{Env, StepExecutor};
 use crate::fs::FileSystem;
 use crate::fs::sim::SimFs;
+use crate::options::Options;
 
 fn set(disk: &SimFs) -> Arc<BlobSet> {
     let dir = Path::new("/db");

@@ -1,0 +1,131 @@
+//! The shared files that values are appended to: who has which, and sealing them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{BlobSet, LiveFile, SharedWriter};
+use crate::env::Lane;
+use crate::error::{ErrorKind, Result};
+
+/// A shared file and the right to append to it.
+#[derive(Debug)]
+pub(super) struct Appender {
+    pub(super) writer: SharedWriter,
+    pub(super) live: Arc<LiveFile>,
+    /// Of [`Appenders`], when it was borrowed.
+    generation: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Appenders {
+    /// Those that nobody appends to now.
+    idle: Vec<Appender>,
+    /// Those that are full, or whose last append failed, or that were lent when all were to be sealed.
+    ended: Vec<Appender>,
+    /// Counts the times that all files were to be sealed. Who returns a file that was borrowed in an earlier
+    /// generation returns it for good: so nobody waits for more than the appends that are under way.
+    generation: u64,
+    /// How many are lent out, in this generation and in earlier ones.
+    lent: usize,
+    lent_before: usize,
+    /// How many are being sealed.
+    sealing: usize,
+}
+
+impl BlobSet {
+    pub(super) fn new_appender(&self) -> Result<Appender> {
+        let (id, path, salt) = self.begin();
+        let writer = SharedWriter::create(&*self.env.fs, self.describe(id, &path, salt))?;
+        let live = LiveFile::begun(id, salt, false, writer.blob(), writer.file());
+        self.new_name.store(true, Ordering::Release);
+        self.insert(Arc::clone(&live));
+        Ok(Appender { writer, live, generation: 0 })
+    }
+
+    pub(super) fn borrow_appender(&self) -> Result<Appender> {
+        let mut appenders = self.appenders.lock();
+        let generation = appenders.generation;
+        appenders.lent += 1;
+        let idle = appenders.idle.pop();
+        drop(appenders);
+        match idle.map_or_else(|| self.new_appender(), Ok) {
+            Ok(appender) => Ok(Appender { generation, ..appender }),
+            Err(error) => {
+                self.no_longer_lent(generation, |_, _| {});
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a loan of `generation`; `put` is told whether it is over.
+    fn no_longer_lent(&self, generation: u64, put: impl FnOnce(&mut Appenders, bool)) {
+        let mut appenders = self.appenders.lock();
+        let is_over = generation != appenders.generation;
+        *(if is_over { &mut appenders.lent_before } else { &mut appenders.lent }) -= 1;
+        put(&mut appenders, is_over);
+        drop(appenders);
+        self.returned.notify_all();
+    }
+
+    /// Gives a file back, to be sealed if it takes no further value.
+    pub(super) fn give_back(&self, appender: Appender, takes_more: bool) {
+        let mut ended = !takes_more;
+        self.no_longer_lent(appender.generation, |all, is_over| {
+            ended |= is_over;
+            if ended { all.ended.push(appender) } else { all.idle.push(appender) }
+        });
+        if ended {
+            self.executor.notify(Lane::Blobs);
+        }
+    }
+
+    /// Seals the shared files that take no further value; with `all`, all that anything was appended to before
+    /// this call: it waits for the appends that are under way, and for who seals others.
+    pub(crate) fn seal_ended(&self, all: bool) -> Result<bool> {
+        self.check()?;
+        let mut appenders = self.appenders.lock();
+        if all {
+            appenders.generation += 1;
+            appenders.lent_before += std::mem::take(&mut appenders.lent);
+            let idle = std::mem::take(&mut appenders.idle);
+            appenders.ended.extend(idle);
+            while appenders.lent_before + appenders.sealing > 0 {
+                self.returned.wait(&mut appenders);
+            }
+        }
+        let ended = std::mem::take(&mut appenders.ended);
+        appenders.sealing += ended.len();
+        drop(appenders);
+        let worked = !ended.is_empty();
+        let mut result = Ok(());
+        for mut appender in ended {
+            if result.is_ok() {
+                result = self.seal(&mut appender);
+            }
+            let mut appenders = self.appenders.lock();
+            appenders.sealing -= 1;
+            if appender.live.is_open() {
+                appenders.ended.push(appender);
+            }
+        }
+        self.returned.notify_all();
+        result.map(|()| worked)
+    }
+
+    fn seal(&self, appender: &mut Appender) -> Result<()> {
+        if let Err(error) = appender.writer.seal() {
+            // Where only the footer found no room, the file is tried again; it can be read as it is.
+            if error.kind() != ErrorKind::OutOfSpace || appender.writer.is_sealed() {
+                self.fail(&error);
+            }
+            return Err(error);
+        }
+        appender.live.unsynced.store(false, Ordering::Release);
+        let mut life = appender.live.life.lock();
+        (life.sealed, life.open) = (true, false);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! Gives back the bytes of blobs that are freed in the manifest: holes, and whole files.
+
+use std::sync::Arc;
+
+use super::Store;
+use crate::blob::{BlobFileId, LiveFile};
+use crate::error::{ErrorKind, Result};
+use crate::version::blobs::BlobEdit;
+use crate::version::edit::Edit;
+
+impl Store {
+    pub(super) fn erase_the_freed(&self) -> Result<bool> {
+        let freed = self.ending.take_freed();
+        let over: Vec<Arc<LiveFile>> =
+            self.blobs.files().into_iter().filter(|live| live.life.lock().is_over()).collect();
+        let worked = !freed.is_empty();
+        let is_over = |file: &BlobFileId| over.iter().any(|live| live.id == *file);
+        let mut result = Ok(());
+        for (file, ordinals) in freed.into_iter().filter(|(file, _)| !is_over(file)) {
+            if result.is_ok() {
+                result = self.blobs.erase(file, ordinals.iter().copied());
+            }
+            if result.is_err() {
+                self.ending.erase_again(file, ordinals.into_iter());
+            }
+        }
+        result?;
+        Ok(self.remove_files(&over)? | worked)
+    }
+
+    /// Removes those of `files` whose blobs are all freed in the manifest and that nobody reads. While somebody
+    /// does, the name stays: as long as a file has two, nobody punches it through the other.
+    fn remove_files(&self, files: &[Arc<LiveFile>]) -> Result<bool> {
+        if files.is_empty() {
+            return Ok(false);
+        }
+        let mut structure = self.structure.lock();
+        let Some(manifest) = &structure.manifest else { return Ok(false) };
+        let known = &manifest.state.blobs.live;
+        let is_freed = |live: &&Arc<LiveFile>| {
+            let life = live.life.lock();
+            let is_over = life.is_over() && !life.is_pinned();
+            known.get(&live.id).is_some_and(|record| is_over && life.freed.is_subset(&record.freed))
+        };
+        let gone: Vec<BlobFileId> = files.iter().filter(is_freed).map(|live| live.id).collect();
+        if gone.is_empty() {
+            return Ok(false);
+        }
+        let position = self.commit.published();
+        let edits = gone.iter().map(|&file| Edit::Blob(BlobEdit::Remove { file, position }));
+        self.commit_edits(&mut structure, &edits.collect::<Vec<_>>())?;
+        // Before anybody else has the lock and takes them for files that the manifest lacks.
+        gone.iter().for_each(|file| self.blobs.forget(*file));
+        drop(structure);
+        gone.into_iter().try_for_each(|file| match self.env.fs.remove_file(&self.blobs.path_of(file)) {
+            // Its values were lost before.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        })?;
+        Ok(true)
+    }
+}
