@@ -9,10 +9,11 @@
 //! - `chunks.rs`: the checksums of a value, one for each chunk;
 //! - `writer.rs`, `single.rs`: files of many values, files of one stream;
 //! - `scan.rs`: which values a file holds, with its footer or without;
-//! - `index.rs`, `verified.rs`, `file.rs`: where a value is, which chunks were verified, reading.
+//! - `index.rs`, `verified.rs`, `file.rs`: where a value is, which chunks were verified, an open file;
+//! - `read.rs`: reading, by one thread or several.
 //!
-//! Guarantees: no byte of a value is given out before the chunk it lies in has passed its checksum since
-//! the file was opened, and those checksums the one in the pointer; a damaged or hostile file yields a
+//! Guarantees: no byte of a value is given out (but by a map that is said to be unverified) before the chunk it lies in
+//! has passed its checksum since the file was opened, and those checksums the one in the pointer; a damaged or hostile file yields a
 //! located error or the right bytes, never a panic. Values are contiguous. Reading takes no lock while the
 //! disk is waited for, and goes on while the file's owner appends.
 //!
