@@ -6,10 +6,12 @@ use crate::data::Draws;
 use crate::stores::Result;
 use esker::measure::Chunked;
 
-const VALUE_BYTES: usize = 64 << 20;
+const VALUE_BYTES: usize = 16 << 20;
 /// How much a read of a part wants.
 const PART_BYTES: usize = 4 << 10;
-const PARTS: u64 = 200;
+const PARTS: u64 = 50;
+/// Repetitions of each measurement; the best one is shown.
+const ROUNDS: u64 = 30;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     std::fs::create_dir_all(&args.dir)?;
@@ -27,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let mut whole = f64::INFINITY;
         let mut first = f64::INFINITY;
         let mut again = f64::INFINITY;
-        for _ in 0..5 {
+        for _ in 0..ROUNDS {
             chunked.reopen()?;
             whole = whole.min(once(1, || Ok(chunked.read_at(0, &mut value)?))?);
             chunked.reopen()?;
