@@ -49,6 +49,7 @@ mod memtable;
 mod open;
 mod options;
 mod read;
+mod rng;
 mod state;
 mod stats;
 mod store;

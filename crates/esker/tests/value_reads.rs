@@ -30,7 +30,7 @@ fn stepped(disk: &SimFs) -> Options {
 }
 
 fn bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next().to_le_bytes()).collect();
     bytes.truncate(len);
     bytes
 }
@@ -38,16 +38,16 @@ fn bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
 /// Lengths of values in memory, of one chunk, of some, of many, and of values in files of their own.
 fn value(rng: &mut Rng) -> Vec<u8> {
     let most = *rng.pick(&[999, 60_000, 200_000, 2_000_000, 9_500_000]);
-    let len = rng.below(most + 1);
+    let len = rng.index(most + 1);
     bytes(rng, len)
 }
 
 /// Reads `value` in one way, chosen at random, and compares.
 fn read_some_way(rng: &mut Rng, value: &Value, expected: &[u8], scratch: &Path) {
     let len = expected.len();
-    let (from, to) = (rng.below(len + 1), rng.below(len + 1));
+    let (from, to) = (rng.index(len + 1), rng.index(len + 1));
     let (from, to) = (from.min(to), from.max(to));
-    match rng.below(8) {
+    match rng.index(8) {
         0 => assert!(value.bytes().unwrap() == expected),
         1 => assert!(value.read_at(from as u64..to as u64).unwrap() == expected[from..to]),
         2 => {
@@ -90,8 +90,8 @@ fn values_stay(seed: u64, open: &dyn Fn() -> Db, settle: &dyn Fn(&Db), steps: us
     let mut found: Vec<(Value, Arc<Vec<u8>>)> = Vec::new();
     let mut maps: Vec<(ValueMap, Arc<Vec<u8>>)> = Vec::new();
     for _ in 0..steps {
-        let slot = rng.below(model.len());
-        match rng.below(10) {
+        let slot = rng.index(model.len());
+        match rng.index(10) {
             0..=2 => {
                 let new = value(&mut rng);
                 db.put([slot as u8], &new).unwrap();
@@ -131,7 +131,7 @@ fn values_stay(seed: u64, open: &dyn Fn() -> Db, settle: &dyn Fn(&Db), steps: us
                 }
             }
         }
-        if let Some((value, expected)) = found.get(rng.below(found.len() + 1)) {
+        if let Some((value, expected)) = found.get(rng.index(found.len() + 1)) {
             read_some_way(&mut rng, value, expected, &scratch);
         }
         check_maps(&maps);
@@ -210,7 +210,7 @@ fn a_damaged_byte_is_named_to_its_chunk_by_every_way_of_reading() {
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         let chunks = len.div_ceil(CHUNK);
         for chunk in (0..chunks).filter(|chunk| chunks < 10 || chunk % 23 == 0 || *chunk == chunks - 1) {
-            let at = (chunk * CHUNK + rng.below(CHUNK as usize) as u64).min(len - 1);
+            let at = (chunk * CHUNK + rng.index(CHUNK as usize) as u64).min(len - 1);
             file.write_all_at(&[content[at as usize] ^ 64], start + at).unwrap();
             let db = Db::open(&store, options()).unwrap();
             let film = || db.get("film").unwrap().unwrap();

@@ -17,6 +17,7 @@ mod put;
 mod run;
 mod scan;
 mod stats;
+mod strangers;
 mod trees;
 
 use crate::args::{Cli, Command};

@@ -16,6 +16,7 @@ use super::index::{Found, Index};
 use super::read::piece_len;
 use super::scan::{self, Scan};
 use super::verified::Verified;
+use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{BLOCK, Mapping, ReadFile, UserFile};
 
@@ -43,6 +44,22 @@ impl BlobFile {
         let header = scan::read_header(file.as_ref(), number)?;
         let entries = scan::read_footer(file.as_ref(), &header)?;
         Ok(Self::new(file, header, &entries))
+    }
+
+    /// As [`BlobFile::open_sealed`], with what the file holds. Where the footer is damaged, which is told, the
+    /// descriptors say that.
+    pub(crate) fn open_damaged(
+        file: &Arc<dyn ReadFile>,
+        number: u64,
+    ) -> Result<(Self, Vec<Entry>, Option<Error>)> {
+        let header = scan::read_header(file.as_ref(), number)?;
+        let (entries, damage) = match scan::read_footer(file.as_ref(), &header) {
+            Err(damage) if damage.kind() == ErrorKind::Corruption => {
+                (scan::scan(file.as_ref(), &header)?.entries, Some(damage))
+            }
+            entries => (entries?, None),
+        };
+        Ok((Self::new(Arc::clone(file), header, &entries), entries, damage))
     }
 
     /// Opens file `number`, which has no footer, or a damaged one: the descriptors say what is in it.
@@ -75,6 +92,11 @@ impl BlobFile {
     /// Makes a value known that was written behind all others.
     pub(super) fn note(&self, entry: &Entry) {
         self.index.write().push(entry);
+    }
+
+    /// Calls `each` with ordinal and length of every value that was first written to file `logical`.
+    pub(super) fn for_each_value(&self, logical: u64, each: impl FnMut(u64, u64)) {
+        self.index.read().for_each(logical, each);
     }
 
     /// Where a value begins and how long it is, if this file has it.
@@ -128,6 +150,23 @@ impl BlobFile {
         Ok(())
     }
 
+    /// Fills `buf` with the value of `entry`, which passes its checksums, and returns these and the key.
+    pub(super) fn read_for_moving(&self, entry: &Entry, buf: &mut Vec<u8>) -> Result<(Sums, Vec<u8>)> {
+        let pointer = entry.pointer();
+        let value = self.find(&pointer)?;
+        let sums = self.load_sums(&value, &pointer)?;
+        let key = self.key(entry)?;
+        buf.resize(value.len as usize, 0);
+        self.file.read_exact_at(buf, value.offset)?;
+        self.check_chunks(&value, &sums, 0, buf)?;
+        Ok((sums, key))
+    }
+
+    /// The key of `entry`, which is one of this file.
+    pub(super) fn key(&self, entry: &Entry) -> Result<Vec<u8>> {
+        scan::read_key(self.file.as_ref(), &self.header, entry)
+    }
+
     /// The value of a pointer. A pointer that the file does not bear out is damage: here or there.
     pub(super) fn find(&self, pointer: &Pointer) -> Result<Found> {
         let found = self.index.read().find(pointer.file, pointer.ordinal);
@@ -153,7 +192,7 @@ impl BlobFile {
         sums_check: u64,
         bytes: &[u8],
     ) -> Result<()> {
-        if sums_check != pointer.sums_check {
+        if sums_check != pointer.sums_check && !broken("rule-10") {
             // The sums in the file say which chunk it is.
             let sums = self.load_sums(value, pointer)?;
             self.check_chunks(value, &sums, 0, bytes)?;
@@ -167,7 +206,7 @@ impl BlobFile {
     /// Verifies whole chunks from number `first` on.
     pub(super) fn check_chunks(&self, value: &Found, sums: &Sums, first: u64, bytes: &[u8]) -> Result<()> {
         for (index, chunk) in (first..).zip(bytes.chunks(1 << value.chunk_log2)) {
-            if !sums.matches(index, chunk) {
+            if !sums.matches(index, chunk) && !broken("rule-10") {
                 let message = format!(
                     "chunk {index} of value {} of blob file {} does not match its checksum",
                     value.ordinal, value.logical

@@ -142,8 +142,9 @@ impl Drop for Pin {
             *count -= 1;
             if *count == 0 {
                 life.pins.remove(&self.ordinal);
-                if life.held_back.contains(&self.ordinal) {
-                    self.set.let_go.store(true, Ordering::Release);
+                let held_back = life.held_back.contains(&self.ordinal);
+                if held_back || (life.is_over() && !life.is_pinned()) {
+                    self.set.let_go.fetch_or(held_back, Ordering::AcqRel);
                     drop(life);
                     self.set.executor.notify(Lane::Blobs);
                 }

@@ -12,7 +12,7 @@
 //! - A blob is freed in the manifest when the write that ended its life survives power loss, and its bytes go
 //!   after that.
 //!
-//! Locks: `structure` before `Ending::state`.
+//! Locks: `Ending::round` before `structure` before `Ending::state`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -57,6 +57,8 @@ impl Ended {
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     state: Mutex<EndingState>,
+    /// One round of giving space back at a time: who has this sees what the last one has left.
+    pub(super) round: Mutex<()>,
     /// Snapshots keep something: worth a look when one goes.
     has_shadowed: AtomicBool,
 }
@@ -69,6 +71,17 @@ struct EndingState {
     dead: Vec<Ended>,
     /// Freed in the manifest: their bytes may go.
     freed: ByFile,
+}
+
+impl Ending {
+    /// Blobs that were freed and whose bytes are there again.
+    pub(super) fn erase_again(&self, file: BlobFileId, ordinals: impl Iterator<Item = u64>) {
+        let mut state = self.state.lock();
+        let blobs: Vec<u64> = ordinals.collect();
+        if !blobs.is_empty() {
+            state.freed.entry(file).or_default().extend(blobs);
+        }
+    }
 }
 
 /// Ordinals by file.
@@ -248,7 +261,7 @@ impl Store {
 
     /// [`BlobSet::seal_ended`]; after a sync that failed the store takes no more writes.
     pub(crate) fn seal_blobs(&self, all: bool) -> Result<bool> {
-        self.blobs.seal_ended(all).inspect_err(|error| {
+        self.blobs.seal_ended(all && !broken("rule-14-roll")).inspect_err(|error| {
             if error.kind() != ErrorKind::OutOfSpace {
                 self.commit.poison();
             }
@@ -398,6 +411,11 @@ impl Store {
 
     /// One round of giving space back; `false` when there was nothing to do.
     pub(super) fn run_blob_lane(&self) -> Result<bool> {
+        self.give_back(&mut self.ending.round.lock())
+    }
+
+    /// [`Store::run_blob_lane`], for whoever has `Ending::round`.
+    pub(super) fn give_back(&self, _round: &mut ()) -> Result<bool> {
         let freed = self.free_the_dead()?;
         let erased = self.erase_the_freed()?;
         let let_go = self.blobs.erase_let_go()?;
@@ -407,7 +425,17 @@ impl Store {
             sealed => sealed?,
         };
         self.blobs.settle_files();
-        Ok(freed | erased | let_go | sealed)
+        let reclaimed = self.reclaim_blobs()?;
+        Ok(freed | erased | let_go | sealed | reclaimed)
+    }
+
+    /// Whether there is space to be given back.
+    pub(super) fn has_ended_blobs(&self) -> bool {
+        if !self.commit.jobs.is_empty() || self.blobs.has_left_over() {
+            return true;
+        }
+        let state = self.ending.state.lock();
+        !state.dead.is_empty() || !state.freed.is_empty()
     }
 
     fn free_the_dead(&self) -> Result<bool> {
@@ -442,7 +470,8 @@ impl Store {
         Ok(self.remove_files(&over)? | worked)
     }
 
-    /// Removes those of `files` whose blobs are all freed in the manifest.
+    /// Removes those of `files` whose blobs are all freed in the manifest and that nobody reads. While somebody
+    /// does, the name stays: as long as a file has two, nobody punches it through the other.
     fn remove_files(&self, files: &[Arc<LiveFile>]) -> Result<bool> {
         if files.is_empty() {
             return Ok(false);
@@ -452,7 +481,8 @@ impl Store {
         let known = &manifest.state.blobs.live;
         let is_freed = |live: &&Arc<LiveFile>| {
             let life = live.life.lock();
-            known.get(&live.id).is_some_and(|record| life.is_over() && life.freed.is_subset(&record.freed))
+            let is_over = life.is_over() && !life.is_pinned();
+            known.get(&live.id).is_some_and(|record| is_over && life.freed.is_subset(&record.freed))
         };
         let gone: Vec<BlobFileId> = files.iter().filter(is_freed).map(|live| live.id).collect();
         if gone.is_empty() {

@@ -35,15 +35,18 @@ use crate::write::throttle::Throttle;
 
 mod background;
 mod blobs;
+mod closing;
 mod flush;
 mod install;
 mod merge;
+mod reclaim;
 pub(crate) mod reserve;
 mod write;
 
 pub(crate) use blobs::Ending;
 use flush::Waiting;
 pub(crate) use install::release_file;
+use reclaim::Reclaim;
 use reserve::{Reserve, with_reserve};
 
 /// Retired log segments that are kept for reuse.
@@ -80,6 +83,7 @@ pub(crate) struct Store {
     pub(crate) pool: Arc<BufferPool>,
     pub(crate) blobs: Arc<BlobSet>,
     pub(crate) ending: Ending,
+    reclaim: Reclaim,
     /// Memory for memtables to come.
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) throttle: Throttle,
@@ -149,6 +153,7 @@ impl Store {
             pool: parts.pool,
             blobs: parts.blobs,
             ending: Ending::default(),
+            reclaim: Reclaim::default(),
             chunks: parts.chunks,
             throttle: Throttle::default(),
             counters: Counters::default(),
@@ -321,11 +326,15 @@ impl Store {
 
     /// Ends the background work, syncs the log and lets the directory go. Idempotent.
     pub(crate) fn close(&self) -> Result<()> {
+        if !self.read_only && self.failure().is_none() {
+            self.give_back_when_closing();
+        }
         if self.closing.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         self.executor.stop();
         self.signal_progress();
+        self.reclaim.end();
         if !self.read_only {
             self.seal_blobs_when_closing();
         }

@@ -4,7 +4,7 @@ use std::io::{Read, Seek, SeekFrom};
 
 use esker::Value;
 
-use crate::session::{Check, Difference, same};
+use crate::session::{Check, same};
 
 /// The bytes of `value`.
 pub(crate) fn read(value: &Value) -> Check<Vec<u8>> {
@@ -18,10 +18,9 @@ pub(crate) fn read(value: &Value) -> Check<Vec<u8>> {
     let mut rest = vec![0; tail.len()];
     value.read_exact_at(cut, &mut rest)?;
     same!(rest, tail, "the bytes from {cut} on of {len}");
-    let streamed = |error| Difference(format!("a reader failed: {error}"));
     let mut reader = value.reader();
-    reader.seek(SeekFrom::Start(cut)).map_err(streamed)?;
-    reader.read_to_end(&mut rest).map_err(streamed)?;
+    reader.seek(SeekFrom::Start(cut))?;
+    reader.read_to_end(&mut rest)?;
     same!(rest, [tail, tail].concat(), "the bytes from {cut} on of {len}, streamed");
     value.read_into(&mut rest)?;
     same!(rest, whole, "a value in a buffer");

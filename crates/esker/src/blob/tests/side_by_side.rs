@@ -29,7 +29,7 @@ fn long() -> Result<(SimFs, Entry, Vec<u8>)> {
     let disk = SimFs::new(11);
     let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
     let mut writer = SingleWriter::create(&fs, new_file(16), false)?;
-    let value = Rng(1).bytes((6 << 20) + 1234);
+    let value = Rng::new(1).bytes((6 << 20) + 1234);
     writer.write(&value)?;
     Ok((disk, writer.finish(1, b"key", 0)?.entry, value))
 }
@@ -39,7 +39,7 @@ fn long_reads_agree_with_the_value_whatever_was_verified_before() -> Result<()> 
     let (disk, entry, value) = long()?;
     let pointer = entry.pointer();
     for seed in 0..12 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let blob = open_sealed(&disk)?;
         for _ in 0..6 {
             let at = rng.below(1 << 20);
@@ -65,7 +65,7 @@ fn long_reads_agree_with_the_value_whatever_was_verified_before() -> Result<()> 
 fn damage_of_a_long_value_is_named_to_the_chunk() -> Result<()> {
     let (disk, entry, value) = long()?;
     let (pointer, len) = (entry.pointer(), value.len());
-    let mut rng = Rng(3);
+    let mut rng = Rng::new(3);
     let chunks = len.div_ceil(1 << 16);
     for chunk in 0..chunks as u64 {
         let start = entry.offset + (chunk << 16);

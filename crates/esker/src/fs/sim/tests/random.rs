@@ -185,7 +185,7 @@ fn every_sector_found_is_a_version_since_the_last_sync() {
     for seed in 0..60 {
         let disk = disk(seed);
         disk.set_writeback(0.2);
-        let mut random = rng::Rng::new(seed);
+        let mut random = crate::rng::Rng::new(seed);
         let file = random_synced(&disk, "a", 100, 1);
         let mut versions = vec![disk.read_all(at("a")).unwrap()];
         for step in 0..30u8 {
