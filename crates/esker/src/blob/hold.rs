@@ -125,6 +125,20 @@ impl Pin {
     }
 }
 
+impl BlobSet {
+    /// The directory is locked by `lock`, which maps of values hold on to.
+    pub(crate) fn note_lock(&self, lock: Arc<dyn DirLock>) {
+        *self.lock.lock() = Some(lock);
+    }
+
+    /// What keeps the directory locked, for a map that stays when the store is closed.
+    fn locked(&self) -> Result<Option<Arc<dyn DirLock>>> {
+        let lock = self.lock.lock().clone();
+        // Whoever closes the store takes the lock afterwards.
+        self.check_open().map(|()| lock)
+    }
+}
+
 /// A blob's bytes in place. As long as it lives they are not given back: not by the store, which has them
 /// pinned, nor by another opening of it, which the lock keeps out.
 #[derive(Debug)]

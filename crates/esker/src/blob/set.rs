@@ -94,7 +94,7 @@ pub(crate) struct BlobSet {
     /// The store is closed: what a handle would read may be gone.
     closed: AtomicBool,
     /// Keeps other openings out of the directory, until the store is closed and no map is left.
-    lock: Mutex<Option<Arc<dyn DirLock>>>,
+    pub(super) lock: Mutex<Option<Arc<dyn DirLock>>>,
 }
 
 impl BlobSet {
@@ -130,11 +130,6 @@ impl BlobSet {
             closed: AtomicBool::new(false),
             lock: Mutex::default(),
         }
-    }
-
-    /// The directory is locked by `lock`, which maps of values hold on to.
-    pub(crate) fn note_lock(&self, lock: Arc<dyn DirLock>) {
-        *self.lock.lock() = Some(lock);
     }
 
     /// Entries may point to blobs from now on.
@@ -183,13 +178,6 @@ impl BlobSet {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.lock.lock().take();
-    }
-
-    /// What keeps the directory locked, for a map that stays when the store is closed.
-    pub(super) fn locked(&self) -> Result<Option<Arc<dyn DirLock>>> {
-        let lock = self.lock.lock().clone();
-        // Whoever closes the store takes the lock afterwards.
-        self.check_open().map(|()| lock)
     }
 
     /// Fails when the store is closed.
