@@ -244,7 +244,8 @@ fn damage_costs_the_values_that_it_hits_and_is_named() {
     let is_blob = |path: &std::path::PathBuf| path.extension().is_some_and(|ext| ext == "blob");
     let path = disk.paths().into_iter().find(is_blob).unwrap();
     let bytes = disk.read_all(&path).unwrap();
-    let hit = bytes.windows(1000).position(|part| part == &distinct(4)[100_000..101_000]).unwrap();
+    let wanted = distinct(4);
+    let hit = bytes.windows(1000).position(|part| part == &wanted[100_000..101_000]).unwrap();
     disk.flip_byte(&path, hit as u64, 1).unwrap();
     let report = esker::check(STORE, &options(&disk)).unwrap();
     let [finding] = report.findings.as_slice() else { panic!("{report:?}") };

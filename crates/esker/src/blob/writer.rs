@@ -28,11 +28,7 @@ const ALIGN_FROM: u64 = 32 << 10;
 /// About how many bytes of a file a value of `len` bytes takes, and not less than with a short key.
 pub(super) fn footprint(len: u64) -> u64 {
     let descriptor = descriptor_len(32);
-    let whole = if len >= ALIGN_FROM && !broken("rule-10-align") {
-        len.next_multiple_of(PAGE) + PAGE
-    } else {
-        len + descriptor
-    };
+    let whole = if len >= ALIGN_FROM { len.next_multiple_of(PAGE) + PAGE } else { len + descriptor };
     whole + sums_len(len, CHUNK_LOG2) + ENTRY as u64
 }
 

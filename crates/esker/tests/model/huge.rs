@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use esker::{Batch, Durability, ErrorKind, Value, ValueReader, ValueWriter};
+use esker::{Batch, Durability, ErrorKind, Value, ValueMap, ValueReader, ValueWriter};
 
 use crate::model::Bytes;
 use crate::ops::{Key, Op, Recipe, StreamEnd, TREES};
@@ -27,6 +27,8 @@ pub(crate) struct Held {
     expected: Bytes,
     reader: ValueReader<'static>,
     at: usize,
+    /// Looked at in place, for some.
+    map: Option<ValueMap>,
 }
 
 /// Gives out `left` in pieces, and then its end or an error.
@@ -76,6 +78,7 @@ impl Session {
             }
             Op::LetGo { slot } => {
                 if let Some(held) = self.held[*slot].take() {
+                    held.check_map()?;
                     same!(read(&held.value)?, &held.expected[..], "a value that was held");
                 }
                 Ok(0)
@@ -144,10 +147,14 @@ impl Session {
             expected.map(|value| value.len() as u64),
             "the length of {key:?}"
         );
-        let held = found.zip(expected).map(|(value, expected)| {
-            let (reader, expected) = (value.clone().into_reader(), Arc::clone(expected));
-            Held { value, expected, reader, at: 0 }
-        });
+        let held = match found.zip(expected) {
+            Some((value, expected)) => {
+                let map = if slot.is_multiple_of(2) { Some(value.clone().map()?) } else { None };
+                let (reader, expected) = (value.clone().into_reader(), Arc::clone(expected));
+                Some(Held { value, expected, reader, at: 0, map })
+            }
+            None => None,
+        };
         let result = digest(held.as_ref().map(|held| &held.expected));
         self.held[slot] = held;
         Ok(result)
@@ -182,6 +189,7 @@ impl Held {
         let whole = self.expected.len() as u64;
         let from = from % (whole + whole / 16 + 3);
         let end = from + len % (whole + whole / 16 + 3);
+        self.check_map()?;
         let cut = |at: u64| at.min(whole) as usize;
         let expected = &self.expected[cut(from)..cut(end)];
         same!(self.value.read_at(from..end)?, expected, "bytes {from}..{end} of {whole}");
@@ -206,8 +214,16 @@ impl Held {
         Ok(digest(expected))
     }
 
-    /// The store is closed: what is not in memory cannot be read any more.
-    pub(crate) fn check_closed(&self) -> Check<()> {
+    fn check_map(&self) -> Check<()> {
+        if let Some(map) = &self.map {
+            same!(map[..] == self.expected[..], true, "whether a map shows what it showed");
+        }
+        Ok(())
+    }
+
+    /// The store is closed: what is not in memory cannot be read any more, but for what is looked at in place.
+    pub(crate) fn check_closed(self) -> Check<()> {
+        self.check_map()?;
         if self.value.stored_us().is_some() {
             same!(kind_of(self.value.bytes()), Some(ErrorKind::Closed), "a value after close");
             return Ok(());

@@ -234,7 +234,8 @@ impl Session {
     pub(crate) fn reopen(&mut self, how: Reopen, seed: u64) -> Check<()> {
         self.rng = Rng::new(seed);
         let (streams, held) = (std::mem::take(&mut self.streams), std::mem::take(&mut self.held));
-        let mut streams = Some(streams).filter(|_| matches!(how, Reopen::Close | Reopen::ReadOnly));
+        let is_closed = matches!(how, Reopen::Close | Reopen::ReadOnly);
+        let (mut streams, mut held) = (Some(streams).filter(|_| is_closed), Some(held).filter(|_| is_closed));
         self.quiesce();
         let left_over = self.handles.get(TREES[0]).cloned();
         self.handles.clear();
@@ -251,7 +252,7 @@ impl Session {
             for stream in streams.take().into_iter().flatten().flatten() {
                 stream.check_closed()?;
             }
-            held.iter().flatten().try_for_each(Held::check_closed)?;
+            held.take().into_iter().flatten().flatten().try_for_each(Held::check_closed)?;
             if let Some(tree) = left_over {
                 same!(kind_of(tree.get("k")), Some(ErrorKind::Closed), "a get after close");
                 same!(
