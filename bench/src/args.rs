@@ -16,6 +16,8 @@ esker-bench COMMAND [OPTIONS]
   index        the block index of a table beside binary searches; ns a lookup
   memtable     --n N: the skip list beside a BTreeMap behind a lock; ns an operation (default 400,000 entries)
   trees        --n N: a store of N trees (default 10,000): time to open, memory, file descriptors
+  paper        huge values beside every peer that is built in: options by `paper --help`
+  separate-at  inline beside separated values, 1 KiB to 1 MiB: the same options
   warm         fill free memory with page cache; prints the files to remove afterwards
 
 Options of run, source001, source003:

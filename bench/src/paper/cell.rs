@@ -17,6 +17,8 @@ pub(super) struct Cell {
     pub(super) bytes: u64,
     /// The mean of what is left without the fastest and the slowest 7 %.
     pub(super) mean_us: f64,
+    /// The mean of all. Who reads ahead, or makes writers wait now and then, has few slow operations that count.
+    pub(super) all_us: f64,
     pub(super) median_us: f64,
     pub(super) worst_us: f64,
     /// Whatever else belongs to `what`: MB that are left, MB of memory, seconds of background work.
@@ -31,11 +33,17 @@ impl Cell {
         self.bytes as f64 * 1e3 / self.mean_us.max(1e-3)
     }
 
+    /// The same of all operations.
+    pub(super) fn all_bytes_per_ms(&self) -> f64 {
+        self.bytes as f64 * 1e3 / self.all_us.max(1e-3)
+    }
+
     pub(super) fn line(&self) -> String {
-        let Cell { store, row, what, count, bytes, mean_us, median_us, worst_us, extra, other_cores } = self;
+        let Cell { store, row, what, count, bytes, mean_us, all_us, .. } = self;
+        let Cell { median_us, worst_us, extra, other_cores, .. } = self;
         format!(
-            "{store}\t{row}\t{what}\t{count}\t{bytes}\t{mean_us:.3}\t{median_us:.3}\t{worst_us:.3}\t{extra:.3}\t\
-             {other_cores:.2}"
+            "{store}\t{row}\t{what}\t{count}\t{bytes}\t{mean_us:.3}\t{all_us:.3}\t{median_us:.3}\t{worst_us:.3}\t\
+             {extra:.3}\t{other_cores:.2}"
         )
     }
 
@@ -52,6 +60,7 @@ impl Cell {
             count: number()? as u64,
             bytes: number()? as u64,
             mean_us: number()?,
+            all_us: number()?,
             median_us: number()?,
             worst_us: number()?,
             extra: number()?,
@@ -95,6 +104,7 @@ impl Watch {
         let seconds = self.begun.elapsed().as_secs_f64();
         let cpu = process::cpu_seconds() - self.cpu;
         let others = process::machine_cpu_seconds() - self.machine_cpu - cpu;
+        let all_us = self.total().as_secs_f64() * 1e6 / self.times.len().max(1) as f64;
         self.times.sort_unstable();
         let us = |time: &Duration| time.as_secs_f64() * 1e6;
         Cell {
@@ -104,6 +114,7 @@ impl Watch {
             count: self.times.len() as u64,
             bytes,
             mean_us: trimmed_mean(&self.times.iter().map(us).collect::<Vec<_>>()),
+            all_us,
             median_us: self.times.get(self.times.len() / 2).map_or(0.0, us),
             worst_us: self.times.last().map_or(0.0, us),
             extra: 0.0,
@@ -129,7 +140,8 @@ mod tests {
         assert_eq!(watch.time(|| 7), 7);
         let mut cell = watch.finish(1 << 20);
         (cell.store, cell.row, cell.what) = ("esker".into(), "1MB".into(), "put".into());
-        (cell.mean_us, cell.median_us, cell.worst_us, cell.other_cores) = (500.0, 500.0, 500.0, 0.5);
+        (cell.mean_us, cell.all_us, cell.other_cores) = (500.0, 500.0, 0.5);
+        (cell.median_us, cell.worst_us) = (500.0, 500.0);
         assert_eq!(Cell::parse(&cell.line()), Some(cell.clone()));
         assert_eq!(cell.bytes_per_ms(), 2_097_152.0);
         assert_eq!(Cell::parse("store\t1MB"), None);

@@ -28,6 +28,10 @@ mod values;
 /// Starts the line by which a process says what went wrong.
 const FAILED: &str = "failed: ";
 
+/// Freed memory is kept for the next allocation. Otherwise the peers that allocate for each value that they read are
+/// measured by page faults; their documents advise another allocator.
+const ALLOCATOR: &str = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=8589934592";
+
 /// `paper OPTIONS`
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let options = Options::parse(words)?;
@@ -118,6 +122,7 @@ fn measure_child(
     let mut child = Command::new(std::env::current_exe()?)
         .args(["paper-child", store, row, options.scale.name(), &options.seed.to_string()])
         .arg(&dir)
+        .env("GLIBC_TUNABLES", ALLOCATOR)
         .stdout(Stdio::piped())
         .spawn()?;
     let mut failure = None;

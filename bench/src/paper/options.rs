@@ -61,6 +61,7 @@ impl Options {
                 "--full" => options.scale = Scale::Full,
                 "--largest" => options.scale = Scale::Largest,
                 "--no-warm" => options.warm = false,
+                "help" | "--help" => return Err(USAGE.into()),
                 _ => {
                     let value = words.next().ok_or_else(|| format!("{word}?\n\n{USAGE}"))?;
                     options.set(word, value)?;

@@ -17,8 +17,8 @@ const MB: usize = 1_000_000;
 
 /// The paper's eight, of which its text gives the sixth and the last.
 pub(super) const SIZES: [Size; 8] = [
-    Size { name: "64KB", bytes: 64 << 10, scaled: 1000, full: 1000 },
-    Size { name: "256KB", bytes: 256 << 10, scaled: 1000, full: 1000 },
+    Size { name: "64KB", bytes: 64 << 10, scaled: 8000, full: 8000 },
+    Size { name: "256KB", bytes: 256 << 10, scaled: 2000, full: 2000 },
     Size { name: "1MB", bytes: 1 << 20, scaled: 500, full: 500 },
     Size { name: "4MB", bytes: 4 << 20, scaled: 128, full: 128 },
     Size { name: "19.7MB", bytes: 19_700_000, scaled: 26, full: 100 },
@@ -30,7 +30,7 @@ pub(super) const SIZES: [Size; 8] = [
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scale {
-    /// Some ten minutes: fewer values where they are large.
+    /// Some twenty minutes: fewer values where they are large.
     Scaled,
     /// The paper's numbers, as far as 13.6 GB allow.
     Full,

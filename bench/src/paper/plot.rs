@@ -71,7 +71,11 @@ pub(super) fn all(cells: &[Cell], dir: &Path) -> Result<()> {
         "Figure 6: GET warm, later reads, bytes/ms",
         by_store(&others, "later", speed),
     )?;
-    lines("figure6-get-cold.svg", "Figure 6: GET cold, bytes/ms", by_store(&others, "cold", speed))?;
+    lines(
+        "figure6-get-cold.svg",
+        "Figure 6: GET cold, bytes/ms",
+        by_store(&others, "cold", Cell::all_bytes_per_ms),
+    )?;
     lines(
         "figure6-delete.svg",
         "Figure 6: DELETE, microseconds a call",
@@ -92,6 +96,7 @@ pub(super) fn all(cells: &[Cell], dir: &Path) -> Result<()> {
         "figure7.svg",
         &Plot { title: "Figure 7: mixed workloads, seconds", columns, series, bars: true },
     )?;
+    let speed: fn(&Cell) -> f64 = Cell::all_bytes_per_ms;
     for (heat, plain) in [("warm", "first"), ("cold", "cold")] {
         let of = |store: &str, what: &str, name: &str| {
             let mut series = sized(store, |size| cells.find(store, size, what).map(speed));

@@ -1,5 +1,6 @@
 //! What is wanted of Esker beside the others, and whether it was there in this run.
 
+use super::cell::Cell;
 use super::plan::{MIXES, SIZES};
 use super::report::{Cells, number};
 use super::stores::CONTENDERS;
@@ -29,7 +30,12 @@ fn best(cells: &Cells<'_>, peers: Peers, row: &str, what: &str) -> Option<f64> {
     let others = CONTENDERS.iter().filter(|other| !other.name.starts_with("esker") && other.name != "files");
     let others = others.filter(|other| peers == Peers::All || other.equal);
     let found = others.filter_map(|other| cells.find(other.name, row, what));
-    found.filter(|cell| what != "space" || cell.extra == 0.0).map(|cell| cell.mean_us).reduce(f64::min)
+    found.filter(|cell| what != "space" || cell.extra == 0.0).map(time).reduce(f64::min)
+}
+
+/// What counts of a figure: without the outliers, but for cold reads, which readahead makes few and slow.
+fn time(cell: &Cell) -> f64 {
+    if cell.what == "cold" { cell.all_us } else { cell.mean_us }
 }
 
 struct Gather<'a> {
@@ -39,7 +45,7 @@ struct Gather<'a> {
 
 impl Gather<'_> {
     fn us(&self, store: &str, row: &str, what: &str) -> Option<f64> {
-        self.cells.find(store, row, what).map(|cell| cell.mean_us)
+        self.cells.find(store, row, what).map(time)
     }
 
     /// `theirs`: the other's time for the same thing.
@@ -118,11 +124,10 @@ pub(super) fn table(cells: &Cells<'_>, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paper::cell::Cell;
 
     #[test]
     fn ratios_are_of_times() {
-        let line = |store, us| format!("{store}\t1MB\tput\t5\t1048576\t{us}\t1\t1\t0\t0");
+        let line = |store, us| format!("{store}\t1MB\tput\t5\t1048576\t{us}\t1\t1\t1\t0\t0");
         let lines = [line("esker", 100), line("leveldb", 130), line("files", 200), line("esker-inline", 10)];
         let cells: Vec<Cell> = lines.iter().filter_map(|line| Cell::parse(line)).collect();
         let mut out = String::new();

@@ -54,7 +54,8 @@ impl Huge for Fjall {
         Ok(self.values.major_compact()?)
     }
 
+    /// Flushed: otherwise opening reads the journal into memory, and no value would be read from a file.
     fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
+        Ok(self.values.rotate_memtable_and_wait()?)
     }
 }
