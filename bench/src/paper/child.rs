@@ -11,7 +11,7 @@ use super::cell::{Cell, Watch};
 use super::cold::{direct_read, files, make_cold, make_warm, settle};
 use super::plan::{Size, shuffle};
 use super::stores::{self, Huge, esker::Esker};
-use super::values::{Pool, key};
+use super::values::{Buffer, Pool, key};
 use crate::data::Draws;
 use crate::process;
 use crate::stores::Result;
@@ -64,8 +64,7 @@ impl Child {
         let mut run = Run {
             child: self,
             pool: Pool::new(size.bytes, self.seed),
-            // Not zeros from the kernel, which are all one page until they are written.
-            buffer: vec![1; size.bytes],
+            buffer: Buffer::new(size.bytes),
             length: size.bytes,
             count,
         };
@@ -87,7 +86,7 @@ impl Child {
 struct Run<'a> {
     child: &'a Child,
     pool: Pool,
-    buffer: Vec<u8>,
+    buffer: Buffer,
     length: usize,
     count: usize,
 }
@@ -123,7 +122,7 @@ impl Run<'_> {
             let expected = self.pool.value(i, self.length);
             let (ends, few) = (self.length - 64, 64);
             let same = if compare {
-                self.buffer == expected
+                *self.buffer == *expected
             } else {
                 self.buffer[..few] == expected[..few] && self.buffer[ends..] == expected[ends..]
             };

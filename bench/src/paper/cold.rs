@@ -1,5 +1,6 @@
 //! Files in and out of the page cache, and what the device itself can do.
 
+use super::values::Buffer;
 use crate::data::Draws;
 use crate::process;
 use crate::stores::Result;
@@ -88,11 +89,9 @@ pub(super) fn direct_read(paths: &[PathBuf], length: usize, draws: Draws) -> Res
     super::plan::shuffle(&mut pieces, draws);
     let next = AtomicUsize::new(0);
     let work = || -> std::io::Result<()> {
-        // One page more than is needed, so that an aligned part is long enough.
-        let mut buffer = vec![0; request + ALIGN];
-        let skip = buffer.as_ptr().align_offset(ALIGN);
+        let mut buffer = Buffer::new(request);
         while let Some(&(file, at)) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
-            open[file].read_exact_at(&mut buffer[skip..skip + request], at)?;
+            open[file].read_exact_at(&mut buffer, at)?;
         }
         Ok(())
     };

@@ -5,7 +5,7 @@ use super::child::Child;
 use super::cold::settle;
 use super::plan::{Mix, Operation, Scale};
 use super::stores::Huge;
-use super::values::Pool;
+use super::values::{Buffer, Pool};
 use crate::data::Draws;
 use crate::process;
 use crate::stores::Result;
@@ -22,7 +22,7 @@ struct Mixed<'a> {
     child: &'a Child,
     store: &'a dyn Huge,
     pool: Pool,
-    buffer: Vec<u8>,
+    buffer: Buffer,
     live: Vec<Live>,
     next: usize,
     moved: u64,
@@ -37,7 +37,7 @@ pub(super) fn run(child: &Child, scale: Scale, mix: &Mix) -> Result<()> {
         child,
         store: &*store,
         pool: Pool::new(longest, child.seed),
-        buffer: vec![1; longest],
+        buffer: Buffer::new(longest),
         live: Vec::new(),
         next: 0,
         moved: 0,
@@ -126,7 +126,7 @@ mod tests {
             child: &child,
             store: &*store,
             pool: Pool::new(1000, 1),
-            buffer: vec![0; 1000],
+            buffer: Buffer::new(1000),
             live: Vec::new(),
             next: 0,
             moved: 0,

@@ -5,7 +5,7 @@ use super::options::Options;
 use super::plan::shuffle;
 use super::report::number;
 use super::stores::{Huge, esker::Esker};
-use super::values::{Pool, key};
+use super::values::{Buffer, Pool, key};
 use crate::data::Draws;
 use crate::stores::Result;
 use crate::warm;
@@ -124,7 +124,7 @@ fn measure(length: usize, separate_at: usize, seed: u64, dir: &Path) -> Result<F
 
     make_warm(dir)?;
     let store = Esker::open(dir, Some(separate_at))?;
-    let mut buffer = vec![1; length];
+    let mut buffer = Buffer::new(length);
     let passes = READ_BYTES / STORE_BYTES;
     for pass in 0..=passes {
         shuffle(&mut order, Draws::new(seed, 10 + pass as u64));
