@@ -98,12 +98,14 @@ fn measure(options: &Options) -> Result<(Vec<Cell>, Vec<String>)> {
                     ));
                     continue;
                 }
-                measure_child(options, row, store, &mut |cell| {
+                let mut take = |cell: Cell| {
                     writeln!(results, "{}", cell.line())?;
                     cells.push(cell);
                     Ok(())
-                })?
-                .map(|failure| failures.push(format!("{store}, {row}: {failure}")));
+                };
+                if let Some(failure) = measure_child(options, row, store, &mut take)? {
+                    failures.push(format!("{store}, {row}: {failure}"));
+                }
             }
         }
     }
