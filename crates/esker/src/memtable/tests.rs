@@ -175,7 +175,7 @@ fn an_idle_memtable_owns_almost_nothing() {
     assert!(table.is_empty() && table.get(b"", MAX_SEQ).is_none() && table.common_prefix().is_empty());
     assert!(size_of::<Memtable>() <= 544, "{}", size_of::<Memtable>());
     put(&table, b"key", 1, Kind::Put, b"value");
-    assert_eq!(table.memory(), 4096);
+    assert_eq!(table.memory(), 1024);
 }
 
 #[test]
