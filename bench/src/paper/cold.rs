@@ -36,9 +36,15 @@ pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
 /// Takes the files of a closed store out of the page cache. Other pages stay, which keep the machine's memory
 /// backed. Names and inodes go as well where the process may ask for that, as root.
 pub(super) fn make_cold(dir: &Path) -> Result<()> {
-    rustix::fs::sync();
-    for path in files(dir) {
-        fadvise(&File::open(path)?, 0, None, Advice::DontNeed)?;
+    // The first round has the kernel begin to write, the second finds little to wait for.
+    for round in 0..2 {
+        for path in files(dir) {
+            let file = File::open(path)?;
+            if round == 1 {
+                file.sync_data()?;
+            }
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+        }
     }
     std::fs::write("/proc/sys/vm/drop_caches", "2").ok();
     Ok(())
