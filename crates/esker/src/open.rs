@@ -32,7 +32,7 @@ use crate::fs::{FileSystem, LockMode, give_back_free_memory};
 use crate::log::replay::{LogFloor, ReplayReport, Segments, Visit, Visited};
 use crate::log::wal::{Wal, is_usual_len};
 use crate::memtable::{ChunkPool, Memtable};
-use crate::options::{Durability, Options, TreeOptions};
+use crate::options::{Options, TreeOptions};
 use crate::state::TreeInner;
 use crate::store::reserve::Reserve;
 use crate::store::{Parts, Store, Structure};
@@ -230,8 +230,7 @@ impl Opening {
         let default_executor = || Arc::new(ThreadExecutor::default()) as Arc<dyn Executor>;
         let executor = env.executor.clone().unwrap_or_else(default_executor);
         let (numbers, signal) = (Arc::clone(&next_file), Arc::clone(&executor));
-        let blobs =
-            Arc::new(BlobSet::new(&env, dir, numbers, signal, options.durability == Durability::Power));
+        let blobs = Arc::new(BlobSet::new(&env, dir, numbers, signal, options));
         let unneeded = blobs::find(&blobs, &env, dir, listing, state, read_only)?;
         let jobs = RefCell::default();
         let dir = dir.to_path_buf();
@@ -322,7 +321,7 @@ impl Opening {
         let next_number = listing.segments.iter().map(|(number, _)| number + 1).max().unwrap_or(1);
         let len_max = options.segment_len_max();
         let reuse = match purpose {
-            Purpose::Write => reusable(&env, &replayed.report, len_max)?,
+            Purpose::Write => reusable(&env, found, &replayed.report, len_max)?,
             Purpose::Read | Purpose::Shorten => None,
         };
         let fresh = fresh_floor(&replayed, state.floor, reuse.is_some());
@@ -393,7 +392,8 @@ fn fresh_floor(replayed: &Replayed, floor: LogFloor, reused: bool) -> LogFloor {
 
 /// The file of the last segment, where nothing was written into it: the next use of it takes no space. An
 /// opening that died leaves such a one.
-fn reusable(env: &Env, report: &ReplayReport, len_max: u64) -> Result<Option<(PathBuf, u64)>> {
+fn reusable(env: &Env, found: &Found, report: &ReplayReport, len_max: u64) -> Result<Option<(PathBuf, u64)>> {
+    found.segments.sync_unused(&*env.fs)?;
     let Some(path) = &report.untouched else { return Ok(None) };
     let len = env.fs.file_len(path)?;
     Ok(is_usual_len(len, len_max).then(|| (path.clone(), len)))
