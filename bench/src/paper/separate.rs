@@ -16,9 +16,9 @@ use std::time::Instant;
 /// Powers of two: 1 KiB to 1 MiB.
 const LENGTHS: std::ops::RangeInclusive<u32> = 10..=20;
 /// Values of a store make so much together.
-const STORE_BYTES: usize = 256 << 20;
-/// Random reads of it.
-const READ_BYTES: usize = 512 << 20;
+const STORE_BYTES: usize = 128 << 20;
+/// Passes over it in random order: the first, and later ones.
+const PASSES: usize = 3;
 
 /// What one store of one length gave, in nanoseconds for each operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -125,8 +125,7 @@ fn measure(length: usize, separate_at: usize, seed: u64, dir: &Path) -> Result<F
     make_warm(dir)?;
     let store = Esker::open(dir, Some(separate_at))?;
     let mut buffer = Buffer::new(length);
-    let passes = READ_BYTES / STORE_BYTES;
-    for pass in 0..=passes {
+    for pass in 0..PASSES {
         shuffle(&mut order, Draws::new(seed, 10 + pass as u64));
         let begun = Instant::now();
         for &i in &order {
