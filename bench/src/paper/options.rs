@@ -15,7 +15,8 @@ esker-bench separate-at [OPTIONS]
   --full               the paper's numbers of values, and mixes of 13.59 GB: some 45 GB below DIR
   --largest            64.5 GB in 100 values of 645 MB: Esker and plain files alone, 66 GB below DIR
   --stores A,B,...     (default: all that are built in)
-  --rows A,B,...       sizes and mixes (default: all): 64KB, ..., 645MB, read-heavy, average, write-heavy
+  --rows A,B,...       sizes and mixes (default: all): 64KB, ..., 645MB, read-heavy, average, write-heavy;
+                       of separate-at: 1024, 2048, ..., 1048576
   --rounds N           interleaved; tables have the median (default 1)
   --seed S             of keys, values and orders (default 1)
   --dir DIR            where stores go (default: esker-bench in the temporary directory)

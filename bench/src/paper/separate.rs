@@ -52,7 +52,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     println!("nanoseconds an operation, inline / separated; {} rounds, the median\n", options.rounds);
     println!("| bytes | put | put and merged | put again and merged | get, first | get, later |");
     println!("| --: | --: | --: | --: | --: | --: |");
-    for log2 in LENGTHS {
+    for log2 in LENGTHS.filter(|log2| options.wants(&(1u64 << log2).to_string())) {
         let mut both = [Vec::new(), Vec::new()];
         for _ in 0..options.rounds {
             for (separated, figures) in both.iter_mut().enumerate() {
