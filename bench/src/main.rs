@@ -14,6 +14,7 @@ mod data;
 mod design;
 mod gen001;
 mod measure;
+mod paper;
 mod probe;
 mod process;
 mod report;
@@ -45,6 +46,10 @@ fn dispatch(words: &[String]) -> Result<()> {
         "trees" => design::trees::run(&Args::parse(rest, 10_000, &[])?),
         "warm" => warm_only(&Args::parse(rest, 1000, &[])?),
         "child" => child(rest),
+        "paper" => paper::run(rest),
+        "separate-at" => paper::separate_at(rest),
+        "paper-child" => paper::child(rest),
+        "separate-child" => paper::separate_child(rest),
         "--help" | "-h" | "help" => {
             print!("{USAGE}");
             Ok(())
