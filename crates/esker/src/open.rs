@@ -284,7 +284,7 @@ impl Opening {
                 continue;
             }
             if let Some(pointer) = Pointer::of_entry(op.kind, op.value) {
-                blobs::claim(&self.blobs, &pointer);
+                blobs::claim(&self.blobs, &pointer, key_hash(op.tree, op.key));
             }
             if self.blobs.filter.may_contain(key_hash(op.tree, op.key)) {
                 let (tree, key) = (Arc::clone(tree), op.key.to_vec());
@@ -374,7 +374,7 @@ impl Opening {
 /// Blobs that are to be freed, because neither the manifest nor the log names them.
 fn unclaimed(unneeded: blobs::Unneeded, set: &BlobSet, purpose: Purpose) -> Vec<(BlobFileId, u64)> {
     match purpose {
-        Purpose::Write => [unneeded.blobs, blobs::never_claimed(set)].concat(),
+        Purpose::Write => [unneeded.blobs, blobs::never_claimed(set), blobs::never_shared(set)].concat(),
         // What the rest of the log claims is not known; a reader frees nothing.
         Purpose::Shorten | Purpose::Read => Vec::new(),
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::{BlobFile, BlobFileId, LazyFile};
+use super::{BlobFile, BlobFileId, LazyFile, Shares};
 use crate::error::{Error, Result};
 use crate::fs::RandomFile;
 use crate::version::blobs::BlobFileInfo;
@@ -45,6 +45,8 @@ pub(crate) struct Life {
     /// Freed, and pinned: their bytes go with the last pin.
     pub(super) held_back: BTreeSet<u64>,
     pub(super) pins: BTreeMap<u64, usize>,
+    /// Blobs that were copied: others have one entry that names them.
+    pub(crate) shares: BTreeMap<u64, Shares>,
 }
 
 impl Life {
@@ -67,6 +69,18 @@ impl Life {
     /// The file holds the blob, whatever a scan has found of it.
     pub(crate) fn note_named(&mut self, ordinal: u64) {
         self.entries = self.entries.max(ordinal.saturating_add(1));
+    }
+
+    /// The share (`None`: every one) of a blob has ended for good; whether that was the last.
+    pub(crate) fn release(&mut self, ordinal: u64, share: Option<u64>) -> bool {
+        match (self.shares.get_mut(&ordinal), share) {
+            (Some(shares), Some(share)) => {
+                shares.release(share);
+                shares.is_over()
+            }
+            (None, share) => share.unwrap_or(0) == 0,
+            (Some(_), None) => true,
+        }
     }
 
     /// Whether nothing in it is needed and nothing will be added.

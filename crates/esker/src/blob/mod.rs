@@ -33,6 +33,7 @@ mod index;
 pub(crate) mod live;
 mod scan;
 pub(crate) mod set;
+mod shares;
 mod single;
 #[cfg(test)]
 mod tests;
@@ -50,6 +51,7 @@ pub(crate) use live::{Life, LiveFile};
 #[cfg(test)]
 use scan::Scan;
 pub(crate) use set::BlobSet;
+pub(crate) use shares::Shares;
 pub(crate) use single::SingleWriter;
 pub(crate) use writer::{NewFile, SharedWriter};
 

@@ -23,7 +23,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use super::filter::KeyFilter;
 use super::{
     BlobFile, BlobFileId, BlobStream, CHUNK_LOG2, Entry, Handles, LiveFile, NewBlob, NewFile, Pin, Pointer,
-    SharedWriter, SingleWriter, blob_path, key_hash,
+    SharedWriter, Shares, SingleWriter, blob_path, key_hash,
 };
 use crate::env::{Env, Executor, Lane};
 use crate::error::{Error, ErrorKind, Result};
@@ -71,7 +71,7 @@ pub(crate) struct BlobSet {
     /// A file was begun whose name is not durable yet.
     new_name: AtomicBool,
     /// Blobs that were written for nothing.
-    pub(super) abandoned: Mutex<Vec<(BlobFileId, u64)>>,
+    pub(super) abandoned: Mutex<Vec<Pointer>>,
     /// A pin went that held bytes back.
     pub(super) let_go: AtomicBool,
     /// A sync failed, and is not repeated (durability rule 8).
@@ -358,16 +358,49 @@ impl BlobSet {
         Some(Pin { set: Arc::clone(self), live, ordinal: pointer.ordinal })
     }
 
+    /// One entry more for the blob of `pointer`, that of `key` in `tree`; `None` when it was freed. It counts when
+    /// the log says so.
+    pub(crate) fn share(self: &Arc<Self>, tree: u32, key: &[u8], pointer: &Pointer) -> Option<NewBlob> {
+        let pin = self.pin(pointer)?;
+        let hash = key_hash(tree, key);
+        self.filter.add(hash);
+        let mut life = pin.live.life.lock();
+        if life.freed.contains(&pointer.ordinal) {
+            return None;
+        }
+        let share = life.shares.entry(pointer.ordinal).or_insert_with(Shares::first).issue(hash);
+        drop(life);
+        Some(NewBlob::share(Pointer { share, ..*pointer }, pin))
+    }
+
     // ---- freeing -------------------------------------------------------------------------------------
 
     /// Blobs that were written and not committed, since the last call.
-    pub(crate) fn take_abandoned(&self) -> Vec<(BlobFileId, u64)> {
+    pub(crate) fn take_abandoned(&self) -> Vec<Pointer> {
         std::mem::take(&mut *self.abandoned.lock())
     }
 
     /// Whether there is space to be given back that was not committed, or that readers have let go of.
     pub(crate) fn has_left_over(&self) -> bool {
         self.let_go.load(Ordering::Acquire) || !self.abandoned.lock().is_empty()
+    }
+
+    /// Whether the blob was copied.
+    pub(crate) fn is_shared(&self, file: BlobFileId, ordinal: u64) -> bool {
+        self.get(file).is_some_and(|live| live.life.lock().shares.contains_key(&ordinal))
+    }
+
+    /// An entry (`None`: every one) that names the blob has ended for good; whether that was the last.
+    pub(crate) fn release(&self, file: BlobFileId, ordinal: u64, share: Option<u64>) -> bool {
+        self.get(file).is_some_and(|live| live.life.lock().release(ordinal, share))
+    }
+
+    /// No snapshot that sees the entry survives; `false`: the blob was not copied, and has no other.
+    pub(crate) fn shadow_share(&self, file: BlobFileId, ordinal: u64, share: Option<u64>) -> bool {
+        let Some(live) = self.get(file) else { return false };
+        let mut life = live.life.lock();
+        let shares = life.shares.get_mut(&ordinal);
+        shares.map(|shares| shares.shadow(share)).is_some()
     }
 
     /// From now on nobody can pin the blob.

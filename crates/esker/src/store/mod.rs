@@ -40,6 +40,7 @@ mod flush;
 mod install;
 mod merge;
 pub(crate) mod reserve;
+mod shares;
 mod write;
 
 pub(crate) use blobs::Ending;

@@ -1,8 +1,9 @@
 //! The life of one simulated store: random work until the power fails, recovery (in which it may fail
 //! again), a look at what is left, and on with the work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use esker::env::Lane;
 use esker::fs::FileSystem;
@@ -192,6 +193,7 @@ impl Life {
             91 if self.rng.one_in(2) => self.set_tag(),
             91 => self.make_checkpoint(),
             92 => self.reopen(),
+            93..96 => self.transfer(),
             _ => self.look(),
         }
     }
@@ -267,6 +269,38 @@ impl Life {
             self.history.acknowledge();
         }
         self.settle(result, durability == Durability::Power)
+    }
+
+    /// Renames or copies.
+    fn transfer(&mut self) -> Outcome<()> {
+        let (tree, from, _) = self.random_write();
+        let (to, keep) = (self.key(), self.rng.one_in(2));
+        if self.unclear {
+            // What is there to be renamed is not known.
+            return Ok(());
+        }
+        let value = self.history.now().get(&tree).and_then(|pairs| pairs.get(&from)).cloned();
+        let handle = &self.trees[&tree];
+        let result = if keep { handle.copy(&from, &to) } else { handle.rename(&from, &to) };
+        let mut writes = Vec::new();
+        if value.is_some() && from != to {
+            writes.push((tree.clone(), Arc::clone(&to), value.clone()));
+            if !keep {
+                writes.push((tree, from, None));
+            }
+        }
+        self.trace(|_| format!("transfers {}", describe_writes(&writes)));
+        self.history.begin(Event::Batch(writes));
+        self.withdraw_if_refused(&result);
+        if let Ok(done) = &result
+            && !self.disk.is_dead()
+        {
+            self.history.acknowledge();
+            if *done != value.is_some() {
+                return Err(format!("a transfer says {done}, with {:?} there", value.is_some()));
+            }
+        }
+        self.settle(result.map(drop), false)
     }
 
     /// Deletes, as far as possible on a full disk too.
@@ -487,7 +521,11 @@ impl Life {
         while self.db().step(Lane::Blobs) {}
         let is_huge =
             |(key, value): &(&Bytes, &Bytes)| key[..] != *TAG && value.len() >= self.knobs.separate_at;
-        let seen = found.values().flat_map(|pairs| pairs.iter().filter(is_huge)).count() as u64;
+        // Copies within a tree are kept once; each write has a value of its own.
+        let seen = |pairs: &Pairs| {
+            pairs.iter().filter(is_huge).map(|(_, value)| value).collect::<BTreeSet<_>>().len()
+        };
+        let seen = found.values().map(seen).sum::<usize>() as u64;
         let kept = self.db().stats().map_err(|error| format!("{error:?}"))?.blob_values;
         self.counts.huge_values += seen;
         if seen == kept {
