@@ -76,6 +76,8 @@ pub struct Options {
     /// Values of at least so many bytes are written once, to files of their own kind, and stay out of the log
     /// and the tables. At least 1; [`usize::MAX`]: none is. Default: 32 KiB.
     pub separate_at: usize,
+    /// Bytes at which a file of several huge values is ended and the next begun. At least 1. Default: 256 MiB.
+    pub blob_file_bytes: u64,
     /// Table files held open at once. Default: 512.
     pub open_tables_max: usize,
     /// Files, clock, randomness and background work.
@@ -93,6 +95,7 @@ impl Default for Options {
             block_bytes: 4 << 10,
             filter_bits: 8,
             separate_at: 32 << 10,
+            blob_file_bytes: 256 << 20,
             open_tables_max: 512,
             env: Env::system(),
         }

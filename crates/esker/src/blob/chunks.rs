@@ -112,6 +112,11 @@ impl Sums {
         self.identity.sum(index, chunk) == u64_at(&self.bytes, index as usize * SUM)
     }
 
+    /// The sums as they stand in the file.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// How many chunks there are.
     pub(super) fn count(&self) -> u64 {
         (self.bytes.len() / SUM) as u64

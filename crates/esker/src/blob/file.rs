@@ -76,6 +76,11 @@ impl BlobFile {
         self.index.write().push(entry);
     }
 
+    /// Calls `each` with ordinal and length of every value that was first written to file `logical`.
+    pub(super) fn for_each_value(&self, logical: u64, each: impl FnMut(u64, u64)) {
+        self.index.read().for_each(logical, each);
+    }
+
     /// Where a value begins and how long it is, if this file has it.
     pub(crate) fn locate(&self, logical: u64, ordinal: u64) -> Option<(u64, u64)> {
         self.index.read().find(logical, ordinal).map(|value| (value.offset, value.len))
@@ -121,6 +126,23 @@ impl BlobFile {
         }
         self.set_verified(&value);
         Ok(())
+    }
+
+    /// Fills `buf` with the value of `entry`, which passes its checksums, and returns these and the key.
+    pub(super) fn read_for_moving(&self, entry: &Entry, buf: &mut Vec<u8>) -> Result<(Sums, Vec<u8>)> {
+        let pointer = entry.pointer();
+        let value = self.find(&pointer)?;
+        let sums = self.load_sums(&value, &pointer)?;
+        let key = self.key(entry)?;
+        buf.resize(value.len as usize, 0);
+        self.file.read_exact_at(buf, value.offset)?;
+        self.check_chunks(&value, &sums, 0, buf)?;
+        Ok((sums, key))
+    }
+
+    /// The key of `entry`, which is one of this file.
+    pub(super) fn key(&self, entry: &Entry) -> Result<Vec<u8>> {
+        scan::read_key(self.file.as_ref(), &self.header, entry)
     }
 
     /// The value of a pointer. A pointer that the file does not bear out is damage: here or there.

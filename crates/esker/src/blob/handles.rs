@@ -43,16 +43,20 @@ impl Handles {
 
     /// The file `path`, of which nothing is open yet.
     pub(crate) fn file(self: &Arc<Self>, path: &Path) -> Result<Arc<LazyFile>> {
-        let len = self.fs.file_len(path)?;
+        Ok(self.file_of(path, self.fs.file_len(path)?))
+    }
+
+    /// The file `path`, which has `len` bytes and of which nothing is open yet.
+    pub(super) fn file_of(self: &Arc<Self>, path: &Path, len: u64) -> Arc<LazyFile> {
         let (handles, path) = (Arc::clone(self), path.to_path_buf());
-        Ok(Arc::new_cyclic(|this| LazyFile {
+        Arc::new_cyclic(|this| LazyFile {
             handles,
             this: Weak::clone(this),
             path,
             len,
             file: Mutex::default(),
             kept: AtomicBool::new(false),
-        }))
+        })
     }
 
     /// Notes that `file` was opened, and closes another if these are too many.

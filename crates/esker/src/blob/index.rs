@@ -97,6 +97,14 @@ impl Index {
         Some(Found { logical, ordinal, salt, chunk_log2, offset, len, verified })
     }
 
+    /// Calls `each` with ordinal and length of every value of the logical file.
+    pub(super) fn for_each(&self, logical: u64, mut each: impl FnMut(u64, u64)) {
+        for (at, run) in self.runs.iter().enumerate().filter(|(_, run)| run.logical == logical) {
+            let end = self.runs.get(at + 1).map_or(self.places.len(), |next| next.first);
+            self.places[run.first..end].iter().for_each(|place| each(place.ordinal, place.len));
+        }
+    }
+
     /// Remembers that every chunk of a value was verified.
     pub(super) fn set_verified(&self, logical: u64, ordinal: u64) {
         if let Some((_, slot)) = self.slot(logical, ordinal) {

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::format::PAGE;
+use super::writer::footprint;
 use super::{BlobFile, BlobFileId, LazyFile, Shares};
+use crate::canary::broken;
 use crate::error::{Error, Result};
 use crate::fs::RandomFile;
 use crate::version::blobs::BlobFileInfo;
@@ -66,6 +69,11 @@ impl Life {
         self.freed.range(..self.entries).count() as u64
     }
 
+    /// Whether nobody needs the blob any more, nor reads it.
+    pub(crate) fn is_gone(&self, ordinal: u64) -> bool {
+        self.freed.contains(&ordinal) && !self.pins.contains_key(&ordinal)
+    }
+
     /// The file holds the blob, whatever a scan has found of it.
     pub(crate) fn note_named(&mut self, ordinal: u64) {
         self.entries = self.entries.max(ordinal.saturating_add(1));
@@ -74,6 +82,7 @@ impl Life {
     /// The share (`None`: every one) of a blob has ended for good; whether that was the last.
     pub(crate) fn release(&mut self, ordinal: u64, share: Option<u64>) -> bool {
         match (self.shares.get_mut(&ordinal), share) {
+            (Some(_), Some(_)) if broken("shares") => true,
             (Some(shares), Some(share)) => {
                 shares.release(share);
                 shares.is_over()
@@ -97,6 +106,32 @@ impl LiveFile {
             // A reader that comes too late for that is told that the file is gone.
             drop(lazy.keep());
         }
+    }
+
+    /// Whoever reads the file now goes on, whatever gets its name.
+    pub(super) fn keep_open(&self) -> Result<()> {
+        self.lazy.lock().as_ref().map_or(Ok(()), |lazy| lazy.keep())
+    }
+
+    /// Whether it can be written anew: it has many values, is sealed and synced, and nobody writes to it.
+    pub(super) fn is_rewritable(&self) -> bool {
+        !self.single && self.life.lock().sealed && self.lazy.lock().is_some() && self.written.lock().is_none()
+    }
+
+    /// About how many bytes the file would have without what nobody needs any more, and how many values that is
+    /// which it still has.
+    pub(super) fn needed_bytes(&self) -> Result<(u64, u64)> {
+        let file = self.readable()?;
+        let life = self.life.lock();
+        let (mut needed, mut gone) = (PAGE, 0);
+        file.for_each_value(self.id, |ordinal, len| {
+            if life.is_gone(ordinal) {
+                gone += 1;
+            } else {
+                needed += footprint(len);
+            }
+        });
+        Ok((needed, gone))
     }
 
     /// A file that opening has found unsealed is synced once and never written to.

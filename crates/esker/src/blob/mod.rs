@@ -8,6 +8,7 @@
 //! - `format.rs`: pointers, headers, descriptors, entries, tails as bytes;
 //! - `chunks.rs`: the checksums of a value, one for each chunk;
 //! - `writer.rs`, `single.rs`: files of many values, files of one stream;
+//! - `waste.rs`, `rewrite.rs`: shared files written anew without what was freed;
 //! - `scan.rs`: which values a file holds, with its footer or without;
 //! - `index.rs`, `verified.rs`, `file.rs`: where a value is, which chunks were verified, reading.
 //!
@@ -31,6 +32,7 @@ mod handles;
 mod hold;
 mod index;
 pub(crate) mod live;
+pub(crate) mod rewrite;
 mod scan;
 pub(crate) mod set;
 mod shares;
@@ -38,6 +40,7 @@ mod single;
 #[cfg(test)]
 mod tests;
 mod verified;
+mod waste;
 mod writer;
 
 pub(crate) use chunks::CHUNK_LOG2;
@@ -61,6 +64,14 @@ pub(crate) type BlobFileId = u64;
 /// The number in a blob file's name.
 pub(crate) fn blob_number(name: &str) -> Option<BlobFileId> {
     file_number(name.strip_suffix(".blob")?)
+}
+
+/// What the name of a blob file ends with that is being written anew.
+const BLOB_TEMPORARY: &str = ".tmp";
+
+/// Whether `name` is that of a blob file that is being written anew, or was when the process ended.
+pub(crate) fn is_temporary_blob(name: &str) -> bool {
+    name.strip_suffix(BLOB_TEMPORARY).is_some_and(|name| blob_number(name).is_some())
 }
 
 /// The path of blob file `id` in `dir`.

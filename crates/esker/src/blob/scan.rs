@@ -58,6 +58,14 @@ pub(super) fn scan(file: &dyn ReadFile, header: &Header) -> Result<Scan> {
     }
 }
 
+/// The key of a value, from its descriptor.
+pub(super) fn read_key(file: &dyn ReadFile, header: &Header, entry: &Entry) -> Result<Vec<u8>> {
+    let mut window = Window { file, bytes: Vec::new(), start: 0, limit: file.len() };
+    let at = entry.desc_offset;
+    let key = window.described(header, at)?.filter(|(found, _, _)| found == entry).map(|(_, key, _)| key);
+    key.ok_or_else(|| Error::corruption(file.path(), at, "expected the descriptor of a value"))
+}
+
 fn scan_shared(window: &mut Window<'_>, header: &Header) -> Result<Scan> {
     let mut scan = Scan { entries: Vec::new(), end: PAGE };
     while let Some((entry, _)) = window.descriptor(header, scan.end)? {
@@ -96,11 +104,17 @@ struct Window<'a> {
 impl Window<'_> {
     /// The descriptor that begins at `at`, if a whole one does whose value lies in the file, and its end.
     fn descriptor(&mut self, header: &Header, at: u64) -> Result<Option<(Entry, u64)>> {
+        Ok(self.described(header, at)?.map(|(entry, _key, end)| (entry, end)))
+    }
+
+    /// As [`Window::descriptor`], with the key.
+    fn described(&mut self, header: &Header, at: u64) -> Result<Option<(Entry, Vec<u8>, u64)>> {
         let Some(head) = self.bytes(at, DESCRIPTOR as u64)? else { return Ok(None) };
         let Some(len) = Entry::descriptor_len_in(head) else { return Ok(None) };
         let limit = self.limit;
         let Some(bytes) = self.bytes(at, len)? else { return Ok(None) };
-        Ok(Entry::decode_descriptor(bytes, header, at, limit).map(|(entry, _key)| (entry, at + len)))
+        let decoded = Entry::decode_descriptor(bytes, header, at, limit);
+        Ok(decoded.map(|(entry, key)| (entry, key.to_vec(), at + len)))
     }
 
     /// `len` bytes from `at`, if the file has them.

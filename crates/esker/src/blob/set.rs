@@ -28,9 +28,7 @@ use super::{
 use crate::env::{Env, Executor, Lane};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::ReadFile;
-
-/// A shared file of so many bytes takes no further value.
-const SHARED_LEN_MAX: u64 = 256 << 20;
+use crate::options::{Durability, Options};
 
 /// A value of so many bytes gets a file of its own.
 const SINGLE_AT: usize = 8 << 20;
@@ -61,6 +59,8 @@ pub(crate) struct BlobSet {
     pub(super) executor: Arc<dyn Executor>,
     /// Whether writers wait for syncs, as far as the store knows.
     sync_follows: bool,
+    /// A shared file of so many bytes takes no further value.
+    shared_len_max: u64,
     pub(crate) handles: Arc<Handles>,
     files: RwLock<BTreeMap<BlobFileId, Arc<LiveFile>>>,
     appenders: Mutex<Appenders>,
@@ -76,6 +76,8 @@ pub(crate) struct BlobSet {
     pub(super) let_go: AtomicBool,
     /// A sync failed, and is not repeated (durability rule 8).
     failed: Mutex<Option<Error>>,
+    /// Bytes of values that were to be erased since the last [`BlobSet::has_erased`] said so.
+    pub(super) erased: AtomicU64,
     syncing: Mutex<()>,
     /// Files that are `dirty`, so that a sync need not look at all files.
     dirty: Mutex<Vec<Arc<LiveFile>>>,
@@ -89,14 +91,15 @@ impl BlobSet {
         dir: &Path,
         next_file: Arc<AtomicU64>,
         executor: Arc<dyn Executor>,
-        sync_follows: bool,
+        options: &Options,
     ) -> BlobSet {
         BlobSet {
             env: env.clone(),
             dir: dir.to_path_buf(),
             next_file,
             executor,
-            sync_follows,
+            sync_follows: options.durability == Durability::Power,
+            shared_len_max: options.blob_file_bytes,
             handles: Handles::new(&env.fs),
             files: RwLock::default(),
             appenders: Mutex::default(),
@@ -107,6 +110,8 @@ impl BlobSet {
             abandoned: Mutex::default(),
             let_go: AtomicBool::new(false),
             failed: Mutex::default(),
+            // Of earlier openings nobody knows.
+            erased: AtomicU64::new(u64::MAX / 2),
             syncing: Mutex::default(),
             dirty: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -239,7 +244,7 @@ impl BlobSet {
                 live.added(entry.ordinal);
                 self.note_dirty(&live);
                 self.filter.add(key_hash(tree, key));
-                let full = appender.writer.len() >= SHARED_LEN_MAX;
+                let full = appender.writer.len() >= self.shared_len_max;
                 self.returned(|all| if full { all.ended.push(appender) } else { all.idle.push(appender) });
                 if full {
                     self.executor.notify(Lane::Blobs);
@@ -444,6 +449,8 @@ impl BlobSet {
         drop(life);
         // The whole file goes, or a checkpoint has it too: then punching would damage that.
         let Ok(readable) = live.readable() else { return Ok(()) };
+        let lens = now.iter().filter_map(|&ordinal| readable.locate(file, ordinal)).map(|(_, len)| len);
+        self.erased.fetch_add(lens.sum(), Ordering::Relaxed);
         if over || self.env.fs.link_count(&blob_path(&self.dir, file))? > 1 {
             return Ok(());
         }

@@ -11,10 +11,11 @@ use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::chunks::{Identity, Summer};
+use super::chunks::{CHUNK_LOG2, Identity, Summer, sums_len};
 use super::file::BlobFile;
 use super::format::{
-    Entry, FILE_LEN_MAX, Header, KEY_MAX, Layout, PAGE, align8, descriptor_len, encode_footer, key_hash,
+    ENTRY, Entry, FILE_LEN_MAX, Header, KEY_MAX, Layout, PAGE, align8, descriptor_len, encode_footer,
+    key_hash,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, RandomFile};
@@ -22,6 +23,13 @@ use crate::fs::{FileSystem, RandomFile};
 /// Values from this length on begin at a multiple of 4096, so that they can be mapped and shared with other
 /// files, and given back whole. Shorter ones would waste more than an eighth of their space by it.
 const ALIGN_FROM: u64 = 32 << 10;
+
+/// About how many bytes of a file a value of `len` bytes takes, and not less than with a short key.
+pub(super) fn footprint(len: u64) -> u64 {
+    let descriptor = descriptor_len(32);
+    let whole = if len >= ALIGN_FROM { len.next_multiple_of(PAGE) + PAGE } else { len + descriptor };
+    whole + sums_len(len, CHUNK_LOG2) + ENTRY as u64
+}
 
 /// What a new blob file is called, and what is said on its first page.
 #[derive(Debug, Clone, Copy)]
@@ -113,12 +121,11 @@ impl SharedWriter {
         let mut summer = Summer::new(Identity::new(salt, ordinal), chunk_log2);
         summer.add(value);
         let len = value.len() as u64;
-        let alignment = if len >= ALIGN_FROM { PAGE } else { 8 };
         let entry = Entry {
             logical: self.header.number,
             salt,
             ordinal,
-            offset: (self.end + descriptor_len(key.len())).next_multiple_of(alignment),
+            offset: self.next_offset(key, len),
             len,
             stored_us,
             sums_check: summer.sums_check(),
@@ -131,6 +138,28 @@ impl SharedWriter {
         self.entries.push(entry);
         self.blob.note(&entry);
         Ok(entry)
+    }
+
+    /// Where a value of `len` bytes begins that is written next.
+    fn next_offset(&self, key: &[u8], len: u64) -> u64 {
+        let alignment = if len >= ALIGN_FROM { PAGE } else { 8 };
+        (self.end + descriptor_len(key.len())).next_multiple_of(alignment)
+    }
+
+    /// Writes a value of another file behind all others: what `entry` says of it stays, but for the place.
+    /// Readers do not find it here before the file is opened anew.
+    pub(super) fn append_moved(
+        &mut self,
+        entry: &Entry,
+        key: &[u8],
+        value: &[u8],
+        sums: &[u8],
+    ) -> Result<()> {
+        self.check_open()?;
+        let entry = Entry { offset: self.next_offset(key, entry.len), desc_offset: self.end, ..*entry };
+        self.write_record(&entry, key, value, sums)?;
+        self.entries.push(entry);
+        Ok(())
     }
 
     fn write_record(&mut self, entry: &Entry, key: &[u8], value: &[u8], sums: &[u8]) -> Result<()> {
@@ -181,6 +210,11 @@ impl SharedWriter {
         self.end
     }
 
+    /// What the file says of its values; in the footer's order once it is sealed.
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
     /// The file for reading. It knows each value once `append` has returned.
     pub(crate) fn blob(&self) -> &Arc<BlobFile> {
         &self.blob
@@ -195,6 +229,7 @@ impl SharedWriter {
     /// (the disk is full), it may be tried again; where the sync failed, it must not.
     pub(crate) fn seal(&mut self) -> Result<()> {
         self.check_open()?;
+        self.entries.sort_by_key(|entry| (entry.logical, entry.ordinal));
         let footer = encode_footer(&self.header, self.end, &self.entries);
         if let Err(error) = self.file.write_at(&[IoSlice::new(&footer)], self.end) {
             self.state = State::Torn;

@@ -194,10 +194,8 @@ impl Check<'_> {
 
     fn tables(&mut self, listing: &Listing, state: Option<&ManifestState>) {
         let mut named: BTreeMap<FileId, Vec<TableInfo>> = BTreeMap::new();
-        for record in state.iter().flat_map(|state| state.trees.values()) {
-            for table in record.tables.values() {
-                named.entry(table.file).or_default().push(table.clone());
-            }
+        for table in state.iter().flat_map(|state| state.tables.values()) {
+            named.entry(table.file).or_default().push(table.clone());
         }
         for file in named.keys().filter(|file| listing.tables.binary_search(file).is_err()) {
             self.found(&Error::corruption(&table_path(self.dir, *file), 0, "a table is missing"));
@@ -239,10 +237,10 @@ impl Check<'_> {
 
     /// The tables of a sorted level must be disjoint.
     fn levels(&mut self, state: &ManifestState) {
-        for record in state.trees.values() {
+        for &tree in state.trees.keys() {
             let mut by_level: BTreeMap<u8, Vec<&TableInfo>> = BTreeMap::new();
-            for ((level, _), table) in record.tables.iter().filter(|((level, _), _)| *level > 0) {
-                by_level.entry(*level).or_default().push(table);
+            for (level, table) in state.tables_of(tree).filter(|(level, _)| *level > 0) {
+                by_level.entry(level).or_default().push(table);
             }
             for tables in by_level.values_mut() {
                 tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));

@@ -25,7 +25,7 @@ pub mod sim;
 mod tests;
 
 pub use mapping::Mapping;
-pub(crate) use real::RealFs;
+pub(crate) use real::{RealFs, give_back_free_memory};
 
 /// The machine's memory in bytes, where the operating system tells.
 pub(crate) fn physical_memory() -> Option<u64> {

@@ -28,6 +28,7 @@ mod file;
 mod lock;
 mod map;
 mod mapped;
+mod memory;
 mod random;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ mod view;
 use file::{RealRead, RealWrite};
 use lock::RealLock;
 use mapped::{RealMapped, Stores};
+pub(crate) use memory::give_back_free_memory;
 use random::RealRandom;
 pub(super) use view::View;
 

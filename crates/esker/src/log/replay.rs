@@ -155,6 +155,14 @@ impl Segments {
         Ok(None)
     }
 
+    /// Makes sure that files which are seen not to be in use stay so. One whose next use had just begun when the
+    /// process died would come back from a power loss with the header of its last use, whose number may have been
+    /// given again by then.
+    pub(crate) fn sync_unused(&self, fs: &dyn FileSystem) -> Result<()> {
+        let is_used = |path: &&PathBuf| self.used.iter().any(|found| found.path == **path);
+        self.paths.iter().filter(|path| !is_used(path)).try_for_each(|path| fs.open_random(path)?.sync())
+    }
+
     /// The files that hold nothing from `floor` on.
     pub(crate) fn dead(&self, floor: LogFloor) -> Vec<PathBuf> {
         let is_live = |path: &PathBuf| self.live(floor).any(|found| found.path == *path);

@@ -11,6 +11,7 @@ use super::Listing;
 use crate::blob::{
     BlobFile, BlobFileId, BlobSet, Entry, LazyFile, Life, LiveFile, Pointer, Shares, blob_path,
 };
+use crate::canary::broken;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::ReadFile;
@@ -171,7 +172,7 @@ pub(super) fn claim(set: &BlobSet, pointer: &Pointer, key_hash: u64) {
         let mut life = live.life.lock();
         life.pending.remove(&pointer.ordinal);
         life.note_named(pointer.ordinal);
-        if pointer.share != 0 && !life.freed.contains(&pointer.ordinal) {
+        if pointer.share != 0 && !broken("shares-replay") && !life.freed.contains(&pointer.ordinal) {
             set.filter.add(key_hash);
             life.shares.entry(pointer.ordinal).or_insert_with(Shares::first).claim(pointer.share, key_hash);
         }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::blob::blob_number;
+use crate::blob::{blob_number, is_temporary_blob};
 use crate::env::Env;
 use crate::error::Result;
 use crate::log::replay::segment_number;
@@ -32,7 +32,7 @@ impl Listing {
         for name in env.fs.list(dir)? {
             let path = dir.join(&name);
             if name == LOCK_FILE || name == RESERVE_FILE {
-            } else if is_temporary(&name) {
+            } else if is_temporary(&name) || is_temporary_blob(&name) {
                 listing.temporaries.push(path);
             } else if let Some(number) = manifest_number(&name) {
                 listing.manifests.push(number);

@@ -75,6 +75,17 @@ pub(super) struct EndingState {
     freed: ByFile,
 }
 
+impl Ending {
+    /// Blobs that were freed and whose bytes are there again.
+    pub(super) fn erase_again(&self, file: BlobFileId, ordinals: impl Iterator<Item = u64>) {
+        let mut state = self.state.lock();
+        let blobs: Vec<u64> = ordinals.collect();
+        if !blobs.is_empty() {
+            state.freed.entry(file).or_default().extend(blobs);
+        }
+    }
+}
+
 /// Ordinals by file.
 pub(super) type ByFile = BTreeMap<BlobFileId, BTreeSet<u64>>;
 
@@ -403,7 +414,8 @@ impl Store {
             sealed => sealed?,
         };
         self.blobs.settle_files();
-        Ok(freed | erased | let_go | sealed)
+        let reclaimed = self.reclaim_blobs()?;
+        Ok(freed | erased | let_go | sealed | reclaimed)
     }
 
     /// Whether there is space to be given back.

@@ -39,6 +39,7 @@ mod closing;
 mod flush;
 mod install;
 mod merge;
+mod reclaim;
 pub(crate) mod reserve;
 mod shares;
 mod write;
@@ -46,6 +47,7 @@ mod write;
 pub(crate) use blobs::Ending;
 use flush::Waiting;
 pub(crate) use install::release_file;
+use reclaim::Reclaim;
 use reserve::{Reserve, with_reserve};
 
 /// Retired log segments that are kept for reuse.
@@ -82,6 +84,7 @@ pub(crate) struct Store {
     pub(crate) pool: Arc<BufferPool>,
     pub(crate) blobs: Arc<BlobSet>,
     pub(crate) ending: Ending,
+    reclaim: Reclaim,
     /// Memory for memtables to come.
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) throttle: Throttle,
@@ -151,6 +154,7 @@ impl Store {
             pool: parts.pool,
             blobs: parts.blobs,
             ending: Ending::default(),
+            reclaim: Reclaim::default(),
             chunks: parts.chunks,
             throttle: Throttle::default(),
             counters: Counters::default(),
@@ -331,6 +335,7 @@ impl Store {
         }
         self.executor.stop();
         self.signal_progress();
+        self.reclaim.end();
         if !self.read_only {
             self.seal_blobs_when_closing();
         }

@@ -280,14 +280,15 @@ pub(crate) struct TreeRecord {
     pub(crate) options: TreeOptions,
     pub(crate) tag: Option<String>,
     pub(crate) flushed: SeqNo,
-    /// By level and file number.
-    pub(crate) tables: BTreeMap<(u8, FileId), TableInfo>,
 }
 
 /// What all edits of a manifest add up to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ManifestState {
     pub(crate) trees: BTreeMap<TreeId, TreeRecord>,
+    /// By tree, level and file number: one map, because a map for each of many small trees takes more memory than
+    /// what it holds.
+    pub(crate) tables: BTreeMap<(TreeId, u8, FileId), TableInfo>,
     pub(crate) blobs: BlobFiles,
     pub(crate) floor: LogFloor,
     /// How far the log is known to be on the disk.
@@ -302,13 +303,8 @@ impl ManifestState {
     pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), String> {
         match edit {
             Edit::CreateTree { tree, name, options } => {
-                let record = TreeRecord {
-                    name: name.clone(),
-                    options: options.clone(),
-                    tag: None,
-                    flushed: 0,
-                    tables: BTreeMap::new(),
-                };
+                let record =
+                    TreeRecord { name: name.clone(), options: options.clone(), tag: None, flushed: 0 };
                 if self.trees.insert(*tree, record).is_some() {
                     return Err(format!("tree {tree} ({name}) is created twice"));
                 }
@@ -316,6 +312,9 @@ impl ManifestState {
             }
             Edit::DropTree { tree } => {
                 self.trees.remove(tree).ok_or_else(|| format!("tree {tree} is dropped but unknown"))?;
+                let gone: Vec<_> =
+                    self.tables_of(*tree).map(|(level, table)| (*tree, level, table.file)).collect();
+                gone.iter().for_each(|place| drop(self.tables.remove(place)));
             }
             Edit::SetTag { tree, tag } => self.tree(*tree)?.tag = Some(tag.clone()),
             Edit::AddTable { tree, level, table } => {
@@ -323,15 +322,15 @@ impl ManifestState {
                     return Err(format!("table {} stands in level {level}", table.file));
                 }
                 let next = table.file + 1;
-                if self.tree(*tree)?.tables.insert((*level, table.file), table.clone()).is_some() {
+                self.tree(*tree)?;
+                if self.tables.insert((*tree, *level, table.file), table.clone()).is_some() {
                     return Err(format!("table {} is added twice", table.file));
                 }
                 self.next_file = self.next_file.max(next);
             }
             Edit::RemoveTable { tree, level, file } => {
-                self.tree(*tree)?
-                    .tables
-                    .remove(&(*level, *file))
+                self.tables
+                    .remove(&(*tree, *level, *file))
                     .ok_or_else(|| format!("table {file} is removed from level {level} but not there"))?;
             }
             Edit::Flushed { tree, seq } => {
@@ -378,18 +377,21 @@ impl ManifestState {
             if record.flushed > 0 {
                 edits.push(Edit::Flushed { tree, seq: record.flushed });
             }
-            edits.extend(record.tables.iter().map(|(&(level, _), table)| Edit::AddTable {
-                tree,
-                level,
-                table: table.clone(),
-            }));
+            let tables = self.tables_of(tree);
+            edits.extend(tables.map(|(level, table)| Edit::AddTable { tree, level, table: table.clone() }));
         }
         edits
     }
 
     /// The numbers of all tables that some tree uses.
     pub(crate) fn files(&self) -> std::collections::BTreeSet<FileId> {
-        self.trees.values().flat_map(|record| record.tables.values().map(|table| table.file)).collect()
+        self.tables.values().map(|table| table.file).collect()
+    }
+
+    /// The tables of one tree, each with its level.
+    pub(crate) fn tables_of(&self, tree: TreeId) -> impl Iterator<Item = (u8, &TableInfo)> {
+        let places = (tree, 0, 0)..=(tree, u8::MAX, FileId::MAX);
+        self.tables.range(places).map(|(&(_, level, _), table)| (level, table))
     }
 }
 

@@ -115,5 +115,6 @@ pub(crate) fn tiny_options(rng: &mut Rng, env: Env) -> Options {
     options.filter_bits = *rng.pick(&[0, 1, 8, 20]);
     options.open_tables_max = *rng.pick(&[2, 3, 10, 512]);
     options.separate_at = *rng.pick(&[1, 20, 200, 2000, usize::MAX]);
+    options.blob_file_bytes = *rng.pick(&[1, 20_000, 100_000, 256 << 20]);
     options
 }

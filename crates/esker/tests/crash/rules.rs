@@ -351,3 +351,47 @@ fn nobody_is_acknowledged_before_those_in_front() {
         assert_eq!(db.get_vec("second").unwrap().as_deref(), Some(&b"2"[..]));
     }
 }
+
+/// Opens the store on a disk on which everything stops after `n` more calls; whether it stopped.
+fn open_until(disk: &SimFs, n: u64) -> bool {
+    disk.set_crash_after(Some(disk.operations() + n));
+    let options = Options::default().memory_budget(8 << 20).env(env(disk, n));
+    drop(Db::open(STORE, options).and_then(|db| db.close()));
+    disk.is_dead()
+}
+
+/// Three openings die, at any instant: the first leaves a fresh segment, the second is killed, maybe while it gives
+/// that file a new use, and the third loses power, which may bring the file back as it was before.
+#[test]
+fn openings_that_die_one_behind_the_other_leave_a_store() {
+    let disk = SimFs::new(1);
+    open(&disk).default_tree().put_with("kept", "1", Durability::Power).unwrap();
+    let disk = disk.crash_keeping(1.0, 1);
+    let mut rng = Rng::new(1);
+    let mut instants = 0;
+    for first_at in 0.. {
+        let first = disk.fork();
+        if !open_until(&first, first_at) {
+            break;
+        }
+        let first = first.crash_keeping(1.0, 2);
+        for second_at in 0.. {
+            let second = first.fork();
+            if !open_until(&second, second_at) {
+                break;
+            }
+            // Of the third opening's instants a few; of all would take a minute.
+            for third_at in (0..).step_by(1 + rng.below(12) as usize) {
+                let third = second.kill();
+                let died = open_until(&third, third_at);
+                let db = open(&third.crash_keeping(0.5, rng.next()));
+                assert!(db.contains("kept").unwrap(), "at {first_at}, {second_at}, {third_at}");
+                instants += 1;
+                if !died {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(instants > 500, "only {instants} instants");
+}

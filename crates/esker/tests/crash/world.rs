@@ -76,6 +76,7 @@ pub(crate) struct Knobs {
     open_tables_max: usize,
     /// Values of so many bytes are kept apart.
     pub(crate) separate_at: usize,
+    pub(crate) blob_file_bytes: u64,
 }
 
 impl Knobs {
@@ -98,6 +99,7 @@ impl Knobs {
             block_bytes: *rng.pick(&[256, 1024, 4096]),
             filter_bits: *rng.pick(&[0, 8]),
             open_tables_max: *rng.pick(&[1, 4, 512]),
+            blob_file_bytes: *rng.pick(&[1, 10_000, 60_000, 256 << 20]),
             // Where the log is to rotate, long values stay in it.
             separate_at: if roomy { usize::MAX } else { *rng.pick(&[1, 100, 1_000, 10_000, usize::MAX]) },
         }
@@ -123,6 +125,7 @@ impl Knobs {
         options.filter_bits = self.filter_bits;
         options.open_tables_max = self.open_tables_max;
         options.separate_at = self.separate_at;
+        options.blob_file_bytes = self.blob_file_bytes;
         options
     }
 

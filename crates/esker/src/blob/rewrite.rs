@@ -1,0 +1,142 @@
+//! Writes a shared file anew, without the values that nobody needs, and puts it in the old one's place.
+//!
+//! ```text
+//! begin     000007.blob.tmp with the header of 000007.blob
+//! step      the next values, in the order of their trees and keys, each verified      some MiB at a time
+//! install   footer, sync -- rename over 000007.blob -- directory synced
+//! ```
+//! A value keeps its name (file and ordinal), and the file its number and salt. So pointers, manifest and log stay
+//! as they are, and a crash leaves either file: both have everything that counts, since what is left out was freed
+//! durably before (durability rules 11 and 15). A second name of the old file, in a checkpoint, keeps the old bytes
+//! (rule 14), and so does who is reading.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{
+    BLOB_TEMPORARY, BlobFile, BlobFileId, CHUNK_LOG2, Entry, Handles, LiveFile, NewFile, SharedWriter,
+};
+use crate::canary::broken;
+use crate::error::Result;
+use crate::fs::{FileSystem, ReadFile};
+
+/// See the module. Dropped before it is installed, it removes what it has written.
+#[derive(Debug)]
+pub(crate) struct Rewrite {
+    fs: Arc<dyn FileSystem>,
+    pub(crate) live: Arc<LiveFile>,
+    source: Arc<BlobFile>,
+    path: PathBuf,
+    temporary: PathBuf,
+    writer: SharedWriter,
+    /// Values to be moved; the next one is the last.
+    left: Vec<Entry>,
+    written_back: u64,
+    installed: bool,
+}
+
+impl Rewrite {
+    /// Begins to write the file `live`, which is sealed, is `path` and has `entries`, with those that are to stay.
+    pub(crate) fn begin(
+        fs: &Arc<dyn FileSystem>,
+        live: &Arc<LiveFile>,
+        path: &Path,
+        entries: Vec<Entry>,
+    ) -> Result<Rewrite> {
+        let source = live.readable()?;
+        let mut keyed = Vec::with_capacity(entries.len());
+        for entry in entries {
+            keyed.push((entry.tree, source.key(&entry)?, entry));
+        }
+        keyed.sort_by(|a, b| (b.0, &b.1, b.2.ordinal).cmp(&(a.0, &a.1, a.2.ordinal)));
+        let temporary = temporary_path(path);
+        if fs.exists(&temporary)? {
+            fs.remove_file(&temporary)?;
+        }
+        let header = *source.header();
+        let new = NewFile {
+            path: &temporary,
+            number: header.number,
+            salt: header.salt,
+            created_us: header.created_us,
+            chunk_log2: CHUNK_LOG2,
+        };
+        Ok(Rewrite {
+            fs: Arc::clone(fs),
+            live: Arc::clone(live),
+            source,
+            path: path.to_path_buf(),
+            writer: SharedWriter::create(&**fs, new)?,
+            temporary,
+            left: keyed.into_iter().map(|(_, _, entry)| entry).collect(),
+            written_back: 0,
+            installed: false,
+        })
+    }
+
+    /// The file that is being written anew.
+    pub(crate) fn file(&self) -> BlobFileId {
+        self.live.id
+    }
+
+    /// Moves values until about `bytes` of them are; `false` when none is left. Those that `is_gone` says may have
+    /// been erased meanwhile, and are left out.
+    ///
+    /// # Errors
+    /// `Corruption` where a value does not pass: then the file stays as it is.
+    pub(crate) fn step(&mut self, bytes: u64, is_gone: impl Fn(u64) -> bool) -> Result<bool> {
+        let (mut value, mut moved) = (Vec::new(), 0);
+        while moved < bytes {
+            let Some(entry) = self.left.pop() else { return Ok(false) };
+            if is_gone(entry.ordinal) {
+                continue;
+            }
+            let (sums, key) = self.source.read_for_moving(&entry, &mut value)?;
+            self.writer.append_moved(&entry, &key, &value, sums.bytes())?;
+            moved += entry.len;
+        }
+        // The sync at the end is then short.
+        let (from, to) = (self.written_back, self.writer.len());
+        self.writer.file().start_writeback(from, to - from);
+        self.written_back = to;
+        Ok(true)
+    }
+
+    /// Puts the file in the old one's place, which readers go on reading. Returns the ordinals that it has.
+    pub(crate) fn install(mut self, handles: &Arc<Handles>) -> Result<Vec<u64>> {
+        if broken("rule-15") {
+            self.fs.rename(&self.temporary, &self.path)?;
+        }
+        self.writer.seal()?;
+        let entries = self.writer.entries();
+        let ordinals = entries.iter().map(|entry| entry.ordinal).collect();
+        let lazy = handles.file_of(&self.path, self.writer.len());
+        let file = BlobFile::new(Arc::clone(&lazy) as Arc<dyn ReadFile>, *self.source.header(), entries);
+        self.live.keep_open()?;
+        if !broken("rule-15") {
+            self.fs.rename(&self.temporary, &self.path)?;
+        }
+        self.installed = true;
+        self.live.settle(file, lazy);
+        if let Some(dir) = self.path.parent() {
+            self.fs.sync_dir(dir)?;
+        }
+        Ok(ordinals)
+    }
+}
+
+impl Drop for Rewrite {
+    fn drop(&mut self) {
+        if !self.installed {
+            // Best effort: opening removes what is left.
+            drop(self.fs.remove_file(&self.temporary));
+        }
+    }
+}
+
+/// What the file is called that is to take the place of `path`.
+fn temporary_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(BLOB_TEMPORARY);
+    PathBuf::from(name)
+}

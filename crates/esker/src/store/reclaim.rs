@@ -1,0 +1,120 @@
+//! Gives back the space that holes cannot: shared blob files of which little is needed are written anew.
+//!
+//! A hole takes whole blocks, no hole is punched where the file has a second name (durability rule 14), and some
+//! file systems know no holes. What is left of freed values so is kept below a tenth of what is needed, and a quarter
+//! of a blob file's greatest length: then the file from which most is won for each byte that is written goes first,
+//! until half of that is left. Values keep their names, so nothing but the file changes ([`crate::blob::rewrite`]).
+//!
+//! The blob lane does it, some MiB between two looks at what else there is to do. What is freed meanwhile is erased
+//! again where it was moved (rule 15).
+
+use std::collections::BTreeSet;
+
+use parking_lot::Mutex;
+
+use super::Store;
+use crate::blob::BlobFileId;
+use crate::blob::rewrite::Rewrite;
+use crate::error::{ErrorKind, Result};
+
+/// So many steps write a whole file anew; between two of them the blob lane looks at its other work.
+const STEPS: u64 = 16;
+
+/// What is being done about wasted space. Only the blob lane and the closing of the store touch it.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim {
+    state: Mutex<ReclaimState>,
+}
+
+#[derive(Debug, Default)]
+struct ReclaimState {
+    current: Option<Rewrite>,
+    /// There was too much waste, and there is not little enough yet.
+    under_way: bool,
+    /// Files with a damaged value: they stay as they are.
+    damaged: BTreeSet<BlobFileId>,
+}
+
+impl Reclaim {
+    /// Gives up what is under way, while the directory is still the store's own.
+    pub(super) fn end(&self) {
+        self.state.lock().current.take();
+    }
+}
+
+impl Store {
+    /// Does a step of what there is to do; `false` when there is nothing.
+    pub(super) fn reclaim_blobs(&self) -> Result<bool> {
+        let mut state = self.reclaim.state.lock();
+        let worked = match state.current.take() {
+            Some(rewrite) => self.go_on_with(rewrite, &mut state),
+            None => self.begin_if_due(&mut state),
+        };
+        match worked {
+            // Nothing is lost, and deletes may bring the room.
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                state.under_way = false;
+                Ok(false)
+            }
+            worked => worked,
+        }
+    }
+
+    fn begin_if_due(&self, state: &mut ReclaimState) -> Result<bool> {
+        let unit = self.options.blob_file_bytes / 4;
+        if !state.under_way && !self.blobs.has_erased(unit / 4) {
+            return Ok(false);
+        }
+        let sealed = self.sealed_blob_files();
+        let may_go = |file: BlobFileId| sealed.contains(&file) && !state.damaged.contains(&file);
+        let waste = self.blobs.waste(may_go)?;
+        let limit = unit + waste.needed / 10;
+        state.under_way = waste.bytes > if state.under_way { limit / 2 } else { limit };
+        let Some((live, needed)) = waste.worst.filter(|_| state.under_way) else {
+            state.under_way = false;
+            return Ok(false);
+        };
+        let gone = self.gone_from(live.id).unwrap_or_default();
+        self.check_room_for_blob(needed)?;
+        match self.blobs.begin_rewrite(&live, |ordinal| gone.contains(&ordinal)) {
+            Err(error) if error.kind() == ErrorKind::Corruption => drop(state.damaged.insert(live.id)),
+            begun => state.current = Some(begun?),
+        }
+        Ok(true)
+    }
+
+    fn go_on_with(&self, mut rewrite: Rewrite, state: &mut ReclaimState) -> Result<bool> {
+        let file = rewrite.file();
+        // All its values may have been freed since.
+        let Some(gone) = self.gone_from(file).filter(|_| self.blobs.get(file).is_some()) else {
+            return Ok(true);
+        };
+        match rewrite.step(self.options.blob_file_bytes.div_ceil(STEPS), |ordinal| gone.contains(&ordinal)) {
+            Ok(true) => state.current = Some(rewrite),
+            Ok(false) => {
+                let there = rewrite.install(&self.blobs.handles)?;
+                let moved = there.into_iter().filter(|ordinal| gone.contains(ordinal));
+                self.ending.erase_again(file, moved);
+            }
+            Err(error) if error.kind() == ErrorKind::Corruption => drop(state.damaged.insert(file)),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// What the manifest has as sealed: opening will not look for anything but a footer.
+    fn sealed_blob_files(&self) -> BTreeSet<BlobFileId> {
+        let structure = self.structure.lock();
+        let known = structure.manifest.iter().flat_map(|manifest| &manifest.state.blobs.live);
+        known.filter(|(_, record)| record.info.sealed).map(|(&file, _)| file).collect()
+    }
+
+    /// The values of `file` that are freed in the manifest, and that nobody reads.
+    fn gone_from(&self, file: BlobFileId) -> Option<BTreeSet<u64>> {
+        let structure = self.structure.lock();
+        let record = structure.manifest.as_ref()?.state.blobs.live.get(&file)?;
+        let live = self.blobs.get(file)?;
+        let life = live.life.lock();
+        Some(record.freed.iter().copied().filter(|&ordinal| life.is_gone(ordinal)).collect())
+    }
+}
