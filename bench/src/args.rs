@@ -16,6 +16,8 @@ esker-bench COMMAND [OPTIONS]
   index        the block index of a table beside binary searches; ns a lookup
   memtable     --n N: the skip list beside a BTreeMap behind a lock; ns an operation (default 400,000 entries)
   trees        --n N: a store of N trees (default 10,000): time to open, memory, file descriptors
+  huge-reads   --n BYTES --rounds R: values of 64 KiB to 645 MB (or BYTES) read in every way, warm and cold, beside
+               plain files of the same bytes
   warm         fill free memory with page cache; prints the files to remove afterwards
 
 Options of run, source001, source003:

@@ -41,6 +41,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         "gen001" => gen001::run(&Args::parse(rest, 25_000_000, &[])?),
         "probe" => probe::run(&Args::parse(rest, 1_000_000, &[])?),
         "index" | "memtable" => design::run(command, &Args::parse(rest, 400_000, &[])?),
+        "huge-reads" => design::huge_reads::run(&Args::parse(rest, 645_000_000, &[])?),
         "trees" => design::trees::run(&Args::parse(rest, 10_000, &[])?),
         "warm" => warm_only(&Args::parse(rest, 1000, &[])?),
         "child" => child(rest),

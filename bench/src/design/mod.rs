@@ -6,6 +6,7 @@ use crate::args::Args;
 use crate::stores::Result;
 use std::time::Instant;
 
+pub(crate) mod huge_reads;
 #[cfg(esker_measure)]
 mod index;
 #[cfg(esker_measure)]

@@ -100,7 +100,7 @@ fn same(store: &Path, models: &[(&str, &Model)], state: &str) {
 fn every_live_value_is_read_without_esker() {
     let seed = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     eprintln!("ESKER_SEED={seed}");
-    let rng = &mut Rng(seed);
+    let rng = &mut Rng::new(seed);
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let db = Db::open(&store, Options::default()).unwrap();

@@ -203,10 +203,16 @@ fn a_checkpoint_has_its_own_life() {
         db.put(format!("key{key}"), value(key, 100_000)).unwrap();
     }
     db.checkpoint("/copy").unwrap();
+    let bytes_of_copy = || {
+        let files = disk.paths().into_iter().filter(|path| path.starts_with("/copy"));
+        files.map(|path| (disk.read_all(&path).unwrap(), path)).collect::<Vec<_>>()
+    };
+    let copied = bytes_of_copy();
     for key in 0..10 {
         db.put(format!("key{key}"), value(100 + key, 100_000)).unwrap();
     }
     settle(&db);
+    assert!(bytes_of_copy() == copied, "a file of the copy has changed");
     let copy = Db::open("/copy", options(&disk)).unwrap();
     for key in 0..10 {
         assert!(copy.get_vec(format!("key{key}")).unwrap().unwrap() == value(key, 100_000));
@@ -358,4 +364,58 @@ fn few_blob_files_are_open() {
     let listed = std::process::Command::new("ls").args(["-l", &own]).output().unwrap();
     let open = String::from_utf8_lossy(&listed.stdout).lines().filter(|line| line.contains(".blob")).count();
     assert!((1..70).contains(&open), "{open} blob files are open");
+}
+
+/// A value that is held keeps its bytes also where its file has another name, in a copy, and is gone here.
+#[test]
+fn a_copy_that_gives_space_back_takes_no_bytes_from_a_reader_of_the_original() {
+    let disk = SimFs::new(1);
+    let db = open(&disk);
+    for key in 0..2 {
+        db.put([key], value(key, 100_000)).unwrap();
+    }
+    let held = db.get([0]).unwrap().unwrap();
+    assert!(held.bytes().unwrap() == value(0, 100_000));
+    db.checkpoint("/copy").unwrap();
+    for key in 0..2 {
+        db.delete([key]).unwrap();
+    }
+    settle(&db);
+    let copy = Db::open("/copy", options(&disk)).unwrap();
+    copy.delete([0]).unwrap();
+    settle(&copy);
+    copy.close().unwrap();
+    assert!(held.bytes().unwrap() == value(0, 100_000), "punched through the copy's name");
+    drop(held);
+    settle(&db);
+    assert_eq!(db.stats().unwrap().blob_files, 0, "nobody reads it any more");
+    db.close().unwrap();
+}
+
+/// A value that was overwritten before it was durable is not noted as kept: a power loss may take both writes.
+#[test]
+fn what_was_overwritten_before_it_was_durable_may_be_lost() {
+    let disk = SimFs::new(1);
+    let mut small = options(&disk);
+    small.memtable_bytes = Some(100 << 10);
+    let db = Db::open(STORE, small).unwrap();
+    // More than one memtable holds, and less than may wait to be flushed.
+    for number in 0..100_u8 {
+        db.put([number], [number; 800]).unwrap();
+    }
+    db.sync().unwrap();
+    db.put("key", value(1, 50_000)).unwrap();
+    let snapshot = db.snapshot();
+    db.put("key", "small").unwrap();
+    // The blob lane learns what has ended, and a flush of what is synced long since notes what it knows.
+    db.step(Lane::Blobs);
+    drop(snapshot);
+
+    assert!(db.step(Lane::Flush) && db.stats().unwrap().flushes == 1);
+    let disk = disk.crash_keeping(0.0, 1);
+    assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
+    let db = open(&disk);
+    settle(&db);
+    assert!(!db.contains("key").unwrap());
+    assert_eq!(db.stats().unwrap().blob_values, 0);
 }

@@ -17,7 +17,7 @@ const EXTRA_MAX: u64 = 64 << 20;
 
 /// The bytes of the value are a function of their place: block `number`.
 fn block(number: u64, bytes: &mut [u8]) {
-    let mut rng = Rng(number);
+    let mut rng = Rng::new(number);
     for part in bytes.chunks_mut(8) {
         part.copy_from_slice(&rng.next().to_le_bytes()[..part.len()]);
     }

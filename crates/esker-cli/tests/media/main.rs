@@ -15,7 +15,7 @@ use support::{Done, Rng, esker, esker_with, files};
 const MIB: usize = 1 << 20;
 
 fn random(seed: u64, len: usize) -> Vec<u8> {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next().to_le_bytes()).collect();
     bytes.truncate(len);
     bytes

@@ -92,6 +92,11 @@ impl Life {
         }
     }
 
+    /// Whether somebody reads any of its blobs.
+    pub(crate) fn is_pinned(&self) -> bool {
+        !self.pins.is_empty()
+    }
+
     /// Whether nothing in it is needed and nothing will be added.
     pub(crate) fn is_over(&self) -> bool {
         !self.open && self.freed_count() >= self.entries

@@ -32,6 +32,7 @@ mod handles;
 mod hold;
 mod index;
 pub(crate) mod live;
+mod read;
 pub(crate) mod rewrite;
 mod scan;
 pub(crate) mod set;
@@ -49,7 +50,7 @@ pub(crate) use format::{Entry, Pointer, key_hash};
 #[cfg(test)]
 use format::{Header, Layout};
 pub(crate) use handles::{Handles, LazyFile};
-pub(crate) use hold::{BlobStream, NewBlob, Pin};
+pub(crate) use hold::{BlobStream, NewBlob, Pin, PinnedMap};
 pub(crate) use live::{Life, LiveFile};
 #[cfg(test)]
 use scan::Scan;

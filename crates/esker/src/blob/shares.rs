@@ -6,7 +6,9 @@
 //! - A share that the log may still lose counts only where the log names it: [`SharesRecord`] tells them apart.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use super::{BlobFileId, BlobSet, NewBlob, Pointer, key_hash};
 use crate::version::blobs::SharesRecord;
 
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +105,41 @@ impl Shares {
             }
         }
         record
+    }
+}
+
+impl BlobSet {
+    /// One entry more for the blob of `pointer`, that of `key` in `tree`; `None` when it was freed. It counts when
+    /// the log says so.
+    pub(crate) fn share(self: &Arc<Self>, tree: u32, key: &[u8], pointer: &Pointer) -> Option<NewBlob> {
+        let pin = self.pin(pointer)?;
+        let hash = key_hash(tree, key);
+        self.filter.add(hash);
+        let mut life = pin.live.life.lock();
+        if life.freed.contains(&pointer.ordinal) {
+            return None;
+        }
+        let share = life.shares.entry(pointer.ordinal).or_insert_with(Shares::first).issue(hash);
+        drop(life);
+        Some(NewBlob::share(Pointer { share, ..*pointer }, pin))
+    }
+
+    /// Whether the blob was copied.
+    pub(crate) fn is_shared(&self, file: BlobFileId, ordinal: u64) -> bool {
+        self.get(file).is_some_and(|live| live.life.lock().shares.contains_key(&ordinal))
+    }
+
+    /// An entry (`None`: every one) that names the blob has ended for good; whether that was the last.
+    pub(crate) fn release(&self, file: BlobFileId, ordinal: u64, share: Option<u64>) -> bool {
+        self.get(file).is_some_and(|live| live.life.lock().release(ordinal, share))
+    }
+
+    /// No snapshot that sees the entry survives; `false`: the blob was not copied, and has no other.
+    pub(crate) fn shadow_share(&self, file: BlobFileId, ordinal: u64, share: Option<u64>) -> bool {
+        let Some(live) = self.get(file) else { return false };
+        let mut life = live.life.lock();
+        let shares = life.shares.get_mut(&ordinal);
+        shares.map(|shares| shares.shadow(share)).is_some()
     }
 }
 

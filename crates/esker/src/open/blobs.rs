@@ -130,8 +130,9 @@ fn open_known(set: &BlobSet, dir: &Path, id: BlobFileId, record: &BlobFileRecord
     let path = blob_path(dir, id);
     let (file, entries, lazy) = if record.info.sealed {
         let lazy = set.handles.file(&path)?;
-        let file = BlobFile::open_sealed(Arc::clone(&lazy) as Arc<dyn ReadFile>, id)?;
-        let entries = file.entries()?;
+        let source = Arc::clone(&lazy) as Arc<dyn ReadFile>;
+        // A damaged footer costs nothing but what the descriptors do not tell either.
+        let (file, entries, _) = BlobFile::open_damaged(&source, id)?;
         (file, entries, Some(lazy))
     } else {
         let (file, entries, lazy) = scan(set, dir, id)?;

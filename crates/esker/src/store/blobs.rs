@@ -266,7 +266,7 @@ impl Store {
 
     /// [`BlobSet::seal_ended`]; after a sync that failed the store takes no more writes.
     pub(crate) fn seal_blobs(&self, all: bool) -> Result<bool> {
-        self.blobs.seal_ended(all).inspect_err(|error| {
+        self.blobs.seal_ended(all && !broken("rule-14-roll")).inspect_err(|error| {
             if error.kind() != ErrorKind::OutOfSpace {
                 self.commit.poison();
             }
@@ -459,7 +459,8 @@ impl Store {
         Ok(self.remove_files(&over)? | worked)
     }
 
-    /// Removes those of `files` whose blobs are all freed in the manifest.
+    /// Removes those of `files` whose blobs are all freed in the manifest and that nobody reads. While somebody
+    /// does, the name stays: as long as a file has two, nobody punches it through the other.
     fn remove_files(&self, files: &[Arc<LiveFile>]) -> Result<bool> {
         if files.is_empty() {
             return Ok(false);
@@ -469,7 +470,8 @@ impl Store {
         let known = &manifest.state.blobs.live;
         let is_freed = |live: &&Arc<LiveFile>| {
             let life = live.life.lock();
-            known.get(&live.id).is_some_and(|record| life.is_over() && life.freed.is_subset(&record.freed))
+            let is_over = life.is_over() && !life.is_pinned();
+            known.get(&live.id).is_some_and(|record| is_over && life.freed.is_subset(&record.freed))
         };
         let gone: Vec<BlobFileId> = files.iter().filter(is_freed).map(|live| live.id).collect();
         if gone.is_empty() {

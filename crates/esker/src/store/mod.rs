@@ -105,7 +105,7 @@ pub(crate) struct Store {
     failure: Mutex<Option<Error>>,
     closing: AtomicBool,
     pub(crate) reserve: Reserve,
-    lock: Mutex<Option<Box<dyn DirLock>>>,
+    lock: Mutex<Option<Arc<dyn DirLock>>>,
 }
 
 /// What opening a store has put together.
@@ -127,7 +127,7 @@ pub(crate) struct Parts {
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) reserve: Reserve,
     /// `None` for a store whose opener holds the lock itself.
-    pub(crate) lock: Option<Box<dyn DirLock>>,
+    pub(crate) lock: Option<Arc<dyn DirLock>>,
 }
 
 impl Store {
