@@ -37,6 +37,7 @@ mod read;
 pub(crate) mod rewrite;
 mod scan;
 pub(crate) mod set;
+mod shares;
 mod single;
 #[cfg(test)]
 mod tests;
@@ -55,6 +56,7 @@ pub(crate) use live::{Life, LiveFile};
 #[cfg(test)]
 use scan::Scan;
 pub(crate) use set::BlobSet;
+pub(crate) use shares::Shares;
 pub(crate) use single::SingleWriter;
 pub(crate) use writer::{NewFile, SharedWriter};
 

@@ -81,7 +81,7 @@ pub(crate) struct BlobSet {
     new_name: AtomicBool,
     syncing_names: Mutex<()>,
     /// Blobs that were written for nothing.
-    pub(super) abandoned: Mutex<Vec<(BlobFileId, u64)>>,
+    pub(super) abandoned: Mutex<Vec<Pointer>>,
     /// A pin went that held bytes back.
     pub(super) let_go: AtomicBool,
     /// A sync failed, and is not repeated (durability rule 8).
@@ -411,7 +411,7 @@ impl BlobSet {
     // ---- freeing -------------------------------------------------------------------------------------
 
     /// Blobs that were written and not committed, since the last call.
-    pub(crate) fn take_abandoned(&self) -> Vec<(BlobFileId, u64)> {
+    pub(crate) fn take_abandoned(&self) -> Vec<Pointer> {
         std::mem::take(&mut *self.abandoned.lock())
     }
 
