@@ -14,6 +14,7 @@ mod data;
 mod design;
 mod gen001;
 mod measure;
+mod paper;
 mod probe;
 mod process;
 mod report;
@@ -40,11 +41,15 @@ fn dispatch(words: &[String]) -> Result<()> {
         "source003" => parent(&Args::parse(rest, 1_000_000, &["source003"])?),
         "gen001" => gen001::run(&Args::parse(rest, 25_000_000, &[])?),
         "probe" => probe::run(&Args::parse(rest, 1_000_000, &[])?),
-        "index" | "memtable" => design::run(command, &Args::parse(rest, 400_000, &[])?),
+        "chunks" | "index" | "memtable" => design::run(command, &Args::parse(rest, 400_000, &[])?),
         "huge-reads" => design::huge_reads::run(&Args::parse(rest, 645_000_000, &[])?),
         "trees" => design::trees::run(&Args::parse(rest, 10_000, &[])?),
         "warm" => warm_only(&Args::parse(rest, 1000, &[])?),
         "child" => child(rest),
+        "paper" => paper::run(rest),
+        "separate-at" => paper::separate_at(rest),
+        "paper-child" => paper::child(rest),
+        "separate-child" => paper::separate_child(rest),
         "--help" | "-h" | "help" => {
             print!("{USAGE}");
             Ok(())

@@ -64,6 +64,12 @@ pub(crate) fn free_memory_bytes() -> u64 {
     field(&read("/proc/meminfo"), "MemFree") * 1024
 }
 
+/// Bytes that the file system of `dir` has left for this process.
+pub(crate) fn free_disk_bytes(dir: &Path) -> std::io::Result<u64> {
+    let disk = rustix::fs::statvfs(dir)?;
+    Ok(disk.f_bavail * disk.f_frsize)
+}
+
 /// Bytes allocated on disk below `dir`, and how many files there are.
 pub(crate) fn disk_usage(dir: &Path) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;

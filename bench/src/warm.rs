@@ -21,7 +21,8 @@ const PREFIX: &str = "ballast-";
 /// Owns the ballast files, and removes them when dropped.
 pub(crate) struct Ballast {
     dir: PathBuf,
-    files: Vec<PathBuf>,
+    /// Open, so that the kernel keeps their pages when it is asked to forget inodes.
+    files: Vec<(PathBuf, File)>,
 }
 
 impl Ballast {
@@ -43,8 +44,9 @@ impl Ballast {
         }
         let path = self.dir.join(format!("{PREFIX}{}", self.files.len()));
         let file = File::create(&path)?;
-        self.files.push(path.clone());
-        file.set_len(bytes)?;
+        let sized = file.set_len(bytes);
+        self.files.push((path.clone(), file));
+        sized?;
         let mut reader = File::open(&path)?;
         let mut buffer = vec![0; 1 << 20];
         while reader.read(&mut buffer)? > 0 {}
@@ -53,14 +55,14 @@ impl Ballast {
 
     /// Leaves the files to the caller.
     pub(crate) fn keep(mut self) -> Vec<PathBuf> {
-        std::mem::take(&mut self.files)
+        std::mem::take(&mut self.files).into_iter().map(|(path, _)| path).collect()
     }
 }
 
 impl Drop for Ballast {
     fn drop(&mut self) {
-        for file in &self.files {
-            std::fs::remove_file(file).ok();
+        for (path, _) in &self.files {
+            std::fs::remove_file(path).ok();
         }
     }
 }

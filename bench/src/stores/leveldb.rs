@@ -11,6 +11,8 @@ use std::path::Path;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
+mod huge;
+
 mod sys {
     use std::ffi::{c_char, c_int, c_void};
 
@@ -83,6 +85,13 @@ mod sys {
         pub(super) fn leveldb_iter_next(iter: *mut Iterator);
         pub(super) fn leveldb_iter_key(iter: *const Iterator, len: *mut usize) -> *const u8;
         pub(super) fn leveldb_iter_value(iter: *const Iterator, len: *mut usize) -> *const u8;
+        pub(super) fn leveldb_compact_range(
+            db: *mut Db,
+            start: *const u8,
+            start_len: usize,
+            limit: *const u8,
+            limit_len: usize,
+        );
         pub(super) fn leveldb_iter_get_error(iter: *const Iterator, err: *mut *mut c_char);
         pub(super) fn leveldb_writebatch_create() -> *mut WriteBatch;
         pub(super) fn leveldb_writebatch_destroy(batch: *mut WriteBatch);
@@ -99,7 +108,7 @@ mod sys {
 }
 
 /// The open database and everything that must outlive it; `cache` and `filter` are null with default settings.
-pub(super) struct LevelDb {
+pub(crate) struct LevelDb {
     db: *mut sys::Db,
     cache: *mut sys::Cache,
     filter: *mut sys::FilterPolicy,
@@ -136,6 +145,11 @@ fn check(message: *mut c_char) -> Result<()> {
 
 impl LevelDb {
     pub(super) fn open(dir: &Path, settings: Settings) -> Result<LevelDb> {
+        LevelDb::open_with(dir, settings, WRITE_BUFFER_BYTES, 8 << 20)
+    }
+
+    /// The write buffer and the length of a table count where `settings` are `Equal`.
+    fn open_with(dir: &Path, settings: Settings, write_buffer: usize, table: usize) -> Result<LevelDb> {
         let name = CString::new(dir.as_os_str().as_bytes())?;
         let mut message = ptr::null_mut();
         // SAFETY: objects made here are used only while alive; `LevelDb` takes them over, so that its `drop` frees
@@ -149,8 +163,8 @@ impl LevelDb {
                 filter = sys::leveldb_filterpolicy_create_bloom(i32::from(FILTER_BITS));
                 sys::leveldb_options_set_cache(options, cache);
                 sys::leveldb_options_set_filter_policy(options, filter);
-                sys::leveldb_options_set_write_buffer_size(options, WRITE_BUFFER_BYTES);
-                sys::leveldb_options_set_max_file_size(options, 8 << 20);
+                sys::leveldb_options_set_write_buffer_size(options, write_buffer);
+                sys::leveldb_options_set_max_file_size(options, table);
                 sys::leveldb_options_set_max_open_files(options, 5000);
                 sys::leveldb_options_set_compression(options, 0);
             }

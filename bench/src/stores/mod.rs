@@ -3,10 +3,10 @@
 use std::path::Path;
 
 mod esker;
-mod leveldb;
+pub(crate) mod leveldb;
 mod none;
 #[cfg(feature = "rocksdb")]
-mod rocksdb;
+pub(crate) mod rocksdb;
 
 /// Failures are told to whoever runs the benchmark, never handled.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

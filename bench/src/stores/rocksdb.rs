@@ -13,8 +13,12 @@ use std::path::Path;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
+mod huge;
+
+pub(crate) use huge::Blobs;
+
 /// The open database and what its calls need.
-pub(super) struct RocksDb {
+pub(crate) struct RocksDb {
     db: *mut sys::rocksdb_t,
     options: *mut sys::rocksdb_options_t,
     read: *mut sys::rocksdb_readoptions_t,
@@ -98,16 +102,22 @@ impl RocksDb {
     }
 
     pub(super) fn open(dir: &Path, settings: Settings) -> Result<RocksDb> {
+        // SAFETY: made here, and handed over to `open_with`.
+        let options = unsafe { sys::rocksdb_options_create() };
+        if settings == Settings::Equal {
+            set_equal(options);
+        }
+        RocksDb::open_with(dir, options)
+    }
+
+    /// Takes `options` over.
+    fn open_with(dir: &Path, options: *mut sys::rocksdb_options_t) -> Result<RocksDb> {
         let name = CString::new(dir.as_os_str().as_bytes())?;
         let mut message = ptr::null_mut();
         // SAFETY: objects made here are used only while alive; `RocksDb` takes them over, so that its `drop` frees
         // them also when opening fails (the database pointer is null then).
         let store = unsafe {
-            let options = sys::rocksdb_options_create();
             sys::rocksdb_options_set_create_if_missing(options, 1);
-            if settings == Settings::Equal {
-                set_equal(options);
-            }
             let write_sync = sys::rocksdb_writeoptions_create();
             sys::rocksdb_writeoptions_set_sync(write_sync, 1);
             RocksDb {

@@ -87,6 +87,21 @@ Example:
   esker delete greeting"
     )]
     Delete(Delete),
+    /// Rename a key; a value that the new one had is replaced
+    #[command(after_help = "However long the value is, it is not copied. An absent key exits 1.
+
+Example:
+  esker mv films/draft.mkv films/final.mkv")]
+    Mv(Transfer),
+    /// Copy a value to another key, where it replaces what is there
+    #[command(
+        after_help = "A huge value is stored once, with two keys; its space is back when both are deleted. An absent key
+exits 1.
+
+Example:
+  esker cp films/final.mkv backup/final.mkv"
+    )]
+    Cp(Transfer),
     /// Print the rows between two keys, in key order
     #[command(after_help = "Both bounds are included. Without bounds, every row is printed.
 
@@ -251,6 +266,16 @@ pub(crate) struct Delete {
     /// The key
     #[arg(allow_negative_numbers = true)]
     pub(crate) key: Option<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Transfer {
+    /// The key that has the value
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) from: OsString,
+    /// The key that gets it
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) to: OsString,
 }
 
 #[derive(Debug, Args)]

@@ -48,13 +48,20 @@ fn value(rng: &mut Rng) -> Vec<u8> {
     (0..len).map(|i| (byte ^ (i * i / 7)) as u8).collect()
 }
 
-/// Puts, overwrites and deletes.
+/// Puts, overwrites, deletes, renames and copies.
 fn change(rng: &mut Rng, tree: &Tree, model: &mut Model, count: usize) {
     for _ in 0..count {
         let key = key(rng);
-        if rng.below(4) == 0 {
+        let choice = rng.below(8);
+        if choice < 2 {
             tree.delete(&key).unwrap();
             model.remove(&key);
+        } else if choice == 2 {
+            let (from, keep) = (self::key(rng), rng.below(2) == 0);
+            let done = if keep { tree.copy(&from, &key) } else { tree.rename(&from, &key) };
+            let value = if keep { model.get(&from).cloned() } else { model.remove(&from) };
+            assert_eq!(done.unwrap(), value.is_some());
+            model.extend(value.map(|value| (key, value)));
         } else {
             let value = value(rng);
             match value.len() > 1 << 20 {

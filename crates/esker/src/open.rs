@@ -289,7 +289,7 @@ impl Opening {
                 continue;
             }
             if let Some(pointer) = Pointer::of_entry(op.kind, op.value) {
-                blobs::claim(&self.blobs, &pointer);
+                blobs::claim(&self.blobs, &pointer, key_hash(op.tree, op.key));
             }
             if self.blobs.filter.may_contain(key_hash(op.tree, op.key)) {
                 let (tree, key) = (Arc::clone(tree), op.key.to_vec());
@@ -380,7 +380,7 @@ impl Opening {
 fn unclaimed(unneeded: blobs::Unneeded, set: &BlobSet, purpose: Purpose) -> Vec<(BlobFileId, u64)> {
     match purpose {
         Purpose::Write if broken("rule-13") => Vec::new(),
-        Purpose::Write => [unneeded.blobs, blobs::never_claimed(set)].concat(),
+        Purpose::Write => [unneeded.blobs, blobs::never_claimed(set), blobs::never_shared(set)].concat(),
         // What the rest of the log claims is not known; a reader frees nothing.
         Purpose::Shorten | Purpose::Read => Vec::new(),
     }

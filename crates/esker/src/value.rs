@@ -211,8 +211,8 @@ impl Value {
     }
 
     /// Writes all bytes to a file from its position on, and returns how many they are. On a file system in which
-    /// files share blocks (XFS, btrfs) a value of a file of its own is read to be verified, unless it was before,
-    /// and not written: the copy takes no space.
+    /// files share blocks (XFS, btrfs) a huge value is read to be verified, unless it was before, and not written:
+    /// the copy takes no space.
     ///
     /// # Errors
     /// As [`Value::copy_to`].

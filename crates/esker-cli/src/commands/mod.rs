@@ -18,6 +18,7 @@ mod run;
 mod scan;
 mod stats;
 mod strangers;
+mod transfer;
 mod trees;
 
 use crate::args::{Cli, Command};
@@ -30,6 +31,8 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Put(args) => put::run(&global, &args),
         Command::Get(args) => get::run(&global, &args),
         Command::Delete(args) => delete::run(&global, &args),
+        Command::Mv(args) => transfer::run(&global, &args, false),
+        Command::Cp(args) => transfer::run(&global, &args, true),
         Command::Scan(args) => scan::run(&global, &args),
         Command::Count(args) => count::run(&global, &args),
         Command::Ls(args) => ls::run(&global, &args),

@@ -1,13 +1,8 @@
 //! An open blob file for reading, shared by threads and, while it is written, with its writer.
 //!
-//! ```text
-//! read_at   verified before          one read into the caller's buffer
-//!           the whole value          pieces into the caller's buffer, summed up while in the cache: no sums read
-//!           some of its chunks       sums loaded once; chunks that have passed: read as above; others: read whole
-//! ```
-//! Every chunk that a read touches has passed its checksum since the file was opened, or passes it in this
-//! read. A chunk that was verified is not verified again: what the disk loses later, the next opening sees.
-//! Locks are held for lookups alone.
+//! Here is what is known of its values, and of which chunks have passed their checksum since it was opened; bytes come
+//! out by `read.rs`, by a mapping or by a copy inside the kernel. A chunk that was verified is not verified again: what
+//! the disk loses later, the next opening sees. Locks are held for lookups alone.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -24,6 +19,9 @@ use super::verified::Verified;
 use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{BLOCK, Mapping, ReadFile, UserFile};
+
+/// Reading up to so many bytes costs less than mapping them, looking at them and letting them go.
+const MAP_ABOVE: u64 = 256 << 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -106,10 +104,13 @@ impl BlobFile {
         self.index.read().find(logical, ordinal).map(|value| (value.offset, value.len))
     }
 
-    /// Shows all of a value in place; with `verify`, once all of it has passed since the file was opened.
+    /// Shows all of a value, a long one in place; with `verify`, once all of it has passed since the file was opened.
     pub(crate) fn map(&self, pointer: &Pointer, verify: bool) -> Result<Mapping> {
         let value = self.find(pointer)?;
-        let mapping = self.file.map(value.offset, value.len)?;
+        let mapping = match value.len <= MAP_ABOVE {
+            true => Mapping::by_reading(&*self.file, value.offset, value.len)?,
+            false => self.file.map(value.offset, value.len)?,
+        };
         if verify && !value.verified {
             let mut summer = Summer::new(identity(&value), value.chunk_log2);
             self.ask_ahead(value.offset, value.len);

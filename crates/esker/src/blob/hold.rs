@@ -9,7 +9,7 @@ use crate::env::Lane;
 use crate::error::Result;
 use crate::fs::{DirLock, Mapping, UserFile};
 
-/// A blob that is written and not committed. Dropped so, it is abandoned.
+/// A blob that is written, or an entry more for one that was, and not committed. Dropped so, it is abandoned.
 #[derive(Debug)]
 pub(crate) struct NewBlob {
     pub(crate) pointer: Pointer,
@@ -25,6 +25,11 @@ impl NewBlob {
         NewBlob { pointer: entry.pointer(), pin, committed: false }
     }
 
+    /// Share `pointer.share` of a blob that is kept by `pin`.
+    pub(super) fn share(pointer: Pointer, pin: Pin) -> NewBlob {
+        NewBlob { pointer, pin: Arc::new(pin), committed: false }
+    }
+
     /// Whether the log names it, or may do so.
     pub(crate) fn is_committed(&self) -> bool {
         self.committed
@@ -33,6 +38,12 @@ impl NewBlob {
     /// The log names it, in a record that ends at position `end`; `None`: nobody knows whether it does.
     pub(crate) fn commit(&mut self, end: Option<u64>) {
         self.committed = true;
+        if self.pointer.share != 0 {
+            if let Some(shares) = self.pin.live.life.lock().shares.get_mut(&self.pin.ordinal) {
+                shares.commit(self.pointer.share, end);
+            }
+            return;
+        }
         if let Some(position) = self.pin.live.life.lock().pending.get_mut(&self.pin.ordinal) {
             *position = end;
         }
@@ -43,7 +54,7 @@ impl Drop for NewBlob {
     fn drop(&mut self) {
         if !self.committed {
             let set = &self.pin.set;
-            set.abandoned.lock().push((self.pointer.file, self.pointer.ordinal));
+            set.abandoned.lock().push(self.pointer);
             set.executor.notify(Lane::Blobs);
         }
     }
@@ -122,6 +133,20 @@ impl Pin {
     /// nothing of it.
     fn check_open(&self) -> Result<()> {
         self.set.check_open()
+    }
+}
+
+impl BlobSet {
+    /// The directory is locked by `lock`, which maps of values hold on to.
+    pub(crate) fn note_lock(&self, lock: Arc<dyn DirLock>) {
+        *self.lock.lock() = Some(lock);
+    }
+
+    /// What keeps the directory locked, for a map that stays when the store is closed.
+    fn locked(&self) -> Result<Option<Arc<dyn DirLock>>> {
+        let lock = self.lock.lock().clone();
+        // Whoever closes the store takes the lock afterwards.
+        self.check_open().map(|()| lock)
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct BlobSet {
     pub(super) new_name: AtomicBool,
     syncing_names: Mutex<()>,
     /// Blobs that were written for nothing.
-    pub(super) abandoned: Mutex<Vec<(BlobFileId, u64)>>,
+    pub(super) abandoned: Mutex<Vec<Pointer>>,
     /// A pin went that held bytes back.
     pub(super) let_go: AtomicBool,
     /// A sync failed, and is not repeated (durability rule 8).
@@ -70,7 +70,7 @@ pub(crate) struct BlobSet {
     /// The store is closed: what a handle would read may be gone.
     closed: AtomicBool,
     /// Keeps other openings out of the directory, until the store is closed and no map is left.
-    lock: Mutex<Option<Arc<dyn DirLock>>>,
+    pub(super) lock: Mutex<Option<Arc<dyn DirLock>>>,
 }
 
 impl BlobSet {
@@ -106,11 +106,6 @@ impl BlobSet {
             closed: AtomicBool::new(false),
             lock: Mutex::default(),
         }
-    }
-
-    /// The directory is locked by `lock`, which maps of values hold on to.
-    pub(crate) fn note_lock(&self, lock: Arc<dyn DirLock>) {
-        *self.lock.lock() = Some(lock);
     }
 
     /// Entries may point to blobs from now on.
@@ -159,13 +154,6 @@ impl BlobSet {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.lock.lock().take();
-    }
-
-    /// What keeps the directory locked, for a map that stays when the store is closed.
-    pub(super) fn locked(&self) -> Result<Option<Arc<dyn DirLock>>> {
-        let lock = self.lock.lock().clone();
-        // Whoever closes the store takes the lock afterwards.
-        self.check_open().map(|()| lock)
     }
 
     /// Fails when the store is closed.
@@ -306,7 +294,7 @@ impl BlobSet {
     // ---- freeing -------------------------------------------------------------------------------------
 
     /// Blobs that were written and not committed, since the last call.
-    pub(crate) fn take_abandoned(&self) -> Vec<(BlobFileId, u64)> {
+    pub(crate) fn take_abandoned(&self) -> Vec<Pointer> {
         std::mem::take(&mut *self.abandoned.lock())
     }
 

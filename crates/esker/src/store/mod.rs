@@ -42,6 +42,7 @@ mod install;
 mod merge;
 mod reclaim;
 pub(crate) mod reserve;
+mod shares;
 mod write;
 
 pub(crate) use blobs::Ending;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use esker::env::Lane;
 use esker::fs::sim::SimFs;
@@ -167,6 +168,7 @@ impl Life {
             91 if self.rng.one_in(2) => self.set_tag(),
             91 => self.make_checkpoint(),
             92 => self.reopen(),
+            93..96 => self.transfer(),
             _ => self.look(),
         }
     }
@@ -242,6 +244,38 @@ impl Life {
             self.history.acknowledge();
         }
         self.settle(result, durability == Durability::Power)
+    }
+
+    /// Renames or copies.
+    fn transfer(&mut self) -> Outcome<()> {
+        let (tree, from, _) = self.random_write();
+        let (to, keep) = (self.key(), self.rng.one_in(2));
+        if self.unclear {
+            // What is there to be renamed is not known.
+            return Ok(());
+        }
+        let value = self.history.now().get(&tree).and_then(|pairs| pairs.get(&from)).cloned();
+        let handle = &self.trees[&tree];
+        let result = if keep { handle.copy(&from, &to) } else { handle.rename(&from, &to) };
+        let mut writes = Vec::new();
+        if value.is_some() && from != to {
+            writes.push((tree.clone(), Arc::clone(&to), value.clone()));
+            if !keep {
+                writes.push((tree, from, None));
+            }
+        }
+        self.trace(|_| format!("transfers {}", describe_writes(&writes)));
+        self.history.begin(Event::Batch(writes));
+        self.withdraw_if_refused(&result);
+        if let Ok(done) = &result
+            && !self.disk.is_dead()
+        {
+            self.history.acknowledge();
+            if *done != value.is_some() {
+                return Err(format!("a transfer says {done}, with {:?} there", value.is_some()));
+            }
+        }
+        self.settle(result.map(drop), false)
     }
 
     /// Deletes, as far as possible on a full disk too.

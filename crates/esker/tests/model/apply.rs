@@ -28,9 +28,12 @@ impl Session {
     /// Does `op` to the store and to the model.
     pub(crate) fn apply(&mut self, op: &Op) -> Check<u64> {
         match op {
-            Op::Put { .. } | Op::Delete { .. } | Op::Batch { .. } | Op::Swap { .. } | Op::Update { .. } => {
-                self.apply_write(op)
-            }
+            Op::Put { .. }
+            | Op::Delete { .. }
+            | Op::Batch { .. }
+            | Op::Swap { .. }
+            | Op::Update { .. }
+            | Op::Transfer { .. } => self.apply_write(op),
             Op::Get { .. }
             | Op::GetInto { .. }
             | Op::GetMany { .. }
@@ -74,6 +77,7 @@ impl Session {
             }
             Op::Batch { writes, power, twice } => self.write_batch(writes, *power, *twice)?,
             Op::Swap { tree, key, right, new } => return self.swap(*tree, key, *right, *new),
+            Op::Transfer { tree, from, to, keep } => return self.transfer(*tree, from, to, *keep),
             Op::Update { tree, key, longest } => return self.update(*tree, key, *longest as usize),
             _ => {}
         }
@@ -118,6 +122,20 @@ impl Session {
             self.note(tree, key, new);
         }
         Ok(digest(swapped))
+    }
+
+    fn transfer(&mut self, tree: usize, from: &Key, to: &Key, keep: bool) -> Check<u64> {
+        let Some(handle) = self.tree(tree)? else { return Ok(0) };
+        let value = self.expected(tree, from);
+        let done = if keep { handle.copy(&**from, &**to)? } else { handle.rename(&**from, &**to)? };
+        same!(done, value.is_some(), "whether {from:?} was transferred to {to:?}");
+        if value.is_some() && from != to {
+            self.note(tree, to, value);
+            if !keep {
+                self.note(tree, from, None);
+            }
+        }
+        Ok(digest(done))
     }
 
     fn update(&mut self, tree: usize, key: &Key, longest: usize) -> Check<u64> {

@@ -210,7 +210,11 @@ impl Generator {
                 let (tree, key, value) = (self.tree(), self.key(), self.value());
                 Op::Put { tree, key, value, power: self.rng.percent(3) }
             }
-            300..390 => Op::Delete { tree: self.tree(), key: self.key() },
+            300..370 => Op::Delete { tree: self.tree(), key: self.key() },
+            370..390 => {
+                let (tree, from, to) = (self.tree(), self.key(), self.key());
+                Op::Transfer { tree, from, to, keep: self.rng.percent(50) }
+            }
             390..470 => self.batch(),
             470..600 => Op::Get { tree: self.tree(), key: self.key() },
             600..640 => Op::GetInto { tree: self.tree(), key: self.key() },

@@ -146,6 +146,13 @@ pub(crate) enum Op {
         right: bool,
         new: Option<Recipe>,
     },
+    /// Renames, or with `keep` copies.
+    Transfer {
+        tree: usize,
+        from: Key,
+        to: Key,
+        keep: bool,
+    },
     /// Adds a byte to the value; deletes when it has reached `longest`.
     Update {
         tree: usize,

@@ -1,6 +1,7 @@
 //! What must hold of a store that was opened: its contents are those behind a prefix of what was done, however
 //! they are read; huge values that nobody sees are gone; a reader changes nothing; a checkpoint is what it was.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use esker::env::Lane;
@@ -8,7 +9,7 @@ use esker::fs::FileSystem;
 use esker::{Db, Error, ErrorKind, ScanRange};
 
 use super::{Life, Outcome, STORE, TAG, contents};
-use crate::history::{Bytes, History, State, describe, differences};
+use crate::history::{Bytes, History, Pairs, State, describe, differences};
 
 impl Life {
     /// Checks what an opened store holds; it is the base of a new history.
@@ -32,7 +33,11 @@ impl Life {
         while self.db().step(Lane::Blobs) {}
         let is_huge =
             |(key, value): &(&Bytes, &Bytes)| key[..] != *TAG && value.len() >= self.knobs.separate_at;
-        let seen = found.values().flat_map(|pairs| pairs.iter().filter(is_huge)).count() as u64;
+        // Copies within a tree are kept once; each write has a value of its own.
+        let of_tree = |pairs: &Pairs| {
+            pairs.iter().filter(is_huge).map(|(_, value)| value).collect::<BTreeSet<_>>().len()
+        };
+        let seen = found.values().map(of_tree).sum::<usize>() as u64;
         let kept = self.db().stats().map_err(|error| format!("{error:?}"))?.blob_values;
         self.counts.huge_values += seen;
         if seen != kept {
