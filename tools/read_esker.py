@@ -136,6 +136,11 @@ class Store:
             edit.numbers()
         elif kind == 3:
             edit.varint()
+        elif kind == 4:
+            edit.varint(), edit.varint()
+            for _ in edit.numbers():
+                edit.u64()
+            edit.numbers()
         else:
             raise Damage("the manifest has an edit of blob files that this reader does not know")
 

@@ -13,9 +13,12 @@ esker-bench COMMAND [OPTIONS]
                a command file for `esker run --keys u64`, and the output it must give
   probe        --n N STORE: asks Esker's filters for N absent keys between the u64 keys of STORE, and prints
                how often they are wrong
+  chunks       reads of a huge value by the size of its chunks
   index        the block index of a table beside binary searches; ns a lookup
   memtable     --n N: the skip list beside a BTreeMap behind a lock; ns an operation (default 400,000 entries)
   trees        --n N: a store of N trees (default 10,000): time to open, memory, file descriptors
+  huge-reads   --n BYTES --rounds R: values of 64 KiB to 645 MB (or BYTES) read in every way, warm and cold, beside
+               plain files of the same bytes
   paper        huge values beside every peer that is built in: options by `paper --help`
   separate-at  inline beside separated values, 1 KiB to 1 MiB: the same options
   warm         fill free memory with page cache; prints the files to remove afterwards

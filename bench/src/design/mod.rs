@@ -1,11 +1,14 @@
 //! Measurements of single design decisions, each by one command; docs/architecture.md names their figures.
 //!
-//! `index` and `memtable` look inside the library, which opens itself with `--cfg esker_measure` alone.
+//! `chunks`, `index` and `memtable` look inside the library, which opens itself with `--cfg esker_measure` alone.
 
 use crate::args::Args;
 use crate::stores::Result;
 use std::time::Instant;
 
+#[cfg(esker_measure)]
+mod chunks;
+pub(crate) mod huge_reads;
 #[cfg(esker_measure)]
 mod index;
 #[cfg(esker_measure)]
@@ -15,10 +18,11 @@ pub(crate) mod trees;
 /// Repetitions of each measurement; the best one is shown.
 const ROUNDS: u64 = 5;
 
-/// Runs `index` or `memtable`.
+/// Runs `chunks`, `index` or `memtable`.
 #[cfg(esker_measure)]
 pub(crate) fn run(command: &str, args: &Args) -> Result<()> {
     match command {
+        "chunks" => chunks::run(args),
         "index" => index::run(args),
         _ => memtable::run(args),
     }

@@ -83,7 +83,9 @@ fn one(args: &Args, step: &str) -> Result<()> {
         let stats = db.stats()?;
         let (records, files) = (stats.replayed_records, stats.table_files);
         let cached = stats.pool_bytes as f64 / 1e6;
-        println!("  {records} records replayed, {files} table files, {cached:.1} MB of blocks in the buffer pool");
+        println!(
+            "  {records} records replayed, {files} table files, {cached:.1} MB of blocks in the buffer pool"
+        );
         if (records > 0) != (step == STEPS[1]) {
             return Err(format!("{records} records were replayed").into());
         }

@@ -79,11 +79,29 @@ Examples:
     )]
     Get(Get),
     /// Delete a key (an absent one is no error)
-    #[command(after_help = "A whole store is deleted by `esker destroy`.
+    #[command(
+        after_help = "The space of a huge value is back when the command returns. A whole store is deleted by
+`esker destroy`.
 
 Example:
-  esker delete greeting")]
+  esker delete greeting"
+    )]
     Delete(Delete),
+    /// Rename a key; a value that the new one had is replaced
+    #[command(after_help = "However long the value is, it is not copied. An absent key exits 1.
+
+Example:
+  esker mv films/draft.mkv films/final.mkv")]
+    Mv(Transfer),
+    /// Copy a value to another key, where it replaces what is there
+    #[command(
+        after_help = "A huge value is stored once, with two keys; its space is back when both are deleted. An absent key
+exits 1.
+
+Example:
+  esker cp films/final.mkv backup/final.mkv"
+    )]
+    Cp(Transfer),
     /// Print the rows between two keys, in key order
     #[command(after_help = "Both bounds are included. Without bounds, every row is printed.
 
@@ -166,10 +184,17 @@ Example:
     /// Read rows from a line file, or files from a directory
     #[command(
         after_help = "A line is `key<TAB or space>value`; a key alone has an empty value; empty lines are skipped.
-With --json, a line is an object as `scan --json` prints it. From a directory, every file becomes a
-row: its path below the directory is the key, its content the value. What the store has already,
-byte for byte, is not written again, so an import that was cut short goes on where it stopped. A
-directory that `esker export` wrote gives the same rows again.
+With --json, a line is an object as `scan --json` prints it.
+
+From a directory, every file becomes a row: its path below the directory is the key, byte for byte, its
+content the value. What the store has already is compared and not written again, so an import that was
+cut short (by Ctrl-C, too) goes on where it stopped. A directory that `esker export` wrote gives the same
+rows again.
+- Symbolic links are not followed, but DIR itself may be one. They, pipes, sockets and devices are left
+  out and counted. Empty directories leave nothing. Holes of sparse files become zeros.
+- A file that is changed while it is read is read again, three times at most; then it is named, and its
+  key keeps what it had. So it is with what cannot be read. The others are stored; exit code 3.
+  (What a program changes through a shared mapping cannot be noticed.)
 
 Examples:
   esker import words.txt
@@ -181,9 +206,13 @@ Examples:
     /// Write rows to a line file, or each to a file of its own in a directory
     #[command(
         after_help = "A line is `key<TAB>value`; what does not fit on such a line (line breaks, blanks in keys) is an
-error that suggests --json, which survives any bytes. In a directory, the path of a file is its key,
-with % escapes for what no file name can hold; nothing is ever written outside it. A damaged value
-is named and left out (exit code 3); the others are written.
+error that suggests --json, which survives any bytes.
+
+In a directory, the path of a file is its key, with % escapes for what no file name can hold, such as
+`..`, a slash at the beginning, or bytes that are no text; nothing is ever written outside it. A file has
+its name only when it is whole, and a large one the time at which it was stored. A damaged value is named
+and left out (exit code 3); the others are written. DIR is new, empty, or an export of the same tree: then
+what is missing or differs is written, so an export that was cut short goes on where it stopped.
 
 Examples:
   esker export rows.txt
@@ -237,6 +266,16 @@ pub(crate) struct Delete {
     /// The key
     #[arg(allow_negative_numbers = true)]
     pub(crate) key: Option<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Transfer {
+    /// The key that has the value
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) from: OsString,
+    /// The key that gets it
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) to: OsString,
 }
 
 #[derive(Debug, Args)]
@@ -321,7 +360,7 @@ pub(crate) struct Destroy {
 pub(crate) struct Import {
     /// A line file (`-`: standard input) or a directory
     pub(crate) source: PathBuf,
-    /// Report malformed lines and go on (exit code 2 at the end)
+    /// Report malformed lines, or names of files, and go on (exit code 2 at the end)
     #[arg(long)]
     pub(crate) keep_going: bool,
 }

@@ -2,8 +2,8 @@
 //!
 //! `args` says what can be typed, `commands` does it (one file each), `exit` says how it ends. The
 //! rest is shared: `store` opens, `keytype` and `ranges` read keys and bounds, `lines` and `feed` read
-//! input, `writes` batches what goes into the store, `stream` moves long values, `output` and `json` print
-//! what comes out.
+//! input, `steady` reads files that others may write to, `writes` batches what goes into the store, `stream`
+//! moves long values, `output` and `json` print what comes out.
 
 mod args;
 mod behind;
@@ -17,6 +17,7 @@ mod lines;
 mod output;
 mod progress;
 mod ranges;
+mod steady;
 mod store;
 mod stream;
 mod summary;

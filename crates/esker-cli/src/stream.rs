@@ -1,11 +1,12 @@
 //! Values and files of any length, piece by piece: memory stays at about a megabyte.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
-use esker::{Durability, ErrorKind, Tree, Value};
+use esker::{ErrorKind, Value, ValueWriter};
 
 use crate::exit::{Failure, Outcome};
 
@@ -26,13 +27,27 @@ pub(crate) fn pieces(value: &Value, range: Range<u64>, mut take: impl FnMut(&[u8
     Ok(())
 }
 
-/// Bytes that are to become a value: a file, or standard input.
-pub(crate) struct Source {
-    from: Box<dyn Read>,
+/// Why bytes did not get from a source into the store.
+pub(crate) enum Broken {
+    /// The source could not be read.
+    Source(io::Error),
+    /// The store is at fault.
+    Store(Failure),
+}
+
+impl From<esker::Error> for Broken {
+    fn from(error: esker::Error) -> Self {
+        Broken::Store(error.into())
+    }
+}
+
+/// Bytes that are to become a value.
+pub(crate) struct Source<R> {
+    from: R,
     name: String,
 }
 
-impl Source {
+impl Source<Box<dyn Read>> {
     /// Opens the file `path`, or standard input for `-`.
     pub(crate) fn open(path: &Path) -> Outcome<Self> {
         if path == Path::new("-") {
@@ -43,19 +58,33 @@ impl Source {
         if file.metadata().map_err(failed)?.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
-        Ok(Source { from: Box::new(file), name: path.display().to_string() })
+        Ok(Source::new(Box::new(file), &path.display()))
+    }
+}
+
+impl<R: Read> Source<R> {
+    pub(crate) fn new(from: R, name: &dyn Display) -> Self {
+        Source { from, name: name.to_string() }
     }
 
     /// Fills `buffer` with the next piece; less than [`PIECE`] bytes only at the end.
-    pub(crate) fn next(&mut self, buffer: &mut Vec<u8>) -> Outcome {
+    pub(crate) fn next(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
         buffer.clear();
-        let read = self.from.by_ref().take(PIECE as u64).read_to_end(buffer);
-        read.map_err(|error| Failure::store(format!("cannot read {}: {error}", self.name)))?;
-        Ok(())
+        self.from.by_ref().take(PIECE as u64).read_to_end(buffer).map(drop)
+    }
+
+    /// What to say when it could not be read.
+    pub(crate) fn failed(&self, error: &io::Error) -> Failure {
+        Failure::store(format!("cannot read {}: {error}", self.name))
+    }
+
+    /// What is read from.
+    pub(crate) fn inner(&mut self) -> &mut R {
+        &mut self.from
     }
 
     /// Whether `first` and all that follows are exactly the bytes of `value`; a damaged one has none.
-    pub(crate) fn is(&mut self, first: &[u8], value: &Value) -> Outcome<bool> {
+    pub(crate) fn is(&mut self, first: &[u8], value: &Value) -> Result<bool, Broken> {
         let mut piece = first.to_vec();
         let mut held = Vec::new();
         let mut at = 0;
@@ -75,24 +104,17 @@ impl Source {
             if piece.len() < PIECE {
                 return Ok(at == value.len());
             }
-            self.next(&mut piece)?;
+            self.next(&mut piece).map_err(Broken::Source)?;
         }
     }
 
-    /// Gives `key` what is in `first` and all that follows. When reading fails, the key keeps what it had.
-    pub(crate) fn put(
-        &mut self,
-        tree: &Tree,
-        key: &[u8],
-        mut first: Vec<u8>,
-        durability: Durability,
-    ) -> Outcome {
-        let mut writer = tree.writer(key)?;
+    /// Gives `writer` what is in `first` and all that follows.
+    pub(crate) fn pour(&mut self, mut first: Vec<u8>, writer: &mut ValueWriter) -> Result<(), Broken> {
         while !first.is_empty() {
             writer.add(&first)?;
-            self.next(&mut first)?;
+            self.next(&mut first).map_err(Broken::Source)?;
         }
-        Ok(writer.commit_with(durability)?)
+        Ok(())
     }
 }
 
@@ -101,8 +123,14 @@ mod tests {
     use super::*;
     use esker::{Db, Options};
 
-    fn source(bytes: &[u8]) -> Source {
-        Source { from: Box::new(io::Cursor::new(bytes.to_vec())), name: "memory".to_owned() }
+    fn source(bytes: &[u8]) -> Source<io::Cursor<Vec<u8>>> {
+        Source::new(io::Cursor::new(bytes.to_vec()), &"memory")
+    }
+
+    fn put(from: &mut Source<io::Cursor<Vec<u8>>>, tree: &esker::Tree, first: Vec<u8>) {
+        let mut writer = tree.writer("k").unwrap();
+        assert!(from.pour(first, &mut writer).is_ok());
+        writer.commit().unwrap();
     }
 
     #[test]
@@ -111,13 +139,13 @@ mod tests {
         let tree = db.default_tree();
         for len in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 3 * PIECE + 7] {
             let bytes: Vec<u8> = (0..len).map(|i| (i * 31 + i / 4_099) as u8).collect();
-            source(&bytes).put(tree, b"k", Vec::new(), Durability::Process).unwrap();
+            put(&mut source(&bytes), tree, Vec::new());
             assert_eq!(db.get("k").unwrap().unwrap().len(), 0, "nothing follows an empty first piece");
 
             let mut from = source(&bytes);
             let mut first = Vec::new();
             from.next(&mut first).unwrap();
-            from.put(tree, b"k", first, Durability::Process).unwrap();
+            put(&mut from, tree, first);
             let value = db.get("k").unwrap().unwrap();
             let mut back = Vec::new();
             pieces(&value, 0..value.len(), |piece| {
@@ -132,7 +160,7 @@ mod tests {
                 let mut from = source(bytes);
                 let mut first = Vec::new();
                 from.next(&mut first).unwrap();
-                from.is(&first, &value).unwrap()
+                from.is(&first, &value).ok().unwrap()
             };
             assert!(same(&bytes));
             assert!(!same(&[bytes.as_slice(), b"x"].concat()));

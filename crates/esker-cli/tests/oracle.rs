@@ -87,7 +87,7 @@ fn random_line(rng: &mut Rng, key: &dyn Fn(&mut Rng) -> String) -> String {
 fn compare(keys: &str, seed: u64, key: &dyn Fn(&mut Rng) -> String) {
     println!("--keys {keys}, seed {seed:#x}");
     let dir = tempfile::tempdir().unwrap();
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let mut oracle = Oracle { rows: BTreeMap::new(), numbers: keys != "text" };
     // In parts, so that the store is reopened between them; from a file and from a pipe.
     for part in 0..4 {

@@ -92,7 +92,7 @@ fn a_kill_leaves_a_prefix_of_the_file() {
         assert_eq!(esker(dir.path(), "run /dev/null").code, 0);
         let mut child = runner(dir.path());
         let mut stdin = child.stdin.take().unwrap();
-        let mut input = File::open(dir.path().join("in")).unwrap().take(1 + Rng(seed).below(10_000_000));
+        let mut input = File::open(dir.path().join("in")).unwrap().take(1 + Rng::new(seed).below(10_000_000));
         std::io::copy(&mut input, &mut stdin).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();

@@ -48,13 +48,20 @@ fn value(rng: &mut Rng) -> Vec<u8> {
     (0..len).map(|i| (byte ^ (i * i / 7)) as u8).collect()
 }
 
-/// Puts, overwrites and deletes.
+/// Puts, overwrites, deletes, renames and copies.
 fn change(rng: &mut Rng, tree: &Tree, model: &mut Model, count: usize) {
     for _ in 0..count {
         let key = key(rng);
-        if rng.below(4) == 0 {
+        let choice = rng.below(8);
+        if choice < 2 {
             tree.delete(&key).unwrap();
             model.remove(&key);
+        } else if choice == 2 {
+            let (from, keep) = (self::key(rng), rng.below(2) == 0);
+            let done = if keep { tree.copy(&from, &key) } else { tree.rename(&from, &key) };
+            let value = if keep { model.get(&from).cloned() } else { model.remove(&from) };
+            assert_eq!(done.unwrap(), value.is_some());
+            model.extend(value.map(|value| (key, value)));
         } else {
             let value = value(rng);
             match value.len() > 1 << 20 {
@@ -93,7 +100,7 @@ fn same(store: &Path, models: &[(&str, &Model)], state: &str) {
 fn every_live_value_is_read_without_esker() {
     let seed = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     eprintln!("ESKER_SEED={seed}");
-    let rng = &mut Rng(seed);
+    let rng = &mut Rng::new(seed);
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let db = Db::open(&store, Options::default()).unwrap();

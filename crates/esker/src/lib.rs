@@ -49,6 +49,7 @@ mod memtable;
 mod open;
 mod options;
 mod read;
+mod rng;
 mod state;
 mod stats;
 mod store;
@@ -66,7 +67,7 @@ pub use options::{Compression, Durability, Options, TreeOptions};
 pub use read::scan::{Scan, ScanRange};
 pub use stats::{Stats, TreeStats};
 pub use tree::{Snapshot, Tree, ValueWriter};
-pub use value::{Value, ValueReader};
+pub use value::{Value, ValueMap, ValueReader};
 pub use write::batch::{Batch, KEY_LEN_MAX};
 
 /// The example of the README, compiled.

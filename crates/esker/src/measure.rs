@@ -1,12 +1,16 @@
 //! Internals opened to the design measurements of `bench/`, built in by `--cfg esker_measure` alone. No part of the
 //! interface: anything here may change or go with any commit.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::blob::{BlobFile, NewFile, Pointer, SingleWriter};
 use crate::cursor::{Kind, MAX_SEQ};
+use crate::env::StepExecutor;
 use crate::error::Result;
+use crate::fs::{FileSystem, RealFs};
 use crate::memtable::{ChunkPool, Memtable};
 pub use crate::table::measure::{BlockHeads, BlockIndex};
 
@@ -47,5 +51,37 @@ impl SkipList {
     /// The newest value of `key`.
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         self.table.get(key, MAX_SEQ).map(|(_, _, value)| value)
+    }
+}
+
+/// A huge value in a file of its own, whose chunks are as large as somebody wants to know about.
+#[derive(Debug)]
+pub struct Chunked {
+    path: PathBuf,
+    pointer: Pointer,
+    file: BlobFile,
+}
+
+impl Chunked {
+    /// Writes `value` to the new file `path` in chunks of 2^`chunk_log2` bytes.
+    pub fn write(path: &Path, value: &[u8], chunk_log2: u8) -> Result<Chunked> {
+        let fs: Arc<dyn FileSystem> = Arc::new(RealFs);
+        let new = NewFile { path, number: 1, salt: 7, created_us: 0, chunk_log2 };
+        let mut writer = SingleWriter::create(&fs, new, false)?;
+        writer.write(value)?;
+        let pointer = writer.finish(1, b"key", 0)?.entry.pointer();
+        let file = BlobFile::open_sealed(fs.open_read(path)?, 1)?;
+        Ok(Chunked { path: path.to_path_buf(), pointer, file })
+    }
+
+    /// Opens the file anew: nothing of it has been verified.
+    pub fn reopen(&mut self) -> Result<()> {
+        self.file = BlobFile::open_sealed(RealFs.open_read(&self.path)?, 1)?;
+        Ok(())
+    }
+
+    /// Fills `buf` with the bytes from `offset` on, by this thread alone.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.file.read_at(&self.pointer, offset, buf, &StepExecutor)
     }
 }

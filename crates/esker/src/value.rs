@@ -6,10 +6,12 @@
 use std::borrow::Cow;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::{Bound, RangeBounds};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::blob::{BlobSet, Pin, Pointer};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::UserFile;
 
 /// Bytes of a huge value that are in memory at once while it is copied out.
 const COPY_LEN: u64 = 1 << 20;
@@ -133,12 +135,11 @@ impl Value {
 
     /// Appends `len` bytes from `offset` on, all inside the value, to `buf`.
     fn append_part(&self, offset: u64, len: u64, buf: &mut Vec<u8>) -> Result<()> {
-        let too_large = || Error::new(ErrorKind::Io, format!("out of memory for {len} bytes of a value"));
-        let len = usize::try_from(len).map_err(|_| too_large())?;
-        let at = buf.len();
-        buf.try_reserve_exact(len).map_err(|_| too_large())?;
-        buf.resize(at + len, 0);
-        self.read_exact_at(offset, &mut buf[at..])
+        match &self.held {
+            Held::Inline(bytes) => buf.extend_from_slice(&bytes[offset as usize..][..len as usize]),
+            Held::Blob(pin, pointer) => pin.append_to(pointer, offset, len, buf)?,
+        }
+        Ok(())
     }
 
     /// Puts all bytes into `buf`, replacing what was there. Allocates nothing while `buf` is large enough.
@@ -147,11 +148,7 @@ impl Value {
     /// As [`Value::bytes`].
     pub fn read_into(&self, buf: &mut Vec<u8>) -> Result<()> {
         buf.clear();
-        match &self.held {
-            Held::Inline(bytes) => buf.extend_from_slice(bytes),
-            Held::Blob(..) => self.append_part(0, self.len(), buf)?,
-        }
-        Ok(())
+        self.append_part(0, self.len(), buf)
     }
 
     /// The bytes in `range`, cut where the value ends; none where it ends before the range begins.
@@ -190,11 +187,7 @@ impl Value {
         }
         match &self.held {
             Held::Inline(bytes) => buf.copy_from_slice(&bytes[offset as usize..][..buf.len()]),
-            Held::Blob(pin, pointer) => {
-                pin.live.readable()?.read_at(pointer, offset, buf)?;
-                // Until here the pin has kept the bytes; a store opened anew knows nothing of it.
-                pin.check_open()?;
-            }
+            Held::Blob(pin, pointer) => pin.read_at(pointer, offset, buf)?,
         }
         Ok(())
     }
@@ -209,27 +202,49 @@ impl Value {
         ValueReader { value: Cow::Owned(self), at: 0 }
     }
 
-    /// Writes all bytes to `out`, and returns how many they are.
+    /// Writes all bytes to `out`, and returns how many they are. To a file, [`Value::copy_to_file`] may be faster.
     ///
     /// # Errors
     /// As [`Value::bytes`], and what `out` fails with, as the source of an `Io` or `OutOfSpace`.
     pub fn copy_to(&self, out: &mut dyn Write) -> Result<u64> {
-        let failed = |source| Error::stream("write a value out", source);
+        self.write_from(0, out)
+    }
+
+    /// Writes all bytes to a file from its position on, and returns how many they are. On a file system in which
+    /// files share blocks (XFS, btrfs) a huge value is read to be verified, unless it was before, and not written:
+    /// the copy takes no space.
+    ///
+    /// # Errors
+    /// As [`Value::copy_to`].
+    pub fn copy_to_file(&self, file: impl AsFd) -> Result<u64> {
+        let mut file = UserFile::of(file).map_err(not_written)?;
+        let shared = match &self.held {
+            Held::Blob(pin, pointer) if file.shares_blocks() => pin.copy_to(pointer, &file)?,
+            _ => 0,
+        };
+        self.write_from(shared, &mut file)
+    }
+
+    /// Writes the bytes from `at` on to `out`; returns how many bytes the value has.
+    fn write_from(&self, mut at: u64, out: &mut dyn Write) -> Result<u64> {
         if let Held::Inline(bytes) = &self.held {
-            out.write_all(bytes).map_err(failed)?;
+            out.write_all(bytes).map_err(not_written)?;
             return Ok(self.len());
         }
         let mut buf = Vec::new();
-        let mut at = 0;
         while at < self.len() {
             buf.clear();
             let len = (self.len() - at).min(COPY_LEN);
             self.append_part(at, len, &mut buf)?;
-            out.write_all(&buf).map_err(failed)?;
+            out.write_all(&buf).map_err(not_written)?;
             at += len;
         }
         Ok(self.len())
     }
+}
+
+fn not_written(source: std::io::Error) -> Error {
+    Error::stream("write a value out", source)
 }
 
 /// Reads a [`Value`] as a stream. Seeking behind the end is no error; there is nothing to read there.
@@ -266,5 +281,8 @@ impl Seek for ValueReader<'_> {
     }
 }
 
+mod map;
 #[cfg(test)]
 mod tests;
+
+pub use map::ValueMap;

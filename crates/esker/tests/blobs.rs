@@ -109,6 +109,28 @@ fn space_comes_back() {
     assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), 0);
 }
 
+/// A program that opens, deletes and closes, as the command line does: there is no background work to wait for.
+#[test]
+fn space_comes_back_with_the_closing_of_the_store() {
+    let disk = SimFs::new(1);
+    let db = open(&disk);
+    for key in 0..20 {
+        db.put(format!("key{key}"), value(key, 200_000)).unwrap();
+    }
+    db.put("long", value(1, 9 << 20)).unwrap();
+    db.close().unwrap();
+    let full = blob_bytes(&disk);
+    let db = open(&disk);
+    db.delete("long").unwrap();
+    db.put("key7", "short").unwrap();
+    db.close().unwrap();
+    assert!(blob_bytes(&disk) < full - (9 << 20) - 180_000, "{} of {full}", blob_bytes(&disk));
+    let db = open(&disk);
+    assert_eq!(db.get_vec("key8").unwrap().unwrap(), value(8, 200_000));
+    drop(db);
+    assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
+}
+
 #[test]
 fn a_dropped_tree_takes_its_huge_values_along() {
     let disk = SimFs::new(1);
@@ -181,10 +203,16 @@ fn a_checkpoint_has_its_own_life() {
         db.put(format!("key{key}"), value(key, 100_000)).unwrap();
     }
     db.checkpoint("/copy").unwrap();
+    let bytes_of_copy = || {
+        let files = disk.paths().into_iter().filter(|path| path.starts_with("/copy"));
+        files.map(|path| (disk.read_all(&path).unwrap(), path)).collect::<Vec<_>>()
+    };
+    let copied = bytes_of_copy();
     for key in 0..10 {
         db.put(format!("key{key}"), value(100 + key, 100_000)).unwrap();
     }
     settle(&db);
+    assert!(bytes_of_copy() == copied, "a file of the copy has changed");
     let copy = Db::open("/copy", options(&disk)).unwrap();
     for key in 0..10 {
         assert!(copy.get_vec(format!("key{key}")).unwrap().unwrap() == value(key, 100_000));
@@ -216,7 +244,8 @@ fn damage_costs_the_values_that_it_hits_and_is_named() {
     let is_blob = |path: &std::path::PathBuf| path.extension().is_some_and(|ext| ext == "blob");
     let path = disk.paths().into_iter().find(is_blob).unwrap();
     let bytes = disk.read_all(&path).unwrap();
-    let hit = bytes.windows(1000).position(|part| part == &distinct(4)[100_000..101_000]).unwrap();
+    let wanted = distinct(4);
+    let hit = bytes.windows(1000).position(|part| part == &wanted[100_000..101_000]).unwrap();
     disk.flip_byte(&path, hit as u64, 1).unwrap();
     let report = esker::check(STORE, &options(&disk)).unwrap();
     let [finding] = report.findings.as_slice() else { panic!("{report:?}") };
@@ -336,4 +365,58 @@ fn few_blob_files_are_open() {
     let listed = std::process::Command::new("ls").args(["-l", &own]).output().unwrap();
     let open = String::from_utf8_lossy(&listed.stdout).lines().filter(|line| line.contains(".blob")).count();
     assert!((1..70).contains(&open), "{open} blob files are open");
+}
+
+/// A value that is held keeps its bytes also where its file has another name, in a copy, and is gone here.
+#[test]
+fn a_copy_that_gives_space_back_takes_no_bytes_from_a_reader_of_the_original() {
+    let disk = SimFs::new(1);
+    let db = open(&disk);
+    for key in 0..2 {
+        db.put([key], value(key, 100_000)).unwrap();
+    }
+    let held = db.get([0]).unwrap().unwrap();
+    assert!(held.bytes().unwrap() == value(0, 100_000));
+    db.checkpoint("/copy").unwrap();
+    for key in 0..2 {
+        db.delete([key]).unwrap();
+    }
+    settle(&db);
+    let copy = Db::open("/copy", options(&disk)).unwrap();
+    copy.delete([0]).unwrap();
+    settle(&copy);
+    copy.close().unwrap();
+    assert!(held.bytes().unwrap() == value(0, 100_000), "punched through the copy's name");
+    drop(held);
+    settle(&db);
+    assert_eq!(db.stats().unwrap().blob_files, 0, "nobody reads it any more");
+    db.close().unwrap();
+}
+
+/// A value that was overwritten before it was durable is not noted as kept: a power loss may take both writes.
+#[test]
+fn what_was_overwritten_before_it_was_durable_may_be_lost() {
+    let disk = SimFs::new(1);
+    let mut small = options(&disk);
+    small.memtable_bytes = Some(100 << 10);
+    let db = Db::open(STORE, small).unwrap();
+    // More than one memtable holds, and less than may wait to be flushed.
+    for number in 0..100_u8 {
+        db.put([number], [number; 800]).unwrap();
+    }
+    db.sync().unwrap();
+    db.put("key", value(1, 50_000)).unwrap();
+    let snapshot = db.snapshot();
+    db.put("key", "small").unwrap();
+    // The blob lane learns what has ended, and a flush of what is synced long since notes what it knows.
+    db.step(Lane::Blobs);
+    drop(snapshot);
+
+    assert!(db.step(Lane::Flush) && db.stats().unwrap().flushes == 1);
+    let disk = disk.crash_keeping(0.0, 1);
+    assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
+    let db = open(&disk);
+    settle(&db);
+    assert!(!db.contains("key").unwrap());
+    assert_eq!(db.stats().unwrap().blob_values, 0);
 }

@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 
 /// The file that says that a directory is an export.
 pub(super) const MARKER: &str = ".esker-export";
+/// The file that export is writing. No key becomes this name: `tm` is not hex.
+pub(super) const UNFINISHED: &str = "%tmp";
 /// The directory of rows whose keys are too long for a path. No key becomes this name: `lo` is not hex.
 pub(super) const LONG: &str = "%long";
 
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn names_that_export_never_writes() {
-        for path in ["%4", "%zz", "%long/1.key", "a%2", "a%%b"] {
+        for path in ["%4", "%zz", "%long/1.key", "%tmp", "a%2", "a%%b"] {
             assert_eq!(key_of(path.as_bytes()), None, "{path}");
         }
         assert_eq!(key_of(b"a%/b").unwrap(), b"a/b");

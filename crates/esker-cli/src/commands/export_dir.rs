@@ -1,30 +1,40 @@
-//! `esker export DIR/`: a file a row, in a new or empty directory, and a marker that says so.
+//! `esker export DIR/`: a file a row, and a marker that says so.
 //!
-//! Nothing is written outside DIR: names come from `escape`, files are created, never opened, and the
-//! directory holds nothing of anybody else's. A damaged value is named and left out; the others are written.
+//! - Nothing is written outside DIR: names come from `escape`, and a directory below DIR that turns out to be a
+//!   symbolic link is refused.
+//! - A file has its name only when it is whole: its bytes go into `%tmp` first, which no key is called.
+//! - DIR is new or empty, or an export of the same tree: then only what is missing or differs is written, so an
+//!   export that was cut short goes on where it stopped. Files there that belong to no row are named and left.
+//! - A file whose value has a stored time has that as its time of modification.
+//! - A damaged value is named and left out; the others are written.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use esker::{Error, ErrorKind, ScanRange, Value};
 use serde_json::{Value as Json, json};
 
-use super::escape::{LONG, MARKER, path_of};
+use super::escape::{LONG, MARKER, UNFINISHED, path_of};
+use super::strangers;
 use crate::exit::{Failure, Outcome, note};
 use crate::keytype::KeyType;
 use crate::progress::Progress;
 use crate::store::Store;
+use crate::stream::{Broken, Source};
 
 /// The version of the layout that the marker names.
 const VERSION: u64 = 1;
 
 pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
-    prepare(dir)?;
-    save(&dir.join(MARKER), Marker { keys: store.keys }.to_json(store.tree.name()).as_bytes())?;
+    let resumed = prepare(store, dir)?;
     let progress = Progress::count("files");
     let mut files = Directory { dir, made: HashSet::from([dir.to_path_buf()]), long: 0, damaged: 0 };
+    if !resumed {
+        files.save(&dir.join(MARKER), Marker::of(store).to_json().as_bytes())?;
+    }
     let mut printed = Vec::new();
     let mut rows = store.tree.scan(ScanRange::all())?;
     while rows.advance()? {
@@ -37,25 +47,41 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
         }
         progress.add(1);
     }
+    if resumed {
+        strangers::name(store, dir, files.long)?;
+    }
     match files.damaged {
         0 => Ok(()),
         count => Err(Failure::store(format!("{count} damaged values are missing (see `esker check`)"))),
     }
 }
 
-/// Makes the directory, or sees that it is empty.
-fn prepare(dir: &Path) -> Outcome {
+/// Makes the directory, or sees that it is empty or holds an export of the same tree, which is to go on.
+fn prepare(store: &Store, dir: &Path) -> Outcome<bool> {
     match fs::create_dir(dir) {
-        Ok(()) => return Ok(()),
+        Ok(()) => return Ok(false),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(Failure::io("create", dir, &error)),
     }
-    let mut entries = fs::read_dir(dir).map_err(|error| Failure::io("read", dir, &error))?;
-    match entries.next() {
-        None => Ok(()),
-        Some(_) => {
-            Err(Failure::usage(format!("{} is not empty; export into a new directory", dir.display())))
+    if let Some(marker) = Marker::read(&dir.join(MARKER))? {
+        if marker == Marker::of(store) {
+            return Ok(true);
         }
+        return Err(Failure::usage(format!(
+            "{} holds an export of the tree {:?} with {} keys; export into a new directory",
+            dir.display(),
+            marker.tree,
+            marker.keys.name()
+        )));
+    }
+    let mut entries = fs::read_dir(dir).map_err(|error| Failure::io("read", dir, &error))?;
+    // An export that was cut short at once has left nothing else.
+    match entries.find(|entry| entry.as_ref().is_ok_and(|entry| entry.file_name() != UNFINISHED)) {
+        None => Ok(false),
+        Some(_) => Err(Failure::usage(format!(
+            "{} is not empty, and no export; export into a new directory",
+            dir.display()
+        ))),
     }
 }
 
@@ -84,26 +110,70 @@ impl Directory<'_> {
         self.long += 1;
         let path = self.dir.join(LONG).join(self.long.to_string());
         self.parents(&path)?;
-        let held = path.with_extension("key");
-        save(&held, key)?;
-        let damaged = self.damaged;
-        self.value(&path.with_extension("value"), value)?;
-        if self.damaged > damaged {
-            fs::remove_file(&held).map_err(|error| Failure::io("remove", &held, &error))?;
+        let (of_key, of_value) = (path.with_extension("key"), path.with_extension("value"));
+        if fs::read(&of_key).ok().as_deref() != Some(key) {
+            // Another key's value must not be taken for this one's.
+            remove(&of_value)?;
+            self.save(&of_key, key)?;
+        }
+        self.value(&of_value, value)?;
+        if fs::symlink_metadata(&of_value).is_err() {
+            remove(&of_key)?;
         }
         Ok(())
     }
 
-    /// Writes a value to a new file, or names it and leaves no file where it is damaged.
+    /// Gives the file `path` exactly the bytes of `value`. Where these are damaged, they are named, and what was
+    /// there is left: it may be the only good copy.
     fn value(&mut self, path: &Path, value: &Value) -> Outcome {
-        let failed = |error| Failure::io("write", path, &error);
-        let mut file = File::create_new(path).map_err(failed)?;
-        let Err(error) = value.copy_to(&mut file) else { return Ok(()) };
-        if error.kind() == ErrorKind::Corruption {
-            self.damaged(&error);
-            return fs::remove_file(path).map_err(failed);
+        if holds(path, value)? {
+            return Ok(());
         }
-        Err(Failure::store(format!("cannot write {}: {error}", path.display())))
+        let stored = value.stored_us().map(|us| UNIX_EPOCH + Duration::from_micros(us));
+        let written = self.write(path, |file| {
+            value.copy_to(file)?;
+            // Times that the file system does not take are no reason to stop.
+            drop(stored.map(|time| file.set_modified(time)));
+            Ok(())
+        });
+        match written {
+            Err(Unwritten::Value(error)) if error.kind() == ErrorKind::Corruption => {
+                self.damaged(&error);
+                remove(&self.dir.join(UNFINISHED))
+            }
+            Err(Unwritten::Value(error)) => {
+                Err(Failure::store(format!("cannot write {}: {error}", path.display())))
+            }
+            Err(Unwritten::File(failure)) => Err(failure),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Gives the file `path` the bytes `content`.
+    fn save(&self, path: &Path, content: &[u8]) -> Outcome {
+        let failed = |error: io::Error| Failure::io("write", path, &error);
+        match self.write(path, |file| file.write_all(content).map_err(|error| Unwritten::File(failed(error))))
+        {
+            Ok(()) => Ok(()),
+            Err(Unwritten::File(failure)) => Err(failure),
+            Err(Unwritten::Value(error)) => Err(error.into()),
+        }
+    }
+
+    /// Makes a file under a name of no key, and gives it its own when `write` is done with it.
+    fn write(
+        &self,
+        path: &Path,
+        write: impl FnOnce(&mut File) -> Result<(), Unwritten>,
+    ) -> Result<(), Unwritten> {
+        let unfinished = self.dir.join(UNFINISHED);
+        remove(&unfinished)?;
+        let made = File::create_new(&unfinished);
+        let mut file = made.map_err(|error| Failure::io("create", &unfinished, &error))?;
+        write(&mut file)?;
+        drop(file);
+        fs::rename(&unfinished, path).map_err(|error| Failure::io("make", path, &error))?;
+        Ok(())
     }
 
     fn damaged(&mut self, error: &Error) {
@@ -111,25 +181,79 @@ impl Directory<'_> {
         note(&error.to_string());
     }
 
+    /// Makes the directories above `path`, one by one: none of them is a link that leads elsewhere.
     fn parents(&mut self, path: &Path) -> Outcome {
         let Some(parent) = path.parent() else { return Ok(()) };
-        if !self.made.contains(parent) {
-            fs::create_dir_all(parent).map_err(|error| Failure::io("create", parent, &error))?;
-            let below = parent.ancestors().take_while(|made| *made != self.dir);
-            self.made.extend(below.map(Path::to_path_buf));
+        if self.made.contains(parent) {
+            return Ok(());
         }
+        self.parents(parent)?;
+        match fs::create_dir(parent) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let meta = fs::symlink_metadata(parent);
+                if !meta.map_err(|error| Failure::io("read", parent, &error))?.is_dir() {
+                    return Err(Failure::usage(format!(
+                        "{} is in the way: it is no directory; export into a new one",
+                        parent.display()
+                    )));
+                }
+            }
+            Err(error) => return Err(Failure::io("create", parent, &error)),
+        }
+        self.made.insert(parent.to_path_buf());
         Ok(())
     }
 }
 
-/// Writes a file that must not exist yet.
-fn save(path: &Path, content: &[u8]) -> Outcome {
-    let written = File::create_new(path).and_then(|mut file| file.write_all(content));
-    written.map_err(|error| Failure::io("write", path, &error))
+/// Why a file was not written.
+enum Unwritten {
+    File(Failure),
+    /// The value could not be read, or its bytes not be written.
+    Value(Error),
+}
+
+impl From<Failure> for Unwritten {
+    fn from(failure: Failure) -> Self {
+        Unwritten::File(failure)
+    }
+}
+
+impl From<Error> for Unwritten {
+    fn from(error: Error) -> Self {
+        Unwritten::Value(error)
+    }
+}
+
+/// Whether the file `path` has exactly the bytes of `value` already.
+fn holds(path: &Path, value: &Value) -> Outcome<bool> {
+    // A link is replaced, as any other file is.
+    if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == value.len()) {
+        return Ok(false);
+    }
+    let Ok(file) = File::open(path) else { return Ok(false) };
+    let mut source = Source::new(file, &path.display());
+    let mut first = Vec::new();
+    let compared = source.next(&mut first).map_err(Broken::Source).and_then(|()| source.is(&first, value));
+    match compared {
+        Ok(same) => Ok(same),
+        Err(Broken::Source(_)) => Ok(false),
+        Err(Broken::Store(failure)) => Err(failure),
+    }
+}
+
+/// Removes a file that may be there.
+fn remove(path: &Path) -> Outcome {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Failure::io("remove", path, &error)),
+        _ => Ok(()),
+    }
 }
 
 /// What the marker file says.
+#[derive(PartialEq, Eq)]
 pub(super) struct Marker {
+    tree: String,
     /// How the keys in file names are typed.
     pub(super) keys: KeyType,
 }
@@ -147,13 +271,18 @@ impl Marker {
         };
         let marker: Json = serde_json::from_slice(&text).map_err(|_| strange())?;
         let keys = marker.get("keys").and_then(Json::as_str).and_then(KeyType::named);
-        match (marker.get("esker_export").and_then(Json::as_u64), keys) {
-            (Some(VERSION), Some(keys)) => Ok(Some(Marker { keys })),
+        let tree = marker.get("tree").and_then(Json::as_str);
+        match (marker.get("esker_export").and_then(Json::as_u64), tree, keys) {
+            (Some(VERSION), Some(tree), Some(keys)) => Ok(Some(Marker { tree: tree.to_owned(), keys })),
             _ => Err(strange()),
         }
     }
 
-    fn to_json(&self, tree: &str) -> String {
-        format!("{}\n", json!({ "esker_export": VERSION, "tree": tree, "keys": self.keys.name() }))
+    fn of(store: &Store) -> Self {
+        Marker { tree: store.tree.name().to_owned(), keys: store.keys }
+    }
+
+    fn to_json(&self) -> String {
+        format!("{}\n", json!({ "esker_export": VERSION, "tree": self.tree, "keys": self.keys.name() }))
     }
 }

@@ -12,7 +12,7 @@ use crate::writes::{Refused, Writes};
 
 pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     if args.source.is_dir() {
-        return super::import_dir::run(global, &args.source);
+        return super::import_dir::run(global, args);
     }
     let input = Input::open(&args.source)?;
     let store = Store::create(global, KeyType::Text)?;

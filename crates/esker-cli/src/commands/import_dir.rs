@@ -1,30 +1,39 @@
 //! `esker import DIR`: a row a file. The key is the path below DIR, the value the content.
 //!
 //! In a directory that `esker export` wrote (it has a marker), paths are unescaped, so that the same
-//! rows come back; anywhere else a path is a key as it stands. Links and devices are left out, and so
-//! is the store itself, should it lie below DIR.
+//! rows come back; anywhere else a path is a key as it stands, whatever bytes it has. Symbolic links are not
+//! followed, so no loop can arise (DIR itself may be one); they, pipes, sockets and devices are left out, and so
+//! is the store itself, should it lie below DIR. Empty directories leave nothing.
+//!
+//! A file counts when it is whole: one that was changed while it was read is read again, and in the end left
+//! as it was in the store and named. So is one that cannot be read; the others are taken all the same.
 //!
 //! A file whose bytes are its key's value already is read and not written. So an import that was cut short
-//! goes on where it stopped. A file that is written to meanwhile becomes what was read of it, from its
-//! beginning to its end.
+//! goes on where it stopped.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use esker::{Durability, ErrorKind};
+use esker::ErrorKind;
 
-use super::escape::{self, LONG, MARKER};
+use super::escape::{self, LONG, MARKER, UNFINISHED};
 use super::export_dir::Marker;
-use crate::args::Global;
+use crate::args::{Global, Import};
 use crate::exit::{Failure, Outcome, note};
 use crate::keytype::KeyType;
 use crate::progress::Progress;
+use crate::steady::{Opened, SteadyFile};
 use crate::store::Store;
-use crate::stream::{PIECE, Source};
+use crate::stream::{Broken, PIECE, Source};
 use crate::summary::Summary;
 use crate::writes::{Refused, Writes};
 
-pub(crate) fn run(global: &Global, dir: &Path) -> Outcome {
+/// How often a file is read that others write to.
+const ATTEMPTS: usize = 3;
+
+pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
+    let dir = args.source.as_path();
     let marker = Marker::read(&dir.join(MARKER))?;
     let fallback = marker.as_ref().map_or(KeyType::Text, |marker| marker.keys);
     let store = Store::create(global, fallback)?;
@@ -37,23 +46,51 @@ pub(crate) fn run(global: &Global, dir: &Path) -> Outcome {
         store,
         writes: Writes::new(),
         escaped: marker.is_some(),
+        keep_going: args.keep_going,
         own,
         count: 0,
         unchanged: 0,
+        malformed: 0,
+        failed: 0,
         first: Vec::new(),
-        left_out: None,
-        left: 0,
+        links: LeftOut::default(),
+        special: LeftOut::default(),
     };
     let done = files.walk(dir);
     let applied = files.writes.apply(&mut files.store);
     let finished = files.store.finish();
     let parts = [(files.count - files.unchanged, "stored"), (files.unchanged, "unchanged")];
     summary.print("files", files.count, &parts);
-    if let Some(first) = files.left_out {
-        let (left, first) = (files.left, first.display());
-        note(&format!("{left} left out that are neither files nor directories, first {first}"));
+    files.links.print("symbolic links");
+    files.special.print("pipes, sockets or devices");
+    done.and(applied).and(finished)?;
+    match (files.failed, files.malformed) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(Failure::usage_reported()),
+        (count, _) => Err(Failure::store(format!(
+            "{count} files or directories are missing, named above; the same command tries them again"
+        ))),
     }
-    done.and(applied).and(finished)
+}
+
+/// What is no file and no directory: how many, and the first.
+#[derive(Default)]
+struct LeftOut {
+    count: u64,
+    first: Option<PathBuf>,
+}
+
+impl LeftOut {
+    fn add(&mut self, path: PathBuf) {
+        self.count += 1;
+        self.first.get_or_insert(path);
+    }
+
+    fn print(&self, what: &str) {
+        if let Some(first) = &self.first {
+            note(&format!("{} {what} left out, first {}", self.count, first.display()));
+        }
+    }
 }
 
 /// Takes files and puts rows.
@@ -62,87 +99,197 @@ struct Files {
     writes: Writes,
     /// Whether an export wrote the directory.
     escaped: bool,
+    keep_going: bool,
     /// The store's own directory.
     own: Option<PathBuf>,
     count: u64,
     /// How many of them were in the store already, byte for byte.
     unchanged: u64,
+    /// How many have names that are no keys.
+    malformed: u64,
+    /// How many could not be read, or not in one piece.
+    failed: u64,
     /// Memory for the first piece of a file, reused from file to file.
     first: Vec<u8>,
-    left_out: Option<PathBuf>,
-    left: u64,
+    links: LeftOut,
+    special: LeftOut,
+}
+
+/// What became of a file.
+enum Taken {
+    Stored,
+    Unchanged,
+    /// It was changed while it was read.
+    Changed,
+    /// It is no regular file.
+    Other,
+}
+
+/// Why it could not be taken.
+enum Trouble {
+    Source(io::Error),
+    Refused(Refused),
+}
+
+impl<T: Into<Refused>> From<T> for Trouble {
+    fn from(refused: T) -> Self {
+        Trouble::Refused(refused.into())
+    }
+}
+
+impl From<Broken> for Trouble {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Source(error) => Trouble::Source(error),
+            Broken::Store(failure) => Trouble::Refused(Refused::Failed(failure)),
+        }
+    }
 }
 
 impl Files {
     /// Every file below `root`, each directory in the order of its names.
     fn walk(&mut self, root: &Path) -> Outcome {
         let progress = Progress::count("files");
-        let mut pending = listing(root)?;
+        let mut pending = listing(root).map_err(|error| Failure::io("read", root, &error))?;
         while let Some(path) = pending.pop() {
-            let meta = fs::symlink_metadata(&path).map_err(|error| Failure::io("read", &path, &error))?;
-            if meta.is_dir() {
-                if self.own.is_none() || fs::canonicalize(&path).ok() != self.own {
-                    pending.extend(listing(&path)?);
+            let kind = match fs::symlink_metadata(&path) {
+                Ok(meta) => meta.file_type(),
+                Err(error) => {
+                    self.cannot_read(&path, &error);
+                    continue;
                 }
-            } else if meta.is_file() {
+            };
+            if kind.is_dir() {
+                if self.own.is_none() || fs::canonicalize(&path).ok() != self.own {
+                    match listing(&path) {
+                        Ok(inside) => pending.extend(inside),
+                        Err(error) => self.cannot_read(&path, &error),
+                    }
+                }
+            } else if kind.is_file() {
                 self.file(root, &path)?;
                 progress.add(1);
+            } else if kind.is_symlink() {
+                self.links.add(path);
             } else {
-                self.left += 1;
-                self.left_out.get_or_insert(path);
+                self.special.add(path);
             }
         }
         Ok(())
     }
 
-    fn file(&mut self, root: &Path, path: &Path) -> Outcome {
-        let below = path.strip_prefix(root).unwrap_or(path);
-        let bytes = below.as_os_str().as_encoded_bytes();
-        let typed = match self.escaped {
-            false => bytes.to_vec(),
-            true if below == Path::new(MARKER) => return Ok(()),
-            true => match long_key(below, path)? {
-                LongKey::Is(key) => key,
-                LongKey::OwnFile => return Ok(()),
-                LongKey::No => escape::key_of(bytes).ok_or_else(|| {
-                    Failure::usage(format!("{}: not a name that export writes", path.display()))
-                })?,
-            },
-        };
-        let mut source = Source::open(path)?;
-        let mut first = std::mem::take(&mut self.first);
-        source.next(&mut first)?;
-        self.put(&typed, first, source, path).map_err(|refused| match refused {
-            Refused::Malformed(reason) => Failure::usage(format!("{}: {reason}", path.display())),
-            Refused::Failed(failure) => failure,
-        })
+    /// The file is named, and the others go on.
+    fn cannot_read(&mut self, path: &Path, error: &io::Error) {
+        self.failed += 1;
+        note(&format!("cannot read {}: {error}", path.display()));
     }
 
-    /// Takes what the file `path` holds: `first`, and what `source` has behind it.
-    fn put(&mut self, typed: &[u8], first: Vec<u8>, mut source: Source, path: &Path) -> Result<(), Refused> {
-        let key = self.store.keys.to_bytes(typed)?;
-        self.count += 1;
-        let whole = first.len() < PIECE;
-        if self.is_stored(&key, &first, &mut source, path)? {
-            self.unchanged += 1;
-            self.first = first;
-        } else if whole {
-            self.writes.put(&mut self.store, &key, &first)?;
-            self.first = first;
-        } else {
-            // The comparison may have read on.
-            let mut again = Source::open(path)?;
-            let mut first = first;
-            again.next(&mut first)?;
-            self.writes.apply(&mut self.store)?;
-            self.store.before_write()?;
-            again.put(&self.store.tree, &key, first, Durability::Process)?;
+    /// The key of the file `below` the root; `None` for a file that belongs to the export itself.
+    fn key_of(&self, below: &Path, path: &Path) -> Result<Option<Vec<u8>>, Trouble> {
+        let bytes = below.as_os_str().as_encoded_bytes();
+        if !self.escaped {
+            return Ok(Some(bytes.to_vec()));
+        }
+        if below == Path::new(MARKER) || below == Path::new(UNFINISHED) {
+            return Ok(None);
+        }
+        match long_key(below, path).map_err(Trouble::Source)? {
+            LongKey::Is(key) => Ok(Some(key)),
+            LongKey::OwnFile => Ok(None),
+            LongKey::No => match escape::key_of(bytes) {
+                Some(key) => Ok(Some(key)),
+                None => Err(Refused::Malformed("not a name that export writes".to_owned()).into()),
+            },
+        }
+    }
+
+    fn file(&mut self, root: &Path, path: &Path) -> Outcome {
+        let below = path.strip_prefix(root).unwrap_or(path);
+        match self.take(below, path) {
+            Ok(Some(Taken::Stored)) => self.count += 1,
+            Ok(Some(Taken::Unchanged)) => {
+                self.count += 1;
+                self.unchanged += 1;
+            }
+            Ok(Some(Taken::Changed)) => {
+                self.failed += 1;
+                note(&format!("{}: changed while it was read, so it was not stored", path.display()));
+            }
+            Ok(Some(Taken::Other)) => self.special.add(path.to_owned()),
+            Ok(None) => {}
+            Err(Trouble::Source(error)) => self.cannot_read(path, &error),
+            Err(Trouble::Refused(Refused::Failed(failure))) => return Err(failure),
+            Err(Trouble::Refused(Refused::Malformed(reason))) => {
+                let message = format!("{}: {reason}", path.display());
+                if !self.keep_going {
+                    return Err(Failure::usage(message));
+                }
+                note(&message);
+                self.malformed += 1;
+            }
         }
         Ok(())
     }
 
-    /// Whether `key` has exactly the bytes of the file already. May read `source` to its end.
-    fn is_stored(&mut self, key: &[u8], first: &[u8], source: &mut Source, path: &Path) -> Outcome<bool> {
+    /// Takes what the file `path` holds.
+    fn take(&mut self, below: &Path, path: &Path) -> Result<Option<Taken>, Trouble> {
+        let Some(typed) = self.key_of(below, path)? else { return Ok(None) };
+        let key = self.store.keys.to_bytes(&typed)?;
+        for _ in 0..ATTEMPTS {
+            let file = match SteadyFile::open(path).map_err(Trouble::Source)? {
+                Opened::File(file) => file,
+                Opened::Busy => continue,
+                Opened::Other => return Ok(Some(Taken::Other)),
+            };
+            match self.attempt(&key, Source::new(file, &path.display()))? {
+                Taken::Changed => {}
+                taken => return Ok(Some(taken)),
+            }
+        }
+        Ok(Some(Taken::Changed))
+    }
+
+    fn attempt(&mut self, key: &[u8], mut source: Source<SteadyFile>) -> Result<Taken, Trouble> {
+        let mut first = std::mem::take(&mut self.first);
+        source.next(&mut first).map_err(Trouble::Source)?;
+        let len = source.inner().len();
+        let is_steady = |source: &mut Source<SteadyFile>| source.inner().is_steady().map_err(Trouble::Source);
+        if self.is_stored(key, len, &first, &mut source)? {
+            self.first = first;
+            return Ok(if is_steady(&mut source)? { Taken::Unchanged } else { Taken::Changed });
+        }
+        if len < PIECE as u64 {
+            let taken = if first.len() as u64 == len && is_steady(&mut source)? {
+                self.writes.put(&mut self.store, key, &first)?;
+                Taken::Stored
+            } else {
+                Taken::Changed
+            };
+            self.first = first;
+            return Ok(taken);
+        }
+        // The comparison may have read on.
+        source.inner().rewind().map_err(Trouble::Source)?;
+        source.next(&mut first).map_err(Trouble::Source)?;
+        self.writes.apply(&mut self.store)?;
+        self.store.before_write()?;
+        let mut writer = self.store.tree.writer(key)?;
+        source.pour(first, &mut writer)?;
+        if writer.len() != len || !is_steady(&mut source)? {
+            return Ok(Taken::Changed);
+        }
+        writer.commit()?;
+        Ok(Taken::Stored)
+    }
+
+    /// Whether `key` has exactly the `len` bytes of the file already. May read `source` to its end.
+    fn is_stored(
+        &mut self,
+        key: &[u8],
+        len: u64,
+        first: &[u8],
+        source: &mut Source<SteadyFile>,
+    ) -> Result<bool, Trouble> {
         // Two files are one key in numbers (7 and 007) or below an altered export: then order matters.
         let distinct = !self.escaped && self.store.keys == KeyType::Text;
         if !distinct {
@@ -155,15 +302,7 @@ impl Files {
             Err(error) if error.kind() == ErrorKind::Corruption => return Ok(false),
             Err(error) => return Err(error.into()),
         };
-        let len = if first.len() < PIECE {
-            Ok(first.len() as u64)
-        } else {
-            fs::metadata(path).map(|meta| meta.len())
-        };
-        if len.map_err(|error| Failure::io("read", path, &error))? != value.len() {
-            return Ok(false);
-        }
-        source.is(first, &value)
+        Ok(value.len() == len && source.is(first, &value)?)
     }
 }
 
@@ -175,7 +314,7 @@ enum LongKey {
     No,
 }
 
-fn long_key(below: &Path, path: &Path) -> Outcome<LongKey> {
+fn long_key(below: &Path, path: &Path) -> io::Result<LongKey> {
     if !below.starts_with(LONG) {
         return Ok(LongKey::No);
     }
@@ -183,15 +322,13 @@ fn long_key(below: &Path, path: &Path) -> Outcome<LongKey> {
         return Ok(LongKey::OwnFile);
     }
     let beside = path.with_extension("key");
-    fs::read(&beside).map(LongKey::Is).map_err(|error| Failure::io("read", &beside, &error))
+    fs::read(&beside).map(LongKey::Is)
 }
 
 /// What is in a directory, last name first, so that popping gives the first.
-fn listing(dir: &Path) -> Outcome<Vec<PathBuf>> {
-    let entries = fs::read_dir(dir).and_then(|entries| {
-        entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<Vec<_>>>()
-    });
-    let mut entries = entries.map_err(|error| Failure::io("read", dir, &error))?;
+fn listing(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir)?;
+    let mut entries = entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
     entries.sort_unstable_by(|a, b| b.cmp(a));
     Ok(entries)
 }

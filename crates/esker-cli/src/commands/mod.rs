@@ -17,6 +17,8 @@ mod put;
 mod run;
 mod scan;
 mod stats;
+mod strangers;
+mod transfer;
 mod trees;
 
 use crate::args::{Cli, Command};
@@ -29,6 +31,8 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Put(args) => put::run(&global, &args),
         Command::Get(args) => get::run(&global, &args),
         Command::Delete(args) => delete::run(&global, &args),
+        Command::Mv(args) => transfer::run(&global, &args, false),
+        Command::Cp(args) => transfer::run(&global, &args, true),
         Command::Scan(args) => scan::run(&global, &args),
         Command::Count(args) => count::run(&global, &args),
         Command::Ls(args) => ls::run(&global, &args),

@@ -6,7 +6,7 @@ use crate::args::{Global, Put};
 use crate::exit::Outcome;
 use crate::keytype::KeyType;
 use crate::store::{Store, check_key};
-use crate::stream::Source;
+use crate::stream::{Broken, Source};
 
 pub(crate) fn run(global: &Global, args: &Put) -> Outcome {
     let key = args.key.as_encoded_bytes();
@@ -15,13 +15,21 @@ pub(crate) fn run(global: &Global, args: &Put) -> Outcome {
     let mut first = Vec::new();
     let mut source = None;
     if let Some(path) = &args.file {
-        source.insert(Source::open(path)?).next(&mut first)?;
+        let source = source.insert(Source::open(path)?);
+        source.next(&mut first).map_err(|error| source.failed(&error))?;
     }
     let mut store = Store::create(global, KeyType::Text)?;
     let key = store.key(key)?;
     store.before_write()?;
     match source {
-        Some(mut source) => source.put(&store.tree, &key, first, Durability::Power)?,
+        Some(mut source) => {
+            let mut writer = store.tree.writer(&key)?;
+            source.pour(first, &mut writer).map_err(|broken| match broken {
+                Broken::Source(error) => source.failed(&error),
+                Broken::Store(failure) => failure,
+            })?;
+            writer.commit_with(Durability::Power)?;
+        }
         None => {
             let value = args.value.as_ref().map(|value| value.as_encoded_bytes()).unwrap_or_default();
             store.tree.put_with(&key, value, Durability::Power)?;

@@ -1,11 +1,16 @@
 //! Running the built binary.
 
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+#[path = "../../../esker/tests/common/rng.rs"]
+mod rng;
+
+pub(crate) use rng::Rng;
 
 /// How a command ended.
 #[derive(Debug)]
@@ -63,22 +68,5 @@ pub(crate) fn files(dir: &Path, found: &mut Vec<PathBuf>) {
     paths.sort();
     for path in paths {
         if path.is_dir() { files(&path, found) } else { found.push(path) }
-    }
-}
-
-/// SplitMix64: the same numbers for the same seed.
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
     }
 }

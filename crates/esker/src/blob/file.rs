@@ -1,15 +1,11 @@
 //! An open blob file for reading, shared by threads and, while it is written, with its writer.
 //!
-//! ```text
-//! read_at   verified before          one read into the caller's buffer
-//!           the whole value          pieces into the caller's buffer, summed up while in the cache: no sums read
-//!           some of its chunks       sums loaded once; chunks that have passed: read as above; others: read whole
-//! ```
-//! Every chunk that a read touches has passed its checksum since the file was opened, or passes it in this
-//! read. A chunk that was verified is not verified again: what the disk loses later, the next opening sees.
-//! Locks are held for lookups alone.
+//! Here is what is known of its values, and of which chunks have passed their checksum since it was opened; bytes come
+//! out by `read.rs`, by a mapping or by a copy inside the kernel. A chunk that was verified is not verified again: what
+//! the disk loses later, the next opening sees. Locks are held for lookups alone.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -17,19 +13,20 @@ use parking_lot::{Mutex, RwLock};
 use super::chunks::{Identity, Summer, Sums, sums_len};
 use super::format::{Entry, Header, Pointer, align8};
 use super::index::{Found, Index};
+use super::read::piece_len;
 use super::scan::{self, Scan};
 use super::verified::Verified;
+use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::ReadFile;
+use crate::fs::{BLOCK, Mapping, ReadFile, UserFile};
 
-/// How much is read before it is summed up: little enough to stay in the processor's own cache. From 64 KiB to
-/// 512 KiB it makes no difference of more than 5 %.
-const PIECE: usize = 256 << 10;
+/// Reading up to so many bytes costs less than mapping them, looking at them and letting them go.
+const MAP_ABOVE: u64 = 256 << 10;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct BlobFile {
-    file: Arc<dyn ReadFile>,
+    pub(super) file: Arc<dyn ReadFile>,
     header: Header,
     index: RwLock<Index>,
     /// Values of which some chunks were verified, by logical file and ordinal.
@@ -49,11 +46,32 @@ impl BlobFile {
         Ok(Self::new(file, header, &entries))
     }
 
+    /// As [`BlobFile::open_sealed`], with what the file holds. Where the footer is damaged, which is told, the
+    /// descriptors say that.
+    pub(crate) fn open_damaged(
+        file: &Arc<dyn ReadFile>,
+        number: u64,
+    ) -> Result<(Self, Vec<Entry>, Option<Error>)> {
+        let header = scan::read_header(file.as_ref(), number)?;
+        let (entries, damage) = match scan::read_footer(file.as_ref(), &header) {
+            Err(damage) if damage.kind() == ErrorKind::Corruption => {
+                (scan::scan(file.as_ref(), &header)?.entries, Some(damage))
+            }
+            entries => (entries?, None),
+        };
+        Ok((Self::new(Arc::clone(file), header, &entries), entries, damage))
+    }
+
     /// Opens file `number`, which has no footer, or a damaged one: the descriptors say what is in it.
     pub(crate) fn scan(file: Arc<dyn ReadFile>, number: u64) -> Result<(Self, Scan)> {
         let header = scan::read_header(file.as_ref(), number)?;
         let scan = scan::scan(file.as_ref(), &header)?;
         Ok((Self::new(file, header, &scan.entries), scan))
+    }
+
+    /// Where the file is, for messages.
+    pub(super) fn path(&self) -> &Path {
+        self.file.path()
     }
 
     /// What the first page says.
@@ -86,29 +104,33 @@ impl BlobFile {
         self.index.read().find(logical, ordinal).map(|value| (value.offset, value.len))
     }
 
-    /// Fills `buf` with the value's bytes from `offset` on, all of which there must be. After an error `buf`
-    /// holds anything.
-    pub(crate) fn read_at(&self, pointer: &Pointer, offset: u64, buf: &mut [u8]) -> Result<()> {
+    /// Shows all of a value, a long one in place; with `verify`, once all of it has passed since the file was opened.
+    pub(crate) fn map(&self, pointer: &Pointer, verify: bool) -> Result<Mapping> {
         let value = self.find(pointer)?;
-        let len = buf.len() as u64;
-        if offset > value.len || len > value.len - offset {
-            let message = format!("the range {offset} + {len} ends behind the value's {} bytes", value.len);
-            return Err(Error::new(ErrorKind::InvalidInput, message).at(self.file.path()));
+        let mapping = match value.len <= MAP_ABOVE {
+            true => Mapping::by_reading(&*self.file, value.offset, value.len)?,
+            false => self.file.map(value.offset, value.len)?,
+        };
+        if verify && !value.verified {
+            let mut summer = Summer::new(identity(&value), value.chunk_log2);
+            self.ask_ahead(value.offset, value.len);
+            summer.add(&mapping);
+            self.check_sums(&value, pointer, summer.sums_check(), &mapping)?;
         }
-        if value.verified || buf.is_empty() {
-            return self.file.read_exact_at(buf, value.offset + offset);
+        Ok(mapping)
+    }
+
+    /// Copies a value that begins at a block to `target`, whose blocks may then be those of this file, once all of it
+    /// has passed since the file was opened. Returns how many bytes from the beginning it has copied.
+    pub(crate) fn copy_to(&self, pointer: &Pointer, target: &UserFile) -> Result<u64> {
+        let value = self.find(pointer)?;
+        if !value.offset.is_multiple_of(BLOCK) {
+            return Ok(0);
         }
-        if len == value.len {
-            return self.read_whole(&value, pointer, buf);
+        if !value.verified {
+            self.verify(pointer)?;
         }
-        if value.len <= 1 << value.chunk_log2 {
-            let mut whole = vec![0; value.len as usize];
-            self.read_whole(&value, pointer, &mut whole)?;
-            let from = offset as usize;
-            buf.copy_from_slice(&whole[from..from + buf.len()]);
-            return Ok(());
-        }
-        self.read_chunks(&value, pointer, offset, buf)
+        Ok(self.file.copy_to(value.offset, value.len, target))
     }
 
     /// Reads and verifies all of a value, also what was verified before.
@@ -146,93 +168,51 @@ impl BlobFile {
     }
 
     /// The value of a pointer. A pointer that the file does not bear out is damage: here or there.
-    fn find(&self, pointer: &Pointer) -> Result<Found> {
+    pub(super) fn find(&self, pointer: &Pointer) -> Result<Found> {
         let found = self.index.read().find(pointer.file, pointer.ordinal);
         let name = || format!("value {} of blob file {}", pointer.ordinal, pointer.file);
         match found {
             Some(value) if value.len == pointer.len => Ok(value),
             Some(value) => {
                 let message = format!("expected {} with {} bytes, found {}", name(), pointer.len, value.len);
-                Err(Error::corruption(self.file.path(), value.offset, message))
+                Err(Error::corruption(self.path(), value.offset, message))
             }
             None => {
                 let message = format!("expected {}: the file does not have it", name());
-                Err(Error::new(ErrorKind::Corruption, message).at(self.file.path()))
+                Err(Error::new(ErrorKind::Corruption, message).at(self.path()))
             }
         }
     }
 
-    /// Reads and verifies a value that fills `buf`.
-    fn read_whole(&self, value: &Found, pointer: &Pointer, buf: &mut [u8]) -> Result<()> {
-        let mut summer = Summer::new(identity(value), value.chunk_log2);
-        let mut at = value.offset;
-        for piece in buf.chunks_mut(piece_len(value)) {
-            self.file.read_exact_at(piece, at)?;
-            summer.add(piece);
-            at += piece.len() as u64;
-        }
-        if summer.sums_check() != pointer.sums_check {
+    /// Verifies a whole value, which `bytes` are, by the sums that it has.
+    pub(super) fn check_sums(
+        &self,
+        value: &Found,
+        pointer: &Pointer,
+        sums_check: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        if sums_check != pointer.sums_check && !broken("rule-10") {
             // The sums in the file say which chunk it is.
             let sums = self.load_sums(value, pointer)?;
-            self.check_chunks(value, &sums, 0, buf)?;
-            return Err(Error::corruption(
-                self.file.path(),
-                value.offset,
-                "expected the value of its pointer",
-            ));
+            self.check_chunks(value, &sums, 0, bytes)?;
+            let message = "expected the value of its pointer";
+            return Err(Error::corruption(self.path(), value.offset, message));
         }
         self.set_verified(value);
         Ok(())
     }
 
-    /// Reads a part of a value of several chunks.
-    fn read_chunks(&self, value: &Found, pointer: &Pointer, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let verified = self.verified(value, pointer)?;
-        let chunk = 1u64 << value.chunk_log2;
-        let piece = piece_len(value) as u64;
-        let end = offset + buf.len() as u64;
-        let mut at = offset;
-        while at < end {
-            let index = at >> value.chunk_log2;
-            let start = index << value.chunk_log2;
-            let out = &mut buf[(at - offset) as usize..];
-            if verified.has(index) {
-                let run = verified.alike(index, end.div_ceil(chunk));
-                let take = (start + run * chunk).min(end) - at;
-                self.file.read_exact_at(&mut out[..take as usize], value.offset + at)?;
-                at += take;
-            } else if at == start && (start + chunk).min(value.len) <= end {
-                let whole = if end == value.len { end.div_ceil(chunk) } else { end >> value.chunk_log2 };
-                let run = verified.alike(index, whole.min(index + (piece >> value.chunk_log2)));
-                let take = (start + run * chunk).min(value.len) - at;
-                let out = &mut out[..take as usize];
-                self.file.read_exact_at(out, value.offset + at)?;
-                self.check_chunks(value, &verified.sums, index, out)?;
-                self.note_chunks(value, &verified, index, run);
-                at += take;
-            } else {
-                let mut bytes = vec![0; chunk.min(value.len - start) as usize];
-                self.file.read_exact_at(&mut bytes, value.offset + start)?;
-                self.check_chunks(value, &verified.sums, index, &bytes)?;
-                self.note_chunks(value, &verified, index, 1);
-                let wanted = &bytes[(at - start) as usize..(end - start).min(bytes.len() as u64) as usize];
-                out[..wanted.len()].copy_from_slice(wanted);
-                at += wanted.len() as u64;
-            }
-        }
-        Ok(())
-    }
-
     /// Verifies whole chunks from number `first` on.
-    fn check_chunks(&self, value: &Found, sums: &Sums, first: u64, bytes: &[u8]) -> Result<()> {
+    pub(super) fn check_chunks(&self, value: &Found, sums: &Sums, first: u64, bytes: &[u8]) -> Result<()> {
         for (index, chunk) in (first..).zip(bytes.chunks(1 << value.chunk_log2)) {
-            if !sums.matches(index, chunk) {
+            if !sums.matches(index, chunk) && !broken("rule-10") {
                 let message = format!(
                     "chunk {index} of value {} of blob file {} does not match its checksum",
                     value.ordinal, value.logical
                 );
                 let offset = value.offset + (index << value.chunk_log2);
-                return Err(Error::corruption(self.file.path(), offset, message));
+                return Err(Error::corruption(self.path(), offset, message));
             }
         }
         Ok(())
@@ -248,12 +228,12 @@ impl BlobFile {
                 "the checksums of value {} of blob file {} do not match their pointer",
                 value.ordinal, value.logical
             );
-            Error::corruption(self.file.path(), at, message)
+            Error::corruption(self.path(), at, message)
         })
     }
 
     /// What is known of a value of which some chunks may have been verified.
-    fn verified(&self, value: &Found, pointer: &Pointer) -> Result<Arc<Verified>> {
+    pub(super) fn verified(&self, value: &Found, pointer: &Pointer) -> Result<Arc<Verified>> {
         let id = (value.logical, value.ordinal);
         if let Some(known) = self.partly.lock().get(&id) {
             return Ok(Arc::clone(known));
@@ -268,7 +248,7 @@ impl BlobFile {
     }
 
     /// Remembers that `count` chunks from number `first` on have passed.
-    fn note_chunks(&self, value: &Found, verified: &Verified, first: u64, count: u64) {
+    pub(super) fn note_chunks(&self, value: &Found, verified: &Verified, first: u64, count: u64) {
         for index in first..first + count {
             if verified.set(index) {
                 self.set_verified(value);
@@ -285,9 +265,4 @@ impl BlobFile {
 
 fn identity(value: &Found) -> Identity {
     Identity::new(value.salt, value.ordinal)
-}
-
-/// How much of a value is read at once to be verified: whole chunks.
-fn piece_len(value: &Found) -> usize {
-    PIECE.max(1 << value.chunk_log2)
 }

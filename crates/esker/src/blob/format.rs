@@ -85,6 +85,9 @@ pub(crate) struct Pointer {
     pub(crate) stored_us: u64,
     /// The checksum of the value's chunk sums.
     pub(crate) sums_check: u64,
+    /// Which of the entries that name the value this is: 0 the first, others are copies. The three numbers
+    /// belong to one entry for ever.
+    pub(crate) share: u64,
 }
 
 impl Pointer {
@@ -93,6 +96,9 @@ impl Pointer {
             put_varint(out, number);
         }
         out.extend_from_slice(&self.sums_check.to_le_bytes());
+        if self.share != 0 {
+            put_varint(out, self.share);
+        }
     }
 
     /// The pointer that an entry of kind `kind` holds, if it is one that does.
@@ -103,13 +109,17 @@ impl Pointer {
     /// `None` for bytes that are no pointer.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Pointer> {
         let mut decoder = Decoder::new(bytes);
-        let pointer = Pointer {
+        let mut pointer = Pointer {
             file: decoder.varint()?,
             ordinal: decoder.varint()?,
             len: decoder.varint()?,
             stored_us: decoder.varint()?,
             sums_check: decoder.u64()?,
+            share: 0,
         };
+        if !decoder.is_empty() {
+            pointer.share = decoder.varint().filter(|&share| share != 0)?;
+        }
         let plausible = pointer.file <= FILE_NUMBER_MAX && pointer.len <= FILE_LEN_MAX;
         (plausible && decoder.is_empty()).then_some(pointer)
     }
@@ -219,6 +229,7 @@ impl Entry {
             len: self.len,
             stored_us: self.stored_us,
             sums_check: self.sums_check,
+            share: 0,
         }
     }
 

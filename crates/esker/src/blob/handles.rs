@@ -4,6 +4,7 @@
 //! Readers that are at work keep theirs.
 
 use std::collections::VecDeque;
+use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,7 +12,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::error::Result;
-use crate::fs::{FileSystem, ReadFile};
+use crate::fs::{FileSystem, Mapping, ReadFile, UserFile};
 
 /// How many sealed blob files are open at once.
 const OPEN_MAX: usize = 64;
@@ -101,6 +102,10 @@ impl ReadFile for LazyFile {
         self.opened()?.read_exact_at(buf, offset)
     }
 
+    fn read_uninit_at<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Result<&'a mut [u8]> {
+        self.opened()?.read_uninit_at(buf, offset)
+    }
+
     fn len(&self) -> u64 {
         self.len
     }
@@ -113,6 +118,18 @@ impl ReadFile for LazyFile {
         if let Ok(file) = self.opened() {
             file.prefetch(offset, len);
         }
+    }
+
+    fn is_cached(&self, offset: u64) -> bool {
+        self.opened().is_ok_and(|file| file.is_cached(offset))
+    }
+
+    fn copy_to(&self, offset: u64, len: u64, target: &UserFile) -> u64 {
+        self.opened().map_or(0, |file| file.copy_to(offset, len, target))
+    }
+
+    fn map(&self, offset: u64, len: u64) -> Result<Mapping> {
+        self.opened()?.map(offset, len)
     }
 }
 

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use super::{BlobFileId, BlobSet, Entry, LiveFile, Pointer, SingleWriter, key_hash};
 use crate::env::Lane;
 use crate::error::Result;
+use crate::fs::{DirLock, Mapping, UserFile};
 
-/// A blob that is written and not committed. Dropped so, it is abandoned.
+/// A blob that is written, or an entry more for one that was, and not committed. Dropped so, it is abandoned.
 #[derive(Debug)]
 pub(crate) struct NewBlob {
     pub(crate) pointer: Pointer,
@@ -24,6 +25,11 @@ impl NewBlob {
         NewBlob { pointer: entry.pointer(), pin, committed: false }
     }
 
+    /// Share `pointer.share` of a blob that is kept by `pin`.
+    pub(super) fn share(pointer: Pointer, pin: Pin) -> NewBlob {
+        NewBlob { pointer, pin: Arc::new(pin), committed: false }
+    }
+
     /// Whether the log names it, or may do so.
     pub(crate) fn is_committed(&self) -> bool {
         self.committed
@@ -32,6 +38,12 @@ impl NewBlob {
     /// The log names it, in a record that ends at position `end`; `None`: nobody knows whether it does.
     pub(crate) fn commit(&mut self, end: Option<u64>) {
         self.committed = true;
+        if self.pointer.share != 0 {
+            if let Some(shares) = self.pin.live.life.lock().shares.get_mut(&self.pin.ordinal) {
+                shares.commit(self.pointer.share, end);
+            }
+            return;
+        }
         if let Some(position) = self.pin.live.life.lock().pending.get_mut(&self.pin.ordinal) {
             *position = end;
         }
@@ -42,7 +54,7 @@ impl Drop for NewBlob {
     fn drop(&mut self) {
         if !self.committed {
             let set = &self.pin.set;
-            set.abandoned.lock().push((self.pointer.file, self.pointer.ordinal));
+            set.abandoned.lock().push(self.pointer);
             set.executor.notify(Lane::Blobs);
         }
     }
@@ -86,10 +98,66 @@ pub(crate) struct Pin {
 }
 
 impl Pin {
-    /// Fails when the store was closed: the bytes may have been given back since.
-    pub(crate) fn check_open(&self) -> Result<()> {
+    /// Copies the bytes of `pointer`, which are the pinned ones, by sharing blocks, as far as that can be done.
+    pub(crate) fn copy_to(&self, pointer: &Pointer, target: &UserFile) -> Result<u64> {
+        let copied = self.live.readable()?.copy_to(pointer, target)?;
+        self.check_open().map(|()| copied)
+    }
+
+    /// Shows the bytes of `pointer`, which are the pinned ones.
+    pub(crate) fn map(self: &Arc<Self>, pointer: &Pointer, verify: bool) -> Result<PinnedMap> {
+        let lock = self.set.locked()?;
+        let bytes = self.live.readable()?.map(pointer, verify)?;
+        Ok(PinnedMap { bytes, _pin: Arc::clone(self), _lock: lock })
+    }
+
+    /// Fills `buf` with the bytes of `pointer`, which are the pinned ones, from `offset` on.
+    pub(crate) fn read_at(&self, pointer: &Pointer, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.live.readable()?.read_at(pointer, offset, buf, &*self.set.executor)?;
+        self.check_open()
+    }
+
+    /// Appends `len` bytes of `pointer`, which are the pinned ones, from `offset` on to `out`.
+    pub(crate) fn append_to(
+        &self,
+        pointer: &Pointer,
+        offset: u64,
+        len: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.live.readable()?.append_to(pointer, offset, len, out, &*self.set.executor)?;
+        self.check_open()
+    }
+
+    /// Fails when the store was closed: until then the pin has kept the bytes, and a store opened anew knows
+    /// nothing of it.
+    fn check_open(&self) -> Result<()> {
         self.set.check_open()
     }
+}
+
+impl BlobSet {
+    /// The directory is locked by `lock`, which maps of values hold on to.
+    pub(crate) fn note_lock(&self, lock: Arc<dyn DirLock>) {
+        *self.lock.lock() = Some(lock);
+    }
+
+    /// What keeps the directory locked, for a map that stays when the store is closed.
+    fn locked(&self) -> Result<Option<Arc<dyn DirLock>>> {
+        let lock = self.lock.lock().clone();
+        // Whoever closes the store takes the lock afterwards.
+        self.check_open().map(|()| lock)
+    }
+}
+
+/// A blob's bytes in place. As long as it lives they are not given back: not by the store, which has them
+/// pinned, nor by another opening of it, which the lock keeps out.
+#[derive(Debug)]
+pub(crate) struct PinnedMap {
+    // Dropped in this order.
+    pub(crate) bytes: Mapping,
+    _pin: Arc<Pin>,
+    _lock: Option<Arc<dyn DirLock>>,
 }
 
 impl Drop for Pin {
@@ -99,8 +167,9 @@ impl Drop for Pin {
             *count -= 1;
             if *count == 0 {
                 life.pins.remove(&self.ordinal);
-                if life.held_back.contains(&self.ordinal) {
-                    self.set.let_go.store(true, Ordering::Release);
+                let held_back = life.held_back.contains(&self.ordinal);
+                if held_back || (life.is_over() && !life.is_pinned()) {
+                    self.set.let_go.fetch_or(held_back, Ordering::AcqRel);
                     drop(life);
                     self.set.executor.notify(Lane::Blobs);
                 }

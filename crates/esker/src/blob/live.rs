@@ -8,7 +8,8 @@ use parking_lot::{Mutex, RwLock};
 
 use super::format::PAGE;
 use super::writer::footprint;
-use super::{BlobFile, BlobFileId, LazyFile};
+use super::{BlobFile, BlobFileId, LazyFile, Shares};
+use crate::canary::broken;
 use crate::error::{Error, Result};
 use crate::fs::RandomFile;
 use crate::version::blobs::BlobFileInfo;
@@ -47,6 +48,8 @@ pub(crate) struct Life {
     /// Freed, and pinned: their bytes go with the last pin.
     pub(super) held_back: BTreeSet<u64>,
     pub(super) pins: BTreeMap<u64, usize>,
+    /// Blobs that were copied: others have one entry that names them.
+    pub(crate) shares: BTreeMap<u64, Shares>,
 }
 
 impl Life {
@@ -74,6 +77,24 @@ impl Life {
     /// The file holds the blob, whatever a scan has found of it.
     pub(crate) fn note_named(&mut self, ordinal: u64) {
         self.entries = self.entries.max(ordinal.saturating_add(1));
+    }
+
+    /// The share (`None`: every one) of a blob has ended for good; whether that was the last.
+    pub(crate) fn release(&mut self, ordinal: u64, share: Option<u64>) -> bool {
+        match (self.shares.get_mut(&ordinal), share) {
+            (Some(_), Some(_)) if broken("shares") => true,
+            (Some(shares), Some(share)) => {
+                shares.release(share);
+                shares.is_over()
+            }
+            (None, share) => share.unwrap_or(0) == 0,
+            (Some(_), None) => true,
+        }
+    }
+
+    /// Whether somebody reads any of its blobs.
+    pub(crate) fn is_pinned(&self) -> bool {
+        !self.pins.is_empty()
     }
 
     /// Whether nothing in it is needed and nothing will be added.

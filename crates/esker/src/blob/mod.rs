@@ -10,10 +10,11 @@
 //! - `writer.rs`, `single.rs`: files of many values, files of one stream;
 //! - `waste.rs`, `rewrite.rs`: shared files written anew without what was freed;
 //! - `scan.rs`: which values a file holds, with its footer or without;
-//! - `index.rs`, `verified.rs`, `file.rs`: where a value is, which chunks were verified, reading.
+//! - `index.rs`, `verified.rs`, `file.rs`: where a value is, which chunks were verified, an open file;
+//! - `read.rs`: reading, by one thread or several.
 //!
-//! Guarantees: no byte of a value is given out before the chunk it lies in has passed its checksum since
-//! the file was opened, and those checksums the one in the pointer; a damaged or hostile file yields a
+//! Guarantees: no byte of a value is given out (but by a map that is said to be unverified) before the chunk it lies in
+//! has passed its checksum since the file was opened, and those checksums the one in the pointer; a damaged or hostile file yields a
 //! located error or the right bytes, never a panic. Values are contiguous. Reading takes no lock while the
 //! disk is waited for, and goes on while the file's owner appends.
 //!
@@ -32,9 +33,11 @@ mod handles;
 mod hold;
 mod index;
 pub(crate) mod live;
+mod read;
 pub(crate) mod rewrite;
 mod scan;
 pub(crate) mod set;
+mod shares;
 mod single;
 #[cfg(test)]
 mod tests;
@@ -48,11 +51,12 @@ pub(crate) use format::{Entry, Pointer, key_hash};
 #[cfg(test)]
 use format::{Header, Layout};
 pub(crate) use handles::{Handles, LazyFile};
-pub(crate) use hold::{BlobStream, NewBlob, Pin};
+pub(crate) use hold::{BlobStream, NewBlob, Pin, PinnedMap};
 pub(crate) use live::{Life, LiveFile};
 #[cfg(test)]
 use scan::Scan;
 pub(crate) use set::BlobSet;
+pub(crate) use shares::Shares;
 pub(crate) use single::SingleWriter;
 pub(crate) use writer::{NewFile, SharedWriter};
 

@@ -3,12 +3,13 @@
 //! ```text
 //! begin     000007.blob.tmp with the header of 000007.blob
 //! step      the next values, in the order of their trees and keys, each verified      some MiB at a time
-//! install   footer, sync -- rename over 000007.blob -- directory synced
+//! seal      footer, sync
+//! place     rename over 000007.blob, directory synced
 //! ```
 //! A value keeps its name (file and ordinal), and the file its number and salt. So pointers, manifest and log stay
 //! as they are, and a crash leaves either file: both have everything that counts, since what is left out was freed
 //! durably before (durability rules 11 and 15). A second name of the old file, in a checkpoint, keeps the old bytes
-//! (rule 14), and so does who is reading.
+//! (rule 14), and whoever is reading the old file goes on.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -102,26 +103,42 @@ impl Rewrite {
         Ok(true)
     }
 
-    /// Puts the file in the old one's place, which readers go on reading. Returns the ordinals that it has.
-    pub(crate) fn install(mut self, handles: &Arc<Handles>) -> Result<Vec<u64>> {
+    /// Ends the file that was written, and makes it durable.
+    pub(crate) fn seal(&mut self) -> Result<()> {
+        if self.writer.is_sealed() {
+            return Ok(());
+        }
         if broken("rule-15") {
             self.fs.rename(&self.temporary, &self.path)?;
         }
-        self.writer.seal()?;
+        self.writer.seal()
+    }
+
+    /// Puts the file in the old one's place, and returns the ordinals that it has. Whoever reads the old file goes
+    /// on. `None`: not yet, since then the old file would have one name left, that of a copy of the store, which
+    /// could punch what is read here. Nobody may link the file meanwhile (the caller's duty).
+    pub(crate) fn take_place(&mut self, handles: &Arc<Handles>) -> Result<Option<Vec<u64>>> {
         let entries = self.writer.entries();
         let ordinals = entries.iter().map(|entry| entry.ordinal).collect();
         let lazy = handles.file_of(&self.path, self.writer.len());
         let file = BlobFile::new(Arc::clone(&lazy) as Arc<dyn ReadFile>, *self.source.header(), entries);
         self.live.keep_open()?;
+        let has_copies = self.fs.link_count(&self.path)? > 1;
+        // Who pins a value from here on reads it in the new file.
+        let life = self.live.life.lock();
+        if has_copies && life.is_pinned() {
+            return Ok(None);
+        }
         if !broken("rule-15") {
             self.fs.rename(&self.temporary, &self.path)?;
         }
         self.installed = true;
         self.live.settle(file, lazy);
+        drop(life);
         if let Some(dir) = self.path.parent() {
             self.fs.sync_dir(dir)?;
         }
-        Ok(ordinals)
+        Ok(Some(ordinals))
     }
 }
 

@@ -25,9 +25,10 @@ use super::{
     BlobFile, BlobFileId, BlobStream, CHUNK_LOG2, Entry, Handles, LiveFile, NewBlob, NewFile, Pin, Pointer,
     SharedWriter, SingleWriter, blob_path, key_hash,
 };
+use crate::canary::broken;
 use crate::env::{Env, Executor, Lane};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::ReadFile;
+use crate::fs::{DirLock, ReadFile};
 use crate::options::{Durability, Options};
 
 /// A value of so many bytes gets a file of its own.
@@ -38,16 +39,24 @@ const SINGLE_AT: usize = 8 << 20;
 struct Appender {
     writer: SharedWriter,
     live: Arc<LiveFile>,
+    /// Of [`Appenders`], when it was borrowed.
+    generation: u64,
 }
 
 #[derive(Debug, Default)]
 struct Appenders {
     /// Those that nobody appends to now.
     idle: Vec<Appender>,
-    /// Those that are full, or whose last append failed: to be sealed.
+    /// Those that are full, or whose last append failed, or that were lent when all were to be sealed.
     ended: Vec<Appender>,
-    /// How many are lent out.
+    /// Counts the times that all files were to be sealed. Who returns a file that was borrowed in an earlier
+    /// generation returns it for good: so nobody waits for more than the appends that are under way.
+    generation: u64,
+    /// How many are lent out, in this generation and in earlier ones.
     lent: usize,
+    lent_before: usize,
+    /// How many are being sealed.
+    sealing: usize,
 }
 
 /// See the module's comment.
@@ -70,8 +79,9 @@ pub(crate) struct BlobSet {
     used: AtomicBool,
     /// A file was begun whose name is not durable yet.
     new_name: AtomicBool,
+    syncing_names: Mutex<()>,
     /// Blobs that were written for nothing.
-    pub(super) abandoned: Mutex<Vec<(BlobFileId, u64)>>,
+    pub(super) abandoned: Mutex<Vec<Pointer>>,
     /// A pin went that held bytes back.
     pub(super) let_go: AtomicBool,
     /// A sync failed, and is not repeated (durability rule 8).
@@ -83,6 +93,8 @@ pub(crate) struct BlobSet {
     dirty: Mutex<Vec<Arc<LiveFile>>>,
     /// The store is closed: what a handle would read may be gone.
     closed: AtomicBool,
+    /// Keeps other openings out of the directory, until the store is closed and no map is left.
+    pub(super) lock: Mutex<Option<Arc<dyn DirLock>>>,
 }
 
 impl BlobSet {
@@ -107,6 +119,7 @@ impl BlobSet {
             filter: KeyFilter::default(),
             used: AtomicBool::new(false),
             new_name: AtomicBool::new(false),
+            syncing_names: Mutex::default(),
             abandoned: Mutex::default(),
             let_go: AtomicBool::new(false),
             failed: Mutex::default(),
@@ -115,6 +128,7 @@ impl BlobSet {
             syncing: Mutex::default(),
             dirty: Mutex::default(),
             closed: AtomicBool::new(false),
+            lock: Mutex::default(),
         }
     }
 
@@ -163,6 +177,7 @@ impl BlobSet {
     /// The store is closed: handles of values that are left cannot be read any more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
+        self.lock.lock().take();
     }
 
     /// Fails when the store is closed.
@@ -194,7 +209,11 @@ impl BlobSet {
     // ---- writing -------------------------------------------------------------------------------------
 
     fn begin(&self) -> (BlobFileId, PathBuf, u64) {
-        let id = self.next_file.fetch_add(1, Ordering::Relaxed);
+        let mut id = self.next_file.fetch_add(1, Ordering::Relaxed);
+        if broken("rule-11") {
+            let is_free = |id: &BlobFileId| !self.env.fs.exists(&self.path_of(*id)).unwrap_or(true);
+            id = (1..id).find(is_free).unwrap_or(id);
+        }
         (id, blob_path(&self.dir, id), self.env.random.next_u64())
     }
 
@@ -208,25 +227,44 @@ impl BlobSet {
         let live = LiveFile::begun(id, salt, false, writer.blob(), writer.file());
         self.new_name.store(true, Ordering::Release);
         self.insert(Arc::clone(&live));
-        Ok(Appender { writer, live })
+        Ok(Appender { writer, live, generation: 0 })
     }
 
     fn borrow_appender(&self) -> Result<Appender> {
         let mut appenders = self.appenders.lock();
+        let generation = appenders.generation;
         appenders.lent += 1;
-        if let Some(appender) = appenders.idle.pop() {
-            return Ok(appender);
-        }
+        let idle = appenders.idle.pop();
         drop(appenders);
-        self.new_appender().inspect_err(|_| self.returned(|_| {}))
+        match idle.map_or_else(|| self.new_appender(), Ok) {
+            Ok(appender) => Ok(Appender { generation, ..appender }),
+            Err(error) => {
+                self.no_longer_lent(generation, |_, _| {});
+                Err(error)
+            }
+        }
     }
 
-    fn returned(&self, put: impl FnOnce(&mut Appenders)) {
+    /// Ends a loan of `generation`; `put` is told whether it is over.
+    fn no_longer_lent(&self, generation: u64, put: impl FnOnce(&mut Appenders, bool)) {
         let mut appenders = self.appenders.lock();
-        put(&mut appenders);
-        appenders.lent -= 1;
+        let is_over = generation != appenders.generation;
+        *(if is_over { &mut appenders.lent_before } else { &mut appenders.lent }) -= 1;
+        put(&mut appenders, is_over);
         drop(appenders);
         self.returned.notify_all();
+    }
+
+    /// Gives a file back, to be sealed if it takes no further value.
+    fn give_back(&self, appender: Appender, takes_more: bool) {
+        let mut ended = !takes_more;
+        self.no_longer_lent(appender.generation, |all, is_over| {
+            ended |= is_over;
+            if ended { all.ended.push(appender) } else { all.idle.push(appender) }
+        });
+        if ended {
+            self.executor.notify(Lane::Blobs);
+        }
     }
 
     /// Writes `value`, which `key` of `tree` is to have. It counts when the log says so.
@@ -244,16 +282,12 @@ impl BlobSet {
                 live.added(entry.ordinal);
                 self.note_dirty(&live);
                 self.filter.add(key_hash(tree, key));
-                let full = appender.writer.len() >= self.shared_len_max;
-                self.returned(|all| if full { all.ended.push(appender) } else { all.idle.push(appender) });
-                if full {
-                    self.executor.notify(Lane::Blobs);
-                }
+                let takes_more = appender.writer.len() < self.shared_len_max;
+                self.give_back(appender, takes_more);
                 Ok(NewBlob::new(self, live, &entry))
             }
             Err(error) => {
-                self.returned(|all| all.ended.push(appender));
-                self.executor.notify(Lane::Blobs);
+                self.give_back(appender, false);
                 Err(error)
             }
         }
@@ -268,42 +302,51 @@ impl BlobSet {
         Ok(BlobStream { set: Arc::clone(self), writer, id, salt })
     }
 
-    /// Seals the shared files that take no further value; with `all`, every one, also those that others are
-    /// appending to now.
+    /// Seals the shared files that take no further value; with `all`, all that anything was appended to before
+    /// this call: it waits for the appends that are under way, and for who seals others.
     pub(crate) fn seal_ended(&self, all: bool) -> Result<bool> {
         self.check()?;
         let mut appenders = self.appenders.lock();
-        while all && appenders.lent > 0 {
-            self.returned.wait(&mut appenders);
-        }
-        let mut ended = std::mem::take(&mut appenders.ended);
         if all {
-            ended.append(&mut appenders.idle);
+            appenders.generation += 1;
+            appenders.lent_before += std::mem::take(&mut appenders.lent);
+            let idle = std::mem::take(&mut appenders.idle);
+            appenders.ended.extend(idle);
+            while appenders.lent_before + appenders.sealing > 0 {
+                self.returned.wait(&mut appenders);
+            }
         }
+        let ended = std::mem::take(&mut appenders.ended);
+        appenders.sealing += ended.len();
         drop(appenders);
         let worked = !ended.is_empty();
-        let mut ended = ended.into_iter();
-        let result = ended.by_ref().try_for_each(|mut appender| {
-            let sealed = appender.writer.seal();
-            match sealed {
-                Ok(()) => {
-                    appender.live.unsynced.store(false, Ordering::Release);
-                    let mut life = appender.live.life.lock();
-                    (life.sealed, life.open) = (true, false);
-                    Ok(())
-                }
-                Err(error) => {
-                    // Where only the footer found no room, the file is tried again; it can be read as it is.
-                    if error.kind() != ErrorKind::OutOfSpace || appender.writer.is_sealed() {
-                        self.fail(&error);
-                    }
-                    self.appenders.lock().ended.push(appender);
-                    Err(error)
-                }
+        let mut result = Ok(());
+        for mut appender in ended {
+            if result.is_ok() {
+                result = self.seal(&mut appender);
             }
-        });
-        self.appenders.lock().ended.extend(ended);
+            let mut appenders = self.appenders.lock();
+            appenders.sealing -= 1;
+            if appender.live.is_open() {
+                appenders.ended.push(appender);
+            }
+        }
+        self.returned.notify_all();
         result.map(|()| worked)
+    }
+
+    fn seal(&self, appender: &mut Appender) -> Result<()> {
+        if let Err(error) = appender.writer.seal() {
+            // Where only the footer found no room, the file is tried again; it can be read as it is.
+            if error.kind() != ErrorKind::OutOfSpace || appender.writer.is_sealed() {
+                self.fail(&error);
+            }
+            return Err(error);
+        }
+        appender.live.unsynced.store(false, Ordering::Release);
+        let mut life = appender.live.life.lock();
+        (life.sealed, life.open) = (true, false);
+        Ok(())
     }
 
     /// Makes everything durable that a record published before this call points to.
@@ -342,6 +385,8 @@ impl BlobSet {
 
     /// Makes the names of new files durable.
     pub(crate) fn sync_names(&self) -> Result<()> {
+        // Whoever finds that there are none must not overtake the one who has just begun with them.
+        let _one_at_a_time = self.syncing_names.lock();
         if self.new_name.swap(false, Ordering::AcqRel) {
             let synced = self.env.fs.sync_dir(&self.dir);
             return synced.inspect_err(|_| self.new_name.store(true, Ordering::Release));
@@ -366,15 +411,23 @@ impl BlobSet {
     // ---- freeing -------------------------------------------------------------------------------------
 
     /// Blobs that were written and not committed, since the last call.
-    pub(crate) fn take_abandoned(&self) -> Vec<(BlobFileId, u64)> {
+    pub(crate) fn take_abandoned(&self) -> Vec<Pointer> {
         std::mem::take(&mut *self.abandoned.lock())
+    }
+
+    /// Whether there is space to be given back that was not committed, or that readers have let go of.
+    pub(crate) fn has_left_over(&self) -> bool {
+        self.let_go.load(Ordering::Acquire) || !self.abandoned.lock().is_empty()
     }
 
     /// From now on nobody can pin the blob.
     pub(crate) fn condemn(&self, file: BlobFileId, ordinal: u64) {
         if let Some(live) = self.get(file) {
             let mut life = live.life.lock();
-            life.pending.remove(&ordinal);
+            // What a record names stays pending until that is durable: a power loss may take both.
+            if life.pending.get(&ordinal) == Some(&None) {
+                life.pending.remove(&ordinal);
+            }
             life.freed.insert(ordinal);
         }
     }
@@ -413,7 +466,8 @@ impl BlobSet {
         let Ok(readable) = live.readable() else { return Ok(()) };
         let lens = now.iter().filter_map(|&ordinal| readable.locate(file, ordinal)).map(|(_, len)| len);
         self.erased.fetch_add(lens.sum(), Ordering::Relaxed);
-        if over || self.env.fs.link_count(&blob_path(&self.dir, file))? > 1 {
+        let may_be_linked = !over && !broken("rule-14");
+        if over || (may_be_linked && self.env.fs.link_count(&blob_path(&self.dir, file))? > 1) {
             return Ok(());
         }
         for ordinal in now {
@@ -448,3 +502,6 @@ impl BlobSet {
 fn span((offset, len): (u64, u64)) -> (u64, u64) {
     (offset.next_multiple_of(4096), (offset + len) / 4096 * 4096)
 }
+
+#[cfg(test)]
+mod tests;

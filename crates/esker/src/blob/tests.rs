@@ -4,13 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
+use crate::env::StepExecutor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::FileSystem;
 use crate::fs::sim::{Fault, FaultError, Op, SimFs};
+use crate::rng::Rng;
 
 mod damage;
 mod hostile;
 mod model;
+mod side_by_side;
 mod single;
 
 const PATH: &str = "/000007.blob";
@@ -34,7 +37,7 @@ fn scan(disk: &SimFs) -> Result<(BlobFile, Scan)> {
 /// Reads a part of a value.
 fn read(blob: &BlobFile, pointer: &Pointer, offset: u64, len: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0xee; len];
-    blob.read_at(pointer, offset, &mut bytes)?;
+    blob.read_at(pointer, offset, &mut bytes, &StepExecutor)?;
     Ok(bytes)
 }
 
@@ -42,36 +45,28 @@ fn read_whole(blob: &BlobFile, pointer: &Pointer) -> Result<Vec<u8>> {
     read(blob, pointer, 0, pointer.len as usize)
 }
 
-/// Deterministic random numbers (splitmix64).
-struct Rng(u64);
+/// What these tests draw.
+trait Draw {
+    fn bytes(&mut self, len: u64) -> Vec<u8>;
+    /// Lengths around every border: of blocks, chunks, pieces.
+    fn value_len(&mut self) -> u64;
+    /// A part of a value, often with an end on a border of chunks.
+    fn range(&mut self, len: u64) -> (u64, usize);
+}
 
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
+impl Draw for Rng {
     fn bytes(&mut self, len: u64) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
         bytes.truncate(len as usize);
         bytes
     }
 
-    /// Lengths around every border: of blocks, chunks, pieces.
     fn value_len(&mut self) -> u64 {
         let base = [0, 8, 4096, 32 << 10, 64 << 10, 256 << 10][self.below(6) as usize];
         let spread = [2, 64, 5000, 40_000][self.below(4) as usize];
         (base * (1 + self.below(2)) + self.below(spread)).saturating_sub(self.below(spread))
     }
 
-    /// A part of a value, often with an end on a border of chunks.
     fn range(&mut self, len: u64) -> (u64, usize) {
         let point = |rng: &mut Rng| match rng.below(4) {
             0 => rng.below(len + 1),
@@ -86,11 +81,17 @@ impl Rng {
 
 #[test]
 fn pointers_round_trip_and_nothing_else_decodes() {
-    let pointer = Pointer { file: 300, ordinal: 5, len: 1 << 40, stored_us: 1 << 50, sums_check: u64::MAX };
+    let pointer =
+        Pointer { file: 300, ordinal: 5, len: 1 << 40, stored_us: 1 << 50, sums_check: u64::MAX, share: 0 };
     let mut bytes = Vec::new();
     pointer.encode(&mut bytes);
     assert_eq!(Pointer::decode(&bytes), Some(pointer));
     assert_eq!(Pointer::decode(&bytes[..bytes.len() - 1]), None);
+    let mut copied = Vec::new();
+    Pointer { share: 300, ..pointer }.encode(&mut copied);
+    assert_eq!(Pointer::decode(&copied), Some(Pointer { share: 300, ..pointer }));
+    copied.push(1);
+    assert_eq!(Pointer::decode(&copied), None);
     bytes.push(0);
     assert_eq!(Pointer::decode(&bytes), None);
     for (file, len) in [(1 << 49, 1), (1, u64::MAX)] {
@@ -165,4 +166,20 @@ fn a_file_that_cannot_be_begun_is_removed() {
     disk.inject(Fault::new(Op::WriteAt, PATH).nth(1));
     assert!(SharedWriter::create(&disk, new_file(CHUNK_LOG2)).is_err());
     assert_eq!(disk.paths(), Vec::<std::path::PathBuf>::new());
+}
+
+/// Rule 10: a value is in one piece, its sums behind it, and from 32 KiB on it begins at a block.
+#[test]
+fn values_begin_at_blocks() -> Result<()> {
+    let disk = SimFs::new(3);
+    let mut writer = SharedWriter::create(&disk, new_file(12))?;
+    for len in [1, 100, 32_767, 32_768, 9_000, 32_769, 300_001] {
+        let value = Rng::new(len).bytes(len);
+        let entry = writer.append(2, b"key", &value, 5)?;
+        assert!(len < 32_768 || entry.offset.is_multiple_of(4096), "{len}: {entry:?}");
+        let bytes = disk.read_all(PATH)?;
+        assert!(bytes[entry.offset as usize..][..len as usize] == value, "{len}");
+        assert_eq!(entry.end(), entry.sums_offset() + 8 * len.div_ceil(4096));
+    }
+    Ok(())
 }

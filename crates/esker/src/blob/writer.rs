@@ -17,6 +17,7 @@ use super::format::{
     ENTRY, Entry, FILE_LEN_MAX, Header, KEY_MAX, Layout, PAGE, align8, descriptor_len, encode_footer,
     key_hash,
 };
+use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, RandomFile};
 
@@ -142,7 +143,7 @@ impl SharedWriter {
 
     /// Where a value of `len` bytes begins that is written next.
     fn next_offset(&self, key: &[u8], len: u64) -> u64 {
-        let alignment = if len >= ALIGN_FROM { PAGE } else { 8 };
+        let alignment = if len >= ALIGN_FROM && !broken("rule-10-align") { PAGE } else { 8 };
         (self.end + descriptor_len(key.len())).next_multiple_of(alignment)
     }
 

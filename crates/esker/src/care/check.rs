@@ -13,7 +13,7 @@ use crate::cache::BufferPool;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::LockMode;
-use crate::log::replay::{Segments, Visit, Visited};
+use crate::log::replay::Segments;
 use crate::log::survey::survey_stream;
 use crate::open::{LOCK_FILE, Listing};
 use crate::options::Options;
@@ -180,15 +180,15 @@ impl Check<'_> {
         nonsense.iter().for_each(|place| self.found(place));
         let places = surveyed.unwrap_or_else(|error| vec![error]);
         places.iter().for_each(|place| self.found(place));
-        // What recovery would say has the last word.
-        let mut skip =
-            |record: Visit<'_>| Ok(op_count(record.payload).map_or(Visited::Nonsense, Visited::Taken));
-        if let Some(floor) = floor
+        // What recovery would say has the last word, also on where the log ends.
+        if let Some(state) = state
             && nonsense.is_empty()
             && places.is_empty()
-            && let Err(error) = segments.replay(&*self.env.fs, floor, synced, &mut skip)
         {
-            self.found(&error);
+            match self.pointers_of_recovery(segments, state) {
+                Ok(recovered) => *pointers = recovered,
+                Err(error) => self.found(&error),
+            }
         }
     }
 

@@ -1,20 +1,78 @@
 //! The part of `check` that reads blob files: every blob that something may point to, chunk by chunk.
 
+use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::Check;
 use crate::blob::{BlobFile, BlobFileId, Pointer, blob_path};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::record::HEADER_LEN;
+use crate::log::replay::{Segments, Visit, Visited};
 use crate::open::Listing;
 use crate::version::blobs::BlobFileRecord;
 use crate::version::edit::ManifestState;
+use crate::write::batch::{Ops, op_count};
 
 /// What `pointers` name in file `id`.
 fn named_in(pointers: &[Pointer], id: BlobFileId) -> BTreeSet<u64> {
     pointers.iter().filter(|pointer| pointer.file == id).map(|pointer| pointer.ordinal).collect()
 }
 
+/// Blob files that are not sealed, as they were scanned; `None` for one that cannot be read.
+type Scanned = BTreeMap<BlobFileId, Option<BlobFile>>;
+
 impl Check<'_> {
+    /// The pointers in the records that recovery takes. It ends the log before a record whose blob a crash has
+    /// cost (durability rule 4): that is a torn tail, no damage.
+    pub(super) fn pointers_of_recovery(
+        &self,
+        segments: &Segments,
+        state: &ManifestState,
+    ) -> Result<Vec<Pointer>> {
+        let (mut pointers, mut scanned) = (Vec::new(), Scanned::new());
+        let mut end = state.floor.start;
+        let mut visit = |record: Visit<'_>| {
+            end += (HEADER_LEN + record.payload.len()) as u64;
+            let kept = record.acknowledged || end <= state.log_synced;
+            let before = pointers.len();
+            pointers.extend(Ops::of(record.payload).filter_map(|op| Pointer::of_entry(op.kind, op.value)));
+            for pointer in &pointers[before..] {
+                if !kept && !self.is_there(state, pointer, &mut scanned)? {
+                    pointers.truncate(before);
+                    return Ok(Visited::EndsHere);
+                }
+            }
+            Ok(op_count(record.payload).map_or(Visited::Nonsense, Visited::Taken))
+        };
+        segments.replay(&*self.env.fs, state.floor, state.log_synced, &mut visit)?;
+        Ok(pointers)
+    }
+
+    /// Whether recovery finds the blob that a record points to which a crash may have torn.
+    fn is_there(&self, state: &ManifestState, pointer: &Pointer, scanned: &mut Scanned) -> Result<bool> {
+        let known = state.blobs.live.get(&pointer.file);
+        let settled = known.is_some_and(|file| file.info.sealed || file.freed.contains(&pointer.ordinal));
+        if settled || state.blobs.removed.contains_key(&pointer.file) {
+            return Ok(true);
+        }
+        let file = match scanned.entry(pointer.file) {
+            Occupied(file) => file.into_mut(),
+            Vacant(place) => place.insert(self.scan(pointer.file)?),
+        };
+        Ok(file.as_ref().is_some_and(|file| file.verify(pointer).is_ok()))
+    }
+
+    fn scan(&self, id: BlobFileId) -> Result<Option<BlobFile>> {
+        let path = blob_path(self.dir, id);
+        if !self.env.fs.exists(&path)? {
+            return Ok(None);
+        }
+        match BlobFile::scan(self.env.fs.open_read(&path)?, id) {
+            Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
+            scanned => scanned.map(|(file, _)| Some(file)),
+        }
+    }
+
     /// Reads the blobs that the manifest counts, and those that only the log (`pointers`) names.
     pub(super) fn blobs(&mut self, listing: &Listing, state: Option<&ManifestState>, pointers: &[Pointer]) {
         let none = BTreeMap::new();
@@ -51,8 +109,10 @@ impl Check<'_> {
         self.note_file(&path);
         let source = self.env.fs.open_read(&path)?;
         let (file, entries) = if record.info.sealed {
-            let file = BlobFile::open_sealed(source, id)?;
-            let entries = file.entries()?;
+            let (file, entries, damage) = BlobFile::open_damaged(&source, id)?;
+            if let Some(damage) = damage {
+                self.found(&damage);
+            }
             (file, entries)
         } else {
             let (file, scan) = BlobFile::scan(source, id)?;

@@ -62,7 +62,11 @@ fn fill(store: &Store, dir: &Path) -> Result<()> {
         store.wal.parts(state.floor, &commit.tail)
     };
     for &file in state.blobs.live.keys() {
-        fs.hard_link(&blob_path(&store.dir, file), &blob_path(dir, file))?;
+        let path = blob_path(&store.dir, file);
+        // A file that is gone has cost its values before: the copy names the same ones.
+        if fs.exists(&path)? {
+            fs.hard_link(&path, &blob_path(dir, file))?;
+        }
     }
     // The floor cannot move while the structure lock is held, so no segment behind it is used anew.
     for part in parts {

@@ -5,10 +5,12 @@
 //! handle ends the threads.
 
 use std::fmt::Debug;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
+
+use crate::fs::running_threads;
 
 /// The kinds of background work. They never wait for one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,6 +49,17 @@ pub trait Executor: Send + Sync + Debug {
 
     /// Ends the service; returns when no work is running. Called by the store when it closes.
     fn stop(&self);
+
+    /// Calls `work` on this thread and, where it helps and they can be had, on up to `helpers` others at the same
+    /// time; returns when all of them are done. So one call alone must do all that there is to do.
+    fn side_by_side(&self, _helpers: usize, work: &(dyn Fn() + Sync)) {
+        work();
+    }
+
+    /// How many processors have nothing to do now, as far as is known.
+    fn idle_processors(&self) -> usize {
+        0
+    }
 }
 
 /// Runs nothing by itself: a test (or a caller that has to wait) steps the store.
@@ -147,5 +160,25 @@ impl Executor for ThreadExecutor {
                 drop(thread.join());
             }
         }
+    }
+
+    fn side_by_side(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
+        std::thread::scope(|scope| {
+            for _ in 0..helpers {
+                // A system that has no more threads to give does not stop the work.
+                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
+            }
+            work();
+        });
+    }
+
+    fn idle_processors(&self) -> usize {
+        // Asking takes tens of microseconds.
+        static PROCESSORS: OnceLock<usize> = OnceLock::new();
+        let count = PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
+        // The caller runs too.
+        count.saturating_sub(running_threads().unwrap_or(1))
     }
 }

@@ -1,51 +1,60 @@
-//! Copying from a file of the user's by reading it, where the kernel does not copy.
+//! Files of the user's that bytes of the store's files are copied to.
 
 #![expect(clippy::disallowed_types, reason = "the file belongs to the user, not to the store")]
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
 
-use crate::error::{Error, Result};
+use rustix::io::Errno;
 
-/// How much is read at once, in bytes.
-const PIECE: u64 = 1 << 20;
+/// How much the kernel is asked to copy in one call, in bytes.
+const COPY_MAX: u64 = 1 << 30;
 
-/// Hands out `len` bytes of `source` from `offset` on, in pieces: `write` gets how far the copy has come, and the
-/// next bytes. Returns how many there were before the end of the file. `target` is for messages.
-pub(super) fn by_reading(
-    target: &Path,
-    source: &File,
-    offset: u64,
-    len: u64,
-    mut write: impl FnMut(u64, &[u8]) -> Result<()>,
-) -> Result<u64> {
-    let mut buf = vec![0; len.min(PIECE) as usize];
-    let mut done = 0;
-    while done < len {
-        let wanted = (len - done).min(PIECE) as usize;
-        let read = offset.checked_add(done).map_or(Ok(0), |at| read_some(source, &mut buf[..wanted], at));
-        let n = read.map_err(|error| Error::io("read what is to be copied into the file", target, error))?;
-        if n == 0 {
-            break;
-        }
-        write(done, &buf[..n])?;
-        done += n as u64;
+/// What the kernel calls file systems in which files share blocks until one of them is changed.
+const SHARING: [u64; 2] = [0x5846_5342, 0x9123_683E];
+
+/// A file of the user's, or anything else that is written like one: at its position, which moves on.
+#[derive(Debug)]
+pub struct UserFile(File);
+
+impl UserFile {
+    /// The file behind a descriptor of the user's.
+    pub(crate) fn of(descriptor: impl AsFd) -> io::Result<UserFile> {
+        Ok(UserFile(descriptor.as_fd().try_clone_to_owned()?.into()))
     }
-    Ok(done)
+
+    /// Whether it may share blocks with another file of its file system (XFS, btrfs), so that copying costs next
+    /// to nothing.
+    pub(crate) fn shares_blocks(&self) -> bool {
+        rustix::fs::fstatfs(&self.0).is_ok_and(|found| SHARING.contains(&(found.f_type as u64)))
+    }
+
+    /// Copies `len` bytes of `source` from `offset` on, as far as the kernel does it of itself; returns how many it
+    /// has copied.
+    pub(super) fn take(&self, source: &File, offset: u64, len: u64) -> u64 {
+        let mut from = offset;
+        let mut left = len;
+        while left > 0 {
+            let wanted = usize::try_from(left.min(COPY_MAX)).unwrap_or(usize::MAX);
+            match rustix::fs::copy_file_range(source, Some(&mut from), &self.0, None, wanted) {
+                Ok(0) => break,
+                Ok(n) => left = left.saturating_sub(n as u64),
+                Err(Errno::INTR) => {}
+                // Whatever the reason is, writing finds it too, or does not mind.
+                Err(_) => break,
+            }
+        }
+        len - left
+    }
 }
 
-/// Reads until `buf` is full or the file ends.
-fn read_some(source: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut n = 0;
-    while n < buf.len() {
-        match source.read_at(&mut buf[n..], offset + n as u64) {
-            Ok(0) => break,
-            Ok(more) => n += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+impl Write for UserFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
     }
-    Ok(n)
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }

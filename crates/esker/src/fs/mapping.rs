@@ -26,7 +26,7 @@ impl Mapping {
     }
 
     /// A copy of the range.
-    pub(super) fn by_reading<F: ReadFile + ?Sized>(file: &F, offset: u64, len: u64) -> Result<Self> {
+    pub(crate) fn by_reading<F: ReadFile + ?Sized>(file: &F, offset: u64, len: u64) -> Result<Self> {
         let mut bytes = vec![0; check_range(file.path(), file.len(), offset, len)?];
         file.read_exact_at(&mut bytes, offset)?;
         Ok(Mapping(Bytes::Copied(bytes)))

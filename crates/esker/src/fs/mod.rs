@@ -12,6 +12,7 @@
 
 use std::fmt::Debug;
 use std::io::IoSlice;
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ pub mod sim;
 #[cfg(test)]
 mod tests;
 
+pub use copy::UserFile;
 pub use mapping::Mapping;
 pub(crate) use real::{RealFs, give_back_free_memory};
 
@@ -32,8 +34,18 @@ pub(crate) fn physical_memory() -> Option<u64> {
     real::physical_memory()
 }
 
-/// The unit of punched holes, in bytes.
-const BLOCK: u64 = 4096;
+/// How many threads of the whole machine run or could run now, where the operating system tells.
+pub(crate) fn running_threads() -> Option<usize> {
+    real::running_threads()
+}
+
+/// Tells the kernel that all of `buf`, which is large and new, will be written: it may come in huge pages.
+pub(crate) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
+    real::expect_use(buf);
+}
+
+/// The unit of punched holes and of shared blocks, in bytes.
+pub(crate) const BLOCK: u64 = 4096;
 
 /// How a directory lock is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +65,14 @@ pub trait ReadFile: Send + Sync + Debug {
     /// (the file was cut short), never a short read.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
 
+    /// As [`read_exact_at`](Self::read_exact_at), into memory that holds nothing yet, and returns that.
+    fn read_uninit_at<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Result<&'a mut [u8]> {
+        buf.fill(MaybeUninit::new(0));
+        // SAFETY: every byte was just written.
+        let buf = unsafe { buf.assume_init_mut() };
+        self.read_exact_at(buf, offset).map(|()| buf)
+    }
+
     /// The file's length in bytes when it was opened.
     fn len(&self) -> u64;
 
@@ -66,6 +86,17 @@ pub trait ReadFile: Send + Sync + Debug {
 
     /// Tells the kernel that `len` bytes from `offset` will be read soon. A hint: it cannot fail.
     fn prefetch(&self, offset: u64, len: u64);
+
+    /// Whether the byte at `offset` can be read without waiting for a disk, as far as is known.
+    fn is_cached(&self, _offset: u64) -> bool {
+        true
+    }
+
+    /// Copies `len` bytes from `offset` on to `target`, as far as that can be done without reading them; returns how
+    /// many bytes it has copied.
+    fn copy_to(&self, _offset: u64, _len: u64, _target: &UserFile) -> u64 {
+        0
+    }
 
     /// Shows `len` bytes from `offset` without copying them where the file system can; a range that ends
     /// behind [`len`](Self::len) is an error of kind `Corruption`, as for a read. The view outlives the
@@ -116,12 +147,6 @@ pub trait RandomFile: ReadFile {
 
     /// Cuts the file, or extends it by zeros that take no space.
     fn set_len(&self, len: u64) -> Result<()>;
-
-    /// Copies `len` bytes of `source`, which must be another file, from `source_offset` to `offset`, inside
-    /// the kernel where it can (some file systems then share the blocks). Returns how many bytes there were
-    /// to copy: fewer than `len` when the source ends before. Fails as [`write_at`](Self::write_at) does.
-    #[expect(clippy::disallowed_types, reason = "a file of the user, not of the store")]
-    fn copy_from(&self, source: &std::fs::File, source_offset: u64, len: u64, offset: u64) -> Result<u64>;
 
     /// The same file for somebody who only reads.
     fn as_read(self: Arc<Self>) -> Arc<dyn ReadFile>;

@@ -6,7 +6,7 @@
 //! ```text
 //! ReadFile    pread, or a mapping to look at  any thread, no cursor
 //! WriteFile   pwrite at the known length     a failed append leaves the length as it was
-//! RandomFile  pwritev, copy_file_range       a failed write leaves the length as it was
+//! RandomFile  pwritev                        a failed write leaves the length as it was
 //! MappedFile  store into a shared mapping    ext4, tmpfs: no system call, cannot fail
 //!             pwrite                         everything else
 //! DirLock     flock                          per open file: two opens in one process conflict too
@@ -15,13 +15,14 @@
 #![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "this is the room that opens files")]
 
 use std::fs::{self, File, OpenOptions};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, StatVfsMountFlags};
 
-use super::{DirLock, FileSystem, LockMode, MappedFile, Mapping, RandomFile, ReadFile, WriteFile};
+use super::{DirLock, FileSystem, LockMode, MappedFile, Mapping, RandomFile, ReadFile, UserFile, WriteFile};
 use crate::error::{Error, ErrorKind, Result};
 
 mod file;
@@ -195,6 +196,24 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
         *byte = (high << 4 | low) as u8;
     }
     digits.next().is_none().then_some(id)
+}
+
+/// Has memory filled in pages of 2 MiB where it can be: a page fault of 4 KiB costs more than reading them.
+pub(super) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
+    const PAGE: usize = 4096;
+    let before = buf.as_ptr().addr() % PAGE;
+    let start = buf.as_mut_ptr().cast::<std::ffi::c_void>().wrapping_byte_sub(before);
+    let len = (before + buf.len()).next_multiple_of(PAGE);
+    // SAFETY: the advice changes how memory is backed, and no byte of it; neighbours on the first and the last page
+    // are backed the same way.
+    let _hint = unsafe { rustix::mm::madvise(start, len, rustix::mm::Advice::LinuxHugepage) };
+}
+
+/// The fourth word of the kernel's own report: runnable threads/all threads.
+#[expect(clippy::disallowed_methods, reason = "this is the room that touches files")]
+pub(super) fn running_threads() -> Option<usize> {
+    let report = String::from_utf8(std::fs::read("/proc/loadavg").ok()?).ok()?;
+    report.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
 
 /// The machine's memory in bytes, from the kernel's own report.

@@ -51,7 +51,6 @@ mod faults;
 mod handles;
 mod names;
 mod random;
-mod rng;
 #[cfg(test)]
 mod tests;
 mod world;

@@ -93,7 +93,11 @@ impl Segments {
                 visit(path, at, record.payload);
             });
             let position = |offset: i64| header.start as i64 + offset - RECORDS_AT as i64;
-            sure = sure.max(position(found.published(fs.boot_id()) as i64));
+            let published = found.published(fs.boot_id());
+            // Without a mark nothing is known, not even of the segment before.
+            if published > RECORDS_AT {
+                sure = sure.max(position(published as i64));
+            }
             if walk.claimed > i64::MIN {
                 sure = sure.max(position(walk.claimed));
             }

@@ -6,23 +6,7 @@ use std::ops::Bound;
 
 use super::*;
 use crate::cursor::{Cursor, MAX_SEQ};
-
-/// splitmix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-}
+use crate::rng::Rng;
 
 type Place = (Vec<u8>, Reverse<SeqNo>);
 type Model = BTreeMap<Place, (Kind, Vec<u8>)>;
@@ -37,26 +21,26 @@ fn put(table: &Memtable, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) {
 /// Keys that share prefixes, differ only in length or in trailing zeros, and now and then are huge.
 fn random_key(rng: &mut Rng) -> Vec<u8> {
     let alphabet: &[u8] = &[0, 0, 1, b'a', b'b', 0xff];
-    let mut key = match rng.below(4) {
+    let mut key = match rng.index(4) {
         0 => Vec::new(),
         1 => b"table/1/".to_vec(),
         2 => b"table/1/row0000".to_vec(),
-        _ => vec![0; rng.below(10)],
+        _ => vec![0; rng.index(10)],
     };
-    for _ in 0..rng.below(5) {
-        key.push(alphabet[rng.below(alphabet.len())]);
+    for _ in 0..rng.index(5) {
+        key.push(alphabet[rng.index(alphabet.len())]);
     }
-    if !cfg!(miri) && rng.below(200) == 0 {
-        key.resize(1 + rng.below(65536), b'a');
+    if !cfg!(miri) && rng.index(200) == 0 {
+        key.resize(1 + rng.index(65536), b'a');
     }
     key
 }
 
 fn random_value(rng: &mut Rng) -> Vec<u8> {
-    let len = match rng.below(if cfg!(miri) { 10 } else { 100 }) {
+    let len = match rng.index(if cfg!(miri) { 10 } else { 100 }) {
         0..5 => 0,
-        99 => rng.below(100 << 10),
-        _ => rng.below(40),
+        99 => rng.index(100 << 10),
+        _ => rng.index(40),
     };
     vec![rng.next() as u8; len]
 }
@@ -81,7 +65,7 @@ fn check_lookups(table: &Memtable, model: &Model, key: Vec<u8>, seq: SeqNo) {
 fn check_move(rng: &mut Rng, cursor: &mut MemCursor, model: &Model, key: Vec<u8>, seq: SeqNo) {
     let place = (key, Reverse(seq));
     let here = cursor.valid().then(|| (cursor.key().to_vec(), Reverse(cursor.seq())));
-    match (rng.below(8), here) {
+    match (rng.index(8), here) {
         (0, _) => {
             cursor.seek_to_first().unwrap();
             same_place(cursor, model.first_key_value());
@@ -111,7 +95,7 @@ fn check_move(rng: &mut Rng, cursor: &mut MemCursor, model: &Model, key: Vec<u8>
 
 fn run_against_model(seed: u64, prefix: &[u8], rounds: usize) {
     println!("seed {seed}, prefix {prefix:?}");
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     // Its filter is soon too small: it may let more through then, and lose nothing.
     let table = Arc::new(Memtable { expected: 100, ..Memtable::with(prefix, None) });
     let mut cursor = table.cursor();
@@ -119,10 +103,10 @@ fn run_against_model(seed: u64, prefix: &[u8], rounds: usize) {
     let mut seq = 0;
     for _ in 0..rounds {
         let (key, at) = (random_key(&mut rng), rng.next() % (seq + 2));
-        match rng.below(4) {
+        match rng.index(4) {
             0 | 1 => {
                 seq += 1;
-                let (kind, value) = match rng.below(4) {
+                let (kind, value) = match rng.index(4) {
                     0 => (Kind::Delete, Vec::new()),
                     _ => (Kind::Put, random_value(&mut rng)),
                 };
@@ -159,7 +143,7 @@ fn agrees_with_a_sorted_map() {
 #[test]
 fn heads_never_decrease() {
     println!("seed 7");
-    let mut rng = Rng(7);
+    let mut rng = Rng::new(7);
     let mut keys: Vec<_> = (0..300).map(|_| random_key(&mut rng)).collect();
     keys.sort();
     for prefix in [&b""[..], b"table/1/", b"table/1/row00000", &[0], &[0, 0, 0], &[0xff]] {

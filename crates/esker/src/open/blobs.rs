@@ -8,7 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Listing;
-use crate::blob::{BlobFile, BlobFileId, BlobSet, Entry, LazyFile, Life, LiveFile, Pointer, blob_path};
+use crate::blob::{
+    BlobFile, BlobFileId, BlobSet, Entry, LazyFile, Life, LiveFile, Pointer, Shares, blob_path,
+};
+use crate::canary::broken;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::ReadFile;
@@ -57,6 +60,11 @@ pub(super) fn find(
         let info = &record.info;
         let pending = info.pending.iter().copied();
         let mut life = Life::ended(info.sealed, info.entries, record.freed.clone(), pending);
+        for (&ordinal, record) in &record.shares {
+            // The file names the first key alone.
+            record.live.values().for_each(|&hash| set.filter.add(hash));
+            life.shares.insert(ordinal, Shares::of(record));
+        }
         add_later(&mut life, &entries);
         let written = if info.sealed || read_only || file.is_err() {
             None
@@ -122,8 +130,9 @@ fn open_known(set: &BlobSet, dir: &Path, id: BlobFileId, record: &BlobFileRecord
     let path = blob_path(dir, id);
     let (file, entries, lazy) = if record.info.sealed {
         let lazy = set.handles.file(&path)?;
-        let file = BlobFile::open_sealed(Arc::clone(&lazy) as Arc<dyn ReadFile>, id)?;
-        let entries = file.entries()?;
+        let source = Arc::clone(&lazy) as Arc<dyn ReadFile>;
+        // A damaged footer costs nothing but what the descriptors do not tell either.
+        let (file, entries, _) = BlobFile::open_damaged(&source, id)?;
         (file, entries, Some(lazy))
     } else {
         let (file, entries, lazy) = scan(set, dir, id)?;
@@ -158,13 +167,30 @@ pub(super) fn is_there(set: &BlobSet, state: &ManifestState, pointer: &Pointer, 
     live.readable().and_then(|file| file.verify(pointer)).is_ok()
 }
 
-/// The log names the blob: it counts.
-pub(super) fn claim(set: &BlobSet, pointer: &Pointer) {
+/// The log names the blob, in an entry whose key has this hash: it counts.
+pub(super) fn claim(set: &BlobSet, pointer: &Pointer, key_hash: u64) {
     if let Some(live) = set.get(pointer.file) {
         let mut life = live.life.lock();
         life.pending.remove(&pointer.ordinal);
         life.note_named(pointer.ordinal);
+        if pointer.share != 0 && !broken("shares-replay") && !life.freed.contains(&pointer.ordinal) {
+            set.filter.add(key_hash);
+            life.shares.entry(pointer.ordinal).or_insert_with(Shares::first).claim(pointer.share, key_hash);
+        }
     }
+}
+
+/// Blobs that were copied and of which no entry is left, the whole log being replayed.
+pub(super) fn never_shared(set: &BlobSet) -> Vec<(BlobFileId, u64)> {
+    let mut blobs = Vec::new();
+    for live in set.files() {
+        let mut life = live.life.lock();
+        life.shares.values_mut().for_each(Shares::decide);
+        let over =
+            life.shares.iter().filter(|(ordinal, shares)| shares.is_over() && !life.freed.contains(ordinal));
+        blobs.extend(over.map(|(&ordinal, _)| (live.id, ordinal)));
+    }
+    blobs
 }
 
 /// Blobs that were written and that nothing names.

@@ -12,7 +12,7 @@
 //! - A blob is freed in the manifest when the write that ended its life survives power loss, and its bytes go
 //!   after that.
 //!
-//! Locks: `structure` before `Ending::state`.
+//! Locks: `Ending::round` before `structure` before `Ending::state`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,16 +28,18 @@ use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::get::version_at;
 use crate::value::Value;
-use crate::version::blobs::{BlobEdit, BlobFiles};
+use crate::version::blobs::BlobEdit;
 use crate::version::edit::{Edit, TreeId};
 use crate::write::batch::Batch;
 use crate::write::watch::Job;
 
 /// A blob that is no longer the newest version of its key.
 #[derive(Debug, Clone, Copy)]
-struct Ended {
-    file: BlobFileId,
-    ordinal: u64,
+pub(super) struct Ended {
+    pub(super) file: BlobFileId,
+    pub(super) ordinal: u64,
+    /// Which of the entries that name it; `None`: all.
+    pub(super) share: Option<u64>,
     /// Moments from this one on see it,
     from: SeqNo,
     /// and before this one.
@@ -48,25 +50,27 @@ struct Ended {
 
 impl Ended {
     /// Nobody sees it, and that is durable.
-    fn for_good(file: BlobFileId, ordinal: u64) -> Ended {
-        Ended { file, ordinal, from: 0, until: 0, by: 0 }
+    fn for_good(file: BlobFileId, ordinal: u64, share: Option<u64>) -> Ended {
+        Ended { file, ordinal, share, from: 0, until: 0, by: 0 }
     }
 }
 
 /// Blobs whose life has ended or is about to.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
-    state: Mutex<EndingState>,
+    pub(super) state: Mutex<EndingState>,
+    /// One round of giving space back at a time: who has this sees what the last one has left.
+    pub(super) round: Mutex<()>,
     /// Snapshots keep something: worth a look when one goes.
     has_shadowed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct EndingState {
+pub(super) struct EndingState {
     /// Only snapshots see these.
-    shadowed: Vec<Ended>,
+    pub(super) shadowed: Vec<Ended>,
     /// Nobody sees these. They are freed when the write `by` is durable.
-    dead: Vec<Ended>,
+    pub(super) dead: Vec<Ended>,
     /// Freed in the manifest: their bytes may go.
     freed: ByFile,
 }
@@ -83,7 +87,7 @@ impl Ending {
 }
 
 /// Ordinals by file.
-type ByFile = BTreeMap<BlobFileId, BTreeSet<u64>>;
+pub(super) type ByFile = BTreeMap<BlobFileId, BTreeSet<u64>>;
 
 /// Edits about blob files, and what they free.
 #[derive(Debug, Default)]
@@ -110,7 +114,7 @@ pub(super) struct Frees<'a> {
     pub(super) note_shadowed: bool,
 }
 
-fn by_file(blobs: impl IntoIterator<Item = (BlobFileId, u64)>) -> ByFile {
+pub(super) fn by_file(blobs: impl IntoIterator<Item = (BlobFileId, u64)>) -> ByFile {
     let mut files = ByFile::new();
     for (file, ordinal) in blobs {
         files.entry(file).or_default().insert(ordinal);
@@ -192,9 +196,10 @@ impl Store {
                 }
             };
             if let Some((from, Kind::Blob, value)) = before
-                && let Some(Pointer { file, ordinal, .. }) = Pointer::decode(&value)
+                && let Some(Pointer { file, ordinal, share, .. }) = Pointer::decode(&value)
             {
-                state.shadowed.push(Ended { file, ordinal, from, until: job.seq, by: job.seq });
+                let share = Some(share);
+                state.shadowed.push(Ended { file, ordinal, share, from, until: job.seq, by: job.seq });
             }
         }
         self.bury(&mut state);
@@ -204,7 +209,8 @@ impl Store {
     /// Moves what no registered moment sees any more to the dead.
     fn bury(&self, state: &mut EndingState) {
         let abandoned = self.blobs.take_abandoned().into_iter();
-        let mut dead: Vec<Ended> = abandoned.map(|(file, ordinal)| Ended::for_good(file, ordinal)).collect();
+        let mut dead: Vec<Ended> =
+            abandoned.map(|blob| Ended::for_good(blob.file, blob.ordinal, Some(blob.share))).collect();
         if !state.shadowed.is_empty() {
             // Whoever registers later sees none of these: the writes that ended them are visible.
             self.ending.has_shadowed.store(true, Ordering::SeqCst);
@@ -218,7 +224,8 @@ impl Store {
             dead.extend(unseen);
             self.ending.has_shadowed.store(!state.shadowed.is_empty(), Ordering::SeqCst);
         }
-        for ended in &dead {
+        // Of several entries that name one blob the others may still be there: the edit that frees it finds out.
+        for ended in dead.iter().filter(|ended| !self.blobs.is_shared(ended.file, ended.ordinal)) {
             self.blobs.condemn(ended.file, ended.ordinal);
         }
         state.dead.extend(dead);
@@ -235,7 +242,7 @@ impl Store {
             for entry in entries.iter().filter(|entry| entry.tree == tree) {
                 let (file, ordinal) = (live.id, entry.ordinal);
                 if !live.life.lock().freed.contains(&ordinal) {
-                    state.shadowed.push(Ended { file, ordinal, from: 0, until, by: 0 });
+                    state.shadowed.push(Ended { file, ordinal, share: None, from: 0, until, by: 0 });
                 }
             }
         }
@@ -252,40 +259,18 @@ impl Store {
         }
         for (file, ordinal) in blobs {
             self.blobs.condemn(file, ordinal);
-            state.dead.push(Ended::for_good(file, ordinal));
+            state.dead.push(Ended::for_good(file, ordinal, None));
         }
         Ok(())
     }
 
     /// [`BlobSet::seal_ended`]; after a sync that failed the store takes no more writes.
     pub(crate) fn seal_blobs(&self, all: bool) -> Result<bool> {
-        self.blobs.seal_ended(all).inspect_err(|error| {
+        self.blobs.seal_ended(all && !broken("rule-14-roll")).inspect_err(|error| {
             if error.kind() != ErrorKind::OutOfSpace {
                 self.commit.poison();
             }
         })
-    }
-
-    /// What a copy of the store is to know of blob files, whose log holds all that is published. Under the
-    /// structure lock, while no reservation is under way. Nothing is appended any more to the files that it
-    /// names, and all of them are synced.
-    pub(crate) fn blob_files_for_copy(&self, known: &BlobFiles, end: u64) -> Result<BlobFiles> {
-        self.seal_blobs(true)?;
-        self.blobs.sync()?;
-        let mut files = known.clone();
-        let state = self.ending.state.lock();
-        let ended = state.shadowed.iter().chain(&state.dead).map(|ended| (ended.file, ended.ordinal));
-        // What ended more than once may be in a file that is gone.
-        let ended = ended.filter(|(file, _)| self.blobs.get(*file).is_some_and(|live| !live.is_open()));
-        // One that was begun since the others were sealed holds nothing that was committed.
-        let whole = self.blobs.files().into_iter().filter(|live| !live.is_open());
-        let notes = whole.map(|live| BlobEdit::Note(live.info(end)));
-        let shadows = by_file(ended).into_iter().map(|(file, ordinals)| BlobEdit::Shadow { file, ordinals });
-        for edit in notes.chain(shadows) {
-            let contradiction = |what| Error::new(ErrorKind::Poisoned, what);
-            files.apply(&edit).map_err(contradiction)?;
-        }
-        Ok(files)
     }
 
     // ---- freeing -------------------------------------------------------------------------------------
@@ -312,13 +297,16 @@ impl Store {
         let is_due = |ended: &Ended| ended.by == 0 || frees.dead_up_to.is_some_and(|limit| ended.by <= limit);
         let (due, later): (Vec<Ended>, Vec<Ended>) = state.dead.drain(..).partition(is_due);
         state.dead = later;
-        let due = due.iter().map(|ended| (ended.file, ended.ordinal));
-        let dropped = frees.dropped.iter().map(|pointer| (pointer.file, pointer.ordinal));
+        let due = due.iter().map(|ended| (ended.file, ended.ordinal, ended.share));
+        let dropped =
+            frees.dropped.iter().map(|pointer| (pointer.file, pointer.ordinal, Some(pointer.share)));
+        let ended =
+            due.chain(dropped).filter(|&(file, ordinal, share)| self.blobs.release(file, ordinal, share));
         let is_new = |&(file, ordinal): &(BlobFileId, u64)| {
             self.blobs.get(file).is_some()
                 && known.get(&file).is_none_or(|record| !record.freed.contains(&ordinal))
         };
-        let freed = by_file(due.chain(dropped).filter(is_new));
+        let freed = by_file(ended.map(|(file, ordinal, _)| (file, ordinal)).filter(is_new));
         for (&file, ordinals) in &freed {
             for &ordinal in ordinals {
                 self.blobs.condemn(file, ordinal);
@@ -331,6 +319,8 @@ impl Store {
         if frees.note_shadowed {
             // What a write has ended that may still be lost stays with the log.
             let shadowed = state.shadowed.iter().filter(|ended| is_due(ended));
+            let shadowed =
+                shadowed.filter(|ended| !self.blobs.shadow_share(ended.file, ended.ordinal, ended.share));
             let shadowed = shadowed.map(|ended| (ended.file, ended.ordinal));
             // Of a file that is not named, the log will tell again.
             let is_new = |&(file, ordinal): &(BlobFileId, u64)| match known.get(&file) {
@@ -340,6 +330,7 @@ impl Store {
             let shadowed = by_file(shadowed.filter(is_new)).into_iter();
             edits.extend(shadowed.map(|(file, ordinals)| BlobEdit::Shadow { file, ordinals }));
         }
+        edits.extend(self.share_edits(known, &notes, synced));
         BlobEdits { edits: notes.into_values().chain(edits).map(Edit::Blob).collect(), freed }
     }
 
@@ -350,7 +341,7 @@ impl Store {
             if durable {
                 state.freed.entry(file).or_default().extend(ordinals);
             } else {
-                let dead = ordinals.into_iter().map(|ordinal| Ended::for_good(file, ordinal));
+                let dead = ordinals.into_iter().map(|ordinal| Ended::for_good(file, ordinal, None));
                 state.dead.extend(dead);
             }
         }
@@ -409,6 +400,11 @@ impl Store {
 
     /// One round of giving space back; `false` when there was nothing to do.
     pub(super) fn run_blob_lane(&self) -> Result<bool> {
+        self.give_back(&mut self.ending.round.lock())
+    }
+
+    /// [`Store::run_blob_lane`], for whoever has `Ending::round`.
+    pub(super) fn give_back(&self, _round: &mut ()) -> Result<bool> {
         let freed = self.free_the_dead()?;
         let erased = self.erase_the_freed()?;
         let let_go = self.blobs.erase_let_go()?;
@@ -420,6 +416,15 @@ impl Store {
         self.blobs.settle_files();
         let reclaimed = self.reclaim_blobs()?;
         Ok(freed | erased | let_go | sealed | reclaimed)
+    }
+
+    /// Whether there is space to be given back.
+    pub(super) fn has_ended_blobs(&self) -> bool {
+        if !self.commit.jobs.is_empty() || self.blobs.has_left_over() {
+            return true;
+        }
+        let state = self.ending.state.lock();
+        !state.dead.is_empty() || !state.freed.is_empty()
     }
 
     fn free_the_dead(&self) -> Result<bool> {
@@ -454,7 +459,8 @@ impl Store {
         Ok(self.remove_files(&over)? | worked)
     }
 
-    /// Removes those of `files` whose blobs are all freed in the manifest.
+    /// Removes those of `files` whose blobs are all freed in the manifest and that nobody reads. While somebody
+    /// does, the name stays: as long as a file has two, nobody punches it through the other.
     fn remove_files(&self, files: &[Arc<LiveFile>]) -> Result<bool> {
         if files.is_empty() {
             return Ok(false);
@@ -464,7 +470,8 @@ impl Store {
         let known = &manifest.state.blobs.live;
         let is_freed = |live: &&Arc<LiveFile>| {
             let life = live.life.lock();
-            known.get(&live.id).is_some_and(|record| life.is_over() && life.freed.is_subset(&record.freed))
+            let is_over = life.is_over() && !life.is_pinned();
+            known.get(&live.id).is_some_and(|record| is_over && life.freed.is_subset(&record.freed))
         };
         let gone: Vec<BlobFileId> = files.iter().filter(is_freed).map(|live| live.id).collect();
         if gone.is_empty() {

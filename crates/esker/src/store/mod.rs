@@ -35,11 +35,13 @@ use crate::write::throttle::Throttle;
 
 mod background;
 mod blobs;
+mod closing;
 mod flush;
 mod install;
 mod merge;
 mod reclaim;
 pub(crate) mod reserve;
+mod shares;
 mod write;
 
 pub(crate) use blobs::Ending;
@@ -103,7 +105,7 @@ pub(crate) struct Store {
     failure: Mutex<Option<Error>>,
     closing: AtomicBool,
     pub(crate) reserve: Reserve,
-    lock: Mutex<Option<Box<dyn DirLock>>>,
+    lock: Mutex<Option<Arc<dyn DirLock>>>,
 }
 
 /// What opening a store has put together.
@@ -125,7 +127,7 @@ pub(crate) struct Parts {
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) reserve: Reserve,
     /// `None` for a store whose opener holds the lock itself.
-    pub(crate) lock: Option<Box<dyn DirLock>>,
+    pub(crate) lock: Option<Arc<dyn DirLock>>,
 }
 
 impl Store {
@@ -325,6 +327,9 @@ impl Store {
 
     /// Ends the background work, syncs the log and lets the directory go. Idempotent.
     pub(crate) fn close(&self) -> Result<()> {
+        if !self.read_only && self.failure().is_none() {
+            self.give_back_when_closing();
+        }
         if self.closing.swap(true, Ordering::AcqRel) {
             return Ok(());
         }

@@ -92,7 +92,16 @@ impl Store {
         match rewrite.step(self.options.blob_file_bytes.div_ceil(STEPS), |ordinal| gone.contains(&ordinal)) {
             Ok(true) => state.current = Some(rewrite),
             Ok(false) => {
-                let there = rewrite.install(&self.blobs.handles)?;
+                rewrite.seal()?;
+                // Checkpoints link under it.
+                let structure = self.structure.lock();
+                let there = rewrite.take_place(&self.blobs.handles)?;
+                drop(structure);
+                let Some(there) = there else {
+                    // It is tried again when the lane is next at work.
+                    state.current = Some(rewrite);
+                    return Ok(false);
+                };
                 let moved = there.into_iter().filter(|ordinal| gone.contains(ordinal));
                 self.ending.erase_again(file, moved);
             }

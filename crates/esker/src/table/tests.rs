@@ -14,6 +14,7 @@ use crate::cursor::{Cursor, Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
 use crate::fs::{ReadFile, WriteFile};
 use crate::options::Compression;
+use crate::rng::Rng;
 
 mod damage;
 mod model;
@@ -74,25 +75,9 @@ impl ReadFile for MemRead {
     fn prefetch(&self, _offset: u64, _len: u64) {}
 }
 
-/// Deterministic random numbers (splitmix64).
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> usize {
-        (self.next() % limit) as usize
-    }
-
-    fn bytes(&mut self, len: usize, alphabet: u64) -> Vec<u8> {
-        (0..len).map(|_| self.below(alphabet) as u8).collect()
-    }
+/// `len` bytes of few kinds.
+fn some_bytes(rng: &mut Rng, len: usize, alphabet: usize) -> Vec<u8> {
+    (0..len).map(|_| rng.index(alphabet) as u8).collect()
 }
 
 /// Key ascending, then newest first.

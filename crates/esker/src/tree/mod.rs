@@ -20,6 +20,7 @@ use crate::write::batch::{Batch, check_key};
 mod estimate;
 mod snapshot;
 mod stream;
+mod transfer;
 
 pub use snapshot::Snapshot;
 pub use stream::ValueWriter;

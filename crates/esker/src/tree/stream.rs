@@ -74,9 +74,18 @@ impl ValueWriter {
     /// # Errors
     /// As [`Tree::put`]. The value cannot be committed afterwards.
     pub fn add(&mut self, bytes: &[u8]) -> Result<()> {
+        self.check_whole()?;
         let added = self.add_whole(bytes);
         self.failed |= added.is_err();
         added
+    }
+
+    fn check_whole(&self) -> Result<()> {
+        if self.failed {
+            let message = "a part of the value could not be written: it cannot be committed";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        Ok(())
     }
 
     fn add_whole(&mut self, bytes: &[u8]) -> Result<()> {
@@ -124,10 +133,7 @@ impl ValueWriter {
     /// # Errors
     /// As [`Batch::put`].
     pub fn add_to(self, batch: &mut Batch) -> Result<()> {
-        if self.failed {
-            let message = "a part of the value could not be written: it cannot be committed";
-            return Err(Error::new(ErrorKind::InvalidInput, message));
-        }
+        self.check_whole()?;
         match self.stream {
             None => batch.put(&self.tree, &self.key, &self.held),
             Some(stream) => {

@@ -22,6 +22,8 @@ fn the_whole_is_the_same_whichever_way_it_is_read() {
         let mut out = b"before ".to_vec();
         assert_eq!(value.copy_to(&mut out).unwrap(), value.len());
         assert_eq!(out, [b"before ", content].concat());
+        assert_eq!(&value.clone().map().unwrap()[..], content);
+        assert_eq!(&value.clone().map_unverified().unwrap()[..], content);
         assert_eq!(value.into_vec().unwrap(), content);
     }
 }

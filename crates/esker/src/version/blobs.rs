@@ -25,6 +25,17 @@ pub(crate) struct BlobFileInfo {
     pub(crate) pending: BTreeSet<u64>,
 }
 
+/// The entries that name one blob, where it was copied.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SharesRecord {
+    /// The number that the next share gets.
+    pub(crate) next: u64,
+    /// Those that count, each with the hash of its key (0 for the first share: the file has its key).
+    pub(crate) live: BTreeMap<u64, u64>,
+    /// Those that the log may still lose: they count only where the log names them.
+    pub(crate) pending: BTreeSet<u64>,
+}
+
 /// What all edits about one blob file add up to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlobFileRecord {
@@ -33,6 +44,8 @@ pub(crate) struct BlobFileRecord {
     pub(crate) freed: BTreeSet<u64>,
     /// Blobs that only snapshots need, of which none survives the process.
     pub(crate) shadowed: BTreeSet<u64>,
+    /// Blobs that were copied.
+    pub(crate) shares: BTreeMap<u64, SharesRecord>,
 }
 
 /// All blob files.
@@ -52,6 +65,8 @@ pub(crate) enum BlobEdit {
     Free { file: FileId, ordinals: BTreeSet<u64> },
     /// Nothing but open snapshots needs these blobs.
     Shadow { file: FileId, ordinals: BTreeSet<u64> },
+    /// These entries name the blob. The whole of it each time.
+    Shares { file: FileId, ordinal: u64, record: SharesRecord },
     /// Nothing needs the file. No log record at or behind `position` names it.
     Remove { file: FileId, position: u64 },
 }
@@ -60,6 +75,7 @@ const NOTE: u8 = 0;
 const FREE: u8 = 1;
 const SHADOW: u8 = 2;
 const REMOVE: u8 = 3;
+const SHARES: u8 = 4;
 
 const SINGLE: u8 = 1;
 const SEALED: u8 = 2;
@@ -109,6 +125,15 @@ impl BlobEdit {
                 put_varint(out, *file);
                 put_set(out, ordinals);
             }
+            BlobEdit::Shares { file, ordinal, record } => {
+                out.push(SHARES);
+                put_varint(out, *file);
+                put_varint(out, *ordinal);
+                put_varint(out, record.next);
+                put_set(out, &record.live.keys().copied().collect());
+                record.live.values().for_each(|hash| out.extend_from_slice(&hash.to_le_bytes()));
+                put_set(out, &record.pending);
+            }
             BlobEdit::Remove { file, position } => {
                 out.push(REMOVE);
                 put_varint(out, *file);
@@ -129,6 +154,15 @@ impl BlobEdit {
             }
             FREE => BlobEdit::Free { file, ordinals: get_set(from)? },
             SHADOW => BlobEdit::Shadow { file, ordinals: get_set(from)? },
+            SHARES => {
+                let (ordinal, next) = (from.varint()?, from.varint()?);
+                let mut live = BTreeMap::new();
+                for share in get_set(from)? {
+                    live.insert(share, from.u64()?);
+                }
+                let record = SharesRecord { next, live, pending: get_set(from)? };
+                BlobEdit::Shares { file, ordinal, record }
+            }
             REMOVE => BlobEdit::Remove { file, position: from.varint()? },
             _ => return None,
         })
@@ -144,6 +178,7 @@ impl BlobFiles {
                     info: info.clone(),
                     freed: BTreeSet::new(),
                     shadowed: BTreeSet::new(),
+                    shares: BTreeMap::new(),
                 });
                 if record.info.salt != info.salt || record.info.single != info.single {
                     return Err(format!("blob file {} is named twice", info.file));
@@ -154,14 +189,28 @@ impl BlobFiles {
                 let record = self.known(*file)?;
                 record.freed.extend(ordinals);
                 record.shadowed.retain(|ordinal| !ordinals.contains(ordinal));
+                record.shares.retain(|ordinal, _| !ordinals.contains(ordinal));
             }
             BlobEdit::Shadow { file, ordinals } => self.known(*file)?.shadowed.extend(ordinals),
+            BlobEdit::Shares { file, ordinal, record } => {
+                self.known(*file)?.shares.insert(*ordinal, record.clone());
+            }
             BlobEdit::Remove { file, position } => {
                 self.live.remove(file);
                 self.removed.insert(*file, *position);
             }
         }
         Ok(())
+    }
+
+    /// An entry (`None`: every one) that names a blob which was copied is not to count in what is known here.
+    pub(crate) fn end_share(&mut self, file: FileId, ordinal: u64, share: Option<u64>) {
+        if let Some(record) = self.live.get_mut(&file).and_then(|record| record.shares.get_mut(&ordinal)) {
+            match share {
+                Some(share) => drop(record.live.remove(&share)),
+                None => record.live.clear(),
+            }
+        }
     }
 
     fn known(&mut self, file: FileId) -> Result<&mut BlobFileRecord, String> {
@@ -179,7 +228,12 @@ impl BlobFiles {
             let some = |ordinals: &BTreeSet<u64>| (!ordinals.is_empty()).then(|| ordinals.clone());
             let free = some(&record.freed).map(|ordinals| BlobEdit::Free { file, ordinals });
             let shadow = some(&record.shadowed).map(|ordinals| BlobEdit::Shadow { file, ordinals });
-            [Some(BlobEdit::Note(record.info.clone())), free, shadow].into_iter().flatten()
+            let shares = record.shares.iter().map(move |(&ordinal, record)| BlobEdit::Shares {
+                file,
+                ordinal,
+                record: record.clone(),
+            });
+            [Some(BlobEdit::Note(record.info.clone())), free, shadow].into_iter().flatten().chain(shares)
         });
         let removed = self.removed.iter();
         live.chain(removed.map(|(&file, &position)| BlobEdit::Remove { file, position }))
@@ -198,12 +252,19 @@ mod tests {
         BlobFileInfo { file, salt: !file, single: false, sealed, entries, pending: set(pending) }
     }
 
+    fn shares(live: &[(u64, u64)], pending: &[u64]) -> SharesRecord {
+        SharesRecord { next: 401, live: live.iter().copied().collect(), pending: set(pending) }
+    }
+
     fn sample() -> Vec<BlobEdit> {
         vec![
             BlobEdit::Note(info(7, false, 3, &[0, 2])),
             BlobEdit::Note(info(8, true, 1, &[])),
             BlobEdit::Shadow { file: 7, ordinals: set(&[1, 300]) },
             BlobEdit::Note(info(7, true, 400, &[399])),
+            BlobEdit::Free { file: 7, ordinals: set(&[0, 1, 255]) },
+            BlobEdit::Shares { file: 7, ordinal: 2, record: shares(&[(0, 0), (300, u64::MAX)], &[2, 400]) },
+            BlobEdit::Shares { file: 7, ordinal: 255, record: shares(&[(0, 0)], &[]) },
             BlobEdit::Free { file: 7, ordinals: set(&[0, 1, 255]) },
             BlobEdit::Remove { file: 8, position: 1 << 40 },
         ]
@@ -228,6 +289,7 @@ mod tests {
         let record = &files.live[&7];
         assert_eq!((record.info.entries, &record.freed), (400, &set(&[0, 1, 255])));
         assert_eq!(record.shadowed, set(&[300]), "what is freed is no longer shadowed");
+        assert_eq!(record.shares.keys().collect::<Vec<_>>(), [&2], "what is freed has no shares");
         let mut rebuilt = BlobFiles::default();
         files.to_edits().for_each(|edit| rebuilt.apply(&edit).unwrap());
         assert_eq!(files, rebuilt);

@@ -53,6 +53,11 @@ impl JobQueue {
         self.jobs.lock().push_front(job);
     }
 
+    /// Whether there are any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.lock().is_empty()
+    }
+
     /// Takes the oldest job, if its write is at or before `limit`.
     pub(crate) fn take_up_to(&self, limit: SeqNo) -> Option<Job> {
         let mut queue = self.jobs.lock();

@@ -1,11 +1,8 @@
 //! What randomized tests share: a seeded generator, where seeds come from, a world without real time or
 //! real randomness, and option sets so small that every path of the store is taken within a few thousand
 //! operations.
-//!
-//! - `ESKER_SEED`: the seed of the first case; later cases count up from it. A failure prints its own.
-//! - `ESKER_CASES`: how much to do, in the unit of the test (operations or cases).
 
-#![allow(dead_code, reason = "each test uses its share")]
+#![allow(dead_code, unused_imports, reason = "each test uses its share")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,57 +12,9 @@ use esker::Options;
 use esker::env::{Clock, Env, Executor, Random};
 use esker::fs::FileSystem;
 
-/// The splitmix64 generator: the same numbers everywhere for the same seed.
-#[derive(Debug, Clone)]
-pub(crate) struct Rng(u64);
+mod rng;
 
-impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
-        Rng(seed)
-    }
-
-    pub(crate) fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Below `n`, which is at least 1.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next_u64() % n as u64) as usize
-    }
-
-    /// In `low..=high`.
-    pub(crate) fn between(&mut self, low: usize, high: usize) -> usize {
-        low + self.below(high - low + 1)
-    }
-
-    /// True in `percent` of 100 cases.
-    pub(crate) fn percent(&mut self, percent: u32) -> bool {
-        self.next_u64() % 100 < u64::from(percent)
-    }
-
-    pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        &choices[self.below(choices.len())]
-    }
-}
-
-fn number_from(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
-}
-
-/// The seed of the first case.
-pub(crate) fn seed(default: u64) -> u64 {
-    number_from("ESKER_SEED").unwrap_or(default)
-}
-
-/// How much to do.
-pub(crate) fn cases(default: u64) -> u64 {
-    number_from("ESKER_CASES").unwrap_or(default)
-}
+pub(crate) use rng::{Rng, cases, is_full_run, seed, seeds, variable};
 
 /// A clock that moves only when somebody sleeps, and then at once.
 #[derive(Debug, Default)]
@@ -92,7 +41,7 @@ pub(crate) struct SeededRandom(AtomicU64);
 impl Random for SeededRandom {
     fn next_u64(&self) -> u64 {
         let state = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        Rng::new(state).next_u64()
+        Rng::new(state).next()
     }
 }
 

@@ -4,8 +4,8 @@
 use esker::ErrorKind;
 use esker::fs::sim::{Fault, FaultError, Op};
 
+use crate::common;
 use crate::life::{Life, Outcome};
-use crate::rng;
 
 const KINDS: [Op; 14] = [
     Op::Append,
@@ -55,8 +55,8 @@ fn live_with(seed: u64, kind: Op, fault: Fault) -> Outcome<bool> {
 #[test]
 fn a_call_that_fails_costs_nothing_that_was_promised() {
     let mut lives = 0;
-    let nth = rng::variable("ESKER_NTH");
-    for seed in rng::seeds(8) {
+    let nth = common::variable("ESKER_NTH");
+    for seed in common::seeds(8) {
         for kind in KINDS.into_iter().filter(|kind| chosen(*kind)) {
             // Stores are many and alike: of these one in seven will do.
             let step = if matches!(kind, Op::Store | Op::Read) { 7 } else { 1 };
@@ -76,7 +76,7 @@ fn a_call_that_fails_costs_nothing_that_was_promised() {
 
 #[test]
 fn a_disk_that_keeps_failing_is_no_different() {
-    for seed in rng::seeds(60) {
+    for seed in common::seeds(60) {
         for kind in KINDS.into_iter().filter(|kind| chosen(*kind)) {
             let fault = Fault::new(kind, "").chance(0.05, seed).forever();
             let error = if seed % 2 == 0 { FaultError::Io } else { FaultError::NoSpace };
@@ -92,7 +92,7 @@ fn a_disk_that_keeps_failing_is_no_different() {
 #[test]
 fn a_full_disk_loses_nothing() {
     let mut full = 0;
-    for seed in rng::seeds(150) {
+    for seed in common::seeds(150) {
         let outcome = (|| -> Outcome<()> {
             let mut life = Life::new(seed);
             life.recover(&mut true)?;
@@ -115,14 +115,14 @@ fn a_full_disk_loses_nothing() {
             panic!("a full disk, ESKER_SEED={seed}: {what}");
         }
     }
-    assert!(full > 10 || !rng::is_full_run(), "the disk was full {full} times only");
+    assert!(full > 10 || !common::is_full_run(), "the disk was full {full} times only");
 }
 
 /// Space that comes back is seen with the next write: the store need not be opened again.
 #[test]
 fn a_disk_that_is_full_for_a_while_takes_writes_again() {
     let mut full = 0;
-    for seed in rng::seeds(100) {
+    for seed in common::seeds(100) {
         let outcome = (|| -> Outcome<()> {
             let mut life = Life::new(seed);
             life.recover(&mut true)?;
@@ -150,7 +150,7 @@ fn a_disk_that_is_full_for_a_while_takes_writes_again() {
             panic!("a disk full for a while, ESKER_SEED={seed}: {what}");
         }
     }
-    assert!(full > 10 || !rng::is_full_run(), "the disk was full {full} times only");
+    assert!(full > 10 || !common::is_full_run(), "the disk was full {full} times only");
 }
 
 /// Others have filled the disk to the last byte. Deletes, flushes and merges go on out of the reserve, the
@@ -158,7 +158,7 @@ fn a_disk_that_is_full_for_a_while_takes_writes_again() {
 #[test]
 fn a_disk_full_to_the_last_byte_is_no_trap() {
     let mut refused = 0;
-    for seed in rng::seeds(150) {
+    for seed in common::seeds(150) {
         let outcome = (|| -> Outcome<()> {
             let mut life = Life::new(seed);
             life.recover(&mut true)?;
@@ -187,5 +187,5 @@ fn a_disk_full_to_the_last_byte_is_no_trap() {
             panic!("a disk full to the last byte, ESKER_SEED={seed}: {what}");
         }
     }
-    assert!(refused > 10 || !rng::is_full_run(), "{refused} calls were refused only");
+    assert!(refused > 10 || !common::is_full_run(), "{refused} calls were refused only");
 }

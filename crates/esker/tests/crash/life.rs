@@ -2,55 +2,24 @@
 //! again), a look at what is left, and on with the work.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use esker::env::Lane;
-use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{Batch, Db, Durability, Error, ErrorKind, ScanRange, Tree, TreeOptions};
 
+use crate::common::Rng;
+use crate::counts::Counts;
 use crate::history::{Bytes, Event, History, Pairs, State, Write, describe, describe_writes, differences};
-use crate::rng::Rng;
 use crate::world::Knobs;
+
+mod checks;
+mod death;
+mod stream;
 
 /// Where the store is.
 pub(crate) const STORE: &str = "/db";
-
-/// What happened in the lives of a run, to be sure that it did happen.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Counts {
-    pub(crate) crashes: u64,
-    pub(crate) kills: u64,
-    pub(crate) crashes_in_recovery: u64,
-    pub(crate) openings: u64,
-    pub(crate) events: u64,
-    pub(crate) events_lost: u64,
-    pub(crate) torn_tails: u64,
-    pub(crate) rotated: u64,
-    pub(crate) recycled: u64,
-    pub(crate) merges: u64,
-    pub(crate) checkpoints_opened: u64,
-    pub(crate) read_only_openings: u64,
-    pub(crate) huge_values: u64,
-}
-
-impl Counts {
-    pub(crate) fn add(&mut self, other: &Counts) {
-        self.crashes += other.crashes;
-        self.kills += other.kills;
-        self.crashes_in_recovery += other.crashes_in_recovery;
-        self.openings += other.openings;
-        self.events += other.events;
-        self.events_lost += other.events_lost;
-        self.torn_tails += other.torn_tails;
-        self.rotated += other.rotated;
-        self.recycled += other.recycled;
-        self.merges += other.merges;
-        self.checkpoints_opened += other.checkpoints_opened;
-        self.read_only_openings += other.read_only_openings;
-        self.huge_values += other.huge_values;
-    }
-}
 
 /// A tree's tag stands among its pairs, under a key that sorts before all others.
 const TAG: &[u8] = b"\0tag";
@@ -99,6 +68,7 @@ pub(crate) struct Life {
     db: Option<Db>,
     trees: BTreeMap<String, Tree>,
     checkpoint: Option<(PathBuf, State)>,
+    stream: Option<stream::Unfinished>,
     writes: u64,
     checkpoints: u64,
     traced: bool,
@@ -124,6 +94,7 @@ impl Life {
             db: None,
             trees: BTreeMap::new(),
             checkpoint: None,
+            stream: None,
             writes: 0,
             checkpoints: 0,
             traced: std::env::var_os("ESKER_TRACE").is_some(),
@@ -133,6 +104,10 @@ impl Life {
 
     pub(crate) fn db(&self) -> &Db {
         self.db.as_ref().expect("the store is open")
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.db.is_some()
     }
 
     // ---- work ----------------------------------------------------------------------------------------
@@ -187,11 +162,13 @@ impl Life {
                 let compacted = self.db().compact();
                 self.settle(compacted, true)
             }
-            87..90 => self.create_tree(),
+            87..89 => self.create_tree(),
+            89 => self.stream_on(),
             90 => self.drop_tree(),
             91 if self.rng.one_in(2) => self.set_tag(),
             91 => self.make_checkpoint(),
             92 => self.reopen(),
+            93..96 => self.transfer(),
             _ => self.look(),
         }
     }
@@ -269,6 +246,38 @@ impl Life {
         self.settle(result, durability == Durability::Power)
     }
 
+    /// Renames or copies.
+    fn transfer(&mut self) -> Outcome<()> {
+        let (tree, from, _) = self.random_write();
+        let (to, keep) = (self.key(), self.rng.one_in(2));
+        if self.unclear {
+            // What is there to be renamed is not known.
+            return Ok(());
+        }
+        let value = self.history.now().get(&tree).and_then(|pairs| pairs.get(&from)).cloned();
+        let handle = &self.trees[&tree];
+        let result = if keep { handle.copy(&from, &to) } else { handle.rename(&from, &to) };
+        let mut writes = Vec::new();
+        if value.is_some() && from != to {
+            writes.push((tree.clone(), Arc::clone(&to), value.clone()));
+            if !keep {
+                writes.push((tree, from, None));
+            }
+        }
+        self.trace(|_| format!("transfers {}", describe_writes(&writes)));
+        self.history.begin(Event::Batch(writes));
+        self.withdraw_if_refused(&result);
+        if let Ok(done) = &result
+            && !self.disk.is_dead()
+        {
+            self.history.acknowledge();
+            if *done != value.is_some() {
+                return Err(format!("a transfer says {done}, with {:?} there", value.is_some()));
+            }
+        }
+        self.settle(result.map(drop), false)
+    }
+
     /// Deletes, as far as possible on a full disk too.
     pub(crate) fn delete_some(&mut self, count: u64) -> Outcome<()> {
         for _ in 0..count {
@@ -327,6 +336,7 @@ impl Life {
         if !self.trees.contains_key(&name) {
             return Ok(());
         }
+        self.stream = None;
         let result = self.db().drop_tree(&name);
         self.history.begin(Event::Drop(name.clone()));
         self.withdraw_if_refused(&result);
@@ -361,53 +371,6 @@ impl Life {
         self.settle(result, true)
     }
 
-    /// Closes the store and opens it again.
-    fn reopen(&mut self) -> Outcome<()> {
-        self.trees.clear();
-        let Some(db) = self.db.take() else { return Ok(()) };
-        self.count(&db);
-        let closed = db.close();
-        drop(db);
-        self.settle(closed, true)?;
-        if self.disk.is_dead() {
-            return Ok(());
-        }
-        let opened = Db::open(STORE, self.knobs.options(&self.disk, self.rng.next()));
-        let faults = self.disk.faults_hit();
-        match opened {
-            Ok(db) if !self.disk.is_dead() => {
-                self.hold(db)?;
-                // Opening makes everything durable that it replayed.
-                self.history.make_durable();
-                if !self.unclear {
-                    return Ok(());
-                }
-                let settled = self.settle_on_what_is_there(false);
-                if settled.is_err() && self.disk.faults_hit() > faults {
-                    // It could not be read: what it holds is looked at when it is opened next.
-                    self.trees.clear();
-                    self.db = None;
-                    return Ok(());
-                }
-                settled
-            }
-            Ok(_) => Ok(()),
-            Err(_) if self.disk.is_dead() => Ok(()),
-            Err(error) => self.note_failure(&error),
-        }
-    }
-
-    fn hold(&mut self, db: Db) -> Outcome<()> {
-        self.counts.openings += 1;
-        for name in db.tree_names() {
-            if let Some(tree) = db.open_tree(&name).map_err(|e| format!("{e:?}"))? {
-                self.trees.insert(name, tree);
-            }
-        }
-        self.db = Some(db);
-        Ok(())
-    }
-
     /// Reads something and compares it.
     fn look(&mut self) -> Outcome<()> {
         let names: Vec<String> = self.trees.keys().cloned().collect();
@@ -426,208 +389,5 @@ impl Life {
         if let Ok(stats) = db.stats() {
             self.counts.merges += stats.merges;
         }
-    }
-
-    // ---- death and recovery --------------------------------------------------------------------------
-
-    /// The power fails or the process dies now; the store is opened again, and again when the power fails
-    /// meanwhile; what it holds then is checked, and becomes the base of a new history.
-    pub(crate) fn perish_and_recover(&mut self) -> Outcome<()> {
-        let mut powerless = false;
-        self.perish(&mut powerless);
-        self.recover(&mut powerless)
-    }
-
-    /// Opens the store on the disk as it is, however often the power fails on the way.
-    pub(crate) fn recover(&mut self, powerless: &mut bool) -> Outcome<()> {
-        let kind = |error: &Error| format!("opening after a crash failed: {error:?}");
-        let mut tries = 0;
-        loop {
-            self.check_read_only(*powerless)?;
-            tries += 1;
-            let fails_after = (tries < 6 && self.rng.one_in(3)).then(|| self.rng.below(48));
-            self.disk.set_crash_after(fails_after);
-            let opened = Db::open(STORE, self.knobs.options(&self.disk, self.rng.next()));
-            if self.disk.is_dead() {
-                self.counts.crashes_in_recovery += 1;
-                self.db = opened.ok();
-                self.perish(powerless);
-                continue;
-            }
-            let db = opened.map_err(|error| kind(&error))?;
-            self.trace(|_| format!("opened: {:?}", db.stats()));
-            self.disk.set_crash_after(None);
-            let stats = db.stats().map_err(|error| kind(&error))?;
-            self.counts.torn_tails += u64::from(stats.replayed_torn_tail);
-            self.hold(db)?;
-            break;
-        }
-        self.settle_on_what_is_there(*powerless)?;
-        self.check_checkpoint()
-    }
-
-    /// Checks what an opened store holds; it is the base of a new history.
-    fn settle_on_what_is_there(&mut self, powerless: bool) -> Outcome<()> {
-        let found = contents(self.db()).map_err(|error| format!("reading failed: {error:?}"))?;
-        let taken = self.history.prefix_of(&found, self.least(powerless))?;
-        self.counts.events += self.history.len() as u64;
-        self.counts.events_lost += (self.history.len() - taken) as u64;
-        self.check_reads(&found)?;
-        self.check_space(&found)?;
-        self.history = History::new(found);
-        self.unclear = false;
-        Ok(())
-    }
-
-    /// Of the huge values that ever were, just those are kept that somebody can see.
-    fn check_space(&mut self, found: &State) -> Outcome<()> {
-        if self.faulty {
-            return Ok(());
-        }
-        while self.db().step(Lane::Blobs) {}
-        let is_huge =
-            |(key, value): &(&Bytes, &Bytes)| key[..] != *TAG && value.len() >= self.knobs.separate_at;
-        let seen = found.values().flat_map(|pairs| pairs.iter().filter(is_huge)).count() as u64;
-        let kept = self.db().stats().map_err(|error| format!("{error:?}"))?.blob_values;
-        self.counts.huge_values += seen;
-        if seen == kept {
-            return Ok(());
-        }
-        Err(format!("{seen} huge values can be seen, and {kept} are kept"))
-    }
-
-    fn least(&self, powerless: bool) -> usize {
-        if powerless { self.history.durable() } else { self.history.certain() }
-    }
-
-    fn perish(&mut self, powerless: &mut bool) {
-        self.note_log_files();
-        let killed = self.rng.one_in(4);
-        let seed = self.rng.next();
-        self.trace(|life| format!("dies, killed: {killed}, disk: {:?}", life.disk.list(Path::new(STORE))));
-        let next = if killed { self.disk.kill() } else { self.disk.crash(seed) };
-        *powerless |= !killed;
-        self.counts.kills += u64::from(killed);
-        self.counts.crashes += u64::from(!killed);
-        // The old handles end in the dead world.
-        self.trees.clear();
-        if let Some(db) = self.db.take() {
-            self.count(&db);
-        }
-        self.disk = next;
-        self.stay_full();
-    }
-
-    /// The disk is full from now on.
-    pub(crate) fn fill_disk(&mut self) {
-        self.full = Some(0);
-        self.stay_full();
-    }
-
-    /// Names that a power loss brought back take space that a real disk would not have given away.
-    fn stay_full(&mut self) {
-        if let Some(capacity) = &mut self.full {
-            *capacity = self.disk.used().max(*capacity);
-            self.disk.set_capacity(Some(*capacity));
-        }
-    }
-
-    /// There is room again.
-    pub(crate) fn empty_disk(&mut self) {
-        self.full = None;
-        self.disk.set_capacity(None);
-    }
-
-    /// Whether the log went on in other segments, and whether old files were used for that.
-    fn note_log_files(&mut self) {
-        let Ok(names) = self.disk.list(Path::new(STORE)) else { return };
-        let mut uses = Vec::new();
-        for name in names.iter().filter(|name| name.starts_with("wal-")) {
-            if let Ok(bytes) = self.disk.read_all(Path::new(STORE).join(name))
-                && bytes.len() > 24
-                && bytes[..8] == *b"eskerWAL"
-            {
-                let id = u64::from_le_bytes(bytes[16..24].try_into().unwrap());
-                uses.push((name.clone(), id));
-            }
-        }
-        uses.sort();
-        self.counts.rotated += u64::from(uses.len() > 1);
-        self.counts.recycled += u64::from(uses.windows(2).any(|pair| pair[0].1 > pair[1].1));
-    }
-
-    /// Readers see the same as a writer would, and change nothing.
-    fn check_read_only(&mut self, powerless: bool) -> Outcome<()> {
-        if !self.rng.one_in(12) || !self.disk.exists(&Path::new(STORE).join("LOCK")).unwrap_or(false) {
-            return Ok(());
-        }
-        let before = self.disk.operations();
-        let db = match Db::open_read_only(STORE, self.knobs.options(&self.disk, self.rng.next())) {
-            Ok(db) => db,
-            // The first opening, the one that makes the store, never came to its end.
-            Err(error) if error.kind() == ErrorKind::NotFound && self.counts.openings == 0 => return Ok(()),
-            Err(error) => return Err(format!("opening for reading after a crash failed: {error:?}")),
-        };
-        let found = contents(&db).map_err(|error| format!("reading failed: {error:?}"))?;
-        let close = db.close();
-        drop(db);
-        close.map_err(|error| format!("closing a reader failed: {error:?}"))?;
-        self.history.prefix_of(&found, self.least(powerless)).map_err(|e| format!("read-only: {e}"))?;
-        self.counts.read_only_openings += 1;
-        match self.disk.operations() - before {
-            0 => Ok(()),
-            n => Err(format!("opening for reading changed the disk {n} times")),
-        }
-    }
-
-    /// Other ways of reading agree with a scan.
-    fn check_reads(&mut self, found: &State) -> Outcome<()> {
-        let failed = |error: Error| format!("reading failed: {error:?}");
-        for (name, pairs) in found {
-            let tree = &self.trees[name];
-            for number in 0..4 {
-                let key = format!("key{number:04}").into_bytes();
-                let got = tree.get_vec(&key).map_err(failed)?;
-                if got.as_deref() != pairs.get(key.as_slice()).map(|value| &value[..]) {
-                    return Err(format!("get and scan of {name}/key{number:04} differ"));
-                }
-            }
-            if self.rng.one_in(8) {
-                let mut scan = tree.scan(ScanRange::all().reverse()).map_err(failed)?;
-                let mut expected = pairs.iter().rev().filter(|(key, _)| key[..] != *TAG);
-                while scan.advance().map_err(failed)? {
-                    let (key, value) = scan.pair().map_err(failed)?;
-                    if expected.next().is_none_or(|(k, v)| **k != *key || **v != *value) {
-                        return Err(format!("a backward scan of {name} differs"));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The last checkpoint that was returned from opens, and holds what it held.
-    fn check_checkpoint(&mut self) -> Outcome<()> {
-        let Some((dir, expected)) = self.checkpoint.take() else { return Ok(()) };
-        let disk = self.disk.fork();
-        disk.set_capacity(None);
-        let opened = Db::open(&dir, self.knobs.options(&disk, 1));
-        let db = opened.map_err(|error| format!("opening a checkpoint failed: {error:?}"))?;
-        let found = contents(&db).map_err(|error| format!("reading a checkpoint failed: {error:?}"))?;
-        self.counts.checkpoints_opened += 1;
-        match differences(&expected, &found) {
-            0 => Ok(()),
-            _ => Err(format!("a checkpoint differs: {}", describe(&expected, &found))),
-        }
-    }
-
-    pub(crate) fn is_open(&self) -> bool {
-        self.db.is_some()
-    }
-
-    /// What readers of the open store see is what was acknowledged, or more of what was tried.
-    pub(crate) fn check_everything_acknowledged(&self) -> Outcome<()> {
-        let found = contents(self.db()).map_err(|error| format!("reading failed: {error:?}"))?;
-        self.history.prefix_of(&found, self.history.certain()).map(drop)
     }
 }

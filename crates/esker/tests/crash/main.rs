@@ -6,14 +6,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+#[path = "../common/mod.rs"]
+mod common;
+mod counts;
 mod faults;
 mod history;
 mod life;
-mod rng;
 mod rules;
 mod world;
 
-use life::{Counts, Life, Outcome};
+use counts::Counts;
+use life::{Life, Outcome};
 
 /// Power cuts per life.
 const CRASHES: u64 = 8;
@@ -35,7 +38,7 @@ fn live(mut life: Life) -> (Counts, Outcome<()>) {
 #[test]
 fn ten_thousand_crashes_leave_a_prefix() {
     let mut counts = Counts::default();
-    for seed in rng::seeds(10_000 / CRASHES) {
+    for seed in common::seeds(10_000 / CRASHES) {
         let (lived, outcome) = live(Life::new(seed));
         counts.add(&lived);
         if let Err(what) = outcome {
@@ -43,7 +46,7 @@ fn ten_thousand_crashes_leave_a_prefix() {
         }
     }
     println!("{counts:?}");
-    if rng::is_full_run() {
+    if common::is_full_run() {
         assert!(counts.crashes >= 10_000);
         let seen = [
             counts.kills,
@@ -55,6 +58,7 @@ fn ten_thousand_crashes_leave_a_prefix() {
             counts.merges,
             counts.checkpoints_opened,
             counts.read_only_openings,
+            counts.checks,
         ];
         assert!(seen.iter().all(|&count| count >= 100), "the test has lost its teeth: {counts:?}");
     }
@@ -62,7 +66,7 @@ fn ten_thousand_crashes_leave_a_prefix() {
 
 #[test]
 fn writes_longer_than_a_segment_survive_crashes() {
-    for seed in rng::seeds(80) {
+    for seed in common::seeds(80) {
         let (_, outcome) = live(Life::of(seed, world::Knobs::huge));
         if let Err(what) = outcome {
             panic!("in the life with ESKER_SEED={seed}: {what}");

@@ -9,8 +9,8 @@ use esker::fs::sim::SimFs;
 use esker::fs::{DirLock, FileSystem, LockMode, MappedFile, RandomFile, ReadFile, SyncFile, WriteFile};
 use esker::{Db, Durability, Options};
 
+use crate::common::Rng;
 use crate::life::{STORE, contents};
-use crate::rng::Rng;
 use crate::world::env;
 
 fn open(disk: &SimFs) -> Db {

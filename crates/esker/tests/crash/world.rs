@@ -1,50 +1,17 @@
-//! The world of a simulated store: a disk that forgets, a clock that only sleeping moves, randomness from
-//! a seed, background work that the test steps; and small budgets, so that little work has many effects.
+//! What a simulated store is like: small budgets, so that little work has many effects, and values of all
+//! lengths.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use esker::env::{Clock, Env, Random, StepExecutor};
+use esker::env::{Env, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Compression, Options};
 
-use crate::rng::Rng;
-
-#[derive(Debug, Default)]
-struct StillClock(AtomicU64);
-
-impl Clock for StillClock {
-    fn wall_us(&self) -> u64 {
-        1_700_000_000_000_000 + self.monotonic_us()
-    }
-
-    fn monotonic_us(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn sleep(&self, duration: Duration) {
-        self.0.fetch_add(duration.as_micros() as u64, Ordering::Relaxed);
-    }
-}
-
-#[derive(Debug)]
-struct Seeded(std::sync::Mutex<Rng>);
-
-impl Random for Seeded {
-    fn next_u64(&self) -> u64 {
-        self.0.lock().unwrap().next()
-    }
-}
+use crate::common::{Rng, world};
 
 /// The world around `disk`.
 pub(crate) fn env(disk: &SimFs, seed: u64) -> Env {
-    Env {
-        fs: Arc::new(disk.clone()),
-        clock: Arc::new(StillClock::default()),
-        random: Arc::new(Seeded(std::sync::Mutex::new(Rng::new(seed)))),
-        executor: Some(Arc::new(StepExecutor)),
-    }
+    world(Arc::new(disk.clone()), seed, Some(Arc::new(StepExecutor)))
 }
 
 /// How long the values of a case are.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use esker::fs::sim::SimFs;
 use esker::{Finding, Options};
 
-use crate::rng::{self, Rng};
+use crate::common::{self, Rng};
 use crate::store::{Left, STORE, build, options};
 use crate::verdict::files;
 
@@ -79,7 +79,7 @@ fn bytes_of(disk: &SimFs) -> BTreeMap<PathBuf, Vec<u8>> {
 
 #[test]
 fn check_names_every_damage_and_changes_nothing() {
-    for seed in rng::seeds(12) {
+    for seed in common::seeds(12) {
         for left in [Left::Closed, Left::Rebooted] {
             let (disk, _) = build(seed, left);
             assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);

@@ -6,12 +6,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod check;
+#[path = "../common/mod.rs"]
+mod common;
 #[allow(dead_code, reason = "shared with the crash test")]
 #[path = "../crash/history.rs"]
 mod history;
-#[allow(dead_code, reason = "shared with the crash test")]
-#[path = "../crash/rng.rs"]
-mod rng;
 mod store;
 mod verdict;
 #[allow(dead_code, reason = "shared with the crash test")]
@@ -25,7 +24,7 @@ use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind};
 use twox_hash::XxHash3_64;
 
-use rng::Rng;
+use common::Rng;
 use store::{EVERY_WAY, Left, STORE, build, options};
 use verdict::{Verdict, files, judge};
 
@@ -37,7 +36,7 @@ fn damaged(
     mut damage: impl FnMut(&SimFs, &[PathBuf], &mut Rng) -> String,
 ) -> [u64; 2] {
     let mut verdicts = [0; 2];
-    for seed in rng::seeds(stores) {
+    for seed in common::seeds(stores) {
         for &left in ways {
             let (disk, expected) = build(seed, left);
             let mut rng = Rng::new(seed);

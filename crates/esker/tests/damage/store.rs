@@ -4,8 +4,8 @@ use esker::env::Lane;
 use esker::fs::sim::SimFs;
 use esker::{Batch, Compression, Db, Durability, Options, TreeOptions};
 
+use crate::common::Rng;
 use crate::history::{Bytes, Pairs, State};
-use crate::rng::Rng;
 use crate::world::env;
 
 pub(crate) const STORE: &str = "/db";

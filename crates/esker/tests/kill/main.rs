@@ -11,8 +11,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-#[allow(dead_code, reason = "shared with the crash test")]
-#[path = "../crash/rng.rs"]
+#[path = "../common/rng.rs"]
 mod rng;
 
 use std::io::{Read, Write};

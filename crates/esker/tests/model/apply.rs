@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use esker::env::Lane;
-use esker::{Batch, Compression, Durability, ErrorKind, KEY_LEN_MAX, Tree, TreeOptions};
+use esker::{Batch, Durability, Tree};
 
 use crate::model::Bytes;
 use crate::ops::{Key, Op, Range, Recipe, TREES, Write};
-use crate::session::{Check, Difference, OpenScan, Session, compare, digest, kind_of, same};
+use crate::session::{Check, OpenScan, Session, compare, digest, same};
 use crate::values::read_found;
 
 fn durability(power: bool) -> Durability {
@@ -21,7 +20,7 @@ impl Session {
         model.trees.get(TREES[tree]).and_then(|tree| tree.get(key, model.version)).cloned()
     }
 
-    fn note(&mut self, tree: usize, key: &Key, value: Option<Bytes>) {
+    pub(crate) fn note(&mut self, tree: usize, key: &Key, value: Option<Bytes>) {
         let oldest = self.oldest();
         self.model.write(&[(TREES[tree].to_owned(), Arc::clone(&key.0), value)], oldest);
     }
@@ -29,9 +28,12 @@ impl Session {
     /// Does `op` to the store and to the model.
     pub(crate) fn apply(&mut self, op: &Op) -> Check<u64> {
         match op {
-            Op::Put { .. } | Op::Delete { .. } | Op::Batch { .. } | Op::Swap { .. } | Op::Update { .. } => {
-                self.apply_write(op)
-            }
+            Op::Put { .. }
+            | Op::Delete { .. }
+            | Op::Batch { .. }
+            | Op::Swap { .. }
+            | Op::Update { .. }
+            | Op::Transfer { .. } => self.apply_write(op),
             Op::Get { .. }
             | Op::GetInto { .. }
             | Op::GetMany { .. }
@@ -45,6 +47,14 @@ impl Session {
             | Op::SnapshotGet { .. }
             | Op::SnapshotScan { .. }
             | Op::DropSnapshot { .. } => self.apply_moment(op),
+            Op::PutFrom { .. }
+            | Op::BeginStream { .. }
+            | Op::FeedStream { .. }
+            | Op::EndStream { .. }
+            | Op::Hold { .. }
+            | Op::ReadHeld { .. }
+            | Op::StreamHeld { .. }
+            | Op::LetGo { .. } => self.apply_huge(op),
             _ => self.apply_care(op).map(|()| 0),
         }
     }
@@ -67,6 +77,7 @@ impl Session {
             }
             Op::Batch { writes, power, twice } => self.write_batch(writes, *power, *twice)?,
             Op::Swap { tree, key, right, new } => return self.swap(*tree, key, *right, *new),
+            Op::Transfer { tree, from, to, keep } => return self.transfer(*tree, from, to, *keep),
             Op::Update { tree, key, longest } => return self.update(*tree, key, *longest as usize),
             _ => {}
         }
@@ -111,6 +122,20 @@ impl Session {
             self.note(tree, key, new);
         }
         Ok(digest(swapped))
+    }
+
+    fn transfer(&mut self, tree: usize, from: &Key, to: &Key, keep: bool) -> Check<u64> {
+        let Some(handle) = self.tree(tree)? else { return Ok(0) };
+        let value = self.expected(tree, from);
+        let done = if keep { handle.copy(&**from, &**to)? } else { handle.rename(&**from, &**to)? };
+        same!(done, value.is_some(), "whether {from:?} was transferred to {to:?}");
+        if value.is_some() && from != to {
+            self.note(tree, to, value);
+            if !keep {
+                self.note(tree, from, None);
+            }
+        }
+        Ok(digest(done))
     }
 
     fn update(&mut self, tree: usize, key: &Key, longest: usize) -> Check<u64> {
@@ -248,155 +273,5 @@ impl Session {
             _ => {}
         }
         Ok(0)
-    }
-
-    fn apply_care(&mut self, op: &Op) -> Check<()> {
-        match op {
-            Op::Create { tree, compression } => self.create(TREES[*tree], *compression)?,
-            Op::DropTree { tree } => self.drop_tree(*tree)?,
-            Op::SetTag { tree, tag } => {
-                let Some(handle) = self.tree(*tree)? else { return Ok(()) };
-                let tag = format!("tag {tag}");
-                handle.set_tag(&tag)?;
-                same!(handle.tag().as_ref(), Some(&tag), "the tag");
-                self.model.trees.entry(TREES[*tree].to_owned()).or_default().tag = Some(tag);
-            }
-            Op::BadInput { tree } => self.bad_input(*tree)?,
-            Op::VerifyAll => self.verify(self.db())?,
-            Op::Quiesce => self.quiesce(),
-            Op::Flush => {
-                self.db().flush()?;
-                let entries: u64 = self.db().stats()?.trees.iter().map(|tree| tree.memtable_entries).sum();
-                same!(entries, 0, "entries in memtables after a flush");
-            }
-            Op::Compact => self.compact()?,
-            Op::Sync => self.db().sync()?,
-            // A store with threads of its own steps itself.
-            Op::Step { flush, times } if self.is_stepped() => {
-                let lanes: &[Lane] = if *flush { &[Lane::Log, Lane::Flush] } else { &[Lane::Compact] };
-                (0..*times).all(|_| lanes.iter().any(|&lane| self.db().step(lane)));
-            }
-            Op::Stats => self.stats()?,
-            Op::Checkpoint => self.checkpoint()?,
-            Op::Reopen { how, seed } => self.reopen(*how, *seed)?,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn create(&mut self, name: &str, compression: Compression) -> Check<()> {
-        let created = self.db().create_tree(name, TreeOptions::default().compression(compression));
-        if self.model.trees.contains_key(name) {
-            same!(kind_of(created), Some(ErrorKind::AlreadyExists), "creating {name:?} again");
-        } else {
-            let tree = created?;
-            same!(tree.name(), name, "the name of the new tree");
-            self.model.create(name);
-            self.handles.insert(name.to_owned(), tree);
-        }
-        Ok(())
-    }
-
-    fn drop_tree(&mut self, tree: usize) -> Check<()> {
-        let name = TREES[tree];
-        if tree == 0 {
-            same!(kind_of(self.db().drop_tree(name)), Some(ErrorKind::InvalidInput), "dropping {name:?}");
-            return Ok(());
-        }
-        let Some(handle) = self.tree(tree)? else {
-            same!(kind_of(self.db().drop_tree(name)), Some(ErrorKind::NotFound), "dropping {name:?}");
-            return Ok(());
-        };
-        self.db().drop_tree(name)?;
-        self.model.trees.remove(name);
-        self.handles.remove(name);
-        let closed = Some(ErrorKind::Closed);
-        same!(kind_of(handle.get("k")), closed, "a get from a dropped tree");
-        same!(kind_of(handle.put("k", "v")), closed, "a put into a dropped tree");
-        same!(kind_of(handle.scan(Range::all().to_scan_range())), closed, "a scan of a dropped tree");
-        same!(kind_of(handle.update("k", |_| None)), closed, "an update in a dropped tree");
-        let mut batch = Batch::new();
-        batch.put(self.db().default_tree(), "never written", "")?;
-        batch.put(&handle, "k", "v")?;
-        same!(kind_of(self.db().write(&batch)), closed, "a batch with a dropped tree");
-        same!(self.db().contains("never written")?, false, "half a batch");
-        Ok(())
-    }
-
-    fn bad_input(&mut self, tree: usize) -> Check<()> {
-        let Some(handle) = self.tree(tree)? else { return Ok(()) };
-        let invalid = Some(ErrorKind::InvalidInput);
-        let long = vec![b'x'; KEY_LEN_MAX + 1];
-        for key in [&[][..], &long] {
-            same!(kind_of(handle.put(key, "v")), invalid, "a put with a key of {} bytes", key.len());
-            same!(kind_of(handle.delete(key)), invalid, "a delete of a key of {} bytes", key.len());
-            same!(kind_of(handle.update(key, |_| None)), invalid, "an update of such a key");
-            same!(handle.get_vec(key)?, None, "the value of a key of {} bytes", key.len());
-            let mut batch = Batch::new();
-            same!(kind_of(batch.put(&handle, key, "v")), invalid, "such a key in a batch");
-            same!(batch.is_empty(), true, "the batch is as it was");
-        }
-        same!(kind_of(self.db().open_tree("")), invalid, "a tree without a name");
-        same!(
-            kind_of(self.db().create_tree(&"x".repeat(256), TreeOptions::default())),
-            invalid,
-            "a long name"
-        );
-        same!(kind_of(handle.set_tag(&"x".repeat(5000))), invalid, "a long tag");
-        Ok(())
-    }
-
-    fn compact(&mut self) -> Check<()> {
-        self.db().compact()?;
-        if !self.is_quiet() {
-            return Ok(());
-        }
-        let stats = self.db().stats()?;
-        for tree in &stats.trees {
-            let expected = self.model.trees.get(&tree.name).map_or(0, |tree| tree.len() as u64);
-            same!(
-                (tree.table_entries, tree.tombstones),
-                (expected, 0),
-                "what {:?} holds compacted",
-                tree.name
-            );
-        }
-        if self.is_stepped() {
-            same!(self.table_files()?, stats.table_files, "table files after compaction");
-        }
-        Ok(())
-    }
-
-    fn stats(&mut self) -> Check<()> {
-        let stats = self.db().stats()?;
-        let names: Vec<&str> = stats.trees.iter().map(|tree| tree.name.as_str()).collect();
-        same!(
-            names,
-            self.model.trees.keys().map(String::as_str).collect::<Vec<_>>(),
-            "trees in the statistics"
-        );
-        same!(stats.failure, None, "the failure in the statistics");
-        for tree in &stats.trees {
-            let model = &self.model.trees[&tree.name];
-            same!(tree.tag, model.tag, "the tag in the statistics");
-            let entries = tree.memtable_entries + tree.table_entries;
-            same!(
-                entries >= model.len() as u64,
-                true,
-                "{entries} entries in the statistics of {:?}",
-                tree.name
-            );
-            same!(tree.bytes_by_level.iter().sum::<u64>(), tree.table_bytes, "bytes by level");
-            same!(tree.tombstones <= tree.table_entries, true, "tombstones are entries");
-        }
-        let held = self.snapshots.iter().flatten().count() as u64;
-        let scans = self.scans.iter().flatten().filter(|scan| scan.keeps_snapshot).count() as u64;
-        let counted = held <= stats.snapshots && stats.snapshots <= held + scans;
-        same!(counted, true, "{} snapshots counted, {held} held, {scans} scans of some", stats.snapshots);
-        if stats.pool_bytes > stats.pool_capacity {
-            let (bytes, capacity) = (stats.pool_bytes, stats.pool_capacity);
-            return Err(Difference(format!("the pool holds {bytes} bytes and may hold {capacity}")));
-        }
-        Ok(())
     }
 }

@@ -50,7 +50,7 @@ impl Drop for Ends<'_> {
 fn transfer(db: &Db, trees: &[Tree; 2], locks: &[std::sync::Mutex<()>], rng: &mut Rng, rounds: u64) {
     let mut batch = Batch::new();
     for round in 1..=rounds {
-        let (from, to) = (rng.below(ACCOUNTS as usize) as u32, rng.below(ACCOUNTS as usize) as u32);
+        let (from, to) = (rng.index(ACCOUNTS as usize) as u32, rng.index(ACCOUNTS as usize) as u32);
         if from == to {
             continue;
         }
@@ -61,7 +61,7 @@ fn transfer(db: &Db, trees: &[Tree; 2], locks: &[std::sync::Mutex<()>], rng: &mu
         );
         let read = |n: u32| number(&trees[n as usize % 2].get_vec(account(n)).unwrap().expect("an account"));
         let (a, b) = (read(from), read(to));
-        let amount = a.min(rng.below(50) as u64);
+        let amount = a.min(rng.below(50));
         batch.clear();
         batch.put(&trees[from as usize % 2], account(from), padded(a - amount, round)).unwrap();
         batch.put(&trees[to as usize % 2], account(to), padded(b + amount, round)).unwrap();
@@ -171,8 +171,8 @@ fn no_update_and_no_swap_is_lost() {
                                 swapped.fetch_add(1, Ordering::Relaxed);
                             }
                             // Company, so that memtables fill and tables are merged.
-                            let company = [&b"company"[..], &[rng.below(250) as u8]].concat();
-                            db.put(&company, vec![1; rng.below(60)]).unwrap();
+                            let company = [&b"company"[..], &[rng.index(250) as u8]].concat();
+                            db.put(&company, vec![1; rng.index(60)]).unwrap();
                             tree.put(&company, "").unwrap();
                         }
                     });
@@ -204,12 +204,12 @@ fn writers_of_disjoint_ranges_find_all_they_wrote() {
                 for round in 0..rounds(15_000) {
                     // Ranges of their own for a while, so that new tables meet none.
                     let key =
-                        [&prefix[..], &((round / 300) as u16).to_be_bytes(), &[rng.below(90) as u8]].concat();
+                        [&prefix[..], &((round / 300) as u16).to_be_bytes(), &[rng.index(90) as u8]].concat();
                     if rng.percent(25) {
                         tree.delete(&key).unwrap();
                         mine.remove(&key);
                     } else {
-                        let value = vec![round as u8; rng.below(100)];
+                        let value = vec![round as u8; rng.index(100)];
                         tree.put(&key, &value).unwrap();
                         mine.insert(key, value);
                     }
@@ -218,7 +218,7 @@ fn writers_of_disjoint_ranges_find_all_they_wrote() {
                         tree.put("k", "v").unwrap();
                         db.drop_tree(tree.name()).unwrap();
                     }
-                    if rng.below(200) == 0 {
+                    if rng.index(200) == 0 {
                         let found = tree.scan(ScanRange::prefix(prefix)).unwrap().map(Result::unwrap);
                         assert!(found.eq(mine.clone()), "writer {writer}, round {round}, forward");
                         let range = ScanRange::prefix(prefix).reverse();

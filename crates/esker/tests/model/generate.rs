@@ -8,7 +8,7 @@ use std::sync::Arc;
 use esker::{Compression, KEY_LEN_MAX};
 
 use crate::common::Rng;
-use crate::ops::{Key, Op, Range, Recipe, Reopen, SLOTS, TREES, Write};
+use crate::ops::{Key, LANES, Op, Range, Recipe, Reopen, SLOTS, StreamEnd, TREES, Write};
 
 /// Makes histories.
 pub(crate) struct Generator {
@@ -29,13 +29,13 @@ fn key(bytes: impl Into<Vec<u8>>) -> Key {
 fn random_key(rng: &mut Rng) -> Key {
     const ALPHABET: [u8; 7] = [0, 0, 1, b'a', b'b', 0xfe, 0xff];
     let some = |rng: &mut Rng, len: usize| (0..len).map(|_| *rng.pick(&ALPHABET)).collect::<Vec<u8>>();
-    match rng.below(100) {
+    match rng.index(100) {
         0..30 => {
             let len = rng.between(1, 4);
             key(some(rng, len))
         }
-        30..55 => key(format!("user/{:05}", rng.below(400))),
-        55..80 => key((rng.below(1000) as u64).to_be_bytes()),
+        30..55 => key(format!("user/{:05}", rng.index(400))),
+        55..80 => key(rng.below(1000).to_be_bytes()),
         80..90 => {
             let mut bytes = b"a common beginning that is rather long/".to_vec();
             let len = rng.between(0, 3);
@@ -52,8 +52,8 @@ fn random_key(rng: &mut Rng) -> Key {
 fn long_key(rng: &mut Rng) -> Key {
     let len = if rng.percent(30) { KEY_LEN_MAX } else { rng.between(1000, KEY_LEN_MAX) };
     let mut bytes = vec![*rng.pick(&[0, b'u', 0xff]); len];
-    let at = if rng.percent(50) { len - 1 } else { rng.below(len) };
-    bytes[at] = rng.next_u64() as u8;
+    let at = if rng.percent(50) { len - 1 } else { rng.index(len) };
+    bytes[at] = rng.next() as u8;
     key(bytes)
 }
 
@@ -77,7 +77,7 @@ impl Generator {
                 (0, self.pool.len())
             } else {
                 let len = (self.pool.len() / self.rng.between(3, 20)).max(1);
-                let begin = self.rng.below(self.pool.len() - len + 1);
+                let begin = self.rng.index(self.pool.len() - len + 1);
                 (begin, begin + len)
             };
         }
@@ -92,15 +92,15 @@ impl Generator {
     }
 
     fn value(&mut self) -> Recipe {
-        let len = match self.rng.below(1000) {
+        let len = match self.rng.index(1000) {
             0..60 => 0,
             60..600 => self.rng.between(1, 16),
             600..950 => self.rng.between(17, 200),
             950..998 => self.rng.between(200, 3000),
-            _ if self.rng.below(self.rarity) < 100 => self.rng.between(3000, 100 << 10),
+            _ if self.rng.index(self.rarity) < 100 => self.rng.between(3000, 100 << 10),
             _ => 100,
         };
-        Recipe { len: len as u32, seed: self.rng.next_u64() as u32 }
+        Recipe { len: len as u32, seed: self.rng.next() as u32 }
     }
 
     fn maybe_value(&mut self) -> Option<Recipe> {
@@ -108,7 +108,7 @@ impl Generator {
     }
 
     fn tree(&mut self) -> usize {
-        if self.rng.percent(50) { 0 } else { self.rng.below(TREES.len()) }
+        if self.rng.percent(50) { 0 } else { self.rng.index(TREES.len()) }
     }
 
     fn bound(&mut self) -> Bound<Key> {
@@ -116,7 +116,7 @@ impl Generator {
         if self.rng.percent(10) {
             at = key([&at[..], &[0]].concat());
         }
-        match self.rng.below(10) {
+        match self.rng.index(10) {
             0..4 => Bound::Included(at),
             4..8 => Bound::Excluded(at),
             _ => Bound::Unbounded,
@@ -125,7 +125,7 @@ impl Generator {
 
     pub(crate) fn range(&mut self) -> Range {
         let mut range = Range::all();
-        match self.rng.below(10) {
+        match self.rng.index(10) {
             0 => {}
             1..4 => {
                 let whole = self.key();
@@ -162,15 +162,59 @@ impl Generator {
         Op::Batch { writes, power: self.rng.percent(5), twice: self.rng.percent(2) }
     }
 
+    /// A value that comes as a stream: now and then one that gets a file of its own.
+    fn long_value(&mut self) -> Recipe {
+        let value = self.value();
+        if !self.rng.one_in(40) {
+            return value;
+        }
+        Recipe { len: self.rng.between(1 << 20, 5 << 19) as u32, ..value }
+    }
+
+    /// An operation on streams and on values that are held.
+    fn huge_op(&mut self) -> Op {
+        let slot = self.rng.index(SLOTS);
+        // Small pieces and large ones alike.
+        let len = 1 << self.rng.between(0, 20);
+        match self.rng.index(100) {
+            0..8 => {
+                let (tree, key, value) = (self.tree(), self.key(), self.long_value());
+                // Of a long value no tiny pieces.
+                let piece = self.rng.between(1, 9_999) as u32 + value.len / 50;
+                Op::PutFrom { tree, key, value, piece, fails: self.rng.percent(20) }
+            }
+            8..22 => Op::BeginStream { slot, tree: self.tree(), key: self.key(), value: self.long_value() },
+            22..37 => Op::FeedStream { slot, len },
+            37..50 => {
+                let ends = [StreamEnd::Abandon, StreamEnd::Commit, StreamEnd::Power, StreamEnd::Batch];
+                Op::EndStream { slot, how: *self.rng.pick(&ends) }
+            }
+            50..65 => {
+                let snapshot = self.rng.percent(30).then(|| self.rng.index(SLOTS));
+                Op::Hold { slot, tree: self.tree(), key: self.key(), snapshot }
+            }
+            65..80 => Op::ReadHeld { slot, from: self.rng.next() as u32, len: self.rng.next() as u32 },
+            80..92 => Op::StreamHeld { slot, len },
+            _ => Op::LetGo { slot },
+        }
+    }
+
     /// An operation whose result does not depend on how the store is kept.
     pub(crate) fn data_op(&mut self) -> Op {
-        let slot = self.rng.below(SLOTS);
-        match self.rng.below(1000) {
+        if self.rng.percent(8) {
+            return self.huge_op();
+        }
+        let slot = self.rng.index(SLOTS);
+        match self.rng.index(1000) {
             0..300 => {
                 let (tree, key, value) = (self.tree(), self.key(), self.value());
                 Op::Put { tree, key, value, power: self.rng.percent(3) }
             }
-            300..390 => Op::Delete { tree: self.tree(), key: self.key() },
+            300..370 => Op::Delete { tree: self.tree(), key: self.key() },
+            370..390 => {
+                let (tree, from, to) = (self.tree(), self.key(), self.key());
+                Op::Transfer { tree, from, to, keep: self.rng.percent(50) }
+            }
             390..470 => self.batch(),
             470..600 => Op::Get { tree: self.tree(), key: self.key() },
             600..640 => Op::GetInto { tree: self.tree(), key: self.key() },
@@ -187,7 +231,7 @@ impl Generator {
             770..810 => Op::Scan { tree: self.tree(), range: self.range(), copies: self.rng.percent(50) },
             810..820 => Op::Count { tree: self.tree(), range: self.range() },
             820..840 => {
-                let snapshot = self.rng.percent(30).then(|| self.rng.below(SLOTS));
+                let snapshot = self.rng.percent(30).then(|| self.rng.index(SLOTS));
                 Op::OpenScan { slot, tree: self.tree(), range: self.range(), snapshot }
             }
             840..895 => Op::AdvanceScan { slot, steps: self.rng.between(1, 20) as u32 },
@@ -198,10 +242,10 @@ impl Generator {
             962..970 => Op::DropSnapshot { slot },
             970..980 => {
                 let compression = *self.rng.pick(&[Compression::None, Compression::Lz4, Compression::Zstd]);
-                Op::Create { tree: self.rng.below(TREES.len()), compression }
+                Op::Create { tree: self.rng.index(TREES.len()), compression }
             }
-            980..982 => Op::DropTree { tree: self.rng.below(TREES.len()) },
-            982..987 => Op::SetTag { tree: self.tree(), tag: self.rng.below(1000) as u32 },
+            980..982 => Op::DropTree { tree: self.rng.index(TREES.len()) },
+            982..987 => Op::SetTag { tree: self.tree(), tag: self.rng.index(1000) as u32 },
             987..997 => Op::BadInput { tree: self.tree() },
             997..999 => Op::VerifyAll,
             _ => Op::Quiesce,
@@ -210,16 +254,16 @@ impl Generator {
 
     /// An operation on how the store is kept.
     pub(crate) fn care_op(&mut self) -> Op {
-        match self.rng.below(1000) {
+        match self.rng.index(1000) {
             0..130 => Op::Flush,
             130..160 => Op::Compact,
             160..200 => Op::Sync,
-            200..850 => Op::Step { flush: self.rng.percent(50), times: self.rng.between(1, 4) as u32 },
+            200..850 => Op::Step { lane: self.rng.index(LANES.len()), times: self.rng.between(1, 4) as u32 },
             850..930 => Op::Stats,
             930..945 => Op::Checkpoint,
             _ => {
                 let how = *self.rng.pick(&[Reopen::Close, Reopen::Drop, Reopen::Kill, Reopen::ReadOnly]);
-                Op::Reopen { how, seed: self.rng.next_u64() }
+                Op::Reopen { how, seed: self.rng.next() }
             }
         }
     }

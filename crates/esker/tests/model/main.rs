@@ -8,9 +8,11 @@ mod common;
 
 mod apply;
 mod bugs;
+mod care;
 mod checkpoint;
 mod concurrent;
 mod generate;
+mod huge;
 mod metamorphic;
 mod model;
 mod ops;

@@ -33,7 +33,7 @@ struct Variant {
     /// Of a thousand operations, how many are followed by one of care.
     care: usize,
     /// Of a hundred points where it is possible, at how many the store is reopened.
-    reopen: u32,
+    reopen: u64,
 }
 
 impl Variant {
@@ -64,7 +64,7 @@ fn run(history: &[Op], variant: &Variant, seed: u64) -> Check<Vec<u64>> {
             *compression = other;
         }
         results.push(session.apply(&op).map_err(|difference| place(index, &op, difference))?);
-        if rng.below(1000) < variant.care {
+        if rng.index(1000) < variant.care {
             let op = care.care_op();
             if !matches!(op, Op::Reopen { .. }) {
                 session.apply(&op).map_err(|difference| place(index, &op, difference))?;
@@ -72,7 +72,7 @@ fn run(history: &[Op], variant: &Variant, seed: u64) -> Check<Vec<u64>> {
         }
         if matches!(op, Op::Quiesce) && rng.percent(variant.reopen) {
             let how = *rng.pick(&[Reopen::Close, Reopen::Drop, Reopen::Kill, Reopen::ReadOnly]);
-            let op = Op::Reopen { how, seed: rng.next_u64() };
+            let op = Op::Reopen { how, seed: rng.next() };
             session.apply(&op).map_err(|difference| place(index, &op, difference))?;
         }
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use esker::env::Lane;
 use esker::{Compression, ScanRange};
 
 use crate::common::Rng;
@@ -13,8 +14,11 @@ use crate::model::Bytes;
 /// The trees that come and go; the first one is always there.
 pub(crate) const TREES: [&str; 5] = ["default", "a", "b", "naïve tree", "\u{0}odd\n"];
 
-/// Snapshots and scans that can be open at a time.
+/// Snapshots, scans, streams and values that can be open or held at a time.
 pub(crate) const SLOTS: usize = 4;
+
+/// What is stepped together.
+pub(crate) const LANES: [&[Lane]; 3] = [&[Lane::Log, Lane::Flush], &[Lane::Compact], &[Lane::Blobs]];
 
 /// A key whose `Debug` fits on a line.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,9 +51,9 @@ impl Recipe {
     /// Half of all values compress well.
     pub(crate) fn bytes(self) -> Bytes {
         let mut rng = Rng::new(u64::from(self.seed));
-        let first = rng.next_u64();
-        let words = (0..self.len.div_ceil(8))
-            .map(|_| if self.seed.is_multiple_of(2) { first } else { rng.next_u64() });
+        let first = rng.next();
+        let words =
+            (0..self.len.div_ceil(8)).map(|_| if self.seed.is_multiple_of(2) { first } else { rng.next() });
         let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         bytes.truncate(self.len as usize);
         Arc::from(bytes)
@@ -142,6 +146,13 @@ pub(crate) enum Op {
         right: bool,
         new: Option<Recipe>,
     },
+    /// Renames, or with `keep` copies.
+    Transfer {
+        tree: usize,
+        from: Key,
+        to: Key,
+        keep: bool,
+    },
     /// Adds a byte to the value; deletes when it has reached `longest`.
     Update {
         tree: usize,
@@ -186,6 +197,53 @@ pub(crate) enum Op {
     DropSnapshot {
         slot: usize,
     },
+    /// Puts what a source gives out in pieces; one that `fails` does so at its end.
+    PutFrom {
+        tree: usize,
+        key: Key,
+        value: Recipe,
+        piece: u32,
+        fails: bool,
+    },
+    /// Begins a stream; one that was open in the slot is abandoned.
+    BeginStream {
+        slot: usize,
+        tree: usize,
+        key: Key,
+        value: Recipe,
+    },
+    /// Writes the next `len` bytes of it.
+    FeedStream {
+        slot: usize,
+        len: u32,
+    },
+    /// Writes the rest, unless it is abandoned.
+    EndStream {
+        slot: usize,
+        how: StreamEnd,
+    },
+    /// Finds a value and keeps it.
+    Hold {
+        slot: usize,
+        tree: usize,
+        key: Key,
+        snapshot: Option<usize>,
+    },
+    /// Reads a part of a value that is held; both numbers are taken modulo a little more than its length.
+    ReadHeld {
+        slot: usize,
+        from: u32,
+        len: u32,
+    },
+    /// Reads on in a value that is held, as a stream.
+    StreamHeld {
+        slot: usize,
+        len: u32,
+    },
+    /// Reads all of a value that is held, and lets it go.
+    LetGo {
+        slot: usize,
+    },
     Create {
         tree: usize,
         compression: Compression,
@@ -201,13 +259,14 @@ pub(crate) enum Op {
         tree: usize,
     },
     VerifyAll,
-    /// Lets go of all snapshots and scans, so that the store may be reopened here.
+    /// Lets go of all snapshots, scans, streams and values, so that the store may be reopened here.
     Quiesce,
     Flush,
     Compact,
     Sync,
+    /// One of [`LANES`].
     Step {
-        flush: bool,
+        lane: usize,
         times: u32,
     },
     Stats,
@@ -230,4 +289,15 @@ pub(crate) enum Reopen {
     Kill,
     /// `close`, then a look through a read-only opening.
     ReadOnly,
+}
+
+/// How a stream ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamEnd {
+    Abandon,
+    Commit,
+    /// Committed with `Durability::Power`.
+    Power,
+    /// In a batch with another write.
+    Batch,
 }

@@ -5,12 +5,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker::env::{Env, StepExecutor};
+use esker::env::{Env, Lane, StepExecutor};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
-use esker::{Db, ErrorKind, Options, Scan, Snapshot, Tree};
+use esker::{Db, ErrorKind, Options, Scan, ScanRange, Snapshot, Tree};
 
 use crate::common::{Rng, tiny_options, world};
+use crate::huge::{Held, OpenStream};
 use crate::model::{Bytes, Model};
 use crate::ops::{Range, Reopen, SLOTS, TREES};
 use crate::values::read;
@@ -22,6 +23,12 @@ pub(crate) struct Difference(pub(crate) String);
 impl From<esker::Error> for Difference {
     fn from(error: esker::Error) -> Self {
         Difference(format!("unexpected error: {error}"))
+    }
+}
+
+impl From<std::io::Error> for Difference {
+    fn from(error: std::io::Error) -> Self {
+        Difference(format!("a stream failed: {error}"))
     }
 }
 
@@ -79,6 +86,8 @@ pub(crate) struct Session {
     pub(crate) handles: BTreeMap<String, Tree>,
     pub(crate) snapshots: [Option<(Snapshot, u64)>; SLOTS],
     pub(crate) scans: [Option<OpenScan>; SLOTS],
+    pub(crate) streams: [Option<OpenStream>; SLOTS],
+    pub(crate) held: [Option<Held>; SLOTS],
     rng: Rng,
     checkpoints: u64,
 }
@@ -107,6 +116,8 @@ impl Session {
             handles: BTreeMap::new(),
             snapshots: Default::default(),
             scans: Default::default(),
+            streams: Default::default(),
+            held: Default::default(),
             rng: Rng::new(seed),
             checkpoints: 0,
         };
@@ -123,7 +134,7 @@ impl Session {
             Env::system()
         } else {
             let executor = (!self.setting.threads).then(|| Arc::new(StepExecutor) as _);
-            world(Arc::new(self.disk.clone()), self.rng.next_u64(), executor)
+            world(Arc::new(self.disk.clone()), self.rng.next(), executor)
         };
         if self.setting.tiny {
             tiny_options(&mut self.rng, self.env.clone())
@@ -175,10 +186,30 @@ impl Session {
         self.snapshots.iter().all(Option::is_none) && self.scans.iter().all(Option::is_none)
     }
 
-    /// Lets go of all snapshots and scans.
+    /// Lets go of all snapshots, scans, streams and values.
     pub(crate) fn quiesce(&mut self) {
         self.snapshots = Default::default();
         self.scans = Default::default();
+        self.streams = Default::default();
+        self.held = Default::default();
+    }
+
+    /// Of the huge values that ever were, just those are kept that somebody can see.
+    pub(crate) fn check_blobs(&self) -> Check<()> {
+        if self.held.iter().any(Option::is_some) {
+            return Ok(());
+        }
+        while self.db().step(Lane::Blobs) {}
+        let mut seen = 0;
+        for name in self.db().tree_names() {
+            let Some(tree) = self.db().open_tree(&name)? else { continue };
+            let mut scan = tree.scan(ScanRange::all())?;
+            while scan.advance()? {
+                seen += u64::from(scan.handle()?.stored_us().is_some());
+            }
+        }
+        same!(self.db().stats()?.blob_values, seen, "how many huge values are kept");
+        Ok(())
     }
 
     /// Compares everything in `db` with the model.
@@ -202,6 +233,9 @@ impl Session {
     /// Leaves the store as `how` says and opens it again with options drawn from `seed`.
     pub(crate) fn reopen(&mut self, how: Reopen, seed: u64) -> Check<()> {
         self.rng = Rng::new(seed);
+        let (streams, held) = (std::mem::take(&mut self.streams), std::mem::take(&mut self.held));
+        let is_closed = matches!(how, Reopen::Close | Reopen::ReadOnly);
+        let (mut streams, mut held) = (Some(streams).filter(|_| is_closed), Some(held).filter(|_| is_closed));
         self.quiesce();
         let left_over = self.handles.get(TREES[0]).cloned();
         self.handles.clear();
@@ -215,6 +249,10 @@ impl Session {
         {
             db.close()?;
             same!(kind_of(db.put("k", "v")), Some(ErrorKind::Closed), "a put after close");
+            for stream in streams.take().into_iter().flatten().flatten() {
+                stream.check_closed()?;
+            }
+            held.take().into_iter().flatten().flatten().try_for_each(Held::check_closed)?;
             if let Some(tree) = left_over {
                 same!(kind_of(tree.get("k")), Some(ErrorKind::Closed), "a get after close");
                 same!(

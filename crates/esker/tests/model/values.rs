@@ -4,7 +4,7 @@ use std::io::{Read, Seek, SeekFrom};
 
 use esker::Value;
 
-use crate::session::{Check, Difference, same};
+use crate::session::{Check, same};
 
 /// The bytes of `value`.
 pub(crate) fn read(value: &Value) -> Check<Vec<u8>> {
@@ -18,16 +18,17 @@ pub(crate) fn read(value: &Value) -> Check<Vec<u8>> {
     let mut rest = vec![0; tail.len()];
     value.read_exact_at(cut, &mut rest)?;
     same!(rest, tail, "the bytes from {cut} on of {len}");
-    let streamed = |error| Difference(format!("a reader failed: {error}"));
     let mut reader = value.reader();
-    reader.seek(SeekFrom::Start(cut)).map_err(streamed)?;
-    reader.read_to_end(&mut rest).map_err(streamed)?;
+    reader.seek(SeekFrom::Start(cut))?;
+    reader.read_to_end(&mut rest)?;
     same!(rest, [tail, tail].concat(), "the bytes from {cut} on of {len}, streamed");
     value.read_into(&mut rest)?;
     same!(rest, whole, "a value in a buffer");
     let mut copied = Vec::new();
     same!(value.copy_to(&mut copied)?, len, "how much was copied");
     same!(copied, whole, "a copy of a value");
+    same!(&value.clone().map_unverified()?[..], whole, "a value in place, unverified");
+    same!(&value.clone().map()?[..], whole, "a value in place");
     Ok(whole)
 }
 

@@ -30,8 +30,8 @@ fn many_versions_of_a_key_are_skipped_rightly() {
     let (mut pairs, mut moments) = (Pairs::new(), Vec::new());
     for round in 0..6_000u32 {
         // Long runs on one key, and a few others in between.
-        let key = match rng.below(10) {
-            0 => vec![b'a' + rng.below(20) as u8],
+        let key = match rng.index(10) {
+            0 => vec![b'a' + rng.index(20) as u8],
             _ => vec![b'a' + (round / 700) as u8 * 2, b'x'],
         };
         if rng.percent(20) {
@@ -42,7 +42,7 @@ fn many_versions_of_a_key_are_skipped_rightly() {
             db.put(&key, &value).unwrap();
             pairs.insert(key, value);
         }
-        if rng.below(8) == 0 {
+        if rng.index(8) == 0 {
             moments.push((db.snapshot(), pairs.clone()));
         }
         if round == 4_000 {

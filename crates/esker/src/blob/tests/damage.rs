@@ -15,7 +15,7 @@ fn shared() -> Result<Sealed> {
     let mut writer = SharedWriter::create(&disk, new_file(12))?;
     let mut values = Vec::new();
     for (i, len) in [100, 9_000, 0, 1, 4096].into_iter().enumerate() {
-        let value = Rng(i as u64).bytes(len);
+        let value = Rng::new(i as u64).bytes(len);
         values.push((writer.append(2, b"a key of some length", &value, 5)?, value));
     }
     let end = writer.len();
@@ -27,7 +27,7 @@ fn single() -> Result<Sealed> {
     let disk = SimFs::new(9);
     let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
     let mut writer = SingleWriter::create(&fs, new_file(12), false)?;
-    let value = Rng(1).bytes(9_001);
+    let value = Rng::new(1).bytes(9_001);
     writer.write(&value)?;
     let entry = writer.finish(2, b"a key of some length", 5)?.entry;
     let end = disk.file_len(path())? - 144;

@@ -117,7 +117,7 @@ fn entries_out_of_order_and_twice_are_refused() {
 #[test]
 fn random_bytes_are_no_blob_file() {
     for seed in 0..200 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let disk = SimFs::new(seed);
         let len = rng.below(20_000);
         disk.write_all(PATH, &rng.bytes(len)).expect("a file");

@@ -31,7 +31,7 @@ fn entries(model: &Model) -> Vec<Entry> {
 }
 
 fn run(seed: u64) -> Result<()> {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let disk = SimFs::new(seed);
     let chunk_log2 = [12, 13, 16, 20][rng.below(4) as usize];
     let mut writer = SharedWriter::create(&disk, new_file(chunk_log2))?;
@@ -84,7 +84,7 @@ fn values_are_read_as_they_were_written() {
 fn readers_go_on_while_the_file_grows() -> Result<()> {
     let disk = SimFs::new(5);
     let mut writer = SharedWriter::create(&disk, new_file(12))?;
-    let value = |ordinal: u64| Rng(ordinal).bytes(3_000 + ordinal * 700 % 40_000);
+    let value = |ordinal: u64| Rng::new(ordinal).bytes(3_000 + ordinal * 700 % 40_000);
     let pointers = parking_lot::RwLock::new(Vec::new());
     let blob = Arc::clone(writer.blob());
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -93,7 +93,7 @@ fn readers_go_on_while_the_file_grows() -> Result<()> {
             .map(|thread| {
                 let (blob, pointers, done) = (&blob, &pointers, &done);
                 scope.spawn(move || -> Result<()> {
-                    let mut rng = Rng(thread);
+                    let mut rng = Rng::new(thread);
                     while !done.load(std::sync::atomic::Ordering::Relaxed) {
                         let known: Vec<Pointer> = pointers.read().clone();
                         for pointer in known {
@@ -140,7 +140,7 @@ fn a_verified_chunk_is_not_read_again_for_its_checksum() -> Result<()> {
 fn what_was_synced_is_found_after_a_power_loss_and_the_rest_is_right_or_told() -> Result<()> {
     let (mut found_more, mut torn) = (0, 0);
     for seed in 0..200 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let disk = SimFs::new(seed);
         let mut writer = SharedWriter::create(&disk, new_file(12))?;
         disk.sync_dir(Path::new("/"))?;

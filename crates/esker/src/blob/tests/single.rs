@@ -15,7 +15,7 @@ fn streams_of_all_lengths_are_read_as_they_were_written() -> Result<()> {
         .into_iter()
         .enumerate()
     {
-        let mut rng = Rng(seed as u64);
+        let mut rng = Rng::new(seed as u64);
         let (disk, fs) = disk(seed as u64);
         let value = rng.bytes(len);
         let mut writer = SingleWriter::create(&fs, new_file([12, 16, 20][seed % 3]), seed % 2 == 0)?;

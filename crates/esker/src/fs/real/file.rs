@@ -5,10 +5,12 @@
 //! a full disk has space once more the file still ends where its owner believes it does.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::Advice;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::*;
 use crate::fs::{mapping, too_short};
@@ -34,6 +36,10 @@ impl ReadFile for RealRead {
         read_exact(&self.file, &self.path, buf, offset)
     }
 
+    fn read_uninit_at<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Result<&'a mut [u8]> {
+        read_uninit(&self.file, &self.path, buf, offset)
+    }
+
     fn len(&self) -> u64 {
         self.len
     }
@@ -46,18 +52,49 @@ impl ReadFile for RealRead {
         prefetch(&self.file, offset, len);
     }
 
+    fn is_cached(&self, offset: u64) -> bool {
+        is_cached(&self.file, offset)
+    }
+
+    fn copy_to(&self, offset: u64, len: u64, target: &UserFile) -> u64 {
+        target.take(&self.file, offset, len)
+    }
+
     fn map(&self, offset: u64, len: u64) -> Result<Mapping> {
         map(self, &self.file, offset, len)
     }
 }
 
+pub(super) fn read_uninit<'a>(
+    file: &File,
+    path: &Path,
+    buf: &'a mut [MaybeUninit<u8>],
+    offset: u64,
+) -> Result<&'a mut [u8]> {
+    let mut done = 0;
+    while done < buf.len() {
+        match rustix::io::pread(file, &mut buf[done..], offset.saturating_add(done as u64)) {
+            Ok(([], _)) => return Err(too_short(path, offset, buf.len())),
+            Ok((read, _)) => done += read.len(),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(not_read(path, offset, buf.len(), error.into())),
+        }
+    }
+    // SAFETY: `done` bytes were read into its beginning, and these are all.
+    Ok(unsafe { buf.assume_init_mut() })
+}
+
 pub(super) fn read_exact(file: &File, path: &Path, buf: &mut [u8], offset: u64) -> Result<()> {
-    file.read_exact_at(buf, offset).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => too_short(path, offset, buf.len()),
+    file.read_exact_at(buf, offset).map_err(|error| not_read(path, offset, buf.len(), error))
+}
+
+fn not_read(path: &Path, offset: u64, len: usize, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => too_short(path, offset, len),
         // The kernel refuses offsets that no file can have; a damaged pointer may hold one.
-        _ if offset > i64::MAX as u64 - buf.len() as u64 => too_short(path, offset, buf.len()),
+        _ if offset > i64::MAX as u64 - len as u64 => too_short(path, offset, len),
         _ => Error::io("read the file", path, error).at_offset(offset),
-    })
+    }
 }
 
 /// Maps a part of `file`, which is what `reader` reads.
@@ -76,6 +113,13 @@ pub(super) fn prefetch(file: &File, offset: u64, len: u64) {
     if let Some(len) = std::num::NonZeroU64::new(len) {
         let _hint = rustix::fs::fadvise(file, offset, Some(len), Advice::WillNeed);
     }
+}
+
+pub(super) fn is_cached(file: &File, offset: u64) -> bool {
+    let mut byte = [0];
+    let read =
+        rustix::io::preadv2(file, &mut [io::IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT);
+    read != Err(Errno::AGAIN)
 }
 
 #[derive(Debug)]

@@ -5,20 +5,19 @@
 //! append is. The length is kept beside the file, so that asking for it is no system call.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::file::{map, prefetch, read_exact, start_writeback};
+use super::file::{is_cached, map, prefetch, read_exact, read_uninit, start_writeback};
 use super::*;
-use crate::fs::{check_punch, copy};
+use crate::fs::check_punch;
 
 /// How many parts the kernel takes in one call (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
-/// How much the kernel is asked to copy in one call, in bytes.
-const COPY_MAX: u64 = 1 << 30;
 
 #[derive(Debug)]
 pub(super) struct RealRandom {
@@ -64,6 +63,10 @@ impl ReadFile for RealRandom {
         read_exact(&self.file, &self.path, buf, offset)
     }
 
+    fn read_uninit_at<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Result<&'a mut [u8]> {
+        read_uninit(&self.file, &self.path, buf, offset)
+    }
+
     fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
     }
@@ -74,6 +77,14 @@ impl ReadFile for RealRandom {
 
     fn prefetch(&self, offset: u64, len: u64) {
         prefetch(&self.file, offset, len);
+    }
+
+    fn is_cached(&self, offset: u64) -> bool {
+        is_cached(&self.file, offset)
+    }
+
+    fn copy_to(&self, offset: u64, len: u64, target: &UserFile) -> u64 {
+        target.take(&self.file, offset, len)
     }
 
     fn map(&self, offset: u64, len: u64) -> Result<Mapping> {
@@ -99,17 +110,6 @@ impl RandomFile for RealRandom {
         set.map_err(|error| Error::io("set the length of the file", &self.path, error).at_offset(len))?;
         self.len.store(len, Ordering::Release);
         Ok(())
-    }
-
-    fn copy_from(&self, source: &File, source_offset: u64, len: u64, offset: u64) -> Result<u64> {
-        let in_kernel = copy_in_kernel(&self.file, source, source_offset, len, offset);
-        // Whatever the kernel does not copy, for whatever reason, is read and written: that succeeds, or
-        // finds the end of the source, or the error to tell.
-        let (source_offset, len) = (source_offset.saturating_add(in_kernel), len - in_kernel);
-        let rest = copy::by_reading(&self.path, source, source_offset, len, |at, bytes| {
-            self.write(&[IoSlice::new(bytes)], offset.saturating_add(in_kernel + at)).map(drop)
-        });
-        self.settle(offset, rest.map(|rest| in_kernel + rest))
     }
 
     fn as_read(self: Arc<Self>) -> Arc<dyn ReadFile> {
@@ -150,22 +150,6 @@ fn advance<'a, 'b>(parts: &'a [IoSlice<'b>], mut n: usize) -> (&'a [IoSlice<'b>]
         rest = behind;
     }
     (rest, n)
-}
-
-/// Copies as much as the kernel does of itself, and returns how many bytes that is.
-fn copy_in_kernel(file: &File, source: &File, source_offset: u64, len: u64, offset: u64) -> u64 {
-    let (mut from, mut to) = (source_offset, offset);
-    let mut left = len;
-    while left > 0 {
-        let wanted = usize::try_from(left.min(COPY_MAX)).unwrap_or(usize::MAX);
-        match rustix::fs::copy_file_range(source, Some(&mut from), file, Some(&mut to), wanted) {
-            Ok(0) => break,
-            Ok(n) => left = left.saturating_sub(n as u64),
-            Err(Errno::INTR) => {}
-            Err(_) => break,
-        }
-    }
-    len - left
 }
 
 /// Gives the blocks of a range back to the file system.

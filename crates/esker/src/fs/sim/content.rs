@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::rng::Rng;
+use crate::rng::Rng;
 
 const PAGE: usize = 4096;
 const SECTOR: usize = 512;

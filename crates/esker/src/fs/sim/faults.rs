@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use super::rng::Rng;
 use crate::error::Error;
+use crate::rng::Rng;
 
 /// The kinds of calls that can be made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

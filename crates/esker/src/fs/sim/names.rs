@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error as IoError, ErrorKind as IoKind, Result as IoResult};
 use std::path::{Component, Path, PathBuf};
 
-use super::rng::Rng;
+use crate::rng::Rng;
 
 /// What a name stands for. Two names of one file hold the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

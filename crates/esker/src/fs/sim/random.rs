@@ -1,8 +1,5 @@
 //! Files of a simulated disk that are written at offsets.
 
-#![expect(clippy::disallowed_types, reason = "copies come from files of the user, not of the store")]
-
-use std::fs::File;
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +8,7 @@ use super::content::Content;
 use super::faults::Op;
 use super::handles::Handle;
 use crate::error::{Error, Result};
-use crate::fs::{RandomFile, ReadFile, copy};
+use crate::fs::{RandomFile, ReadFile};
 
 /// No file is longer, in bytes: its pages are listed in memory.
 const LEN_MAX: u64 = 1 << 40;
@@ -89,18 +86,6 @@ impl RandomFile for SimRandom {
         let content = world.file_mut(*id);
         content.map_err(|error| self.0.io_error("set the length of the file", error))?.set_len(len);
         Ok(())
-    }
-
-    /// Writes in pieces; each is one changing call.
-    fn copy_from(&self, source: &File, source_offset: u64, len: u64, offset: u64) -> Result<u64> {
-        let before = self.len();
-        let copied = copy::by_reading(self.path(), source, source_offset, len, |at, bytes| {
-            self.write_at(&[IoSlice::new(bytes)], offset.saturating_add(at))
-        });
-        if copied.is_err() && self.len() > before {
-            drop(self.set_len(before));
-        }
-        copied
     }
 
     fn as_read(self: Arc<Self>) -> Arc<dyn ReadFile> {

@@ -10,9 +10,9 @@ use std::path::Path;
 use super::content::Content;
 use super::faults::{Armed, Op};
 use super::names::{Name, Names, Node};
-use super::rng::Rng;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{LockMode, lock_held_message};
+use crate::rng::Rng;
 
 /// The chances, one of which is drawn for each crash, that an unsynced sector or name reached the disk.
 const SURVIVAL: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];

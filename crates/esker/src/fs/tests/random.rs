@@ -190,31 +190,28 @@ fn random_changes_agree_with_a_model() {
 }
 
 #[test]
-#[expect(clippy::disallowed_types, reason = "the source is a file of the user")]
-fn a_copy_takes_what_the_source_has() {
-    let dir = tempfile::tempdir().unwrap();
-    let bytes: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
-    write(&RealFs, &dir.path().join("source"), &bytes);
-    let source = std::fs::File::open(dir.path().join("source")).unwrap();
-    let procfs = std::fs::File::open("/proc/self/stat").unwrap();
+#[expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "the target is a file of the user")]
+fn the_kernel_copies_to_a_file_of_the_user_or_leaves_it_to_others() {
+    let user = tempfile::tempdir().unwrap();
     on_both(|fs, dir| {
         let path = dir.join("a");
-        let file = fs.create_random(&path).unwrap();
-        file.write_at(&slices(b"before"), 0).unwrap();
-        assert_eq!(file.copy_from(&source, 0, 0, 4096).unwrap(), 0);
-        assert_eq!(file.copy_from(&source, 3_000_000, 9, 4096).unwrap(), 0);
-        assert_eq!(file.len(), 6, "nothing was copied");
-        assert_eq!(file.copy_from(&source, 13, 2_500_000, 4096).unwrap(), 2_500_000);
-        assert_eq!(file.len(), 2_504_096);
-        assert_eq!(fs.read(&path).unwrap()[4096..], bytes[13..2_500_013]);
-        assert_eq!(file.copy_from(&source, 2_999_000, u64::MAX, 10_000_000).unwrap(), 1000);
-        assert_eq!((file.len(), fs.file_len(&path).unwrap()), (10_001_000, 10_001_000));
-        assert_eq!(fs.read(&path).unwrap()[10_000_000..], bytes[2_999_000..]);
-        // A file that has bytes but says that it is empty, and that the kernel does not copy.
-        assert!(file.copy_from(&procfs, 0, 1 << 20, 0).unwrap() > 20);
-        assert!(fs.read(&path).unwrap()[..8].iter().any(u8::is_ascii_digit));
-        assert_eq!(kind(file.copy_from(&source, 0, 9, u64::MAX)), ErrorKind::Io);
-        assert_eq!(file.len(), 10_001_000);
+        let bytes: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
+        write(fs, &path, &bytes);
+        for source in [fs.open_read(&path).unwrap(), fs.open_random(&path).unwrap().as_read()] {
+            let target = user.path().join("target");
+            std::fs::write(&target, "head").unwrap();
+            let mut file = std::fs::OpenOptions::new().append(false).write(true).open(&target).unwrap();
+            std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();
+            let mut copy = crate::fs::UserFile::of(&file).unwrap();
+            let count = source.copy_to(13, 2_500_000, &copy) as usize;
+            std::io::Write::write_all(&mut copy, b"tail").unwrap();
+            let expected = [b"head", &bytes[13..13 + count], b"tail"].concat();
+            assert!(std::fs::read(&target).unwrap() == expected, "{count} bytes were copied");
+            assert!(source.copy_to(2_999_000, u64::MAX, &copy) <= 1000, "there is no more");
+            assert_eq!(source.copy_to(u64::MAX, 1, &copy), 0);
+            let read_only = crate::fs::UserFile::of(std::fs::File::open(&target).unwrap()).unwrap();
+            assert_eq!(source.copy_to(0, 1000, &read_only), 0);
+        }
     });
 }
 

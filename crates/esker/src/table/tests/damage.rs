@@ -7,12 +7,12 @@ use crate::checksum::checksum;
 use crate::codec::u64_at;
 
 fn small(compression: Compression) -> (Model, Vec<u8>) {
-    let mut rng = Rng(9);
+    let mut rng = Rng::new(9);
     let mut model = Model::new();
     for i in 0..60_u64 {
         let key = format!("key{:03}{}", i / 2, "x".repeat(i as usize % 7)).into_bytes();
         let kind = if i % 9 == 0 { Kind::Delete } else { Kind::Put };
-        let value = if kind == Kind::Put { rng.bytes(i as usize % 30, 4) } else { Vec::new() };
+        let value = if kind == Kind::Put { some_bytes(&mut rng, i as usize % 30, 4) } else { Vec::new() };
         model.insert((key, Reverse(1000 - i)), (kind, value));
     }
     let options = TableOptions { block_size: 256, compression, ..TableOptions::new(0xabcdef) };
@@ -137,7 +137,7 @@ fn exercise(bytes: Vec<u8>, rng: &mut Rng) {
         assert!(steps < limit, "a cursor that does not end");
     }
     for _ in 0..20 {
-        let key = format!("key{:03}{}", rng.below(40), "x".repeat(rng.below(8))).into_bytes();
+        let key = format!("key{:03}{}", rng.index(40), "x".repeat(rng.index(8))).into_bytes();
         drop(table.get(&key, hash_key(&key), rng.next() % 1100));
         let mut cursor = table.cursor(ScanHint::Scan);
         drop(cursor.seek(&key, rng.next() % 1100));
@@ -152,15 +152,15 @@ fn hostile_bytes_with_good_checksums_do_no_harm() {
         let (_, bytes) = small(compression);
         let frames = frames(&bytes);
         for seed in 0..6000 {
-            let mut rng = Rng(seed);
+            let mut rng = Rng::new(seed);
             let mut hostile = bytes.clone();
-            let frame = frames[rng.below(frames.len() as u64)].clone();
+            let frame = frames[rng.index(frames.len())].clone();
             let payload = frame.start..frame.end - 8;
-            for _ in 0..=rng.below(4) {
+            for _ in 0..=rng.index(4) {
                 // Mostly the header and the tables behind it, where most of the structure is.
-                let span = if rng.below(2) == 0 { payload.len().min(40) } else { payload.len() };
-                let at = payload.start + rng.below(span as u64);
-                hostile[at] = match rng.below(4) {
+                let span = if rng.index(2) == 0 { payload.len().min(40) } else { payload.len() };
+                let at = payload.start + rng.index(span);
+                hostile[at] = match rng.index(4) {
                     0 => 0,
                     1 => 0xff,
                     2 => hostile[at].wrapping_add(1),

@@ -5,39 +5,39 @@ use std::cmp::Reverse;
 use super::*;
 
 fn key(rng: &mut Rng) -> Vec<u8> {
-    match rng.below(12) {
-        0 => rng.bytes(1, 256),
+    match rng.index(12) {
+        0 => some_bytes(rng, 1, 256),
         1 => {
-            let len = rng.below(6);
-            rng.bytes(len + 1, 2)
+            let len = rng.index(6);
+            some_bytes(rng, len + 1, 2)
         }
-        2 => [&b"shared/prefix/of/some/length/"[..], &rng.bytes(2, 4)].concat(),
+        2 => [&b"shared/prefix/of/some/length/"[..], &some_bytes(rng, 2, 4)].concat(),
         3 => {
-            let zeros = rng.below(9);
+            let zeros = rng.index(9);
             [&b"shared/prefix"[..], &vec![0; zeros]].concat()
         }
-        4 if rng.below(20) == 0 => {
-            let len = [255, 256, 4000, 65_535, 65_536][rng.below(5)];
-            vec![b'x'; len - 1].into_iter().chain([rng.below(3) as u8]).collect()
+        4 if rng.index(20) == 0 => {
+            let len = [255, 256, 4000, 65_535, 65_536][rng.index(5)];
+            vec![b'x'; len - 1].into_iter().chain([rng.index(3) as u8]).collect()
         }
         5 => (rng.next() % 1000).to_be_bytes().to_vec(),
-        6 => vec![0xff; rng.below(12) + 1],
-        _ => format!("{:016}", rng.below(5000)).into_bytes(),
+        6 => vec![0xff; rng.index(12) + 1],
+        _ => format!("{:016}", rng.index(5000)).into_bytes(),
     }
 }
 
 fn model(rng: &mut Rng, entries: usize) -> Model {
     let mut model = Model::new();
-    let one_kind = rng.below(4) == 0;
-    let max_seq = [1, 50, 1 << 20, MAX_SEQ][rng.below(4)];
+    let one_kind = rng.index(4) == 0;
+    let max_seq = [1, 50, 1 << 20, MAX_SEQ][rng.index(4)];
     for _ in 0..entries {
         let key = key(rng);
-        let versions = if rng.below(40) == 0 { 60 } else { 1 };
+        let versions = if rng.index(40) == 0 { 60 } else { 1 };
         for _ in 0..versions {
             let seq = rng.next() % max_seq + u64::from(max_seq == MAX_SEQ);
-            let put = one_kind || rng.below(5) > 0;
-            let len = if rng.below(200) == 0 { rng.below(70_000) } else { rng.below(150) };
-            let value = if put { rng.bytes(len, 3) } else { Vec::new() };
+            let put = one_kind || rng.index(5) > 0;
+            let len = if rng.index(200) == 0 { rng.index(70_000) } else { rng.index(150) };
+            let value = if put { some_bytes(rng, len, 3) } else { Vec::new() };
             let kind = if put { Kind::Put } else { Kind::Delete };
             model.insert((key.clone(), Reverse(seq)), (kind, value));
         }
@@ -47,21 +47,21 @@ fn model(rng: &mut Rng, entries: usize) -> Model {
 
 fn options(rng: &mut Rng) -> TableOptions {
     TableOptions {
-        block_size: [64, 300, 4096, 16_384, 1 << 20][rng.below(5)],
-        compression: COMPRESSIONS[rng.below(COMPRESSIONS.len() as u64)],
-        filter_bits_tenths: [0, 45, 100, 140][rng.below(4)],
+        block_size: [64, 300, 4096, 16_384, 1 << 20][rng.index(5)],
+        compression: COMPRESSIONS[rng.index(COMPRESSIONS.len())],
+        filter_bits_tenths: [0, 45, 100, 140][rng.index(4)],
         salt: rng.next(),
     }
 }
 
 fn probe(rng: &mut Rng, model: &Model) -> (Vec<u8>, SeqNo) {
     let (mut probe, mut seq) =
-        (key(rng), [0, rng.next() % 60, rng.next() % (1 << 20), MAX_SEQ][rng.below(4)]);
-    if rng.below(2) == 0
-        && let Some(((key, at), _)) = model.iter().nth(rng.below(model.len().max(1) as u64))
+        (key(rng), [0, rng.next() % 60, rng.next() % (1 << 20), MAX_SEQ][rng.index(4)]);
+    if rng.index(2) == 0
+        && let Some(((key, at), _)) = model.iter().nth(rng.index(model.len().max(1)))
     {
-        (probe, seq) = (key.clone(), at.0.saturating_add(rng.below(3) as u64).saturating_sub(1).min(MAX_SEQ));
-        match rng.below(5) {
+        (probe, seq) = (key.clone(), at.0.saturating_add(rng.below(3)).saturating_sub(1).min(MAX_SEQ));
+        match rng.index(5) {
             0 => probe.push(0),
             1 if probe.len() > 1 => drop(probe.pop()),
             _ => {}
@@ -95,9 +95,9 @@ fn walk(rng: &mut Rng, model: &Model, table: &Arc<TableReader>, hint: ScanHint) 
         let (key, seq) = probe(rng, model);
         let bound = (key.clone(), Reverse(seq));
         let (mut after, mut before) = (model.range(bound.clone()..), model.range(..bound));
-        if rng.below(2) == 0 {
+        if rng.index(2) == 0 {
             cursor.seek(&key, seq).expect("an undamaged table");
-            for _ in 0..rng.below(40) {
+            for _ in 0..rng.index(40) {
                 let expected = owned(after.next());
                 assert_eq!(current(&cursor), expected, "seek {key:?} {seq}");
                 if expected.is_none() {
@@ -107,7 +107,7 @@ fn walk(rng: &mut Rng, model: &Model, table: &Arc<TableReader>, hint: ScanHint) 
             }
         } else {
             cursor.seek_before(&key, seq).expect("an undamaged table");
-            for _ in 0..rng.below(40) {
+            for _ in 0..rng.index(40) {
                 let expected = owned(before.next_back());
                 assert_eq!(current(&cursor), expected, "seek_before {key:?} {seq}");
                 if expected.is_none() {
@@ -150,13 +150,13 @@ fn check_properties(model: &Model, meta: &TableMeta, table: &TableReader) {
 fn a_table_answers_as_its_model_does() {
     for seed in 0..60 {
         println!("seed {seed}");
-        let mut rng = Rng(seed);
-        let entries = [0, 1, 20, 1000, 3000][rng.below(5)];
+        let mut rng = Rng::new(seed);
+        let entries = [0, 1, 20, 1000, 3000][rng.index(5)];
         let model = model(&mut rng, entries);
         let options = options(&mut rng);
         println!("{options:?}, {} entries", model.len());
         let (bytes, meta) = build(&model, options);
-        let pool_bytes = [0, 100_000, 10 << 20][rng.below(3)];
+        let pool_bytes = [0, 100_000, 10 << 20][rng.index(3)];
         let table = open(bytes, pool_bytes).expect("an undamaged table");
         check_properties(&model, &meta, &table);
         gets(&mut rng, &model, &table);
@@ -181,10 +181,10 @@ fn entries_that_do_not_ascend_are_refused() {
 #[test]
 fn values_of_megabytes_lie_between_small_ones() {
     for &compression in COMPRESSIONS {
-        let mut rng = Rng(4);
+        let mut rng = Rng::new(4);
         let len = |i| if i % 4 == 1 { 3_000_000 + i } else { i };
         let entry =
-            |i: usize, rng: &mut Rng| ((vec![i as u8], Reverse(1)), (Kind::Put, rng.bytes(len(i), 5)));
+            |i: usize, rng: &mut Rng| ((vec![i as u8], Reverse(1)), (Kind::Put, some_bytes(rng, len(i), 5)));
         let model: Model = (0..12).map(|i| entry(i, &mut rng)).collect();
         let (bytes, meta) = build(&model, TableOptions { compression, ..TableOptions::new(5) });
         assert!(meta.properties.blocks >= 6);

@@ -141,22 +141,6 @@ fn faults_of_writes_cuts_and_holes() {
 }
 
 #[test]
-#[expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "the source is a file of the user")]
-fn a_copy_that_fails_half_way_leaves_the_length() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("source"), vec![2; 3 << 20]).unwrap();
-    let source = std::fs::File::open(dir.path().join("source")).unwrap();
-    let disk = disk(1);
-    let file = random_synced(&disk, "a", 1000, 1);
-    disk.inject(Fault::new(Op::WriteAt, "a").nth(2));
-    assert_eq!(file.copy_from(&source, 0, 3 << 20, 500).unwrap_err().kind(), ErrorKind::Io);
-    assert_eq!(file.len(), 1000);
-    assert_eq!(file.copy_from(&source, 1 << 20, 3 << 20, 500).unwrap(), 2 << 20);
-    assert_eq!(file.len(), 500 + (2 << 20));
-    assert_eq!(disk.crash_keeping(0.0, 1).read_all(at("a")).unwrap(), [1; 1000]);
-}
-
-#[test]
 fn holes_make_room_on_a_full_disk() {
     let disk = disk(1);
     disk.set_capacity(Some(8 * BLOCK as u64));
@@ -201,7 +185,7 @@ fn every_sector_found_is_a_version_since_the_last_sync() {
     for seed in 0..60 {
         let disk = disk(seed);
         disk.set_writeback(0.2);
-        let mut random = rng::Rng::new(seed);
+        let mut random = crate::rng::Rng::new(seed);
         let file = random_synced(&disk, "a", 100, 1);
         let mut versions = vec![disk.read_all(at("a")).unwrap()];
         for step in 0..30u8 {

@@ -1,4 +1,9 @@
 //! Random choices that a seed reproduces (splitmix64), and the environment variables that choose seeds.
+//!
+//! - `ESKER_SEED`: the seed of the first case; later cases count up from it. A failure prints its own.
+//! - `ESKER_CASES`: how much to do, in the unit of the test (operations or cases).
+
+#![allow(dead_code, reason = "each test uses its share")]
 
 /// A stream of random choices.
 #[derive(Debug, Clone)]
@@ -6,7 +11,7 @@ pub(crate) struct Rng(u64);
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
-        Rng(seed ^ 0xE5CE_0000_0000_0001)
+        Rng(seed)
     }
 
     pub(crate) fn next(&mut self) -> u64 {
@@ -22,13 +27,34 @@ impl Rng {
         if n == 0 { 0 } else { self.next() % n }
     }
 
+    /// As [`Rng::below`], for what is counted in memory.
+    pub(crate) fn index(&mut self, n: usize) -> usize {
+        self.below(n as u64) as usize
+    }
+
+    /// In `low..=high`.
+    pub(crate) fn between(&mut self, low: usize, high: usize) -> usize {
+        low + self.index(high - low + 1)
+    }
+
+    /// True in `percent` of 100 cases.
+    pub(crate) fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
     /// True once in `n` times.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
     pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        &choices[self.below(choices.len() as u64) as usize]
+        &choices[self.index(choices.len())]
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
+        bytes.truncate(len);
+        bytes
     }
 }
 
@@ -36,6 +62,16 @@ pub(crate) fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     let parsed = text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| u64::from_str_radix(hex, 16));
     Some(parsed.unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
+}
+
+/// The seed of the first case.
+pub(crate) fn seed(default: u64) -> u64 {
+    variable("ESKER_SEED").unwrap_or(default)
+}
+
+/// How much to do.
+pub(crate) fn cases(default: u64) -> u64 {
+    variable("ESKER_CASES").unwrap_or(default)
 }
 
 /// The seeds to run: `cases` of them or as many as ESKER_CASES says, from ESKER_SEED on; of a test whose

@@ -1,0 +1,215 @@
+//! Files that are read whole while others may write to them: what was read counts only if the file stayed as
+//! it was from before the first byte to behind the last.
+//!
+//! A file is known by its number, its length and the times of its last changes. These times go in steps of up
+//! to 10 ms, so a file that was changed just now may change again without its time telling. So reading begins
+//! [`SETTLED`] after the last change. What a program stores through a shared mapping changes the times only now and
+//! then, which nobody else can see.
+//!
+//! Opening follows no symbolic link and does not wait for whoever writes into a pipe.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::OFlags;
+
+/// Two changes as far apart as this have different times.
+const SETTLED: Duration = Duration::from_millis(20);
+
+/// How often a file is looked at again that is being changed.
+const LOOKS: usize = 5;
+
+/// Which file, and which of its states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    file: (u64, u64),
+    len: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(meta: &Metadata) -> Stamp {
+        Stamp {
+            file: (meta.dev(), meta.ino()),
+            len: meta.len(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+
+    /// Whether a change that comes now would show in the times. (Nobody can set the time of a change.)
+    fn is_settled(&self) -> bool {
+        let (seconds, nanos) = self.changed;
+        let (Ok(seconds), Ok(nanos)) = (u64::try_from(seconds), u32::try_from(nanos)) else { return true };
+        let changed = UNIX_EPOCH + Duration::new(seconds, nanos);
+        // A clock that was set back says nothing about a file of the future.
+        match SystemTime::now().duration_since(changed) {
+            Ok(age) => age >= SETTLED,
+            Err(ahead) => ahead.duration() > SETTLED,
+        }
+    }
+}
+
+/// A regular file that is being read, and how it was when that began.
+#[derive(Debug)]
+pub(crate) struct SteadyFile {
+    file: File,
+    stamp: Stamp,
+    left: u64,
+}
+
+/// What opening found.
+pub(crate) enum Opened {
+    File(SteadyFile),
+    /// Somebody is writing to it.
+    Busy,
+    /// It is no regular file.
+    Other,
+}
+
+impl SteadyFile {
+    pub(crate) fn open(path: &Path) -> io::Result<Opened> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+        let file = match opened {
+            // A symbolic link; a socket or a device without a driver.
+            Err(error) if error.raw_os_error().is_some_and(is_no_file) => return Ok(Opened::Other),
+            opened => opened?,
+        };
+        for _ in 0..LOOKS {
+            let meta = file.metadata()?;
+            if !meta.is_file() {
+                return Ok(Opened::Other);
+            }
+            let stamp = Stamp::of(&meta);
+            if stamp.is_settled() {
+                return Ok(Opened::File(SteadyFile { file, stamp, left: stamp.len }));
+            }
+            std::thread::sleep(SETTLED);
+        }
+        Ok(Opened::Busy)
+    }
+
+    /// How many bytes it had when it was opened; no more are read.
+    pub(crate) fn len(&self) -> u64 {
+        self.stamp.len
+    }
+
+    /// Back to the first byte.
+    pub(crate) fn rewind(&mut self) -> io::Result<()> {
+        self.left = self.stamp.len;
+        self.file.seek(SeekFrom::Start(0)).map(drop)
+    }
+
+    /// Whether it is as it was when it was opened: then all that was read meanwhile belongs together.
+    pub(crate) fn is_steady(&self) -> io::Result<bool> {
+        Ok(Stamp::of(&self.file.metadata()?) == self.stamp)
+    }
+}
+
+fn is_no_file(code: i32) -> bool {
+    let code = rustix::io::Errno::from_raw_os_error(code);
+    code == rustix::io::Errno::LOOP || code == rustix::io::Errno::NXIO
+}
+
+impl Read for SteadyFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let count = self.file.read(&mut buffer[..room])?;
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, FileType, Mode};
+    use std::fs;
+    use std::io::Write;
+
+    fn open(path: &Path) -> SteadyFile {
+        match SteadyFile::open(path).unwrap() {
+            Opened::File(file) => file,
+            _ => panic!("{} cannot be read", path.display()),
+        }
+    }
+
+    /// Whatever happens to a file between two looks is seen, also where length and modification time are
+    /// put back.
+    #[test]
+    fn every_change_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let overwrite = || {
+            let mut file = OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all(b"X").unwrap();
+        };
+        let truncate = || OpenOptions::new().write(true).open(&path).unwrap().set_len(3).unwrap();
+        let append = || {
+            let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+            file.write_all(b"X").unwrap();
+        };
+        let backdate = || {
+            let modified = fs::metadata(&path).unwrap().modified().unwrap();
+            overwrite();
+            OpenOptions::new().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+        };
+        let changes: [&dyn Fn(); 4] = [&overwrite, &truncate, &append, &backdate];
+        for (i, change) in changes.into_iter().enumerate() {
+            fs::write(&path, b"before").unwrap();
+            let file = open(&path);
+            assert!(file.is_steady().unwrap());
+            change();
+            assert!(!file.is_steady().unwrap(), "change {i}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_is_read_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, b"old").unwrap();
+        let mut file = open(&path);
+        fs::write(dir.path().join("g"), b"newer").unwrap();
+        fs::rename(dir.path().join("g"), &path).unwrap();
+        let mut content = Vec::new();
+        file.read_to_end(&mut content).unwrap();
+        assert_eq!((content.as_slice(), file.len()), (b"old".as_slice(), 3));
+    }
+
+    #[test]
+    fn no_more_is_read_than_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, b"12345").unwrap();
+        let mut file = open(&path);
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"678").unwrap();
+        let mut content = Vec::new();
+        for _ in 0..2 {
+            content.clear();
+            file.read_to_end(&mut content).unwrap();
+            assert_eq!(content, b"12345");
+            file.rewind().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("f", &link).unwrap();
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let socket = dir.path().join("socket");
+        let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for path in [link.as_path(), &fifo, &socket, dir.path(), Path::new("/dev/null")] {
+            assert!(matches!(SteadyFile::open(path).unwrap(), Opened::Other), "{}", path.display());
+        }
+        assert_eq!(SteadyFile::open(&dir.path().join("f")).err().unwrap().kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,272 @@
+//! Reading values, whole or in part, by one thread or several; what has not passed its checksum does so first.
+//!
+//! ```text
+//! passed before          read into the caller's buffer
+//! the whole value        pieces into the caller's buffer, summed up while in the cache: no sums read
+//! some of its chunks     sums loaded once; chunks that have passed: read as above; others: read whole
+//! ```
+//! A long range is cut into units that threads take one after the other. Every chunk that a read touches has passed
+//! since the file was opened, or passes in this read. After an error the buffer holds anything.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::BlobFile;
+use super::chunks::{Identity, SUM, sums_len};
+use super::format::Pointer;
+use super::index::Found;
+use super::verified::Verified;
+use crate::env::Executor;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How much is read before it is summed up: little enough to stay in the processor's own cache. From 64 KiB to
+/// 512 KiB it makes no difference of more than 5 %.
+const PIECE: usize = 256 << 10;
+
+/// What threads take at a time: whole chunks of every size.
+const UNIT: u64 = 1 << 20;
+
+/// New memory of so many bytes is asked for in huge pages.
+const EXPECT_USE_AT: usize = 4 << 20;
+
+/// A read of so many bytes that are in the page cache is shared with processors that have nothing to do.
+const SHARED_AT: u64 = 8 << 20;
+
+/// How many bytes the disk is asked for at once by a read of what is not in the page cache. From there on the kernel
+/// reads ahead of itself, which it does in larger pages and so for less.
+const AHEAD: u64 = 8 << 20;
+
+/// Memory that is filled by a read.
+type Buf = [MaybeUninit<u8>];
+
+/// What is to pass before bytes are given out.
+enum Check<'a> {
+    /// All of it has.
+    Nothing,
+    /// The range is the whole value, whose sums are gathered.
+    Whole(Identity),
+    /// Chunks that have not.
+    Chunks(&'a Verified),
+}
+
+/// A part of what is read, from one border of units to the next.
+struct Unit<'a> {
+    /// Where it begins in the value.
+    at: u64,
+    out: &'a mut Buf,
+    /// Where the sums of its chunks go, if they are gathered.
+    sums: &'a mut [u8],
+}
+
+/// The units of a read that nobody has taken yet.
+struct Units<'a> {
+    chunk_log2: u8,
+    rest: Unit<'a>,
+}
+
+impl<'a> Iterator for Units<'a> {
+    type Item = Unit<'a>;
+
+    fn next(&mut self) -> Option<Unit<'a>> {
+        let Unit { at, out, sums } = &mut self.rest;
+        if out.is_empty() {
+            return None;
+        }
+        let len = (UNIT - *at % UNIT).min(out.len() as u64);
+        let (head, rest) = std::mem::take(out).split_at_mut(len as usize);
+        let gathered = sums.len().min(sums_len(len, self.chunk_log2) as usize);
+        let (head_sums, rest_sums) = std::mem::take(sums).split_at_mut(gathered);
+        let unit = Unit { at: *at, out: head, sums: head_sums };
+        self.rest = Unit { at: *at + len, out: rest, sums: rest_sums };
+        Some(unit)
+    }
+}
+
+impl BlobFile {
+    /// Fills `buf` with the value's bytes from `offset` on, all of which there must be.
+    pub(crate) fn read_at(
+        &self,
+        pointer: &Pointer,
+        offset: u64,
+        buf: &mut [u8],
+        threads: &dyn Executor,
+    ) -> Result<()> {
+        // SAFETY: initialized bytes may be seen as such that need not be; nothing but bytes read is put there.
+        let buf = unsafe { &mut *(std::ptr::from_mut(buf) as *mut Buf) };
+        self.fill(pointer, offset, buf, threads)
+    }
+
+    /// Appends `len` of the value's bytes from `offset` on, all of which there must be, to `out`.
+    pub(crate) fn append_to(
+        &self,
+        pointer: &Pointer,
+        offset: u64,
+        len: u64,
+        out: &mut Vec<u8>,
+        threads: &dyn Executor,
+    ) -> Result<()> {
+        let too_large = || Error::new(ErrorKind::Io, format!("out of memory for {len} bytes of a value"));
+        let len = usize::try_from(len).map_err(|_| too_large())?;
+        if out.capacity() - out.len() < len {
+            out.try_reserve_exact(len).map_err(|_| too_large())?;
+            if len >= EXPECT_USE_AT {
+                crate::fs::expect_use(&mut out.spare_capacity_mut()[..len]);
+            }
+        }
+        self.fill(pointer, offset, &mut out.spare_capacity_mut()[..len], threads)?;
+        // SAFETY: `fill` has filled so many bytes behind the last, or failed.
+        unsafe { out.set_len(out.len() + len) };
+        Ok(())
+    }
+
+    /// Fills all of `buf`.
+    fn fill(&self, pointer: &Pointer, offset: u64, buf: &mut Buf, threads: &dyn Executor) -> Result<()> {
+        let value = self.find(pointer)?;
+        let len = buf.len() as u64;
+        if offset > value.len || len > value.len - offset {
+            let message = format!("the range {offset} + {len} ends behind the value's {} bytes", value.len);
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(self.path()));
+        }
+        if value.verified || buf.is_empty() {
+            return self.fill_units(&value, &Check::Nothing, offset, buf, &mut [], threads);
+        }
+        if len == value.len {
+            return self.fill_whole(&value, pointer, buf, threads);
+        }
+        if value.len <= 1 << value.chunk_log2 {
+            let mut whole = vec![MaybeUninit::uninit(); value.len as usize];
+            self.fill_whole(&value, pointer, &mut whole, threads)?;
+            buf.copy_from_slice(&whole[offset as usize..][..buf.len()]);
+            return Ok(());
+        }
+        let verified: Arc<Verified> = self.verified(&value, pointer)?;
+        self.fill_units(&value, &Check::Chunks(&verified), offset, buf, &mut [], threads)
+    }
+
+    /// Reads and verifies a value that fills `buf`.
+    fn fill_whole(
+        &self,
+        value: &Found,
+        pointer: &Pointer,
+        buf: &mut Buf,
+        threads: &dyn Executor,
+    ) -> Result<()> {
+        let identity = Identity::new(value.salt, value.ordinal);
+        let mut sums = vec![0; sums_len(value.len, value.chunk_log2) as usize];
+        self.fill_units(value, &Check::Whole(identity), 0, buf, &mut sums, threads)?;
+        // SAFETY: all units were filled, and they are all of it.
+        let bytes = unsafe { buf.assume_init_ref() };
+        self.check_sums(value, pointer, identity.sums_check(value.len, &sums), bytes)
+    }
+
+    /// Asks the disk for a range of the file that will be read, if the page cache does not have it; whether it has not.
+    pub(super) fn ask_ahead(&self, start: u64, len: u64) -> bool {
+        let is_cold = !self.file.is_cached(start);
+        if is_cold {
+            self.file.prefetch(start, len.min(AHEAD));
+        }
+        is_cold
+    }
+
+    /// Fills a buffer that begins at `at` in the value, by as many threads as help.
+    fn fill_units(
+        &self,
+        value: &Found,
+        check: &Check<'_>,
+        at: u64,
+        out: &mut Buf,
+        sums: &mut [u8],
+        threads: &dyn Executor,
+    ) -> Result<()> {
+        let (start, len) = (value.offset + at, out.len() as u64);
+        // One read of a short range asks the disk for all of it anyway.
+        let is_cold = out.len() > PIECE && self.ask_ahead(start, len);
+        let helpers = if is_cold || len < SHARED_AT { 0 } else { threads.idle_processors() };
+        let mut units = Units { chunk_log2: value.chunk_log2, rest: Unit { at, out, sums } };
+        if helpers == 0 {
+            return units.try_for_each(|unit| self.fill_unit(value, check, unit));
+        }
+        // The damage nearest to the beginning is told, whoever finds it first.
+        let shared = Mutex::new((units, None::<(u64, Error)>));
+        threads.side_by_side(helpers, &|| {
+            loop {
+                let next = {
+                    let (units, failed) = &mut *shared.lock();
+                    if failed.is_some() { None } else { units.next() }
+                };
+                let Some(unit) = next else { return };
+                let at = unit.at;
+                if let Err(error) = self.fill_unit(value, check, unit) {
+                    let failed = &mut shared.lock().1;
+                    if failed.as_ref().is_none_or(|(other, _)| at < *other) {
+                        *failed = Some((at, error));
+                    }
+                }
+            }
+        });
+        shared.into_inner().1.map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    fn fill_unit(&self, value: &Found, check: &Check<'_>, unit: Unit<'_>) -> Result<()> {
+        let Unit { at, out, sums } = unit;
+        match check {
+            Check::Nothing => self.file.read_uninit_at(out, value.offset + at).map(drop),
+            Check::Whole(identity) => {
+                let mut index = at >> value.chunk_log2;
+                let mut sums = sums.chunks_exact_mut(SUM);
+                for (from, piece) in (at..).step_by(piece_len(value)).zip(out.chunks_mut(piece_len(value))) {
+                    let piece = self.file.read_uninit_at(piece, value.offset + from)?;
+                    for (chunk, sum) in piece.chunks(1 << value.chunk_log2).zip(&mut sums) {
+                        sum.copy_from_slice(&identity.sum(index, chunk).to_le_bytes());
+                        index += 1;
+                    }
+                }
+                Ok(())
+            }
+            Check::Chunks(verified) => self.fill_chunks(value, verified, at, out),
+        }
+    }
+
+    /// Reads a part of a value of several chunks.
+    fn fill_chunks(&self, value: &Found, verified: &Verified, offset: u64, out: &mut Buf) -> Result<()> {
+        let chunk = 1u64 << value.chunk_log2;
+        let piece = piece_len(value) as u64;
+        let end = offset + out.len() as u64;
+        let mut at = offset;
+        while at < end {
+            let index = at >> value.chunk_log2;
+            let start = index << value.chunk_log2;
+            let out = &mut out[(at - offset) as usize..];
+            if verified.has(index) {
+                let run = verified.alike(index, end.div_ceil(chunk));
+                let take = (start + run * chunk).min(end) - at;
+                self.file.read_uninit_at(&mut out[..take as usize], value.offset + at)?;
+                at += take;
+            } else if at == start && (start + chunk).min(value.len) <= end {
+                let whole = if end == value.len { end.div_ceil(chunk) } else { end >> value.chunk_log2 };
+                let run = verified.alike(index, whole.min(index + (piece >> value.chunk_log2)));
+                let take = (start + run * chunk).min(value.len) - at;
+                let bytes = self.file.read_uninit_at(&mut out[..take as usize], value.offset + at)?;
+                self.check_chunks(value, &verified.sums, index, bytes)?;
+                self.note_chunks(value, verified, index, run);
+                at += take;
+            } else {
+                let mut bytes = vec![0; chunk.min(value.len - start) as usize];
+                self.file.read_exact_at(&mut bytes, value.offset + start)?;
+                self.check_chunks(value, &verified.sums, index, &bytes)?;
+                self.note_chunks(value, verified, index, 1);
+                let wanted = &bytes[(at - start) as usize..(end - start).min(bytes.len() as u64) as usize];
+                out[..wanted.len()].write_copy_of_slice(wanted);
+                at += wanted.len() as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How much of a value is read at once to be verified: whole chunks.
+pub(super) fn piece_len(value: &Found) -> usize {
+    PIECE.max(1 << value.chunk_log2)
+}

@@ -1,0 +1,77 @@
+//! Who seals all shared files waits for the appends that are under way, and for no others.
+
+use super::*;
+use crate::env::StepExecutor;
+use crate::fs::FileSystem;
+use crate::fs::sim::SimFs;
+
+fn set(disk: &SimFs) -> Arc<BlobSet> {
+    let dir = Path::new("/db");
+    let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
+    fs.create_dir_all(dir).unwrap();
+    let env = Env { fs, ..Env::system() };
+    let (numbers, executor) = (Arc::new(AtomicU64::new(1)), Arc::new(StepExecutor));
+    Arc::new(BlobSet::new(&env, dir, numbers, executor, &Options::default()))
+}
+
+fn is_sealed(live: &LiveFile) -> bool {
+    live.life.lock().sealed
+}
+
+#[test]
+fn sealing_waits_for_no_append_that_began_later() {
+    let set = set(&SimFs::new(1));
+    let early = set.borrow_appender().unwrap();
+    let file = Arc::clone(&early.live);
+    std::thread::scope(|scope| {
+        let sealer = scope.spawn(|| set.seal_ended(true));
+        while set.appenders.lock().generation == 0 {
+            std::thread::yield_now();
+        }
+        let late = set.borrow_appender().unwrap();
+        assert_ne!(late.live.id, file.id);
+        assert!(!is_sealed(&file) && !sealer.is_finished());
+        set.give_back(early, true);
+        assert!(sealer.join().unwrap().unwrap());
+        assert!(is_sealed(&file) && !is_sealed(&late.live));
+        let id = late.live.id;
+        set.give_back(late, true);
+        assert_eq!(set.borrow_appender().unwrap().live.id, id, "it takes the next value");
+    });
+}
+
+#[test]
+fn sealing_waits_for_files_that_another_seals() {
+    let set = set(&SimFs::new(1));
+    set.appenders.lock().sealing = 1;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sealer = scope.spawn(|| {
+            set.seal_ended(true).unwrap();
+            over.load(Ordering::SeqCst)
+        });
+        while set.appenders.lock().generation == 0 {
+            std::thread::yield_now();
+        }
+        over.store(true, Ordering::SeqCst);
+        set.appenders.lock().sealing = 0;
+        set.returned.notify_all();
+        assert!(sealer.join().unwrap(), "it did not wait");
+    });
+}
+
+/// A file that could not be sealed for want of room is tried again.
+#[test]
+fn a_file_that_could_not_be_sealed_is_kept() {
+    let disk = SimFs::new(1);
+    let set = set(&disk);
+    let blobs: Vec<NewBlob> = (0..60).map(|_| set.put(0, b"key", &[7; 100]).unwrap()).collect();
+    let live = &blobs[0].pin.live;
+    disk.set_capacity(Some(disk.used()));
+    assert_eq!(set.seal_ended(true).unwrap_err().kind(), ErrorKind::OutOfSpace);
+    assert!(!is_sealed(live));
+    disk.set_capacity(None);
+    assert!(set.seal_ended(false).unwrap());
+    assert!(is_sealed(live));
+    assert!(!set.seal_ended(true).unwrap());
+}

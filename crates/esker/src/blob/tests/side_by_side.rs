@@ -1,0 +1,96 @@
+//! Long reads that several threads share: the right bytes, and damage named to the chunk nearest to the beginning.
+
+use std::sync::Weak;
+
+use super::*;
+use crate::env::{Executor, Lane, ThreadExecutor, Worker};
+
+/// Four threads, however many the machine has processors.
+#[derive(Debug, Default)]
+struct Four(ThreadExecutor);
+
+impl Executor for Four {
+    fn start(&self, _: Weak<dyn Worker>) {}
+    fn notify(&self, _: Lane) {}
+    fn is_stepped(&self) -> bool {
+        true
+    }
+    fn stop(&self) {}
+    fn side_by_side(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
+        self.0.side_by_side(helpers, work);
+    }
+    fn idle_processors(&self) -> usize {
+        3
+    }
+}
+
+/// A file with one long value, which ends within a chunk.
+fn long() -> Result<(SimFs, Entry, Vec<u8>)> {
+    let disk = SimFs::new(11);
+    let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
+    let mut writer = SingleWriter::create(&fs, new_file(16), false)?;
+    let value = Rng::new(1).bytes((6 << 20) + 1234);
+    writer.write(&value)?;
+    Ok((disk, writer.finish(1, b"key", 0)?.entry, value))
+}
+
+#[test]
+fn long_reads_agree_with_the_value_whatever_was_verified_before() -> Result<()> {
+    let (disk, entry, value) = long()?;
+    let pointer = entry.pointer();
+    for seed in 0..12 {
+        let mut rng = Rng::new(seed);
+        let blob = open_sealed(&disk)?;
+        for _ in 0..6 {
+            let at = rng.below(1 << 20);
+            let len = match rng.below(4) {
+                0 => rng.below(200_000),
+                1 => value.len() as u64 - at,
+                _ => value.len() as u64 - at - rng.below(1 << 20),
+            };
+            let (at, len) = if rng.below(4) == 0 { (0, entry.len) } else { (at, len) };
+            let mut bytes = vec![0xee; 100];
+            blob.append_to(&pointer, at, len, &mut bytes, &Four::default())?;
+            let (at, len) = (at as usize, len as usize);
+            assert!(
+                bytes[..100] == [0xee; 100] && bytes[100..] == value[at..at + len],
+                "seed {seed}: {at} {len}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn damage_of_a_long_value_is_named_to_the_chunk() -> Result<()> {
+    let (disk, entry, value) = long()?;
+    let (pointer, len) = (entry.pointer(), value.len());
+    let mut rng = Rng::new(3);
+    let chunks = len.div_ceil(1 << 16);
+    for chunk in 0..chunks as u64 {
+        let start = entry.offset + (chunk << 16);
+        let at = start + rng.below((1 << 16).min(entry.offset + entry.len - start));
+        // A second one behind it is not the one that is told.
+        let hits = [(at, 4), (entry.offset + entry.len - 1, 8)];
+        hits.iter().try_for_each(|&(at, bit)| disk.flip_byte(PATH, at, bit))?;
+        let mut buf = vec![0; len];
+        let errors = [
+            open_sealed(&disk)?.read_at(&pointer, 0, &mut buf, &Four::default()),
+            open_sealed(&disk)?.append_to(&pointer, 0, len as u64, &mut Vec::new(), &StepExecutor),
+            open_sealed(&disk)?.map(&pointer, true).map(drop),
+            open_sealed(&disk)?.verify(&pointer),
+        ];
+        for error in errors.map(|read| read.expect_err("damage")) {
+            assert!((error.kind(), error.path()) == (ErrorKind::Corruption, Some(path())), "{error}");
+            assert_eq!(error.offset(), Some(start), "{error}");
+        }
+        // Of a part, threads stop at whatever damage they find first.
+        let blob = open_sealed(&disk)?;
+        let error = blob.read_at(&pointer, 1, &mut buf[1..], &Four::default()).expect_err("damage");
+        let last = entry.offset + ((len as u64 - 1) >> 16 << 16);
+        assert!(error.offset() == Some(start) || error.offset() == Some(last), "{error}");
+        assert!(blob.map(&pointer, false).is_ok_and(|map| map.len() == len && map[..] != value[..]));
+        hits.iter().try_for_each(|&(at, bit)| disk.flip_byte(PATH, at, bit))?;
+    }
+    Ok(())
+}

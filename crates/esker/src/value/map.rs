@@ -1,0 +1,96 @@
+//! Values as memory to look at in place.
+//!
+//! A map shows bytes that somebody promised not to change: the pin keeps this store from giving them back, the
+//! directory's lock keeps out every other one, also when this store is closed meanwhile.
+
+use std::fmt;
+use std::ops::Deref;
+
+use super::{Held, Value};
+use crate::blob::PinnedMap;
+use crate::error::Result;
+
+/// The bytes of a [`Value`] in memory, from [`Value::map`]. They stay as they are as long as it lives, whatever is
+/// written or deleted, also when the store is closed; its directory cannot be opened for writing again before.
+///
+/// The bytes of a huge value are those of the page cache: they are read from the disk when they are looked at,
+/// count as no memory of the process that could not be given back, and cost neither a copy nor a system call once
+/// they are there.
+///
+/// A load from memory cannot return an error. **If the disk fails to deliver a page, or if another program cuts
+/// the file short, the process is killed by a signal (SIGBUS).** Who cannot afford that reads instead.
+pub struct ValueMap(Bytes);
+
+enum Bytes {
+    /// Of a value that was in memory.
+    Here(Vec<u8>),
+    InPlace(PinnedMap),
+}
+
+impl Value {
+    /// Shows all bytes without copying them. What has not been verified since the store was opened is verified
+    /// first: the first map of a value reads all of it, later ones read nothing.
+    ///
+    /// # Errors
+    /// As [`Value::bytes`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let path = dir.path().join("store");
+    /// let db = esker::Db::open(&path, esker::Options::default())?;
+    /// db.put("film", vec![7; 5_000_000])?;
+    /// if let Some(film) = db.get("film")? {
+    ///     let film = film.map()?;
+    ///     db.delete("film")?;
+    ///     assert_eq!(film[4_000_000..4_000_003], [7, 7, 7]);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn map(self) -> Result<ValueMap> {
+        self.shown(true)
+    }
+
+    /// As [`Value::map`], but nothing is verified and so nothing read before it is looked at. Damage of the file
+    /// shows as wrong bytes. [`Value::read_at`] verifies what it reads and no more.
+    ///
+    /// # Errors
+    /// `Corruption` when the file is too short; `Io` when it cannot be mapped.
+    pub fn map_unverified(self) -> Result<ValueMap> {
+        self.shown(false)
+    }
+
+    fn shown(self, verify: bool) -> Result<ValueMap> {
+        match self.held {
+            Held::Inline(bytes) => Ok(ValueMap(Bytes::Here(bytes))),
+            Held::Blob(pin, pointer) => Ok(ValueMap(Bytes::InPlace(pin.map(&pointer, verify)?))),
+        }
+    }
+}
+
+impl Deref for ValueMap {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Bytes::Here(bytes) => bytes,
+            Bytes::InPlace(map) => &map.bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for ValueMap {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for ValueMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueMap").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

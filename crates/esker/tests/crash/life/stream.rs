@@ -1,0 +1,75 @@
+//! A value that comes piece by piece, while the rest of the work goes on.
+
+use esker::{Durability, ValueWriter};
+
+use super::{Life, Outcome};
+use crate::history::{Bytes, Event};
+
+/// A stream that is neither committed nor abandoned yet.
+pub(super) struct Unfinished {
+    writer: ValueWriter,
+    tree: String,
+    key: Bytes,
+    value: Bytes,
+    fed: usize,
+}
+
+impl Unfinished {
+    fn feed(&mut self, len: usize) -> esker::Result<()> {
+        let end = self.value.len().min(self.fed + len);
+        let piece = self.fed..end;
+        self.fed = end;
+        self.writer.add(&self.value[piece])
+    }
+}
+
+impl Life {
+    /// Begins a stream, or goes on with the one that there is, or ends it.
+    pub(super) fn stream_on(&mut self) -> Outcome<()> {
+        let Some(mut stream) = self.stream.take() else { return self.begin_stream() };
+        let choice = self.rng.below(4);
+        self.trace(|_| format!("stream, choice {choice}"));
+        match choice {
+            0 => Ok(()),
+            1 | 2 => {
+                let len = self.rng.index(700_000);
+                let fed = stream.feed(len);
+                if fed.is_ok() {
+                    self.stream = Some(stream);
+                }
+                self.settle(fed, false)
+            }
+            _ => {
+                let fed = stream.feed(usize::MAX >> 1);
+                if fed.is_err() {
+                    return self.settle(fed, false);
+                }
+                let durability = if self.rng.one_in(2) { Durability::Power } else { Durability::Process };
+                let Unfinished { writer, tree, key, value, .. } = stream;
+                let result = writer.commit_with(durability);
+                self.history.begin(Event::Batch(vec![(tree, key, Some(value))]));
+                self.withdraw_if_refused(&result);
+                if result.is_ok() && !self.disk.is_dead() {
+                    self.history.acknowledge();
+                }
+                self.settle(result, durability == Durability::Power)
+            }
+        }
+    }
+
+    /// One of a length that gets a file of its own, where values are kept apart at all.
+    fn begin_stream(&mut self) -> Outcome<()> {
+        let (tree, key, _) = self.random_write();
+        self.writes += 1;
+        let len = (1 << 20) + self.rng.index(300_000);
+        let mut value = self.writes.to_le_bytes().to_vec();
+        value.resize(len, self.writes as u8 | 1);
+        let result = self.trees[&tree].writer(&key).and_then(|writer| {
+            let mut stream = Unfinished { writer, tree, key, value: value.into(), fed: 0 };
+            stream.feed(900_000)?;
+            self.stream = Some(stream);
+            Ok(())
+        });
+        self.settle(result, false)
+    }
+}
