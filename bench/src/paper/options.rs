@@ -13,7 +13,7 @@ esker-bench separate-at [OPTIONS]
   separate-at    put and get with everything inline and everything separated, values of 1 KiB to 1 MiB
 
   --full               the paper's numbers of values, and mixes of 13.59 GB: some 45 GB below DIR
-  --largest            64.5 GB in 100 values of 645 MB: Esker and plain files alone, 66 GB below DIR
+  --largest            64.5 GB in 100 values of 645 MB: Esker and plain files alone, 78 GB below DIR
   --stores A,B,...     (default: all that are built in)
   --rows A,B,...       sizes and mixes (default: all): 64KB, ..., 645MB, read-heavy, average, write-heavy;
                        of separate-at: 1024, 2048, ..., 1048576

@@ -35,86 +35,67 @@ const COLOURS: [&str; 11] = [
     "#bcbd22", "#444444",
 ];
 
+/// One line for each store: file, title, what is drawn, whether of Esker alone, and how.
+type Lines = (&'static str, &'static str, &'static str, bool, fn(&Cell) -> f64);
+
+const LINES: [Lines; 9] = [
+    ("figure5-put", "Figure 5: PUT, bytes/ms, values inline and separated", "put", true, Cell::bytes_per_ms),
+    (
+        "figure5-get",
+        "Figure 5: GET, bytes/ms, values inline and separated",
+        "first",
+        true,
+        Cell::bytes_per_ms,
+    ),
+    ("figure6-put", "Figure 6: PUT, bytes/ms", "put", false, Cell::bytes_per_ms),
+    ("put-synced", "PUT, synced, bytes/ms", "synced", false, Cell::bytes_per_ms),
+    ("figure6-get-first", "Figure 6: GET warm, first read, bytes/ms", "first", false, Cell::bytes_per_ms),
+    ("figure6-get-later", "Figure 6: GET warm, later reads, bytes/ms", "later", false, Cell::bytes_per_ms),
+    ("figure6-get-cold", "Figure 6: GET cold, bytes/ms", "cold", false, Cell::all_bytes_per_ms),
+    ("figure6-delete", "Figure 6: DELETE, microseconds a call", "delete", false, |cell| cell.mean_us),
+    ("update", "UPDATE, bytes/ms", "update", false, Cell::bytes_per_ms),
+];
+
 /// Writes all figures of which there is something into `dir`.
 pub(super) fn all(cells: &[Cell], dir: &Path) -> Result<()> {
     let cells = Cells(cells);
-    let speed: fn(&Cell) -> f64 = Cell::bytes_per_ms;
-    let stores = cells.stores();
-    let both: Vec<&str> = stores.iter().copied().filter(|store| store.starts_with("esker")).collect();
-    let others: Vec<&str> = stores.iter().copied().filter(|store| *store != "esker-inline").collect();
-    let by_store = |names: &[&str], what: &str, figure: fn(&Cell) -> f64| -> Vec<Series> {
-        names.iter().map(|store| sized(store, |size| cells.find(store, size, what).map(figure))).collect()
-    };
-    let lines = |file: &str, title: &str, series: Vec<Series>| {
-        let columns = SIZES.iter().map(|size| size.name.to_owned()).collect();
-        write(dir, file, &Plot { title, columns, series, bars: false })
-    };
-    lines(
-        "figure5-put.svg",
-        "Figure 5: PUT, bytes/ms, values inline and separated",
-        by_store(&both, "put", speed),
-    )?;
-    lines(
-        "figure5-get.svg",
-        "Figure 5: GET, bytes/ms, values inline and separated",
-        by_store(&both, "first", speed),
-    )?;
-    lines("figure6-put.svg", "Figure 6: PUT, bytes/ms", by_store(&others, "put", speed))?;
-    lines("put-synced.svg", "PUT, synced, bytes/ms", by_store(&others, "synced", speed))?;
-    lines(
-        "figure6-get-first.svg",
-        "Figure 6: GET warm, first read, bytes/ms",
-        by_store(&others, "first", speed),
-    )?;
-    lines(
-        "figure6-get-later.svg",
-        "Figure 6: GET warm, later reads, bytes/ms",
-        by_store(&others, "later", speed),
-    )?;
-    lines(
-        "figure6-get-cold.svg",
-        "Figure 6: GET cold, bytes/ms",
-        by_store(&others, "cold", Cell::all_bytes_per_ms),
-    )?;
-    lines(
-        "figure6-delete.svg",
-        "Figure 6: DELETE, microseconds a call",
-        by_store(&others, "delete", |cell| cell.mean_us),
-    )?;
-    lines("update.svg", "UPDATE, bytes/ms", by_store(&others, "update", speed))?;
-    let columns = MIXES.iter().map(|mix| mix.name.to_owned()).collect();
-    let mixed = |store: &&str| Series {
-        name: (*store).to_owned(),
-        points: MIXES
-            .iter()
-            .map(|mix| cells.find(store, mix.name, "mix").map(|cell| cell.mean_us / 1e6))
-            .collect(),
-    };
-    let series = others.iter().map(mixed).collect();
-    write(
-        dir,
-        "figure7.svg",
-        &Plot { title: "Figure 7: mixed workloads, seconds", columns, series, bars: true },
-    )?;
-    let speed: fn(&Cell) -> f64 = Cell::all_bytes_per_ms;
+    for (file, title, what, of_esker, figure) in LINES {
+        let stores = cells.stores().into_iter();
+        let stores = stores
+            .filter(|store| if of_esker { store.starts_with("esker") } else { *store != "esker-inline" });
+        let series = stores.map(|store| sized(store, |size| cells.find(store, size, what).map(figure)));
+        lines(dir, file, title, series.collect())?;
+    }
+    mixes(&cells, dir)?;
     for (heat, plain) in [("warm", "first"), ("cold", "cold")] {
         let of = |store: &str, what: &str, name: &str| {
-            let mut series = sized(store, |size| cells.find(store, size, what).map(speed));
-            name.clone_into(&mut series.name);
-            series
+            sized(name, |size| cells.find(store, size, what).map(Cell::all_bytes_per_ms))
         };
-        let mut series = vec![of("files", plain, "basic (files)"), of("esker", plain, "chunked")];
-        series.push(of("esker", &format!("{heat}-by-2"), "2 threads"));
-        lines(&format!("figure8-{heat}.svg"), &format!("Figure 8: GET {heat}, bytes/ms"), series)?;
+        let two = of("esker", &format!("{heat}-by-2"), "2 threads");
+        let series = vec![of("files", plain, "basic (files)"), of("esker", plain, "chunked"), two];
+        lines(dir, &format!("figure8-{heat}"), &format!("Figure 8: GET {heat}, bytes/ms"), series)?;
         let by = |&n: &usize| of("esker", &format!("{heat}-by-{n}"), &format!("{n} threads"));
-        let series = THREADS.iter().map(by).collect();
-        lines(
-            &format!("figure9-{heat}.svg"),
-            &format!("Figure 9: GET {heat}, bytes/ms, by threads"),
-            series,
-        )?;
+        let title = format!("Figure 9: GET {heat}, bytes/ms, by threads");
+        lines(dir, &format!("figure9-{heat}"), &title, THREADS.iter().map(by).collect())?;
     }
     Ok(())
+}
+
+fn mixes(cells: &Cells<'_>, dir: &Path) -> Result<()> {
+    let seconds = |store, mix| cells.find(store, mix, "mix").map(|cell| cell.mean_us / 1e6);
+    let stores = cells.stores().into_iter().filter(|store| *store != "esker-inline");
+    let series = stores.map(|store| Series {
+        name: store.to_owned(),
+        points: MIXES.iter().map(|mix| seconds(store, mix.name)).collect(),
+    });
+    let title = "Figure 7: mixed workloads, seconds";
+    let columns = MIXES.iter().map(|mix| mix.name.to_owned()).collect();
+    write(dir, "figure7", &Plot { title, columns, series: series.collect(), bars: true })
+}
+
+fn lines(dir: &Path, file: &str, title: &str, series: Vec<Series>) -> Result<()> {
+    let columns = SIZES.iter().map(|size| size.name.to_owned()).collect();
+    write(dir, file, &Plot { title, columns, series, bars: false })
 }
 
 fn sized(name: &str, figure: impl Fn(&str) -> Option<f64>) -> Series {
@@ -123,7 +104,7 @@ fn sized(name: &str, figure: impl Fn(&str) -> Option<f64>) -> Series {
 
 fn write(dir: &Path, file: &str, plot: &Plot<'_>) -> Result<()> {
     if plot.series.iter().any(|series| series.points.iter().any(Option::is_some)) {
-        std::fs::write(dir.join(file), plot.svg())?;
+        std::fs::write(dir.join(format!("{file}.svg")), plot.svg())?;
     }
     Ok(())
 }
