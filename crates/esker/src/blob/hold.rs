@@ -60,6 +60,18 @@ impl Drop for NewBlob {
     }
 }
 
+impl BlobSet {
+    /// Blobs that were written and not committed, since the last call.
+    pub(crate) fn take_abandoned(&self) -> Vec<Pointer> {
+        std::mem::take(&mut *self.abandoned.lock())
+    }
+
+    /// Whether there is space to be given back that was not committed, or that readers have let go of.
+    pub(crate) fn has_left_over(&self) -> bool {
+        self.let_go.load(Ordering::Acquire) || !self.abandoned.lock().is_empty()
+    }
+}
+
 /// A value that is being written, in a file of its own. Dropped unfinished, it takes its file along.
 #[derive(Debug)]
 pub(crate) struct BlobStream {

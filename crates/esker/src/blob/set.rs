@@ -293,16 +293,6 @@ impl BlobSet {
 
     // ---- freeing -------------------------------------------------------------------------------------
 
-    /// Blobs that were written and not committed, since the last call.
-    pub(crate) fn take_abandoned(&self) -> Vec<Pointer> {
-        std::mem::take(&mut *self.abandoned.lock())
-    }
-
-    /// Whether there is space to be given back that was not committed, or that readers have let go of.
-    pub(crate) fn has_left_over(&self) -> bool {
-        self.let_go.load(Ordering::Acquire) || !self.abandoned.lock().is_empty()
-    }
-
     /// From now on nobody can pin the blob.
     pub(crate) fn condemn(&self, file: BlobFileId, ordinal: u64) {
         if let Some(live) = self.get(file) {

@@ -61,7 +61,9 @@ impl Life {
     fn begin_stream(&mut self) -> Outcome<()> {
         let (tree, key, _) = self.random_write();
         self.writes += 1;
-        let len = (1 << 20) + self.rng.index(300_000);
+        let apart = self.knobs.separate_at;
+        let shortest = if apart == usize::MAX { 1 << 20 } else { apart.max(1 << 20) };
+        let len = shortest + self.rng.index(300_000);
         let mut value = self.writes.to_le_bytes().to_vec();
         value.resize(len, self.writes as u8 | 1);
         let result = self.trees[&tree].writer(&key).and_then(|writer| {
