@@ -49,7 +49,7 @@ pub(crate) use blobs::Ending;
 use flush::Waiting;
 pub(crate) use install::release_file;
 use reclaim::Reclaim;
-use reserve::{Reserve, with_reserve};
+use reserve::{Reserve, is_full, with_reserve};
 
 /// Retired log segments that are kept for reuse.
 const SPARE_SEGMENTS: usize = 8;
@@ -265,7 +265,16 @@ impl Store {
     }
 
     fn flush_some(&self) -> Result<bool> {
-        with_reserve(&self.reserve, || flush::flush_some(self))
+        let flush = || with_reserve(&self.reserve, || flush::flush_some(self));
+        flush().or_else(|error| {
+            if !is_full(&error) {
+                return Err(error);
+            }
+            // A merge under way may have taken the reserve: it gives back more at its end.
+            drop(self.compacting.lock());
+            self.remove_obsolete()?;
+            flush()
+        })
     }
 
     /// Flushes, merges every tree into its bottom level, and removes what is no longer used.
