@@ -16,7 +16,7 @@
 //! Guarantees: no byte of a value is given out (but by a map that is said to be unverified) before the chunk it lies in
 //! has passed its checksum since the file was opened, and those checksums the one in the pointer; a damaged or hostile file yields a
 //! located error or the right bytes, never a panic. Values are contiguous. Reading takes no lock while the
-//! disk is waited for, and goes on while the file's owner appends.
+//! disk is waited for (but that of the file that it opens), and goes on while the file's owner appends.
 //!
 //! Relies on its caller to give every file a random salt and a number that was never used before, to sync
 //! a file before something durable points into it, and never to ask for a value whose bytes it gave back.

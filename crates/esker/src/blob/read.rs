@@ -10,6 +10,7 @@
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -190,34 +191,54 @@ impl BlobFile {
         }
         // The damage nearest to the beginning is told, whoever finds it first.
         let shared = Mutex::new((units, None::<(u64, Error)>));
-        threads.side_by_side(helpers, &|| {
-            loop {
-                let next = {
-                    let (units, failed) = &mut *shared.lock();
-                    if failed.is_some() { None } else { units.next() }
-                };
-                let Some(unit) = next else { return };
-                let at = unit.at;
-                if let Err(error) = self.fill_unit(value, check, unit) {
+        let filled = AtomicU64::new(0);
+        let work = || loop {
+            let next = {
+                let (units, failed) = &mut *shared.lock();
+                if failed.is_some() { None } else { units.next() }
+            };
+            let Some(unit) = next else { return };
+            let (at, len) = (unit.at, unit.out.len() as u64);
+            match self.fill_unit(value, check, unit) {
+                Ok(()) => drop(filled.fetch_add(len, Ordering::AcqRel)),
+                Err(error) => {
                     let failed = &mut shared.lock().1;
                     if failed.as_ref().is_none_or(|(other, _)| at < *other) {
                         *failed = Some((at, error));
                     }
                 }
             }
-        });
-        shared.into_inner().1.map_or(Ok(()), |(_, error)| Err(error))
+        };
+        threads.side_by_side(helpers, &work);
+        // What an executor has left to do; what one has lost on the way is no memory to be read.
+        work();
+        match shared.into_inner().1 {
+            Some((_, error)) => Err(error),
+            None if filled.into_inner() == len => Ok(()),
+            None => Err(Error::new(ErrorKind::Io, "a part of the value was not read").at(self.path())),
+        }
+    }
+
+    /// Fills `buf`, and nothing else: whoever reads the file for us may be somebody's own implementation.
+    fn read_uninit<'a>(&self, buf: &'a mut Buf, offset: u64) -> Result<&'a mut [u8]> {
+        let (start, len) = (buf.as_ptr().addr(), buf.len());
+        let filled = self.file.read_uninit_at(buf, offset)?;
+        if (filled.as_ptr().addr(), filled.len()) == (start, len) {
+            return Ok(filled);
+        }
+        let message = "the file system has filled other memory than it was given";
+        Err(Error::new(ErrorKind::Io, message).at(self.path()).at_offset(offset))
     }
 
     fn fill_unit(&self, value: &Found, check: &Check<'_>, unit: Unit<'_>) -> Result<()> {
         let Unit { at, out, sums } = unit;
         match check {
-            Check::Nothing => self.file.read_uninit_at(out, value.offset + at).map(drop),
+            Check::Nothing => self.read_uninit(out, value.offset + at).map(drop),
             Check::Whole(identity) => {
                 let mut index = at >> value.chunk_log2;
                 let mut sums = sums.chunks_exact_mut(SUM);
                 for (from, piece) in (at..).step_by(piece_len(value)).zip(out.chunks_mut(piece_len(value))) {
-                    let piece = self.file.read_uninit_at(piece, value.offset + from)?;
+                    let piece = self.read_uninit(piece, value.offset + from)?;
                     for (chunk, sum) in piece.chunks(1 << value.chunk_log2).zip(&mut sums) {
                         sum.copy_from_slice(&identity.sum(index, chunk).to_le_bytes());
                         index += 1;
@@ -242,13 +263,13 @@ impl BlobFile {
             if verified.has(index) {
                 let run = verified.alike(index, end.div_ceil(chunk));
                 let take = (start + run * chunk).min(end) - at;
-                self.file.read_uninit_at(&mut out[..take as usize], value.offset + at)?;
+                self.read_uninit(&mut out[..take as usize], value.offset + at)?;
                 at += take;
             } else if at == start && (start + chunk).min(value.len) <= end {
                 let whole = if end == value.len { end.div_ceil(chunk) } else { end >> value.chunk_log2 };
                 let run = verified.alike(index, whole.min(index + (piece >> value.chunk_log2)));
                 let take = (start + run * chunk).min(value.len) - at;
-                let bytes = self.file.read_uninit_at(&mut out[..take as usize], value.offset + at)?;
+                let bytes = self.read_uninit(&mut out[..take as usize], value.offset + at)?;
                 self.check_chunks(value, &verified.sums, index, bytes)?;
                 self.note_chunks(value, verified, index, run);
                 at += take;

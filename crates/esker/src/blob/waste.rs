@@ -26,7 +26,7 @@ impl BlobSet {
             let Ok((needed, gone)) = live.needed_bytes() else { continue };
             waste.needed += needed;
             // Without that, a file written anew could be so again and again.
-            if live.single || gone == 0 {
+            if live.single || gone == 0 || !live.is_rewritable() || !may_go(live.id) {
                 continue;
             }
             let taken = match self.env.fs.allocated_bytes(&self.path_of(live.id)) {
@@ -37,7 +37,7 @@ impl BlobSet {
             waste.bytes += gain;
             // The most bytes won for each that is written.
             let better = u128::from(gain) * u128::from(worst.1) > u128::from(worst.0) * u128::from(needed);
-            if better && gain > needed / 32 && live.is_rewritable() && may_go(live.id) {
+            if better && gain > needed / 32 {
                 worst = (gain, needed);
                 waste.worst = Some((live, needed));
             }

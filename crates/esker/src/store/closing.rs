@@ -13,6 +13,7 @@ impl Store {
     pub(super) fn give_back_when_closing(&self) {
         let clock = &self.env.clock;
         let until = clock.monotonic_us() + CLOSING_US;
+        // Whoever closes the store waits for the round, so `is_closing` is asked under it.
         let mut round = self.ending.round.lock();
         while self.has_ended_blobs() && clock.monotonic_us() < until && !self.is_closing() {
             if !matches!(self.give_back(&mut round), Ok(true)) {

@@ -337,7 +337,7 @@ impl Store {
 
     /// Ends the background work, syncs the log and lets the directory go. Idempotent.
     pub(crate) fn close(&self) -> Result<()> {
-        if !self.read_only && self.failure().is_none() {
+        if !self.read_only && self.failure().is_none_or(|error| is_full(&error)) {
             self.give_back_when_closing();
         }
         if self.closing.swap(true, Ordering::AcqRel) {
@@ -345,6 +345,8 @@ impl Store {
         }
         self.executor.stop();
         self.signal_progress();
+        // Another thread that closes may be giving space back still; from here on it finds the store closing.
+        drop(self.ending.round.lock());
         self.reclaim.end();
         if !self.read_only {
             self.seal_blobs_when_closing();

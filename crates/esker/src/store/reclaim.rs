@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 use super::Store;
 use crate::blob::BlobFileId;
 use crate::blob::rewrite::Rewrite;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::reserve::is_full;
 
 /// So many steps write a whole file anew; between two of them the blob lane looks at its other work.
 const STEPS: u64 = 16;
@@ -31,8 +32,20 @@ struct ReclaimState {
     current: Option<Rewrite>,
     /// There was too much waste, and there is not little enough yet.
     under_way: bool,
-    /// Files with a damaged value: they stay as they are.
-    damaged: BTreeSet<BlobFileId>,
+    /// Files that cannot be read or copied: they stay as they are.
+    left: BTreeSet<BlobFileId>,
+}
+
+impl ReclaimState {
+    /// Leaves a file as it is that cannot be written anew. That is no reason to stop the store, which can do
+    /// without; a full disk is one to stop.
+    fn leave(&mut self, file: BlobFileId, error: Error) -> Result<()> {
+        if is_full(&error) {
+            return Err(error);
+        }
+        self.left.insert(file);
+        Ok(())
+    }
 }
 
 impl Reclaim {
@@ -66,7 +79,7 @@ impl Store {
             return Ok(false);
         }
         let sealed = self.sealed_blob_files();
-        let may_go = |file: BlobFileId| sealed.contains(&file) && !state.damaged.contains(&file);
+        let may_go = |file: BlobFileId| sealed.contains(&file) && !state.left.contains(&file);
         let waste = self.blobs.waste(may_go)?;
         let limit = unit + waste.needed / 10;
         state.under_way = waste.bytes > if state.under_way { limit / 2 } else { limit };
@@ -77,8 +90,8 @@ impl Store {
         let gone = self.gone_from(live.id).unwrap_or_default();
         self.check_room_for_blob(needed)?;
         match self.blobs.begin_rewrite(&live, |ordinal| gone.contains(&ordinal)) {
-            Err(error) if error.kind() == ErrorKind::Corruption => drop(state.damaged.insert(live.id)),
-            begun => state.current = Some(begun?),
+            Ok(rewrite) => state.current = Some(rewrite),
+            Err(error) => state.leave(live.id, error)?,
         }
         Ok(true)
     }
@@ -92,21 +105,23 @@ impl Store {
         match rewrite.step(self.options.blob_file_bytes.div_ceil(STEPS), |ordinal| gone.contains(&ordinal)) {
             Ok(true) => state.current = Some(rewrite),
             Ok(false) => {
-                rewrite.seal()?;
+                if let Err(error) = rewrite.seal() {
+                    state.leave(file, error)?;
+                    return Ok(true);
+                }
                 // Checkpoints link under it.
                 let structure = self.structure.lock();
                 let there = rewrite.take_place(&self.blobs.handles)?;
                 drop(structure);
                 let Some(there) = there else {
-                    // It is tried again when the lane is next at work.
-                    state.current = Some(rewrite);
-                    return Ok(false);
+                    // Another time: what is held for long must not keep the others.
+                    state.left.insert(file);
+                    return Ok(true);
                 };
                 let moved = there.into_iter().filter(|ordinal| gone.contains(ordinal));
                 self.ending.erase_again(file, moved);
             }
-            Err(error) if error.kind() == ErrorKind::Corruption => drop(state.damaged.insert(file)),
-            Err(error) => return Err(error),
+            Err(error) => state.leave(file, error)?,
         }
         Ok(true)
     }
