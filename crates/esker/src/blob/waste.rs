@@ -1,5 +1,6 @@
 //! What blob files take beyond what is needed, and which of them is best written anew.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,14 +20,14 @@ impl BlobSet {
 
     /// What the blob files take, what of that nobody needs, and of the files that `may_go` the one whose rewriting
     /// wins most.
-    pub(crate) fn waste(&self, may_go: impl Fn(BlobFileId) -> bool) -> Result<Waste> {
+    pub(crate) fn waste(&self, may_go: &BTreeSet<BlobFileId>) -> Result<Waste> {
         let mut waste = Waste::default();
         let mut worst = (0, 1);
         for live in self.files() {
             let Ok((needed, gone)) = live.needed_bytes() else { continue };
             waste.needed += needed;
             // Without that, a file written anew could be so again and again.
-            if live.single || gone == 0 || !live.is_rewritable() || !may_go(live.id) {
+            if live.single || gone == 0 || !live.is_rewritable() || !may_go.contains(&live.id) {
                 continue;
             }
             let taken = match self.env.fs.allocated_bytes(&self.path_of(live.id)) {

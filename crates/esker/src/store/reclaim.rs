@@ -34,6 +34,8 @@ struct ReclaimState {
     under_way: bool,
     /// Files that cannot be read or copied: they stay as they are.
     left: BTreeSet<BlobFileId>,
+    /// Files that were read while they had a copy: another time, and till then they must not keep the others.
+    busy: BTreeSet<BlobFileId>,
 }
 
 impl ReclaimState {
@@ -78,9 +80,12 @@ impl Store {
         if !state.under_way && !self.blobs.has_erased(unit / 4) {
             return Ok(false);
         }
-        let sealed = self.sealed_blob_files();
-        let may_go = |file: BlobFileId| sealed.contains(&file) && !state.left.contains(&file);
-        let waste = self.blobs.waste(may_go)?;
+        if !state.under_way {
+            state.busy.clear();
+        }
+        let mut may_go = self.sealed_blob_files();
+        may_go.retain(|file| !state.left.contains(file) && !state.busy.contains(file));
+        let waste = self.blobs.waste(&may_go)?;
         let limit = unit + waste.needed / 10;
         state.under_way = waste.bytes > if state.under_way { limit / 2 } else { limit };
         let Some((live, needed)) = waste.worst.filter(|_| state.under_way) else {
@@ -114,8 +119,7 @@ impl Store {
                 let there = rewrite.take_place(&self.blobs.handles)?;
                 drop(structure);
                 let Some(there) = there else {
-                    // Another time: what is held for long must not keep the others.
-                    state.left.insert(file);
+                    state.busy.insert(file);
                     return Ok(true);
                 };
                 let moved = there.into_iter().filter(|ordinal| gone.contains(ordinal));
