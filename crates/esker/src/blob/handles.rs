@@ -33,7 +33,7 @@ pub(crate) struct LazyFile {
     path: PathBuf,
     len: u64,
     file: Mutex<Option<Arc<dyn ReadFile>>>,
-    /// It stays open: its name goes while somebody reads it.
+    /// It stays open: its name became another file's while somebody may read it.
     kept: AtomicBool,
 }
 
@@ -77,7 +77,7 @@ impl Handles {
 }
 
 impl LazyFile {
-    /// Opens the file for good: its name is about to go.
+    /// Opens the file for good: its name is about to be another's.
     pub(crate) fn keep(&self) -> Result<()> {
         self.kept.store(true, Ordering::Release);
         self.opened().map(drop)

@@ -104,15 +104,6 @@ impl Life {
 }
 
 impl LiveFile {
-    /// Its name is about to go. Whoever reads it goes on.
-    pub(super) fn keep_for_readers(&self) {
-        let read = !self.life.lock().pins.is_empty();
-        if let Some(lazy) = self.lazy.lock().as_ref().filter(|_| read) {
-            // A reader that comes too late for that is told that the file is gone.
-            drop(lazy.keep());
-        }
-    }
-
     /// Whoever reads the file now goes on, whatever gets its name.
     pub(super) fn keep_open(&self) -> Result<()> {
         self.lazy.lock().as_ref().map_or(Ok(()), |lazy| lazy.keep())

@@ -105,9 +105,6 @@ impl Rewrite {
 
     /// Ends the file that was written, and makes it durable.
     pub(crate) fn seal(&mut self) -> Result<()> {
-        if self.writer.is_sealed() {
-            return Ok(());
-        }
         if broken("rule-15") {
             self.fs.rename(&self.temporary, &self.path)?;
         }
@@ -115,9 +112,10 @@ impl Rewrite {
     }
 
     /// Puts the file in the old one's place, and returns the ordinals that it has. Whoever reads the old file goes
-    /// on. `None`: not yet, since then the old file would have one name left, that of a copy of the store, which
-    /// could punch what is read here. Nobody may link the file meanwhile (the caller's duty).
-    pub(crate) fn take_place(&mut self, handles: &Arc<Handles>) -> Result<Option<Vec<u64>>> {
+    /// on. `None`, and nothing changes, where the old file would have one name left, that of a copy of the store,
+    /// which could punch what is read here. Nobody may link the file meanwhile, and the directory is to be synced
+    /// (the caller's duties). An error too leaves the old file in its place.
+    pub(crate) fn take_place(mut self, handles: &Arc<Handles>) -> Result<Option<Vec<u64>>> {
         let entries = self.writer.entries();
         let ordinals = entries.iter().map(|entry| entry.ordinal).collect();
         let lazy = handles.file_of(&self.path, self.writer.len());
@@ -135,9 +133,6 @@ impl Rewrite {
         self.installed = true;
         self.live.settle(file, lazy);
         drop(life);
-        if let Some(dir) = self.path.parent() {
-            self.fs.sync_dir(dir)?;
-        }
         Ok(Some(ordinals))
     }
 }

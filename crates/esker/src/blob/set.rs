@@ -174,12 +174,9 @@ impl BlobSet {
         self.files.read().values().cloned().collect()
     }
 
-    /// Lets go of a file that is no longer part of the store.
+    /// Lets go of a file that is no longer part of the store, and that nobody reads.
     pub(crate) fn forget(&self, file: BlobFileId) {
-        let forgotten = self.files.write().remove(&file);
-        if let Some(live) = forgotten {
-            live.keep_for_readers();
-        }
+        self.files.write().remove(&file);
     }
 
     // ---- writing -------------------------------------------------------------------------------------

@@ -46,6 +46,11 @@ impl BlobSet {
         Ok(waste)
     }
 
+    /// Whether the file has a copy while somebody reads it, so that it must keep its name for now.
+    pub(crate) fn is_held_up(&self, live: &LiveFile) -> Result<bool> {
+        Ok(live.life.lock().is_pinned() && self.env.fs.link_count(&self.path_of(live.id))? > 1)
+    }
+
     /// Begins to write `live` anew with the values that are not `gone`.
     pub(crate) fn begin_rewrite(&self, live: &Arc<LiveFile>, gone: impl Fn(u64) -> bool) -> Result<Rewrite> {
         let mut entries = self.entries(live)?;

@@ -92,6 +92,10 @@ impl Store {
             state.under_way = false;
             return Ok(false);
         };
+        if self.blobs.is_held_up(&live)? {
+            state.busy.insert(live.id);
+            return Ok(true);
+        }
         let gone = self.gone_from(live.id).unwrap_or_default();
         self.check_room_for_blob(needed)?;
         match self.blobs.begin_rewrite(&live, |ordinal| gone.contains(&ordinal)) {
@@ -109,25 +113,25 @@ impl Store {
         };
         match rewrite.step(self.options.blob_file_bytes.div_ceil(STEPS), |ordinal| gone.contains(&ordinal)) {
             Ok(true) => state.current = Some(rewrite),
-            Ok(false) => {
-                if let Err(error) = rewrite.seal() {
-                    state.leave(file, error)?;
-                    return Ok(true);
+            Ok(false) => match self.finish_rewrite(rewrite) {
+                Ok(Some(there)) => {
+                    self.ending.erase_again(file, there.into_iter().filter(|ordinal| gone.contains(ordinal)));
+                    self.env.fs.sync_dir(&self.dir)?;
                 }
-                // Checkpoints link under it.
-                let structure = self.structure.lock();
-                let there = rewrite.take_place(&self.blobs.handles)?;
-                drop(structure);
-                let Some(there) = there else {
-                    state.busy.insert(file);
-                    return Ok(true);
-                };
-                let moved = there.into_iter().filter(|ordinal| gone.contains(ordinal));
-                self.ending.erase_again(file, moved);
-            }
+                Ok(None) => drop(state.busy.insert(file)),
+                Err(error) => state.leave(file, error)?,
+            },
             Err(error) => state.leave(file, error)?,
         }
         Ok(true)
+    }
+
+    /// Puts the file that was written in its place, and returns the ordinals that it has.
+    fn finish_rewrite(&self, mut rewrite: Rewrite) -> Result<Option<Vec<u64>>> {
+        rewrite.seal()?;
+        // Checkpoints link under it.
+        let _nobody_links = self.structure.lock();
+        rewrite.take_place(&self.blobs.handles)
     }
 
     /// What the manifest has as sealed: opening will not look for anything but a footer.

@@ -5,33 +5,12 @@
 
 #![allow(dead_code, reason = "each test uses its share")]
 
-/// A stream of random choices.
-#[derive(Debug, Clone)]
-pub(crate) struct Rng(u64);
+#[path = "../../src/rng.rs"]
+mod base;
+
+pub(crate) use base::Rng;
 
 impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
-        Rng(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Below `n`; 0 for 0.
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        if n == 0 { 0 } else { self.next() % n }
-    }
-
-    /// As [`Rng::below`], for what is counted in memory.
-    pub(crate) fn index(&mut self, n: usize) -> usize {
-        self.below(n as u64) as usize
-    }
-
     /// In `low..=high`.
     pub(crate) fn between(&mut self, low: usize, high: usize) -> usize {
         low + self.index(high - low + 1)
