@@ -86,6 +86,11 @@ impl BlobStream {
         self.writer.write(bytes)
     }
 
+    /// [`SingleWriter::share`].
+    pub(crate) fn share(&mut self, source: &UserFile, len: u64) -> Result<u64> {
+        self.writer.share(source, len)
+    }
+
     /// Ends the value: `key` of `tree` is to have it.
     pub(crate) fn finish(self, tree: u32, key: &[u8]) -> Result<NewBlob> {
         let now = self.set.env.clock.wall_us();
