@@ -123,6 +123,13 @@ impl Pin {
         Ok(PinnedMap { bytes, _pin: Arc::clone(self), _lock: lock })
     }
 
+    /// Asks the disk for the bytes of `pointer`, which are the pinned ones, if they are not in memory.
+    pub(crate) fn ask_ahead(&self, pointer: &Pointer) {
+        if let Ok(file) = self.live.readable() {
+            file.ask_ahead_of(pointer);
+        }
+    }
+
     /// Fills `buf` with the bytes of `pointer`, which are the pinned ones, from `offset` on.
     pub(crate) fn read_at(&self, pointer: &Pointer, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.live.readable()?.read_at(pointer, offset, buf, &*self.set.executor)?;
