@@ -83,7 +83,7 @@ pub(crate) struct BlobStream {
 
 impl BlobStream {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.writer.write(bytes)
+        self.writer.write(bytes, &*self.set.executor)
     }
 
     /// [`SingleWriter::share`].
@@ -126,6 +126,13 @@ impl Pin {
         let lock = self.set.locked()?;
         let bytes = self.live.readable()?.map(pointer, verify)?;
         Ok(PinnedMap { bytes, _pin: Arc::clone(self), _lock: lock })
+    }
+
+    /// Asks the disk for the bytes of `pointer`, which are the pinned ones, if they are not in memory.
+    pub(crate) fn ask_ahead(&self, pointer: &Pointer) {
+        if let Ok(file) = self.live.readable() {
+            file.ask_ahead_of(pointer);
+        }
     }
 
     /// Fills `buf` with the bytes of `pointer`, which are the pinned ones, from `offset` on.
