@@ -1,7 +1,12 @@
 //! Values that take the blocks of a file. On real files this needs a directory on a file system whose files share
 //! blocks, which `ESKER_SHARING_DIR` names; without it the same calls are made where nothing can be shared.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "files of the user"
+)]
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
