@@ -91,6 +91,34 @@ fn the_space_of_small_values_comes_back() {
 }
 
 #[test]
+fn a_file_that_is_written_to_goes_when_nothing_in_it_is_needed() {
+    let disk = SimFs::new(1);
+    let (mut model, mut rng) = (Model::new(), Rng::new(12));
+    let db = open(&disk);
+    for round in 0..5 {
+        fill(&db, &mut model, &mut rng, 30);
+        let held = db.get(model.keys().next().unwrap()).unwrap().unwrap();
+        let bytes = held.bytes().unwrap().into_owned();
+        for key in std::mem::take(&mut model).keys() {
+            db.delete(key).unwrap();
+        }
+        settle(&db);
+        assert_eq!(blob_files(&disk, STORE).1, 1, "round {round}: somebody reads");
+        assert!(held.bytes().unwrap() == bytes);
+        drop(held);
+        settle(&db);
+        assert_eq!(blob_files(&disk, STORE), (0, 0), "round {round}");
+    }
+    fill(&db, &mut model, &mut rng, 30);
+    settle(&db);
+    let left = disk.crash_keeping(0.5, 1);
+    is_sound(&left, STORE);
+    drop(db);
+    let db = open(&disk);
+    agree(&db, &model);
+}
+
+#[test]
 fn what_a_checkpoint_has_too_is_left_to_it() {
     let disk = SimFs::new(1);
     let (mut model, mut rng) = (Model::new(), Rng::new(8));
