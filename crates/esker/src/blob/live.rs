@@ -109,9 +109,15 @@ impl LiveFile {
         self.lazy.lock().as_ref().map_or(Ok(()), |lazy| lazy.keep())
     }
 
-    /// Whether it can be written anew: it has many values, is sealed and synced, and nobody writes to it.
+    /// Whether it can be written anew: it has many values, is synced, and nobody writes to it. One that a crash left
+    /// unsealed is no exception.
     pub(super) fn is_rewritable(&self) -> bool {
-        !self.single && self.life.lock().sealed && self.lazy.lock().is_some() && self.written.lock().is_none()
+        !self.single && !self.is_open() && self.lazy.lock().is_some() && self.written.lock().is_none()
+    }
+
+    /// It was written anew, and its name is durable: a footer stands at its end, whatever was there before.
+    pub(crate) fn note_rewritten(&self) {
+        self.life.lock().sealed = true;
     }
 
     /// About how many bytes the file would have without what nobody needs any more, and how many values that is

@@ -8,7 +8,8 @@
 //! ```
 //! A value keeps its name (file and ordinal), and the file its number and salt. So pointers, manifest and log stay
 //! as they are, and a crash leaves either file: both have everything that counts, since what is left out was freed
-//! durably before (durability rules 11 and 15). A second name of the old file, in a checkpoint, keeps the old bytes
+//! durably before (durability rules 11 and 15). Where the old file has no footer, as a crash leaves it, the manifest
+//! says that there is one when the new name is durable; until then the new file too is read by its descriptors. A second name of the old file, in a checkpoint, keeps the old bytes
 //! (rule 14), and whoever is reading the old file goes on.
 
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ pub(crate) struct Rewrite {
 }
 
 impl Rewrite {
-    /// Begins to write the file `live`, which is sealed, is `path` and has `entries`, with those that are to stay.
+    /// Begins to write the file `live`, which is `path`, with those of its entries that are to stay.
     pub(crate) fn begin(
         fs: &Arc<dyn FileSystem>,
         live: &Arc<LiveFile>,
