@@ -137,6 +137,9 @@ impl BlobSet {
             }
             return Err(error);
         }
+        // The kernel tells of lost bytes once: somebody else's sync of the same file may have been told.
+        let _nobody_syncs = self.syncing.lock();
+        self.check()?;
         appender.live.unsynced.store(false, Ordering::Release);
         let mut life = appender.live.life.lock();
         (life.sealed, life.open) = (true, false);

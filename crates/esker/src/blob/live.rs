@@ -29,7 +29,7 @@ pub(crate) struct LiveFile {
     pub(super) written: Mutex<Option<Arc<dyn RandomFile>>>,
     /// Holds bytes that are not synced and that a log record may point to.
     pub(super) dirty: AtomicBool,
-    /// A sync is still to succeed. Cleared under the set's sync lock, and by whoever seals the file.
+    /// A sync is still to succeed. Cleared under the set's sync lock only.
     pub(super) unsynced: AtomicBool,
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct BlobSet {
     failed: Mutex<Option<Error>>,
     /// Bytes of values that were to be erased since the last [`BlobSet::has_erased`] said so.
     pub(super) erased: AtomicU64,
-    syncing: Mutex<()>,
+    pub(super) syncing: Mutex<()>,
     /// Files that are `dirty`, so that a sync need not look at all files.
     dirty: Mutex<Vec<Arc<LiveFile>>>,
     /// The store is closed: what a handle would read may be gone.

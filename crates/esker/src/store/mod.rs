@@ -317,6 +317,8 @@ impl Store {
             return Ok(());
         }
         let mut edits = self.blob_notes(&structure);
+        // A file that the manifest names is found after a power loss.
+        self.blobs.sync_names()?;
         if end > noted.max(floor) {
             edits.push(Edit::LogSynced { position: end });
         }
