@@ -20,6 +20,7 @@ use crate::checksum::checksum;
 use crate::codec::{Decoder, FILE_NUMBER_MAX, put_varint, u32_at, u64_at};
 use crate::cursor::Kind;
 use crate::error::{Error, ErrorKind};
+use crate::version::blobs::SHARES_MAX;
 
 /// Bytes of the header page: what the first value or descriptor stands behind.
 pub(super) const PAGE: u64 = 4096;
@@ -121,6 +122,7 @@ impl Pointer {
             pointer.share = decoder.varint().filter(|&share| share != 0)?;
         }
         let plausible = pointer.file <= FILE_NUMBER_MAX && pointer.len <= FILE_LEN_MAX;
+        let plausible = plausible && pointer.share < SHARES_MAX;
         (plausible && decoder.is_empty()).then_some(pointer)
     }
 }
