@@ -245,6 +245,11 @@ impl Entry {
         self.sums_offset() + sums_len(self.len, self.chunk_log2)
     }
 
+    /// What the value takes in a file, with all that belongs to it.
+    pub(super) fn footprint(&self) -> u64 {
+        self.end().saturating_sub(self.offset.min(self.desc_offset)) + ENTRY as u64
+    }
+
     /// Whether value and sums lie behind the header page and before `limit`, and everything is in bounds.
     fn fits(&self, limit: u64) -> bool {
         let bounded = limit <= FILE_LEN_MAX && self.offset <= limit && self.len <= limit;

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use super::format::PAGE;
-use super::writer::footprint;
 use super::{BlobFile, BlobFileId, LazyFile, Shares};
 use crate::canary::broken;
 use crate::error::{Error, Result};
@@ -179,18 +178,12 @@ impl LiveFile {
 
     /// About how many bytes the file would have without what nobody needs any more, and how many values that is
     /// which it still has.
-    pub(super) fn needed_bytes(&self) -> Result<(u64, u64)> {
+    pub(super) fn needed_bytes(&self) -> Result<(u64, usize)> {
         let file = self.readable()?;
         let life = self.life.lock();
-        let (mut needed, mut gone) = (PAGE, 0);
-        file.for_each_value(self.id, |ordinal, len| {
-            if life.is_gone(ordinal) {
-                gone += 1;
-            } else {
-                needed += footprint(len);
-            }
-        });
-        Ok((needed, gone))
+        let gone = life.freed.iter().copied().filter(|ordinal| !life.pins.contains_key(ordinal));
+        let (needed, gone) = file.needed(self.id, gone);
+        Ok((PAGE + needed, gone))
     }
 
     /// A file that opening has found unsealed is synced once and never written to.

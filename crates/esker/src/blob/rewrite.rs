@@ -22,6 +22,9 @@ use crate::canary::broken;
 use crate::error::Result;
 use crate::fs::{FileSystem, ReadFile};
 
+/// Values are ordered by so many bytes of their keys: all keys of a file may take as much memory as the file.
+const KEY_HEAD: usize = 64;
+
 /// See the module. Dropped before it is installed, it removes what it has written.
 #[derive(Debug)]
 pub(crate) struct Rewrite {
@@ -43,12 +46,16 @@ impl Rewrite {
         fs: &Arc<dyn FileSystem>,
         live: &Arc<LiveFile>,
         path: &Path,
-        entries: Vec<Entry>,
+        mut entries: Vec<Entry>,
     ) -> Result<Rewrite> {
         let source = live.readable()?;
         let mut keyed = Vec::with_capacity(entries.len());
+        // One behind the other as they lie on the disk.
+        entries.sort_unstable_by_key(|entry| entry.desc_offset);
         for entry in entries {
-            keyed.push((entry.tree, source.key(&entry)?, entry));
+            let mut head = source.key(&entry)?;
+            head.truncate(KEY_HEAD);
+            keyed.push((entry.tree, head.into_boxed_slice(), entry));
         }
         keyed.sort_by(|a, b| (b.0, &b.1, b.2.ordinal).cmp(&(a.0, &a.1, a.2.ordinal)));
         let temporary = temporary_path(path);
@@ -123,9 +130,9 @@ impl Rewrite {
         let file = BlobFile::new(Arc::clone(&lazy) as Arc<dyn ReadFile>, *self.source.header(), entries);
         self.live.keep_open()?;
         let has_copies = self.fs.link_count(&self.path)? > 1;
-        // Who pins a value from here on reads it in the new file.
-        let life = self.live.life.lock();
-        if has_copies && life.is_pinned() {
+        // Whoever pins a value meanwhile reads it in the old file, which a copy may punch when that has it alone.
+        let nobody_pins = has_copies.then(|| self.live.life.lock());
+        if nobody_pins.as_ref().is_some_and(|life| life.is_pinned()) {
             return Ok(None);
         }
         if !broken("rule-15") {
@@ -133,7 +140,7 @@ impl Rewrite {
         }
         self.installed = true;
         self.live.settle(file, lazy);
-        drop(life);
+        drop(nobody_pins);
         Ok(Some(ordinals))
     }
 }
