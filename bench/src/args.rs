@@ -19,6 +19,7 @@ esker-bench COMMAND [OPTIONS]
   trees        --n N: a store of N trees (default 10,000): time to open, memory, file descriptors
   huge-reads   --n BYTES --rounds R: values of 64 KiB to 645 MB (or BYTES) read in every way, warm and cold, beside
                plain files of the same bytes
+  huge-writes  --n BYTES --rounds R: values of 64 KiB to 256 MiB (or BYTES) put, synced and not, beside plain files
   paper        huge values beside every peer that is built in: options by `paper --help`
   separate-at  inline beside separated values, 1 KiB to 1 MiB: the same options
   warm         fill free memory with page cache; prints the files to remove afterwards

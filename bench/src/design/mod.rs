@@ -9,6 +9,7 @@ use std::time::Instant;
 #[cfg(esker_measure)]
 mod chunks;
 pub(crate) mod huge_reads;
+pub(crate) mod huge_writes;
 #[cfg(esker_measure)]
 mod index;
 #[cfg(esker_measure)]

@@ -256,6 +256,14 @@ impl BlobFile {
         }
     }
 
+    /// Remembers that a value was read that had passed before.
+    pub(super) fn note_read_again(&self, value: &Found) {
+        if value.read_again {
+            return;
+        }
+        self.index.read().set_read_again(value.logical, value.ordinal);
+    }
+
     /// Remembers that all of a value has passed: its sums are not needed any more.
     fn set_verified(&self, value: &Found) {
         self.index.read().set_verified(value.logical, value.ordinal);

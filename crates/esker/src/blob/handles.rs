@@ -106,6 +106,10 @@ impl ReadFile for LazyFile {
         self.opened()?.read_uninit_at(buf, offset)
     }
 
+    fn copy_resident<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Option<&'a mut [u8]> {
+        self.opened().ok()?.copy_resident(buf, offset)
+    }
+
     fn len(&self) -> u64 {
         self.len
     }

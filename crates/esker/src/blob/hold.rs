@@ -83,7 +83,7 @@ pub(crate) struct BlobStream {
 
 impl BlobStream {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.writer.write(bytes)
+        self.writer.write(bytes, &*self.set.executor)
     }
 
     /// Ends the value: `key` of `tree` is to have it.

@@ -1,11 +1,11 @@
-//! Where the values of an open file are, and which of them were verified whole: 25 bytes a value.
+//! Where the values of an open file are, and which of them were verified whole and read again: 25 bytes a value.
 //!
 //! ```text
 //! runs     values of one logical file and chunk size, one behind the other: file, salt, first place
 //! places   ordinal, offset, length; ascending within a run
 //! ```
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::format::Entry;
 use super::writer::footprint;
@@ -38,14 +38,22 @@ pub(super) struct Found {
     pub(super) len: u64,
     /// Every chunk of it was verified.
     pub(super) verified: bool,
+    /// It was read after that.
+    pub(super) read_again: bool,
 }
+
+/// What happened to a value since the file was opened: nothing of what follows, it was verified, it was read after that.
+const NEW: u8 = 0;
+const VERIFIED: u8 = 1;
+const READ_AGAIN: u8 = 2;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     runs: Vec<Run>,
     places: Vec<Place>,
-    verified: Vec<AtomicBool>,
+    /// Only rises.
+    past: Vec<AtomicU8>,
     /// What the values take in the file, with all that belongs to them.
     taken: u64,
     /// The same by [`footprint`].
@@ -60,7 +68,7 @@ impl Index {
         sorted.dedup_by_key(|entry| (entry.logical, entry.ordinal));
         let mut index = Index::default();
         index.places.reserve_exact(sorted.len());
-        index.verified.reserve_exact(sorted.len());
+        index.past.reserve_exact(sorted.len());
         for entry in sorted {
             index.push(entry);
         }
@@ -77,7 +85,7 @@ impl Index {
         self.taken += entry.footprint();
         self.estimate += footprint(entry.len);
         self.places.push(Place { ordinal, offset: entry.offset, len: entry.len });
-        self.verified.push(AtomicBool::new(false));
+        self.past.push(AtomicU8::new(NEW));
     }
 
     /// The place of a value, if the file has it.
@@ -100,8 +108,9 @@ impl Index {
         let (run, slot) = self.slot(logical, ordinal)?;
         let Place { offset, len, .. } = self.places[slot];
         let Run { salt, chunk_log2, .. } = *run;
-        let verified = self.verified[slot].load(Ordering::Acquire);
-        Some(Found { logical, ordinal, salt, chunk_log2, offset, len, verified })
+        let past = self.past[slot].load(Ordering::Acquire);
+        let (verified, read_again) = (past >= VERIFIED, past >= READ_AGAIN);
+        Some(Found { logical, ordinal, salt, chunk_log2, offset, len, verified, read_again })
     }
 
     /// About what the values take without those of the logical file that are `gone`, with all that belongs to them, and
@@ -118,8 +127,17 @@ impl Index {
 
     /// Remembers that every chunk of a value was verified.
     pub(super) fn set_verified(&self, logical: u64, ordinal: u64) {
+        self.raise(logical, ordinal, VERIFIED);
+    }
+
+    /// Remembers that a value was read that had been verified before.
+    pub(super) fn set_read_again(&self, logical: u64, ordinal: u64) {
+        self.raise(logical, ordinal, READ_AGAIN);
+    }
+
+    fn raise(&self, logical: u64, ordinal: u64, to: u8) {
         if let Some((_, slot)) = self.slot(logical, ordinal) {
-            self.verified[slot].store(true, Ordering::Release);
+            self.past[slot].fetch_max(to, Ordering::Release);
         }
     }
 }

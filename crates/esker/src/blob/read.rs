@@ -1,7 +1,7 @@
 //! Reading values, whole or in part, by one thread or several; what has not passed its checksum does so first.
 //!
 //! ```text
-//! passed before          read into the caller's buffer
+//! passed before          read into the caller's buffer; the third time, copied from memory if it is there
 //! the whole value        pieces into the caller's buffer, summed up while in the cache: no sums read
 //! some of its chunks     sums loaded once; chunks that have passed: read as above; others: read whole
 //! ```
@@ -130,7 +130,11 @@ impl BlobFile {
             let message = format!("the range {offset} + {len} ends behind the value's {} bytes", value.len);
             return Err(Error::new(ErrorKind::InvalidInput, message).at(self.path()));
         }
+        if value.read_again && len < SHARED_AT && self.copy_resident(buf, value.offset + offset) {
+            return Ok(());
+        }
         if value.verified || buf.is_empty() {
+            self.note_read_again(&value);
             return self.fill_units(&value, &Check::Nothing, offset, buf, &mut [], threads);
         }
         if len == value.len {
@@ -144,6 +148,14 @@ impl BlobFile {
         }
         let verified: Arc<Verified> = self.verified(&value, pointer)?;
         self.fill_units(&value, &Check::Chunks(&verified), offset, buf, &mut [], threads)
+    }
+
+    /// Fills `buf` with what the page cache has; whether it has all. The first such copy maps the pages, which takes as
+    /// long as two to five of them win: so it is for what is read often.
+    fn copy_resident(&self, buf: &mut Buf, offset: u64) -> bool {
+        let wanted = (buf.as_ptr().addr(), buf.len());
+        let copied = self.file.copy_resident(buf, offset);
+        copied.is_some_and(|filled| (filled.as_ptr().addr(), filled.len()) == wanted)
     }
 
     /// Reads and verifies a value that fills `buf`.

@@ -5,11 +5,15 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 
 use super::chunks::{Identity, Summer};
 use super::file::BlobFile;
 use super::format::{Entry, FILE_LEN_MAX, Header, Layout, PAGE, align8, encode_footer, key_hash};
 use super::writer::{NewFile, check_key};
+use crate::env::Executor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, RandomFile};
 
@@ -17,6 +21,8 @@ use crate::fs::{FileSystem, RandomFile};
 const PIECE: usize = 1 << 20;
 /// How much is written between hints that the kernel should begin to write back, where a sync will follow.
 const WRITEBACK_EVERY: u64 = 8 << 20;
+/// From so many bytes at once on, a thread that sums them up costs less than it brings.
+const SHARED_AT: usize = 4 << 20;
 
 /// See the module.
 #[derive(Debug)]
@@ -28,11 +34,30 @@ pub(crate) struct SingleWriter {
     summer: Summer,
     /// What does not fill a piece yet.
     rest: Vec<u8>,
-    sync_follows: bool,
-    written_back: u64,
+    behind: Writeback,
     /// A write failed: the value has a gap.
     failed: bool,
     finished: bool,
+}
+
+/// How far the kernel was told to begin to write back.
+#[derive(Debug)]
+struct Writeback {
+    sync_follows: bool,
+    from: u64,
+}
+
+impl Writeback {
+    /// Writes behind all that was written before.
+    fn write(&mut self, file: &dyn RandomFile, piece: &[u8], at: u64) -> Result<()> {
+        file.write_at(&[IoSlice::new(piece)], at)?;
+        let end = at + piece.len() as u64;
+        if self.sync_follows && end - self.from >= WRITEBACK_EVERY {
+            file.start_writeback(self.from, end - self.from);
+            self.from = end;
+        }
+        Ok(())
+    }
 }
 
 /// A value that is whole and can be read.
@@ -56,15 +81,15 @@ impl SingleWriter {
             chunk_log2: new.chunk_log2,
             summer: Summer::new(Identity::new(new.salt, 0), new.chunk_log2),
             rest: Vec::new(),
-            sync_follows,
-            written_back: 0,
+            behind: Writeback { sync_follows, from: PAGE },
             failed: false,
             finished: false,
         })
     }
 
-    /// Takes the next bytes of the value. What fills a piece is written straight from `bytes`.
-    pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+    /// Takes the next bytes of the value. What fills a piece is written straight from `bytes`, and much at once is summed
+    /// up by another processor meanwhile, if one has nothing to do.
+    pub(crate) fn write(&mut self, mut bytes: &[u8], threads: &dyn Executor) -> Result<()> {
         if !self.rest.is_empty() {
             let (head, behind) = bytes.split_at(bytes.len().min(PIECE - self.rest.len()));
             self.rest.extend_from_slice(head);
@@ -73,11 +98,13 @@ impl SingleWriter {
                 self.write_rest()?;
             }
         }
-        let mut pieces = bytes.chunks_exact(PIECE);
-        for piece in &mut pieces {
-            self.write_piece(piece)?;
+        let (pieces, rest) = bytes.split_at(bytes.len() / PIECE * PIECE);
+        if pieces.len() >= SHARED_AT && threads.idle_processors() > 0 {
+            self.write_shared(pieces, threads)?;
+        } else {
+            pieces.chunks(PIECE).try_for_each(|piece| self.write_piece(piece))?;
         }
-        self.rest.extend_from_slice(pieces.remainder());
+        self.rest.extend_from_slice(rest);
         Ok(())
     }
 
@@ -92,15 +119,41 @@ impl SingleWriter {
     /// Writes whole chunks, or the last bytes of all.
     fn write_piece(&mut self, piece: &[u8]) -> Result<()> {
         self.check_whole()?;
+        self.failed = true;
         let at = PAGE + self.summer.len();
         self.summer.add(piece);
-        self.failed = true;
-        self.file.write_at(&[IoSlice::new(piece)], at)?;
+        self.behind.write(&*self.file, piece, at)?;
         self.failed = false;
-        if self.sync_follows && self.summer.len() - self.written_back >= WRITEBACK_EVERY {
-            self.file.start_writeback(PAGE + self.written_back, self.summer.len() - self.written_back);
-            self.written_back = self.summer.len();
-        }
+        Ok(())
+    }
+
+    /// Writes whole pieces by one processor and sums them up by another.
+    fn write_shared(&mut self, pieces: &[u8], threads: &dyn Executor) -> Result<()> {
+        self.check_whole()?;
+        self.failed = true;
+        let (file, at) = (&*self.file, PAGE + self.summer.len());
+        let end = self.summer.len() + pieces.len() as u64;
+        let next = AtomicUsize::new(0);
+        let (writing, summing) = (Mutex::new((&mut self.behind, None)), Mutex::new(&mut self.summer));
+        let work = || loop {
+            match next.fetch_add(1, Ordering::Relaxed) {
+                0 => {
+                    let (behind, result) = &mut *writing.lock();
+                    let mut parts = (at..).step_by(PIECE).zip(pieces.chunks(PIECE));
+                    *result = Some(parts.try_for_each(|(at, piece)| behind.write(file, piece, at)));
+                }
+                1 => summing.lock().add(pieces),
+                _ => return,
+            }
+        };
+        threads.side_by_side(1, &work);
+        // What an executor has left to do.
+        work();
+        let written = writing.into_inner().1;
+        // What one has lost on the way is no value.
+        let lost = || Error::new(ErrorKind::Io, "a part of the value was not written").at(self.file.path());
+        written.filter(|_| self.summer.len() == end).ok_or_else(lost)??;
+        self.failed = false;
         Ok(())
     }
 

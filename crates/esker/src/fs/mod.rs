@@ -73,6 +73,13 @@ pub trait ReadFile: Send + Sync + Debug {
         self.read_exact_at(buf, offset).map(|()| buf)
     }
 
+    /// As [`read_uninit_at`](Self::read_uninit_at), where the bytes are in memory and can be had from there for less
+    /// than a read costs; otherwise `None`, and `buf` holds anything. The caller sees to it that nobody changes or cuts
+    /// off these bytes of the file meanwhile.
+    fn copy_resident<'a>(&self, _buf: &'a mut [MaybeUninit<u8>], _offset: u64) -> Option<&'a mut [u8]> {
+        None
+    }
+
     /// The file's length in bytes when it was opened.
     fn len(&self) -> u64;
 

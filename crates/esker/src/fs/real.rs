@@ -4,7 +4,7 @@
 //! kernel: `fsync` of a directory makes its names durable, and `fdatasync` of a file covers its length.
 //!
 //! ```text
-//! ReadFile    pread, or a mapping to look at  any thread, no cursor
+//! ReadFile    pread, or mappings              any thread, no cursor
 //! WriteFile   pwrite at the known length     a failed append leaves the length as it was
 //! RandomFile  pwritev                        a failed write leaves the length as it was
 //! MappedFile  store into a shared mapping    ext4, tmpfs: no system call, cannot fail
@@ -31,6 +31,7 @@ mod map;
 mod mapped;
 mod memory;
 mod random;
+mod resident;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -40,6 +41,7 @@ use lock::RealLock;
 use mapped::{RealMapped, Stores};
 pub(crate) use memory::give_back_free_memory;
 use random::RealRandom;
+use resident::Resident;
 pub(super) use view::View;
 
 /// The operating system's file system.

@@ -28,7 +28,7 @@ fn single() -> Result<Sealed> {
     let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
     let mut writer = SingleWriter::create(&fs, new_file(12), false)?;
     let value = Rng::new(1).bytes(9_001);
-    writer.write(&value)?;
+    writer.write(&value, &StepExecutor)?;
     let entry = writer.finish(2, b"a key of some length", 5)?.entry;
     let end = disk.file_len(path())? - 144;
     Ok(Sealed { disk, values: vec![(entry, value)], end })

@@ -1,4 +1,4 @@
-//! Long reads that several threads share: the right bytes, and damage named to the chunk nearest to the beginning.
+//! Long values that several threads write and read: the right bytes, and damage named to the chunk nearest to the beginning.
 
 use std::sync::Weak;
 
@@ -29,8 +29,8 @@ fn long() -> Result<(SimFs, Entry, Vec<u8>)> {
     let disk = SimFs::new(11);
     let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
     let mut writer = SingleWriter::create(&fs, new_file(16), false)?;
-    let value = Rng::new(1).bytes((6 << 20) + 1234);
-    writer.write(&value)?;
+    let value = Rng::new(1).bytes((9 << 20) + 1234);
+    writer.write(&value, &Four::default())?;
     Ok((disk, writer.finish(1, b"key", 0)?.entry, value))
 }
 
@@ -58,6 +58,61 @@ fn long_reads_agree_with_the_value_whatever_was_verified_before() -> Result<()> 
             );
         }
     }
+    Ok(())
+}
+
+/// Threads that die before they have done anything, and leave nothing to whoever called.
+#[derive(Debug)]
+struct Losing(usize);
+
+impl Executor for Losing {
+    fn start(&self, _: Weak<dyn Worker>) {}
+    fn notify(&self, _: Lane) {}
+    fn is_stepped(&self) -> bool {
+        true
+    }
+    fn stop(&self) {}
+    fn side_by_side(&self, _: usize, _: &(dyn Fn() + Sync)) {}
+    fn idle_processors(&self) -> usize {
+        self.0
+    }
+}
+
+#[test]
+fn a_long_value_is_the_same_whoever_writes_it() -> Result<()> {
+    let value = Rng::new(5).bytes((13 << 20) + 77);
+    let mut files = Vec::new();
+    let executors: [&dyn Executor; 4] = [&StepExecutor, &Four::default(), &Losing(0), &Losing(1)];
+    for executor in executors {
+        let disk = SimFs::new(11);
+        let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
+        let mut writer = SingleWriter::create(&fs, new_file(16), true)?;
+        let mut rest = &value[..];
+        for len in [5 << 20, 1 << 20, 4 << 20, 1000, (3 << 20) - 923] {
+            let (piece, behind) = rest.split_at(len);
+            writer.write(piece, executor)?;
+            rest = behind;
+        }
+        assert!(rest.is_empty());
+        let entry = writer.finish(1, b"key", 0)?.entry;
+        files.push((entry.sums_check, disk.read(path())?));
+    }
+    assert!(files.iter().all(|file| *file == files[0]));
+    Ok(())
+}
+
+#[test]
+fn a_disk_that_fills_up_under_a_long_value_is_told() -> Result<()> {
+    let disk = SimFs::new(11);
+    let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
+    disk.set_capacity(Some(6 << 20));
+    let mut writer = SingleWriter::create(&fs, new_file(16), false)?;
+    let value = vec![7; 9 << 20];
+    let error = writer.write(&value, &Four::default()).expect_err("a full disk");
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace);
+    disk.set_capacity(None);
+    let error = writer.write(&value, &Four::default()).expect_err("the value has a gap");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
     Ok(())
 }
 

@@ -23,7 +23,7 @@ fn streams_of_all_lengths_are_read_as_they_were_written() -> Result<()> {
         while !rest.is_empty() {
             let most = [10_000, MIB, 2 * MIB + 1][rng.below(3) as usize].min(rest.len() as u64);
             let (piece, behind) = rest.split_at(1 + rng.below(most) as usize);
-            writer.write(piece)?;
+            writer.write(piece, &StepExecutor)?;
             rest = behind;
         }
         let finished = writer.finish(4, b"key", 11)?;
@@ -49,7 +49,7 @@ fn streams_of_all_lengths_are_read_as_they_were_written() -> Result<()> {
 fn a_stream_that_is_dropped_leaves_no_file() -> Result<()> {
     let (disk, fs) = disk(1);
     let mut writer = SingleWriter::create(&fs, new_file(CHUNK_LOG2), false)?;
-    writer.write(&vec![1; 3 << 20])?;
+    writer.write(&vec![1; 3 << 20], &StepExecutor)?;
     assert!(disk.exists(path())?);
     drop(writer);
     assert!(!disk.exists(path())?);
@@ -61,12 +61,15 @@ fn a_stream_with_a_gap_is_never_finished() -> Result<()> {
     for fail_at_finish in [false, true] {
         let (disk, fs) = disk(2);
         let mut writer = SingleWriter::create(&fs, new_file(CHUNK_LOG2), false)?;
-        writer.write(&vec![1; 1 << 20])?;
+        writer.write(&vec![1; 1 << 20], &StepExecutor)?;
         disk.inject(Fault::new(Op::WriteAt, PATH).nth(1).error(FaultError::NoSpace));
         if !fail_at_finish {
-            let error = writer.write(&vec![2; 1 << 20]).expect_err("a full disk");
+            let error = writer.write(&vec![2; 1 << 20], &StepExecutor).expect_err("a full disk");
             assert_eq!(error.kind(), ErrorKind::OutOfSpace);
-            assert!(writer.write(&vec![3; 1 << 20]).is_err(), "the disk has room, but the value has a gap");
+            assert!(
+                writer.write(&vec![3; 1 << 20], &StepExecutor).is_err(),
+                "the disk has room, but the value has a gap"
+            );
         }
         assert!(writer.finish(1, b"key", 0).is_err());
         assert!(!disk.exists(path())?);

@@ -20,6 +20,7 @@ pub(super) struct RealRead {
     file: File,
     len: u64,
     path: PathBuf,
+    resident: Resident,
 }
 
 impl RealRead {
@@ -27,7 +28,7 @@ impl RealRead {
         let failed = |error| Error::io("open the file", path, error);
         let file = File::open(path).map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
-        Ok(RealRead { file, len, path: path.to_path_buf() })
+        Ok(RealRead { file, len, path: path.to_path_buf(), resident: Resident::default() })
     }
 }
 
@@ -38,6 +39,10 @@ impl ReadFile for RealRead {
 
     fn read_uninit_at<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Result<&'a mut [u8]> {
         read_uninit(&self.file, &self.path, buf, offset)
+    }
+
+    fn copy_resident<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Option<&'a mut [u8]> {
+        self.resident.copy(&self.file, self.len, buf, offset)
     }
 
     fn len(&self) -> u64 {

@@ -25,20 +25,25 @@ pub(super) struct RealRandom {
     /// Raised after the bytes below it were written (release), so that who sees it (acquire) can read them.
     len: AtomicU64,
     path: PathBuf,
+    resident: Resident,
 }
 
 impl RealRandom {
     pub(super) fn create(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
         let file = file.map_err(|error| Error::io("create the file", path, error))?;
-        Ok(RealRandom { file, len: AtomicU64::new(0), path: path.to_path_buf() })
+        Ok(Self::of(file, 0, path))
     }
 
     pub(super) fn open(path: &Path) -> Result<Self> {
         let failed = |error| Error::io("open the file", path, error);
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
-        Ok(RealRandom { file, len: AtomicU64::new(len), path: path.to_path_buf() })
+        Ok(Self::of(file, len, path))
+    }
+
+    fn of(file: File, len: u64, path: &Path) -> Self {
+        RealRandom { file, len: AtomicU64::new(len), path: path.to_path_buf(), resident: Resident::default() }
     }
 
     /// Remembers that some bytes were written at `offset`, and tells how many; what failed is cut off again.
@@ -65,6 +70,10 @@ impl ReadFile for RealRandom {
 
     fn read_uninit_at<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Result<&'a mut [u8]> {
         read_uninit(&self.file, &self.path, buf, offset)
+    }
+
+    fn copy_resident<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Option<&'a mut [u8]> {
+        self.resident.copy(&self.file, self.len(), buf, offset)
     }
 
     fn len(&self) -> u64 {

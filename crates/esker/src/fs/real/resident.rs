@@ -1,0 +1,206 @@
+//! Copies what the page cache holds out of a standing mapping of the file, without a system call for the bytes.
+//!
+//! A `pread` copies page by page, and this processor's string copies become three times slower where the target lies a
+//! few bytes behind the source within a page, as all of an allocator's large memory does. A copy by the program itself
+//! knows neither. Measured for 1 MiB: 19 GB/s by `pread` and 23 by this into memory at a page's beginning, 9 and 22
+//! into memory 16 bytes behind it.
+//!
+//! A device error under a mapping is a SIGBUS. So the kernel is asked whether it has the pages right before they are
+//! copied; what it does not have is read as ever, and then errors are values. What is left is a page that leaves the
+//! page cache in these microseconds and that the device cannot give a second time.
+
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Below this, asking costs more than it saves.
+const LEAST: usize = 64 << 10;
+/// From here on the C library copies past the cache, by loads and stores, whatever lies where.
+const PAST_CACHE: usize = 1 << 20;
+/// How many pages are asked for at most.
+const PAGES: usize = 1 << 11;
+/// The mapping of a file that grows is so many bytes longer.
+const GROWTH: u64 = 64 << 20;
+
+/// The mapping of a file, once somebody has read it by this.
+#[derive(Debug, Default)]
+pub(super) struct Resident {
+    /// Held to look up and to map.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Untried,
+    /// Not possible here.
+    Refused,
+    Mapped(Arc<Whole>),
+}
+
+/// The first `len` bytes of a file, some of which it may not have.
+#[derive(Debug)]
+struct Whole {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; it lives until `drop`.
+unsafe impl Send for Whole {}
+// SAFETY: it is only read.
+unsafe impl Sync for Whole {}
+
+impl Resident {
+    /// Fills `buf` from `offset` on, if the page cache has all of that and the file, which has `file_len` bytes now,
+    /// too. Nobody may change these bytes of the file meanwhile, nor cut them off.
+    pub(super) fn copy<'a>(
+        &self,
+        file: &File,
+        file_len: u64,
+        buf: &'a mut [MaybeUninit<u8>],
+        offset: u64,
+    ) -> Option<&'a mut [u8]> {
+        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= file_len)?;
+        if buf.len() < LEAST {
+            return None;
+        }
+        let whole = self.mapping(file, file_len, end)?;
+        whole.copy_out(usize::try_from(offset).ok()?, buf)
+    }
+
+    /// A mapping of the file up to `end` at least.
+    fn mapping(&self, file: &File, file_len: u64, end: u64) -> Option<Arc<Whole>> {
+        let mut state = self.state.lock();
+        match &*state {
+            State::Refused => return None,
+            State::Mapped(whole) if whole.len as u64 >= end => return Some(Arc::clone(whole)),
+            State::Mapped(_) | State::Untried => {}
+        }
+        // A file that is being written is mapped with what it will have soon.
+        let len = if matches!(*state, State::Untried) { file_len } else { file_len.saturating_add(GROWTH) };
+        let whole = Whole::new(file, len).map(Arc::new);
+        *state = whole.as_ref().map_or(State::Refused, |whole| State::Mapped(Arc::clone(whole)));
+        whole
+    }
+}
+
+impl Whole {
+    fn new(file: &File, len: u64) -> Option<Whole> {
+        // Whoever does not own a file is told that all of it is there (mincore(2), since Linux 5.2).
+        if file.metadata().ok()?.uid() != rustix::process::geteuid().as_raw() {
+            return None;
+        }
+        let len = usize::try_from(len).ok()?;
+        let (protection, flags) = (ProtFlags::READ, MapFlags::SHARED);
+        // SAFETY: a null hint lets the kernel choose the place, so no existing mapping is replaced.
+        let base =
+            unsafe { rustix::mm::mmap(ptr::null_mut(), len, protection, flags, file.as_fd(), 0).ok()? };
+        Some(Whole { base: NonNull::new(base.cast())?, len })
+    }
+
+    fn copy_out<'a>(&self, offset: usize, buf: &'a mut [MaybeUninit<u8>]) -> Option<&'a mut [u8]> {
+        if offset.checked_add(buf.len())? > self.len || !self.is_resident(offset, buf.len()) {
+            return None;
+        }
+        let (source, target) = (self.base.as_ptr().wrapping_add(offset), buf.as_mut_ptr().cast::<u8>());
+        let step = step_of(source, target, buf.len());
+        for at in (0..buf.len()).step_by(step) {
+            // SAFETY: the range is inside the mapping, which lives as long as `self`, and the file has its bytes
+            // (the caller's duty); `buf` is exclusively ours, so it overlaps no file that is mapped.
+            unsafe { ptr::copy_nonoverlapping(source.add(at), target.add(at), step.min(buf.len() - at)) };
+        }
+        // SAFETY: all of it was filled.
+        Some(unsafe { buf.assume_init_mut() })
+    }
+
+    /// Whether the page cache has all of a range inside the mapping.
+    fn is_resident(&self, offset: usize, len: usize) -> bool {
+        let page = rustix::param::page_size();
+        let before = offset % page;
+        let pages = (before + len).div_ceil(page);
+        let mut there = [0u8; PAGES];
+        if pages > PAGES {
+            return false;
+        }
+        let start = self.base.as_ptr().wrapping_add(offset - before);
+        // SAFETY: the range begins at a page and is mapped; the kernel stores one byte a page, for which there is room.
+        let asked = unsafe { libc::mincore(start.cast(), before + len, there.as_mut_ptr().cast()) };
+        asked == 0 && there[..pages].iter().all(|page| page & 1 == 1)
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `new` mapped; nobody holds a reference into it.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+        debug_assert!(unmapped.is_ok(), "munmap of a mapping of our own failed");
+    }
+}
+
+/// How many bytes are best copied at a time: the processor's string copy, which the C library takes from some KiB on, is
+/// the fastest between two pages, and the slowest where the target begins just behind the source within a page.
+fn step_of(source: *const u8, target: *const u8, len: usize) -> usize {
+    let behind = target.addr().wrapping_sub(source.addr()) % 4096;
+    match (1..64).contains(&behind) {
+        false => 4096,
+        true if len < PAST_CACHE => 1024,
+        true => len,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    fn filled(resident: &Resident, file: &File, offset: u64, buf: &mut [u8]) -> bool {
+        let len = file.metadata().unwrap().len();
+        let mut uninit = vec![MaybeUninit::new(0xEE); buf.len()];
+        let copied = resident.copy(file, len, &mut uninit, offset);
+        copied.is_some_and(|copied| {
+            buf.copy_from_slice(copied);
+            true
+        })
+    }
+
+    #[test]
+    fn what_the_page_cache_has_is_copied_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let bytes: Vec<u8> = (0..3 << 20).map(|i: u32| (i.wrapping_mul(0x9E37_79B9) >> 24) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let resident = Resident::default();
+        // Lengths around the limits, and every way to lie in a page.
+        for (offset, len) in
+            [(0, LEAST), (1, LEAST + 1), (4095, LEAST), (8192, PAST_CACHE - 1), (17, PAST_CACHE + 5)]
+        {
+            for shift in [0, 1, 8, 16, 63, 64, 4095] {
+                let mut buf = vec![0; shift + len];
+                assert!(filled(&resident, &file, offset as u64, &mut buf[shift..]), "{offset} {len}");
+                assert!(buf[shift..] == bytes[offset..][..len], "{offset} {len} {shift}");
+            }
+        }
+        let mut buf = vec![0; bytes.len() + 1];
+        assert!(!filled(&resident, &file, 0, &mut buf[..LEAST - 1]), "too short");
+        assert!(!filled(&resident, &file, 1, &mut buf[..bytes.len()]), "behind the end");
+        assert!(!filled(&resident, &file, u64::MAX, &mut buf[..LEAST]));
+
+        // What was written behind the mapping is mapped in its turn.
+        file.write_all_at(&bytes[..LEAST], bytes.len() as u64).unwrap();
+        assert!(filled(&resident, &file, bytes.len() as u64, &mut buf[..LEAST]));
+        assert_eq!(buf[..LEAST], bytes[..LEAST]);
+
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let mapped = filled(&resident, &file, 1 << 20, &mut buf[..LEAST]);
+        // Nothing is dropped where files live in memory.
+        assert!(!mapped || buf[..LEAST] == bytes[1 << 20..][..LEAST]);
+    }
+}
