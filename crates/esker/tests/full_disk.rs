@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use esker::env::{Env, StepExecutor};
+use esker::env::{Env, Lane, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind, Options, ScanRange};
 
@@ -109,5 +109,43 @@ fn a_long_log_is_replayed_within_the_reserve() {
             assert_eq!(tree.get_vec((i % 20_000).to_be_bytes()).unwrap().as_deref(), Some(&value[..]), "{i}");
         }
         assert!(db.stats().unwrap().table_files > 6, "several parts");
+    }
+}
+
+/// What a large store keeps for its log goes when all is deleted, and comes back with the data.
+#[test]
+fn a_store_that_was_emptied_is_small_again() {
+    let disk = SimFs::new(4);
+    let env = Env { fs: Arc::new(disk.clone()), executor: Some(Arc::new(StepExecutor)), ..Env::system() };
+    let options = Options::default().memory_budget(128 << 20).separate_at(usize::MAX).env(env);
+    let mut db = Db::open("store", options.clone()).unwrap();
+    for round in 0..3u32 {
+        let count = 400u32;
+        for i in 0..count {
+            db.put(i.to_be_bytes(), vec![round as u8; 100_000]).unwrap();
+            while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+        }
+        assert!(db.stats().unwrap().reserve_bytes >= 20 << 20, "round {round}");
+        for i in 1..count {
+            db.delete(i.to_be_bytes()).unwrap();
+        }
+        // With and without something to flush.
+        if round == 1 {
+            db.flush().unwrap();
+        }
+        db.compact().unwrap();
+        while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+        assert!(disk.used() < 4 << 20, "round {round}: {} bytes", disk.used());
+        db.put("later", round.to_be_bytes()).unwrap();
+        if round == 2 {
+            db.sync().unwrap();
+            let left = disk.crash_keeping(0.0, 1);
+            let env = Env { fs: Arc::new(left), ..Env::system() };
+            assert_eq!(esker::check("store", &options.clone().env(env.clone())).unwrap().findings, []);
+            db = Db::open("store", options.clone().env(env)).unwrap();
+        }
+        assert_eq!(db.get_vec("later").unwrap().as_deref(), Some(&round.to_be_bytes()[..]));
+        assert_eq!(db.get_vec(0u32.to_be_bytes()).unwrap(), Some(vec![round as u8; 100_000]));
+        assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), 2);
     }
 }

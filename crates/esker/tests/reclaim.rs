@@ -91,6 +91,62 @@ fn the_space_of_small_values_comes_back() {
 }
 
 #[test]
+fn a_file_that_is_written_to_goes_when_nothing_in_it_is_needed() {
+    let disk = SimFs::new(1);
+    let (mut model, mut rng) = (Model::new(), Rng::new(12));
+    let db = open(&disk);
+    for round in 0..5 {
+        fill(&db, &mut model, &mut rng, 30);
+        let held = db.get(model.keys().next().unwrap()).unwrap().unwrap();
+        let bytes = held.bytes().unwrap().into_owned();
+        for key in std::mem::take(&mut model).keys() {
+            db.delete(key).unwrap();
+        }
+        settle(&db);
+        assert_eq!(blob_files(&disk, STORE).1, 1, "round {round}: somebody reads");
+        assert!(held.bytes().unwrap() == bytes);
+        drop(held);
+        settle(&db);
+        assert_eq!(blob_files(&disk, STORE), (0, 0), "round {round}");
+    }
+    fill(&db, &mut model, &mut rng, 30);
+    settle(&db);
+    let left = disk.crash_keeping(0.5, 1);
+    is_sound(&left, STORE);
+    drop(db);
+    let db = open(&disk);
+    agree(&db, &model);
+}
+
+/// Nobody has sealed the files that were written to when the store died.
+#[test]
+fn the_space_of_files_that_a_crash_left_comes_back() {
+    let mut disk = SimFs::new(1);
+    let (mut model, mut rng) = (Model::new(), Rng::new(13));
+    let mut db = open(&disk);
+    for round in 0..25_u32 {
+        fill(&db, &mut model, &mut rng, 100);
+        db.sync().unwrap();
+        if round % 4 == 3 {
+            // A second name.
+            db.checkpoint(format!("/copy{round}")).unwrap();
+        }
+        disk = disk.crash_keeping(f64::from(round % 3) / 2.0, round.into());
+        drop(db);
+        is_sound(&disk, STORE);
+        db = open(&disk);
+        agree(&db, &model);
+        settle(&db);
+        let needed: u64 = model.values().map(|value| value.len() as u64).sum();
+        let (taken, _) = blob_files(&disk, STORE);
+        assert!(taken < needed * 5 / 4 + FILE_BYTES, "round {round}: {taken} bytes for {needed}");
+    }
+    agree(&db, &model);
+    db.close().unwrap();
+    is_sound(&disk, STORE);
+}
+
+#[test]
 fn what_a_checkpoint_has_too_is_left_to_it() {
     let disk = SimFs::new(1);
     let (mut model, mut rng) = (Model::new(), Rng::new(8));
@@ -224,11 +280,19 @@ fn a_damaged_value_keeps_its_file_as_it_is() {
 #[test]
 fn power_may_fail_while_a_file_is_written_anew() {
     for at in (0..).step_by(3) {
-        let disk = SimFs::new(3);
+        let mut disk = SimFs::new(3);
         let (mut model, mut rng) = (Model::new(), Rng::new(9));
-        let db = open(&disk);
+        let mut db = open(&disk);
         fill(&db, &mut model, &mut rng, 500);
         settle(&db);
+        if at % 2 == 1 {
+            // Files that nobody has sealed.
+            db.sync().unwrap();
+            disk = disk.crash_keeping(0.0, at);
+            drop(db);
+            db = open(&disk);
+            settle(&db);
+        }
         fill(&db, &mut model, &mut rng, 300);
         db.sync().unwrap();
         disk.set_crash_after(Some(disk.operations() + at));

@@ -7,6 +7,10 @@ use super::{BlobSet, LiveFile, SharedWriter};
 use crate::env::Lane;
 use crate::error::{ErrorKind, Result};
 
+/// One of which nothing is needed is ended when it is this part of its greatest length, so that a few values that
+/// come and go do not cost a file each.
+const SPENT_PARTS: u64 = 16;
+
 /// A shared file and the right to append to it.
 #[derive(Debug)]
 pub(super) struct Appender {
@@ -112,6 +116,19 @@ impl BlobSet {
         result.map(|()| worked)
     }
 
+    /// Ends the files that nobody appends to just now, that have grown, and of which every value is freed: all of
+    /// such a file goes at once, which costs less than half of what holes do.
+    pub(crate) fn end_spent(&self) {
+        let mut appenders = self.appenders.lock();
+        appenders.idle.retain(|appender| {
+            let mut life = appender.live.life.lock();
+            let is_grown = appender.writer.len() >= self.shared_len_max / SPENT_PARTS;
+            let is_spent = is_grown && life.freed_count() >= life.entries;
+            life.open &= !is_spent;
+            !is_spent
+        });
+    }
+
     fn seal(&self, appender: &mut Appender) -> Result<()> {
         if let Err(error) = appender.writer.seal() {
             // Where only the footer found no room, the file is tried again; it can be read as it is.
@@ -120,6 +137,9 @@ impl BlobSet {
             }
             return Err(error);
         }
+        // The kernel tells of lost bytes once: somebody else's sync of the same file may have been told.
+        let _nobody_syncs = self.syncing.lock();
+        self.check()?;
         appender.live.unsynced.store(false, Ordering::Release);
         let mut life = appender.live.life.lock();
         (life.sealed, life.open) = (true, false);

@@ -94,9 +94,9 @@ impl BlobFile {
         self.index.write().push(entry);
     }
 
-    /// Calls `each` with ordinal and length of every value that was first written to file `logical`.
-    pub(super) fn for_each_value(&self, logical: u64, each: impl FnMut(u64, u64)) {
-        self.index.read().for_each(logical, each);
+    /// About what the file's values take without those of file `logical` that are `gone`, and how many of these it has.
+    pub(super) fn needed(&self, logical: u64, gone: impl Iterator<Item = u64>) -> (u64, usize) {
+        self.index.read().needed(logical, gone)
     }
 
     /// Where a value begins and how long it is, if this file has it.

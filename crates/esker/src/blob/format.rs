@@ -20,6 +20,7 @@ use crate::checksum::checksum;
 use crate::codec::{Decoder, FILE_NUMBER_MAX, put_varint, u32_at, u64_at};
 use crate::cursor::Kind;
 use crate::error::{Error, ErrorKind};
+use crate::version::blobs::SHARES_MAX;
 
 /// Bytes of the header page: what the first value or descriptor stands behind.
 pub(super) const PAGE: u64 = 4096;
@@ -121,6 +122,7 @@ impl Pointer {
             pointer.share = decoder.varint().filter(|&share| share != 0)?;
         }
         let plausible = pointer.file <= FILE_NUMBER_MAX && pointer.len <= FILE_LEN_MAX;
+        let plausible = plausible && pointer.share < SHARES_MAX;
         (plausible && decoder.is_empty()).then_some(pointer)
     }
 }
@@ -241,6 +243,11 @@ impl Entry {
     /// Where the chunk sums end.
     pub(super) fn end(&self) -> u64 {
         self.sums_offset() + sums_len(self.len, self.chunk_log2)
+    }
+
+    /// What the value takes in a file, with all that belongs to it.
+    pub(super) fn footprint(&self) -> u64 {
+        self.end().saturating_sub(self.offset.min(self.desc_offset)) + ENTRY as u64
     }
 
     /// Whether value and sums lie behind the header page and before `limit`, and everything is in bounds.

@@ -39,7 +39,7 @@ impl NewBlob {
     pub(crate) fn commit(&mut self, end: Option<u64>) {
         self.committed = true;
         if self.pointer.share != 0 {
-            if let Some(shares) = self.pin.live.life.lock().shares.get_mut(&self.pin.ordinal) {
+            if let Some(shares) = self.pin.live.life.lock().shares_mut(self.pin.ordinal) {
                 shares.commit(self.pointer.share, end);
             }
             return;

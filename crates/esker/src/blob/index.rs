@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::format::Entry;
+use super::writer::footprint;
 
 #[derive(Debug, Clone, Copy)]
 struct Run {
@@ -53,6 +54,10 @@ pub(super) struct Index {
     places: Vec<Place>,
     /// Only rises.
     past: Vec<AtomicU8>,
+    /// What the values take in the file, with all that belongs to them.
+    taken: u64,
+    /// The same by [`footprint`].
+    estimate: u64,
 }
 
 impl Index {
@@ -77,6 +82,8 @@ impl Index {
         if !self.runs.last().is_some_and(continues) {
             self.runs.push(Run { logical, salt, chunk_log2, ordinal, first: self.places.len() });
         }
+        self.taken += entry.footprint();
+        self.estimate += footprint(entry.len);
         self.places.push(Place { ordinal, offset: entry.offset, len: entry.len });
         self.past.push(AtomicU8::new(NEW));
     }
@@ -106,12 +113,16 @@ impl Index {
         Some(Found { logical, ordinal, salt, chunk_log2, offset, len, verified, read_again })
     }
 
-    /// Calls `each` with ordinal and length of every value of the logical file.
-    pub(super) fn for_each(&self, logical: u64, mut each: impl FnMut(u64, u64)) {
-        for (at, run) in self.runs.iter().enumerate().filter(|(_, run)| run.logical == logical) {
-            let end = self.runs.get(at + 1).map_or(self.places.len(), |next| next.first);
-            self.places[run.first..end].iter().for_each(|place| each(place.ordinal, place.len));
-        }
+    /// About what the values take without those of the logical file that are `gone`, with all that belongs to them, and
+    /// how many of these there are.
+    pub(super) fn needed(&self, logical: u64, gone: impl Iterator<Item = u64>) -> (u64, usize) {
+        let lens =
+            gone.filter_map(|ordinal| self.slot(logical, ordinal)).map(|(_, slot)| self.places[slot].len);
+        let (count, estimate) = lens.fold((0, 0), |(count, sum), len| (count + 1, sum + footprint(len)));
+        // Keys of those that are gone are taken to be as long as the others.
+        let left = u128::from(self.estimate.saturating_sub(estimate));
+        let needed = u128::from(self.taken) * left / u128::from(self.estimate.max(1));
+        (u64::try_from(needed).unwrap_or(u64::MAX), count)
     }
 
     /// Remembers that every chunk of a value was verified.

@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use super::format::PAGE;
-use super::writer::footprint;
 use super::{BlobFile, BlobFileId, LazyFile, Shares};
 use crate::canary::broken;
 use crate::error::{Error, Result};
 use crate::fs::RandomFile;
-use crate::version::blobs::BlobFileInfo;
+use crate::version::blobs::{BlobFileInfo, SharesRecord};
 
 /// One blob file.
 #[derive(Debug)]
@@ -29,7 +28,7 @@ pub(crate) struct LiveFile {
     pub(super) written: Mutex<Option<Arc<dyn RandomFile>>>,
     /// Holds bytes that are not synced and that a log record may point to.
     pub(super) dirty: AtomicBool,
-    /// A sync is still to succeed. Cleared under the set's sync lock, and by whoever seals the file.
+    /// A sync is still to succeed. Cleared under the set's sync lock only.
     pub(super) unsynced: AtomicBool,
 }
 
@@ -49,7 +48,9 @@ pub(crate) struct Life {
     pub(super) held_back: BTreeSet<u64>,
     pub(super) pins: BTreeMap<u64, usize>,
     /// Blobs that were copied: others have one entry that names them.
-    pub(crate) shares: BTreeMap<u64, Shares>,
+    shares: BTreeMap<u64, Shares>,
+    /// Those of them that the manifest may not know as they are.
+    unnoted: BTreeSet<u64>,
 }
 
 impl Life {
@@ -81,7 +82,7 @@ impl Life {
 
     /// The share (`None`: every one) of a blob has ended for good; whether that was the last.
     pub(crate) fn release(&mut self, ordinal: u64, share: Option<u64>) -> bool {
-        match (self.shares.get_mut(&ordinal), share) {
+        match (self.shares_mut(ordinal), share) {
             (Some(_), Some(_)) if broken("shares") => true,
             (Some(shares), Some(share)) => {
                 shares.release(share);
@@ -90,6 +91,61 @@ impl Life {
             (None, share) => share.unwrap_or(0) == 0,
             (Some(_), None) => true,
         }
+    }
+
+    /// The entries that name a blob, if it was copied.
+    pub(crate) fn shares(&self, ordinal: u64) -> Option<&Shares> {
+        self.shares.get(&ordinal)
+    }
+
+    /// [`Life::shares`], to be changed: the manifest will be told.
+    pub(super) fn shares_mut(&mut self, ordinal: u64) -> Option<&mut Shares> {
+        let shares = self.shares.get_mut(&ordinal)?;
+        self.unnoted.insert(ordinal);
+        Some(shares)
+    }
+
+    /// [`Life::shares_mut`] of a blob that is copied now.
+    pub(crate) fn shares_or_first(&mut self, ordinal: u64) -> &mut Shares {
+        self.unnoted.insert(ordinal);
+        self.shares.entry(ordinal).or_insert_with(Shares::first)
+    }
+
+    /// What the manifest says of a blob that was copied.
+    pub(crate) fn set_shares(&mut self, ordinal: u64, record: &SharesRecord) {
+        self.unnoted.insert(ordinal);
+        self.shares.insert(ordinal, Shares::of(record));
+    }
+
+    /// The whole log was replayed: blobs that were copied and of which no entry is left.
+    pub(crate) fn decide_shares(&mut self) -> Vec<u64> {
+        self.shares.values_mut().for_each(Shares::decide);
+        let over = self.shares.iter().filter(|(_, shares)| shares.is_over());
+        over.map(|(&ordinal, _)| ordinal).filter(|ordinal| !self.freed.contains(ordinal)).collect()
+    }
+
+    /// What a manifest is to know of blobs that were copied, where what it `knows` is something else. The log is on
+    /// the disk up to position `synced`.
+    pub(crate) fn share_news<'a>(
+        &mut self,
+        synced: u64,
+        knows: impl Fn(u64) -> Option<&'a SharesRecord>,
+    ) -> Vec<(u64, SharesRecord)> {
+        let mut news = Vec::new();
+        let Life { shares, unnoted, freed, .. } = self;
+        unnoted.retain(|&ordinal| {
+            let Some(shares) = shares.get(&ordinal).filter(|_| !freed.contains(&ordinal)) else {
+                return false;
+            };
+            let record = shares.record(synced);
+            // What the log may still lose changes by itself.
+            let (is_new, may_change) = (knows(ordinal) != Some(&record), !record.pending.is_empty());
+            if is_new {
+                news.push((ordinal, record));
+            }
+            is_new || may_change
+        });
+        news
     }
 
     /// Whether somebody reads any of its blobs.
@@ -109,25 +165,25 @@ impl LiveFile {
         self.lazy.lock().as_ref().map_or(Ok(()), |lazy| lazy.keep())
     }
 
-    /// Whether it can be written anew: it has many values, is sealed and synced, and nobody writes to it.
+    /// Whether it can be written anew: it has many values, is synced, and nobody writes to it. One that a crash left
+    /// unsealed is no exception.
     pub(super) fn is_rewritable(&self) -> bool {
-        !self.single && self.life.lock().sealed && self.lazy.lock().is_some() && self.written.lock().is_none()
+        !self.single && !self.is_open() && self.lazy.lock().is_some() && self.written.lock().is_none()
+    }
+
+    /// It was written anew, and its name is durable: a footer stands at its end, whatever was there before.
+    pub(crate) fn note_rewritten(&self) {
+        self.life.lock().sealed = true;
     }
 
     /// About how many bytes the file would have without what nobody needs any more, and how many values that is
     /// which it still has.
-    pub(super) fn needed_bytes(&self) -> Result<(u64, u64)> {
+    pub(super) fn needed_bytes(&self) -> Result<(u64, usize)> {
         let file = self.readable()?;
         let life = self.life.lock();
-        let (mut needed, mut gone) = (PAGE, 0);
-        file.for_each_value(self.id, |ordinal, len| {
-            if life.is_gone(ordinal) {
-                gone += 1;
-            } else {
-                needed += footprint(len);
-            }
-        });
-        Ok((needed, gone))
+        let gone = life.freed.iter().copied().filter(|ordinal| !life.pins.contains_key(ordinal));
+        let (needed, gone) = file.needed(self.id, gone);
+        Ok((PAGE + needed, gone))
     }
 
     /// A file that opening has found unsealed is synced once and never written to.

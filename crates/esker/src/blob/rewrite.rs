@@ -8,7 +8,8 @@
 //! ```
 //! A value keeps its name (file and ordinal), and the file its number and salt. So pointers, manifest and log stay
 //! as they are, and a crash leaves either file: both have everything that counts, since what is left out was freed
-//! durably before (durability rules 11 and 15). A second name of the old file, in a checkpoint, keeps the old bytes
+//! durably before (durability rules 11 and 15). Where the old file has no footer, as a crash leaves it, the manifest
+//! says that there is one when the new name is durable; until then the new file too is read by its descriptors. A second name of the old file, in a checkpoint, keeps the old bytes
 //! (rule 14), and whoever is reading the old file goes on.
 
 use std::path::{Path, PathBuf};
@@ -20,6 +21,9 @@ use super::{
 use crate::canary::broken;
 use crate::error::Result;
 use crate::fs::{FileSystem, ReadFile};
+
+/// Values are ordered by so many bytes of their keys: all keys of a file may take as much memory as the file.
+const KEY_HEAD: usize = 64;
 
 /// See the module. Dropped before it is installed, it removes what it has written.
 #[derive(Debug)]
@@ -37,17 +41,21 @@ pub(crate) struct Rewrite {
 }
 
 impl Rewrite {
-    /// Begins to write the file `live`, which is sealed, is `path` and has `entries`, with those that are to stay.
+    /// Begins to write the file `live`, which is `path`, with those of its entries that are to stay.
     pub(crate) fn begin(
         fs: &Arc<dyn FileSystem>,
         live: &Arc<LiveFile>,
         path: &Path,
-        entries: Vec<Entry>,
+        mut entries: Vec<Entry>,
     ) -> Result<Rewrite> {
         let source = live.readable()?;
         let mut keyed = Vec::with_capacity(entries.len());
+        // One behind the other as they lie on the disk.
+        entries.sort_unstable_by_key(|entry| entry.desc_offset);
         for entry in entries {
-            keyed.push((entry.tree, source.key(&entry)?, entry));
+            let mut head = source.key(&entry)?;
+            head.truncate(KEY_HEAD);
+            keyed.push((entry.tree, head.into_boxed_slice(), entry));
         }
         keyed.sort_by(|a, b| (b.0, &b.1, b.2.ordinal).cmp(&(a.0, &a.1, a.2.ordinal)));
         let temporary = temporary_path(path);
@@ -122,9 +130,9 @@ impl Rewrite {
         let file = BlobFile::new(Arc::clone(&lazy) as Arc<dyn ReadFile>, *self.source.header(), entries);
         self.live.keep_open()?;
         let has_copies = self.fs.link_count(&self.path)? > 1;
-        // Who pins a value from here on reads it in the new file.
-        let life = self.live.life.lock();
-        if has_copies && life.is_pinned() {
+        // Whoever pins a value meanwhile reads it in the old file, which a copy may punch when that has it alone.
+        let nobody_pins = has_copies.then(|| self.live.life.lock());
+        if nobody_pins.as_ref().is_some_and(|life| life.is_pinned()) {
             return Ok(None);
         }
         if !broken("rule-15") {
@@ -132,7 +140,7 @@ impl Rewrite {
         }
         self.installed = true;
         self.live.settle(file, lazy);
-        drop(life);
+        drop(nobody_pins);
         Ok(Some(ordinals))
     }
 }

@@ -8,6 +8,8 @@ use crate::fs::ReadFile;
 
 /// How much is read at once where descriptors are looked for.
 const WINDOW: u64 = 16 << 10;
+/// The same where the key of one value is.
+const KEY_WINDOW: u64 = 512;
 
 /// What the descriptors of a file tell.
 #[derive(Debug)]
@@ -51,7 +53,7 @@ pub(super) fn read_footer(file: &dyn ReadFile, header: &Header) -> Result<Vec<En
 
 /// Reads the descriptors of a file, whether or not it has a footer, up to the first that does not check.
 pub(super) fn scan(file: &dyn ReadFile, header: &Header) -> Result<Scan> {
-    let mut window = Window { file, bytes: Vec::new(), start: 0, limit: file.len() };
+    let mut window = Window { file, bytes: Vec::new(), start: 0, limit: file.len(), least: WINDOW };
     match header.layout {
         Layout::Shared => scan_shared(&mut window, header),
         Layout::Single => scan_single(&mut window, header),
@@ -60,7 +62,7 @@ pub(super) fn scan(file: &dyn ReadFile, header: &Header) -> Result<Scan> {
 
 /// The key of a value, from its descriptor.
 pub(super) fn read_key(file: &dyn ReadFile, header: &Header, entry: &Entry) -> Result<Vec<u8>> {
-    let mut window = Window { file, bytes: Vec::new(), start: 0, limit: file.len() };
+    let mut window = Window { file, bytes: Vec::new(), start: 0, limit: file.len(), least: KEY_WINDOW };
     let at = entry.desc_offset;
     let key = window.described(header, at)?.filter(|(found, _, _)| found == entry).map(|(_, key, _)| key);
     key.ok_or_else(|| Error::corruption(file.path(), at, "expected the descriptor of a value"))
@@ -99,6 +101,8 @@ struct Window<'a> {
     start: u64,
     /// The file's length.
     limit: u64,
+    /// How much is read at once.
+    least: u64,
 }
 
 impl Window<'_> {
@@ -123,7 +127,7 @@ impl Window<'_> {
             return Ok(None);
         }
         if at < self.start || at + len > self.start + self.bytes.len() as u64 {
-            self.bytes.resize(len.max(WINDOW).min(self.limit - at) as usize, 0);
+            self.bytes.resize(len.max(self.least).min(self.limit - at) as usize, 0);
             self.start = at;
             self.file.read_exact_at(&mut self.bytes, at)?;
         }

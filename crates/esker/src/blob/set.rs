@@ -45,7 +45,7 @@ pub(crate) struct BlobSet {
     /// Whether writers wait for syncs, as far as the store knows.
     sync_follows: bool,
     /// A shared file of so many bytes takes no further value.
-    shared_len_max: u64,
+    pub(super) shared_len_max: u64,
     pub(crate) handles: Arc<Handles>,
     files: RwLock<BTreeMap<BlobFileId, Arc<LiveFile>>>,
     pub(super) appenders: Mutex<Appenders>,
@@ -64,7 +64,7 @@ pub(crate) struct BlobSet {
     failed: Mutex<Option<Error>>,
     /// Bytes of values that were to be erased since the last [`BlobSet::has_erased`] said so.
     pub(super) erased: AtomicU64,
-    syncing: Mutex<()>,
+    pub(super) syncing: Mutex<()>,
     /// Files that are `dirty`, so that a sync need not look at all files.
     dirty: Mutex<Vec<Arc<LiveFile>>>,
     /// The store is closed: what a handle would read may be gone.
@@ -340,16 +340,14 @@ impl BlobSet {
         if over || (may_be_linked && self.env.fs.link_count(&blob_path(&self.dir, file))? > 1) {
             return Ok(());
         }
-        for ordinal in now {
-            let Some((start, end)) = readable.locate(file, ordinal).map(span) else { continue };
-            if start < end {
-                match self.env.fs.punch_hole(&blob_path(&self.dir, file), start, end - start) {
-                    Err(error) if error.kind() == ErrorKind::Unsupported => {}
-                    punched => punched?,
-                }
-            }
+        let places = now.iter().filter_map(|&ordinal| readable.locate(file, ordinal));
+        let mut holes: Vec<(u64, u64)> = places.map(span).filter(|(start, end)| start < end).collect();
+        holes.sort_unstable();
+        let holes: Vec<(u64, u64)> = holes.into_iter().map(|(start, end)| (start, end - start)).collect();
+        match self.env.fs.punch_holes(&blob_path(&self.dir, file), &holes) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
+            punched => punched,
         }
-        Ok(())
     }
 
     /// Gives back the space of blobs that were freed while somebody read them, and no longer does.

@@ -52,8 +52,7 @@ impl Shares {
     /// A new share, not committed yet.
     pub(super) fn issue(&mut self, key_hash: u64) -> u64 {
         let share = self.next;
-        // Numbers of this size come from nobody but a forger, who may have one blob freed too late.
-        self.next = self.next.saturating_add(1);
+        self.next += 1;
         self.live.insert(share, Share { key_hash, position: None, shadowed: false });
         share
     }
@@ -120,14 +119,14 @@ impl BlobSet {
         if life.freed.contains(&pointer.ordinal) {
             return None;
         }
-        let share = life.shares.entry(pointer.ordinal).or_insert_with(Shares::first).issue(hash);
+        let share = life.shares_or_first(pointer.ordinal).issue(hash);
         drop(life);
         Some(NewBlob::share(Pointer { share, ..*pointer }, pin))
     }
 
     /// Whether the blob was copied.
     pub(crate) fn is_shared(&self, file: BlobFileId, ordinal: u64) -> bool {
-        self.get(file).is_some_and(|live| live.life.lock().shares.contains_key(&ordinal))
+        self.get(file).is_some_and(|live| live.life.lock().shares(ordinal).is_some())
     }
 
     /// An entry (`None`: every one) that names the blob has ended for good; whether that was the last.
@@ -139,8 +138,7 @@ impl BlobSet {
     pub(crate) fn shadow_share(&self, file: BlobFileId, ordinal: u64, share: Option<u64>) -> bool {
         let Some(live) = self.get(file) else { return false };
         let mut life = live.life.lock();
-        let shares = life.shares.get_mut(&ordinal);
-        shares.map(|shares| shares.shadow(share)).is_some()
+        life.shares_mut(ordinal).map(|shares| shares.shadow(share)).is_some()
     }
 }
 

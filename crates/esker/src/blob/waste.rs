@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::rewrite::Rewrite;
 use super::{BlobFileId, BlobSet, LiveFile};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 impl BlobSet {
     /// Whether values of `bytes` in all were erased since this last said so.
@@ -52,10 +52,19 @@ impl BlobSet {
     }
 
     /// Begins to write `live` anew with the values that are not `gone`.
+    ///
+    /// # Errors
+    /// `Corruption` where it does not show all of them: then it is to stay as it is.
     pub(crate) fn begin_rewrite(&self, live: &Arc<LiveFile>, gone: impl Fn(u64) -> bool) -> Result<Rewrite> {
         let mut entries = self.entries(live)?;
         entries.retain(|entry| !gone(entry.ordinal));
-        Rewrite::begin(&self.env.fs, live, &self.path_of(live.id), entries)
+        let path = self.path_of(live.id);
+        let held: BTreeSet<u64> = entries.iter().map(|entry| entry.ordinal).collect();
+        let named = live.life.lock().entries;
+        if (0..named).any(|ordinal| !gone(ordinal) && !held.contains(&ordinal)) {
+            return Err(Error::corruption(&path, 0, "expected all values of the blob file"));
+        }
+        Rewrite::begin(&self.env.fs, live, &path, entries)
     }
 }
 

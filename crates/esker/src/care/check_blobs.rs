@@ -78,9 +78,8 @@ impl Check<'_> {
         let none = BTreeMap::new();
         let known = state.map_or(&none, |state| &state.blobs.live);
         for (&id, record) in known {
-            if listing.blobs.binary_search(&id).is_err() {
-                self.found(&Error::corruption(&blob_path(self.dir, id), 0, "a blob file is missing"));
-            } else if let Err(error) = self.known_blobs(id, record, &named_in(pointers, id)) {
+            let is_there = listing.blobs.binary_search(&id).is_ok();
+            if let Err(error) = self.known_blobs(id, is_there, record, &named_in(pointers, id)) {
                 self.found(&error);
             }
         }
@@ -99,12 +98,21 @@ impl Check<'_> {
         }
     }
 
-    fn known_blobs(&mut self, id: BlobFileId, record: &BlobFileRecord, in_log: &BTreeSet<u64>) -> Result<()> {
+    fn known_blobs(
+        &mut self,
+        id: BlobFileId,
+        is_there: bool,
+        record: &BlobFileRecord,
+        in_log: &BTreeSet<u64>,
+    ) -> Result<()> {
         let path = blob_path(self.dir, id);
         let undecided = record.info.entries == record.info.pending.len() as u64;
         if (undecided || record.freed.len() as u64 >= record.info.entries) && in_log.is_empty() {
             // Nothing in it counts: it may be gone.
             return Ok(());
+        }
+        if !is_there {
+            return Err(Error::corruption(&path, 0, "a blob file is missing"));
         }
         self.note_file(&path);
         let source = self.env.fs.open_read(&path)?;

@@ -247,6 +247,11 @@ pub trait FileSystem: Send + Sync + Debug {
     /// cannot do it.
     fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()>;
 
+    /// [`punch_hole`](Self::punch_hole) for each offset and length, in order.
+    fn punch_holes(&self, path: &Path, holes: &[(u64, u64)]) -> Result<()> {
+        holes.iter().try_for_each(|&(offset, len)| self.punch_hole(path, offset, len))
+    }
+
     /// How many names (hard links) the file has.
     fn link_count(&self, path: &Path) -> Result<u64>;
 

@@ -82,7 +82,11 @@ impl FileSystem for RealFs {
     }
 
     fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
-        random::punch_hole(path, offset, len)
+        random::punch_holes(path, &[(offset, len)])
+    }
+
+    fn punch_holes(&self, path: &Path, holes: &[(u64, u64)]) -> Result<()> {
+        random::punch_holes(path, holes)
     }
 
     fn link_count(&self, path: &Path) -> Result<u64> {

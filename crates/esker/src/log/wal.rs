@@ -453,6 +453,24 @@ impl Wal {
         files.retired.split_off(keep).into_iter().map(|file| file.path).collect()
     }
 
+    /// How long the longest segment is, whatever it is used for.
+    pub(crate) fn longest(&self, tail: &LogTail) -> u64 {
+        let files = self.files.lock();
+        let kept = files.sealed.iter().map(|sealed| &sealed.file).chain(&files.retired).map(|file| file.len);
+        let spare = files.spare.iter().map(|spare| spare.file.len());
+        kept.chain(spare).fold(tail.segment.end(), u64::max)
+    }
+
+    /// Lets go of the segment that stands ready, where it is longer than the first of a store: [`Wal::take_surplus`] has
+    /// it then.
+    pub(crate) fn retire_spare(&self) {
+        let mut files = self.files.lock();
+        if let Some(spare) = files.spare.take_if(|spare| spare.file.len() > SEGMENT_LEN_MIN) {
+            let (path, len, bulk) = (spare.file.path().to_path_buf(), spare.file.len(), spare.bulk);
+            files.retired.push(Retired { path, len, bulk });
+        }
+    }
+
     /// What recovery would read from `floor` on, oldest first, the current segment last.
     pub(crate) fn parts(&self, floor: LogFloor, tail: &LogTail) -> Vec<LogPart> {
         let files = self.files.lock();

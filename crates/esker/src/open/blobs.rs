@@ -8,9 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Listing;
-use crate::blob::{
-    BlobFile, BlobFileId, BlobSet, Entry, LazyFile, Life, LiveFile, Pointer, Shares, blob_path,
-};
+use crate::blob::{BlobFile, BlobFileId, BlobSet, Entry, LazyFile, Life, LiveFile, Pointer, blob_path};
 use crate::canary::broken;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
@@ -63,7 +61,7 @@ pub(super) fn find(
         for (&ordinal, record) in &record.shares {
             // The file names the first key alone.
             record.live.values().for_each(|&hash| set.filter.add(hash));
-            life.shares.insert(ordinal, Shares::of(record));
+            life.set_shares(ordinal, record);
         }
         add_later(&mut life, &entries);
         let written = if info.sealed || read_only || file.is_err() {
@@ -175,7 +173,7 @@ pub(super) fn claim(set: &BlobSet, pointer: &Pointer, key_hash: u64) {
         life.note_named(pointer.ordinal);
         if pointer.share != 0 && !broken("shares-replay") && !life.freed.contains(&pointer.ordinal) {
             set.filter.add(key_hash);
-            life.shares.entry(pointer.ordinal).or_insert_with(Shares::first).claim(pointer.share, key_hash);
+            life.shares_or_first(pointer.ordinal).claim(pointer.share, key_hash);
         }
     }
 }
@@ -184,11 +182,8 @@ pub(super) fn claim(set: &BlobSet, pointer: &Pointer, key_hash: u64) {
 pub(super) fn never_shared(set: &BlobSet) -> Vec<(BlobFileId, u64)> {
     let mut blobs = Vec::new();
     for live in set.files() {
-        let mut life = live.life.lock();
-        life.shares.values_mut().for_each(Shares::decide);
-        let over =
-            life.shares.iter().filter(|(ordinal, shares)| shares.is_over() && !life.freed.contains(ordinal));
-        blobs.extend(over.map(|(&ordinal, _)| (live.id, ordinal)));
+        let over = live.life.lock().decide_shares();
+        blobs.extend(over.into_iter().map(|ordinal| (live.id, ordinal)));
     }
     blobs
 }

@@ -75,10 +75,13 @@ impl Store {
         for file in self.registry.take_obsolete() {
             self.env.fs.remove_file(&table_path(&self.dir, file))?;
         }
-        for path in self.wal.take_surplus(spare) {
-            self.env.fs.remove_file(&path)?;
-        }
+        self.remove_surplus(spare)?;
         if self.is_closing() { Ok(()) } else { self.reserve.restore() }
+    }
+
+    /// Removes the log segments that nobody needs, but `spare`.
+    pub(super) fn remove_surplus(&self, spare: usize) -> Result<()> {
+        self.wal.take_surplus(spare).iter().try_for_each(|path| self.env.fs.remove_file(path))
     }
 
     /// Makes a log segment ready that has room for a record of `record_len` bytes, and sets aside what a

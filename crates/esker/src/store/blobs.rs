@@ -364,14 +364,15 @@ impl Store {
 
     /// Frees in the manifest what died by writes up to `limit`, which are durable; whether that was any.
     fn note_blobs_up_to(&self, limit: SeqNo) -> Result<bool> {
-        // A file that the manifest names is found after a power loss.
+        // Others need not wait for what is done before the lock is taken.
         self.blobs.sync_names()?;
         let mut structure = self.structure.lock();
         let frees = Frees { dead_up_to: Some(limit), ..Frees::default() };
         let edits = self.blob_edits(&structure, &frees);
         let committed = match edits.edits.as_slice() {
             [] => Ok(()),
-            news => self.commit_edits(&mut structure, news),
+            // A file that the manifest names is found after a power loss.
+            news => self.blobs.sync_names().and_then(|()| self.commit_edits(&mut structure, news)),
         };
         drop(structure);
         let freed = !edits.freed.is_empty();

@@ -11,6 +11,7 @@ use crate::version::edit::Edit;
 impl Store {
     pub(super) fn erase_the_freed(&self) -> Result<bool> {
         let freed = self.ending.take_freed();
+        self.blobs.end_spent();
         let over: Vec<Arc<LiveFile>> =
             self.blobs.files().into_iter().filter(|live| live.life.lock().is_over()).collect();
         let worked = !freed.is_empty();

@@ -37,11 +37,11 @@ impl Store {
         mut edits: Vec<Edit>,
         frees: &Frees<'_>,
     ) -> Result<()> {
-        // A file that the manifest names is found after a power loss.
-        self.blobs.sync_names()?;
         let mut blobs = self.blob_edits(structure, frees);
         edits.append(&mut blobs.edits);
-        let installed = self.install_locked(structure, trees, edits);
+        // A file that the manifest names is found after a power loss.
+        let named = self.blobs.sync_names();
+        let installed = named.and_then(|()| self.install_locked(structure, trees, edits));
         self.after_blob_edits(blobs, installed.is_ok());
         installed
     }

@@ -43,6 +43,7 @@ mod merge;
 mod reclaim;
 pub(crate) mod reserve;
 mod shares;
+mod shrink;
 mod write;
 
 pub(crate) use blobs::Ending;
@@ -277,13 +278,15 @@ impl Store {
         })
     }
 
-    /// Flushes, merges every tree into its bottom level, and removes what is no longer used.
+    /// Flushes, merges every tree into its bottom level, and removes what is no longer used; a store in which little is
+    /// left gets as small as it is.
     pub(crate) fn compact(&self) -> Result<()> {
         self.flush()?;
         let trees: Vec<Arc<TreeInner>> = self.structure.lock().trees.values().cloned().collect();
         for tree in trees.iter().filter(|tree| !tree.is_dropped()) {
             with_reserve(&self.reserve, || merge::compact_all(self, tree))?;
         }
+        self.shrink()?;
         self.remove_obsolete()
     }
 
@@ -317,6 +320,8 @@ impl Store {
             return Ok(());
         }
         let mut edits = self.blob_notes(&structure);
+        // A file that the manifest names is found after a power loss.
+        self.blobs.sync_names()?;
         if end > noted.max(floor) {
             edits.push(Edit::LogSynced { position: end });
         }

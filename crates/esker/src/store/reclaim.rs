@@ -83,7 +83,7 @@ impl Store {
         if !state.under_way {
             state.busy.clear();
         }
-        let mut may_go = self.sealed_blob_files();
+        let mut may_go = self.known_blob_files();
         may_go.retain(|file| !state.left.contains(file) && !state.busy.contains(file));
         let waste = self.blobs.waste(&may_go)?;
         let limit = unit + waste.needed / 10;
@@ -108,7 +108,7 @@ impl Store {
     fn go_on_with(&self, mut rewrite: Rewrite, state: &mut ReclaimState) -> Result<bool> {
         let file = rewrite.file();
         // All its values may have been freed since.
-        let Some(gone) = self.gone_from(file).filter(|_| self.blobs.get(file).is_some()) else {
+        let (Some(gone), Some(live)) = (self.gone_from(file), self.blobs.get(file)) else {
             return Ok(true);
         };
         match rewrite.step(self.options.blob_file_bytes.div_ceil(STEPS), |ordinal| gone.contains(&ordinal)) {
@@ -117,6 +117,7 @@ impl Store {
                 Ok(Some(there)) => {
                     self.ending.erase_again(file, there.into_iter().filter(|ordinal| gone.contains(ordinal)));
                     self.env.fs.sync_dir(&self.dir)?;
+                    live.note_rewritten();
                 }
                 Ok(None) => drop(state.busy.insert(file)),
                 Err(error) => state.leave(file, error)?,
@@ -134,11 +135,10 @@ impl Store {
         rewrite.take_place(&self.blobs.handles)
     }
 
-    /// What the manifest has as sealed: opening will not look for anything but a footer.
-    fn sealed_blob_files(&self) -> BTreeSet<BlobFileId> {
+    /// What the manifest knows: of others it does not say what is freed.
+    fn known_blob_files(&self) -> BTreeSet<BlobFileId> {
         let structure = self.structure.lock();
-        let known = structure.manifest.iter().flat_map(|manifest| &manifest.state.blobs.live);
-        known.filter(|(_, record)| record.info.sealed).map(|(&file, _)| file).collect()
+        structure.manifest.iter().flat_map(|manifest| manifest.state.blobs.live.keys().copied()).collect()
     }
 
     /// The values of `file` that are freed in the manifest, and that nobody reads.

@@ -3,7 +3,8 @@
 //! The file `RESERVE` is allocated and never written. When something that gives space back, or must not
 //! fail, finds no room, the file is cut, and the work is done once more; as soon as there is room, the file
 //! gets its length back, and only then are puts taken again. It is [`PER_SEGMENT`] times as long as the
-//! longest log segment so far, so that a small store stays small:
+//! longest log segment so far, so that a small store stays small, and one that was emptied and compacted gets small
+//! again ([`Store::shrink`](super::Store)):
 //!
 //! ```text
 //! |  1 x: log segments for deletes  |  4 x: opening (a first segment, a manifest, the tables of one segment)  |
@@ -91,6 +92,14 @@ impl Reserve {
             state.wanted = wanted;
         }
         Ok(())
+    }
+
+    /// Lets go for good what a store whose longest log segment has `len` bytes does not need.
+    pub(crate) fn shrink(&self, len: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        state.wanted = state.wanted.min(PER_SEGMENT * len.min(self.segment_max));
+        let wanted = state.wanted;
+        if state.held > wanted { self.resize(&mut state, wanted) } else { Ok(()) }
     }
 
     /// Sets aside again what was let go, as much of it as there is room for.

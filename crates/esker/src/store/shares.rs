@@ -36,14 +36,9 @@ impl Store {
             if record.is_none() && !noted.contains_key(&file) {
                 continue;
             }
-            let life = live.life.lock();
-            for (&ordinal, shares) in life.shares.iter().filter(|(ordinal, _)| !life.freed.contains(ordinal))
-            {
-                let shares = shares.record(synced);
-                if record.and_then(|record| record.shares.get(&ordinal)) != Some(&shares) {
-                    edits.push(BlobEdit::Shares { file, ordinal, record: shares });
-                }
-            }
+            let knows = |ordinal| record.and_then(|record| record.shares.get(&ordinal));
+            let news = live.life.lock().share_news(synced, knows).into_iter();
+            edits.extend(news.map(|(ordinal, record)| BlobEdit::Shares { file, ordinal, record }));
         }
         edits
     }

@@ -25,6 +25,9 @@ pub(crate) struct BlobFileInfo {
     pub(crate) pending: BTreeSet<u64>,
 }
 
+/// No blob has so many shares in its life: greater numbers are damage, or forged.
+pub(crate) const SHARES_MAX: u64 = 1 << 48;
+
 /// The entries that name one blob, where it was copied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SharesRecord {
@@ -161,7 +164,9 @@ impl BlobEdit {
                     live.insert(share, from.u64()?);
                 }
                 let record = SharesRecord { next, live, pending: get_set(from)? };
-                BlobEdit::Shares { file, ordinal, record }
+                let last = record.live.keys().next_back().max(record.pending.last());
+                let bounded = next <= SHARES_MAX && last.is_none_or(|&share| share < next);
+                bounded.then_some(BlobEdit::Shares { file, ordinal, record })?
             }
             REMOVE => BlobEdit::Remove { file, position: from.varint()? },
             _ => return None,
@@ -280,6 +285,19 @@ mod tests {
                 assert_eq!(BlobEdit::decode(&mut Decoder::new(&bytes[..len])), None);
             }
         }
+    }
+
+    #[test]
+    fn shares_without_bounds_are_refused() {
+        let decodes = |record: SharesRecord| {
+            let mut bytes = Vec::new();
+            BlobEdit::Shares { file: 7, ordinal: 2, record }.encode(&mut bytes);
+            BlobEdit::decode(&mut Decoder::new(&bytes)).is_some()
+        };
+        assert!(decodes(SharesRecord { next: SHARES_MAX, ..shares(&[(0, 0)], &[SHARES_MAX - 1]) }));
+        assert!(!decodes(SharesRecord { next: SHARES_MAX + 1, ..shares(&[(0, 0)], &[]) }));
+        assert!(!decodes(SharesRecord { next: 1, ..shares(&[(0, 0), (1, 9)], &[]) }));
+        assert!(!decodes(SharesRecord { next: 1, ..shares(&[(0, 0)], &[u64::MAX]) }));
     }
 
     #[test]

@@ -172,21 +172,19 @@ fn advance<'a, 'b>(parts: &'a [IoSlice<'b>], mut n: usize) -> (&'a [IoSlice<'b>]
     (rest, n)
 }
 
-/// Gives the blocks of a range back to the file system.
-pub(super) fn punch_hole(path: &Path, offset: u64, len: u64) -> Result<()> {
-    check_punch(path, offset, len)?;
+/// Gives the blocks of ranges back to the file system, each an offset and a length.
+pub(super) fn punch_holes(path: &Path, holes: &[(u64, u64)]) -> Result<()> {
+    holes.iter().try_for_each(|&(offset, len)| check_punch(path, offset, len))?;
     let file = OpenOptions::new().write(true).open(path);
     let file = file.map_err(|error| Error::io("open the file", path, error))?;
-    if len == 0 {
-        return Ok(());
-    }
+    let mut holes = holes.iter().filter(|(_, len)| *len > 0);
+    holes.try_for_each(|&(offset, len)| punch_hole(&file, path, offset, len))
+}
+
+fn punch_hole(file: &File, path: &Path, offset: u64, len: u64) -> Result<()> {
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     loop {
-        match rustix::fs::fallocate(
-            &file,
-            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-            offset,
-            len,
-        ) {
+        match rustix::fs::fallocate(file, mode, offset, len) {
             Ok(()) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
