@@ -323,9 +323,9 @@ impl BlobSet {
         Ok(holes >= spans.map(|(start, end)| end.saturating_sub(start)).sum())
     }
 
-    /// Gives back the space of freed blobs, as far as nobody reads them.
-    pub(crate) fn erase(&self, file: BlobFileId, ordinals: impl IntoIterator<Item = u64>) -> Result<()> {
-        let Some(live) = self.get(file) else { return Ok(()) };
+    /// Gives back the space of freed blobs, as far as nobody reads them; returns how many bytes they had.
+    pub(crate) fn erase(&self, file: BlobFileId, ordinals: impl IntoIterator<Item = u64>) -> Result<u64> {
+        let Some(live) = self.get(file) else { return Ok(0) };
         let mut life = live.life.lock();
         let (now, later): (Vec<u64>, Vec<u64>) =
             ordinals.into_iter().partition(|ordinal| !life.pins.contains_key(ordinal));
@@ -333,20 +333,21 @@ impl BlobSet {
         let over = life.is_over();
         drop(life);
         // The whole file goes, or a checkpoint has it too: then punching would damage that.
-        let Ok(readable) = live.readable() else { return Ok(()) };
+        let Ok(readable) = live.readable() else { return Ok(0) };
         let lens = now.iter().filter_map(|&ordinal| readable.locate(file, ordinal)).map(|(_, len)| len);
-        self.erased.fetch_add(lens.sum(), Ordering::Relaxed);
+        let bytes = lens.sum();
+        self.erased.fetch_add(bytes, Ordering::Relaxed);
         let may_be_linked = !over && !broken("rule-14");
         if over || (may_be_linked && self.env.fs.link_count(&blob_path(&self.dir, file))? > 1) {
-            return Ok(());
+            return Ok(bytes);
         }
         let places = now.iter().filter_map(|&ordinal| readable.locate(file, ordinal));
         let mut holes: Vec<(u64, u64)> = places.map(span).filter(|(start, end)| start < end).collect();
         holes.sort_unstable();
         let holes: Vec<(u64, u64)> = holes.into_iter().map(|(start, end)| (start, end - start)).collect();
         match self.env.fs.punch_holes(&blob_path(&self.dir, file), &holes) {
-            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
-            punched => punched,
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(bytes),
+            punched => punched.map(|()| bytes),
         }
     }
 

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::debt::Debt;
 use super::{Store, Structure};
 use crate::blob::{BlobFileId, NewBlob, Pointer, key_hash};
 use crate::canary::broken;
@@ -46,12 +47,14 @@ pub(super) struct Ended {
     until: SeqNo,
     /// The write that ended its life; 0 where the manifest has.
     by: SeqNo,
+    /// Its bytes, which are owed once nobody sees it; 0 where that was noted before.
+    len: u64,
 }
 
 impl Ended {
     /// Nobody sees it, and that is durable.
     fn for_good(file: BlobFileId, ordinal: u64, share: Option<u64>) -> Ended {
-        Ended { file, ordinal, share, from: 0, until: 0, by: 0 }
+        Ended { file, ordinal, share, from: 0, until: 0, by: 0, len: 0 }
     }
 }
 
@@ -63,6 +66,7 @@ pub(crate) struct Ending {
     pub(super) round: Mutex<()>,
     /// Snapshots keep something: worth a look when one goes.
     has_shadowed: AtomicBool,
+    pub(super) debt: Debt,
 }
 
 #[derive(Debug, Default)]
@@ -132,8 +136,15 @@ impl Store {
 
     /// Writes `value`, which `key` of `tree` is to have, into a blob file.
     pub(crate) fn put_blob(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<NewBlob> {
-        self.check_room_for_blob(value.len() as u64)?;
+        self.make_room_for_blob(value.len() as u64)?;
         self.blobs.put(tree, key, value)
+    }
+
+    /// Waits for space that is being given back, and refuses a huge value for which there is no room then.
+    pub(crate) fn make_room_for_blob(&self, len: u64) -> Result<()> {
+        self.check_writable()?;
+        self.wait_for_space(len)?;
+        self.check_room_for_blob(len)
     }
 
     /// Refuses a huge value for which there is no room above the low-space mark.
@@ -201,10 +212,10 @@ impl Store {
                 }
             };
             if let Some((from, Kind::Blob, value)) = before
-                && let Some(Pointer { file, ordinal, share, .. }) = Pointer::decode(&value)
+                && let Some(Pointer { file, ordinal, share, len, .. }) = Pointer::decode(&value)
             {
                 let share = Some(share);
-                state.shadowed.push(Ended { file, ordinal, share, from, until: job.seq, by: job.seq });
+                state.shadowed.push(Ended { file, ordinal, share, from, until: job.seq, by: job.seq, len });
             }
         }
         self.bury(&mut state);
@@ -226,6 +237,7 @@ impl Store {
             };
             let (seen, unseen): (Vec<Ended>, Vec<Ended>) = state.shadowed.drain(..).partition(is_seen);
             state.shadowed = seen;
+            self.ending.debt.owe(unseen.iter().map(|ended| ended.len).sum());
             dead.extend(unseen);
             self.ending.has_shadowed.store(!state.shadowed.is_empty(), Ordering::SeqCst);
         }
@@ -247,7 +259,8 @@ impl Store {
             for entry in entries.iter().filter(|entry| entry.tree == tree) {
                 let (file, ordinal) = (live.id, entry.ordinal);
                 if !live.life.lock().freed.contains(&ordinal) {
-                    state.shadowed.push(Ended { file, ordinal, share: None, from: 0, until, by: 0 });
+                    let (share, len) = (None, entry.len);
+                    state.shadowed.push(Ended { file, ordinal, share, from: 0, until, by: 0, len });
                 }
             }
         }
@@ -411,8 +424,10 @@ impl Store {
 
     /// [`Store::run_blob_lane`], for whoever has `Ending::round`.
     pub(super) fn give_back(&self, _round: &mut ()) -> Result<bool> {
+        let (owed, paid) = (self.ending.debt.owed(), self.paid());
         let freed = self.free_the_dead()?;
         let erased = self.erase_the_freed()?;
+        self.settle_debt(owed, paid)?;
         let let_go = self.blobs.erase_let_go()?;
         // Last, since a footer may find no room before space has come back.
         let sealed = match self.seal_blobs(false) {

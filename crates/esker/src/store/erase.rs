@@ -19,7 +19,7 @@ impl Store {
         let mut result = Ok(());
         for (file, ordinals) in freed.into_iter().filter(|(file, _)| !is_over(file)) {
             if result.is_ok() {
-                result = self.blobs.erase(file, ordinals.iter().copied());
+                result = self.blobs.erase(file, ordinals.iter().copied()).map(|bytes| self.has_paid(bytes));
             }
             if result.is_err() {
                 self.ending.erase_again(file, ordinals.into_iter());

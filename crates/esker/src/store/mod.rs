@@ -36,6 +36,7 @@ use crate::write::throttle::Throttle;
 mod background;
 mod blobs;
 mod closing;
+mod debt;
 mod erase;
 mod flush;
 mod install;

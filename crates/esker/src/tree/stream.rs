@@ -136,7 +136,7 @@ impl ValueWriter {
         let before = self.len / ROOM_EVERY;
         self.len += bytes.len() as u64;
         if self.stream.is_some() && self.len / ROOM_EVERY != before {
-            self.tree.store.check_room_for_blob(ROOM_EVERY.max(bytes.len() as u64))?;
+            self.tree.store.make_room_for_blob(ROOM_EVERY.max(bytes.len() as u64))?;
         }
         if let Some(stream) = &mut self.stream {
             return stream.write(bytes);
@@ -146,7 +146,7 @@ impl ValueWriter {
             self.held.extend_from_slice(bytes);
             return Ok(());
         }
-        self.tree.store.check_room_for_blob(self.len)?;
+        self.tree.store.make_room_for_blob(self.len)?;
         let stream = self.stream.insert(self.tree.store.blobs.stream()?);
         stream.write(&std::mem::take(&mut self.held))?;
         stream.write(bytes)
