@@ -18,6 +18,7 @@ mod paper;
 mod probe;
 mod process;
 mod report;
+mod space;
 mod stores;
 mod warm;
 mod workloads;
@@ -48,6 +49,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         "warm" => warm_only(&Args::parse(rest, 1000, &[])?),
         "child" => child(rest),
         "paper" => paper::run(rest),
+        "space" => space::run(rest),
         "separate-at" => paper::separate_at(rest),
         "paper-child" => paper::child(rest),
         "separate-child" => paper::separate_child(rest),

@@ -19,7 +19,9 @@ const SYNCED_BYTES: usize = 64 << 20;
 pub(crate) fn run(args: &Args) -> Result<()> {
     let dir = args.dir.join("huge-writes");
     let rounds = args.rounds.max(3);
-    println!("{rounds} rounds, bytes per microsecond: median (mean); the last column is times the plain file");
+    println!(
+        "{rounds} rounds, bytes per microsecond: median (mean); the last column is times the plain file"
+    );
     for size in SIZES.into_iter().filter(|&size| size as u64 <= args.n) {
         let mut value = vec![0; size];
         let draws = Draws::new(args.seed, size as u64);

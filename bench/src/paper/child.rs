@@ -23,6 +23,8 @@ pub(super) const THREADS: [usize; 5] = [1, 2, 3, 4, 5];
 
 /// Cold reads are of so many values: of all, readahead would bring most with their neighbours.
 const COLD_READS: usize = 100;
+/// How many values ahead Esker is told which: as many as a direct read has requests.
+const AHEAD: usize = 8;
 /// Synced puts write no more than this, but two at least.
 const SYNCED_BYTES: usize = 128 << 20;
 /// Nobody waits longer for space.
@@ -172,6 +174,7 @@ impl Run<'_> {
             self.child.print("direct", 0.0, Cell { mean_us: us, all_us: us, ..cell });
         }
         if self.child.store == "esker" {
+            self.cold_ahead()?;
             for threads in THREADS {
                 make_cold(&self.child.dir)?;
                 let store = Esker::open(&self.child.dir, None)?;
@@ -181,6 +184,25 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// As many at once as a direct read has.
+    fn cold_ahead(&mut self) -> Result<()> {
+        make_cold(&self.child.dir)?;
+        let store = Esker::open(&self.child.dir, None)?;
+        let order: Vec<usize> = self.child.order(self.count, 9).into_iter().take(COLD_READS).collect();
+        let keys: Vec<_> = order.iter().map(|&i| self.child.key(i)).collect();
+        let (pool, length) = (&self.pool, self.length);
+        let begun = Instant::now();
+        store.get_ahead(&keys, AHEAD, &mut self.buffer, |i, found| {
+            let expected = pool.value(order[i], length);
+            let same = found.len() == length && found[..64] == expected[..64];
+            if same { Ok(()) } else { Err("a value is not what was put".into()) }
+        })?;
+        let us = begun.elapsed().as_secs_f64() * 1e6 / keys.len() as f64;
+        let cell = Watch::start().finish(length as u64);
+        self.child.print("cold-ahead", 0.0, Cell { mean_us: us, all_us: us, ..cell });
+        Box::new(store).close()
     }
 
     /// Microseconds for each value's bytes when the files of values are read past the page cache. Only where it is

@@ -25,6 +25,8 @@ pub(crate) mod stores;
 mod targets;
 mod values;
 
+pub(crate) use values::Pool;
+
 /// Starts the line by which a process says what went wrong.
 const FAILED: &str = "failed: ";
 

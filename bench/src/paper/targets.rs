@@ -35,7 +35,7 @@ fn best(cells: &Cells<'_>, peers: Peers, row: &str, what: &str) -> Option<f64> {
 
 /// What counts of a figure: without the outliers, but for cold reads, which readahead makes few and slow.
 fn time(cell: &Cell) -> f64 {
-    if cell.what == "cold" { cell.all_us } else { cell.mean_us }
+    if cell.what.starts_with("cold") { cell.all_us } else { cell.mean_us }
 }
 
 struct Gather<'a> {
@@ -73,6 +73,7 @@ impl Gather<'_> {
             self.add("GET later : plain files", row, "later", later, 0.9);
             self.add("GET later : best equal peer", row, "later", peer_later, 1.0);
             self.add("GET cold : direct read", row, "cold", direct, 0.9);
+            self.add("GET cold, eight asked for ahead : direct read", row, "cold-ahead", direct, 0.9);
             self.add("GET cold : best equal peer", row, "cold", peer_cold, 1.0);
             self.add("DELETE : 50 microseconds", row, "delete", Some(50.0), 1.0);
             let space = best(self.cells, Peers::All, row, "space");

@@ -39,13 +39,13 @@ impl DerefMut for Buffer {
 }
 
 /// Values cut out of one buffer of random bytes: no memory is filled while something is timed.
-pub(super) struct Pool {
+pub(crate) struct Pool {
     bytes: Buffer,
 }
 
 impl Pool {
     /// For values of up to `longest` bytes.
-    pub(super) fn new(longest: usize, seed: u64) -> Pool {
+    pub(crate) fn new(longest: usize, seed: u64) -> Pool {
         let mut bytes = Buffer::new(longest + SPREAD);
         for (i, word) in (seed << 40..).zip(bytes.chunks_exact_mut(8)) {
             word.copy_from_slice(&mix(i).to_le_bytes());
@@ -54,7 +54,7 @@ impl Pool {
     }
 
     /// Value `number`, of `length` bytes.
-    pub(super) fn value(&self, number: usize, length: usize) -> &[u8] {
+    pub(crate) fn value(&self, number: usize, length: usize) -> &[u8] {
         // Cache lines of their own, for the same reason.
         let at = number.wrapping_mul(40_961 * 64) % SPREAD;
         &self.bytes[at..at + length]

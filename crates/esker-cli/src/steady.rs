@@ -10,6 +10,7 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -99,15 +100,21 @@ impl SteadyFile {
         self.stamp.len
     }
 
-    /// Back to the first byte.
-    pub(crate) fn rewind(&mut self) -> io::Result<()> {
-        self.left = self.stamp.len;
-        self.file.seek(SeekFrom::Start(0)).map(drop)
+    /// To the byte `at`.
+    pub(crate) fn go_to(&mut self, at: u64) -> io::Result<()> {
+        self.left = self.stamp.len.saturating_sub(at);
+        self.file.seek(SeekFrom::Start(at)).map(drop)
     }
 
     /// Whether it is as it was when it was opened: then all that was read meanwhile belongs together.
     pub(crate) fn is_steady(&self) -> io::Result<bool> {
         Ok(Stamp::of(&self.file.metadata()?) == self.stamp)
+    }
+}
+
+impl AsFd for SteadyFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 
@@ -194,8 +201,12 @@ mod tests {
             content.clear();
             file.read_to_end(&mut content).unwrap();
             assert_eq!(content, b"12345");
-            file.rewind().unwrap();
+            file.go_to(0).unwrap();
         }
+        file.go_to(4).unwrap();
+        content.clear();
+        file.read_to_end(&mut content).unwrap();
+        assert_eq!(content, b"5");
     }
 
     #[test]

@@ -53,6 +53,26 @@ impl Esker {
         })
     }
 
+    /// Reads the values of `keys` one after the other, and asks for each `ahead` values before it is read.
+    pub(in crate::paper) fn get_ahead(
+        &self,
+        keys: &[impl AsRef<[u8]>],
+        ahead: usize,
+        into: &mut [u8],
+        mut look: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let values: Vec<Value> = self.tree.get_many(keys)?.into_iter().flatten().collect();
+        values.iter().take(ahead).for_each(Value::prefetch);
+        for (i, value) in values.iter().enumerate() {
+            if let Some(later) = values.get(i + ahead) {
+                later.prefetch();
+            }
+            let length = read(value, into)?;
+            look(i, into.get(..length).unwrap_or_default())?;
+        }
+        if values.len() == keys.len() { Ok(()) } else { Err("a value is missing".into()) }
+    }
+
     /// All puts so far in tables or blob files, and merged.
     pub(in crate::paper) fn merge(&self) -> Result<()> {
         self.db.flush()?;

@@ -131,7 +131,7 @@ impl Directory<'_> {
         }
         let stored = value.stored_us().map(|us| UNIX_EPOCH + Duration::from_micros(us));
         let written = self.write(path, |file| {
-            value.copy_to(file)?;
+            value.copy_to_file(&*file)?;
             // Times that the file system does not take are no reason to stop.
             drop(stored.map(|time| file.set_modified(time)));
             Ok(())

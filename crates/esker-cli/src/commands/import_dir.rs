@@ -9,7 +9,7 @@
 //! as it was in the store and named. So is one that cannot be read; the others are taken all the same.
 //!
 //! A file whose bytes are its key's value already is read and not written. So an import that was cut short
-//! goes on where it stopped.
+//! goes on where it stopped. (Times would not tell: `touch` and `cp -p` set them, and they go in steps.)
 
 use std::fs;
 use std::io;
@@ -268,12 +268,13 @@ impl Files {
             self.first = first;
             return Ok(taken);
         }
-        // The comparison may have read on.
-        source.inner().rewind().map_err(Trouble::Source)?;
-        source.next(&mut first).map_err(Trouble::Source)?;
         self.writes.apply(&mut self.store)?;
         self.store.before_write()?;
         let mut writer = self.store.tree.writer(key)?;
+        let shared = writer.share_file(&*source.inner(), len)?;
+        // The comparison may have read on.
+        source.inner().go_to(shared).map_err(Trouble::Source)?;
+        source.next(&mut first).map_err(Trouble::Source)?;
         source.pour(first, &mut writer)?;
         if writer.len() != len || !is_steady(&mut source)? {
             return Ok(Taken::Changed);

@@ -297,6 +297,33 @@ fn an_interrupted_import_goes_on_where_it_stopped() {
     assert!(exported(dir.path(), "all") == content(&media));
 }
 
+/// Neither length nor time tells that a file was changed.
+#[test]
+fn a_second_import_takes_what_changed_whatever_its_time_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let media = dir.path().join("media");
+    for (name, len) in [("film", 3 * MIB), ("photo", 50_000), ("note", 10), ("same", MIB)] {
+        write(&media.join(name), &random(len as u64, len));
+    }
+    done(&esker(dir.path(), "import media"));
+    for (days, name) in [(1000, "film"), (0, "photo"), (0, "note")] {
+        let path = media.join(name);
+        let before = fs::metadata(&path).unwrap().modified().unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let time = before - Duration::from_secs(days * 86_400);
+        OpenOptions::new().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    }
+    // And a time that says more than there is.
+    let same = OpenOptions::new().write(true).open(media.join("same")).unwrap();
+    same.set_modified(std::time::SystemTime::now() + Duration::from_secs(86_400)).unwrap();
+    let again = esker(dir.path(), "import media");
+    done(&again);
+    assert!(again.stderr().contains("3 stored, 1 unchanged"), "{}", again.stderr());
+    assert!(exported(dir.path(), "back") == content(&media));
+}
+
 #[test]
 fn an_interrupted_export_goes_on_where_it_stopped() {
     let dir = tempfile::tempdir().unwrap();

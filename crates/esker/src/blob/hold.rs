@@ -86,6 +86,11 @@ impl BlobStream {
         self.writer.write(bytes, &*self.set.executor)
     }
 
+    /// [`SingleWriter::share`].
+    pub(crate) fn share(&mut self, source: &UserFile, len: u64) -> Result<u64> {
+        self.writer.share(source, len)
+    }
+
     /// Ends the value: `key` of `tree` is to have it.
     pub(crate) fn finish(self, tree: u32, key: &[u8]) -> Result<NewBlob> {
         let now = self.set.env.clock.wall_us();
@@ -121,6 +126,13 @@ impl Pin {
         let lock = self.set.locked()?;
         let bytes = self.live.readable()?.map(pointer, verify)?;
         Ok(PinnedMap { bytes, _pin: Arc::clone(self), _lock: lock })
+    }
+
+    /// Asks the disk for the bytes of `pointer`, which are the pinned ones, if they are not in memory.
+    pub(crate) fn ask_ahead(&self, pointer: &Pointer) {
+        if let Ok(file) = self.live.readable() {
+            file.ask_ahead_of(pointer);
+        }
     }
 
     /// Fills `buf` with the bytes of `pointer`, which are the pinned ones, from `offset` on.

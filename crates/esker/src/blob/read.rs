@@ -174,6 +174,13 @@ impl BlobFile {
         self.check_sums(value, pointer, identity.sums_check(value.len, &sums), bytes)
     }
 
+    /// Asks the disk for the beginning of a value that will be read.
+    pub(crate) fn ask_ahead_of(&self, pointer: &Pointer) {
+        if let Ok(value) = self.find(pointer) {
+            self.ask_ahead(value.offset, value.len);
+        }
+    }
+
     /// Asks the disk for a range of the file that will be read, if the page cache does not have it; whether it has not.
     pub(super) fn ask_ahead(&self, start: u64, len: u64) -> bool {
         let is_cold = !self.file.is_cached(start);

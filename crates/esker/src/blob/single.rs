@@ -15,7 +15,7 @@ use super::format::{Entry, FILE_LEN_MAX, Header, Layout, PAGE, align8, encode_fo
 use super::writer::{NewFile, check_key};
 use crate::env::Executor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{FileSystem, RandomFile};
+use crate::fs::{FileSystem, RandomFile, UserFile};
 
 /// How much is written at once: whole chunks of every size, summed up while the processor's cache has them.
 const PIECE: usize = 1 << 20;
@@ -106,6 +106,24 @@ impl SingleWriter {
         }
         self.rest.extend_from_slice(rest);
         Ok(())
+    }
+
+    /// Takes as many of the first `len` bytes of `source` as the value's beginning as the file system shares with
+    /// it, and returns how many. Nothing was written before. Whoever changes `source` meanwhile decides which
+    /// bytes those are; they are summed up as they are then in this file, and stay so.
+    pub(crate) fn share(&mut self, source: &UserFile, len: u64) -> Result<u64> {
+        debug_assert!(self.summer.len() == 0 && self.rest.is_empty(), "it is the beginning");
+        let wanted = whole_pieces(len.min(FILE_LEN_MAX / 2));
+        let shared = whole_pieces(self.file.share_from(source, wanted, PAGE));
+        self.failed = true;
+        self.file.set_len(PAGE + shared)?;
+        let mut piece = if shared > 0 { vec![0; PIECE] } else { Vec::new() };
+        while self.summer.len() < shared {
+            self.file.read_exact_at(&mut piece, PAGE + self.summer.len())?;
+            self.summer.add(&piece);
+        }
+        self.failed = false;
+        Ok(shared)
     }
 
     fn write_rest(&mut self) -> Result<()> {
@@ -199,6 +217,10 @@ impl SingleWriter {
         let blob = Arc::new(BlobFile::new(Arc::clone(&file).as_read(), self.header, &[entry]));
         Ok(Finished { entry, blob, file })
     }
+}
+
+fn whole_pieces(len: u64) -> u64 {
+    len - len % PIECE as u64
 }
 
 impl Drop for SingleWriter {

@@ -1,10 +1,11 @@
-//! Files of the user's that bytes of the store's files are copied to.
+//! Files of the user's that bytes of the store's files are copied to, or come from.
 
 #![expect(clippy::disallowed_types, reason = "the file belongs to the user, not to the store")]
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 
 use rustix::io::Errno;
 
@@ -30,23 +31,43 @@ impl UserFile {
         rustix::fs::fstatfs(&self.0).is_ok_and(|found| SHARING.contains(&(found.f_type as u64)))
     }
 
+    /// Gives `target` `len` bytes from `offset` on as its own from `to` on, as far as the kernel does it of itself;
+    /// returns how many it has copied.
+    pub(super) fn give(&self, offset: u64, len: u64, target: &File, mut to: u64) -> u64 {
+        let mut from = offset;
+        copy_as_far_as_it_goes(len, |wanted| {
+            rustix::fs::copy_file_range(&self.0, Some(&mut from), target, Some(&mut to), wanted)
+        })
+    }
+
+    /// Reads bytes from `offset` on; returns how many.
+    pub(super) fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buf, offset)
+    }
+
     /// Copies `len` bytes of `source` from `offset` on, as far as the kernel does it of itself; returns how many it
     /// has copied.
     pub(super) fn take(&self, source: &File, offset: u64, len: u64) -> u64 {
         let mut from = offset;
-        let mut left = len;
-        while left > 0 {
-            let wanted = usize::try_from(left.min(COPY_MAX)).unwrap_or(usize::MAX);
-            match rustix::fs::copy_file_range(source, Some(&mut from), &self.0, None, wanted) {
-                Ok(0) => break,
-                Ok(n) => left = left.saturating_sub(n as u64),
-                Err(Errno::INTR) => {}
-                // Whatever the reason is, writing finds it too, or does not mind.
-                Err(_) => break,
-            }
-        }
-        len - left
+        copy_as_far_as_it_goes(len, |wanted| {
+            rustix::fs::copy_file_range(source, Some(&mut from), &self.0, None, wanted)
+        })
     }
+}
+
+/// Has `copy` copy `len` bytes, some at a time, until it fails; returns how many it has.
+fn copy_as_far_as_it_goes(len: u64, mut copy: impl FnMut(usize) -> rustix::io::Result<usize>) -> u64 {
+    let mut left = len;
+    while left > 0 {
+        match copy(usize::try_from(left.min(COPY_MAX)).unwrap_or(usize::MAX)) {
+            Ok(0) => break,
+            Ok(n) => left = left.saturating_sub(n as u64),
+            Err(Errno::INTR) => {}
+            // Whatever the reason is, reading or writing finds it too, or does not mind.
+            Err(_) => break,
+        }
+    }
+    len - left
 }
 
 impl Write for UserFile {

@@ -146,6 +146,13 @@ pub trait RandomFile: ReadFile {
     /// file and `offset` reads as zeros and takes no space.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()>;
 
+    /// Takes `len` bytes of `source` from its beginning on as this file's own from `offset` on, where the two can
+    /// share blocks until one of them is changed. Returns how many it has taken; more may be there behind them.
+    /// `len` and `offset` are multiples of 4096.
+    fn share_from(&self, _source: &UserFile, _len: u64, _offset: u64) -> u64 {
+        0
+    }
+
     /// Makes all that was written or punched, and the length, durable.
     fn sync(&self) -> Result<()>;
 

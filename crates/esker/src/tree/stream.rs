@@ -1,10 +1,12 @@
 //! Values that come piece by piece.
 
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 
 use super::Tree;
 use crate::blob::BlobStream;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::UserFile;
 use crate::options::Durability;
 use crate::write::batch::{Batch, check_key};
 
@@ -78,6 +80,48 @@ impl ValueWriter {
         let added = self.add_whole(bytes);
         self.failed |= added.is_err();
         added
+    }
+
+    /// Takes the beginning of a file as the value's beginning without reading and writing it, where the file
+    /// system lets files share their blocks until one of them is changed (XFS, btrfs). Returns how many of the
+    /// first `len` bytes of `file` were taken: all but less than a MiB, or 0 where that cannot be done, where
+    /// something was written before, or where the value is not huge. The rest is to be read and added. The
+    /// position of `file` plays no part, and stays.
+    ///
+    /// What was taken is then read once, for its checksums. Whoever changes `file` meanwhile leaves a mixture,
+    /// as with every way of reading; afterwards it is the value's own.
+    ///
+    /// # Errors
+    /// As [`ValueWriter::add`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// use std::io::{Seek, SeekFrom};
+    /// let mut file = std::fs::File::open("/proc/self/exe")?;
+    /// let mut film = db.default_tree().writer("film")?;
+    /// let shared = film.share_file(&file, file.metadata()?.len())?;
+    /// file.seek(SeekFrom::Start(shared))?;
+    /// std::io::copy(&mut file, &mut film)?;
+    /// film.commit()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn share_file(&mut self, file: impl AsFd, len: u64) -> Result<u64> {
+        self.check_whole()?;
+        let store = &self.tree.store;
+        if !self.is_empty() || len <= HELD_MAX as u64 || store.options.separate_at == usize::MAX {
+            return Ok(0);
+        }
+        let Ok(file) = UserFile::of(file) else { return Ok(0) };
+        store.check_room_for_blob(0)?;
+        let mut stream = store.blobs.stream()?;
+        let shared = stream.share(&file, len)?;
+        store.check_room_for_blob(len - shared)?;
+        self.stream = Some(stream);
+        self.len = shared;
+        Ok(shared)
     }
 
     fn check_whole(&self) -> Result<()> {

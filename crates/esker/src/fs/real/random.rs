@@ -106,6 +106,17 @@ impl RandomFile for RealRandom {
         self.settle(offset, self.write(parts, offset)).map(drop)
     }
 
+    fn share_from(&self, source: &UserFile, len: u64, offset: u64) -> u64 {
+        if !source.shares_blocks() {
+            return 0;
+        }
+        let taken = source.give(0, len, &self.file, offset);
+        if taken > 0 {
+            self.len.fetch_max(offset.saturating_add(taken), Ordering::Release);
+        }
+        taken
+    }
+
     fn sync(&self) -> Result<()> {
         self.file.sync_data().map_err(|error| Error::io("sync the file", &self.path, error))
     }

@@ -8,10 +8,13 @@ use super::content::Content;
 use super::faults::Op;
 use super::handles::Handle;
 use crate::error::{Error, Result};
-use crate::fs::{RandomFile, ReadFile};
+use crate::fs::{RandomFile, ReadFile, UserFile};
 
 /// No file is longer, in bytes: its pages are listed in memory.
 const LEN_MAX: u64 = 1 << 40;
+
+/// How many bytes of a file of the user's are copied at once.
+const SHARED_AT_ONCE: usize = 256 << 10;
 
 #[derive(Debug)]
 pub(super) struct SimRandom(pub(super) Handle);
@@ -68,6 +71,21 @@ impl RandomFile for SimRandom {
             }
         }
         admitted.map_err(|error| error.at_offset(offset))
+    }
+
+    /// Simulated blocks are not shared with files of the real disk, but whoever asks cannot tell.
+    fn share_from(&self, source: &UserFile, len: u64, offset: u64) -> u64 {
+        let mut buf = vec![0; SHARED_AT_ONCE];
+        let mut taken = 0;
+        while taken < len {
+            let room = usize::try_from(len - taken).unwrap_or(usize::MAX).min(buf.len());
+            let Ok(count @ 1..) = source.read_at(&mut buf[..room], taken) else { break };
+            if self.write_at(&[IoSlice::new(&buf[..count])], offset + taken).is_err() {
+                break;
+            }
+            taken += count as u64;
+        }
+        taken
     }
 
     fn sync(&self) -> Result<()> {

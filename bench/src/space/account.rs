@@ -1,0 +1,118 @@
+//! What of a store's values is live: the newest of each key, what a snapshot keeps, what is being written.
+
+/// The bytes of a key's value, and whether a snapshot that is held sees just this value.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    bytes: u64,
+    in_snapshot: bool,
+}
+
+/// Counts bytes of keys and values, for keys that are numbers below a bound.
+pub(super) struct Account {
+    slots: Vec<Option<Slot>>,
+    newest: u64,
+    under_way: u64,
+    /// What the snapshot sees and the newest state has not.
+    kept: u64,
+    written: u64,
+}
+
+impl Account {
+    pub(super) fn new(keys: usize) -> Account {
+        Account { slots: vec![None; keys], newest: 0, under_way: 0, kept: 0, written: 0 }
+    }
+
+    /// Bytes that the store must have.
+    pub(super) fn live(&self) -> u64 {
+        self.newest + self.under_way + self.kept
+    }
+
+    /// Bytes that the newest state has.
+    pub(super) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Bytes that were put since the beginning.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// A put of `bytes` begins.
+    pub(super) fn begin(&mut self, bytes: u64) {
+        self.under_way += bytes;
+    }
+
+    /// The put of `bytes` that began has returned: they are what `key` has.
+    pub(super) fn put(&mut self, key: usize, bytes: u64) {
+        self.end(key);
+        self.slots[key] = Some(Slot { bytes, in_snapshot: false });
+        self.under_way -= bytes;
+        self.newest += bytes;
+        self.written += bytes;
+    }
+
+    /// A delete has returned.
+    pub(super) fn end(&mut self, key: usize) {
+        if let Some(slot) = self.slots[key].take() {
+            self.newest -= slot.bytes;
+            self.kept += if slot.in_snapshot { slot.bytes } else { 0 };
+        }
+    }
+
+    /// A snapshot is held from now on; there is one at a time.
+    pub(super) fn hold(&mut self) {
+        self.slots.iter_mut().flatten().for_each(|slot| slot.in_snapshot = true);
+    }
+
+    /// The snapshot went.
+    pub(super) fn let_go(&mut self) {
+        self.slots.iter_mut().flatten().for_each(|slot| slot.in_snapshot = false);
+        self.kept = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Draws;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_count_is_that_of_all_values_that_somebody_sees() {
+        let draws = Draws::new(1, 1);
+        let mut account = Account::new(20);
+        // Every version ever put is a number; who sees it is looked up the slow way.
+        let (mut bytes, mut newest, mut seen) = (Vec::new(), [None; 20], [None; 20]);
+        for step in 0..2000 {
+            let key = draws.below(4 * step, 20) as usize;
+            match draws.below(4 * step + 1, 20) {
+                0 => {
+                    account.let_go();
+                    account.hold();
+                    seen = newest;
+                }
+                1 => {
+                    account.let_go();
+                    seen = [None; 20];
+                }
+                2..8 => {
+                    account.end(key);
+                    newest[key] = None;
+                }
+                _ => {
+                    let len = draws.below(4 * step + 2, 1000);
+                    let before = account.live();
+                    account.begin(len);
+                    assert_eq!(account.live(), before + len);
+                    account.put(key, len);
+                    newest[key] = Some(bytes.len());
+                    bytes.push(len);
+                }
+            }
+            let sum = |versions: &BTreeSet<usize>| versions.iter().map(|&v| bytes[v]).sum::<u64>();
+            assert_eq!(account.newest(), sum(&newest.iter().flatten().copied().collect()));
+            assert_eq!(account.live(), sum(&newest.iter().chain(&seen).flatten().copied().collect()));
+            assert_eq!(account.written(), bytes.iter().sum::<u64>());
+        }
+    }
+}
