@@ -1,4 +1,11 @@
-//! What of a store's values is live: the newest of each key, what a snapshot keeps, what is being written.
+//! What of a store's values is live: the newest of each key, what a snapshot keeps, what is being written. What a
+//! snapshot has kept counts two seconds longer: so long the store may take to give it back, and all of it at once
+//! would be owed in the moment in which the snapshot goes.
+
+use std::time::{Duration, Instant};
+
+/// How long after its snapshot a value may still take space.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// The bytes of a key's value, and whether a snapshot that is held sees just this value.
 #[derive(Clone, Copy, Default)]
@@ -14,17 +21,20 @@ pub(super) struct Account {
     under_way: u64,
     /// What the snapshot sees and the newest state has not.
     kept: u64,
+    /// What the last snapshot kept, and when it went.
+    left: Option<(u64, Instant)>,
     written: u64,
 }
 
 impl Account {
     pub(super) fn new(keys: usize) -> Account {
-        Account { slots: vec![None; keys], newest: 0, under_way: 0, kept: 0, written: 0 }
+        Account { slots: vec![None; keys], newest: 0, under_way: 0, kept: 0, left: None, written: 0 }
     }
 
-    /// Bytes that the store must have.
-    pub(super) fn live(&self) -> u64 {
-        self.newest + self.under_way + self.kept
+    /// Bytes that the store must have, or may still have.
+    pub(super) fn live(&self, now: Instant) -> u64 {
+        let left = self.left.filter(|(_, since)| now.saturating_duration_since(*since) < GRACE);
+        self.newest + self.under_way + self.kept + left.map_or(0, |(bytes, _)| bytes)
     }
 
     /// Bytes that the newest state has.
@@ -65,9 +75,9 @@ impl Account {
     }
 
     /// The snapshot went.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn let_go(&mut self, now: Instant) {
         self.slots.iter_mut().flatten().for_each(|slot| slot.in_snapshot = false);
-        self.kept = 0;
+        self.left = Some((std::mem::take(&mut self.kept), now));
     }
 }
 
@@ -81,18 +91,19 @@ mod tests {
     fn the_count_is_that_of_all_values_that_somebody_sees() {
         let draws = Draws::new(1, 1);
         let mut account = Account::new(20);
+        let (now, later) = (Instant::now(), Instant::now() + 2 * GRACE);
         // Every version ever put is a number; who sees it is looked up the slow way.
         let (mut bytes, mut newest, mut seen) = (Vec::new(), [None; 20], [None; 20]);
         for step in 0..2000 {
             let key = draws.below(4 * step, 20) as usize;
             match draws.below(4 * step + 1, 20) {
                 0 => {
-                    account.let_go();
+                    account.let_go(now);
                     account.hold();
                     seen = newest;
                 }
                 1 => {
-                    account.let_go();
+                    account.let_go(now);
                     seen = [None; 20];
                 }
                 2..8 => {
@@ -101,9 +112,9 @@ mod tests {
                 }
                 _ => {
                     let len = draws.below(4 * step + 2, 1000);
-                    let before = account.live();
+                    let before = account.live(later);
                     account.begin(len);
-                    assert_eq!(account.live(), before + len);
+                    assert_eq!(account.live(later), before + len);
                     account.put(key, len);
                     newest[key] = Some(bytes.len());
                     bytes.push(len);
@@ -111,7 +122,7 @@ mod tests {
             }
             let sum = |versions: &BTreeSet<usize>| versions.iter().map(|&v| bytes[v]).sum::<u64>();
             assert_eq!(account.newest(), sum(&newest.iter().flatten().copied().collect()));
-            assert_eq!(account.live(), sum(&newest.iter().chain(&seen).flatten().copied().collect()));
+            assert_eq!(account.live(later), sum(&newest.iter().chain(&seen).flatten().copied().collect()));
             assert_eq!(account.written(), bytes.iter().sum::<u64>());
         }
     }

@@ -7,14 +7,13 @@ use crate::paper::Pool;
 use crate::stores::Result;
 use esker::{Db, Snapshot, Tree};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Huge values are from here on,
 const HUGE_MIN: f64 = 32.0 * 1024.0;
 /// and shorter than this: the paper's sixth size.
 pub(super) const HUGE_MAX: f64 = 19_700_000.0;
 const SMALL_MIN: f64 = 100.0;
-/// Of the bytes put, so many are of values below [`HUGE_MIN`].
-const SMALL_SHARE: f64 = 0.05;
 /// Of the writes to keys that are there, so many percent are overwrites and the others deletes.
 const OVERWRITES: u64 = 60;
 /// A snapshot is held while the part of the bytes that is written goes from one to the other.
@@ -39,6 +38,7 @@ pub(super) struct Driver<'a> {
     drawn: u64,
     account: &'a Mutex<Account>,
     live: u64,
+    small_share: f64,
     keys: Keys,
     /// The number of the value that each key has, and its length.
     has: Vec<Option<(usize, usize)>>,
@@ -47,14 +47,14 @@ pub(super) struct Driver<'a> {
 }
 
 /// How many keys there may be for `live` bytes: twice as many as there are on average.
-pub(super) fn key_count(live: u64) -> usize {
+pub(super) fn key_count(live: u64, small_share: f64) -> usize {
     let (small, huge) = (mean(SMALL_MIN, HUGE_MIN), mean(HUGE_MIN, HUGE_MAX));
-    (live as f64 * (SMALL_SHARE / small + (1.0 - SMALL_SHARE) / huge) * 2.0) as usize + 16
+    (live as f64 * (small_share / small + (1.0 - small_share) / huge) * 2.0) as usize + 16
 }
 
 impl<'a> Driver<'a> {
     pub(super) fn new(db: &'a Db, options: &Options, account: &'a Mutex<Account>) -> Driver<'a> {
-        let count = key_count(options.live);
+        let count = key_count(options.live, options.small);
         Driver {
             db,
             tree: db.default_tree(),
@@ -63,6 +63,7 @@ impl<'a> Driver<'a> {
             drawn: 0,
             account,
             live: options.live,
+            small_share: options.small,
             keys: Keys { there: Vec::new(), absent: (0..count).collect() },
             has: vec![None; count],
             puts: 0,
@@ -84,8 +85,10 @@ impl<'a> Driver<'a> {
     }
 
     fn size(&mut self) -> usize {
-        let (small, huge) =
-            (SMALL_SHARE / mean(SMALL_MIN, HUGE_MIN), (1.0 - SMALL_SHARE) / mean(HUGE_MIN, HUGE_MAX));
+        let (small, huge) = (
+            self.small_share / mean(SMALL_MIN, HUGE_MIN),
+            (1.0 - self.small_share) / mean(HUGE_MIN, HUGE_MAX),
+        );
         let (min, max) =
             if self.unit() * (small + huge) < small { (SMALL_MIN, HUGE_MIN) } else { (HUGE_MIN, HUGE_MAX) };
         (min * (max / min).powf(self.unit())) as usize
@@ -157,7 +160,7 @@ impl<'a> Driver<'a> {
             self.snapshot = Some(self.db.snapshot());
             self.account().hold();
         } else if !wanted && self.snapshot.take().is_some() {
-            self.account().let_go();
+            self.account().let_go(Instant::now());
         }
     }
 
@@ -192,7 +195,7 @@ mod tests {
         std::fs::remove_dir_all(&dir).ok();
         let db = Db::open(&dir, esker::Options::default())?;
         let options = Options { live: 60 << 20, ..Options::default() };
-        let account = Mutex::new(Account::new(key_count(options.live)));
+        let account = Mutex::new(Account::new(key_count(options.live, options.small)));
         let mut driver = Driver::new(&db, &options, &account);
         driver.fill()?;
         driver.churn(100 << 20)?;

@@ -22,10 +22,13 @@ esker-bench space [OPTIONS]
 
   Values of 100 bytes to 19.7 MB are put until there are enough of them, then overwritten and deleted (60:40, and
   deleted keys put again), then all deleted; a snapshot is held twice meanwhile. Fails when the store's directory
-  ever takes more than 1.25 times what is live and 256 MiB, or 64 MiB two seconds after the last delete.
+  ever takes more than 1.25 times what is live and 256 MiB (what a snapshot kept is live for two seconds more), or 64
+  MiB two seconds after the last delete: where some values are small and wait for merges, its blob files, and all of
+  it after `compact`.
 
   --live BYTES         that are there meanwhile (default 2,000,000,000)
   --write BYTES        to be put when they are (default 10,000,000,000)
+  --small PERCENT      of the bytes, in values below 32 KiB (default 5)
   --seed S             of keys, sizes and values (default 1)
   --every MS           milliseconds between samples (default 100); a line for the worst of each second is printed
   --separate-at BYTES  the store's option; `max`: every value is inline
@@ -48,6 +51,8 @@ pub(super) struct Options {
     pub(super) live: u64,
     pub(super) write: u64,
     pub(super) seed: u64,
+    /// Of the bytes put, such a part is of values below 32 KiB.
+    pub(super) small: f64,
     every: Duration,
     separate_at: Option<usize>,
     dir: PathBuf,
@@ -59,6 +64,7 @@ impl Default for Options {
             live: 2_000_000_000,
             write: 10_000_000_000,
             seed: 1,
+            small: 0.05,
             every: Duration::from_millis(100),
             separate_at: None,
             dir: std::env::temp_dir().join("esker-bench"),
@@ -80,6 +86,7 @@ impl Options {
                 "--live" => options.live = number()?.max(1 << 20),
                 "--write" => options.write = number()?.max(1),
                 "--seed" => options.seed = number()?,
+                "--small" => options.small = number()?.min(100) as f64 / 100.0,
                 "--every" => options.every = Duration::from_millis(number()?.max(1)),
                 "--separate-at" if value == "max" => options.separate_at = Some(usize::MAX),
                 "--separate-at" => options.separate_at = Some(number()?.max(1) as usize),
@@ -104,7 +111,7 @@ impl Sample {
     fn take(dir: &Path, account: &Mutex<Account>, begun: Instant) -> Result<Sample> {
         let look = || {
             let account = account.lock().unwrap_or_else(PoisonError::into_inner);
-            (account.live(), account.written())
+            (account.live(Instant::now()), account.written())
         };
         let (before, _) = look();
         let usage = Usage::of(dir)?;
@@ -194,7 +201,7 @@ fn measure(options: &Options, dir: &Path) -> Result<Vec<String>> {
         store = store.separate_at(bytes);
     }
     let db = Db::open(dir, store)?;
-    let account = Mutex::new(Account::new(key_count(options.live)));
+    let account = Mutex::new(Account::new(key_count(options.live, options.small)));
     println!("bytes in MB; the parts of the directory behind it\n");
     println!("     s  written    live     dir   bound dir:live    blobs  tables     log reserve");
     let mut samples = Samples::default();
@@ -228,22 +235,38 @@ fn measure(options: &Options, dir: &Path) -> Result<Vec<String>> {
     println!("{:.0} MB a second were put", last.written as f64 / 1e6 / last.at.as_secs_f64());
     driver.verify()?;
     driver.delete_all()?;
-    broken.extend(wait_for_space(dir, &account)?);
+    println!("\neverything was deleted");
+    let waits_for_merges = options.small > 0.0 || options.separate_at.is_some();
+    broken.extend(wait_for_space(
+        dir,
+        &account,
+        |usage| {
+            if waits_for_merges { usage.blobs } else { usage.total() }
+        },
+    )?);
     drop(driver);
+    if waits_for_merges {
+        println!("\nand merged");
+        db.compact()?;
+        broken.extend(wait_for_space(dir, &account, Usage::total)?);
+    }
     db.close()?;
     println!("{:.1} MB left by the closed store", Usage::of(dir)?.total() as f64 / 1e6);
     Ok(broken)
 }
 
-/// Watches what is left when everything was deleted; what did not hold of the promise.
-fn wait_for_space(dir: &Path, account: &Mutex<Account>) -> Result<Option<String>> {
-    println!("\neverything was deleted");
+/// Watches what is `left` when everything was deleted; what did not hold of the promise.
+fn wait_for_space(
+    dir: &Path,
+    account: &Mutex<Account>,
+    left_of: impl Fn(&Usage) -> u64,
+) -> Result<Option<String>> {
     let begun = Instant::now();
     let mut in_time = None;
     let mut shown = None;
     loop {
         let sample = Sample::take(dir, account, begun)?;
-        let left = sample.usage.total();
+        let left = left_of(&sample.usage);
         let due = shown.is_none_or(|(at, before)| sample.at - at > SHOW_EVERY && left != before);
         if due || left <= LEFT_MAX {
             sample.print();

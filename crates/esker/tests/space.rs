@@ -149,3 +149,38 @@ fn the_directory_stays_within_its_bound() {
         db.close().unwrap();
     }
 }
+
+/// Nobody else does any background work here: whoever is held up does it.
+#[test]
+fn who_overwrites_is_held_up() {
+    const KEYS: u64 = 100;
+    const LEN: usize = 64 << 10;
+    for seed in seeds(2) {
+        println!("seed {seed}");
+        let disk = SimFs::new(seed);
+        let db = open(&disk);
+        let mut rng = Rng::new(seed);
+        let live = KEYS * LEN as u64;
+        let mut snapshot = None;
+        for round in 0..20 * KEYS {
+            let key = if round < KEYS { round } else { rng.below(KEYS) };
+            db.put(key.to_be_bytes(), vec![round as u8; LEN]).unwrap();
+            // What it sees is not owed: who puts is not held up for what nobody could give back.
+            match round {
+                700 => snapshot = Some(db.snapshot()),
+                800 => snapshot = None,
+                _ => {}
+            }
+            let seen = if snapshot.is_some() { 2 * live } else { live };
+            let taken = taken(&disk, ".blob");
+            let bound = seen * 5 / 4 + (3 << 20);
+            assert!(
+                snapshot.is_some() || round.abs_diff(820) < 40 || taken <= bound,
+                "seed {seed}, {round}: {taken}"
+            );
+            assert!(taken <= 2 * live * 5 / 4 + (3 << 20), "seed {seed}, {round}: {taken} with a snapshot");
+        }
+        (0..KEYS).for_each(|key| db.delete(key.to_be_bytes()).unwrap());
+        db.close().unwrap();
+    }
+}
