@@ -61,16 +61,23 @@ pub(super) fn make_warm(dir: &Path) -> Result<()> {
 }
 
 /// Waits until the store in `dir` has nothing to do in the background: its files stand still for 0.3 s and this
-/// process uses no CPU. Returns how long that took, the quiet end not counted.
+/// process uses no CPU but for looking at them. Returns how long that took, the quiet end not counted.
 pub(super) fn settle(dir: &Path) -> Duration {
     const QUIET: Duration = Duration::from_millis(300);
     const LIMIT: Duration = Duration::from_secs(120);
     let begun = Instant::now();
     let mut quiet_since = begun;
-    let mut seen = (process::disk_usage(dir), process::cpu_seconds());
+    let mut looking = Duration::ZERO;
+    let mut look = || {
+        let begun = Instant::now();
+        let usage = process::disk_usage(dir);
+        looking += begun.elapsed();
+        (usage, process::cpu_seconds() - looking.as_secs_f64())
+    };
+    let mut seen = look();
     while quiet_since.elapsed() < QUIET && begun.elapsed() < LIMIT {
         std::thread::sleep(Duration::from_millis(20));
-        let now = (process::disk_usage(dir), process::cpu_seconds());
+        let now = look();
         if now.0 != seen.0 || now.1 - seen.1 > 0.02 {
             quiet_since = Instant::now();
             seen = now;

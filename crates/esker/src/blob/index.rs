@@ -82,8 +82,8 @@ impl Index {
         if !self.runs.last().is_some_and(continues) {
             self.runs.push(Run { logical, salt, chunk_log2, ordinal, first: self.places.len() });
         }
-        self.taken += entry.footprint();
-        self.estimate += footprint(entry.len);
+        self.taken = self.taken.saturating_add(entry.footprint());
+        self.estimate = self.estimate.saturating_add(footprint(entry.len));
         self.places.push(Place { ordinal, offset: entry.offset, len: entry.len });
         self.past.push(AtomicU8::new(NEW));
     }
@@ -127,17 +127,20 @@ impl Index {
 
     /// Remembers that every chunk of a value was verified.
     pub(super) fn set_verified(&self, logical: u64, ordinal: u64) {
-        self.raise(logical, ordinal, VERIFIED);
+        self.advance(logical, ordinal, NEW, VERIFIED);
     }
 
     /// Remembers that a value was read that had been verified before.
     pub(super) fn set_read_again(&self, logical: u64, ordinal: u64) {
-        self.raise(logical, ordinal, READ_AGAIN);
+        self.advance(logical, ordinal, VERIFIED, READ_AGAIN);
     }
 
-    fn raise(&self, logical: u64, ordinal: u64, to: u8) {
+    /// A step may not be left out: what was not verified is not so by being read again.
+    fn advance(&self, logical: u64, ordinal: u64, from: u8, to: u8) {
         if let Some((_, slot)) = self.slot(logical, ordinal) {
-            self.past[slot].fetch_max(to, Ordering::Release);
+            let moved = self.past[slot].compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+            // Whoever is further on, or not so far, stays there.
+            moved.ok();
         }
     }
 }

@@ -130,10 +130,13 @@ impl BlobFile {
             let message = format!("the range {offset} + {len} ends behind the value's {} bytes", value.len);
             return Err(Error::new(ErrorKind::InvalidInput, message).at(self.path()));
         }
+        if buf.is_empty() {
+            return Ok(());
+        }
         if value.read_again && len < SHARED_AT && self.copy_resident(buf, value.offset + offset) {
             return Ok(());
         }
-        if value.verified || buf.is_empty() {
+        if value.verified {
             self.note_read_again(&value);
             return self.fill_units(&value, &Check::Nothing, offset, buf, &mut [], threads);
         }

@@ -2,15 +2,17 @@
 //!
 //! ```text
 //! begin     000007.blob.tmp with the header of 000007.blob
-//! step      the next values, in the order of their trees and keys, each verified      some MiB at a time
+//! step      the next values, in the order of their trees and the beginnings of their keys, each verified
+//!           some MiB at a time
 //! seal      footer, sync
 //! place     rename over 000007.blob, directory synced
 //! ```
 //! A value keeps its name (file and ordinal), and the file its number and salt. So pointers, manifest and log stay
 //! as they are, and a crash leaves either file: both have everything that counts, since what is left out was freed
 //! durably before (durability rules 11 and 15). Where the old file has no footer, as a crash leaves it, the manifest
-//! says that there is one when the new name is durable; until then the new file too is read by its descriptors. A second name of the old file, in a checkpoint, keeps the old bytes
-//! (rule 14), and whoever is reading the old file goes on.
+//! says that there is one when the new name is durable; until then the new file too is read by its descriptors. A
+//! second name of the old file, in a checkpoint, keeps the old bytes (rule 14), and whoever is reading the old file
+//! goes on.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -128,13 +130,13 @@ impl Rewrite {
         let ordinals = entries.iter().map(|entry| entry.ordinal).collect();
         let lazy = handles.file_of(&self.path, self.writer.len());
         let file = BlobFile::new(Arc::clone(&lazy) as Arc<dyn ReadFile>, *self.source.header(), entries);
-        self.live.keep_open()?;
         let has_copies = self.fs.link_count(&self.path)? > 1;
         // Whoever pins a value meanwhile reads it in the old file, which a copy may punch when that has it alone.
         let nobody_pins = has_copies.then(|| self.live.life.lock());
         if nobody_pins.as_ref().is_some_and(|life| life.is_pinned()) {
             return Ok(None);
         }
+        self.live.keep_open()?;
         if !broken("rule-15") {
             self.fs.rename(&self.temporary, &self.path)?;
         }

@@ -424,7 +424,7 @@ impl Store {
 
     /// [`Store::run_blob_lane`], for whoever has `Ending::round`.
     pub(super) fn give_back(&self, _round: &mut ()) -> Result<bool> {
-        let (owed, paid) = (self.ending.debt.owed(), self.paid());
+        let (owed, paid) = (self.ending.debt.owed(), self.ending.debt.paid());
         let freed = self.free_the_dead()?;
         let erased = self.erase_the_freed()?;
         self.settle_debt(owed, paid)?;

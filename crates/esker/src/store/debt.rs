@@ -1,13 +1,19 @@
 //! Holds up who overwrites huge values faster than their space is given back.
 //!
 //! A disk takes bytes faster than it syncs them and takes them back, and one thread gives back what all others end. So
-//! what has ended and is not given back, the debt, is bounded: from a quarter of a blob file's greatest length and a
-//! sixteenth of what the blob files take on, a put of a huge value waits until as much was given back as it brings. What
-//! snapshots see or somebody reads is no debt, since nobody could pay it; deletes never wait.
+//! what has ended and is not given back, the debt, is bounded: a put of a huge value that finds too much of it waits until
+//! as much was given back as it brings. What snapshots see or somebody reads is no debt, since nobody could pay it;
+//! deletes never wait, nor do puts of small values and renames, which bring little.
+//!
+//! ```text
+//! may be owed:  a quarter of what is live in blob files, and what tables, log and reserve leave of five
+//!               eighths of a blob file's greatest length; a quarter of that length in any case
+//! ```
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::Store;
+use crate::blob::blob_number;
 use crate::env::Lane;
 use crate::error::{ErrorKind, Result};
 
@@ -16,16 +22,18 @@ use crate::error::{ErrorKind, Result};
 pub(crate) struct Debt {
     /// Bytes of huge values that were put since somebody last looked.
     put: AtomicU64,
-    /// Bytes of values that nobody sees any more and that are not given back.
+    /// Bytes of values that nobody sees any more and that are not given back; sometimes a little less.
     owed: AtomicU64,
     /// Bytes that were given back since the store was opened.
     paid: AtomicU64,
-    /// What the blob files took when the blob lane last looked.
-    taken: AtomicU64,
+    /// What may be owed, by the last look at the directory.
+    limit: AtomicU64,
+    /// Somebody has looked: stores of which little is overwritten need not.
+    limited: AtomicBool,
 }
 
 impl Debt {
-    /// A value of `len` bytes has ended.
+    /// Values of `len` bytes have ended.
     pub(super) fn owe(&self, len: u64) {
         self.owed.fetch_add(len, Ordering::Relaxed);
     }
@@ -35,7 +43,12 @@ impl Debt {
         self.owed.load(Ordering::Relaxed)
     }
 
-    pub(super) fn pay(&self, len: u64) {
+    /// Bytes that were given back since the store was opened.
+    pub(super) fn paid(&self) -> u64 {
+        self.paid.load(Ordering::Relaxed)
+    }
+
+    fn pay(&self, len: u64) {
         let less = |owed: u64| Some(owed.saturating_sub(len));
         // It never fails.
         let _ = self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
@@ -48,19 +61,28 @@ impl Store {
     pub(crate) fn wait_for_space(&self, coming: u64) -> Result<()> {
         let debt = &self.ending.debt;
         let unit = self.options.blob_file_bytes / 4;
-        let put = debt.put.fetch_add(coming, Ordering::Relaxed) + coming;
-        if put < unit / 4 {
+        debt.put.fetch_add(coming, Ordering::Relaxed);
+        if debt.put.load(Ordering::Relaxed) < unit / 4 {
             return Ok(());
         }
-        debt.put.fetch_sub(put, Ordering::Relaxed);
-        self.settle_blobs(self.commit.visible())?;
-        let limit = || unit + debt.taken.load(Ordering::Relaxed) / 16;
-        if debt.owed() <= limit() {
+        let put = debt.put.swap(0, Ordering::Relaxed);
+        // The blob lane meets an error of that too, and says so.
+        if self.settle_blobs(self.commit.visible()).is_err() || debt.owed() <= unit {
             return Ok(());
         }
-        let enough = debt.paid.load(Ordering::Relaxed) + put;
+        let fits = || debt.owed() <= debt.limit.load(Ordering::Relaxed);
+        if debt.limited.swap(true, Ordering::Relaxed) && fits() {
+            return Ok(());
+        }
+        // What was put since the last look may need more.
+        self.set_debt_limit()?;
+        if fits() {
+            return Ok(());
+        }
+        let enough = debt.paid().saturating_add(put);
         self.notify(Lane::Blobs);
-        self.wait_until(|| debt.owed() <= limit() || debt.paid.load(Ordering::Relaxed) >= enough)
+        // A disk that gives nothing back now is no reason to wait: there is room for the put, or there is not.
+        self.wait_until(|| fits() || debt.paid() >= enough || self.failure().is_some())
     }
 
     /// Some of what is owed was given back.
@@ -74,31 +96,29 @@ impl Store {
     /// A round ends well that began when `owed` bytes were owed and `paid_before` had been given back: all of that is.
     pub(super) fn settle_debt(&self, owed: u64, paid_before: u64) -> Result<()> {
         let debt = &self.ending.debt;
-        if owed == 0 {
-            return Ok(());
+        let paid = debt.paid() - paid_before;
+        self.has_paid(owed.saturating_sub(paid));
+        // Whoever puts next finds a store that may have become small.
+        if owed.max(paid) >= self.options.blob_file_bytes / 4 && debt.limited.load(Ordering::Relaxed) {
+            self.set_debt_limit()?;
         }
-        debt.pay(owed.saturating_sub(self.paid() - paid_before));
-        if owed >= self.options.blob_file_bytes / 4 {
-            debt.taken.store(self.blob_bytes_taken()?, Ordering::Relaxed);
-        }
-        self.signal_progress();
         Ok(())
     }
 
-    /// Bytes that were given back since the store was opened.
-    pub(super) fn paid(&self) -> u64 {
-        self.ending.debt.paid.load(Ordering::Relaxed)
-    }
-
-    fn blob_bytes_taken(&self) -> Result<u64> {
-        let mut sum = 0;
-        for live in self.blobs.files() {
-            match self.env.fs.allocated_bytes(&self.blobs.path_of(live.id)) {
-                // Gone since, or lost before.
+    fn set_debt_limit(&self) -> Result<()> {
+        let unit = self.options.blob_file_bytes / 4;
+        let (mut blobs, mut others) = (0_u64, 0_u64);
+        for name in self.env.fs.list(&self.dir)? {
+            let sum = if blob_number(&name).is_some() { &mut blobs } else { &mut others };
+            match self.env.fs.allocated_bytes(&self.dir.join(&name)) {
+                // Gone since.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                taken => sum += taken?,
+                taken => *sum = sum.saturating_add(taken?),
             }
         }
-        Ok(sum)
+        let live = blobs.saturating_sub(self.ending.debt.owed());
+        let limit = (live / 4).saturating_add(5 * unit / 2).saturating_sub(others).max(unit);
+        self.ending.debt.limit.store(limit, Ordering::Relaxed);
+        Ok(())
     }
 }

@@ -53,11 +53,15 @@ impl Store {
         // Before anybody else has the lock and takes them for files that the manifest lacks.
         gone.iter().for_each(|file| self.blobs.forget(*file));
         drop(structure);
-        gone.into_iter().try_for_each(|file| match self.env.fs.remove_file(&self.blobs.path_of(file)) {
-            // Its values were lost before.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        })?;
+        for file in gone {
+            let path = self.blobs.path_of(file);
+            let bytes = self.env.fs.allocated_bytes(&path).unwrap_or(0);
+            match self.env.fs.remove_file(&path) {
+                // Its values were lost before.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                removed => removed.map(|()| self.has_paid(bytes))?,
+            }
+        }
         Ok(true)
     }
 }

@@ -24,6 +24,8 @@ impl Store {
             return Ok(());
         }
         let _no_flush = self.flushing.lock();
+        // Closing waits for that lock, and then the directory may be another opening's.
+        self.check_changeable()?;
         self.wal.begin_short();
         self.wal.retire_spare();
         self.remove_surplus(0)?;
@@ -39,7 +41,9 @@ impl Store {
         drop(state);
         self.move_floor()?;
         self.remove_surplus(0)?;
-        self.reserve.shrink(self.longest_segment())
+        self.reserve.shrink(self.longest_segment())?;
+        // The log lane may have made a longer one meanwhile.
+        self.reserve.cover(self.longest_segment())
     }
 
     /// Moves the log's floor as a flush of nothing would.

@@ -115,12 +115,14 @@ impl ValueWriter {
             return Ok(0);
         }
         let Ok(file) = UserFile::of(file) else { return Ok(0) };
-        store.check_room_for_blob(0)?;
+        // Some file systems copy where they cannot share.
+        store.make_room_for_blob(len)?;
         let mut stream = store.blobs.stream()?;
-        let shared = stream.share(&file, len)?;
-        store.check_room_for_blob(len - shared)?;
-        self.stream = Some(stream);
-        self.len = shared;
+        let shared = stream.share(&file, len).inspect_err(|_| self.failed = true)?;
+        if shared > 0 {
+            self.stream = Some(stream);
+            self.len = shared;
+        }
         Ok(shared)
     }
 

@@ -1,8 +1,8 @@
 //! Copies what the page cache holds out of a standing mapping of the file, without a system call for the bytes.
 //!
-//! A `pread` copies page by page, and this processor's string copies become three times slower where the target lies a
+//! A `pread` copies page by page, and many processors' string copies become three times slower where the target lies a
 //! few bytes behind the source within a page, as all of an allocator's large memory does. A copy by the program itself
-//! knows neither. Measured for 1 MiB: 19 GB/s by `pread` and 23 by this into memory at a page's beginning, 9 and 22
+//! knows neither. Measured for 1 MiB on a Zen 5: 19 GB/s by `pread` and 23 by this into memory at a page's beginning, 9 and 22
 //! into memory 16 bytes behind it.
 //!
 //! A device error under a mapping is a SIGBUS. So the kernel is asked whether it has the pages right before they are
@@ -71,6 +71,10 @@ impl Resident {
             return None;
         }
         let whole = self.mapping(file, file_len, end)?;
+        // Of a file that somebody has cut short, a part of a page would still be there, as zeros.
+        if file.metadata().ok()?.len() < end {
+            return None;
+        }
         whole.copy_out(usize::try_from(offset).ok()?, buf)
     }
 
@@ -159,6 +163,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::FileExt;
 
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+
     fn filled(resident: &Resident, file: &File, offset: u64, buf: &mut [u8]) -> bool {
         let len = file.metadata().unwrap().len();
         let mut uninit = vec![MaybeUninit::new(0xEE); buf.len()];
@@ -198,9 +204,19 @@ mod tests {
         assert_eq!(buf[..LEAST], bytes[..LEAST]);
 
         file.sync_all().unwrap();
+        // What is mapped is not dropped, and where files live in memory nothing is.
+        drop(resident);
+        let resident = Resident::default();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-        let mapped = filled(&resident, &file, 1 << 20, &mut buf[..LEAST]);
-        // Nothing is dropped where files live in memory.
-        assert!(!mapped || buf[..LEAST] == bytes[1 << 20..][..LEAST]);
+        let in_memory = rustix::fs::fstatfs(&file).unwrap().f_type == TMPFS_MAGIC;
+        assert!(in_memory || !filled(&resident, &file, 1 << 20, &mut buf[..LEAST]), "it is not in memory");
+
+        // Nor are zeros given out for what somebody has cut off.
+        std::fs::read(&path).unwrap();
+        assert!(filled(&resident, &file, 1 << 20, &mut buf[..LEAST]));
+        let len = file.metadata().unwrap().len();
+        file.set_len((1 << 20) + LEAST as u64 - 100).unwrap();
+        let mut uninit = vec![MaybeUninit::new(0); LEAST];
+        assert!(resident.copy(&file, len, &mut uninit, 1 << 20).is_none());
     }
 }
