@@ -32,7 +32,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, ReadFile};
 use crate::options::{Durability, Options};
 
-/// A value of so many bytes gets a file of its own.
+/// A value of so many bytes gets a file of its own: deleting it is an unlink, and it is never written anew. Puts beside
+/// plain files, in turn (`esker-bench huge-writes`; alone, shared): 4 MiB 0.91 and 1.4 times as fast, 8 MiB 0.88 and 1.16,
+/// 19.7 MB 0.89 and 0.92; by the mean, into which the sealing of shared files goes, 8 MiB are put equally fast.
 const SINGLE_AT: usize = 8 << 20;
 
 /// See the module's comment.
