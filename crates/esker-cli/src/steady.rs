@@ -2,9 +2,10 @@
 //! it was from before the first byte to behind the last.
 //!
 //! A file is known by its number, its length and the times of its last changes. These times go in steps of up
-//! to 10 ms, so a file that was changed just now may change again without its time telling. So reading begins
-//! [`SETTLED`] after the last change. What a program stores through a shared mapping changes the times only now and
-//! then, which nobody else can see.
+//! to 10 ms, and a system call that writes much sets them when it begins, so a file that was changed just now may be
+//! changing without its time telling. So reading begins [`SETTLED`] after the last change. What nobody else can see is
+//! one call that writes for longer than that, and what a program stores through a shared mapping, which changes the
+//! times only now and then.
 //!
 //! Opening follows no symbolic link and does not wait for whoever writes into a pipe.
 
@@ -17,8 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
 
-/// Two changes as far apart as this have different times.
-const SETTLED: Duration = Duration::from_millis(20);
+/// Two changes as far apart as this have different times, and a call that has written this long has written 100 MB.
+const SETTLED: Duration = Duration::from_millis(200);
 
 /// How often a file is looked at again that is being changed.
 const LOOKS: usize = 5;

@@ -30,6 +30,7 @@ mod lock;
 mod map;
 mod mapped;
 mod memory;
+mod pages;
 mod random;
 mod resident;
 #[cfg(test)]

@@ -19,6 +19,10 @@ use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, Result};
 use crate::fs::ReadFile;
 
+/// A table of at most so many bytes is asked for whole when it is opened: the disk gives it in the time of a few blocks,
+/// one of which each get of another key would wait for. The pointers of huge values are mostly such a table.
+const ASKED_WHOLE: u64 = 1 << 20;
+
 /// What a `get` found. The value keeps its block in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
@@ -46,6 +50,9 @@ impl TableReader {
         let Some(footer_at) = len.checked_sub(FOOTER as u64) else {
             return Err(damage(0, "expected a table: the file is too short"));
         };
+        if len <= ASKED_WHOLE {
+            file.prefetch(0, len);
+        }
         let mut bytes = [0; FOOTER];
         file.read_exact_at(&mut bytes, footer_at)?;
         let footer = Footer::decode(&bytes, len).map_err(|flaw| flaw.into_error(file.path(), footer_at))?;

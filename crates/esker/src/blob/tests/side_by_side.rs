@@ -61,11 +61,11 @@ fn long_reads_agree_with_the_value_whatever_was_verified_before() -> Result<()> 
     Ok(())
 }
 
-/// Threads that die before they have done anything, and leave nothing to whoever called.
+/// Leaves all the work to whoever asked for it, however many processors it says are idle.
 #[derive(Debug)]
-struct Losing(usize);
+struct Lazy(usize);
 
-impl Executor for Losing {
+impl Executor for Lazy {
     fn start(&self, _: Weak<dyn Worker>) {}
     fn notify(&self, _: Lane) {}
     fn is_stepped(&self) -> bool {
@@ -82,7 +82,7 @@ impl Executor for Losing {
 fn a_long_value_is_the_same_whoever_writes_it() -> Result<()> {
     let value = Rng::new(5).bytes((13 << 20) + 77);
     let mut files = Vec::new();
-    let executors: [&dyn Executor; 4] = [&StepExecutor, &Four::default(), &Losing(0), &Losing(1)];
+    let executors: [&dyn Executor; 4] = [&StepExecutor, &Four::default(), &Lazy(0), &Lazy(1)];
     for executor in executors {
         let disk = SimFs::new(11);
         let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());

@@ -7,25 +7,19 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use super::pages::Pages;
+
 /// A multiple of every page size in use.
 const WARM_UNIT: u64 = 64 << 10;
 
+/// Threads store into it at once: each into a range of its own (the contract of `MappedFile::store`), or by atomic words.
 #[derive(Debug)]
-pub(super) struct Map {
-    base: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread; it lives until `drop`.
-unsafe impl Send for Map {}
-// SAFETY: `copy_in` is given a range that the caller owns (the contract of `MappedFile::store`), and
-// `store_word` is atomic; nothing reads through the mapping.
-unsafe impl Sync for Map {}
+pub(super) struct Map(Pages);
 
 impl Map {
     /// Maps the first `len` bytes of `file`, which must be open for reading and writing.
@@ -33,22 +27,16 @@ impl Map {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // The pages are in the page cache: populating maps them for reading, which takes 0.4 us off the
         // 2.4 us of a page's first store.
-        let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a null hint lets the kernel choose the place, so no existing mapping is replaced.
-        let base = unsafe { rustix::mm::mmap(ptr::null_mut(), len, protection, flags, file, 0)? };
-        match NonNull::new(base.cast()) {
-            Some(base) => Ok(Map { base, len }),
-            None => Err(io::Error::from(rustix::io::Errno::NOMEM)),
-        }
+        Pages::map(file, 0, len, protection, MapFlags::SHARED | MapFlags::POPULATE).map(Map)
     }
 
     /// Copies `bytes` to `offset`; `false` (and nothing is copied) when they would not fit.
     #[inline]
     pub(super) fn copy_in(&self, offset: u64, bytes: &[u8]) -> bool {
         let Some(offset) = self.fits(offset, bytes.len()) else { return false };
-        // SAFETY: offset + bytes.len() <= self.len, so the target is inside the mapping; `bytes` cannot
+        // SAFETY: offset + bytes.len() <= self.0.len(), so the target is inside the mapping; `bytes` cannot
         // overlap it, since no reference into the mapping is ever handed out.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(offset), bytes.len()) };
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.base().add(offset), bytes.len()) };
         true
     }
 
@@ -61,7 +49,7 @@ impl Map {
         }
         // SAFETY: 8 bytes inside the mapping; the base is page-aligned and the offset a multiple of 8;
         // the mapping outlives the reference, and callers store into words only through this function.
-        let word = unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) };
+        let word = unsafe { AtomicU64::from_ptr(self.0.base().add(offset).cast()) };
         // Release: whoever sees the word (a recovery after this process was killed) sees what came before.
         word.store(value.to_le(), Ordering::Release);
         true
@@ -69,7 +57,7 @@ impl Map {
 
     /// Makes the pages of a range writable now, as a store into each would.
     pub(super) fn warm(&self, offset: u64, len: u64) {
-        let end = offset.saturating_add(len).min(self.len as u64);
+        let end = offset.saturating_add(len).min(self.0.len() as u64);
         let start = offset - offset % WARM_UNIT;
         if start >= end {
             return;
@@ -77,21 +65,12 @@ impl Map {
         let (start, len) = (start as usize, (end - start) as usize);
         // SAFETY: the range is inside the mapping and starts on a page; populating changes no byte of it.
         // Kernels before 5.14 do not know the advice: then the first stores take the faults.
-        let _hint = unsafe {
-            rustix::mm::madvise(self.base.as_ptr().add(start).cast(), len, Advice::LinuxPopulateWrite)
-        };
+        let _hint =
+            unsafe { rustix::mm::madvise(self.0.base().add(start).cast(), len, Advice::LinuxPopulateWrite) };
     }
 
     fn fits(&self, offset: u64, len: usize) -> Option<usize> {
         let offset = usize::try_from(offset).ok()?;
-        (offset.checked_add(len)? <= self.len).then_some(offset)
-    }
-}
-
-impl Drop for Map {
-    fn drop(&mut self) {
-        // SAFETY: exactly the range that `new` mapped; nobody holds a reference into it.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
-        debug_assert!(unmapped.is_ok(), "munmap of a mapping of our own failed");
+        (offset.checked_add(len)? <= self.0.len()).then_some(offset)
     }
 }

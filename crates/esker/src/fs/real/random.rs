@@ -73,7 +73,7 @@ impl ReadFile for RealRandom {
     }
 
     fn copy_resident<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Option<&'a mut [u8]> {
-        self.resident.copy(&self.file, self.len(), buf, offset)
+        self.resident.copy(&self.file, buf, offset)
     }
 
     fn len(&self) -> u64 {

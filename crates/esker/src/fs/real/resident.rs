@@ -9,15 +9,16 @@
 //! copied; what it does not have is read as ever, and then errors are values. What is left is a page that leaves the
 //! page cache in these microseconds and that the device cannot give a second time.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::mm::{MapFlags, ProtFlags};
+
+use super::pages::Pages;
 
 /// Below this, asking costs more than it saves.
 const LEAST: usize = 64 << 10;
@@ -44,75 +45,60 @@ enum State {
     Mapped(Arc<Whole>),
 }
 
-/// The first `len` bytes of a file, some of which it may not have.
+/// A file from its first byte on, and maybe beyond its end.
 #[derive(Debug)]
-struct Whole {
-    base: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread; it lives until `drop`.
-unsafe impl Send for Whole {}
-// SAFETY: it is only read.
-unsafe impl Sync for Whole {}
+struct Whole(Pages);
 
 impl Resident {
-    /// Fills `buf` from `offset` on, if the page cache has all of that and the file, which has `file_len` bytes now,
-    /// too. Nobody may change these bytes of the file meanwhile, nor cut them off.
+    /// Fills `buf` from `offset` on, if the file and the page cache have all of that. Nobody may change these bytes of
+    /// the file meanwhile, nor cut them off.
     pub(super) fn copy<'a>(
         &self,
         file: &File,
-        file_len: u64,
         buf: &'a mut [MaybeUninit<u8>],
         offset: u64,
     ) -> Option<&'a mut [u8]> {
-        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= file_len)?;
         if buf.len() < LEAST {
             return None;
         }
-        let whole = self.mapping(file, file_len, end)?;
-        // Of a file that somebody has cut short, a part of a page would still be there, as zeros.
-        if file.metadata().ok()?.len() < end {
-            return None;
-        }
+        // Asked each time: of a file that somebody has cut short, a part of a page would still be there, as zeros.
+        let now = file.metadata().ok()?;
+        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= now.len())?;
+        let whole = self.mapping(file, &now, end)?;
         whole.copy_out(usize::try_from(offset).ok()?, buf)
     }
 
-    /// A mapping of the file up to `end` at least.
-    fn mapping(&self, file: &File, file_len: u64, end: u64) -> Option<Arc<Whole>> {
+    /// A mapping of the file, as it is `now`, up to `end` at least.
+    fn mapping(&self, file: &File, now: &Metadata, end: u64) -> Option<Arc<Whole>> {
         let mut state = self.state.lock();
-        match &*state {
+        let len = match &*state {
             State::Refused => return None,
-            State::Mapped(whole) if whole.len as u64 >= end => return Some(Arc::clone(whole)),
-            State::Mapped(_) | State::Untried => {}
-        }
-        // A file that is being written is mapped with what it will have soon.
-        let len = if matches!(*state, State::Untried) { file_len } else { file_len.saturating_add(GROWTH) };
-        let whole = Whole::new(file, len).map(Arc::new);
+            State::Mapped(whole) if whole.0.len() as u64 >= end => return Some(Arc::clone(whole)),
+            State::Untried => now.len(),
+            // A file that is being written is mapped with what it will have soon.
+            State::Mapped(_) => now.len().saturating_add(GROWTH),
+        };
+        let whole = Whole::new(file, now, len).map(Arc::new);
         *state = whole.as_ref().map_or(State::Refused, |whole| State::Mapped(Arc::clone(whole)));
         whole
     }
 }
 
 impl Whole {
-    fn new(file: &File, len: u64) -> Option<Whole> {
+    fn new(file: &File, now: &Metadata, len: u64) -> Option<Whole> {
         // Whoever does not own a file is told that all of it is there (mincore(2), since Linux 5.2).
-        if file.metadata().ok()?.uid() != rustix::process::geteuid().as_raw() {
+        if now.uid() != rustix::process::geteuid().as_raw() {
             return None;
         }
         let len = usize::try_from(len).ok()?;
-        let (protection, flags) = (ProtFlags::READ, MapFlags::SHARED);
-        // SAFETY: a null hint lets the kernel choose the place, so no existing mapping is replaced.
-        let base =
-            unsafe { rustix::mm::mmap(ptr::null_mut(), len, protection, flags, file.as_fd(), 0).ok()? };
-        Some(Whole { base: NonNull::new(base.cast())?, len })
+        Pages::map(file, 0, len, ProtFlags::READ, MapFlags::SHARED).ok().map(Whole)
     }
 
     fn copy_out<'a>(&self, offset: usize, buf: &'a mut [MaybeUninit<u8>]) -> Option<&'a mut [u8]> {
-        if offset.checked_add(buf.len())? > self.len || !self.is_resident(offset, buf.len()) {
+        if offset.checked_add(buf.len())? > self.0.len() || !self.is_resident(offset, buf.len()) {
             return None;
         }
-        let (source, target) = (self.base.as_ptr().wrapping_add(offset), buf.as_mut_ptr().cast::<u8>());
+        let (source, target) = (self.0.base().wrapping_add(offset), buf.as_mut_ptr().cast::<u8>());
         let step = step_of(source, target, buf.len());
         for at in (0..buf.len()).step_by(step) {
             // SAFETY: the range is inside the mapping, which lives as long as `self`, and the file has its bytes
@@ -132,18 +118,10 @@ impl Whole {
         if pages > PAGES {
             return false;
         }
-        let start = self.base.as_ptr().wrapping_add(offset - before);
+        let start = self.0.base().wrapping_add(offset - before);
         // SAFETY: the range begins at a page and is mapped; the kernel stores one byte a page, for which there is room.
         let asked = unsafe { libc::mincore(start.cast(), before + len, there.as_mut_ptr().cast()) };
         asked == 0 && there[..pages].iter().all(|page| page & 1 == 1)
-    }
-}
-
-impl Drop for Whole {
-    fn drop(&mut self) {
-        // SAFETY: exactly what `new` mapped; nobody holds a reference into it.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
-        debug_assert!(unmapped.is_ok(), "munmap of a mapping of our own failed");
     }
 }
 
@@ -166,9 +144,8 @@ mod tests {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
 
     fn filled(resident: &Resident, file: &File, offset: u64, buf: &mut [u8]) -> bool {
-        let len = file.metadata().unwrap().len();
         let mut uninit = vec![MaybeUninit::new(0xEE); buf.len()];
-        let copied = resident.copy(file, len, &mut uninit, offset);
+        let copied = resident.copy(file, &mut uninit, offset);
         copied.is_some_and(|copied| {
             buf.copy_from_slice(copied);
             true
@@ -214,9 +191,7 @@ mod tests {
         // Nor are zeros given out for what somebody has cut off.
         std::fs::read(&path).unwrap();
         assert!(filled(&resident, &file, 1 << 20, &mut buf[..LEAST]));
-        let len = file.metadata().unwrap().len();
         file.set_len((1 << 20) + LEAST as u64 - 100).unwrap();
-        let mut uninit = vec![MaybeUninit::new(0); LEAST];
-        assert!(resident.copy(&file, len, &mut uninit, 1 << 20).is_none());
+        assert!(!filled(&resident, &file, 1 << 20, &mut buf[..LEAST]));
     }
 }
