@@ -1,11 +1,14 @@
 //! The arguments of every command, as the parser and the help texts see them.
 
+mod help;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::keytype::KeyType;
+use crate::datatype::DataType;
+use crate::formats::Format;
 use crate::ranges::ByteRange;
 
 /// A key-value store for small records and huge values.
@@ -46,13 +49,19 @@ pub(crate) struct Global {
     pub(crate) tree: String,
     /// How keys are typed and printed; fixed by the tree's first write (default: text)
     #[arg(long, global = true, value_name = "TYPE", value_enum)]
-    pub(crate) keys: Option<KeyType>,
+    pub(crate) keys: Option<DataType>,
+    /// How values are typed and printed; fixed likewise (default: text). Reading with hex shows any value
+    #[arg(long, global = true, value_name = "TYPE", value_enum)]
+    pub(crate) values: Option<DataType>,
     /// Print JSON, one object a line
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Memory for caches and buffers, such as 256M or 2G
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
+    /// The store that the shell has open at `db`.
+    #[arg(skip)]
+    pub(crate) open: Option<esker::Db>,
 }
 
 /// What to do.
@@ -181,45 +190,15 @@ Example:
   esker destroy --db /srv/x.db --yes x.db"
     )]
     Destroy(Destroy),
-    /// Read rows from a line file, or files from a directory
-    #[command(
-        after_help = "A line is `key<TAB or space>value`; a key alone has an empty value; empty lines are skipped.
-With --json, a line is an object as `scan --json` prints it.
-
-From a directory, every file becomes a row: its path below the directory is the key, byte for byte, its
-content the value. What the store has already is compared and not written again, so an import that was
-cut short (by Ctrl-C, too) goes on where it stopped. A directory that `esker export` wrote gives the same
-rows again.
-- Symbolic links are not followed, but DIR itself may be one. They, pipes, sockets and devices are left
-  out and counted. Empty directories leave nothing. Holes of sparse files become zeros.
-- A file that is changed while it is read is read again, three times at most; then it is named, and its
-  key keeps what it had. So it is with what cannot be read. The others are stored; exit code 3.
-  (What a program changes through a shared mapping cannot be noticed.)
-
-Examples:
-  esker import words.txt
-  esker import --json rows.jsonl
-  esker import ./photos/ --tree photos
-  sort -u words.txt | esker import -"
-    )]
+    /// Read rows from a file of lines, CSV, TSV or JSON Lines, or files from a directory
+    #[command(after_help = help::IMPORT)]
     Import(Import),
-    /// Write rows to a line file, or each to a file of its own in a directory
-    #[command(
-        after_help = "A line is `key<TAB>value`; what does not fit on such a line (line breaks, blanks in keys) is an
-error that suggests --json, which survives any bytes.
-
-In a directory, the path of a file is its key, with % escapes for what no file name can hold, such as
-`..`, a slash at the beginning, or bytes that are no text; nothing is ever written outside it. A file has
-its name only when it is whole, and a large one the time at which it was stored. A damaged value is named
-and left out (exit code 3); the others are written. DIR is new, empty, or an export of the same tree: then
-what is missing or differs is written, so an export that was cut short goes on where it stopped.
-
-Examples:
-  esker export rows.txt
-  esker export --json - | gzip > rows.jsonl.gz
-  esker export ./rows/ --tree photos"
-    )]
+    /// Write rows to a file of lines, CSV, TSV or JSON Lines, or each to a file of its own in a directory
+    #[command(after_help = help::EXPORT)]
     Export(Export),
+    /// Type commands one after another, with the store open meanwhile
+    #[command(after_help = help::SHELL)]
+    Shell(Shell),
     /// Print a completion script for a shell
     #[command(after_help = "Example:
   esker completions bash > /etc/bash_completion.d/esker")]
@@ -358,17 +337,49 @@ pub(crate) struct Destroy {
 
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// A line file (`-`: standard input) or a directory
+    /// A file (`-`: standard input) or a directory
     pub(crate) source: PathBuf,
+    /// The file's format, whatever its name
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) format: Option<Format>,
+    #[command(flatten)]
+    pub(crate) columns: Columns,
     /// Report malformed lines, or names of files, and go on (exit code 2 at the end)
     #[arg(long)]
     pub(crate) keep_going: bool,
 }
 
+/// Which columns of a table, or fields of an object, are keys and values.
+#[derive(Debug, Args)]
+pub(crate) struct Columns {
+    /// The column of the keys, by name or number (default: `key`, or the first)
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) key_column: Option<String>,
+    /// The column of the values (default: `value`, or the second)
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) value_column: Option<String>,
+    /// The first row has the columns' names
+    #[arg(long, conflicts_with = "no_header")]
+    pub(crate) header: bool,
+    /// The first row is a row
+    #[arg(long)]
+    pub(crate) no_header: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Export {
-    /// A line file (`-`: standard output), or a directory if it exists or ends with a slash
+    /// A file (`-`: standard output), or a directory if it exists or ends with a slash
     pub(crate) target: PathBuf,
+    /// The file's format, whatever its name
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) format: Option<Format>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Shell {
+    /// Neither read nor write the file of earlier lines
+    #[arg(long)]
+    pub(crate) no_history: bool,
 }
 
 #[derive(Debug, Args)]
@@ -388,7 +399,7 @@ pub(crate) struct Man {
 }
 
 /// A number of bytes such as `4096`, `256M`, `2G` or `2GiB`: powers of 1,024.
-fn parse_size(typed: &str) -> Result<usize, String> {
+pub(crate) fn parse_size(typed: &str) -> Result<usize, String> {
     let digits = typed.find(|c: char| !c.is_ascii_digit()).unwrap_or(typed.len());
     let (number, unit) = typed.split_at(digits);
     let shift = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {

@@ -18,6 +18,8 @@ use esker::ErrorKind;
 const NOT_THERE: u8 = 1;
 const USAGE: u8 = 2;
 const STORE: u8 = 3;
+/// What a shell reports for a process that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
 /// What a shell reports for a process that SIGPIPE ended.
 const PIPE_CLOSED: u8 = 141;
 
@@ -47,6 +49,11 @@ impl Failure {
         Failure { code: USAGE, message: None }
     }
 
+    /// Ctrl-C in the shell.
+    pub(crate) fn interrupted(message: &str) -> Self {
+        Failure { code: INTERRUPTED, message: Some(message.to_owned()) }
+    }
+
     /// Exit code 3: the store, or the operating system, did not do it.
     pub(crate) fn store(message: impl Into<String>) -> Self {
         Failure { code: STORE, message: Some(message.into()) }
@@ -63,6 +70,26 @@ impl Failure {
             io::ErrorKind::BrokenPipe => Failure { code: PIPE_CLOSED, message: None },
             _ => Failure::store(format!("cannot write {name}: {error}")),
         }
+    }
+
+    /// Exit code `code`, after every message has been printed already.
+    pub(crate) fn reported(code: u8) -> Self {
+        Failure { code, message: None }
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// What to say, if anything.
+    pub(crate) fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
+    /// Whether the reader of the output has gone away.
+    pub(crate) fn is_pipe_closed(&self) -> bool {
+        self.code == PIPE_CLOSED
     }
 
     /// Prints the message, if any, as one line, and gives the exit code.

@@ -1,14 +1,30 @@
 //! Feeds an input to a command line by line: what `run` and `import` have in common.
 
 use crate::exit::{Failure, Outcome, note};
+use crate::interrupt;
 use crate::lines::Input;
 use crate::progress::Progress;
 use crate::writes::Refused;
 
 /// What takes the lines.
 pub(crate) trait Sink {
-    /// Takes one line, without its end.
+    /// Takes one line, without its end unless [`Sink::keeps_ends`].
     fn line(&mut self, line: &[u8]) -> Result<(), Refused>;
+
+    /// Whether lines are wanted with their ends.
+    fn keeps_ends(&self) -> bool {
+        false
+    }
+
+    /// How many lines before the last one belong to what was last taken or refused.
+    fn held(&self) -> u64 {
+        0
+    }
+
+    /// Told when no line follows.
+    fn end(&mut self) -> Result<(), Refused> {
+        Ok(())
+    }
 
     /// Applies and prints everything so far: called before waiting for input and at the end.
     fn settle(&mut self) -> Outcome;
@@ -29,25 +45,33 @@ fn feed_lines(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outcome<u
     let name = input.name();
     let progress = Progress::bytes(input.len());
     let mut blocks = input.blocks()?;
+    let keeps_ends = sink.keeps_ends();
     let (mut number, mut malformed) = (0u64, 0);
+    let mut refused = |number: u64, refused: Refused| match refused {
+        Refused::Failed(failure) => Err(failure),
+        Refused::Malformed(reason) => {
+            let message = format!("{name}:{number}: {reason}");
+            if !keep_going {
+                return Err(Failure::usage(message));
+            }
+            note(&message);
+            malformed += 1;
+            Ok(())
+        }
+    };
     while let Some(block) = blocks.next(|| sink.settle())? {
-        for line in block.lines() {
+        for line in block.lines(keeps_ends) {
+            interrupt::check()?;
             number += 1;
-            match sink.line(line) {
-                Ok(()) => {}
-                Err(Refused::Failed(failure)) => return Err(failure),
-                Err(Refused::Malformed(reason)) => {
-                    let message = format!("{name}:{number}: {reason}");
-                    if !keep_going {
-                        return Err(Failure::usage(message));
-                    }
-                    note(&message);
-                    malformed += 1;
-                }
+            if let Err(reason) = sink.line(line) {
+                refused(number - sink.held(), reason)?;
             }
         }
         progress.add(block.bytes().len() as u64);
         blocks.recycle(block);
+    }
+    if let Err(reason) = sink.end() {
+        refused(number - sink.held(), reason)?;
     }
     Ok(malformed)
 }

@@ -4,7 +4,8 @@
 //! {"key":"a","value":"text"}
 //! {"key":"b","value":"AP8=","encoding":"base64"}          the value is not UTF-8
 //! {"key":"/w==","value":"x","key_encoding":"base64"}      the key is not UTF-8
-//! {"key":42,"value":"text"}                               number keys are numbers
+//! {"key":42,"value":-1}                                   numbers are numbers
+//! {"key":"00ff","value":""}                               what is typed in hex is printed so
 //! ```
 
 use std::borrow::Cow;
@@ -14,25 +15,23 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use crate::datatype::{DataType, Types};
 use crate::exit::Outcome;
-use crate::keytype::KeyType;
 
 /// Appends the object of one row and a line feed; `value` is `None` where only the key is asked for.
-pub(crate) fn row(out: &mut Vec<u8>, keys: KeyType, key: &[u8], value: Option<&[u8]>) -> Outcome {
+pub(crate) fn row(out: &mut Vec<u8>, types: Types, key: &[u8], value: Option<&[u8]>) -> Outcome {
     out.extend_from_slice(b"{\"key\":");
-    let mut key_encoded = false;
-    if keys == KeyType::Text {
-        key_encoded = text(out, key);
-    } else if keys.is_number() {
-        keys.print(key, out)?;
-    } else {
-        out.push(b'"');
-        keys.print(key, out)?;
-        out.push(b'"');
-    }
+    let key_encoded = match types.keys {
+        DataType::Text => text(out, key),
+        keys => printed(out, keys, |out| keys.print(key, out))?,
+    };
     if let Some(value) = value {
         out.extend_from_slice(b",\"value\":");
-        if text(out, value) {
+        let encoded = match types.values {
+            DataType::Text => text(out, value),
+            values => printed(out, values, |out| values.print_value(value, out))?,
+        };
+        if encoded {
             out.extend_from_slice(b",\"encoding\":\"base64\"");
         }
     }
@@ -44,12 +43,12 @@ pub(crate) fn row(out: &mut Vec<u8>, keys: KeyType, key: &[u8], value: Option<&[
 }
 
 /// Appends the object of a key that was asked for and is absent: its value is null.
-pub(crate) fn absent(out: &mut Vec<u8>, keys: KeyType, key: &[u8]) -> Outcome {
+pub(crate) fn absent(out: &mut Vec<u8>, keys: DataType, key: &[u8]) -> Outcome {
     about(out, keys, key, b",\"value\":null}\n")
 }
 
 /// Appends the object of a key with `fields`, of which there is at least one, instead of its value.
-pub(crate) fn described(out: &mut Vec<u8>, keys: KeyType, key: &[u8], fields: &Value) -> Outcome {
+pub(crate) fn described(out: &mut Vec<u8>, keys: DataType, key: &[u8], fields: &Value) -> Outcome {
     let mut text = format!("{fields}\n").into_bytes();
     if let Some(brace) = text.first_mut() {
         *brace = b',';
@@ -58,8 +57,8 @@ pub(crate) fn described(out: &mut Vec<u8>, keys: KeyType, key: &[u8], fields: &V
 }
 
 /// Appends the object of a key, with `rest` from the comma behind the key on.
-fn about(out: &mut Vec<u8>, keys: KeyType, key: &[u8], rest: &[u8]) -> Outcome {
-    row(out, keys, key, None)?;
+fn about(out: &mut Vec<u8>, keys: DataType, key: &[u8], rest: &[u8]) -> Outcome {
+    row(out, Types { keys, ..Types::TEXT }, key, None)?;
     out.truncate(out.len() - b"}\n".len());
     out.extend_from_slice(rest);
     Ok(())
@@ -69,6 +68,15 @@ fn about(out: &mut Vec<u8>, keys: KeyType, key: &[u8], rest: &[u8]) -> Outcome {
 pub(crate) fn object(out: &mut Vec<u8>, object: &Value) {
     // Writing to memory cannot fail.
     let _ = writeln!(out, "{object}");
+}
+
+/// Appends what `print` prints of `data`, a number as it stands and hex in quotes; false: it is not base64.
+fn printed(out: &mut Vec<u8>, data: DataType, print: impl FnOnce(&mut Vec<u8>) -> Outcome) -> Outcome<bool> {
+    let quote: &[u8] = if data.is_number() { b"" } else { b"\"" };
+    out.extend_from_slice(quote);
+    print(out)?;
+    out.extend_from_slice(quote);
+    Ok(false)
 }
 
 /// Appends `bytes` as a JSON string; true when they had to become base64.
@@ -88,34 +96,42 @@ fn text(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
     }
 }
 
-/// The key as typed and the value of a line that [`row`] wrote; the reason where it is none.
-pub(crate) fn parse_row(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Cow<'static, str>> {
-    let mut object: serde_json::Map<String, Value> =
+/// The key and the value, as typed, of a line that [`row`] wrote, or of any object with the fields `key` and `value`;
+/// the reason where it is none. What says that a field is in base64 belongs to the fields that [`row`] writes alone.
+pub(crate) fn parse_row(
+    line: &[u8],
+    key: &str,
+    value: &str,
+) -> Result<(Vec<u8>, Vec<u8>), Cow<'static, str>> {
+    let object: serde_json::Map<String, Value> =
         serde_json::from_slice(line).map_err(|error| format!("not a JSON object: {error}"))?;
-    let encoded = |object: &serde_json::Map<String, Value>, field: &str| match object.get(field) {
-        None | Some(Value::Null) => Ok(false),
-        Some(Value::String(name)) if name == "base64" => Ok(true),
-        Some(other) => Err(format!("\"{field}\" is {other}; only \"base64\" is known")),
-    };
-    let key_encoded = encoded(&object, "key_encoding")?;
-    let value_encoded = encoded(&object, "encoding")?;
-    let key = match object.remove("key") {
-        Some(Value::String(key)) => decode(key, key_encoded, "key")?,
-        Some(Value::Number(number)) => number.to_string().into_bytes(),
-        Some(_) => return Err("\"key\" is neither a string nor a number".into()),
-        None => return Err("there is no \"key\"".into()),
-    };
-    match object.remove("value") {
-        Some(Value::String(value)) => Ok((key, decode(value, value_encoded, "value")?)),
-        Some(_) => Err("\"value\" is not a string".into()),
-        None => Err("there is no \"value\"".into()),
-    }
+    Ok((field(&object, key)?, field(&object, value)?))
 }
 
-fn decode(text: String, encoded: bool, field: &str) -> Result<Vec<u8>, Cow<'static, str>> {
-    match encoded {
-        false => Ok(text.into_bytes()),
-        true => Ok(STANDARD.decode(text).map_err(|error| format!("\"{field}\" is not base64: {error}"))?),
+/// The bytes of a field: those of a string, or the digits of a whole number.
+fn field(object: &serde_json::Map<String, Value>, name: &str) -> Result<Vec<u8>, Cow<'static, str>> {
+    let encoding = match name {
+        "key" => object.get("key_encoding"),
+        "value" => object.get("encoding"),
+        _ => None,
+    };
+    let encoded = match encoding {
+        None | Some(Value::Null) => false,
+        Some(Value::String(name)) if name == "base64" => true,
+        Some(other) => {
+            return Err(format!("the encoding of {name:?} is {other}; only \"base64\" is known").into());
+        }
+    };
+    match object.get(name) {
+        Some(Value::String(text)) if encoded => {
+            Ok(STANDARD.decode(text).map_err(|error| format!("{name:?} is not base64: {error}"))?)
+        }
+        Some(Value::String(text)) => Ok(text.clone().into_bytes()),
+        Some(Value::Number(number)) if number.is_u64() || number.is_i64() => {
+            Ok(number.to_string().into_bytes())
+        }
+        Some(_) => Err(format!("{name:?} is neither a string nor a whole number").into()),
+        None => Err(format!("there is no {name:?}").into()),
     }
 }
 
@@ -124,29 +140,49 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn line(keys: KeyType, key: &[u8], value: &[u8]) -> String {
+    fn line(keys: DataType, key: &[u8], value: &[u8]) -> String {
         let mut out = Vec::new();
-        row(&mut out, keys, key, Some(value)).unwrap();
-        let (typed, back) = parse_row(&out).unwrap();
+        row(&mut out, Types { keys, ..Types::TEXT }, key, Some(value)).unwrap();
+        let (typed, back) = parse_row(&out, "key", "value").unwrap();
         assert_eq!((keys.to_bytes(&typed).unwrap().as_slice(), back.as_slice()), (key, value));
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn rows_survive_any_bytes() {
-        assert_eq!(line(KeyType::Text, b"a", b"x\n\"\0"), "{\"key\":\"a\",\"value\":\"x\\n\\\"\\u0000\"}\n");
+        assert_eq!(line(DataType::Text, b"a", b"x\n\"\0"), "{\"key\":\"a\",\"value\":\"x\\n\\\"\\u0000\"}\n");
         assert_eq!(
-            line(KeyType::Text, b"b", &[0, 255]),
+            line(DataType::Text, b"b", &[0, 255]),
             "{\"key\":\"b\",\"value\":\"AP8=\",\"encoding\":\"base64\"}\n"
         );
         assert_eq!(
-            line(KeyType::Text, &[255], b""),
+            line(DataType::Text, &[255], b""),
             "{\"key\":\"/w==\",\"value\":\"\",\"key_encoding\":\"base64\"}\n"
         );
         let key = esker::keys::u64(u64::MAX);
-        assert_eq!(line(KeyType::U64, &key, b"v"), "{\"key\":18446744073709551615,\"value\":\"v\"}\n");
-        assert_eq!(line(KeyType::I32, &esker::keys::i32(-3), b"v"), "{\"key\":-3,\"value\":\"v\"}\n");
-        assert_eq!(line(KeyType::Hex, &[0, 0xab], b"v"), "{\"key\":\"00ab\",\"value\":\"v\"}\n");
+        assert_eq!(line(DataType::U64, &key, b"v"), "{\"key\":18446744073709551615,\"value\":\"v\"}\n");
+        assert_eq!(line(DataType::I32, &esker::keys::i32(-3), b"v"), "{\"key\":-3,\"value\":\"v\"}\n");
+        assert_eq!(line(DataType::Hex, &[0, 0xab], b"v"), "{\"key\":\"00ab\",\"value\":\"v\"}\n");
+    }
+
+    #[test]
+    fn values_have_types_too() {
+        let values = |values, value: &[u8]| {
+            let mut out = Vec::new();
+            row(&mut out, Types { values, ..Types::TEXT }, b"k", Some(value)).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(values(DataType::I64, &esker::keys::i64(-7)), "{\"key\":\"k\",\"value\":-7}\n");
+        assert_eq!(values(DataType::Hex, &[0, 255]), "{\"key\":\"k\",\"value\":\"00ff\"}\n");
+    }
+
+    #[test]
+    fn other_fields_may_be_chosen() {
+        let line = br#"{"id":7,"name":"x","encoding":"utf-8","key":null}"#;
+        assert_eq!(parse_row(line, "id", "name"), Ok((b"7".to_vec(), b"x".to_vec())));
+        assert!(parse_row(line, "key", "name").is_err());
+        let line = br#"{"key":"a","value":"AP8=","encoding":"base64"}"#;
+        assert_eq!(parse_row(line, "value", "key"), Ok((vec![0, 255], b"a".to_vec())));
     }
 
     #[test]
@@ -158,11 +194,12 @@ mod tests {
             "{\"key\":\"a\"}",
             "{\"value\":\"a\"}",
             "{\"key\":null,\"value\":\"\"}",
-            "{\"key\":\"a\",\"value\":1}",
+            "{\"key\":\"a\",\"value\":1.5}",
+            "{\"key\":\"a\",\"value\":[]}",
             "{\"key\":\"a\",\"value\":\"!\",\"encoding\":\"base64\"}",
             "{\"key\":\"a\",\"value\":\"\",\"encoding\":\"hex\"}",
         ] {
-            assert!(parse_row(line.as_bytes()).is_err(), "{line}");
+            assert!(parse_row(line.as_bytes(), "key", "value").is_err(), "{line}");
         }
     }
 }

@@ -123,9 +123,10 @@ impl Block {
         &self.buffer[..self.len]
     }
 
-    /// The lines without their ends (a line feed, and one carriage return before it).
-    pub(crate) fn lines(&self) -> Lines<'_> {
-        Lines { ends: memchr::memchr_iter(b'\n', self.bytes()), bytes: self.bytes(), start: 0 }
+    /// The lines, with or without their ends (a line feed, and one carriage return before it).
+    pub(crate) fn lines(&self, keeps_ends: bool) -> Lines<'_> {
+        let ends = memchr::memchr_iter(b'\n', self.bytes());
+        Lines { ends, bytes: self.bytes(), start: 0, keeps_ends }
     }
 }
 
@@ -134,6 +135,7 @@ pub(crate) struct Lines<'a> {
     ends: memchr::Memchr<'a>,
     bytes: &'a [u8],
     start: usize,
+    keeps_ends: bool,
 }
 
 impl<'a> Iterator for Lines<'a> {
@@ -146,8 +148,11 @@ impl<'a> Iterator for Lines<'a> {
             None if self.start < self.bytes.len() => self.bytes.len(),
             None => return None,
         };
-        let line = &self.bytes[self.start..end];
-        self.start = end + 1;
+        let start = std::mem::replace(&mut self.start, end + 1);
+        if self.keeps_ends {
+            return Some(&self.bytes[start..self.start.min(self.bytes.len())]);
+        }
+        let line = &self.bytes[start..end];
         Some(line.strip_suffix(b"\r").unwrap_or(line))
     }
 }
@@ -210,7 +215,7 @@ mod tests {
         let mut blocks = Input::open(file.path()).unwrap().blocks().unwrap();
         let mut lines = Vec::new();
         while let Some(block) = blocks.next(|| Ok(())).unwrap() {
-            lines.extend(block.lines().map(<[u8]>::to_vec));
+            lines.extend(block.lines(false).map(<[u8]>::to_vec));
             blocks.recycle(block);
         }
         lines
@@ -224,6 +229,9 @@ mod tests {
         assert_eq!(lines_of(b"a"), [b"a"]);
         assert_eq!(lines_of(b"\n"), [b""]);
         assert!(lines_of(b"").is_empty());
+        let content = b"a\n\r\nb\r".to_vec();
+        let block = Block { len: content.len(), buffer: content };
+        assert_eq!(block.lines(true).collect::<Vec<_>>(), [&b"a\n"[..], b"\r\n", b"b\r"]);
     }
 
     /// Lines of every length around a block's, so that they end everywhere relative to its bounds.
@@ -249,11 +257,11 @@ mod tests {
         let mut blocks = input.blocks().unwrap();
         writer.write_all(b"one\ntw").unwrap();
         let block = blocks.next(|| Ok(())).unwrap().unwrap();
-        assert_eq!(block.lines().collect::<Vec<_>>(), [b"one"]);
+        assert_eq!(block.lines(false).collect::<Vec<_>>(), [b"one"]);
         writer.write_all(b"o").unwrap();
         drop(writer);
         let block = blocks.next(|| Ok(())).unwrap().unwrap();
-        assert_eq!(block.lines().collect::<Vec<_>>(), [b"two"]);
+        assert_eq!(block.lines(false).collect::<Vec<_>>(), [b"two"]);
         assert!(blocks.next(|| Ok(())).unwrap().is_none());
     }
 

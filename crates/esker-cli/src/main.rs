@@ -1,22 +1,26 @@
 //! The command line of the Esker key-value store.
 //!
 //! `args` says what can be typed, `commands` does it (one file each), `exit` says how it ends. The
-//! rest is shared: `store` opens, `keytype` and `ranges` read keys and bounds, `lines` and `feed` read
-//! input, `steady` reads files that others may write to, `writes` batches what goes into the store, `stream`
-//! moves long values, `output` and `json` print what comes out.
+//! rest is shared: `store` opens, `datatype` and `ranges` read keys and bounds, `lines` and `feed` read
+//! input, `formats` are those of files of rows, `steady` reads files that others may write to, `writes` batches what goes into the store, `stream`
+//! moves long values, `output` and `json` print what comes out. `shell` runs the same commands line by line;
+//! `interrupt` is its Ctrl-C.
 
 mod args;
 mod behind;
 mod commands;
+mod datatype;
 mod exit;
 mod feed;
+mod formats;
+mod interrupt;
 mod json;
-mod keytype;
 mod kind;
 mod lines;
 mod output;
 mod progress;
 mod ranges;
+mod shell;
 mod steady;
 mod store;
 mod stream;

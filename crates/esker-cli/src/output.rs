@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::behind::WriteBehind;
 use crate::exit::{Failure, Outcome};
+use crate::interrupt;
 
 /// Bytes gathered before one system call.
 const SPILL_AT: usize = 1 << 20;
@@ -67,6 +68,7 @@ impl Out {
     /// Writes the buffer out once it is large.
     #[inline]
     pub(crate) fn spill(&mut self) -> Outcome {
+        interrupt::check()?;
         if self.buffer.len() < SPILL_AT {
             return Ok(());
         }
@@ -84,6 +86,7 @@ impl Out {
             self.buffer.extend_from_slice(bytes);
             return self.spill();
         }
+        interrupt::check()?;
         self.flush()?;
         self.file.as_ref().write_all(bytes).map_err(|error| Failure::output(&self.name, &error))
     }

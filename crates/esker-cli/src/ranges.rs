@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use esker::ScanRange;
 
+use crate::datatype::DataType;
 use crate::exit::{Failure, Outcome};
-use crate::keytype::KeyType;
 
 /// A range of a value's bytes as in HTTP: zero-based, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(crate) struct KeyBounds {
 impl KeyBounds {
     /// Bounds as typed, in the key type of the tree.
     pub(crate) fn parse(
-        keys: KeyType,
+        keys: DataType,
         lo: Option<&[u8]>,
         hi: Option<&[u8]>,
         prefix: Option<&[u8]>,
@@ -74,7 +74,7 @@ impl KeyBounds {
         let bound = |typed: Option<&[u8]>, name: &str| match typed {
             None => Ok(None),
             Some(typed) => keys.to_bytes(typed).map(Some).map_err(|error| {
-                Failure::usage(format!("{name} {:?}: {error}", String::from_utf8_lossy(typed)))
+                Failure::usage(format!("{name} {:?}: the key {error}", String::from_utf8_lossy(typed)))
             }),
         };
         let prefix = prefix.filter(|prefix| !prefix.is_empty());
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn bounds_and_prefix_hold_together() {
         let some = |lo: Option<&[u8]>, hi: Option<&[u8]>, prefix: Option<&[u8]>| {
-            KeyBounds::parse(KeyType::Text, lo, hi, prefix).unwrap().range().is_some()
+            KeyBounds::parse(DataType::Text, lo, hi, prefix).unwrap().range().is_some()
         };
         assert!(some(None, None, None));
         assert!(some(Some(b"a"), Some(b"a"), None));
@@ -159,7 +159,7 @@ mod tests {
         assert!(!some(None, Some(b"a"), Some(b"ab")));
         assert!(some(None, Some(b"ab"), Some(b"ab")));
         assert!(some(Some(b"abc"), Some(b"z"), Some(b"ab")));
-        assert!(KeyBounds::parse(KeyType::U64, None, None, Some(b"1")).is_err());
-        assert!(KeyBounds::parse(KeyType::U64, Some(b"x"), None, None).is_err());
+        assert!(KeyBounds::parse(DataType::U64, None, None, Some(b"1")).is_err());
+        assert!(KeyBounds::parse(DataType::U64, Some(b"x"), None, None).is_err());
     }
 }

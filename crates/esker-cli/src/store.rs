@@ -1,108 +1,160 @@
-//! Opening the store, and the key type of the tree a command works on.
+//! Opening the store, and the types of keys and values of the tree a command works on.
 //!
-//! A tree remembers its key type in its tag, written just before the tree's first write here. A tree
-//! that a program filled has none; it is read as text unless `--keys` says otherwise, and only an
-//! explicit `--keys` gives it a tag.
+//! A tree remembers these types in its tag, written just before the tree's first write here. A tree
+//! that a program filled has none; it is read as text unless `--keys` and `--values` say otherwise, and only
+//! they give it a tag. Reading with `--values hex` always works: it shows any bytes.
 
 use std::path::Path;
 
 use esker::{Db, ErrorKind, Options, ScanRange, Tree};
 
 use crate::args::Global;
+use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome};
-use crate::keytype::KeyType;
 
-/// A store that is open, one of its trees, and how that tree's keys look.
+/// A store that is open, one of its trees, and how that tree's keys and values look.
 pub(crate) struct Store {
     pub(crate) db: Db,
     pub(crate) tree: Tree,
-    pub(crate) keys: KeyType,
+    pub(crate) types: Types,
     /// The tag to write before the first write, where the tree has none.
-    tag: Option<KeyType>,
+    tag: Option<Types>,
+    /// The shell has the store open, and keeps it so.
+    stays_open: bool,
 }
 
 impl Store {
     /// Opens for reading; an absent store or tree is an error.
     pub(crate) fn read(global: &Global) -> Outcome<Self> {
-        Store::of(global, read_only(global)?, None)
+        Store::of(global, read_only(global)?, &For::Reading)
     }
 
     /// Opens for writing; an absent store or tree is an error.
     pub(crate) fn write(global: &Global) -> Outcome<Self> {
-        Store::of(global, existing(global)?, None)
+        Store::of(global, existing(global)?, &For::Writing)
     }
 
-    /// Opens for writing and creates what is absent. `fallback` is the key type of a new tree where
-    /// `--keys` is not given.
-    pub(crate) fn create(global: &Global, fallback: KeyType) -> Outcome<Self> {
+    /// Opens for writing and creates what is absent. `fallback` are the types of a new tree where
+    /// `--keys` or `--values` is not given.
+    pub(crate) fn create(global: &Global, fallback: Types) -> Outcome<Self> {
+        if let Some(db) = &global.open {
+            return Store::of(global, db.clone(), &For::Creating(fallback));
+        }
         let db = Db::open(&global.db, options(global)).map_err(|error| match error.kind() {
             // Advice to create a store would not help somebody who is about to.
             ErrorKind::NotFound => Failure::store(error.to_string()),
             _ => opening(global, error),
         })?;
-        Store::of(global, db, Some(fallback))
+        Store::of(global, db, &For::Creating(fallback))
     }
 
-    fn of(global: &Global, db: Db, fallback: Option<KeyType>) -> Outcome<Self> {
-        let tree = match (fallback, db.open_tree(&global.tree)?) {
+    fn of(global: &Global, db: Db, purpose: &For) -> Outcome<Self> {
+        let tree = match (purpose, db.open_tree(&global.tree)?) {
             (_, Some(tree)) => tree,
-            (Some(_), None) => db.tree(&global.tree)?,
-            (None, None) => {
+            (For::Creating(_), None) => db.tree(&global.tree)?,
+            (_, None) => {
                 let (name, path) = (&global.tree, global.db.display());
                 return Err(Failure::store(format!(
                     "there is no tree {name:?} in {path} (see `esker trees`)"
                 )));
             }
         };
-        let stored = stored_keys(&tree)?;
-        if let (Some(asked), Some(stored)) = (global.keys, stored)
-            && asked != stored
-        {
-            let (name, asked, stored) = (tree.name(), asked.name(), stored.name());
-            return Err(Failure::usage(format!("the tree {name:?} has {stored} keys, not {asked} (--keys)")));
+        let stored = stored_types(&tree)?;
+        if let Some(stored) = stored {
+            fits(global, &tree, stored, purpose)?;
         }
-        let keys = global.keys.or(stored).or(fallback).unwrap_or(KeyType::Text);
-        let tag = match (stored, fallback) {
-            (None, Some(_)) if global.keys.is_some() || is_empty(&tree)? => Some(keys),
+        let fallback = match purpose {
+            For::Creating(types) => *types,
+            For::Reading | For::Writing => Types::TEXT,
+        };
+        let base = stored.unwrap_or(fallback);
+        let types =
+            Types { keys: global.keys.unwrap_or(base.keys), values: global.values.unwrap_or(base.values) };
+        let asked = global.keys.is_some() || global.values.is_some();
+        let tag = match (stored, purpose) {
+            (None, For::Creating(_)) if asked || is_empty(&tree)? => Some(types),
             _ => None,
         };
-        Ok(Store { db, tree, keys, tag })
+        Ok(Store { db, tree, types, tag, stays_open: global.open.is_some() })
     }
 
-    /// Fixes the key type of a tree that has none. To be called before the first write.
+    /// Fixes the types of a tree that has none. To be called before the first write.
     pub(crate) fn before_write(&mut self) -> Outcome {
-        if let Some(keys) = self.tag.take() {
-            self.tree.set_tag(keys.name())?;
+        if let Some(types) = self.tag.take() {
+            self.tree.set_tag(&types.tag())?;
         }
         Ok(())
     }
 
     /// The stored bytes of a key typed on the command line.
     pub(crate) fn key(&self, typed: &[u8]) -> Outcome<Vec<u8>> {
-        check_key(self.keys, typed)
+        check_key(self.types.keys, typed)
     }
 
-    /// Makes everything written survive power loss and closes the store.
+    /// Makes everything written survive power loss and closes the store, unless the shell has it open.
     pub(crate) fn finish(self) -> Outcome {
         self.db.sync()?;
-        self.db.close()?;
+        if !self.stays_open {
+            self.db.close()?;
+        }
         Ok(())
     }
 }
 
-/// The stored bytes of a key typed on the command line.
-pub(crate) fn check_key(keys: KeyType, typed: &[u8]) -> Outcome<Vec<u8>> {
-    keys.to_bytes(typed)
-        .map_err(|error| Failure::usage(format!("{:?}: {error}", String::from_utf8_lossy(typed))))
+/// Closes what [`existing`] opened, unless the shell has it open.
+pub(crate) fn close(global: &Global, db: &Db) -> Outcome {
+    if global.open.is_none() {
+        db.close()?;
+    }
+    Ok(())
 }
 
-/// The key type in a tree's tag; `None` where it has no tag.
-pub(crate) fn stored_keys(tree: &Tree) -> Outcome<Option<KeyType>> {
+/// What a store is opened for.
+enum For {
+    Reading,
+    Writing,
+    /// Writing, and creating a tree that is missing, with these types.
+    Creating(Types),
+}
+
+/// Refuses types that were asked for and are not those of the tree.
+fn fits(global: &Global, tree: &Tree, stored: Types, purpose: &For) -> Outcome {
+    let differs = |what: &str, asked: DataType, stored: DataType| {
+        let (name, asked, stored) = (tree.name(), asked.name(), stored.name());
+        Err(Failure::usage(format!("the tree {name:?} has {stored} {what}, not {asked} (--{what})")))
+    };
+    match (global.keys, global.values) {
+        (Some(asked), _) if asked != stored.keys => differs("keys", asked, stored.keys),
+        (_, Some(DataType::Hex)) if matches!(purpose, For::Reading) => Ok(()),
+        (_, Some(asked)) if asked != stored.values => differs("values", asked, stored.values),
+        _ => Ok(()),
+    }
+}
+
+/// The stored bytes of a key typed on the command line.
+pub(crate) fn check_key(keys: DataType, typed: &[u8]) -> Outcome<Vec<u8>> {
+    keys.to_bytes(typed)
+        .map_err(|error| Failure::usage(format!("{:?}: the key {error}", String::from_utf8_lossy(typed))))
+}
+
+/// The stored bytes of a value typed on the command line, in `scratch` or `typed` itself.
+pub(crate) fn check_value<'a>(
+    values: DataType,
+    typed: &'a [u8],
+    scratch: &'a mut Vec<u8>,
+) -> Outcome<&'a [u8]> {
+    values
+        .encode_value(typed, scratch)
+        .map_err(|error| Failure::usage(format!("{:?}: the value {error}", String::from_utf8_lossy(typed))))
+}
+
+/// The types in a tree's tag; `None` where it has no tag.
+fn stored_types(tree: &Tree) -> Outcome<Option<Types>> {
     let Some(tag) = tree.tag() else { return Ok(None) };
-    match KeyType::named(&tag) {
-        Some(keys) => Ok(Some(keys)),
+    match Types::of_tag(&tag) {
+        Some(types) => Ok(Some(types)),
         None => Err(Failure::store(format!(
-            "the tree {:?} is tagged {tag:?}, which is no key type that this esker knows",
+            "the tree {:?} is tagged {tag:?}, which are no types that this esker knows",
             tree.name()
         ))),
     }
@@ -110,11 +162,17 @@ pub(crate) fn stored_keys(tree: &Tree) -> Outcome<Option<KeyType>> {
 
 /// The store, opened for reading.
 pub(crate) fn read_only(global: &Global) -> Outcome<Db> {
+    if let Some(db) = &global.open {
+        return Ok(db.clone());
+    }
     Db::open_read_only(&global.db, options(global)).map_err(|error| opening(global, error))
 }
 
 /// The store, opened for writing, never created.
 pub(crate) fn existing(global: &Global) -> Outcome<Db> {
+    if let Some(db) = &global.open {
+        return Ok(db.clone());
+    }
     Db::open(&global.db, options(global).create(false)).map_err(|error| opening(global, error))
 }
 
@@ -138,7 +196,7 @@ pub(crate) fn opening(global: &Global, error: esker::Error) -> Failure {
 /// What to say where no store is: exit code 3.
 pub(crate) fn missing(path: &Path) -> Failure {
     Failure::store(format!(
-        "there is no store at {} (put, run and import create one; --db PATH names another)",
+        "there is no store at {} (put, run, import and the shell's open create one; --db PATH names another)",
         path.display()
     ))
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use esker::{ErrorKind, Value, ValueWriter};
 
 use crate::exit::{Failure, Outcome};
+use crate::interrupt;
 
 /// Bytes of a value or a file that are in memory at once.
 pub(crate) const PIECE: usize = 1 << 20;
@@ -111,6 +112,7 @@ impl<R: Read> Source<R> {
     /// Gives `writer` what is in `first` and all that follows.
     pub(crate) fn pour(&mut self, mut first: Vec<u8>, writer: &mut ValueWriter) -> Result<(), Broken> {
         while !first.is_empty() {
+            interrupt::check().map_err(Broken::Store)?;
             writer.add(&first)?;
             self.next(&mut first).map_err(Broken::Source)?;
         }

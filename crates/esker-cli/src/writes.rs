@@ -3,6 +3,7 @@
 
 use esker::Batch;
 
+use crate::datatype::DataType;
 use crate::exit::Outcome;
 use crate::store::Store;
 
@@ -65,6 +66,16 @@ impl Writes {
     }
 }
 
+/// The stored bytes of a value as typed, in `scratch` or `typed` itself.
+#[inline]
+pub(crate) fn value_of<'a>(
+    values: DataType,
+    typed: &'a [u8],
+    scratch: &'a mut Vec<u8>,
+) -> Result<&'a [u8], Refused> {
+    values.encode_value(typed, scratch).map_err(|error| Refused::Malformed(format!("the value {error}")))
+}
+
 /// Why a line of input was not taken.
 pub(crate) enum Refused {
     /// The line is at fault: the reason. The lines after it may be fine.
@@ -88,8 +99,9 @@ impl From<esker::Error> for Refused {
     }
 }
 
-impl From<crate::keytype::KeyError> for Refused {
-    fn from(error: crate::keytype::KeyError) -> Self {
-        Refused::Malformed(error.to_string())
+/// A key that is none; what is wrong with a value is said where it is read.
+impl From<crate::datatype::DataError> for Refused {
+    fn from(error: crate::datatype::DataError) -> Self {
+        Refused::Malformed(format!("the key {error}"))
     }
 }

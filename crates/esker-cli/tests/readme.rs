@@ -24,6 +24,7 @@ fn the_commands_of_the_readme_do_what_they_should() {
     fs::write(dir.path().join("media/films/a.mkv"), vec![7; 3 << 20]).unwrap();
     fs::write(dir.path().join("media/photo"), vec![8; 50_000]).unwrap();
     fs::write(dir.path().join("words.txt"), "eins 1\nzwei 2\n").unwrap();
+    fs::write(dir.path().join("people.csv"), "mail,name\nann@example.org,\"Larsen, Ann\"\n").unwrap();
     fs::write(dir.path().join("commands.txt"), "PUT key value\nGET key\nSCAN a z\n").unwrap();
     // Not on every machine.
     let script = format!("set -e\nxxd() {{ od -c; }}\n{}", block(&readme, "## From the shell"));
@@ -36,6 +37,11 @@ fn the_commands_of_the_readme_do_what_they_should() {
         fs::read_to_string(dir.path().join("results.txt")).unwrap(),
         "key value\nann Ann Larsen\nkey value\n"
     );
+    assert_eq!(
+        fs::read_to_string(dir.path().join("people.jsonl")).unwrap(),
+        "{\"key\":\"ann@example.org\",\"value\":\"Larsen, Ann\"}\n"
+    );
+    assert!(printed.contains("\n17 -250\n"), "{printed}");
     assert_eq!(fs::read(dir.path().join("copy/photo")).unwrap(), vec![8; 50_000]);
     assert!(!dir.path().join("copy/films").exists(), "the film was deleted");
 }

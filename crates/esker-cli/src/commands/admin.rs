@@ -2,22 +2,25 @@
 
 use crate::args::{Checkpoint, Dump, Global};
 use crate::exit::Outcome;
+use crate::interrupt;
 use crate::output::Out;
 use crate::progress::Progress;
-use crate::store::{existing, options};
+use crate::store::{close, existing, options};
 
 pub(crate) fn compact(global: &Global) -> Outcome {
     let db = existing(global)?;
     let _progress = Progress::spinner("compacting");
-    db.compact()?;
-    Ok(db.close()?)
+    let compacted = db.clone();
+    interrupt::wait(move || Ok(compacted.compact()?))?;
+    close(global, &db)
 }
 
 pub(crate) fn checkpoint(global: &Global, args: &Checkpoint) -> Outcome {
     let db = existing(global)?;
     let _progress = Progress::spinner("copying");
-    db.checkpoint(&args.dir)?;
-    Ok(db.close()?)
+    let (copied, dir) = (db.clone(), args.dir.clone());
+    interrupt::wait(move || Ok(copied.checkpoint(dir)?))?;
+    close(global, &db)
 }
 
 pub(crate) fn dump(global: &Global, args: &Dump) -> Outcome {

@@ -6,13 +6,15 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::exit::{Failure, Outcome};
+use crate::interrupt;
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::store::{opening, options};
 
 pub(crate) fn run(global: &Global) -> Outcome {
     let progress = Progress::spinner("checking");
-    let checked = esker::check(&global.db, &options(global));
+    let (path, options) = (global.db.clone(), options(global));
+    let checked = interrupt::wait(move || Ok(esker::check(&path, &options)))?;
     drop(progress);
     let report = match checked {
         Ok(report) => report,

@@ -19,8 +19,9 @@ use serde_json::{Value as Json, json};
 
 use super::escape::{LONG, MARKER, UNFINISHED, path_of};
 use super::strangers;
+use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome, note};
-use crate::keytype::KeyType;
+use crate::interrupt;
 use crate::progress::Progress;
 use crate::store::Store;
 use crate::stream::{Broken, Source};
@@ -38,8 +39,9 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
     let mut printed = Vec::new();
     let mut rows = store.tree.scan(ScanRange::all())?;
     while rows.advance()? {
+        interrupt::check()?;
         printed.clear();
-        store.keys.print(rows.key(), &mut printed)?;
+        store.types.keys.print(rows.key(), &mut printed)?;
         match rows.handle() {
             Ok(value) => files.add(&printed, &value)?,
             Err(error) if error.kind() == ErrorKind::Corruption => files.damaged(&error),
@@ -71,7 +73,7 @@ fn prepare(store: &Store, dir: &Path) -> Outcome<bool> {
             "{} holds an export of the tree {:?} with {} keys; export into a new directory",
             dir.display(),
             marker.tree,
-            marker.keys.name()
+            marker.types.keys.name()
         )));
     }
     let mut entries = fs::read_dir(dir).map_err(|error| Failure::io("read", dir, &error))?;
@@ -254,8 +256,8 @@ fn remove(path: &Path) -> Outcome {
 #[derive(PartialEq, Eq)]
 pub(super) struct Marker {
     tree: String,
-    /// How the keys in file names are typed.
-    pub(super) keys: KeyType,
+    /// How the keys in file names are typed, and what the files' bytes are.
+    pub(super) types: Types,
 }
 
 impl Marker {
@@ -270,19 +272,22 @@ impl Marker {
             Failure::usage(format!("{}: not the marker of an export that this esker knows", path.display()))
         };
         let marker: Json = serde_json::from_slice(&text).map_err(|_| strange())?;
-        let keys = marker.get("keys").and_then(Json::as_str).and_then(KeyType::named);
+        let named = |field: &str| marker.get(field).and_then(Json::as_str).and_then(DataType::named);
+        let types = named("keys").zip(named("values")).map(|(keys, values)| Types { keys, values });
         let tree = marker.get("tree").and_then(Json::as_str);
-        match (marker.get("esker_export").and_then(Json::as_u64), tree, keys) {
-            (Some(VERSION), Some(tree), Some(keys)) => Ok(Some(Marker { tree: tree.to_owned(), keys })),
+        match (marker.get("esker_export").and_then(Json::as_u64), tree, types) {
+            (Some(VERSION), Some(tree), Some(types)) => Ok(Some(Marker { tree: tree.to_owned(), types })),
             _ => Err(strange()),
         }
     }
 
     fn of(store: &Store) -> Self {
-        Marker { tree: store.tree.name().to_owned(), keys: store.keys }
+        Marker { tree: store.tree.name().to_owned(), types: store.types }
     }
 
     fn to_json(&self) -> String {
-        format!("{}\n", json!({ "esker_export": VERSION, "tree": self.tree, "keys": self.keys.name() }))
+        let (keys, values) = (self.types.keys.name(), self.types.values.name());
+        let marker = json!({ "esker_export": VERSION, "tree": self.tree, "keys": keys, "values": values });
+        format!("{marker}\n")
     }
 }

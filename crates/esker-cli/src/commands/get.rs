@@ -7,6 +7,7 @@ use std::path::Path;
 use esker::Value;
 
 use crate::args::{Get, Global};
+use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome};
 use crate::json;
 use crate::kind;
@@ -33,10 +34,15 @@ pub(crate) fn run(global: &Global, args: &Get) -> Outcome {
     let exact = args.file.is_some() || args.range.is_some();
     Out::stdout()?.with(|out| {
         if global.json {
+            // A part of a number is none: it is shown as bytes.
+            let values = if args.range.is_some() { DataType::Text } else { store.types.values };
             // One string, so this one is read whole.
-            json::row(out.buffer(), store.keys, &key, Some(&value.read_at(range)?))
+            json::row(out.buffer(), Types { values, ..store.types }, &key, Some(&value.read_at(range)?))
         } else if exact {
             pieces(&value, range, |piece| out.write(piece))
+        } else if store.types.values != DataType::Text {
+            store.types.values.print_value(&value.read_at(range)?, out.buffer())?;
+            out.write(b"\n")
         } else if let Some(what) = describe(args, &value, range.clone())? {
             out.line(&what)
         } else {

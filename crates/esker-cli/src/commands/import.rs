@@ -1,23 +1,39 @@
-//! `esker import FILE`: a row a line, as text or as JSON. A directory goes to `import_dir`.
+//! `esker import FILE`: rows out of a file in one of the formats. A directory goes to `import_dir`.
 
 use crate::args::{Global, Import};
-use crate::exit::Outcome;
+use crate::datatype::Types;
+use crate::exit::{Failure, Outcome};
 use crate::feed::{Sink, feed};
-use crate::json;
-use crate::keytype::KeyType;
+use crate::formats::Format;
+use crate::formats::columns::Choice;
+use crate::formats::reader::Reader;
 use crate::lines::Input;
 use crate::store::Store;
 use crate::summary::Summary;
-use crate::writes::{Refused, Writes};
+use crate::writes::{Refused, Writes, value_of};
 
 pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
+    let columns = &args.columns;
+    let choice = Choice {
+        key: columns.key_column.clone(),
+        value: columns.value_column.clone(),
+        header: (columns.header || columns.no_header).then_some(columns.header),
+    };
     if args.source.is_dir() {
+        if args.format.is_some() || choice.key.is_some() || choice.value.is_some() || choice.header.is_some()
+        {
+            let message =
+                format!("{} is a directory: it has no format and no columns", args.source.display());
+            return Err(Failure::usage(message));
+        }
         return super::import_dir::run(global, args);
     }
+    let reader = Reader::new(Format::of(args.format, global.json, &args.source)?, choice)?;
     let input = Input::open(&args.source)?;
-    let store = Store::create(global, KeyType::Text)?;
+    let store = Store::create(global, Types::TEXT)?;
     let summary = Summary::start();
-    let mut rows = Rows { store, writes: Writes::new(), json: global.json, count: 0, key: Vec::new() };
+    let mut rows =
+        Rows { store, writes: Writes::new(), reader, count: 0, key: Vec::new(), value: Vec::new() };
     let done = feed(input, args.keep_going, &mut rows);
     // What was read before a malformed line must last as well.
     let finished = rows.store.finish();
@@ -29,33 +45,34 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
 struct Rows {
     store: Store,
     writes: Writes,
-    json: bool,
+    reader: Reader,
     count: u64,
-    /// Memory for keys, reused from line to line.
+    /// Memory for keys and values, reused from row to row.
     key: Vec<u8>,
-}
-
-impl Rows {
-    fn put(&mut self, typed: &[u8], value: &[u8]) -> Result<(), Refused> {
-        let key = self.store.keys.encode(typed, &mut self.key)?;
-        self.writes.put(&mut self.store, key, value)?;
-        self.count += 1;
-        Ok(())
-    }
+    value: Vec<u8>,
 }
 
 impl Sink for Rows {
     fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
-        if line.is_empty() {
-            return Ok(());
-        }
-        if self.json {
-            let (typed, value) = json::parse_row(line).map_err(|reason| Refused::Malformed(reason.into()))?;
-            return self.put(&typed, &value);
-        }
-        let end = memchr::memchr2(b'\t', b' ', line).unwrap_or(line.len());
-        let (typed, value) = line.split_at(end);
-        self.put(typed, value.get(1..).unwrap_or_default())
+        let Some((key, value)) = self.reader.line(line)? else { return Ok(()) };
+        let types = self.store.types;
+        let key = types.keys.encode(&key, &mut self.key)?;
+        let value = value_of(types.values, &value, &mut self.value)?;
+        self.writes.put(&mut self.store, key, value)?;
+        self.count += 1;
+        Ok(())
+    }
+
+    fn keeps_ends(&self) -> bool {
+        self.reader.keeps_ends()
+    }
+
+    fn held(&self) -> u64 {
+        self.reader.held()
+    }
+
+    fn end(&mut self) -> Result<(), Refused> {
+        self.reader.end()
     }
 
     fn settle(&mut self) -> Outcome {

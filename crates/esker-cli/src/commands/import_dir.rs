@@ -20,8 +20,9 @@ use esker::ErrorKind;
 use super::escape::{self, LONG, MARKER, UNFINISHED};
 use super::export_dir::Marker;
 use crate::args::{Global, Import};
+use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome, note};
-use crate::keytype::KeyType;
+use crate::interrupt;
 use crate::progress::Progress;
 use crate::steady::{Opened, SteadyFile};
 use crate::store::Store;
@@ -35,7 +36,7 @@ const ATTEMPTS: usize = 3;
 pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     let dir = args.source.as_path();
     let marker = Marker::read(&dir.join(MARKER))?;
-    let fallback = marker.as_ref().map_or(KeyType::Text, |marker| marker.keys);
+    let fallback = marker.as_ref().map_or(Types::TEXT, |marker| marker.types);
     let store = Store::create(global, fallback)?;
     let own = fs::canonicalize(&global.db).ok();
     if own.is_some() && own == fs::canonicalize(dir).ok() {
@@ -152,6 +153,7 @@ impl Files {
         let progress = Progress::count("files");
         let mut pending = listing(root).map_err(|error| Failure::io("read", root, &error))?;
         while let Some(path) = pending.pop() {
+            interrupt::check()?;
             let kind = match fs::symlink_metadata(&path) {
                 Ok(meta) => meta.file_type(),
                 Err(error) => {
@@ -234,7 +236,7 @@ impl Files {
     /// Takes what the file `path` holds.
     fn take(&mut self, below: &Path, path: &Path) -> Result<Option<Taken>, Trouble> {
         let Some(typed) = self.key_of(below, path)? else { return Ok(None) };
-        let key = self.store.keys.to_bytes(&typed)?;
+        let key = self.store.types.keys.to_bytes(&typed)?;
         for _ in 0..ATTEMPTS {
             let file = match SteadyFile::open(path).map_err(Trouble::Source)? {
                 Opened::File(file) => file,
@@ -253,6 +255,11 @@ impl Files {
         let mut first = std::mem::take(&mut self.first);
         source.next(&mut first).map_err(Trouble::Source)?;
         let len = source.inner().len();
+        let values = self.store.types.values;
+        if values.width().is_some_and(|width| width as u64 != len) {
+            let reason = format!("its {len} bytes are no {} as it is stored", values.name());
+            return Err(Refused::Malformed(reason).into());
+        }
         let is_steady = |source: &mut Source<SteadyFile>| source.inner().is_steady().map_err(Trouble::Source);
         if self.is_stored(key, len, &first, &mut source)? {
             self.first = first;
@@ -292,7 +299,7 @@ impl Files {
         source: &mut Source<SteadyFile>,
     ) -> Result<bool, Trouble> {
         // Two files are one key in numbers (7 and 007) or below an altered export: then order matters.
-        let distinct = !self.escaped && self.store.keys == KeyType::Text;
+        let distinct = !self.escaped && self.store.types.keys == DataType::Text;
         if !distinct {
             self.writes.apply(&mut self.store)?;
         }

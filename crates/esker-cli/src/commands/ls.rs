@@ -11,9 +11,9 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::args::{Global, Ls};
+use crate::datatype::DataType;
 use crate::exit::{Failure, Outcome, note};
 use crate::json;
-use crate::keytype::KeyType;
 use crate::kind::{FIRST_BYTES, Kind};
 use crate::output::Out;
 use crate::ranges::KeyBounds;
@@ -24,23 +24,23 @@ use crate::utc::utc;
 pub(crate) fn run(global: &Global, args: &Ls) -> Outcome {
     let store = Store::read(global)?;
     let prefix = args.prefix.as_deref().map(OsStr::as_encoded_bytes);
-    if args.du && store.keys != KeyType::Text {
+    if args.du && store.types.keys != DataType::Text {
         return Err(Failure::usage(format!(
             "--du is for text keys; this tree has {} keys",
-            store.keys.name()
+            store.types.keys.name()
         )));
     }
-    let bounds = KeyBounds::parse(store.keys, None, None, prefix)?;
+    let bounds = KeyBounds::parse(store.types.keys, None, None, prefix)?;
     let Some(range) = bounds.range() else { return Ok(()) };
     let mut rows = store.tree.scan(range)?;
     Out::stdout()?.with(|out| match args.du {
         true => sums(global, prefix.unwrap_or_default(), &mut rows, out),
-        false => values(global, args, store.keys, &mut rows, out),
+        false => values(global, args, store.types.keys, &mut rows, out),
     })
 }
 
 /// A line for each value.
-fn values(global: &Global, args: &Ls, keys: KeyType, rows: &mut Scan, out: &mut Out) -> Outcome {
+fn values(global: &Global, args: &Ls, keys: DataType, rows: &mut Scan, out: &mut Out) -> Outcome {
     let mut damaged = 0_u64;
     while rows.advance()? {
         let about = match About::of(rows, args.sha256) {
@@ -90,7 +90,7 @@ impl About {
         Ok(about)
     }
 
-    fn print(&self, global: &Global, keys: KeyType, rows: &Scan, hash: bool, out: &mut Vec<u8>) -> Outcome {
+    fn print(&self, global: &Global, keys: DataType, rows: &Scan, hash: bool, out: &mut Vec<u8>) -> Outcome {
         let (key, size) = (rows.key(), rows.value_len());
         let stored = self.stored.map(utc);
         if global.json {
@@ -153,7 +153,7 @@ fn sums(global: &Global, prefix: &[u8], rows: &mut Scan, out: &mut Out) -> Outco
 fn sum(global: &Global, group: &[u8], size: u64, count: u64, out: &mut Out) -> Outcome {
     if global.json {
         let fields = json!({ "size": size, "values": count });
-        json::described(out.buffer(), KeyType::Text, group, &fields)?;
+        json::described(out.buffer(), DataType::Text, group, &fields)?;
     } else {
         out.buffer().extend_from_slice(format!("{size:>14}  {count:>9}  ").as_bytes());
         out.buffer().extend_from_slice(group);

@@ -46,6 +46,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Destroy(args) => destroy::run(&global, &args),
         Command::Import(args) => import::run(&global, &args),
         Command::Export(args) => export::run(&global, &args),
+        Command::Shell(args) => crate::shell::run(global, &args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),
     }

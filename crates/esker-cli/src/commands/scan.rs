@@ -3,16 +3,16 @@
 use std::ffi::OsStr;
 
 use crate::args::{Bounds, Global, Scan};
+use crate::datatype::{DataType, Types};
 use crate::exit::Outcome;
 use crate::json;
-use crate::keytype::KeyType;
 use crate::output::Out;
 use crate::ranges::KeyBounds;
 use crate::store::Store;
 
 pub(crate) fn run(global: &Global, args: &Scan) -> Outcome {
     let store = Store::read(global)?;
-    let Some(mut range) = bounds(store.keys, &args.bounds)?.range() else { return Ok(()) };
+    let Some(mut range) = bounds(store.types.keys, &args.bounds)?.range() else { return Ok(()) };
     if args.reverse {
         range = range.reverse();
     }
@@ -29,7 +29,7 @@ pub(crate) fn run(global: &Global, args: &Scan) -> Outcome {
         while left > 0 && rows.advance()? {
             let (key, value) = rows.pair()?;
             let value = (!args.keys_only).then_some(value);
-            print(out.buffer(), global.json, store.keys, key, value)?;
+            print(out.buffer(), global.json, store.types, key, value)?;
             out.spill()?;
             left -= 1;
         }
@@ -38,7 +38,7 @@ pub(crate) fn run(global: &Global, args: &Scan) -> Outcome {
 }
 
 /// The bounds as typed, in the key type of the tree.
-pub(super) fn bounds(keys: KeyType, typed: &Bounds) -> Outcome<KeyBounds> {
+pub(super) fn bounds(keys: DataType, typed: &Bounds) -> Outcome<KeyBounds> {
     let [lo, hi, prefix] =
         [&typed.lo, &typed.hi, &typed.prefix].map(|bound| bound.as_deref().map(OsStr::as_encoded_bytes));
     KeyBounds::parse(keys, lo, hi, prefix)
@@ -48,17 +48,17 @@ pub(super) fn bounds(keys: KeyType, typed: &Bounds) -> Outcome<KeyBounds> {
 pub(super) fn print(
     out: &mut Vec<u8>,
     json: bool,
-    keys: KeyType,
+    types: Types,
     key: &[u8],
     value: Option<&[u8]>,
 ) -> Outcome {
     if json {
-        return json::row(out, keys, key, value);
+        return json::row(out, types, key, value);
     }
-    keys.print(key, out)?;
+    types.keys.print(key, out)?;
     if let Some(value) = value {
         out.push(b' ');
-        out.extend_from_slice(value);
+        types.values.print_value(value, out)?;
     }
     out.push(b'\n');
     Ok(())

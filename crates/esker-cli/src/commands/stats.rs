@@ -4,6 +4,7 @@ use esker::{Stats, TreeStats};
 use serde_json::{Map, Value, json};
 
 use crate::args::Global;
+use crate::datatype::parts;
 use crate::exit::Outcome;
 use crate::json;
 use crate::output::Out;
@@ -54,8 +55,10 @@ fn figures(stats: &Stats) -> Map<String, Value> {
 }
 
 fn tree_figures(tree: &TreeStats) -> Value {
+    let (keys, values) = tree.tag.as_deref().map(parts).unzip();
     json!({
-        "keys": tree.tag,
+        "keys": keys,
+        "values": values,
         "entries": tree.memtable_entries + tree.table_entries,
         "tombstones": tree.tombstones,
         "raw_bytes": tree.raw_bytes,

@@ -47,7 +47,7 @@ fn is_of_row(store: &Store, below: &Path, long: u64) -> Outcome<bool> {
         return Ok(kind && number.is_some_and(|number: u64| (1..=long).contains(&number)));
     }
     let Some(typed) = escape::key_of(below.as_os_str().as_encoded_bytes()) else { return Ok(false) };
-    match store.keys.to_bytes(&typed) {
+    match store.types.keys.to_bytes(&typed) {
         Ok(key) => Ok(store.tree.contains(key)?),
         Err(_) => Ok(false),
     }

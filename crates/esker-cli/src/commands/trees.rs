@@ -4,6 +4,7 @@ use esker::ScanRange;
 use serde_json::json;
 
 use crate::args::{Global, Trees};
+use crate::datatype::parts;
 use crate::exit::Outcome;
 use crate::output::Out;
 use crate::store::read_only;
@@ -19,14 +20,17 @@ pub(crate) fn run(global: &Global, args: &Trees) -> Outcome {
                 continue;
             }
             let Some(tree) = db.open_tree(&name)? else { continue };
-            // The tag as it is: a tag that is no key type is worth seeing here.
-            let keys = tree.tag();
-            let rows = tree.count(ScanRange::all())?;
+            // The tag as it is: one that names no types is worth seeing here.
+            let tag = tree.tag();
+            let (keys, values) = tag.as_deref().map(parts).unzip();
+            let rows = super::count::rows(&tree, ScanRange::all())?;
             match global.json {
-                true => out.line(&json!({ "tree": name, "keys": keys, "rows": rows }).to_string())?,
+                true => out.line(
+                    &json!({ "tree": name, "keys": keys, "values": values, "rows": rows }).to_string(),
+                )?,
                 false => {
-                    let keys = keys.as_deref().unwrap_or("-");
-                    out.line(&format!("{name:width$}  {keys:4}  {rows}"))?;
+                    let (keys, values) = (keys.unwrap_or("-"), values.unwrap_or("-"));
+                    out.line(&format!("{name:width$}  {keys:4}  {values:4}  {rows}"))?;
                 }
             }
         }

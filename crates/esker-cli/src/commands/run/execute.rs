@@ -10,7 +10,7 @@ use crate::feed::Sink;
 use crate::json;
 use crate::output::Out;
 use crate::store::Store;
-use crate::writes::{Refused, Writes};
+use crate::writes::{Refused, Writes, value_of};
 
 /// How many commands of each kind took effect.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,14 +50,15 @@ impl Runner {
 
     #[inline]
     fn put(&mut self, typed: &[u8], value: &[u8]) -> Result<(), Refused> {
-        let key = self.store.keys.encode(typed, &mut self.key)?;
+        let key = self.store.types.keys.encode(typed, &mut self.key)?;
+        let value = value_of(self.store.types.values, value, &mut self.value)?;
         self.writes.put(&mut self.store, key, value)?;
         self.counts.puts += 1;
         Ok(())
     }
 
     fn delete(&mut self, typed: &[u8]) -> Result<(), Refused> {
-        let key = self.store.keys.encode(typed, &mut self.key)?;
+        let key = self.store.types.keys.encode(typed, &mut self.key)?;
         self.writes.delete(&mut self.store, key)?;
         self.counts.deletes += 1;
         Ok(())
@@ -65,7 +66,7 @@ impl Runner {
 
     #[inline]
     fn get(&mut self, typed: &[u8]) -> Result<(), Refused> {
-        let key = self.store.keys.encode(typed, &mut self.key)?;
+        let key = self.store.types.keys.encode(typed, &mut self.key)?;
         if !self.writes.is_empty() {
             self.writes.apply(&mut self.store)?;
         }
@@ -75,19 +76,22 @@ impl Runner {
             (false, _) => {
                 out.extend_from_slice(typed);
                 out.push(b' ');
-                out.extend_from_slice(if found { &self.value } else { b"EMPTY" });
+                match found {
+                    true => self.store.types.values.print_value(&self.value, out)?,
+                    false => out.extend_from_slice(b"EMPTY"),
+                }
                 out.push(b'\n');
             }
-            (true, true) => json::row(out, self.store.keys, key, Some(&self.value))?,
-            (true, false) => json::absent(out, self.store.keys, key)?,
+            (true, true) => json::row(out, self.store.types, key, Some(&self.value))?,
+            (true, false) => json::absent(out, self.store.types.keys, key)?,
         }
         self.counts.gets += 1;
         Ok(self.out.spill()?)
     }
 
     fn scan(&mut self, typed_lo: &[u8], typed_hi: &[u8]) -> Result<(), Refused> {
-        let lo = self.store.keys.encode(typed_lo, &mut self.key)?;
-        let hi = self.store.keys.encode(typed_hi, &mut self.value)?;
+        let lo = self.store.types.keys.encode(typed_lo, &mut self.key)?;
+        let hi = self.store.types.keys.encode(typed_hi, &mut self.value)?;
         self.writes.apply(&mut self.store)?;
         let mut any = false;
         if lo <= hi {
@@ -95,7 +99,7 @@ impl Runner {
             while rows.advance()? {
                 any = true;
                 let (key, value) = rows.pair()?;
-                print(self.out.buffer(), self.json, self.store.keys, key, Some(value))?;
+                print(self.out.buffer(), self.json, self.store.types, key, Some(value))?;
                 self.out.spill()?;
             }
         }

@@ -15,9 +15,9 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 use crate::args::{Global, Run};
+use crate::datatype::Types;
 use crate::exit::{Failure, Outcome};
 use crate::feed::feed;
-use crate::keytype::KeyType;
 use crate::lines::Input;
 use crate::output::Out;
 use crate::store::Store;
@@ -32,7 +32,7 @@ pub(crate) fn run(global: &Global, args: &Run) -> Outcome {
         let message = format!("{} is the input: --output would empty it", output.display());
         return Err(Failure::usage(message));
     }
-    let store = Store::create(global, KeyType::Text)?;
+    let store = Store::create(global, Types::TEXT)?;
     let out = match &args.output {
         Some(path) if path.as_os_str() != "-" => Out::truncate(path)?,
         _ => Out::stdout()?,

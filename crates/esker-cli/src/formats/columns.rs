@@ -1,0 +1,231 @@
+//! Which columns of a table are keys and values.
+//!
+//! A table either has a header or has none, and nothing is guessed: a first row that names both `key` and `value` is a
+//! header, so is one by whose names columns are chosen, and in any other case `--header` or `--no-header` says.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::fields::Fields;
+use crate::exit::{Failure, Outcome};
+
+/// The names that `export` gives its columns.
+pub(crate) const KEY: &str = "key";
+/// See [`KEY`].
+pub(crate) const VALUE: &str = "value";
+/// The column whose fields name the columns of the row that are in base64, with a blank between them.
+pub(crate) const BASE64: &str = "base64";
+
+/// What was said about columns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Choice {
+    /// A name, or a number from 1.
+    pub(crate) key: Option<String>,
+    pub(crate) value: Option<String>,
+    /// Whether the first row is a header, where that was said.
+    pub(crate) header: Option<bool>,
+}
+
+/// A table whose columns are known.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// The header's names; none where there is no header.
+    names: Vec<Vec<u8>>,
+    key: usize,
+    value: usize,
+    base64: Option<usize>,
+    /// How many columns every row has.
+    width: usize,
+    /// Memory for what was in base64.
+    decoded: [Vec<u8>; 2],
+}
+
+impl Table {
+    /// The table whose first row is `first`, and whether that is a header. CSV alone has the column
+    /// [`BASE64`] (`with_base64`).
+    pub(super) fn begin(choice: &Choice, first: &Fields, with_base64: bool) -> Outcome<(Self, bool)> {
+        let names: Vec<Vec<u8>> = first.iter().map(<[u8]>::to_vec).collect();
+        let has = |name: &str| names.iter().any(|other| other == name.as_bytes());
+        let by_name = [&choice.key, &choice.value].into_iter().flatten().any(|column| !is_number(column));
+        let header = match choice.header {
+            Some(false) if by_name => {
+                return Err(Failure::usage("columns have names only in a header; number them from 1"));
+            }
+            Some(header) => header,
+            None if by_name || (has(KEY) && has(VALUE)) => true,
+            None => {
+                return Err(Failure::usage(
+                    "the first row does not name the columns key and value: say --no-header if it is a row, \
+                     or which columns with --key-column and --value-column, and --header if these are numbers",
+                ));
+            }
+        };
+        let width = names.len();
+        let names = if header { names } else { Vec::new() };
+        let key = column(choice.key.as_deref(), "key", KEY, 0, &names, width)?;
+        let value = column(choice.value.as_deref(), "value", VALUE, 1, &names, width)?;
+        if !header && width > 2 && (choice.key.is_none() || choice.value.is_none()) {
+            let message = format!("a row has {width} columns: choose with --key-column and --value-column");
+            return Err(Failure::usage(message));
+        }
+        let base64 = names.iter().position(|name| with_base64 && name == BASE64.as_bytes());
+        Ok((Table { names, key, value, base64, width, decoded: Default::default() }, header))
+    }
+
+    /// The key and the value of a row, as typed.
+    pub(super) fn row<'a>(
+        &'a mut self,
+        fields: &'a Fields,
+    ) -> Result<(&'a [u8], &'a [u8]), Cow<'static, str>> {
+        if fields.len() != self.width {
+            let (len, width) = (fields.len(), self.width);
+            return Err(format!("the row has {len} columns, and the first one {width}").into());
+        }
+        let mut encoded = [false; 2];
+        let list = self.base64.map_or(&b""[..], |at| fields.get(at));
+        for name in list.split(|byte| *byte == b' ').filter(|name| !name.is_empty()) {
+            let Some(at) = self.names.iter().position(|other| other == name) else {
+                let name = String::from_utf8_lossy(name);
+                return Err(format!("the column {BASE64} names {name:?}, which is no column").into());
+            };
+            encoded[0] |= at == self.key;
+            encoded[1] |= at == self.value;
+        }
+        let [of_key, of_value] = &mut self.decoded;
+        let key = decode(fields.get(self.key), encoded[0], "key", of_key)?;
+        let value = decode(fields.get(self.value), encoded[1], "value", of_value)?;
+        Ok((key, value))
+    }
+}
+
+fn is_number(column: &str) -> bool {
+    !column.is_empty() && column.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Which column was chosen, counted from 0. A name in the header goes before a number.
+fn column(
+    chosen: Option<&str>,
+    what: &str,
+    name: &str,
+    at: usize,
+    names: &[Vec<u8>],
+    width: usize,
+) -> Outcome<usize> {
+    let wanted = chosen.unwrap_or(name);
+    let mut found = (0..names.len()).filter(|at| names[*at] == wanted.as_bytes());
+    match (found.next(), found.next()) {
+        (Some(at), None) => return Ok(at),
+        (Some(_), Some(_)) => {
+            return Err(Failure::usage(format!(
+                "the header has several columns {wanted:?}: choose by number"
+            )));
+        }
+        (None, _) => {}
+    }
+    let at = match chosen {
+        None if names.is_empty() => at,
+        Some(number) if is_number(number) => match number.parse::<usize>() {
+            Ok(number) if number > 0 => number - 1,
+            _ => return Err(Failure::usage(format!("there is no column {number}: they count from 1"))),
+        },
+        _ => {
+            return Err(Failure::usage(format!(
+                "the header has no column {wanted:?}; --{what}-column NAME or NUMBER says which has the {what}s"
+            )));
+        }
+    };
+    if at < width {
+        return Ok(at);
+    }
+    let (number, s) = (at + 1, if width == 1 { "" } else { "s" });
+    Err(Failure::usage(format!(
+        "there is no column {number} for the {what}s: the first row has {width} column{s}"
+    )))
+}
+
+/// The bytes of a field, in `out` where they were in base64.
+fn decode<'a>(
+    field: &'a [u8],
+    encoded: bool,
+    what: &str,
+    out: &'a mut Vec<u8>,
+) -> Result<&'a [u8], Cow<'static, str>> {
+    if !encoded {
+        return Ok(field);
+    }
+    out.clear();
+    match STANDARD.decode_vec(field, out) {
+        Ok(()) => Ok(out),
+        Err(error) => Err(format!("the {what} is not base64: {error}").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::tsv;
+
+    fn fields(line: &str) -> Fields {
+        let mut fields = Fields::default();
+        tsv::parse(line.replace('|', "\t").as_bytes(), &mut fields).unwrap();
+        fields
+    }
+
+    fn begin(key: &str, value: &str, header: Option<bool>, first: &str) -> Option<(usize, usize, bool)> {
+        let chosen = |column: &str| (!column.is_empty()).then(|| column.to_owned());
+        let choice = Choice { key: chosen(key), value: chosen(value), header };
+        let (table, is_header) = Table::begin(&choice, &fields(first), true).ok()?;
+        Some((table.key, table.value, is_header))
+    }
+
+    #[test]
+    fn a_header_is_known_by_its_names_or_said() {
+        assert_eq!(begin("", "", None, "key|value"), Some((0, 1, true)));
+        assert_eq!(begin("", "", None, "value|x|key"), Some((2, 0, true)));
+        assert_eq!(begin("", "", None, "a|b"), None);
+        assert_eq!(begin("", "", Some(false), "a|b"), Some((0, 1, false)));
+        assert_eq!(begin("", "", Some(false), "key|value"), Some((0, 1, false)));
+        assert_eq!(begin("", "", Some(true), "a|b"), None, "which of them is the key?");
+        assert_eq!(begin("", "", Some(false), "a|b|c"), None, "which two of three?");
+        assert_eq!(begin("", "", Some(false), "a"), None);
+    }
+
+    #[test]
+    fn columns_are_chosen_by_name_or_number() {
+        assert_eq!(begin("id", "name", None, "x|id|name"), Some((1, 2, true)));
+        assert_eq!(begin("id", "", None, "id|value"), Some((0, 1, true)));
+        assert_eq!(begin("id", "", None, "id|name"), None);
+        assert_eq!(begin("id", "name", Some(false), "id|name"), None);
+        assert_eq!(begin("3", "1", Some(true), "a|b|c"), Some((2, 0, true)));
+        assert_eq!(begin("3", "1", Some(false), "a|b|c"), Some((2, 0, false)));
+        assert_eq!(begin("3", "1", None, "a|b|c"), None, "is the first row a header?");
+        assert_eq!(
+            begin("2024", "1", Some(true), "x|2024"),
+            Some((1, 0, true)),
+            "a name goes before a number"
+        );
+        for number in ["0", "4", "99999999999999999999999"] {
+            assert_eq!(begin(number, "1", Some(true), "a|b|c"), None, "{number}");
+        }
+        assert_eq!(begin("a", "b", None, "a|a|b"), None);
+        assert_eq!(begin("2", "b", None, "a|a|b"), Some((1, 2, true)));
+    }
+
+    #[test]
+    fn the_column_base64_says_which_are_encoded() {
+        let (mut table, _) = Table::begin(&Choice::default(), &fields("key|value|base64"), true).unwrap();
+        let mut row = |line: &str| {
+            let fields = fields(line);
+            table.row(&fields).map(|(key, value)| (key.to_vec(), value.to_vec())).ok()
+        };
+        let is = |key: &[u8], value: &[u8]| Some((key.to_vec(), value.to_vec()));
+        assert_eq!(row("/w==|AP8=|"), is(b"/w==", b"AP8="));
+        assert_eq!(row("/w==|AP8=|value"), is(b"/w==", &[0, 255]));
+        assert_eq!(row("/w==|AP8=|key value"), is(&[255], &[0, 255]));
+        for line in ["a|b", "a|b|c|d", "a|b|yes", "a|!|value", "a|b|value"] {
+            assert_eq!(row(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What a file of rows looks like: `import` reads it, `export` writes it.
+//!
+//! | format | a row | bytes that text cannot carry |
+//! |---|---|---|
+//! | lines | `key<TAB or blank>value` | none: line breaks, and blanks in keys, are refused |
+//! | csv | RFC 4180, below a header | base64, and the column `base64` names the columns that are in it |
+//! | tsv | columns between tabs, below a header | `\t \n \r \\`, and `\xNN` for any other byte |
+//! | jsonl | an object a line | base64, and fields that say so (`json.rs`) |
+//!
+//! Whatever `export` writes, `import` with the same types reads as the same row. A row is in memory as a whole, in
+//! and out; a directory takes values of any length.
+
+pub(crate) mod columns;
+mod csv;
+mod fields;
+pub(crate) mod reader;
+mod tsv;
+pub(crate) mod writer;
+
+use std::path::Path;
+
+use clap::ValueEnum;
+
+use crate::exit::{Failure, Outcome};
+
+/// How rows are written in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    // Plain comments: documented values would spread the help over two pages.
+    Lines,
+    Csv,
+    Tsv,
+    Jsonl,
+}
+
+impl Format {
+    /// The format that was asked for by name or by `--json`, or else that of the file's name.
+    pub(crate) fn of(given: Option<Format>, json: bool, path: &Path) -> Outcome<Self> {
+        match (given, json) {
+            (Some(Format::Jsonl) | None, true) => Ok(Format::Jsonl),
+            (Some(_), true) => Err(Failure::usage("--json is for JSON Lines, and --format is another one")),
+            (Some(format), false) => Ok(format),
+            (None, false) => Ok(Format::named(path)),
+        }
+    }
+
+    /// The format that files with such a name have.
+    fn named(path: &Path) -> Self {
+        let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+        match extension.as_encoded_bytes() {
+            b"csv" => Format::Csv,
+            b"tsv" | b"tab" => Format::Tsv,
+            b"jsonl" | b"ndjson" => Format::Jsonl,
+            _ => Format::Lines,
+        }
+    }
+}
+
+/// The mark at the beginning of a UTF-8 file that some programs write.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_go_by_names_unless_said() {
+        let of = |given, json, path: &str| Format::of(given, json, Path::new(path)).ok();
+        assert_eq!(of(None, false, "a.csv"), Some(Format::Csv));
+        assert_eq!(of(None, false, "a/B.TSV"), Some(Format::Tsv));
+        assert_eq!(of(None, false, "a.ndjson"), Some(Format::Jsonl));
+        for path in ["-", "csv", "a.txt", ".csv"] {
+            assert_eq!(of(None, false, path), Some(Format::Lines), "{path}");
+        }
+        assert_eq!(of(None, true, "a.csv"), Some(Format::Jsonl));
+        assert_eq!(of(Some(Format::Csv), false, "a.jsonl"), Some(Format::Csv));
+        assert_eq!(of(Some(Format::Csv), true, "a.csv"), None);
+    }
+}

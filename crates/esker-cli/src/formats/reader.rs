@@ -1,0 +1,133 @@
+//! Rows out of the lines of a file, whatever its format.
+
+use std::borrow::Cow;
+
+use super::columns::{Choice, KEY, Table, VALUE};
+use super::csv::Csv;
+use super::fields::Fields;
+use super::{BYTE_ORDER_MARK, Format, tsv};
+use crate::exit::{Failure, Outcome};
+use crate::json;
+use crate::writes::Refused;
+
+/// A key and a value as typed.
+pub(crate) type Row<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
+/// Takes lines and gives rows.
+pub(crate) struct Reader {
+    kind: Kind,
+    /// Nothing has been read yet.
+    first: bool,
+}
+
+enum Kind {
+    Lines,
+    Csv(Csv, Header),
+    Tsv(Fields, Header),
+    Jsonl { key: String, value: String },
+}
+
+/// What is known of a table's columns: all, once its first row has been read.
+struct Header {
+    choice: Choice,
+    table: Option<Table>,
+}
+
+impl Reader {
+    pub(crate) fn new(format: Format, choice: Choice) -> Outcome<Self> {
+        let header = |choice| Header { choice, table: None };
+        let kind = match format {
+            Format::Csv => Kind::Csv(Csv::new(), header(choice)),
+            Format::Tsv => Kind::Tsv(Fields::default(), header(choice)),
+            Format::Jsonl if choice.header.is_some() => {
+                return Err(Failure::usage(
+                    "JSON Lines have no header; --header and --no-header are for CSV and TSV",
+                ));
+            }
+            Format::Jsonl => Kind::Jsonl {
+                key: choice.key.unwrap_or_else(|| KEY.to_owned()),
+                value: choice.value.unwrap_or_else(|| VALUE.to_owned()),
+            },
+            Format::Lines if choice.key.is_some() || choice.value.is_some() || choice.header.is_some() => {
+                return Err(Failure::usage(
+                    "a line file has no columns to choose; say which --format it has: csv, tsv or jsonl",
+                ));
+            }
+            Format::Lines => Kind::Lines,
+        };
+        Ok(Reader { kind, first: true })
+    }
+
+    /// Whether lines are wanted with their ends.
+    pub(crate) fn keeps_ends(&self) -> bool {
+        matches!(self.kind, Kind::Csv(..))
+    }
+
+    /// How many lines of the last row stand before the last one.
+    pub(crate) fn held(&self) -> u64 {
+        match &self.kind {
+            Kind::Csv(csv, _) => csv.held(),
+            _ => 0,
+        }
+    }
+
+    /// Takes a line; gives the row that ends with it, if one does.
+    #[inline]
+    pub(crate) fn line<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<Row<'a>>, Refused> {
+        let first = std::mem::take(&mut self.first);
+        match &mut self.kind {
+            Kind::Csv(csv, header) => match csv.line(line).map_err(malformed)? {
+                true => header.row(csv.fields(), true),
+                false => Ok(None),
+            },
+            _ if line.is_empty() => Ok(None),
+            Kind::Lines => {
+                let end = memchr::memchr2(b'\t', b' ', line).unwrap_or(line.len());
+                let (key, value) = line.split_at(end);
+                Ok(Some((key.into(), value.get(1..).unwrap_or_default().into())))
+            }
+            Kind::Tsv(fields, header) => {
+                tsv::parse(without_mark(line, first), fields).map_err(malformed)?;
+                header.row(fields, false)
+            }
+            Kind::Jsonl { key, value } => {
+                let row = json::parse_row(without_mark(line, first), key, value);
+                let (key, value) = row.map_err(malformed)?;
+                Ok(Some((key.into(), value.into())))
+            }
+        }
+    }
+
+    /// At the end of the input: a row that has begun should have ended.
+    pub(crate) fn end(&self) -> Result<(), Refused> {
+        match &self.kind {
+            Kind::Csv(csv, _) => csv.end().map_err(malformed),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Header {
+    /// The row of `fields`; none where they are the header.
+    fn row<'a>(&'a mut self, fields: &'a Fields, with_base64: bool) -> Result<Option<Row<'a>>, Refused> {
+        if self.table.is_none() {
+            let (table, is_header) = Table::begin(&self.choice, fields, with_base64)?;
+            self.table = Some(table);
+            if is_header {
+                return Ok(None);
+            }
+        }
+        let Some(table) = &mut self.table else { return Ok(None) };
+        let (key, value) = table.row(fields).map_err(malformed)?;
+        Ok(Some((key.into(), value.into())))
+    }
+}
+
+/// A line without the mark that some programs put before the first one.
+fn without_mark(line: &[u8], first: bool) -> &[u8] {
+    line.strip_prefix(BYTE_ORDER_MARK).filter(|_| first).unwrap_or(line)
+}
+
+fn malformed(reason: Cow<'static, str>) -> Refused {
+    Refused::Malformed(reason.into_owned())
+}

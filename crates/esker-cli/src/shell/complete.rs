@@ -1,0 +1,198 @@
+//! Completion: commands, options, what options and arguments can be (types, formats, trees, keys, files).
+
+use clap::{Arg, Command};
+use esker::{Db, ScanRange};
+use rustyline::completion::{Completer, FilenameCompleter, Pair};
+use rustyline::{Context, Helper, Result};
+
+use super::line::definition;
+use crate::datatype::{DataType, Types};
+
+/// Keys that are offered at most.
+const KEYS_MAX: usize = 200;
+
+/// Completes a line, given the store that is open and the tree that is worked on.
+pub(super) struct Completion {
+    store: Option<(Db, String)>,
+    shell: Command,
+    files: FilenameCompleter,
+}
+
+impl Completion {
+    pub(super) fn new(store: Option<(Db, String)>) -> Self {
+        let mut shell = definition();
+        shell.build();
+        Completion { store, shell, files: FilenameCompleter::new() }
+    }
+
+    /// What the word that begins with `typed` can be, behind the words `before`; `None`: a file.
+    fn candidates(&self, before: &[String], typed: &str) -> Option<Vec<String>> {
+        let Some((first, before)) = before.split_first() else { return Some(self.commands()) };
+        if first == "help" {
+            return Some(self.commands());
+        }
+        let Some(command) = self.shell.find_subcommand(first) else { return Some(Vec::new()) };
+        if let Some(arg) = before.last().and_then(|word| option(command, word)) {
+            return self.values(arg, typed);
+        }
+        if typed.starts_with('-') {
+            let longs = command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long);
+            return Some(longs.map(|long| format!("--{long}")).collect());
+        }
+        let place = positionals_in(command, before);
+        match command.get_positionals().nth(place) {
+            Some(arg) => self.values(arg, typed),
+            None => Some(Vec::new()),
+        }
+    }
+
+    fn commands(&self) -> Vec<String> {
+        let shown = self.shell.get_subcommands().filter(|command| !command.is_hide_set());
+        shown.map(|command| command.get_name().to_owned()).collect()
+    }
+
+    /// What the argument `arg` can be.
+    fn values(&self, arg: &Arg, typed: &str) -> Option<Vec<String>> {
+        let possible = arg.get_possible_values();
+        if !possible.is_empty() {
+            return Some(possible.iter().map(|value| value.get_name().to_owned()).collect());
+        }
+        match arg.get_id().as_str() {
+            "tree" | "tree_name" => {
+                Some(self.store.as_ref().map(|(db, _)| db.tree_names()).unwrap_or_default())
+            }
+            "key" | "from" | "to" | "lo" | "hi" | "prefix" => Some(self.keys(typed).unwrap_or_default()),
+            "command" => Some(self.commands()),
+            "db" | "file" | "output" | "source" | "target" | "dir" | "name" => None,
+            _ => Some(Vec::new()),
+        }
+    }
+
+    /// Keys that begin with `typed`. Numbers are not offered: their order is another.
+    fn keys(&self, typed: &str) -> Option<Vec<String>> {
+        let (db, tree) = self.store.as_ref()?;
+        let tree = db.open_tree(tree).ok()??;
+        let types = tree.tag().map_or(Some(Types::TEXT), |tag| Types::of_tag(&tag))?;
+        if types.keys != DataType::Text {
+            return None;
+        }
+        let prefix = shlex::split(typed)?.pop().unwrap_or_default();
+        let mut rows = tree.scan(ScanRange::prefix(prefix).keys_only()).ok()?;
+        let mut keys = Vec::new();
+        while keys.len() < KEYS_MAX && rows.advance().ok()? {
+            if let Ok(key) = std::str::from_utf8(rows.key())
+                && !key.contains(char::is_control)
+                && let Ok(quoted) = shlex::try_quote(key)
+            {
+                keys.push(quoted.into_owned());
+            }
+        }
+        Some(keys)
+    }
+}
+
+/// The option that `word` is, if it wants a value behind it.
+fn option<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
+    let name = word.strip_prefix("--")?;
+    command.get_arguments().find(|arg| arg.get_long() == Some(name) && arg.get_action().takes_values())
+}
+
+/// How many of the words are neither options nor their values.
+fn positionals_in(command: &Command, words: &[String]) -> usize {
+    let is_value = |at: usize| at > 0 && option(command, &words[at - 1]).is_some();
+    (0..words.len()).filter(|at| !words[*at].starts_with("--") && !is_value(*at)).count()
+}
+
+/// Where the last word of `line` begins: behind the last blank outside of quotes.
+fn last_word(line: &str) -> usize {
+    let (mut start, mut quote, mut escaped) = (0, None, false);
+    for (at, c) in line.char_indices() {
+        match (quote, c) {
+            _ if escaped => escaped = false,
+            (None | Some('"'), '\\') => escaped = true,
+            (Some(open), _) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, _) if c.is_whitespace() => start = at + c.len_utf8(),
+            (None, _) => {}
+        }
+    }
+    start
+}
+
+impl Completer for Completion {
+    type Candidate = Pair;
+
+    fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> Result<(usize, Vec<Pair>)> {
+        let start = last_word(&line[..pos]);
+        let typed = &line[start..pos];
+        let Some(before) = shlex::split(&line[..start]) else { return Ok((pos, Vec::new())) };
+        let Some(candidates) = self.candidates(&before, typed) else {
+            return self.files.complete_path(line, pos);
+        };
+        let pairs = candidates
+            .into_iter()
+            .filter(|candidate| candidate.starts_with(typed))
+            .map(|candidate| Pair { replacement: format!("{candidate} "), display: candidate });
+        Ok((start, pairs.collect()))
+    }
+}
+
+impl rustyline::hint::Hinter for Completion {
+    type Hint = String;
+}
+impl rustyline::highlight::Highlighter for Completion {}
+impl rustyline::validate::Validator for Completion {}
+impl Helper for Completion {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker::Options;
+    use rustyline::history::MemHistory;
+
+    fn completed(line: &str) -> Vec<String> {
+        let db = Db::open_in_memory(Options::default()).unwrap();
+        for key in ["apple", "apricot", "two words", "bad\u{1}"] {
+            db.put(key, "").unwrap();
+        }
+        db.tree("trees").unwrap();
+        let completion = Completion::new(Some((db, "default".to_owned())));
+        let history = MemHistory::new();
+        let (_, pairs) = completion.complete(line, line.len(), &Context::new(&history)).unwrap();
+        pairs.into_iter().map(|pair| pair.display).collect()
+    }
+
+    #[test]
+    fn commands_and_options() {
+        assert_eq!(completed("sc"), ["scan"]);
+        assert_eq!(completed("op"), ["open"]);
+        assert_eq!(completed("help cl"), ["close"]);
+        assert!(completed("sh").is_empty(), "no shell in the shell");
+        assert_eq!(completed("scan --rev"), ["--reverse"]);
+        assert_eq!(completed("scan a --val"), ["--values"]);
+        assert_eq!(completed("nothing --x"), [""; 0]);
+        assert_eq!(completed("scan --keys i"), ["i64", "i32"]);
+        assert_eq!(completed("import x --format t"), ["tsv"]);
+    }
+
+    #[test]
+    fn trees_and_keys() {
+        assert_eq!(completed("tree t"), ["trees"]);
+        assert_eq!(completed("scan --tree de"), ["default"]);
+        assert_eq!(completed("get ap"), ["apple", "apricot"]);
+        assert_eq!(completed("scan --limit 3 a ap"), ["apple", "apricot"]);
+        assert_eq!(completed("get 'tw"), [""; 0], "the quote is open");
+        assert_eq!(completed("put apple ap"), [""; 0], "a value is anything");
+        assert_eq!(completed("get bad"), [""; 0]);
+    }
+
+    #[test]
+    fn words_begin_behind_blanks_that_are_not_quoted() {
+        for (line, start) in
+            [("", 0), ("get", 0), ("get ", 4), ("get 'a b", 4), ("get a\\ b", 4), ("get 'a' b", 8)]
+        {
+            assert_eq!(last_word(line), start, "{line}");
+        }
+    }
+}

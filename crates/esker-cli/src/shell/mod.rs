@@ -1,0 +1,33 @@
+//! `esker shell`: commands line by line, with the store open meanwhile.
+//!
+//! ```text
+//! terminal ─> terminal (rustyline: editing, history, complete) ─┐
+//! pipe, file ─> plain ─────────────────────────────────────────┴─> session ─> line (clap) ─> commands
+//! ```
+//!
+//! No line ends the shell but `exit` and `quit`; the end of the input does. What fails is said, and the next line
+//! is read. Every command of the command line is one here, by the same definition (`args`) and the same code.
+
+mod complete;
+mod line;
+mod plain;
+mod session;
+mod terminal;
+
+use std::io::{self, IsTerminal};
+
+use crate::args::{Global, Shell};
+use crate::exit::Outcome;
+use session::Session;
+
+pub(crate) fn run(global: Global, args: &Shell) -> Outcome {
+    let mut session = Session::new(global);
+    session.open_at_start();
+    let ended = if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        terminal::run(&mut session, args)
+    } else {
+        plain::run(&mut session)
+    };
+    let closed = session.close();
+    ended.and(closed)
+}

@@ -1,0 +1,31 @@
+//! Lines from a pipe or a file: run as they come, whatever became of those before.
+
+use std::io::{self, BufRead};
+
+use super::session::{Next, Session};
+use crate::exit::{Failure, Outcome, note};
+
+/// Runs every line of standard input. The exit code is that of the first line that failed.
+pub(super) fn run(session: &mut Session) -> Outcome {
+    let mut input = io::stdin().lock();
+    let (mut line, mut number) = (Vec::new(), 0_u64);
+    let mut first_failure = Ok(());
+    loop {
+        line.clear();
+        let read = input.read_until(b'\n', &mut line);
+        if read.map_err(|error| Failure::store(format!("cannot read standard input: {error}")))? == 0 {
+            return first_failure;
+        }
+        number += 1;
+        let end = line.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
+        match session.line(&line[..end], None) {
+            Ok(Next::GoOn) => {}
+            Ok(Next::End) => return first_failure,
+            Err(failure) if failure.is_pipe_closed() => return Err(failure),
+            Err(failure) => {
+                note(&format!("that was line {number}"));
+                first_failure = first_failure.and(Err(failure));
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The state of the shell (which store is open, which tree is worked on), and what a line does to it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use esker::{Db, Options};
+
+use super::line::{Open, Typed, Verb, parse, words};
+use crate::args::{Cli, Command, Global};
+use crate::commands;
+use crate::exit::{Failure, Outcome, note};
+use crate::interrupt;
+use crate::output::Out;
+use crate::store::{opening, options};
+
+/// Whether the shell goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    GoOn,
+    End,
+}
+
+/// What the shell knows between two lines.
+pub(super) struct Session {
+    /// The options that the shell was started with; `tree` is the one that is worked on.
+    global: Global,
+    open: Option<Opened>,
+}
+
+struct Opened {
+    db: Db,
+    path: PathBuf,
+    options: Options,
+}
+
+/// Asks for a line at the terminal; `None` where nobody answers.
+pub(super) type Ask<'a> = &'a mut dyn FnMut(&str) -> Option<String>;
+
+impl Session {
+    pub(super) fn new(global: Global) -> Self {
+        Session { global, open: None }
+    }
+
+    /// Opens the store that the shell was started with, where there is one.
+    pub(super) fn open_at_start(&mut self) {
+        if !self.global.db.exists() {
+            return;
+        }
+        let path = self.global.db.clone();
+        let options = options(&self.global).create(false);
+        if let Err(failure) = self.open_store(path, options)
+            && let Some(message) = failure.message()
+        {
+            note(message);
+        }
+    }
+
+    /// What the prompt shows: the store and the tree.
+    pub(super) fn place(&self) -> String {
+        let Some(open) = &self.open else { return "esker".to_owned() };
+        let store = open.path.file_name().unwrap_or(open.path.as_os_str()).to_string_lossy();
+        match self.global.tree.as_str() {
+            "default" => store.into_owned(),
+            tree => format!("{store}:{tree}"),
+        }
+    }
+
+    /// The store that is open and the tree that is worked on, for completion.
+    pub(super) fn store(&self) -> Option<(Db, String)> {
+        self.open.as_ref().map(|open| (open.db.clone(), self.global.tree.clone()))
+    }
+
+    /// Does what a line asks for. What is wrong with it has been said when it fails.
+    pub(super) fn line(&mut self, line: &[u8], ask: Option<Ask<'_>>) -> Outcome<Next> {
+        interrupt::clear();
+        let said = |failure: Failure| {
+            failure.message().inspect(|message| note(message));
+            Failure::reported(failure.code())
+        };
+        let Some(words) = words(line) else {
+            return Err(said(Failure::usage("a quote is not closed, or a backslash ends the line")));
+        };
+        if words.is_empty() {
+            return Ok(Next::GoOn);
+        }
+        let typed = match parse(words) {
+            Ok(typed) => typed,
+            Err(message) => {
+                let printed = message.print();
+                return match printed {
+                    _ if message.use_stderr() => Err(Failure::reported(2)),
+                    Err(error) => Err(said(Failure::output(&"standard output", &error))),
+                    Ok(()) => Ok(Next::GoOn),
+                };
+            }
+        };
+        self.execute(typed, ask).map_err(said)
+    }
+
+    fn execute(&mut self, typed: Typed, ask: Option<Ask<'_>>) -> Outcome<Next> {
+        match typed.verb {
+            Verb::Exit => return Ok(Next::End),
+            Verb::Open(args) => self.open(args)?,
+            Verb::Close => match self.open {
+                Some(_) => self.close()?,
+                None => return Err(nothing_open()),
+            },
+            Verb::Tree(args) => match args.tree_name {
+                Some(name) => self.global.tree = name,
+                None => Out::stdout()?.with(|out| out.line(&self.global.tree))?,
+            },
+            Verb::Shared(Command::Shell(_)) => return Err(Failure::usage("this is the shell")),
+            Verb::Shared(command) => {
+                let global = self.settle(typed.global, typed.has_db, typed.has_tree);
+                self.shared(global, command, typed.has_db, ask)?;
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// The global options of a line: what it does not say is as in the session.
+    fn settle(&self, line: Global, has_db: bool, has_tree: bool) -> Global {
+        let open = self.open.as_ref().filter(|_| !has_db);
+        let path = open.map_or(&self.global.db, |open| &open.path).clone();
+        Global {
+            db: if has_db { line.db } else { path },
+            tree: if has_tree { line.tree } else { self.global.tree.clone() },
+            keys: line.keys.or(self.global.keys),
+            values: line.values.or(self.global.values),
+            json: line.json || self.global.json,
+            memory: line.memory.or(self.global.memory),
+            open: open.map(|open| open.db.clone()),
+        }
+    }
+
+    /// A command that the command line has as well.
+    fn shared(
+        &mut self,
+        mut global: Global,
+        mut command: Command,
+        elsewhere: bool,
+        ask: Option<Ask<'_>>,
+    ) -> Outcome {
+        refuse_standard_input(&command)?;
+        let needs_store = !matches!(command, Command::Dump(_) | Command::Completions(_) | Command::Man(_));
+        if needs_store && !elsewhere && self.open.is_none() {
+            return Err(nothing_open());
+        }
+        if let (Command::Destroy(args), Some(ask)) = (&mut command, ask)
+            && args.yes.is_none()
+        {
+            let path = global.db.display();
+            args.yes = Some(OsString::from(
+                ask(&format!("This deletes {path} for good. Type its name: ")).unwrap_or_default(),
+            ));
+        }
+        let reopens = match command {
+            Command::Check => true,
+            Command::Destroy(_) => false,
+            _ => return commands::run(Cli { global, command }),
+        };
+        // These two want the store for themselves.
+        global.open = None;
+        let closed = if elsewhere { None } else { self.open.take() };
+        let Some(Opened { db, path, options }) = closed else {
+            return commands::run(Cli { global, command });
+        };
+        db.close()?;
+        drop(db);
+        let done = commands::run(Cli { global, command });
+        if reopens || done.is_err() {
+            self.open_store(path, options.create(false))?;
+        }
+        done
+    }
+
+    fn open(&mut self, args: Open) -> Outcome {
+        let path = args.name.unwrap_or_else(|| self.global.db.clone());
+        let mut options = options(&self.global);
+        if let Some(bytes) = args.buffer {
+            options = options.memory_budget(bytes);
+        }
+        options.memtable_bytes = args.memtable.or(options.memtable_bytes);
+        self.close()?;
+        self.open_store(path, options)
+    }
+
+    fn open_store(&mut self, path: PathBuf, options: Options) -> Outcome {
+        let db = Db::open(&path, options.clone()).map_err(|error| {
+            let global = Global { db: path.clone(), ..self.global.clone() };
+            opening(&global, error)
+        })?;
+        self.open = Some(Opened { db, path, options });
+        Ok(())
+    }
+
+    /// Closes the store, if one is open.
+    pub(super) fn close(&mut self) -> Outcome {
+        match self.open.take() {
+            Some(open) => Ok(open.db.close()?),
+            None => Ok(()),
+        }
+    }
+}
+
+fn nothing_open() -> Failure {
+    Failure::usage("no store is open: `open NAME` opens one, and creates it where there is none")
+}
+
+/// Standard input is where the lines come from.
+fn refuse_standard_input(command: &Command) -> Outcome {
+    let file: Option<&Path> = match command {
+        Command::Put(args) => args.file.as_deref(),
+        Command::Import(args) => Some(&args.source),
+        Command::Run(args) => Some(&args.file),
+        _ => None,
+    };
+    match file {
+        Some(file) if file == Path::new("-") => {
+            Err(Failure::usage("standard input is the shell's own here; name a file"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,172 @@
+//! What goes out in a format comes back the same: keys and values of random bytes, and of each type.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use esker::{Batch, Db, Options, ScanRange};
+use support::{Rng, esker, esker_in, esker_with};
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Pieces that some format or other might stumble over.
+const PIECES: [&[u8]; 30] = [
+    b"\"",
+    b"\"\"",
+    b",",
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"\t",
+    b" ",
+    b"\\",
+    b"\\n",
+    b"\\x00",
+    b"\0",
+    b"\x7f",
+    b"\x1b[0m",
+    b"\xff",
+    b"\xc3",
+    b"\xed\xa0\x80",
+    "\u{feff}".as_bytes(),
+    "é".as_bytes(),
+    "語".as_bytes(),
+    "🦀".as_bytes(),
+    b"'",
+    b"key",
+    b"value",
+    b"base64",
+    b"eA==",
+    b"{",
+    b"#",
+    b"0",
+    b"=1+1",
+];
+
+fn text(rng: &mut Rng, pieces_max: u64) -> Vec<u8> {
+    if rng.one_in(4) {
+        let len = rng.below(40) as usize;
+        return rng.bytes(len);
+    }
+    (0..rng.below(pieces_max)).flat_map(|_| rng.pick(&PIECES).to_vec()).collect()
+}
+
+fn write(store: &Path, rows: &Rows, tag: Option<&str>) {
+    let db = Db::open(store, Options::default()).unwrap();
+    if let Some(tag) = tag {
+        db.default_tree().set_tag(tag).unwrap();
+    }
+    let mut batch = Batch::new();
+    for (key, value) in rows {
+        batch.put(db.default_tree(), key, value).unwrap();
+    }
+    db.write(&batch).unwrap();
+    db.close().unwrap();
+}
+
+fn read(store: &Path) -> (Rows, Option<String>) {
+    let db = Db::open_read_only(store, Options::default()).unwrap();
+    let rows = db.scan(ScanRange::all()).unwrap().map(|row| row.unwrap());
+    (rows.map(|(key, value)| (key.to_vec(), value.to_vec())).collect(), db.default_tree().tag())
+}
+
+/// Exports `rows` in every format and imports them again, from a file and through a pipe.
+fn go_and_come_back(rows: &Rows, tag: Option<&str>, options: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir.path().join("esker.db"), rows, tag);
+    for format in ["csv", "tsv", "jsonl"] {
+        let done = esker(dir.path(), &format!("export rows.{format}"));
+        assert_eq!(done.code, 0, "{format}: {}", done.stderr());
+        let done = esker(dir.path(), &format!("--db {format}.db {options} import rows.{format}"));
+        assert_eq!(done.code, 0, "{format}: {}", done.stderr());
+        let (back, back_tag) = read(&dir.path().join(format!("{format}.db")));
+        assert!(back == *rows, "{format}");
+        assert_eq!(back_tag.as_deref(), tag.or(Some("text")), "{format}");
+
+        let exported = esker(dir.path(), &format!("export - --format {format}"));
+        assert!(exported.stdout == fs::read(dir.path().join(format!("rows.{format}"))).unwrap());
+        let line = format!("--db {format}-pipe.db {options} import - --format {format}");
+        let done = esker_with(dir.path(), &line, &exported.stdout);
+        assert_eq!(done.code, 0, "{format}: {}", done.stderr());
+        assert!(read(&dir.path().join(format!("{format}-pipe.db"))).0 == *rows, "{format} through a pipe");
+    }
+}
+
+fn seed() -> u64 {
+    let seed = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        now.as_nanos() as u64
+    });
+    println!("ESKER_SEED={seed}");
+    seed
+}
+
+#[test]
+fn any_bytes_survive_every_format() {
+    let mut rng = Rng::new(seed());
+    let mut rows = Rows::new();
+    for _ in 0..4_000 {
+        let (mut key, value) = (text(&mut rng, 6), text(&mut rng, 12));
+        key.truncate(1_000);
+        if !key.is_empty() {
+            rows.insert(key, value);
+        }
+    }
+    // Longer than any buffer, as text and as bytes that are none; one with a line break a byte.
+    rows.insert(b"long text".to_vec(), "zwölf \"Boxkämpfer\"\n".repeat(100_000).into_bytes());
+    rows.insert(b"long bytes".to_vec(), rng.bytes(2_500_000));
+    rows.insert(b"lines".to_vec(), vec![b'\n'; 1_200_000]);
+    rows.insert(rng.bytes(60_000), Vec::new());
+    go_and_come_back(&rows, None, "--keys text");
+}
+
+#[test]
+fn every_type_survives_every_format() {
+    let mut rng = Rng::new(seed());
+    let types = ["text", "hex", "u64", "i64", "u32", "i32"];
+    for (keys, values) in types.iter().zip(types.iter().cycle().skip(1)) {
+        let bytes = |rng: &mut Rng, data: &str| match data {
+            "text" | "hex" => text(rng, 8),
+            data => rng.bytes(if data.ends_with("64") { 8 } else { 4 }),
+        };
+        let rows: Rows = (0..300)
+            .map(|_| (bytes(&mut rng, keys), bytes(&mut rng, values)))
+            .filter(|(key, _)| !key.is_empty())
+            .collect();
+        let tag = format!("{keys} {values}");
+        let tag = tag.strip_suffix(" text").unwrap_or(&tag);
+        go_and_come_back(&rows, Some(tag), &format!("--keys {keys} --values {values}"));
+    }
+}
+
+/// Whole rows, in the order of the file, and the same import again completes them.
+#[test]
+fn an_import_that_is_interrupted_leaves_whole_rows_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = 30_000;
+    let row = |i: u64| format!("{i:05},\"{i}\n{}\"\n", "x".repeat(100));
+    let all: String = std::iter::once("key,value\n".to_owned()).chain((0..rows).map(row)).collect();
+    fs::write(dir.path().join("rows.csv"), &all).unwrap();
+    assert_eq!(esker(dir.path(), "run /dev/null").code, 0);
+    let mut command = esker_in(dir.path());
+    command.args(["import", "-", "--format", "csv"]).stdin(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, &all.as_bytes()[..all.len() / 2]).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (found, _) = read(&dir.path().join("esker.db"));
+    for (i, (key, value)) in found.iter().enumerate() {
+        let i = i as u64;
+        let whole = format!("{i}\n{}", "x".repeat(100));
+        assert_eq!((key.as_slice(), value.as_slice()), (format!("{i:05}").as_bytes(), whole.as_bytes()));
+    }
+    assert!((found.len() as u64) < rows);
+    assert_eq!(esker(dir.path(), "import rows.csv").code, 0);
+    assert_eq!(esker(dir.path(), "count").stdout(), format!("{rows}\n"));
+}

@@ -1,0 +1,232 @@
+//! The shell, at a terminal and fed through a pipe.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rexpect::session::{PtySession, spawn_command};
+use support::{esker, esker_in, esker_with};
+
+/// A machine that is stopped for a while is no failure.
+const PATIENCE_MS: u64 = 60_000;
+
+const UP: &str = "\x1b[A";
+const TAB: &str = "\t";
+
+/// `esker shell` at a terminal of its own, with its history in `dir`.
+fn shell(dir: &Path, options: &str) -> PtySession {
+    let mut command = esker_in(dir);
+    command.arg("shell").args(options.split_whitespace());
+    command.env("XDG_STATE_HOME", dir.join("state")).env("TERM", "xterm").env("NO_COLOR", "1");
+    spawn_command(command, Some(PATIENCE_MS)).unwrap()
+}
+
+/// Waits for `text`, then for the next prompt, whose store is `place`.
+#[track_caller]
+fn sees(shell: &mut PtySession, text: &str, place: &str) {
+    shell.exp_string(text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+    shell
+        .exp_string(&format!("{place}> "))
+        .unwrap_or_else(|error| panic!("{place}> after {text:?}: {error}"));
+}
+
+/// Types without a line's end.
+fn types(shell: &mut PtySession, keys: &str) {
+    shell.send(keys).unwrap();
+    shell.flush().unwrap();
+}
+
+/// Types `line`, and waits for `answer` and the next prompt.
+#[track_caller]
+fn says(shell: &mut PtySession, line: &str, answer: &str, place: &str) {
+    shell.send_line(line).unwrap();
+    shell.exp_string("\n").unwrap();
+    sees(shell, answer, place);
+}
+
+#[track_caller]
+fn ends(mut shell: PtySession) {
+    shell.exp_eof().unwrap();
+    let status = format!("{:?}", shell.process().wait().unwrap());
+    assert!(status.starts_with("Exited") && status.ends_with(", 0)"), "{status}");
+}
+
+fn fill(dir: &Path, rows: u64) {
+    let lines: String = (0..rows).map(|i| format!("PUT {i:07} {}\n", "x".repeat(90))).collect();
+    let done = esker_with(dir, "run -", lines.as_bytes());
+    assert_eq!(done.code, 0, "{}", done.stderr());
+}
+
+#[test]
+fn a_session_opens_puts_gets_scans_and_closes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut shell = shell(dir.path(), "");
+    sees(&mut shell, "", "esker");
+    says(&mut shell, "get a", "no store is open", "esker");
+    says(&mut shell, "open x.db 4M 64M", "", "x.db");
+    says(&mut shell, "put a 'one two'", "", "x.db");
+    says(&mut shell, "get a", "one two", "x.db");
+    says(&mut shell, "get b", "absent", "x.db");
+    says(&mut shell, "put b 2", "", "x.db");
+    says(&mut shell, "scan a z", "a one two\r\nb 2", "x.db");
+    says(&mut shell, "count", "2", "x.db");
+    says(&mut shell, "check", "ok", "x.db");
+    says(&mut shell, "tree other", "", "x.db:other");
+    says(&mut shell, "put a elsewhere", "", "x.db:other");
+    says(&mut shell, "trees", "default\r\nother", "x.db:other");
+    says(&mut shell, "get a --tree default", "one two", "x.db:other");
+    says(&mut shell, "help open", "open x.db 4M 256M", "x.db:other");
+    says(&mut shell, "help", "Commands:", "x.db:other");
+    says(&mut shell, "close", "", "esker");
+    says(&mut shell, "close", "no store is open", "esker");
+    says(&mut shell, "open x.db", "", "x.db:other");
+    says(&mut shell, "tree default", "", "x.db");
+    shell.send_line("destroy").unwrap();
+    shell.exp_string("Type its name: ").unwrap();
+    shell.send_line("y").unwrap();
+    sees(&mut shell, "nothing was deleted", "x.db");
+    shell.send_line("destroy").unwrap();
+    shell.exp_string("Type its name: ").unwrap();
+    shell.send_line("x.db").unwrap();
+    sees(&mut shell, "\n", "esker");
+    assert!(!dir.path().join("x.db").exists());
+    shell.send_line("exit").unwrap();
+    ends(shell);
+}
+
+#[test]
+fn bad_input_and_ctrl_c_never_end_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut shell = shell(dir.path(), "--no-history");
+    sees(&mut shell, "", "esker");
+    says(&mut shell, "open", "", "esker.db");
+    for (line, answer) in [
+        ("nonsense", "unrecognized subcommand 'nonsense'"),
+        ("scan --limt 3", "--limit"),
+        ("put a", "<VALUE>"),
+        ("put 'a", "a quote is not closed"),
+        ("put a 1 --keys u64", "the key is not a whole decimal number"),
+        ("get a --tree none", "there is no tree"),
+        ("get a --db none.db", "there is no store at none.db"),
+        ("import -", "standard input is the shell's own"),
+        ("import none.csv", "cannot read none.csv"),
+        ("shell", "this is the shell"),
+        ("open /proc/none/x", ""),
+    ] {
+        let place = if line.starts_with("open") { "esker" } else { "esker.db" };
+        says(&mut shell, line, answer, place);
+    }
+    says(&mut shell, "open", "", "esker.db");
+    // A line that is dropped is not run.
+    types(&mut shell, "put dropped 1");
+    shell.exp_string("dropped 1").unwrap();
+    shell.send_control('c').unwrap();
+    sees(&mut shell, "", "esker.db");
+    says(&mut shell, "count", "0", "esker.db");
+    shell.send_control('c').unwrap();
+    sees(&mut shell, "", "esker.db");
+    shell.send_control('d').unwrap();
+    ends(shell);
+    assert!(!dir.path().join("state").exists(), "no history was asked for");
+}
+
+#[test]
+fn ctrl_c_stops_the_command_that_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path(), 200_000);
+    let rows: String =
+        (0..400_000).map(|i| format!("PUT new-{i:07} {}\nGET new-{i:07}\n", "y".repeat(90))).collect();
+    fs::write(dir.path().join("long.txt"), rows).unwrap();
+    let mut shell = shell(dir.path(), "");
+    sees(&mut shell, "", "esker.db");
+    for line in ["scan", "run long.txt"] {
+        shell.send_line(line).unwrap();
+        shell.exp_string("xxxxxxxxxx".replace('x', if line == "scan" { "x" } else { "y" }).as_str()).unwrap();
+        shell.send_control('c').unwrap();
+        sees(&mut shell, "interrupted", "esker.db");
+    }
+    says(&mut shell, "get 0000007", "xxxxx", "esker.db");
+    shell.send_control('d').unwrap();
+    ends(shell);
+    assert_eq!(esker(dir.path(), "check").code, 0);
+    let new: u64 = esker(dir.path(), "count --prefix new-").stdout().trim().parse().unwrap();
+    assert!(new > 0 && new < 400_000, "{new}: it began and was stopped");
+}
+
+#[test]
+fn lines_are_remembered_and_completed() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("rows.csv"), "key,value\nfrom-csv,1\n").unwrap();
+    let mut first = shell(dir.path(), "");
+    sees(&mut first, "", "esker");
+    says(&mut first, "open", "", "esker.db");
+    says(&mut first, "put apple red", "", "esker.db");
+    says(&mut first, "put 'two words' 2", "", "esker.db");
+    says(&mut first, "get apple", "red", "esker.db");
+    // The line before, and the one before that.
+    types(&mut first, UP);
+    first.exp_string("get apple").unwrap();
+    types(&mut first, UP);
+    first.exp_string("put 'two words' 2").unwrap();
+    first.send_control('c').unwrap();
+    sees(&mut first, "", "esker.db");
+    // A command, a key, an option, a key in quotes, a file.
+    types(&mut first, &format!("g{TAB}"));
+    first.exp_string("get ").unwrap();
+    types(&mut first, &format!("ap{TAB}"));
+    first.exp_string("apple ").unwrap();
+    types(&mut first, &format!("--r{TAB}"));
+    first.send_control('c').unwrap();
+    sees(&mut first, "", "esker.db");
+    types(&mut first, &format!("get a{TAB}\r"));
+    first.exp_string("apple").unwrap();
+    sees(&mut first, "red", "esker.db");
+    types(&mut first, &format!("import ro{TAB}"));
+    first.exp_string("rows.csv").unwrap();
+    types(&mut first, "\r");
+    sees(&mut first, "1 rows", "esker.db");
+    first.send_line("quit").unwrap();
+    ends(first);
+
+    let history = dir.path().join("state/esker/history");
+    assert_eq!(
+        fs::metadata(&history).unwrap().permissions().mode() & 0o077,
+        0,
+        "it is nobody else's business"
+    );
+    let mut second = shell(dir.path(), "");
+    sees(&mut second, "", "esker.db");
+    types(&mut second, UP);
+    second.exp_string("quit").unwrap();
+    types(&mut second, UP);
+    second.exp_string("import rows.csv").unwrap();
+    types(&mut second, "\r");
+    sees(&mut second, "1 rows", "esker.db");
+    second.send_control('d').unwrap();
+    ends(second);
+}
+
+#[test]
+fn lines_from_a_pipe_go_on_after_failures() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = b"# a script\n\nopen x.db 1M 64M\nput a 1\nput b \"two words\" \r\nget absent\nbogus\nscan\nput c\nclose\nget a\nopen x.db\nget b\nexit\nput d 4\n";
+    let done = esker_with(dir.path(), "shell", script);
+    assert_eq!(done.stdout(), "a 1\nb two words\ntwo words\n");
+    assert_eq!(done.code, 1, "the first failure is an absent key: {}", done.stderr());
+    for text in ["line 6", "line 7", "'bogus'", "line 9", "line 11", "no store is open"] {
+        assert!(done.stderr().contains(text), "{text}: {}", done.stderr());
+    }
+    assert_eq!(esker(dir.path(), "--db x.db count").stdout(), "2\n");
+
+    let done = esker_with(dir.path(), "--db x.db shell", b"put \xff \xfe\nget \xff");
+    assert_eq!((done.code, done.stdout.as_slice()), (0, b"\xfe\n".as_slice()), "{}", done.stderr());
+    let done = esker_with(dir.path(), "--db x.db shell", b"");
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    let done = esker_with(dir.path(), "shell", b"put a 1\n");
+    assert_eq!(done.code, 2);
+    assert!(!dir.path().join("esker.db").exists(), "only open creates one");
+}
