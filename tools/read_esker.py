@@ -30,6 +30,7 @@ from esker_files import (
 from xxh3 import checksum, u32, u64
 
 DELETE, PUT, BLOB = 0, 1, 2
+VALUE_TYPES = (b"hex", b"u64", b"i64", b"u32", b"i32")
 SAFE = " !#$&'()*+,-.:;<=>?@[]^_`{|}~"
 
 
@@ -312,8 +313,11 @@ class Extraction:
     def __init__(self, root, tree):
         self.root, self.files, self.long = root, set(), 0
         os.makedirs(root)
-        self.text = tree.tag in (None, b"text")
-        marker = {"esker_export": 1, "tree": tree.name.decode(), "keys": "text" if self.text else "hex"}
+        # The tag has the types of keys and, where they are not text, of values; the files have the values' bytes.
+        keys, _, values = (tree.tag or b"text").partition(b" ")
+        self.text = keys == b"text"
+        marker = {"esker_export": 1, "tree": tree.name.decode(), "keys": "text" if self.text else "hex",
+                  "values": values.decode() if values in VALUE_TYPES else "text"}
         with open(os.path.join(root, ".esker-export"), "x", encoding="utf-8") as file:
             file.write(json.dumps(marker) + "\n")
 

@@ -45,9 +45,16 @@ pub(crate) fn check() -> Outcome {
 
 /// Does `work`, and in the shell stops waiting for it after Ctrl-C: it goes on on a thread of its own.
 pub(crate) fn wait<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
-    if ASKED_TO_STOP.get().is_none() {
-        return work();
+    match ASKED_TO_STOP.get() {
+        Some(asked) => wait_unless(asked, work),
+        None => work(),
     }
+}
+
+fn wait_unless<T: Send + 'static>(
+    asked: &AtomicBool,
+    work: impl FnOnce() -> Outcome<T> + Send + 'static,
+) -> Outcome<T> {
     let failed = || Failure::store("the command ended without a result");
     let (done_in, done) = sync_channel(1);
     thread::Builder::new()
@@ -58,9 +65,37 @@ pub(crate) fn wait<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send +
         match done.recv_timeout(LOOK_EVERY) {
             Ok(result) => return result,
             Err(RecvTimeoutError::Disconnected) => return Err(failed()),
-            Err(RecvTimeoutError::Timeout) => {
-                check().map_err(|_| Failure::interrupted("not waited for; it goes on in the background"))?;
+            Err(RecvTimeoutError::Timeout) if asked.load(Ordering::Relaxed) => {
+                return Err(Failure::interrupted("not waited for; it goes on in the background"));
             }
+            Err(RecvTimeoutError::Timeout) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn work_is_waited_for_until_somebody_asks_to_stop() {
+        let asked = AtomicBool::new(false);
+        assert_eq!(wait_unless(&asked, || Ok(7)).ok(), Some(7));
+        assert_eq!(
+            wait_unless(&asked, || Err::<(), _>(Failure::not_there())).err().map(|f| f.code()),
+            Some(1)
+        );
+
+        let (go_on, gate) = channel::<()>();
+        let (ended_in, ended) = channel();
+        asked.store(true, Ordering::Relaxed);
+        let left = wait_unless(&asked, move || {
+            let _ = gate.recv();
+            ended_in.send(()).map_err(|_| Failure::not_there())
+        });
+        assert_eq!(left.err().map(|failure| failure.code()), Some(130));
+        go_on.send(()).unwrap();
+        assert!(ended.recv().is_ok(), "it goes on to its end");
     }
 }

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rexpect::process::Signal;
 use rexpect::session::{PtySession, spawn_command};
 use support::{esker, esker_in, esker_with};
 
@@ -70,7 +71,7 @@ fn a_session_opens_puts_gets_scans_and_closes() {
     says(&mut shell, "open x.db 4M 64M", "", "x.db");
     says(&mut shell, "put a 'one two'", "", "x.db");
     says(&mut shell, "get a", "one two", "x.db");
-    says(&mut shell, "get b", "absent", "x.db");
+    says(&mut shell, "get b", "there is no such key", "x.db");
     says(&mut shell, "put b 2", "", "x.db");
     says(&mut shell, "scan a z", "a one two\r\nb 2", "x.db");
     says(&mut shell, "count", "2", "x.db");
@@ -129,6 +130,9 @@ fn bad_input_and_ctrl_c_never_end_it() {
     says(&mut shell, "count", "0", "esker.db");
     shell.send_control('c').unwrap();
     sees(&mut shell, "", "esker.db");
+    // From elsewhere, too.
+    shell.process_mut().signal(Signal::SIGINT).unwrap();
+    says(&mut shell, "count", "0", "esker.db");
     shell.send_control('d').unwrap();
     ends(shell);
     assert!(!dir.path().join("state").exists(), "no history was asked for");
@@ -179,7 +183,8 @@ fn lines_are_remembered_and_completed() {
     first.exp_string("get ").unwrap();
     types(&mut first, &format!("ap{TAB}"));
     first.exp_string("apple ").unwrap();
-    types(&mut first, &format!("--r{TAB}"));
+    types(&mut first, &format!("--fi{TAB}"));
+    first.exp_string("--file ").unwrap();
     first.send_control('c').unwrap();
     sees(&mut first, "", "esker.db");
     types(&mut first, &format!("get a{TAB}\r"));

@@ -63,7 +63,7 @@ At a terminal, lines can be edited, the arrow keys bring back earlier ones (kept
 or ~/.local/state/esker/history), and Tab completes commands, options, trees, keys and files. Ctrl-C drops the line, or
 stops the command that runs.
 From a pipe or file, lines are run as they come. One that fails is named, and the shell goes on; it ends with the
-exit code of the first that failed.
+exit code of the first that failed. There, Ctrl-C ends it as it does any command.
 
 Examples:
   esker shell

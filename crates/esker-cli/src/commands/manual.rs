@@ -58,3 +58,35 @@ fn write_all(esker: &clap::Command, dir: &Path) -> Outcome {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_know_every_command_and_option() {
+        for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "esker", &mut script);
+            let script = String::from_utf8(script).unwrap();
+            for word in ["shell", "no-history", "values", "format", "key-column", "jsonl"] {
+                assert!(script.contains(word), "{shell}: {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_page_with_its_options() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut esker = Cli::command();
+        esker.build();
+        write_all(&esker, dir.path()).unwrap();
+        for command in esker.get_subcommands().filter(|command| command.get_name() != "help") {
+            let page = dir.path().join(format!("esker-{}.1", command.get_name()));
+            let page = fs::read_to_string(page).unwrap().replace("\\-", "-");
+            for long in command.get_arguments().filter_map(clap::Arg::get_long) {
+                assert!(page.contains(&format!("--{long}")), "{}: --{long}", command.get_name());
+            }
+        }
+    }
+}

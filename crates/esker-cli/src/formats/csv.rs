@@ -120,8 +120,10 @@ pub(super) fn append(out: &mut Vec<u8>, field: &[u8]) {
 mod tests {
     use super::*;
 
+    type Rows = Vec<(u64, Vec<String>)>;
+
     /// The rows of `text`, each with the number of its first line; or what is wrong in which line.
-    fn rows(text: &str) -> Result<Vec<(u64, Vec<String>)>, (u64, String)> {
+    fn rows(text: &str) -> Result<Rows, (u64, String)> {
         let mut csv = Csv::new();
         let (mut rows, mut number) = (Vec::new(), 0);
         for line in text.split_inclusive('\n') {

@@ -22,8 +22,8 @@ pub(crate) struct Reader {
 
 enum Kind {
     Lines,
-    Csv(Csv, Header),
-    Tsv(Fields, Header),
+    Csv(Box<(Csv, Header)>),
+    Tsv(Box<(Fields, Header)>),
     Jsonl { key: String, value: String },
 }
 
@@ -37,8 +37,8 @@ impl Reader {
     pub(crate) fn new(format: Format, choice: Choice) -> Outcome<Self> {
         let header = |choice| Header { choice, table: None };
         let kind = match format {
-            Format::Csv => Kind::Csv(Csv::new(), header(choice)),
-            Format::Tsv => Kind::Tsv(Fields::default(), header(choice)),
+            Format::Csv => Kind::Csv(Box::new((Csv::new(), header(choice)))),
+            Format::Tsv => Kind::Tsv(Box::new((Fields::default(), header(choice)))),
             Format::Jsonl if choice.header.is_some() => {
                 return Err(Failure::usage(
                     "JSON Lines have no header; --header and --no-header are for CSV and TSV",
@@ -66,7 +66,7 @@ impl Reader {
     /// How many lines of the last row stand before the last one.
     pub(crate) fn held(&self) -> u64 {
         match &self.kind {
-            Kind::Csv(csv, _) => csv.held(),
+            Kind::Csv(csv) => csv.0.held(),
             _ => 0,
         }
     }
@@ -76,17 +76,21 @@ impl Reader {
     pub(crate) fn line<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<Row<'a>>, Refused> {
         let first = std::mem::take(&mut self.first);
         match &mut self.kind {
-            Kind::Csv(csv, header) => match csv.line(line).map_err(malformed)? {
-                true => header.row(csv.fields(), true),
-                false => Ok(None),
-            },
+            Kind::Csv(csv) => {
+                let (csv, header) = csv.as_mut();
+                match csv.line(line).map_err(malformed)? {
+                    true => header.row(csv.fields(), true),
+                    false => Ok(None),
+                }
+            }
             _ if line.is_empty() => Ok(None),
             Kind::Lines => {
                 let end = memchr::memchr2(b'\t', b' ', line).unwrap_or(line.len());
                 let (key, value) = line.split_at(end);
                 Ok(Some((key.into(), value.get(1..).unwrap_or_default().into())))
             }
-            Kind::Tsv(fields, header) => {
+            Kind::Tsv(table) => {
+                let (fields, header) = table.as_mut();
                 tsv::parse(without_mark(line, first), fields).map_err(malformed)?;
                 header.row(fields, false)
             }
@@ -101,7 +105,7 @@ impl Reader {
     /// At the end of the input: a row that has begun should have ended.
     pub(crate) fn end(&self) -> Result<(), Refused> {
         match &self.kind {
-            Kind::Csv(csv, _) => csv.end().map_err(malformed),
+            Kind::Csv(csv) => csv.0.end().map_err(malformed),
             _ => Ok(()),
         }
     }

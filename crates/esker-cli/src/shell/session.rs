@@ -112,7 +112,14 @@ impl Session {
             Verb::Shared(Command::Shell(_)) => return Err(Failure::usage("this is the shell")),
             Verb::Shared(command) => {
                 let global = self.settle(typed.global, typed.has_db, typed.has_tree);
-                self.shared(global, command, typed.has_db, ask)?;
+                let asks_for_key = matches!(command, Command::Get(_) | Command::Mv(_) | Command::Cp(_));
+                let at_terminal = ask.is_some();
+                self.shared(global, command, typed.has_db, ask).inspect_err(|failure| {
+                    // The command line says it by its exit code alone.
+                    if asks_for_key && at_terminal && failure.code() == 1 {
+                        note("there is no such key");
+                    }
+                })?;
             }
         }
         Ok(Next::GoOn)

@@ -35,6 +35,7 @@ pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
         let line = match lines.readline(&format!("{}> ", session.place())) {
             Ok(line) => line,
             Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => continue,
+            Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(ReadlineError::Eof) => return Out::stdout()?.with(|out| out.write(b"\n")),
             Err(error) => return Err(Failure::store(format!("cannot read the terminal: {error}"))),
         };
@@ -45,8 +46,6 @@ pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
         match session.line(line.as_bytes(), Some(&mut ask)) {
             Ok(Next::GoOn) => {}
             Ok(Next::End) => return Ok(()),
-            // The command line says it by its exit code alone.
-            Err(failure) if failure.code() == 1 => note("absent, or damaged"),
             // It has been said.
             Err(_) => {}
         }
