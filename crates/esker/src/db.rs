@@ -14,6 +14,7 @@ use crate::state::TreeInner;
 use crate::stats::{Stats, TreeStats};
 use crate::store::{Store, release_file};
 use crate::tree::{Snapshot, Tree};
+use crate::txn::{LockTable, Txn, TxnOptions};
 use crate::value::Value;
 use crate::version::edit::Edit;
 use crate::version::levels::{LEVELS, Levels};
@@ -41,6 +42,7 @@ const TREE_NAME_MAX: usize = 255;
 pub struct Db {
     store: Arc<Store>,
     default: Tree,
+    locks: Arc<LockTable>,
 }
 
 fn check_tree_name(name: &str) -> Result<()> {
@@ -60,7 +62,7 @@ impl Db {
         };
         let default =
             default.ok_or_else(|| Error::new(ErrorKind::NotFound, "the store has no default tree"))?;
-        Ok(Db { default: Tree::new(Arc::clone(&store), default), store })
+        Ok(Db { default: Tree::new(Arc::clone(&store), default), store, locks: Arc::default() })
     }
 
     /// Opens the store in the directory `path`; creates it when it is missing and [`Options::create`] is
@@ -260,6 +262,41 @@ impl Db {
     /// As [`Db::write`].
     pub fn write_with(&self, batch: &Batch, durability: Durability) -> Result<()> {
         self.store.write(batch, durability)
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// `Closed` when the store is closed.
+    pub fn begin(&self, options: TxnOptions) -> Result<Txn> {
+        Txn::begin(&self.store, &self.locks, options)
+    }
+
+    /// Runs `work` in a transaction and commits it; does so again, at most 64 times, with pauses of at most 13 ms, while
+    /// that fails with `Conflict` or `Deadlock`. So `work` may run several times, and what it does besides should not
+    /// matter unless it is the last time. Whatever `work` fails with otherwise rolls the transaction back.
+    ///
+    /// # Errors
+    /// `Conflict` or `Deadlock` of the last try; whatever else `work` or [`Txn::commit`] fails with.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let stock = db.tree("stock")?;
+    /// stock.put("screws", [9])?;
+    /// let left = db.transact(&esker::TxnOptions::default(), |txn| {
+    ///     let count = txn.get_vec(&stock, "screws")?.map_or(0, |value| value[0]);
+    ///     txn.put(&stock, "screws", [count - 1])?;
+    ///     txn.put(&stock, "orders/1", "one screw")?;
+    ///     Ok(count - 1)
+    /// })?;
+    /// assert_eq!(left, 8);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn transact<T>(&self, options: &TxnOptions, work: impl FnMut(&Txn) -> Result<T>) -> Result<T> {
+        crate::txn::transact(&self.store, &self.locks, options, work)
     }
 
     /// The whole store at this moment.

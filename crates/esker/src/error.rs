@@ -34,6 +34,13 @@ pub enum ErrorKind {
     Poisoned,
     /// The store was closed, or the tree dropped.
     Closed,
+    /// Another write changed what a transaction relies on; nothing of it was written. Do it again.
+    Conflict,
+    /// Transactions wait for each other's locks in a circle, which this one would have closed. Roll it back, so that
+    /// the others go on, and do it again.
+    Deadlock,
+    /// Another transaction kept a lock for longer than this one would wait. Roll it back; it may be done again.
+    LockTimeout,
 }
 
 /// What went wrong, where, and what to do about it.
@@ -177,7 +184,11 @@ impl From<Error> for io::Error {
             (None, ErrorKind::Unsupported) => io::ErrorKind::Unsupported,
             (None, ErrorKind::OutOfSpace) => io::ErrorKind::StorageFull,
             (None, ErrorKind::ReadOnly) => io::ErrorKind::ReadOnlyFilesystem,
-            (None, ErrorKind::Io | ErrorKind::Poisoned | ErrorKind::Closed) => io::ErrorKind::Other,
+            (None, ErrorKind::Deadlock) => io::ErrorKind::Deadlock,
+            (None, ErrorKind::LockTimeout) => io::ErrorKind::TimedOut,
+            (None, ErrorKind::Io | ErrorKind::Poisoned | ErrorKind::Closed | ErrorKind::Conflict) => {
+                io::ErrorKind::Other
+            }
         };
         io::Error::new(kind, error)
     }

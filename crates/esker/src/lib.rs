@@ -2,7 +2,8 @@
 //!
 //! A [`Db`] is a directory; a [`Tree`] in it is a sorted map from keys to values. Writes are atomic, also
 //! across trees ([`Batch`]); what an acknowledged write survives is the caller's choice ([`Durability`]);
-//! readers see one moment and are never held up ([`Snapshot`], [`Scan`]).
+//! readers see one moment and are never held up ([`Snapshot`], [`Scan`]); several reads and writes count together in a
+//! transaction ([`Txn`]).
 //!
 //! ```
 //! use esker::{Db, Options, ScanRange};
@@ -56,6 +57,7 @@ mod store;
 mod sync;
 mod table;
 mod tree;
+mod txn;
 mod value;
 mod version;
 mod write;
@@ -67,6 +69,7 @@ pub use options::{Compression, Durability, Options, TreeOptions};
 pub use read::scan::{Scan, ScanRange};
 pub use stats::{Stats, TreeStats};
 pub use tree::{Snapshot, Tree, ValueWriter};
+pub use txn::{Isolation, Savepoint, Txn, TxnMode, TxnOptions, TxnScan};
 pub use value::{Value, ValueMap, ValueReader};
 pub use write::batch::{Batch, KEY_LEN_MAX};
 

@@ -24,6 +24,28 @@ pub trait Clock: Send + Sync + Debug {
 
     /// Holds up the calling thread.
     fn sleep(&self, duration: Duration);
+
+    /// Holds up the calling thread until it is unparked ([`std::thread::Thread::unpark`]) or `timeout` has passed.
+    /// May return earlier: whoever waits for something looks again, and asks [`Clock::monotonic_us`]. A clock that
+    /// does not say how sleeps a millisecond at most.
+    fn park(&self, timeout: Duration) {
+        self.sleep(timeout.min(Duration::from_millis(1)));
+    }
+}
+
+/// Ends one thread's [`Clock::park`].
+#[derive(Debug)]
+pub(crate) struct Waker(std::thread::Thread);
+
+impl Waker {
+    /// The calling thread's.
+    pub(crate) fn of_this_thread() -> Waker {
+        Waker(std::thread::current())
+    }
+
+    pub(crate) fn wake(&self) {
+        self.0.unpark();
+    }
 }
 
 /// Random bits that need not be secret but must not repeat (log epochs, table salts).

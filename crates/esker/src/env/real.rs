@@ -33,6 +33,10 @@ impl Clock for SystemClock {
     fn sleep(&self, duration: Duration) {
         std::thread::sleep(duration);
     }
+
+    fn park(&self, timeout: Duration) {
+        std::thread::park_timeout(timeout);
+    }
 }
 
 /// The operating system's random numbers.

@@ -41,24 +41,3 @@ pub(crate) fn version_at(
     }
     Ok(state.levels.get(key, hash_key(key), seq)?.map(|found| (found.seq, found.kind, found.value.to_vec())))
 }
-
-/// The sequence number of the newest version of `key` in the memtables or in a table that holds anything
-/// newer than `after`; 0 when there is none. For validating a read-modify-write.
-pub(crate) fn newest_seq_after(state: &TreeState, key: &[u8], after: SeqNo) -> Result<SeqNo> {
-    for mem in std::iter::once(&state.mem).chain(&state.waiting) {
-        if let Some((seq, _, _)) = mem.table.get(key, crate::cursor::MAX_SEQ) {
-            return Ok(seq);
-        }
-    }
-    let hash = hash_key(key);
-    let mut newest = 0;
-    for (_, table) in state.levels.tables() {
-        if table.info.max_seq > after
-            && table.covers(key)
-            && let Some(found) = table.get(key, hash, crate::cursor::MAX_SEQ)?
-        {
-            newest = newest.max(found.seq);
-        }
-    }
-    Ok(newest)
-}

@@ -23,16 +23,17 @@ impl Store {
         self.write_if(batch, durability, None).map(drop)
     }
 
-    /// Writes `batch` if `condition` holds; it is asked while no other write is under way.
+    /// Writes `batch` if `condition` holds; it is asked while no other write is under way. Returns the log position
+    /// behind it, which orders writes; `None` where the condition did not hold.
     pub(crate) fn write_if(
         &self,
         batch: &Batch,
         durability: Durability,
         condition: Option<&dyn Fn() -> Result<bool>>,
-    ) -> Result<bool> {
+    ) -> Result<Option<u64>> {
         self.check_admits(batch)?;
         if batch.is_empty() {
-            return Ok(true);
+            return Ok(Some(self.commit.published()));
         }
         if batch.parts().iter().any(|part| part.tree.store != self.id) {
             let message = "the batch holds a tree of another store, or of an earlier opening of this one";
@@ -43,7 +44,7 @@ impl Store {
             return self.write_if(&self.copy_of_batch(batch)?, durability, condition);
         }
         let written = self.write_claimed(batch, durability, condition);
-        if !matches!(written, Ok(true)) {
+        if !matches!(written, Ok(Some(_))) {
             batch.unclaim();
         }
         written
@@ -54,7 +55,7 @@ impl Store {
         batch: &Batch,
         durability: Durability,
         condition: Option<&dyn Fn() -> Result<bool>>,
-    ) -> Result<bool> {
+    ) -> Result<Option<u64>> {
         let header = record::header_for(batch.payload());
         let mut seen = self.blobs.filter.additions();
         let mut jobs = self.ending_jobs(batch);
@@ -67,7 +68,7 @@ impl Store {
                 Some(condition) => {
                     let state = self.commit.lock_quiet();
                     if !condition()? {
-                        return Ok(false);
+                        return Ok(None);
                     }
                     state
                 }
@@ -94,7 +95,7 @@ impl Store {
             self.wal.note_waiter();
             self.sync_log(end)?;
         }
-        Ok(true)
+        Ok(Some(end))
     }
 
     /// Refuses what cannot be written. On a full disk deletes go on: they are how space comes back.

@@ -8,7 +8,8 @@ use crate::checksum::hash_key;
 use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Durability;
-use crate::read::get::{get_at, newest_seq_after};
+use crate::read::get::get_at;
+use crate::read::newer::Newer;
 use crate::read::scan::{Scan, ScanRange};
 use crate::state::{TreeInner, TreeState};
 use crate::store::Store;
@@ -206,8 +207,8 @@ impl Tree {
                 None => batch.delete(self, key)?,
             }
             let seen = snapshot.seq();
-            let unchanged = || Ok(newest_seq_after(&*self.readable_state()?, key, seen)? <= seen);
-            if self.store.write_if(&batch, self.store.options.durability, Some(&unchanged))? {
+            let unchanged = || Ok(!Newer::than(seen, &*self.readable_state()?).has_key(key, seen)?);
+            if self.store.write_if(&batch, self.store.options.durability, Some(&unchanged))?.is_some() {
                 return Ok(());
             }
         }

@@ -4,7 +4,8 @@ use super::{Snapshot, Tree};
 use crate::blob::Pointer;
 use crate::cursor::Kind;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::get::{newest_seq_after, version_at};
+use crate::read::get::version_at;
+use crate::read::newer::Newer;
 use crate::write::batch::{Batch, check_key};
 
 impl Tree {
@@ -84,8 +85,8 @@ impl Tree {
             if !keep {
                 batch.delete(self, from)?;
             }
-            let unchanged = || Ok(newest_seq_after(&*self.readable_state()?, from, seen)? <= seen);
-            if self.store.write_if(&batch, self.store.options.durability, Some(&unchanged))? {
+            let unchanged = || Ok(!Newer::than(seen, &*self.readable_state()?).has_key(from, seen)?);
+            if self.store.write_if(&batch, self.store.options.durability, Some(&unchanged))?.is_some() {
                 return Ok(true);
             }
         }

@@ -96,6 +96,7 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["store"],
     &["open"],
     &["tree"],
+    &["txn"],
     &["care"],
     &["db"],
     &["measure"],

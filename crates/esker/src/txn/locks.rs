@@ -1,0 +1,285 @@
+//! Locks of pessimistic transactions: keys and ranges of trees, shared or exclusive, held until the transaction ends.
+//!
+//! ```text
+//! take -- nothing in the way --------------------------------------------> held
+//!      '- something in the way: queue -- closes a circle: Deadlock
+//!                                   '- park -- granted by whoever released: held
+//!                                           '- the clock says so: TimedOut
+//! ```
+//!
+//! - A request waits for every other transaction that holds an overlapping lock, unless both are shared; and, so that
+//!   readers that come and go do not starve a writer, for those that came before it and wait for such a lock. The second
+//!   kind of waiting is given up where it would close a circle.
+//! - Circles come about only when a transaction begins to wait, since nobody waits without having asked: so that is when
+//!   they are looked for, and who would close one gets `Deadlock`. The others go on when it lets its locks go.
+//! - All of it is under one mutex, held for a few lookups: each commit passes a lock of the whole store anyway, and a
+//!   circle is judged by what is true in one moment.
+//!
+//! Cost: K locks on keys and R locks on ranges of one tree, W waiting. A key: O(log K + R); a range: O(log K + locked keys
+//! in it + R). Whoever has to wait, and holds locks, looks at everything it waits for in turn, O(W) such lookups and W
+//! comparisons each. A release: the same for each that waits.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::span::Span;
+use crate::env::{Clock, Waker};
+use crate::version::edit::TreeId;
+
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use queue::Waiter;
+
+/// Who holds locks: a transaction's number.
+pub(super) type Owner = u64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LockMode {
+    Shared,
+    Exclusive,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    Key(Vec<u8>),
+    Range(Span),
+}
+
+impl Target {
+    fn overlaps(&self, other: &Target) -> bool {
+        match (self, other) {
+            (Target::Key(a), Target::Key(b)) => a == b,
+            (Target::Key(key), Target::Range(span)) | (Target::Range(span), Target::Key(key)) => {
+                span.contains(key)
+            }
+            (Target::Range(a), Target::Range(b)) => a.overlaps(b),
+        }
+    }
+}
+
+/// What somebody wants to lock, or has locked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Request {
+    owner: Owner,
+    tree: TreeId,
+    target: Target,
+    mode: LockMode,
+}
+
+impl Request {
+    fn conflicts(&self, owner: Owner, mode: LockMode) -> bool {
+        self.owner != owner && (self.mode == LockMode::Exclusive || mode == LockMode::Exclusive)
+    }
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Held,
+    /// What the owner holds covers it.
+    HeldBefore,
+    Deadlock,
+    TimedOut,
+}
+
+/// The locks of one tree that are held.
+#[derive(Debug, Default)]
+struct TreeLocks {
+    keys: BTreeMap<Vec<u8>, Vec<(Owner, LockMode)>>,
+    ranges: Vec<(Owner, LockMode, Span)>,
+}
+
+impl TreeLocks {
+    /// Every lock that overlaps `target`, as owner and mode.
+    fn on(&self, target: &Target) -> Vec<(Owner, LockMode)> {
+        let mut found = Vec::new();
+        match target {
+            Target::Key(key) => found.extend(self.keys.get(key).into_iter().flatten()),
+            Target::Range(span) => {
+                if let Some(bounds) = span.bounds() {
+                    found.extend(self.keys.range::<[u8], _>(bounds).flat_map(|(_, holders)| holders));
+                }
+            }
+        }
+        for (owner, mode, span) in &self.ranges {
+            let meets = match target {
+                Target::Key(key) => span.contains(key),
+                Target::Range(other) => span.overlaps(other),
+            };
+            if meets {
+                found.push((*owner, *mode));
+            }
+        }
+        found
+    }
+
+    /// Whether `request`'s owner has it already.
+    fn has(&self, request: &Request) -> bool {
+        let mine = |owner: Owner, mode: LockMode| owner == request.owner && mode >= request.mode;
+        let on_key = match &request.target {
+            Target::Key(key) => self.keys.get(key).into_iter().flatten().any(|&(o, m)| mine(o, m)),
+            Target::Range(_) => false,
+        };
+        on_key
+            || self.ranges.iter().any(|(owner, mode, span)| {
+                mine(*owner, *mode)
+                    && match &request.target {
+                        Target::Key(key) => span.contains(key),
+                        Target::Range(other) => span.covers(other),
+                    }
+            })
+    }
+
+    fn add(&mut self, request: &Request) {
+        match &request.target {
+            Target::Range(span) => self.ranges.push((request.owner, request.mode, span.clone())),
+            Target::Key(key) => {
+                let holders = self.keys.entry(key.clone()).or_default();
+                match holders.iter_mut().find(|(owner, _)| *owner == request.owner) {
+                    Some((_, mode)) => *mode = request.mode.max(*mode),
+                    None => holders.push((request.owner, request.mode)),
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, owner: Owner, target: &Target) {
+        match target {
+            Target::Range(_) => self.ranges.retain(|(other, _, _)| *other != owner),
+            Target::Key(key) => {
+                if let Some(holders) = self.keys.get_mut(key) {
+                    holders.retain(|(other, _)| *other != owner);
+                    if holders.is_empty() {
+                        self.keys.remove(key);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    trees: BTreeMap<TreeId, TreeLocks>,
+    /// Those that wait, in the order in which they came. One of a transaction at most.
+    queue: Vec<Waiter>,
+}
+
+impl State {
+    fn grant(&mut self, request: &Request) {
+        self.trees.entry(request.tree).or_default().add(request);
+    }
+
+    fn release(&mut self, owner: Owner, held: &[(TreeId, Target)]) {
+        for (tree, target) in held {
+            if let Some(locks) = self.trees.get_mut(tree) {
+                locks.remove(owner, target);
+                if locks.keys.is_empty() && locks.ranges.is_empty() {
+                    self.trees.remove(tree);
+                }
+            }
+        }
+        self.settle();
+    }
+}
+
+/// The locks of all open transactions of a store.
+#[derive(Debug, Default)]
+pub(crate) struct LockTable {
+    state: Mutex<State>,
+    owners: AtomicU64,
+}
+
+impl LockTable {
+    /// `holds_any`: the owner holds locks already.
+    fn take(&self, request: Request, holds_any: bool, timeout: Duration, clock: &dyn Clock) -> Outcome {
+        let owner = request.owner;
+        let mut state = self.state.lock();
+        if state.trees.get(&request.tree).is_some_and(|locks| locks.has(&request)) {
+            return Outcome::HeldBefore;
+        }
+        if state.nothing_in_the_way(&request) {
+            state.grant(&request);
+            return Outcome::Held;
+        }
+        state.queue.push(Waiter { request, passes: Vec::new(), waker: Waker::of_this_thread() });
+        // Nobody waits for one that holds nothing, so it closes no circle.
+        if holds_any && !state.dissolve_circles(owner) {
+            return Outcome::Deadlock;
+        }
+        drop(state);
+        self.wait(owner, timeout, clock)
+    }
+
+    /// Waits until the owner's request, which is in the queue, was granted.
+    fn wait(&self, owner: Owner, timeout: Duration, clock: &dyn Clock) -> Outcome {
+        let timeout_us = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
+        let until = clock.monotonic_us().saturating_add(timeout_us);
+        loop {
+            let mut state = self.state.lock();
+            if !state.is_waiting(owner) {
+                return Outcome::Held;
+            }
+            let now = clock.monotonic_us();
+            if now >= until {
+                state.give_up(owner);
+                return Outcome::TimedOut;
+            }
+            drop(state);
+            clock.park(Duration::from_micros(until - now));
+        }
+    }
+}
+
+/// One transaction's locks, which go when this goes.
+#[derive(Debug)]
+pub(super) struct Locks {
+    table: Arc<LockTable>,
+    owner: Owner,
+    held: RefCell<Vec<(TreeId, Target)>>,
+}
+
+impl Locks {
+    pub(super) fn new(table: &Arc<LockTable>) -> Locks {
+        let owner = table.owners.fetch_add(1, Ordering::Relaxed);
+        Locks { table: Arc::clone(table), owner, held: RefCell::default() }
+    }
+
+    /// A number that no other transaction of the store has.
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    pub(super) fn take(
+        &self,
+        tree: TreeId,
+        target: Target,
+        mode: LockMode,
+        timeout: Duration,
+        clock: &dyn Clock,
+    ) -> Outcome {
+        let mut held = self.held.borrow_mut();
+        let request = Request { owner: self.owner, tree, target: target.clone(), mode };
+        let outcome = self.table.take(request, !held.is_empty(), timeout, clock);
+        if outcome == Outcome::Held {
+            held.push((tree, target));
+        }
+        outcome
+    }
+}
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        let held = self.held.get_mut();
+        if !held.is_empty() {
+            self.table.state.lock().release(self.owner, held);
+        }
+    }
+}

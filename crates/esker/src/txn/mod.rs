@@ -1,0 +1,377 @@
+//! Transactions: several reads and writes that count together, or not at all.
+//!
+//! ```text
+//! begin     a moment is registered, so that merges keep what shows whether anything is newer
+//! get, scan own writes first, then the store at the moment; noted in the read set
+//! put       into the write set, in memory
+//! commit    read set (and write set) checked against what was written since .... no lock of the store
+//!           the batch is encoded, huge values go into blob files ............... no lock
+//!           no write is under way; what was written meanwhile is checked ....... commit lock, quiet
+//!           the batch is written like any other ................................ as any other
+//! ```
+//!
+//! - A transaction that writes takes effect at one place in the sequence of all writes, at which everything that it relies
+//!   on is as it has read it: this is backward validation (Kung and Robinson, "On Optimistic Methods for Concurrency
+//!   Control", 1981), and a write outside of transactions counts as one of its own.
+//! - What it relies on is, when serializable, every key and range that it has read, absent keys too; under snapshot
+//!   isolation what it writes ("the first committer wins": Berenson and others, "A Critique of ANSI SQL Isolation Levels",
+//!   1995, section 4.2), and what it read for update.
+//! - Pessimistic transactions lock besides: [`locks`]. Serializable ones lock whatever they read and read the newest
+//!   value, which nobody else can change before they end (strict two-phase locking); under snapshot isolation they lock
+//!   what they write and read for update. The check at the commit stays: writers outside of transactions and optimistic
+//!   ones take no locks. Between pessimistic ones it never fails.
+//! - A transaction that writes nothing reads one moment and needs no check, but for a serializable pessimistic one.
+//!
+//! Files: `options`, `reads` (what is relied on, and the check), `writes` (what is to be written, savepoints), `scan`,
+//! `locks`, `span` (stretches of keys), `retry`.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::scan::ScanRange;
+use crate::store::Store;
+use crate::tree::{Snapshot, Tree};
+use crate::value::Value;
+use crate::write::batch::check_key;
+
+mod locks;
+mod options;
+mod reads;
+mod retry;
+mod scan;
+mod span;
+#[cfg(test)]
+mod tests;
+mod writes;
+
+pub(crate) use locks::LockTable;
+use locks::{LockMode, Locks, Outcome, Target};
+pub use options::{Isolation, TxnMode, TxnOptions};
+use reads::{RangeId, ReadSet, Validation, check_key_unchanged, shown};
+pub(crate) use retry::transact;
+pub use scan::TxnScan;
+use span::Span;
+pub use writes::Savepoint;
+use writes::{Change, WriteSet};
+
+/// Several reads and writes, over any trees of a store, that count together or not at all.
+/// [`Db::begin`](crate::Db::begin) begins one, [`Db::transact`](crate::Db::transact) also does it again when another
+/// write came in between. A transaction that is dropped is rolled back.
+///
+/// Reads see the transaction's own writes, and otherwise the moment at which it began. Pessimistic ones differ: under
+/// snapshot isolation the moment is that of the last lock before the first read; serializable ones read what is newest,
+/// which their locks keep as it is.
+///
+/// Until the commit everything is in memory, at the caller's expense: keys and values that are written (huge ones too),
+/// keys that are read, bounds of scans, locks. As a batch, a transaction holds less than 4 GiB; values from
+/// [`Options::separate_at`](crate::Options::separate_at) on do not count, they go to files of their own when it commits.
+/// A transaction that is left open keeps old versions on the disk, as a snapshot does.
+///
+/// # Example
+/// ```
+/// use esker::{Db, ErrorKind, Options, TxnOptions};
+///
+/// # fn main() -> esker::Result<()> {
+/// let db = Db::open_in_memory(Options::default())?;
+/// let accounts = db.tree("accounts")?;
+/// accounts.put("ann", "7")?;
+/// accounts.put("bob", "0")?;
+///
+/// let txn = db.begin(TxnOptions::default())?;
+/// if txn.get_vec(&accounts, "ann")?.as_deref() == Some(b"7") {
+///     txn.put(&accounts, "ann", "0")?;
+///     txn.put(&accounts, "bob", "7")?;
+/// }
+/// accounts.put("ann", "5")?; // somebody else, meanwhile
+/// assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Conflict);
+/// assert_eq!(accounts.get_vec("bob")?.as_deref(), Some(&b"0"[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Txn {
+    store: Arc<Store>,
+    options: TxnOptions,
+    inner: RefCell<Inner>,
+    /// Dropped last: after the commit.
+    locks: Locks,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// Nothing that the transaction relies on was read at an earlier one.
+    moment: Snapshot,
+    /// The moment stays. Where it does not yet, a lock moves it on.
+    is_fixed: bool,
+    reads: ReadSet,
+    writes: WriteSet,
+}
+
+impl Txn {
+    pub(crate) fn begin(store: &Arc<Store>, locks: &Arc<LockTable>, options: TxnOptions) -> Result<Txn> {
+        store.check_open()?;
+        let inner = Inner {
+            moment: Snapshot::new(store),
+            is_fixed: options.mode == TxnMode::Optimistic || options.isolation == Isolation::Serializable,
+            reads: ReadSet::default(),
+            writes: WriteSet::default(),
+        };
+        let (store, locks) = (Arc::clone(store), Locks::new(locks));
+        Ok(Txn { store, options, inner: RefCell::new(inner), locks })
+    }
+
+    fn is_pessimistic(&self) -> bool {
+        self.options.mode == TxnMode::Pessimistic
+    }
+
+    fn is_serializable(&self) -> bool {
+        self.options.isolation == Isolation::Serializable
+    }
+
+    // ---- reading -------------------------------------------------------------------------------------
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// As [`Tree::get`]. `InvalidInput` when the tree is of another store. `Deadlock` and `LockTimeout` when a
+    /// serializable pessimistic transaction does not get the lock: what it has and holds stays as it was, and it is best
+    /// rolled back.
+    pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.read_key(tree, key.as_ref(), false)
+    }
+
+    /// The bytes of the value of `key`.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn get_vec(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.get(tree, key)?.map(Value::into_vec).transpose()
+    }
+
+    /// The value of `key`, which nobody else changes before this transaction has committed, or it does not, if it writes
+    /// anything: as if the key were written. A pessimistic transaction locks the key for itself first, so that who reads
+    /// and then writes does not meet another that has read too.
+    ///
+    /// # Errors
+    /// As [`Txn::get`]. `Conflict` when a pessimistic transaction under snapshot isolation has read already, and the key
+    /// was changed since.
+    pub fn get_for_update(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.read_key(tree, key.as_ref(), true)
+    }
+
+    /// The pairs in `range`. What is walked over, and no more, counts as read; a serializable pessimistic transaction
+    /// locks the whole range against writers.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn scan(&self, tree: &Tree, range: ScanRange) -> Result<TxnScan<'_>> {
+        self.read_range(tree, range, false)
+    }
+
+    /// The pairs in `range`, which stay as they are, those that are absent absent, as with [`Txn::get_for_update`]. A
+    /// pessimistic transaction locks the whole range for itself.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn scan_for_update(&self, tree: &Tree, range: ScanRange) -> Result<TxnScan<'_>> {
+        self.read_range(tree, range, true)
+    }
+
+    fn read_key(&self, tree: &Tree, key: &[u8], for_update: bool) -> Result<Option<Value>> {
+        self.check_tree(tree)?;
+        let own = self.inner.borrow().writes.get(tree.inner().id, key).cloned();
+        if let Some(change) = own {
+            return Ok(change.map(|value| Value::copy_of(&value)));
+        }
+        let moment = self.moment_for_reading(tree, || Target::Key(key.to_vec()), for_update)?;
+        let found = moment.get(tree, key)?;
+        if self.is_serializable() || for_update {
+            if self.is_pessimistic() && !self.is_serializable() {
+                check_key_unchanged(tree, key, moment.seq())?;
+            }
+            self.inner.borrow_mut().reads.note_key(tree, key, moment.seq());
+        }
+        Ok(found)
+    }
+
+    fn read_range(&self, tree: &Tree, range: ScanRange, for_update: bool) -> Result<TxnScan<'_>> {
+        self.check_tree(tree)?;
+        let span = Span { lower: range.lower.clone(), upper: range.upper.clone() };
+        let moment = self.moment_for_reading(tree, || Target::Range(span.clone()), for_update)?;
+        let scan = moment.scan(tree, range.clone())?;
+        let mut inner = self.inner.borrow_mut();
+        let noted = self.is_serializable() || for_update;
+        let read = noted.then(|| inner.reads.note_range(tree, span, moment.seq()));
+        let own = inner.writes.changes(tree.inner().id).cloned();
+        Ok(TxnScan::new(self, range, scan, own, read))
+    }
+
+    /// Locks what is about to be read where that is due, and says which moment to read.
+    fn moment_for_reading(
+        &self,
+        tree: &Tree,
+        target: impl FnOnce() -> Target,
+        for_update: bool,
+    ) -> Result<Snapshot> {
+        if self.is_pessimistic() && (self.is_serializable() || for_update) {
+            self.lock(tree, target(), if for_update { LockMode::Exclusive } else { LockMode::Shared })?;
+        }
+        if self.is_pessimistic() && self.is_serializable() {
+            return Ok(Snapshot::passing(&self.store));
+        }
+        let mut inner = self.inner.borrow_mut();
+        inner.is_fixed = true;
+        Ok(inner.moment.clone())
+    }
+
+    /// A scan has walked no further than this.
+    fn note_walked(&self, read: RangeId, walked: Option<Span>) {
+        self.inner.borrow_mut().reads.shrink_range(read, walked);
+    }
+
+    // ---- writing -------------------------------------------------------------------------------------
+
+    /// Gives `key` the value `value`, which is copied. A pessimistic transaction locks the key for itself.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the key is empty or too long, or the tree of another store. Of pessimistic transactions
+    /// `Deadlock` and `LockTimeout`, and, under snapshot isolation, `Conflict` when the key was changed since the
+    /// transaction's first read.
+    pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.change(tree, key.as_ref(), Some(value.as_ref().into()))
+    }
+
+    /// Makes `key` absent. Not an error when it is.
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn delete(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
+        self.change(tree, key.as_ref(), None)
+    }
+
+    fn change(&self, tree: &Tree, key: &[u8], change: Change) -> Result<()> {
+        check_key(key)?;
+        self.check_tree(tree)?;
+        if self.is_pessimistic() {
+            self.lock(tree, Target::Key(key.to_vec()), LockMode::Exclusive)?;
+            if !self.is_serializable() {
+                check_key_unchanged(tree, key, self.inner.borrow().moment.seq())?;
+            }
+        }
+        self.inner.borrow_mut().writes.set(tree, key, change);
+        Ok(())
+    }
+
+    fn check_tree(&self, tree: &Tree) -> Result<()> {
+        if tree.inner().store != self.store.id {
+            let message = "the tree belongs to another store than the transaction";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        Ok(())
+    }
+
+    fn lock(&self, tree: &Tree, target: Target, mode: LockMode) -> Result<()> {
+        let what = match &target {
+            Target::Key(key) => format!("key \"{}\"", shown(key)),
+            Target::Range(_) => "a range".to_owned(),
+        };
+        let (timeout, clock) = (self.options.lock_timeout, &*self.store.env.clock);
+        match self.locks.take(tree.inner().id, target, mode, timeout, clock) {
+            Outcome::Held | Outcome::HeldBefore => {}
+            Outcome::Deadlock => {
+                let message = format!(
+                    "waiting for the lock on {what} of tree \"{}\" would close a circle of transactions that wait for \
+                     each other; roll this one back",
+                    tree.name()
+                );
+                return Err(Error::new(ErrorKind::Deadlock, message));
+            }
+            Outcome::TimedOut => {
+                let message = format!(
+                    "another transaction keeps {what} of tree \"{}\" locked, for more than {} ms",
+                    tree.name(),
+                    timeout.as_millis()
+                );
+                return Err(Error::new(ErrorKind::LockTimeout, message));
+            }
+        }
+        let mut inner = self.inner.borrow_mut();
+        if !inner.is_fixed {
+            // What others did while this one waited is not to be a conflict.
+            inner.moment = Snapshot::new(&self.store);
+        }
+        Ok(())
+    }
+
+    /// Remembers this point, for [`Txn::rollback_to`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// # let tree = db.default_tree();
+    /// let txn = db.begin(esker::TxnOptions::default())?;
+    /// txn.put(tree, "a", "1")?;
+    /// let before = txn.savepoint();
+    /// txn.put(tree, "b", "2")?;
+    /// txn.rollback_to(before)?;
+    /// txn.commit()?;
+    /// assert!(tree.contains("a")? && !tree.contains("b")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn savepoint(&self) -> Savepoint {
+        self.inner.borrow_mut().writes.savepoint(self.locks.owner())
+    }
+
+    /// Undoes what was written since `savepoint`, which stays; later savepoints go. What was read since still counts as
+    /// read, since the caller knows it, and locks are kept.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the savepoint is another transaction's, or gone.
+    pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
+        if savepoint.txn != self.locks.owner() {
+            return Err(Error::new(ErrorKind::InvalidInput, "the savepoint is one of another transaction"));
+        }
+        self.inner.borrow_mut().writes.rollback_to(savepoint)
+    }
+
+    // ---- the end -------------------------------------------------------------------------------------
+
+    /// Writes all of it at once, if nothing that it relies on was changed. Then the locks go.
+    ///
+    /// # Errors
+    /// `Conflict` when another write came in between: nothing was written, and the message names the key. Otherwise as
+    /// [`Db::write`](crate::Db::write).
+    pub fn commit(self) -> Result<()> {
+        self.commit_at().map(drop)
+    }
+
+    /// Undoes everything, as dropping the transaction does.
+    pub fn rollback(self) {}
+
+    /// Commits; returns the place among all writes, a position in the log, if it wrote anything.
+    pub(crate) fn commit_at(self) -> Result<Option<u64>> {
+        let Inner { moment, reads, writes, .. } = &*self.inner.borrow();
+        let written = (!self.is_serializable()).then_some((writes, moment.seq()));
+        let validation = Validation { reads, written };
+        if writes.is_empty() {
+            // What was read is of one moment, but where locks kept it as it was.
+            if self.is_pessimistic() && self.is_serializable() {
+                validation.check(0)?;
+            }
+            return Ok(None);
+        }
+        let durability = self.options.durability.unwrap_or(self.store.options.durability);
+        if validation.is_empty() {
+            return self.store.write_if(&writes.to_batch()?, durability, None);
+        }
+        // Everything up to here is in the memtables, so the check sees it.
+        let seen = self.store.commit.visible();
+        validation.check(0)?;
+        let batch = writes.to_batch()?;
+        let unchanged = || validation.check(seen).map(|()| true);
+        self.store.write_if(&batch, durability, Some(&unchanged))
+    }
+}

@@ -1,0 +1,155 @@
+//! What a transaction relies on: keys and ranges that nobody else may have written when it commits, each since the
+//! moment at which it was read. And the check that nobody has.
+
+use std::collections::BTreeMap;
+
+use super::span::{Span, borrowed};
+use super::writes::WriteSet;
+use crate::canary::broken;
+use crate::cursor::SeqNo;
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::newer::Newer;
+use crate::tree::Tree;
+use crate::version::edit::TreeId;
+
+#[derive(Debug, Default)]
+pub(super) struct ReadSet {
+    trees: BTreeMap<TreeId, TreeReads>,
+}
+
+#[derive(Debug)]
+struct TreeReads {
+    tree: Tree,
+    /// Each with the moment of its first read.
+    keys: BTreeMap<Vec<u8>, SeqNo>,
+    /// `None`: the scan saw nothing.
+    ranges: Vec<Option<(Span, SeqNo)>>,
+}
+
+/// A range of a read set, for saying later how much of it was read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RangeId {
+    tree: TreeId,
+    index: usize,
+}
+
+impl ReadSet {
+    fn of(&mut self, tree: &Tree) -> &mut TreeReads {
+        self.trees.entry(tree.inner().id).or_insert_with(|| TreeReads {
+            tree: tree.clone(),
+            keys: BTreeMap::new(),
+            ranges: Vec::new(),
+        })
+    }
+
+    /// `key` was read as it was at `seq`.
+    pub(super) fn note_key(&mut self, tree: &Tree, key: &[u8], seq: SeqNo) {
+        let keys = &mut self.of(tree).keys;
+        if !keys.contains_key(key) {
+            keys.insert(key.to_vec(), seq);
+        }
+    }
+
+    /// `span` is being read as it was at `seq`.
+    pub(super) fn note_range(&mut self, tree: &Tree, span: Span, seq: SeqNo) -> RangeId {
+        let ranges = &mut self.of(tree).ranges;
+        ranges.push(Some((span, seq)));
+        RangeId { tree: tree.inner().id, index: ranges.len() - 1 }
+    }
+
+    /// No more than `walked` was read of the range; `None`: nothing.
+    pub(super) fn shrink_range(&mut self, id: RangeId, walked: Option<Span>) {
+        let range = self.trees.get_mut(&id.tree).and_then(|reads| reads.ranges.get_mut(id.index));
+        if let Some(range) = range {
+            *range = match (range.take(), walked) {
+                (Some((_, seq)), Some(span)) => Some((span, seq)),
+                _ => None,
+            };
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.trees.values().all(|reads| reads.keys.is_empty() && reads.ranges.iter().all(Option::is_none))
+    }
+
+    /// Fails if anything was written since it was read. What was written up to `seen` is taken as checked.
+    fn check(&self, seen: SeqNo) -> Result<()> {
+        for TreeReads { tree, keys, ranges } in self.trees.values() {
+            let since = keys.values().chain(ranges.iter().flatten().map(|(_, seq)| seq)).min();
+            let Some(&since) = since else { continue };
+            let state = tree.readable_state()?;
+            let newer = Newer::than(since.max(seen), &state);
+            if newer.is_empty() {
+                continue;
+            }
+            for (key, &seq) in keys {
+                if !broken("txn-reads") && newer.has_key(key, seq.max(seen))? {
+                    return Err(conflict(tree, key, "read it"));
+                }
+            }
+            for (span, seq) in ranges.iter().flatten() {
+                let (lower, upper) = (borrowed(&span.lower), borrowed(&span.upper));
+                if !broken("txn-ranges")
+                    && let Some(key) = newer.key_between(lower, upper, (*seq).max(seen))?
+                {
+                    return Err(conflict(tree, &key, "read a range around it"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What must not have changed when a transaction commits.
+pub(super) struct Validation<'a> {
+    pub(super) reads: &'a ReadSet,
+    /// Under snapshot isolation: what is written, and the moment since which nobody else may have.
+    pub(super) written: Option<(&'a WriteSet, SeqNo)>,
+}
+
+impl Validation<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.written.is_none()
+    }
+
+    /// Fails with `Conflict` if anything was written since. What was written up to `seen` is taken as checked.
+    pub(super) fn check(&self, seen: SeqNo) -> Result<()> {
+        self.reads.check(seen)?;
+        let Some((writes, moment)) = self.written else { return Ok(()) };
+        let since = moment.max(seen);
+        for (tree, changes) in writes.trees() {
+            let state = tree.readable_state()?;
+            let newer = Newer::than(since, &state);
+            for key in changes.keys().take_while(|_| !newer.is_empty()) {
+                if !broken("txn-writes") && newer.has_key(key, since)? {
+                    return Err(conflict(tree, key, "began, which writes it too"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fails with `Conflict` if `key` was written after `since`.
+pub(super) fn check_key_unchanged(tree: &Tree, key: &[u8], since: SeqNo) -> Result<()> {
+    let state = tree.readable_state()?;
+    if Newer::than(since, &state).has_key(key, since)? {
+        return Err(conflict(tree, key, "began, which writes it too"));
+    }
+    Ok(())
+}
+
+/// `did`: what the transaction did with the key.
+fn conflict(tree: &Tree, key: &[u8], did: &str) -> Error {
+    let message = format!(
+        "another write changed key \"{}\" of tree \"{}\" since the transaction {did}",
+        shown(key),
+        tree.name()
+    );
+    Error::new(ErrorKind::Conflict, message)
+}
+
+/// A key as messages show it.
+pub(super) fn shown(key: &[u8]) -> String {
+    key[..key.len().min(64)].escape_ascii().to_string()
+}

@@ -1,0 +1,192 @@
+//! A range as a transaction sees it: the store's pairs with the transaction's own writes merged in.
+
+use std::ops::Bound;
+
+use super::reads::RangeId;
+use super::span::Span;
+use super::writes::{Change, Changes};
+use super::Txn;
+use crate::error::Result;
+use crate::read::scan::{Scan, ScanRange};
+use crate::value::Value;
+
+/// Where the current pair is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Start,
+    /// In the store.
+    Store,
+    /// Among the transaction's writes, and perhaps in the store too.
+    Own,
+    End,
+}
+
+/// Pairs in key order as a [`Txn`] sees them. As an iterator it hands out copies; [`TxnScan::advance`] with
+/// [`TxnScan::key`] and [`TxnScan::value`] copies no values.
+///
+/// What the transaction writes while it is open does not show. What it walked over, up to the last pair that was asked
+/// for, is what the transaction has read.
+#[derive(Debug)]
+pub struct TxnScan<'t> {
+    txn: &'t Txn,
+    range: ScanRange,
+    store: Scan,
+    /// The store's scan stands on a pair.
+    store_on: bool,
+    own: Option<Changes>,
+    /// The next of the own writes.
+    next_own: Option<(Vec<u8>, Change)>,
+    at: At,
+    /// Where the transaction keeps what it has read, if it does.
+    read: Option<RangeId>,
+}
+
+impl<'t> TxnScan<'t> {
+    pub(super) fn new(
+        txn: &'t Txn,
+        range: ScanRange,
+        store: Scan,
+        own: Option<Changes>,
+        read: Option<RangeId>,
+    ) -> Self {
+        TxnScan { txn, range, store, store_on: false, own, next_own: None, at: At::Start, read }
+    }
+
+    /// To the next pair; `false` at the end.
+    ///
+    /// # Errors
+    /// `Corruption` or `Io` when a table cannot be read.
+    pub fn advance(&mut self) -> Result<bool> {
+        match self.at {
+            At::Start => {
+                self.store_on = self.store.advance()?;
+                self.next_own = self.first_own();
+            }
+            At::Store => self.store_on = self.store.advance()?,
+            At::Own => self.pass_own()?,
+            At::End => return Ok(false),
+        }
+        loop {
+            let own_first = match &self.next_own {
+                None => false,
+                Some((own, _)) => {
+                    let order = own.as_slice().cmp(self.store.key());
+                    !self.store_on || (if self.range.reverse { order.is_ge() } else { order.is_le() })
+                }
+            };
+            self.at = match &self.next_own {
+                Some((_, None)) if own_first => {
+                    self.pass_own()?;
+                    continue;
+                }
+                Some(_) if own_first => At::Own,
+                _ if self.store_on => At::Store,
+                _ => At::End,
+            };
+            return Ok(self.at != At::End);
+        }
+    }
+
+    /// To the next of the own writes, and past what it hides.
+    fn pass_own(&mut self) -> Result<()> {
+        let Some((key, _)) = self.next_own.take() else { return Ok(()) };
+        if self.store_on && self.store.key() == key {
+            self.store_on = self.store.advance()?;
+        }
+        self.next_own = self.own_behind(&key);
+        Ok(())
+    }
+
+    fn span(&self) -> Span {
+        Span { lower: self.range.lower.clone(), upper: self.range.upper.clone() }
+    }
+
+    fn first_own(&self) -> Option<(Vec<u8>, Change)> {
+        self.own_within(self.span().bounds()?)
+    }
+
+    fn own_behind(&self, key: &[u8]) -> Option<(Vec<u8>, Change)> {
+        let key = Bound::Excluded(key.to_vec());
+        let rest = if self.range.reverse {
+            Span { lower: self.range.lower.clone(), upper: key }
+        } else {
+            Span { lower: key, upper: self.range.upper.clone() }
+        };
+        self.own_within(rest.bounds()?)
+    }
+
+    fn own_within(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Option<(Vec<u8>, Change)> {
+        let mut found = self.own.as_ref()?.range::<[u8], _>(bounds);
+        let found = if self.range.reverse { found.next_back() } else { found.next() };
+        found.map(|(key, change)| (key.clone(), change.clone()))
+    }
+
+    /// The current pair's key. Empty before the first and behind the last pair.
+    pub fn key(&self) -> &[u8] {
+        match (self.at, &self.next_own) {
+            (At::Store, _) => self.store.key(),
+            (At::Own, Some((key, _))) => key,
+            _ => &[],
+        }
+    }
+
+    /// The current pair's value. Empty for a scan of keys only.
+    ///
+    /// # Errors
+    /// `Corruption` or `Io` when it cannot be read.
+    pub fn value(&mut self) -> Result<&[u8]> {
+        match (self.at, &self.next_own) {
+            (At::Store, _) => self.store.value(),
+            (At::Own, Some((_, Some(value)))) if !self.range.keys_only => Ok(value),
+            _ => Ok(&[]),
+        }
+    }
+
+    /// The current pair's value as [`Txn::get`] gives it: to keep, or to read in parts.
+    ///
+    /// # Errors
+    /// As [`TxnScan::value`].
+    pub fn handle(&mut self) -> Result<Value> {
+        if self.at == At::Store { self.store.handle() } else { Ok(Value::copy_of(self.value()?)) }
+    }
+
+    /// What was walked over; `None` before the first pair.
+    fn walked(&self) -> Option<Span> {
+        let mut span = self.span();
+        let key = Bound::Included(self.key().to_vec());
+        match self.at {
+            At::Start => return None,
+            At::End => {}
+            _ if self.range.reverse => span.lower = key,
+            _ => span.upper = key,
+        }
+        Some(span)
+    }
+}
+
+impl Drop for TxnScan<'_> {
+    fn drop(&mut self) {
+        if let Some(read) = self.read {
+            self.txn.note_walked(read, self.walked());
+        }
+    }
+}
+
+impl Iterator for TxnScan<'_> {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let moved = self.advance();
+        let copied = moved.and_then(|more| {
+            if !more {
+                return Ok(None);
+            }
+            let key = self.key().to_vec();
+            self.value().map(|value| Some((key, value.to_vec())))
+        });
+        if copied.is_err() {
+            self.at = At::End;
+        }
+        copied.transpose()
+    }
+}
