@@ -1,4 +1,4 @@
-//! Deliberate breaks of the durability rules, to prove that the crash tests see them.
+//! Deliberate breaks of the durability rules and of the isolation of transactions, to prove that the tests see them.
 //!
 //! Without `--cfg esker_canary` every question here is answered `false` when the library is compiled. With
 //! it, the environment variable `ESKER_CANARY` names the one rule that is broken in this run;

@@ -252,6 +252,13 @@ impl Locks {
         Locks { table: Arc::clone(table), owner, held: RefCell::default() }
     }
 
+    /// Whether there are no locks in the whole store.
+    #[cfg(test)]
+    pub(super) fn nobody_holds_any(&self) -> bool {
+        let state = self.table.state.lock();
+        state.trees.is_empty() && state.queue.is_empty()
+    }
+
     /// A number that no other transaction of the store has.
     pub(super) fn owner(&self) -> Owner {
         self.owner

@@ -2,10 +2,10 @@
 
 use std::ops::Bound;
 
+use super::Txn;
 use super::reads::RangeId;
 use super::span::Span;
 use super::writes::{Change, Changes};
-use super::Txn;
 use crate::error::Result;
 use crate::read::scan::{Scan, ScanRange};
 use crate::value::Value;

@@ -54,7 +54,7 @@ impl State {
                     && request.conflicts(other.owner, other.mode)
                     && request.target.overlaps(&other.target)
                     && !passes.contains(&other.owner)
-                    && !broken("txn-locks")
+                    && !broken("txn-turn")
             })
             .map(|other| other.owner)
     }
@@ -68,11 +68,9 @@ impl State {
     fn waits_of(&self, index: usize) -> Vec<Wait> {
         let Waiter { request, passes, .. } = &self.queue[index];
         let from = request.owner;
-        let holders =
-            self.holders_in_the_way(request).map(|to| Wait { from, to, for_turn: false });
-        let waiters = self
-            .waiters_in_the_way(request, index, passes)
-            .map(|to| Wait { from, to, for_turn: true });
+        let holders = self.holders_in_the_way(request).map(|to| Wait { from, to, for_turn: false });
+        let waiters =
+            self.waiters_in_the_way(request, index, passes).map(|to| Wait { from, to, for_turn: true });
         holders.chain(waiters).collect()
     }
 
@@ -93,7 +91,7 @@ impl State {
     /// pass; where all wait for holders, `owner` is taken out of the queue: `false`.
     pub(super) fn dissolve_circles(&mut self, owner: Owner) -> bool {
         let mut path = Vec::new();
-        while self.find_way(owner, owner, &mut BTreeSet::new(), &mut path) {
+        while !broken("txn-circles") && self.find_way(owner, owner, &mut BTreeSet::new(), &mut path) {
             let turn = path.iter().find(|wait| wait.for_turn).copied();
             let Some((turn, index)) = turn.and_then(|turn| Some((turn, self.position(turn.from)?))) else {
                 self.give_up(owner);

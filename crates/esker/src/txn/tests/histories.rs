@@ -1,1 +1,360 @@
-//! t
+//! Random transactions from several threads over few keys of two trees, beside plain writes, flushes and merges; what each
+//! found and wrote is judged by [`checker`](super::checker).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use super::checker::{Node, Version, judge};
+use super::*;
+use crate::env::Env;
+use crate::rng::Rng;
+
+/// Keys of each of the two trees.
+const KEYS: usize = 4;
+
+/// A clock that goes on by the time that threads have waited, so that a test that is held up does not time out.
+#[derive(Debug, Default)]
+struct WaitingClock(AtomicU64);
+
+impl Clock for WaitingClock {
+    fn wall_us(&self) -> u64 {
+        self.monotonic_us()
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn sleep(&self, duration: Duration) {
+        std::thread::park_timeout(duration.min(Duration::from_micros(100)));
+        self.0.fetch_add(duration.as_micros() as u64, Ordering::Relaxed);
+    }
+}
+
+/// Who takes part in a history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Company {
+    Optimistic,
+    /// Pessimistic transactions and nobody else: they never conflict when serializable.
+    Pessimistic,
+    /// Both, plain puts, batches, reads of snapshots, flushes and merges.
+    All,
+}
+
+/// What came of a history, or of many.
+#[derive(Debug, Default)]
+struct Tally {
+    commits: u64,
+    conflicts: u64,
+    deadlocks: u64,
+    skewed: u64,
+}
+
+/// A store in which one history after the other happens.
+struct Place {
+    db: Db,
+    store: Arc<Store>,
+    trees: [Tree; 2],
+}
+
+/// One history.
+struct History<'a> {
+    place: &'a Place,
+    number: u64,
+    isolation: Isolation,
+    company: Company,
+    next_value: AtomicU64,
+    /// A key is deleted by one write at most, so that it is known which one an absent key is of.
+    deleted: [AtomicBool; 2 * KEYS],
+    tally: parking_lot::Mutex<Tally>,
+}
+
+/// What a transaction has found and done so far.
+#[derive(Default)]
+struct Notes {
+    reads: Vec<(usize, Version)>,
+    own: BTreeMap<usize, Version>,
+}
+
+fn decode(value: &[u8]) -> u64 {
+    u64::from_le_bytes(value.try_into().unwrap())
+}
+
+impl History<'_> {
+    /// Keys 0 to `KEYS` of the first tree, then those of the second. The even ones are there from the beginning, and may
+    /// be deleted; the others are not.
+    fn key(&self, key: usize) -> (&Tree, Vec<u8>) {
+        (&self.place.trees[key / KEYS], format!("{}/{}", self.number, key % KEYS).into_bytes())
+    }
+
+    fn fresh(&self) -> u64 {
+        self.next_value.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A new value or, seldom, none.
+    fn choose_version(&self, rng: &mut Rng, key: usize) -> Version {
+        let delete = key % 2 == 0 && rng.chance(0.1) && !self.deleted[key].swap(true, Ordering::Relaxed);
+        (!delete).then(|| self.fresh())
+    }
+
+    fn begin(&self) -> Vec<Node> {
+        let mut writes = Vec::new();
+        for key in 0..2 * KEYS {
+            let version = (key % 2 == 0).then(|| self.fresh());
+            if let Some(value) = version {
+                let (tree, name) = self.key(key);
+                tree.put(name, value.to_le_bytes()).unwrap();
+            }
+            writes.push((key, version));
+        }
+        vec![Node { session: 0, place: Some(0), reads: Vec::new(), writes }]
+    }
+
+    fn note_read(notes: &mut Notes, key: usize, found: Option<Vec<u8>>) {
+        let found = found.map(|value| decode(&value));
+        match notes.own.get(&key) {
+            Some(own) => assert_eq!(*own, found, "an own write of key {key}"),
+            None => notes.reads.push((key, found)),
+        }
+    }
+
+    fn put(&self, txn: &Txn, rng: &mut Rng, notes: &mut Notes, key: usize) -> Result<()> {
+        let version = self.choose_version(rng, key);
+        let (tree, name) = self.key(key);
+        match version {
+            Some(value) => txn.put(tree, name, value.to_le_bytes())?,
+            None => txn.delete(tree, name)?,
+        }
+        notes.own.insert(key, version);
+        Ok(())
+    }
+
+    fn scan(&self, txn: &Txn, rng: &mut Rng, notes: &mut Notes) -> Result<()> {
+        let first = rng.index(2 * KEYS);
+        let last = first + rng.index(KEYS - first % KEYS);
+        let (tree, lower) = self.key(first);
+        let (_, upper) = self.key(last);
+        let reverse = rng.chance(0.5);
+        let range = ScanRange::all().from(lower).to(upper);
+        let range = if reverse { range.reverse() } else { range };
+        let mut scan =
+            if rng.chance(0.2) { txn.scan_for_update(tree, range)? } else { txn.scan(tree, range)? };
+        let mut stop = if rng.chance(0.3) { rng.index(3) } else { usize::MAX };
+        let mut walked: Vec<usize> = (first..=last).collect();
+        if reverse {
+            walked.reverse();
+        }
+        // Whatever the scan passes by is absent.
+        let mut walked = walked.into_iter();
+        while stop > 0 && scan.advance()? {
+            let found = scan.key().to_vec();
+            let key = walked.by_ref().find(|&key| {
+                let here = self.key(key).1 == found;
+                if !here {
+                    Self::note_read(notes, key, None);
+                }
+                here
+            });
+            let key = key.expect("keys in order, each once");
+            Self::note_read(notes, key, Some(scan.value()?.to_vec()));
+            stop -= 1;
+        }
+        if stop > 0 {
+            walked.for_each(|key| Self::note_read(notes, key, None));
+        }
+        Ok(())
+    }
+
+    fn work(&self, txn: &Txn, rng: &mut Rng) -> Result<Notes> {
+        let mut notes = Notes::default();
+        let mut savepoint = None;
+        for _ in 0..2 + rng.index(5) {
+            let key = rng.index(2 * KEYS);
+            let (tree, name) = self.key(key);
+            match rng.index(20) {
+                0..6 => Self::note_read(&mut notes, key, txn.get_vec(tree, name)?),
+                6..8 => {
+                    let found = txn.get_for_update(tree, name)?.map(|value| value.into_vec().unwrap());
+                    Self::note_read(&mut notes, key, found);
+                }
+                8..14 => self.put(txn, rng, &mut notes, key)?,
+                14..18 => self.scan(txn, rng, &mut notes)?,
+                18 => savepoint = Some((txn.savepoint(), notes.own.clone())),
+                _ => {
+                    if let Some((point, own)) = &savepoint {
+                        txn.rollback_to(*point)?;
+                        notes.own.clone_from(own);
+                    }
+                }
+            }
+            if rng.chance(0.5) {
+                std::thread::yield_now();
+            }
+        }
+        Ok(notes)
+    }
+
+    /// A transaction; what it did, if it was committed.
+    fn transaction(&self, rng: &mut Rng) -> Option<Node> {
+        let mode = match self.company {
+            Company::Optimistic => TxnMode::Optimistic,
+            Company::Pessimistic => TxnMode::Pessimistic,
+            Company::All => MODES[rng.index(2)],
+        };
+        let options = options(mode, self.isolation).lock_timeout(Duration::from_secs(600));
+        let txn = self.place.db.begin(options).unwrap();
+        let done = self.work(&txn, rng).and_then(|notes| {
+            if rng.chance(0.05) {
+                txn.rollback();
+                return Ok(None);
+            }
+            Ok(Some((txn.commit_at()?, notes)))
+        });
+        let mut tally = self.tally.lock();
+        match done.map_err(|error| (error.kind(), error)) {
+            Ok(None) => None,
+            Ok(Some((place, notes))) => {
+                tally.commits += 1;
+                let writes: Vec<_> = notes.own.into_iter().collect();
+                assert_eq!(place.is_some(), !writes.is_empty());
+                Some(Node { session: 0, place, reads: notes.reads, writes })
+            }
+            Err((ErrorKind::Conflict, error)) => {
+                let alone = self.company == Company::Pessimistic && self.isolation == Isolation::Serializable;
+                assert!(!alone, "locks did not keep it as it was: {error}");
+                tally.conflicts += 1;
+                None
+            }
+            Err((ErrorKind::Deadlock, _)) if mode == TxnMode::Pessimistic => {
+                tally.deadlocks += 1;
+                None
+            }
+            Err((_, error)) => panic!("{error:?}"),
+        }
+    }
+
+    /// Writes and reads outside of transactions.
+    fn plain(&self, rng: &mut Rng) -> Option<Node> {
+        if rng.chance(0.3) {
+            let (snapshot, mut node) = (self.place.db.snapshot(), Node::default());
+            for key in (0..2 * KEYS).filter(|_| rng.chance(0.5)) {
+                let (tree, name) = self.key(key);
+                let found = snapshot.get_vec(tree, name).unwrap().map(|value| decode(&value));
+                node.reads.push((key, found));
+                std::thread::yield_now();
+            }
+            return Some(node);
+        }
+        let mut batch = Batch::new();
+        let mut own = BTreeMap::new();
+        for _ in 0..1 + rng.index(3) {
+            let key = rng.index(2 * KEYS);
+            let version = self.choose_version(rng, key);
+            let (tree, name) = self.key(key);
+            match version {
+                Some(value) => batch.put(tree, name, value.to_le_bytes()).unwrap(),
+                None => batch.delete(tree, name).unwrap(),
+            }
+            own.insert(key, version);
+        }
+        let store = &self.place.store;
+        let place = store.write_if(&batch, store.options.durability, None).unwrap();
+        Some(Node { session: 0, place, reads: Vec::new(), writes: own.into_iter().collect() })
+    }
+
+    fn session(&self, session: usize, seed: u64) -> Vec<Node> {
+        let mut rng = Rng::new(seed);
+        let mut nodes = Vec::new();
+        for _ in 0..2 + rng.index(4) {
+            let plain = self.company == Company::All && rng.chance(0.3);
+            if plain && rng.chance(0.02) {
+                self.place.db.flush().unwrap();
+            }
+            if plain && rng.chance(0.01) {
+                self.place.db.compact().unwrap();
+            }
+            let node = if plain { self.plain(&mut rng) } else { self.transaction(&mut rng) };
+            nodes.extend(node.map(|node| Node { session, ..node }));
+        }
+        nodes
+    }
+
+    fn run(&self, seed: u64) {
+        let mut rng = Rng::new(seed);
+        let mut nodes = self.begin();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (1..=2 + rng.index(7))
+                .map(|session| {
+                    let seed = rng.next();
+                    scope.spawn(move || self.session(session, seed))
+                })
+                .collect();
+            for thread in threads {
+                nodes.extend(thread.join().unwrap());
+            }
+        });
+        if let Err(found) = judge(&nodes, self.isolation) {
+            panic!("seed {seed}, {:?}, {:?}: {found}", self.isolation, self.company);
+        }
+        self.tally.lock().skewed += u64::from(judge(&nodes, Isolation::Serializable).is_err());
+        // The end is what the last of each key's writers made of it.
+        for key in 0..2 * KEYS {
+            let writes = nodes.iter().filter_map(|node| {
+                let (_, version) = node.writes.iter().find(|(written, _)| *written == key)?;
+                Some((node.place, *version))
+            });
+            let (tree, name) = self.key(key);
+            let found = tree.get_vec(name).unwrap().map(|value| decode(&value));
+            assert_eq!(Some(found), writes.max().map(|(_, version)| version), "seed {seed}, key {key}");
+        }
+    }
+}
+
+/// Runs `count` histories of one kind, `count` being small enough for one store.
+fn histories(count: u64, isolation: Isolation, company: Company, total: &mut Tally) {
+    let env = Env { clock: Arc::new(WaitingClock::default()), ..Env::system() };
+    let db = Db::open_in_memory(Options::default().memory_budget(8 << 20).env(env)).unwrap();
+    let trees = ["a", "b"].map(|name| db.tree(name).unwrap());
+    let store = Arc::clone(&db.begin(TxnOptions::default()).unwrap().store);
+    let place = Place { db, store, trees };
+    for number in 0..count {
+        let history = History {
+            place: &place,
+            number,
+            isolation,
+            company,
+            next_value: AtomicU64::new(0),
+            deleted: std::array::from_fn(|_| AtomicBool::new(false)),
+            tally: parking_lot::Mutex::default(),
+        };
+        history.run(number * 6 + isolation as u64 * 3 + company as u64);
+        let tally = history.tally.into_inner();
+        total.commits += tally.commits;
+        total.conflicts += tally.conflicts;
+        total.deadlocks += tally.deadlocks;
+        total.skewed += tally.skewed;
+    }
+    assert!(place.db.begin(TxnOptions::default()).unwrap().locks.nobody_holds_any());
+}
+
+fn all_company(isolation: Isolation) -> Tally {
+    let mut total = Tally::default();
+    histories(250, isolation, Company::Optimistic, &mut total);
+    histories(250, isolation, Company::Pessimistic, &mut total);
+    histories(500, isolation, Company::All, &mut total);
+    println!("{isolation:?}: {total:?}");
+    // Nothing would be shown by transactions that never met.
+    assert!(total.commits > 0 && total.conflicts > 0 && total.deadlocks > 0, "{total:?}");
+    total
+}
+
+#[test]
+fn a_thousand_histories_are_serializable() {
+    all_company(Isolation::Serializable);
+}
+
+#[test]
+fn a_thousand_histories_are_of_snapshot_isolation_and_some_are_skewed() {
+    let total = all_company(Isolation::Snapshot);
+    assert!(total.skewed > 0, "{total:?}");
+}

@@ -1,1 +1,232 @@
-//! t
+//! Interleaved transactions on one thread, decided by a seed, against sorted maps: what each sees, and which may commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::rng::Rng;
+
+type Map = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
+/// A key of one of the trees.
+type Place = (usize, Vec<u8>);
+
+const KEYS: usize = 12;
+
+/// What a transaction should be like.
+struct Model {
+    options: TxnOptions,
+    txn: Txn,
+    /// The store when it began, without its own writes.
+    seen: Map,
+    own: BTreeMap<Place, Option<Vec<u8>>>,
+    /// What it relies on.
+    read: BTreeSet<Place>,
+    /// What others have written since it began.
+    others: BTreeSet<Place>,
+    savepoints: Vec<(Savepoint, BTreeMap<Place, Option<Vec<u8>>>)>,
+}
+
+fn all_places() -> impl Iterator<Item = Place> {
+    (0..2).flat_map(|tree| (0..KEYS).map(move |key| (tree, name(key))))
+}
+
+fn name(key: usize) -> Vec<u8> {
+    format!("k{key:02}").into_bytes()
+}
+
+impl Model {
+    fn relies(&self, for_update: bool) -> bool {
+        for_update || self.options.isolation == Isolation::Serializable
+    }
+
+    fn view(&self) -> Map {
+        let mut view = self.seen.clone();
+        for (place, change) in &self.own {
+            match change {
+                Some(value) => view.insert(place.clone(), value.clone()),
+                None => view.remove(place),
+            };
+        }
+        view
+    }
+
+    fn get(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
+        let place = (rng.index(2), name(rng.index(KEYS)));
+        let for_update = rng.chance(0.3);
+        let tree = &trees[place.0];
+        let found =
+            if for_update { self.txn.get_for_update(tree, &place.1) } else { self.txn.get(tree, &place.1) };
+        assert_eq!(found.unwrap().map(|value| value.into_vec().unwrap()), self.view().get(&place).cloned());
+        if self.relies(for_update) && !self.own.contains_key(&place) {
+            self.read.insert(place);
+        }
+    }
+
+    fn write(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
+        let place = (rng.index(2), name(rng.index(KEYS)));
+        let value = rng.chance(0.7).then(|| rng.next().to_le_bytes().to_vec());
+        match &value {
+            Some(value) => self.txn.put(&trees[place.0], &place.1, value).unwrap(),
+            None => self.txn.delete(&trees[place.0], &place.1).unwrap(),
+        }
+        self.own.insert(place, value);
+    }
+
+    fn scan(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
+        let (index, for_update) = (rng.index(2), rng.chance(0.3));
+        let mut range = ScanRange::all();
+        range = match rng.index(3) {
+            0 => range.from(name(rng.index(KEYS))),
+            1 => range.after(name(rng.index(KEYS))),
+            _ => range,
+        };
+        range = match rng.index(3) {
+            0 => range.to(name(rng.index(KEYS))),
+            1 => range.before(name(rng.index(KEYS))),
+            _ => range,
+        };
+        let within =
+            |place: &Place| place.0 == index && range.above_lower(&place.1) && range.below_upper(&place.1);
+        let mut expected: Vec<_> = self.view().into_iter().filter(|(place, _)| within(place)).collect();
+        let mut walked: Vec<Place> = all_places().filter(|place| within(place)).collect();
+        let reverse = rng.chance(0.5);
+        if reverse {
+            expected.reverse();
+            walked.reverse();
+        }
+        let count = if rng.chance(0.5) { usize::MAX } else { rng.index(4) };
+        let range = if reverse { range.reverse() } else { range };
+        let tree = &trees[index];
+        let scan =
+            if for_update { self.txn.scan_for_update(tree, range) } else { self.txn.scan(tree, range) };
+        let found: Vec<_> = scan
+            .unwrap()
+            .take(count)
+            .map(|pair| pair.map(|(key, value)| ((index, key), value)).unwrap())
+            .collect();
+        assert_eq!(found, expected.iter().take(count).cloned().collect::<Vec<_>>());
+        if self.relies(for_update) && count > 0 {
+            // As far as the last pair that was asked for.
+            let end = if count <= expected.len() { Some(&expected[count - 1].0) } else { None };
+            let len =
+                end.map_or(walked.len(), |end| walked.iter().position(|place| place == end).unwrap() + 1);
+            self.read.extend(walked.into_iter().take(len));
+        }
+    }
+
+    fn back_or_forth(&mut self, rng: &mut Rng) {
+        if rng.chance(0.6) || self.savepoints.is_empty() {
+            self.savepoints.push((self.txn.savepoint(), self.own.clone()));
+        } else {
+            let at = rng.index(self.savepoints.len());
+            self.savepoints.truncate(at + 1);
+            self.txn.rollback_to(self.savepoints[at].0).unwrap();
+            self.own = self.savepoints[at].1.clone();
+        }
+    }
+
+    fn should_commit(&self) -> bool {
+        let written = |place: &Place| self.others.contains(place);
+        let lost = self.options.isolation == Isolation::Snapshot && self.own.keys().any(written);
+        self.own.is_empty() || !(lost || self.read.iter().any(written))
+    }
+}
+
+/// One store and the transactions that are open in it.
+struct World {
+    db: Db,
+    trees: [Tree; 2],
+    now: Map,
+    open: Vec<Model>,
+    commits: [u64; 2],
+}
+
+impl World {
+    fn begin(&mut self, rng: &mut Rng) {
+        let options = options(TxnMode::Optimistic, LEVELS[rng.index(2)]);
+        self.open.push(Model {
+            txn: self.db.begin(options.clone()).unwrap(),
+            options,
+            seen: self.now.clone(),
+            own: BTreeMap::new(),
+            read: BTreeSet::new(),
+            others: BTreeSet::new(),
+            savepoints: Vec::new(),
+        });
+    }
+
+    fn note(&mut self, writes: BTreeMap<Place, Option<Vec<u8>>>) {
+        for (place, change) in writes {
+            self.open.iter_mut().for_each(|model| model.others.extend([place.clone()]));
+            match change {
+                Some(value) => self.now.insert(place, value),
+                None => self.now.remove(&place),
+            };
+        }
+    }
+
+    fn end(&mut self, rng: &mut Rng) {
+        let model = self.open.swap_remove(rng.index(self.open.len()));
+        if rng.chance(0.1) {
+            return;
+        }
+        let should = model.should_commit();
+        let committed = model.txn.commit();
+        assert_eq!(outcome(committed), if should { "done" } else { "conflict" });
+        self.commits[usize::from(should)] += 1;
+        if should {
+            self.note(model.own);
+        }
+    }
+
+    fn step(&mut self, rng: &mut Rng) {
+        match rng.index(40) {
+            0..4 if self.open.len() < 4 => self.begin(rng),
+            4..7 if !self.open.is_empty() => self.end(rng),
+            7..9 => {
+                let place = (rng.index(2), name(rng.index(KEYS)));
+                let value = rng.chance(0.6).then(|| rng.next().to_le_bytes().to_vec());
+                match &value {
+                    Some(value) => self.trees[place.0].put(&place.1, value).unwrap(),
+                    None => self.trees[place.0].delete(&place.1).unwrap(),
+                }
+                self.note(BTreeMap::from([(place, value)]));
+            }
+            9 if rng.chance(0.5) => self.db.flush().unwrap(),
+            9 if rng.chance(0.5) => self.db.compact().unwrap(),
+            10.. if !self.open.is_empty() => {
+                let index = rng.index(self.open.len());
+                let (model, trees) = (&mut self.open[index], &self.trees);
+                match rng.index(8) {
+                    0..3 => model.get(trees, rng),
+                    3..5 => model.write(trees, rng),
+                    5..7 => model.scan(trees, rng),
+                    _ => model.back_or_forth(rng),
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn interleaved_transactions_agree_with_sorted_maps() {
+    let mut commits = [0; 2];
+    for seed in 0..60 {
+        println!("seed {seed}");
+        let db = still_store();
+        let trees = ["a", "b"].map(|name| db.tree(name).unwrap());
+        let mut world = World { db, trees, now: Map::new(), open: Vec::new(), commits: [0; 2] };
+        let mut rng = Rng::new(seed);
+        for _ in 0..600 {
+            world.step(&mut rng);
+        }
+        let found = (0..2).flat_map(|tree| {
+            let pairs = world.trees[tree].scan(ScanRange::all()).unwrap();
+            pairs.map(move |pair| pair.map(|(key, value)| ((tree, key), value)).unwrap())
+        });
+        assert_eq!(found.collect::<Map>(), world.now);
+        commits.iter_mut().zip(world.commits).for_each(|(sum, count)| *sum += count);
+    }
+    // Of both there are enough to tell them apart.
+    assert!(commits.iter().all(|&count| count > 100), "{commits:?}");
+}
