@@ -1,4 +1,6 @@
 //! Locks of pessimistic transactions: keys and ranges of trees, shared or exclusive, held until the transaction ends.
+//! Ranges that are in use stand beside the locks of keys, as in Grote and Sharkov's "Key-Value Store in Scala" (TU Berlin
+//! 2018, section 4.2.2), so that what comes to be in one is held off too.
 //!
 //! ```text
 //! take -- nothing in the way --------------------------------------------> held

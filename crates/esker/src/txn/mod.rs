@@ -57,7 +57,8 @@ use writes::{Change, WriteSet};
 
 /// Several reads and writes, over any trees of a store, that count together or not at all.
 /// [`Db::begin`](crate::Db::begin) begins one, [`Db::transact`](crate::Db::transact) also does it again when another
-/// write came in between. A transaction that is dropped is rolled back.
+/// write came in between. A transaction that is dropped is rolled back. It may go from thread to thread, but only one has it
+/// at a time; a thread with two pessimistic ones may wait for itself until the time-out.
 ///
 /// Reads see the transaction's own writes, and otherwise the moment at which it began. Pessimistic ones differ: under
 /// snapshot isolation the moment is that of the last lock before the first read; serializable ones read what is newest,

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::options::Durability;
 
-/// How transactions that want the same keys get along (source: optimistic and pessimistic locking).
+/// How transactions that want the same keys get along (P. Grote and D. Sharkov, "Key-Value Store in Scala", TU Berlin
+/// 2018, section 4.2.1, has the two families; it built the second for single calls).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum TxnMode {
     /// Nobody waits: what the transaction relies on is checked when it commits, and it fails with

@@ -67,6 +67,9 @@ fn outcome(result: Result<()>) -> &'static str {
     }
 }
 
+const fn goes_to_another_thread<T: Send>() {}
+const _: () = goes_to_another_thread::<Txn>();
+
 #[test]
 fn a_transaction_sees_its_moment_and_its_own_writes_and_others_see_all_of_it_or_nothing() {
     for mode in MODES {

@@ -57,6 +57,7 @@ impl<'s> Actor<'s> {
     fn wait_for(&self, table: &LockTable, target: Target, mode: LockMode) {
         self.orders.send((target, mode)).unwrap();
         while !table.state.lock().is_waiting(self.owner) {
+            assert!(self.outcomes.try_recv().is_err(), "there was nothing to wait for");
             std::thread::yield_now();
         }
     }
