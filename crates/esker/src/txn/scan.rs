@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use super::Txn;
 use super::reads::RangeId;
-use super::span::Span;
+use super::span::{Bounds, Span};
 use super::writes::{Change, Changes};
 use crate::error::Result;
 use crate::read::scan::{Scan, ScanRange};
@@ -115,7 +115,7 @@ impl<'t> TxnScan<'t> {
         self.own_within(rest.bounds()?)
     }
 
-    fn own_within(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Option<(Vec<u8>, Change)> {
+    fn own_within(&self, bounds: Bounds<'_>) -> Option<(Vec<u8>, Change)> {
         let mut found = self.own.as_ref()?.range::<[u8], _>(bounds);
         let found = if self.range.reverse { found.next_back() } else { found.next() };
         found.map(|(key, change)| (key.clone(), change.clone()))

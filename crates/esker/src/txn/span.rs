@@ -8,6 +8,9 @@ pub(super) struct Span {
     pub(super) upper: Bound<Vec<u8>>,
 }
 
+/// As the range lookups of sorted maps take it.
+pub(super) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 /// A bound of borrowed bytes, as sorted maps and cursors take it.
 pub(super) fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     match bound {
@@ -32,7 +35,7 @@ fn reaches(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
 
 impl Span {
     /// Bounds for the range lookups of sorted maps, which panic on bounds that cross; `None` where these do.
-    pub(super) fn bounds(&self) -> Option<(Bound<&[u8]>, Bound<&[u8]>)> {
+    pub(super) fn bounds(&self) -> Option<Bounds<'_>> {
         reaches(&self.lower, &self.upper).then(|| (borrowed(&self.lower), borrowed(&self.upper)))
     }
 

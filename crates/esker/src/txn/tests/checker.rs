@@ -41,6 +41,9 @@ enum Edge {
     ReadWrite,
 }
 
+/// Where each node's edges lead, with the key that they are about.
+type Edges = Vec<Vec<(usize, Edge, usize)>>;
+
 /// Nodes in the order in which their sessions had them; the first is the state at the beginning, of session 0, which has
 /// no other.
 pub(super) fn judge(nodes: &[Node], isolation: Isolation) -> Result<(), String> {
@@ -70,8 +73,7 @@ pub(super) fn judge(nodes: &[Node], isolation: Isolation) -> Result<(), String> 
     }
 }
 
-/// Where each node's edges lead, with the key that they are about.
-fn dependencies(nodes: &[Node]) -> Result<Vec<Vec<(usize, Edge, usize)>>, String> {
+fn dependencies(nodes: &[Node]) -> Result<Edges, String> {
     let mut by_key: HashMap<usize, Vec<(u64, usize, Version)>> = HashMap::new();
     for (index, node) in nodes.iter().enumerate() {
         for &(key, version) in &node.writes {

@@ -93,14 +93,15 @@ impl History<'_> {
 
     /// A new value or, seldom, none.
     fn choose_version(&self, rng: &mut Rng, key: usize) -> Version {
-        let delete = key % 2 == 0 && rng.chance(0.1) && !self.deleted[key].swap(true, Ordering::Relaxed);
+        let delete =
+            key.is_multiple_of(2) && rng.chance(0.1) && !self.deleted[key].swap(true, Ordering::Relaxed);
         (!delete).then(|| self.fresh())
     }
 
     fn begin(&self) -> Vec<Node> {
         let mut writes = Vec::new();
         for key in 0..2 * KEYS {
-            let version = (key % 2 == 0).then(|| self.fresh());
+            let version = (key.is_multiple_of(2)).then(|| self.fresh());
             if let Some(value) = version {
                 let (tree, name) = self.key(key);
                 tree.put(name, value.to_le_bytes()).unwrap();

@@ -8,6 +8,8 @@ use crate::rng::Rng;
 type Map = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
 /// A key of one of the trees.
 type Place = (usize, Vec<u8>);
+/// `None`: absent from then on.
+type Writes = BTreeMap<Place, Option<Vec<u8>>>;
 
 const KEYS: usize = 12;
 
@@ -17,12 +19,12 @@ struct Model {
     txn: Txn,
     /// The store when it began, without its own writes.
     seen: Map,
-    own: BTreeMap<Place, Option<Vec<u8>>>,
+    own: Writes,
     /// What it relies on.
     read: BTreeSet<Place>,
     /// What others have written since it began.
     others: BTreeSet<Place>,
-    savepoints: Vec<(Savepoint, BTreeMap<Place, Option<Vec<u8>>>)>,
+    savepoints: Vec<(Savepoint, Writes)>,
 }
 
 fn all_places() -> impl Iterator<Item = Place> {
@@ -154,7 +156,7 @@ impl World {
         });
     }
 
-    fn note(&mut self, writes: BTreeMap<Place, Option<Vec<u8>>>) {
+    fn note(&mut self, writes: Writes) {
         for (place, change) in writes {
             self.open.iter_mut().for_each(|model| model.others.extend([place.clone()]));
             match change {
