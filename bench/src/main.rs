@@ -42,7 +42,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         "source003" => parent(&Args::parse(rest, 1_000_000, &["source003"])?),
         "gen001" => gen001::run(&Args::parse(rest, 25_000_000, &[])?),
         "probe" => probe::run(&Args::parse(rest, 1_000_000, &[])?),
-        "chunks" | "index" | "memtable" => design::run(command, &Args::parse(rest, 400_000, &[])?),
+        "cache" | "chunks" | "index" | "memtable" => design::run(command, &Args::parse(rest, 400_000, &[])?),
         "huge-reads" => design::huge_reads::run(&Args::parse(rest, 645_000_000, &[])?),
         "huge-writes" => design::huge_writes::run(&Args::parse(rest, 256 << 20, &[])?),
         "trees" => design::trees::run(&Args::parse(rest, 10_000, &[])?),

@@ -1,11 +1,13 @@
 //! Measurements of single design decisions, each by one command; docs/architecture.md names their figures.
 //!
-//! `chunks`, `index` and `memtable` look inside the library, which opens itself with `--cfg esker_measure` alone.
+//! `cache`, `chunks`, `index` and `memtable` look inside the library, which opens itself with `--cfg esker_measure` alone.
 
 use crate::args::Args;
 use crate::stores::Result;
 use std::time::Instant;
 
+#[cfg(esker_measure)]
+mod cache;
 #[cfg(esker_measure)]
 mod chunks;
 pub(crate) mod huge_reads;
@@ -19,10 +21,11 @@ pub(crate) mod trees;
 /// Repetitions of each measurement; the best one is shown.
 const ROUNDS: u64 = 5;
 
-/// Runs `chunks`, `index` or `memtable`.
+/// Runs `cache`, `chunks`, `index` or `memtable`.
 #[cfg(esker_measure)]
 pub(crate) fn run(command: &str, args: &Args) -> Result<()> {
     match command {
+        "cache" => cache::run(args),
         "chunks" => chunks::run(args),
         "index" => index::run(args),
         _ => memtable::run(args),

@@ -333,6 +333,12 @@ impl Db {
         self.store.compact()
     }
 
+    /// Empties the buffer pool: the next reads go to the files. Counts of hits and misses go on. For measurements of
+    /// cold reads; the system's page cache is not emptied.
+    pub fn clear_cache(&self) {
+        self.store.pool.clear();
+    }
+
     /// Makes a copy of the store as it is now in the directory `dir`, which must not exist yet, while
     /// others read and write. Tables are shared by hard link, the log is copied: it costs little space and
     /// time on the same file system, and needs one that is the same.
@@ -398,6 +404,7 @@ impl Db {
         }
         stats.reserve_bytes = store.reserve.held();
         stats.log_live_bytes = store.commit.published().saturating_sub(store.wal.floor_start());
+        stats.pool_policy = store.pool.policy();
         stats.pool_bytes = store.pool.used() as u64;
         stats.pool_capacity = store.pool.capacity() as u64;
         stats.table_memory = store.registry.memory() as u64;

@@ -62,10 +62,11 @@ mod value;
 mod version;
 mod write;
 
+pub use cache::sim as cache_sim;
 pub use care::{CheckReport, Finding, check, destroy, dump};
 pub use db::Db;
 pub use error::{Error, ErrorKind, Result};
-pub use options::{Compression, Durability, Options, TreeOptions};
+pub use options::{CachePolicy, Compression, Durability, Options, TreeOptions};
 pub use read::scan::{Scan, ScanRange};
 pub use stats::{Stats, TreeStats};
 pub use tree::{Snapshot, Tree, ValueWriter};

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::blob::{BlobFile, NewFile, Pointer, SingleWriter};
+use crate::cache::{BufferPool, PageId};
 use crate::cursor::{Kind, MAX_SEQ};
 use crate::env::StepExecutor;
 use crate::error::Result;
 use crate::fs::{FileSystem, RealFs};
 use crate::memtable::{ChunkPool, Memtable};
+use crate::options::CachePolicy;
 pub use crate::table::measure::{BlockHeads, BlockIndex};
 
 /// A memtable, with a lock around reservations, as the store has one.
@@ -68,7 +70,7 @@ impl Chunked {
         let fs: Arc<dyn FileSystem> = Arc::new(RealFs);
         let new = NewFile { path, number: 1, salt: 7, created_us: 0, chunk_log2 };
         let mut writer = SingleWriter::create(&fs, new, false)?;
-        writer.write(value)?;
+        writer.write(value, &StepExecutor)?;
         let pointer = writer.finish(1, b"key", 0)?.entry.pointer();
         let file = BlobFile::open_sealed(fs.open_read(path)?, 1)?;
         Ok(Chunked { path: path.to_path_buf(), pointer, file })
@@ -83,5 +85,29 @@ impl Chunked {
     /// Fills `buf` with the bytes from `offset` on, by this thread alone.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.file.read_at(&self.pointer, offset, buf, &StepExecutor)
+    }
+}
+
+/// The buffer pool, filled with pages of one table.
+#[derive(Debug)]
+pub struct Pool(BufferPool);
+
+impl Pool {
+    /// A pool of `capacity` bytes.
+    pub fn new(capacity: usize, policy: CachePolicy) -> Pool {
+        Pool(BufferPool::new(capacity, policy))
+    }
+
+    /// Keeps page `number`.
+    pub fn insert(&self, number: usize, page: &Arc<[u8]>) {
+        if let Some(id) = PageId::new(1, number) {
+            self.0.insert(id, page);
+        }
+    }
+
+    /// Page `number`, if it is there.
+    #[inline]
+    pub fn get(&self, number: usize) -> Option<Arc<[u8]>> {
+        self.0.get(PageId::new(1, number)?)
     }
 }

@@ -190,7 +190,7 @@ impl Opening {
         let mapped = 2 * options.segment_len_max() as usize;
         let memtables = options.waiting_max() + options.memtable_limit();
         let pool_bytes = options.memory().saturating_sub(memtables + mapped).max(options.memory() / 8);
-        let pool = Arc::new(BufferPool::new(pool_bytes));
+        let pool = Arc::new(BufferPool::new(pool_bytes, options.cache_policy));
         let registry = TableRegistry::new(
             Arc::clone(&env.fs),
             dir,

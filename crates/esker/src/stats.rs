@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::options::CachePolicy;
 use crate::version::edit::TableInfo;
 
 /// Counts since the store was opened.
@@ -67,6 +68,8 @@ pub struct Stats {
     pub reserve_bytes: u64,
     /// Memory of memtables.
     pub memtable_bytes: u64,
+    /// Which blocks leave the buffer pool when it is full.
+    pub pool_policy: CachePolicy,
     /// Memory of the buffer pool's blocks.
     pub pool_bytes: u64,
     /// What the buffer pool may hold.
@@ -100,6 +103,14 @@ pub struct Stats {
     pub replayed_torn_tail: bool,
     /// What stopped background work, if anything did: writes fail until the store is opened again.
     pub failure: Option<String>,
+}
+
+impl Stats {
+    /// The part of block reads that the pool answered, from 0 to 1; `None` before the first one.
+    pub fn pool_hit_rate(&self) -> Option<f64> {
+        let reads = self.pool_hits + self.pool_misses;
+        (reads > 0).then(|| self.pool_hits as f64 / reads as f64)
+    }
 }
 
 /// One tree. Entries count older versions and tombstones until they are merged away.

@@ -16,21 +16,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::options::CachePolicy;
+
 pub(crate) mod policy;
 mod prefetch;
 mod shard;
+pub mod sim;
 
 #[cfg(test)]
 mod tests;
 
-use policy::{Clock, Policy};
+use policy::Chosen;
 pub(crate) use prefetch::prefetch;
 use shard::Shard;
 
 /// A power of two, far above the number of threads that hit the pool at one instant.
 const SHARDS: usize = 16;
 
-/// Bytes that a page costs beside its own: slot, buckets, counts, allocator.
+/// Bytes that a page costs beside its own and the policy's: slot, buckets, counts, allocator.
 const PAGE_OVERHEAD: usize = 96;
 
 /// Until it is full to this part, the pool takes what was written without being asked for.
@@ -63,9 +66,15 @@ impl PageId {
     #[inline]
     pub(crate) fn new(table: u64, number: usize) -> Option<PageId> {
         let fits = table >> (64 - Self::NUMBER_BITS) == 0 && number as u64 >> Self::NUMBER_BITS == 0;
-        let mixed = (table << Self::NUMBER_BITS | number as u64).wrapping_mul(Self::FACTOR);
+        fits.then_some(PageId::from_number(table << Self::NUMBER_BITS | number as u64))
+    }
+
+    /// The page that has this number among all pages.
+    #[inline]
+    fn from_number(number: u64) -> PageId {
+        let mixed = number.wrapping_mul(Self::FACTOR);
         let mixed = (mixed ^ mixed >> 32).wrapping_mul(Self::FACTOR);
-        fits.then_some(PageId(mixed ^ mixed >> 32))
+        PageId(mixed ^ mixed >> 32)
     }
 
     fn from_hash(hash: u64) -> PageId {
@@ -92,21 +101,19 @@ struct Aligned(Mutex<Shard>);
 #[derive(Debug)]
 pub(crate) struct BufferPool {
     shards: Box<[Aligned]>,
+    policy: CachePolicy,
     capacity: AtomicUsize,
     reserved: AtomicUsize,
 }
 
 impl BufferPool {
-    /// A pool of `capacity` bytes that evicts by Clock.
-    pub(crate) fn new(capacity: usize) -> Self {
-        Self::with_policy(capacity, || Box::new(Clock::default()))
-    }
-
-    /// A pool whose shards evict by policies that `policy` makes.
-    pub(crate) fn with_policy(capacity: usize, policy: impl Fn() -> Box<dyn Policy>) -> Self {
-        let shards = (0..SHARDS).map(|_| Aligned(Mutex::new(Shard::new(capacity / SHARDS, policy()))));
+    /// A pool of `capacity` bytes; of none, where nothing is to be kept.
+    pub(crate) fn new(capacity: usize, policy: CachePolicy) -> Self {
+        let capacity = if policy == CachePolicy::None { 0 } else { capacity };
+        let shard = |_| Aligned(Mutex::new(Shard::new(capacity / SHARDS, Chosen::new(policy))));
         BufferPool {
-            shards: shards.collect(),
+            shards: (0..SHARDS).map(shard).collect(),
+            policy,
             capacity: AtomicUsize::new(capacity),
             reserved: AtomicUsize::new(0),
         }
@@ -127,7 +134,7 @@ impl BufferPool {
     /// Keeps `page` only if nothing has to leave for it: scans must not flood the pool.
     pub(crate) fn insert_if_room(&self, id: PageId, page: &Page) {
         let mut shard = self.shard(id).lock();
-        if shard.fits(shard::charge(page)) {
+        if shard.fits_in_part(page.len(), 1) {
             shard.insert(id.hash(), Arc::clone(page), &mut Vec::new());
         }
     }
@@ -138,7 +145,7 @@ impl BufferPool {
             Offer::Unasked => UNASKED_PART,
             Offer::Wanted => 1,
         };
-        self.shard(id).lock().fits_in_part(bytes + PAGE_OVERHEAD, part)
+        self.shard(id).lock().fits_in_part(bytes, part)
     }
 
     /// Drops every page of a table. O(pages in the pool).
@@ -146,6 +153,14 @@ impl BufferPool {
         for shard in &self.shards {
             let mut removed = Vec::new();
             shard.0.lock().remove_table(table, &mut removed);
+        }
+    }
+
+    /// Drops every page. O(pages in the pool).
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            let mut removed = Vec::new();
+            shard.0.lock().clear(Chosen::new(self.policy), &mut removed);
         }
     }
 
@@ -170,6 +185,11 @@ impl BufferPool {
             let mut evicted = Vec::new();
             shard.0.lock().set_limit(limit, &mut evicted);
         }
+    }
+
+    /// Which pages leave when it is full.
+    pub(crate) fn policy(&self) -> CachePolicy {
+        self.policy
     }
 
     /// The capacity in bytes, reserved ones included.

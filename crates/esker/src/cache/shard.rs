@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::policy::Policy;
+use super::policy::{Chosen, Policy};
 use super::{PAGE_OVERHEAD, Page, PageId, prefetch};
 
 /// How much of a page is fetched from memory while its count is raised: what a search begins with.
@@ -30,7 +30,7 @@ pub(super) struct Shard {
     buckets: Vec<Bucket>,
     slots: Vec<u64>,
     free: Vec<u32>,
-    policy: Box<dyn Policy>,
+    policy: Chosen,
     used: usize,
     limit: usize,
     pub(super) hits: u64,
@@ -38,7 +38,7 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    pub(super) fn new(limit: usize, policy: Box<dyn Policy>) -> Self {
+    pub(super) fn new(limit: usize, policy: Chosen) -> Self {
         Shard {
             buckets: vec![Bucket::default(); 16],
             slots: Vec::new(),
@@ -55,14 +55,15 @@ impl Shard {
         self.used
     }
 
-    /// Whether `bytes` more fit without an eviction.
-    pub(super) fn fits(&self, bytes: usize) -> bool {
-        self.used.saturating_add(bytes) <= self.limit
+    /// What a page counts against the capacity: its bytes, its bucket and slot, the allocator's share, and
+    /// what the policy keeps.
+    pub(super) fn charge(&self, page_len: usize) -> usize {
+        page_len + PAGE_OVERHEAD + self.policy.page_bytes()
     }
 
-    /// Whether `bytes` more leave the pages within the `part`-th part of the limit.
-    pub(super) fn fits_in_part(&self, bytes: usize, part: usize) -> bool {
-        self.used.saturating_add(bytes) <= self.limit / part
+    /// Whether one more page leaves the pages within the `part`-th part of the limit.
+    pub(super) fn fits_in_part(&self, page_len: usize, part: usize) -> bool {
+        self.used.saturating_add(self.charge(page_len)) <= self.limit / part
     }
 
     #[inline]
@@ -84,10 +85,11 @@ impl Shard {
 
     /// Adds a page that is not there yet, evicting others into `evicted` to make room.
     pub(super) fn insert(&mut self, hash: u64, page: Page, evicted: &mut Vec<Page>) {
-        let charge = charge(&page);
+        let charge = self.charge(page.len());
         if charge > self.limit || self.buckets[self.find(hash)].page.is_some() {
             return;
         }
+        self.policy.arriving(hash);
         self.evict_to(self.limit - charge, evicted);
         if (self.slots.len() - self.free.len() + 1) * 4 > self.buckets.len() * 3 {
             self.grow();
@@ -100,7 +102,7 @@ impl Shard {
         let empty = self.find(hash);
         self.buckets[empty] = Bucket { hash, page: Some(page), slot };
         self.used += charge;
-        self.policy.inserted(slot, hash);
+        self.policy.inserted(slot);
     }
 
     /// Drops every page of a table, handing them to the caller to free outside the lock.
@@ -115,6 +117,15 @@ impl Shard {
         }
     }
 
+    /// Drops every page, and what the policy knows of others: `policy` is a new one.
+    pub(super) fn clear(&mut self, policy: Chosen, removed: &mut Vec<Page>) {
+        removed.extend(self.buckets.iter_mut().filter_map(|bucket| bucket.page.take()));
+        self.slots.clear();
+        self.free.clear();
+        self.used = 0;
+        self.policy = policy;
+    }
+
     /// Changes the byte limit, evicting down to it.
     pub(super) fn set_limit(&mut self, limit: usize, evicted: &mut Vec<Page>) {
         self.limit = limit;
@@ -123,7 +134,7 @@ impl Shard {
 
     fn evict_to(&mut self, target: usize, evicted: &mut Vec<Page>) {
         while self.used > target {
-            let Some(slot) = self.policy.evict() else { return };
+            let Some(slot) = self.policy.evict(&self.slots) else { return };
             self.release(slot, self.slots[slot as usize], evicted);
         }
     }
@@ -132,7 +143,7 @@ impl Shard {
     fn release(&mut self, slot: u32, hash: u64, out: &mut Vec<Page>) {
         let bucket = self.find(hash);
         if let Some(page) = self.buckets[bucket].page.take() {
-            self.used -= charge(&page);
+            self.used -= self.charge(page.len());
             out.push(page);
             self.free.push(slot);
             self.close_gap(bucket);
@@ -180,9 +191,4 @@ impl Shard {
     fn home(&self, hash: u64) -> usize {
         (hash >> 32) as usize & (self.buckets.len() - 1)
     }
-}
-
-/// What a page counts against the capacity: its bytes, its bucket and slot, the allocator's share.
-pub(super) fn charge(page: &Page) -> usize {
-    page.len() + PAGE_OVERHEAD
 }

@@ -16,7 +16,7 @@ use crate::fs::LockMode;
 use crate::log::replay::Segments;
 use crate::log::survey::survey_stream;
 use crate::open::{LOCK_FILE, Listing};
-use crate::options::Options;
+use crate::options::{CachePolicy, Options};
 use crate::table::TableReader;
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo};
 use crate::version::manifest::{manifest_path, read_manifest};
@@ -212,7 +212,7 @@ impl Check<'_> {
     fn table(&mut self, file: FileId, infos: &[TableInfo]) -> Result<()> {
         let path = table_path(self.dir, file);
         self.note_file(&path);
-        let pool = Arc::new(BufferPool::new(0));
+        let pool = Arc::new(BufferPool::new(0, CachePolicy::None));
         let reader = Arc::new(TableReader::open(self.env.fs.open_read(&path)?, file, pool)?);
         let mut damage = Vec::new();
         self.report.entries += reader.verify(&mut |error| damage.push(error));

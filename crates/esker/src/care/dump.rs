@@ -11,7 +11,7 @@ use crate::fs::ReadFile;
 use crate::log::record;
 use crate::log::segment::{RECORDS_AT, SegmentHeader};
 use crate::log::stream::read_stream;
-use crate::options::Options;
+use crate::options::{CachePolicy, Options};
 use crate::store::reserve::RESERVE_FILE;
 use crate::table::{ScanHint, TABLE_MAGIC, TableReader};
 use crate::version::edit::Edit;
@@ -130,7 +130,7 @@ fn dump_manifest(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
 
 fn dump_table(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
     let source = options.env.fs.open_read(file)?;
-    let reader = Arc::new(TableReader::open(source, 0, Arc::new(BufferPool::new(0)))?);
+    let reader = Arc::new(TableReader::open(source, 0, Arc::new(BufferPool::new(0, CachePolicy::None)))?);
     let (filter, index) = reader.metadata_bytes();
     let properties = reader.properties();
     let head = [

@@ -1,4 +1,4 @@
-//! Clock: a hand sweeps over the slots; a page that was asked for since the last sweep is spared once.
+//! Clock, source 004's: a hand sweeps over the slots; a page that was asked for since the last sweep is spared once.
 //!
 //! A hit costs one store. A new page starts without its mark, in the slot that the hand has just
 //! passed, so that it has a whole round to be asked for a second time.
@@ -18,7 +18,11 @@ pub(crate) struct Clock {
 }
 
 impl Policy for Clock {
-    fn inserted(&mut self, slot: u32, _hash: u64) {
+    fn page_bytes(&self) -> usize {
+        1
+    }
+
+    fn inserted(&mut self, slot: u32) {
         let slot = slot as usize;
         if slot >= self.slots.len() {
             self.slots.resize(slot + 1, FREE);
@@ -41,7 +45,7 @@ impl Policy for Clock {
         }
     }
 
-    fn evict(&mut self) -> Option<u32> {
+    fn evict(&mut self, _hashes: &[u64]) -> Option<u32> {
         if self.taken == 0 {
             return None;
         }
@@ -69,12 +73,12 @@ mod tests {
     fn a_page_asked_for_again_outlives_the_others() {
         let mut clock = Clock::default();
         for slot in 0..4 {
-            clock.inserted(slot, 0);
+            clock.inserted(slot);
         }
         clock.hit(0);
         clock.hit(2);
-        assert_eq!([clock.evict(), clock.evict()], [Some(1), Some(3)]);
+        assert_eq!([clock.evict(&[]), clock.evict(&[])], [Some(1), Some(3)]);
         clock.removed(0);
-        assert_eq!([clock.evict(), clock.evict()], [Some(2), None]);
+        assert_eq!([clock.evict(&[]), clock.evict(&[])], [Some(2), None]);
     }
 }

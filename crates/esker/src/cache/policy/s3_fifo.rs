@@ -1,0 +1,130 @@
+//! S3-FIFO: J. Yang et al., *FIFO Queues Are All You Need for Cache Eviction*, SOSP 2023.
+//!
+//! ```text
+//! new page --> small (a tenth) --asked for twice--> main --not asked for--> forgotten
+//!                 | otherwise                         ^  '--asked for: to the front again
+//!                 v                                   |
+//!              ghosts (hashes) ----asked for again----'
+//! ```
+//! All three are FIFO queues, so that a hit only counts, up to 3. Most pages that are read once leave early, out of
+//! `small`; there are as many ghosts as `main` may have pages.
+
+use super::Policy;
+use super::ghosts::{GHOST_BYTES, Ghosts};
+use super::list::{Links, List};
+
+const COUNT_MAX: u8 = 3;
+/// Set beside the count of a page in `main`.
+const IN_MAIN: u8 = 0x80;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct S3Fifo {
+    /// By slot: how often the page was asked for, and [`IN_MAIN`]. Apart from the links, so that a hit
+    /// reads and writes one byte.
+    counts: Vec<u8>,
+    links: Links,
+    small: List,
+    main: List,
+    ghosts: Ghosts,
+    /// Whether the arriving page was a ghost.
+    known: bool,
+    room: usize,
+}
+
+impl S3Fifo {
+    fn pages(&self) -> usize {
+        self.small.len() + self.main.len()
+    }
+
+    /// How many pages `small` may have.
+    fn small_max(&self) -> usize {
+        (self.room / 10).max(1)
+    }
+
+    /// The first page of `small` that was asked for less than twice; the others go to `main`.
+    fn evict_small(&mut self, hashes: &[u64]) -> Option<u32> {
+        while self.small.len() >= self.small_max() || self.main.len() == 0 {
+            let slot = self.small.pop_back(&mut self.links)?;
+            let count = &mut self.counts[slot as usize];
+            if *count > 1 {
+                *count = IN_MAIN;
+                self.main.push_front(&mut self.links, slot);
+                continue;
+            }
+            self.ghosts.push(hashes[slot as usize]);
+            return Some(slot);
+        }
+        None
+    }
+
+    /// The first page of `main` that was not asked for since it last was at the front.
+    fn evict_main(&mut self) -> Option<u32> {
+        loop {
+            let slot = self.main.pop_back(&mut self.links)?;
+            let count = &mut self.counts[slot as usize];
+            if *count == IN_MAIN {
+                return Some(slot);
+            }
+            *count -= 1;
+            self.main.push_front(&mut self.links, slot);
+        }
+    }
+
+    fn trim(&mut self) {
+        self.ghosts.trim(self.room.saturating_sub(self.small_max()));
+    }
+}
+
+impl Policy for S3Fifo {
+    fn page_bytes(&self) -> usize {
+        8 + 1 + GHOST_BYTES
+    }
+
+    fn arriving(&mut self, hash: u64) {
+        self.known = self.ghosts.take(hash);
+    }
+
+    fn inserted(&mut self, slot: u32) {
+        if slot as usize >= self.counts.len() {
+            self.counts.resize(slot as usize + 1, 0);
+        }
+        if self.known {
+            self.counts[slot as usize] = IN_MAIN;
+            self.main.push_front(&mut self.links, slot);
+        } else {
+            self.counts[slot as usize] = 0;
+            self.small.push_front(&mut self.links, slot);
+        }
+        self.room = self.room.max(self.pages());
+    }
+
+    #[inline]
+    fn hit(&mut self, slot: u32) {
+        if let Some(count) = self.counts.get_mut(slot as usize)
+            && *count & !IN_MAIN < COUNT_MAX
+        {
+            *count += 1;
+        }
+    }
+
+    fn removed(&mut self, slot: u32) {
+        let in_main = self.counts[slot as usize] & IN_MAIN != 0;
+        let list = if in_main { &mut self.main } else { &mut self.small };
+        list.remove(&mut self.links, slot);
+        self.room = self.pages();
+        self.trim();
+    }
+
+    fn evict(&mut self, hashes: &[u64]) -> Option<u32> {
+        self.room = self.pages();
+        let victim = self.evict_small(hashes).or_else(|| self.evict_main());
+        self.trim();
+        victim
+    }
+
+    #[cfg(test)]
+    fn ghosts(&self) -> Vec<u64> {
+        self.ghosts.hashes()
+    }
+}
