@@ -1,5 +1,6 @@
 //! The arguments of every command, as the parser and the help texts see them.
 
+mod cache_sim;
 mod help;
 
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::datatype::DataType;
 use crate::formats::Format;
 use crate::ranges::ByteRange;
+pub(crate) use cache_sim::{CacheSim, Kind};
 
 /// A key-value store for small records and huge values.
 #[derive(Debug, Parser)]
@@ -199,6 +201,19 @@ Example:
     /// Type commands one after another, with the store open meanwhile
     #[command(after_help = help::SHELL)]
     Shell(Shell),
+    /// Simulate the buffer pool: hit rates of its policies
+    #[command(
+        after_help = "Prints hit rates by trace and room. Traces that are made: zipf (few pages are asked for often),
+uniform, loop (all pages in turn), scan-zipf (zipf, and as many gets that go over the pages in turn).
+--paper prints hit rates, and the times that follow from them beside those of the paper.
+
+Examples:
+  esker cache-sim
+  esker cache-sim --trace gets.txt --sizes 100,1000,10% --plot hits.svg
+  esker cache-sim --generate zipf,scan-zipf --theta 0.8 --policies lru,2q,arc
+  esker cache-sim --paper"
+    )]
+    CacheSim(CacheSim),
     /// Print a completion script for a shell
     #[command(after_help = "Example:
   esker completions bash > /etc/bash_completion.d/esker")]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use esker::env::{Env, Lane, StepExecutor};
-use esker::{Compression, Db, Options, ScanRange, TreeOptions};
+use esker::{CachePolicy, Compression, Db, Options, ScanRange, TreeOptions};
 
 const KEYS: u32 = 4000;
 
@@ -121,6 +121,39 @@ fn what_a_small_store_has_flushed_is_in_memory() {
         assert_eq!((stats.memtable_bytes, stats.pool_misses), (0, 0));
         assert!(stats.pool_hits >= u64::from(KEYS) && stats.pool_bytes > 0);
         assert_eq!(tree.count(ScanRange::all()).unwrap(), u64::from(KEYS));
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn every_policy_answers_alike_and_an_emptied_cache_is_filled_again() {
+    for &policy in CachePolicy::ALL {
+        let store = tempfile::tempdir().unwrap();
+        let db = Db::open(store.path(), stepped().cache_policy(policy)).unwrap();
+        (0..KEYS).for_each(|i| db.put(i.to_be_bytes(), i.to_string()).unwrap());
+        db.flush().unwrap();
+        let read = || {
+            let before = db.stats().unwrap();
+            for i in 0..KEYS {
+                assert_eq!(db.get_vec(i.to_be_bytes()).unwrap(), Some(i.to_string().into_bytes()));
+            }
+            let after = db.stats().unwrap();
+            (after.pool_hits - before.pool_hits, after.pool_misses - before.pool_misses)
+        };
+        db.clear_cache();
+        assert_eq!((db.stats().unwrap().pool_bytes, db.stats().unwrap().pool_policy), (0, policy));
+        let (hits, misses) = read();
+        let (hits_again, misses_again) = read();
+        db.clear_cache();
+        let (hits_cleared, misses_cleared) = read();
+        assert_eq!((hits_cleared, misses_cleared), (hits, misses));
+        let rate = db.stats().unwrap().pool_hit_rate().unwrap();
+        if policy == CachePolicy::None {
+            assert_eq!((hits, hits_again, rate), (0, 0, 0.0));
+        } else {
+            assert!(misses > 0 && hits_again > 0 && misses_again == 0, "{}", policy.name());
+            assert!(rate > 0.0 && rate < 1.0, "{rate}");
+        }
         db.close().unwrap();
     }
 }

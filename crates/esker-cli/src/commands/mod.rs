@@ -1,6 +1,7 @@
 //! One file a command.
 
 mod admin;
+mod cache_sim;
 mod check;
 mod count;
 mod delete;
@@ -47,6 +48,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Import(args) => import::run(&global, &args),
         Command::Export(args) => export::run(&global, &args),
         Command::Shell(args) => crate::shell::run(global, &args),
+        Command::CacheSim(args) => cache_sim::run(&global, &args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),
     }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use esker::Options;
 use esker::env::{Clock, Env, Executor, Random};
 use esker::fs::FileSystem;
+use esker::{CachePolicy, Options};
 
 mod rng;
 
@@ -65,5 +65,6 @@ pub(crate) fn tiny_options(rng: &mut Rng, env: Env) -> Options {
     options.open_tables_max = *rng.pick(&[2, 3, 10, 512]);
     options.separate_at = *rng.pick(&[1, 20, 200, 2000, usize::MAX]);
     options.blob_file_bytes = *rng.pick(&[1, 20_000, 100_000, 256 << 20]);
+    options.cache_policy = *rng.pick(CachePolicy::ALL);
     options
 }

@@ -36,7 +36,7 @@ fn zipf(keys: usize, gets: usize, theta: f64) -> Vec<u64> {
 /// Every hundred gets a run over a hundred keys that nobody else asks for.
 fn scan_polluted(keys: usize, gets: usize) -> Vec<u64> {
     let mut zipf = Zipf::new(keys, 0.9, 2);
-    let get = |i: usize| if i / 100 % 2 == 0 { zipf.next() } else { (keys + i) as u64 };
+    let get = |i: usize| if (i / 100).is_multiple_of(2) { zipf.next() } else { (keys + i) as u64 };
     (0..gets).map(get).collect()
 }
 

@@ -1,0 +1,90 @@
+//! `esker cache-sim`: hit rates of the buffer pool's policies, for traces from files or made here.
+
+mod paper;
+mod plot;
+mod trace;
+
+use esker::CachePolicy;
+use esker::cache_sim::{Hits, simulate};
+use serde_json::json;
+
+use crate::args::{CacheSim, Global};
+use crate::exit::Outcome;
+use crate::output::{NewFile, Out};
+use crate::progress::Progress;
+use trace::Trace;
+
+/// Hit rates of all policies for one trace and room.
+struct Row<'a> {
+    trace: &'a Trace,
+    room: usize,
+    /// By policy.
+    hits: Vec<Hits>,
+}
+
+pub(crate) fn run(global: &Global, args: &CacheSim) -> Outcome {
+    if args.paper {
+        return paper::run(global, args.seed);
+    }
+    let policies = match args.policies.as_slice() {
+        [] => CachePolicy::ALL,
+        chosen => chosen,
+    };
+    let traces = trace::all(args)?;
+    let progress = Progress::spinner("simulating");
+    let rows: Vec<Row<'_>> = traces
+        .iter()
+        .flat_map(|trace| args.sizes.iter().map(move |size| (trace, size.pages(trace.distinct))))
+        .map(|(trace, room)| {
+            let hits = |&policy: &CachePolicy| simulate(policy, room, trace.keys.iter().copied());
+            Row { trace, room, hits: policies.iter().map(hits).collect() }
+        })
+        .collect();
+    drop(progress);
+    if let Some(path) = &args.plot {
+        let mut file = NewFile::create(path)?;
+        file.out().write(plot::svg(policies, &rows).as_bytes())?;
+        file.finish()?;
+    }
+    Out::stdout()?
+        .with(|out| if global.json { print_json(out, policies, &rows) } else { print(out, policies, &rows) })
+}
+
+fn print(out: &mut Out, policies: &[CachePolicy], rows: &[Row<'_>]) -> Outcome {
+    let width = rows.iter().map(|row| row.trace.name.chars().count()).max().unwrap_or(0).max("trace".len());
+    let mut line = format!("{:width$} {:>9} {:>9}", "trace", "distinct", "room");
+    policies.iter().for_each(|policy| line.push_str(&format!(" {:>8}", policy.name())));
+    out.line(&line)?;
+    for row in rows {
+        let Row { trace, room, hits } = row;
+        let mut line = format!("{:width$} {:>9} {room:>9}", trace.name, trace.distinct);
+        hits.iter().for_each(|hits| line.push_str(&percent(hits.rate())));
+        out.line(&line)?;
+    }
+    let mut line = format!("{:width$} {:9} {:9}", "mean", "", "");
+    (0..policies.len()).for_each(|policy| line.push_str(&percent(mean(rows, policy))));
+    out.line(&line)
+}
+
+/// A column of a table.
+fn percent(rate: f64) -> String {
+    format!(" {:7.2}%", rate * 100.0)
+}
+
+/// Over all traces and rooms alike.
+fn mean(rows: &[Row<'_>], policy: usize) -> f64 {
+    rows.iter().map(|row| row.hits[policy].rate()).sum::<f64>() / rows.len() as f64
+}
+
+fn print_json(out: &mut Out, policies: &[CachePolicy], rows: &[Row<'_>]) -> Outcome {
+    for Row { trace, room, hits } in rows {
+        for (policy, hits) in policies.iter().zip(hits) {
+            let object = json!({
+                "trace": trace.name, "distinct": trace.distinct, "room": room, "policy": policy.name(),
+                "gets": hits.accesses, "hits": hits.hits, "hit_rate": hits.rate(),
+            });
+            out.line(&object.to_string())?;
+        }
+    }
+    Ok(())
+}

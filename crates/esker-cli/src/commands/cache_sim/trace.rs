@@ -1,0 +1,174 @@
+//! Sequences of keys that are asked for.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use crate::args::{CacheSim, Kind};
+use crate::exit::{Failure, Outcome};
+use crate::lines::Input;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Trace {
+    pub(super) name: String,
+    pub(super) keys: Vec<u64>,
+    /// How many keys there are; of a trace that was made, how many there might have been.
+    pub(super) distinct: u64,
+}
+
+/// The traces that the arguments ask for.
+pub(super) fn all(args: &CacheSim) -> Outcome<Vec<Trace>> {
+    if let Some(path) = &args.trace {
+        return Ok(vec![read(path)?]);
+    }
+    let kinds = match args.generate.as_slice() {
+        [] => &[Kind::Zipf, Kind::Uniform, Kind::Loop, Kind::ScanZipf],
+        chosen => chosen,
+    };
+    Ok(kinds.iter().map(|&kind| make(kind, args)).collect())
+}
+
+/// Every line that is not empty is a key; one carriage return at its end is not part of it.
+fn read(path: &Path) -> Outcome<Trace> {
+    let input = Input::open(path)?;
+    let mut numbers: HashMap<Vec<u8>, u64> = HashMap::new();
+    let mut keys = Vec::new();
+    for line in BufReader::with_capacity(1 << 20, input.file()).split(b'\n') {
+        let mut key = line.map_err(|error| Failure::io("read", path, &error))?;
+        key.pop_if(|last| *last == b'\r');
+        if !key.is_empty() {
+            let next = numbers.len() as u64;
+            keys.push(*numbers.entry(key).or_insert(next));
+        }
+    }
+    if keys.is_empty() {
+        return Err(Failure::usage(format!("there is no key in {} (one a line)", input.name())));
+    }
+    Ok(Trace { name: "file".to_owned(), keys, distinct: numbers.len() as u64 })
+}
+
+fn make(kind: Kind, args: &CacheSim) -> Trace {
+    let (pages, gets) = (args.pages, args.gets);
+    let mut draws = Draws(args.seed);
+    let keys = match kind {
+        Kind::Uniform => (0..gets).map(|_| draws.below(pages)).collect(),
+        Kind::Loop => (0..gets).map(|i| i % pages).collect(),
+        Kind::Zipf => {
+            let zipf = Zipf::new(pages, args.theta, &mut draws);
+            (0..gets).map(|_| zipf.draw(&mut draws)).collect()
+        }
+        Kind::ScanZipf => {
+            let zipf = Zipf::new(pages, args.theta, &mut draws);
+            scan_zipf(&zipf, &mut draws, pages, gets)
+        }
+    };
+    Trace { name: kind.name().to_owned(), keys, distinct: pages }
+}
+
+/// By turns gets from `zipf`, a tenth as many as there are pages, and as many of a scan, which goes on where the last one
+/// ended.
+fn scan_zipf(zipf: &Zipf, draws: &mut Draws, pages: u64, gets: u64) -> Vec<u64> {
+    let run = pages.div_ceil(10);
+    let mut next = 0;
+    let get = |i: u64| {
+        if (i / run).is_multiple_of(2) {
+            return zipf.draw(draws);
+        }
+        next = (next + 1) % pages;
+        next
+    };
+    (0..gets).map(get).collect()
+}
+
+/// SplitMix64.
+#[derive(Clone, Debug)]
+pub(super) struct Draws(pub(super) u64);
+
+impl Draws {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, which is not 0. The bias is below bound / 2^64.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+/// Pages whose ranks are scattered among them.
+struct Zipf {
+    /// Of the probabilities up to each rank, not divided by their sum.
+    sums: Vec<f64>,
+    page_of: Vec<u64>,
+}
+
+impl Zipf {
+    fn new(pages: u64, theta: f64, draws: &mut Draws) -> Zipf {
+        let mut sum = 0.0;
+        let mut sums = Vec::with_capacity(pages as usize);
+        for rank in 1..=pages {
+            sum += (rank as f64).powf(-theta);
+            sums.push(sum);
+        }
+        let mut page_of: Vec<u64> = (0..pages).collect();
+        for i in (1..page_of.len()).rev() {
+            page_of.swap(i, draws.below(i as u64 + 1) as usize);
+        }
+        Zipf { sums, page_of }
+    }
+
+    fn draw(&self, draws: &mut Draws) -> u64 {
+        let total = self.sums.last().copied().unwrap_or(0.0);
+        // 53 bits make a uniform number from 0 to 1.
+        let point = (draws.next() >> 11) as f64 / (1_u64 << 53) as f64 * total;
+        let rank = self.sums.partition_point(|&sum| sum <= point);
+        self.page_of[rank.min(self.page_of.len() - 1)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(keys: &[u64], pages: usize) -> Vec<u64> {
+        let mut counts = vec![0; pages];
+        keys.iter().for_each(|&key| counts[key as usize] += 1);
+        counts.sort_unstable_by_key(|&count| std::cmp::Reverse(count));
+        counts
+    }
+
+    #[test]
+    fn zipf_asks_for_the_second_half_as_often_as_for_the_first() {
+        let mut draws = Draws(1);
+        let zipf = Zipf::new(100, 1.0, &mut draws);
+        let keys: Vec<u64> = (0..100_000).map(|_| zipf.draw(&mut draws)).collect();
+        let counts = counts(&keys, 100);
+        // 100,000 / (1 + 1/2 + ... + 1/100) = 19,278
+        assert!((18_800..19_800).contains(&counts[0]), "{counts:?}");
+        assert!((9_300..10_000).contains(&counts[1]), "{counts:?}");
+        assert!(counts[99] > 100, "{counts:?}");
+    }
+
+    #[test]
+    fn scans_go_over_all_pages_between_gets() {
+        let mut draws = Draws(2);
+        let zipf = Zipf::new(100, 1.0, &mut draws);
+        let keys = scan_zipf(&zipf, &mut draws, 100, 400);
+        assert_eq!(keys[10..20], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!(keys[30..33], [11, 12, 13]);
+        assert_eq!(keys[190..200], [91, 92, 93, 94, 95, 96, 97, 98, 99, 0]);
+    }
+
+    #[test]
+    fn a_files_lines_are_keys() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "a\nb\r\n\na\nb").unwrap();
+        let trace = read(file.path()).unwrap();
+        assert_eq!((trace.keys, trace.distinct), (vec![0, 1, 0, 1], 2));
+    }
+}
