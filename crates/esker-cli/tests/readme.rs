@@ -25,6 +25,7 @@ fn the_commands_of_the_readme_do_what_they_should() {
     fs::write(dir.path().join("media/photo"), vec![8; 50_000]).unwrap();
     fs::write(dir.path().join("words.txt"), "eins 1\nzwei 2\n").unwrap();
     fs::write(dir.path().join("people.csv"), "mail,name\nann@example.org,\"Larsen, Ann\"\n").unwrap();
+    fs::write(dir.path().join("gets.txt"), "a\nb\na\n").unwrap();
     fs::write(dir.path().join("commands.txt"), "PUT key value\nGET key\nSCAN a z\n").unwrap();
     // Not on every machine.
     let script = format!("set -e\nxxd() {{ od -c; }}\n{}", block(&readme, "## From the shell"));
