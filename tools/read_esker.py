@@ -21,6 +21,7 @@ import os
 import re
 import struct
 import sys
+import time
 from urllib.parse import quote_from_bytes
 
 # Nothing is left behind, not even beside this file.
@@ -29,9 +30,20 @@ from esker_files import (
     GOLDEN, PAGE, Damage, Decoder, align, descriptors, entries, footer, read_at, records, unpack_lz4)
 from xxh3 import checksum, u32, u64
 
-DELETE, PUT, BLOB = 0, 1, 2
+DELETE, PUT, BLOB, PUT_UNTIL, BLOB_UNTIL = range(5)
 VALUE_TYPES = (b"hex", b"u64", b"i64", b"u32", b"i32")
 SAFE = " !#$&'()*+,-.:;<=>?@[]^_`{|}~"
+
+
+def lasting(kind, expires):
+    """What an entry of `kind` is now; `expires` in microseconds since 1970."""
+    if kind > BLOB_UNTIL:
+        raise Damage(f"an entry of kind {kind}, which this reader does not know")
+    if expires is None:
+        return kind
+    if expires <= time.time_ns() // 1000:
+        return DELETE
+    return PUT if kind == PUT_UNTIL else BLOB
 
 
 class Tree:
@@ -92,7 +104,7 @@ class Store:
     def apply(self, tag, edit):
         if tag == 7:
             self.floor = (edit.varint(), edit.varint())
-        elif tag == 9:
+        elif tag in (9, 11):
             edit.varint()
         elif tag == 8:
             for _ in range(3):
@@ -116,6 +128,8 @@ class Store:
             for _ in range(4):
                 edit.varint()
             table["max_seq"] = edit.varint() + edit.varint()
+            if edit.varint():
+                edit.varint(), edit.varint(), edit.u8(), edit.varint()
             edit.slice(), edit.slice()
             tree.tables[level, table["file"]] = table
         elif tag == 5:
@@ -188,11 +202,14 @@ class Store:
             # A smaller level is newer; in level 0 the table with the greater number of its newest write.
             order = (1, -level, table["max_seq"] if level == 0 else 0, tag >> 3)
             kind = tag & 7
-            if compression or kind == BLOB:
+            expires = None
+            if kind in (PUT_UNTIL, BLOB_UNTIL):
+                expires, value_at = u64(block, value_at), value_at + 8
+            if compression or kind in (BLOB, BLOB_UNTIL):
                 where = block[value_at:end]
             else:
                 where = (path, at + value_at, end - value_at)
-            tree.add(key[len(own):], order, kind, where)
+            tree.add(key[len(own):], order, lasting(kind, expires), where)
 
     # The log.
 
@@ -231,7 +248,10 @@ class Store:
             kind, tree, key = ops.u8(), self.trees.get(ops.varint()), ops.slice()
             where = None
             if kind != DELETE:
-                value = ops.slice()
+                value, expires = ops.slice(), None
+                if kind in (PUT_UNTIL, BLOB_UNTIL):
+                    expires, value = u64(value, 0), value[8:]
+                kind = lasting(kind, expires)
                 where = value if kind == BLOB else (path, payload_at + ops.at - len(value), len(value))
             if tree is not None and seq + index > tree.flushed:
                 tree.add(key, (2, 0, 0, seq + index), kind, where)

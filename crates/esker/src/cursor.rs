@@ -21,6 +21,47 @@ pub(crate) enum Kind {
     Put = 1,
     /// The key has the value that lies in a blob file; here stands where ([`crate::blob::Pointer`]).
     Blob = 2,
+    /// As `Put`, until the time that stands before the value ([`Content::open`]); absent from then on.
+    PutUntil = 3,
+    /// As `Blob`, until the time that stands before the pointer.
+    BlobUntil = 4,
+}
+
+/// Microseconds since 1970 at which a value ends.
+pub(crate) type Expiry = u64;
+
+/// Bytes of an [`Expiry`] before a value.
+pub(crate) const EXPIRY_LEN: usize = size_of::<Expiry>();
+
+/// What an entry says of its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Content<'a> {
+    /// `Delete`, `Put` or `Blob`.
+    pub(crate) kind: Kind,
+    /// When it turns into a tombstone.
+    pub(crate) expiry: Option<Expiry>,
+    /// The value, or a pointer to it.
+    pub(crate) value: &'a [u8],
+}
+
+impl<'a> Content<'a> {
+    /// Takes apart what a source shows. (What comes from a file was checked to be long enough for its time.)
+    #[inline]
+    pub(crate) fn open(kind: Kind, stored: &'a [u8]) -> Content<'a> {
+        let lasting = match kind {
+            Kind::Delete | Kind::Put | Kind::Blob => return Content { kind, expiry: None, value: stored },
+            Kind::PutUntil => Kind::Put,
+            Kind::BlobUntil => Kind::Blob,
+        };
+        let (expiry, value) = stored.split_first_chunk().unwrap_or((&[0; EXPIRY_LEN], &[]));
+        Content { kind: lasting, expiry: Some(Expiry::from_le_bytes(*expiry)), value }
+    }
+
+    /// Whether the key has a value at a time that `now` tells, which is asked only if it matters.
+    #[inline]
+    pub(crate) fn lives(&self, now: impl FnOnce() -> u64) -> bool {
+        self.kind != Kind::Delete && self.expiry.is_none_or(|expiry| now() < expiry)
+    }
 }
 
 impl Kind {
@@ -30,7 +71,26 @@ impl Kind {
         match bits {
             0 => Kind::Delete,
             2 => Kind::Blob,
+            3 => Kind::PutUntil,
+            4 => Kind::BlobUntil,
             _ => Kind::Put,
+        }
+    }
+
+    /// The greatest number that is a kind.
+    pub(crate) const MAX: u8 = Kind::BlobUntil as u8;
+
+    /// The least number of bytes that an entry holds beside its key.
+    pub(crate) fn stored_min(self) -> usize {
+        if matches!(self, Kind::PutUntil | Kind::BlobUntil) { EXPIRY_LEN } else { 0 }
+    }
+
+    /// The kind of an entry that holds the same until some time.
+    pub(crate) fn until(self) -> Kind {
+        match self {
+            Kind::Put => Kind::PutUntil,
+            Kind::Blob => Kind::BlobUntil,
+            other => other,
         }
     }
 
@@ -39,6 +99,8 @@ impl Kind {
             0 => Some(Kind::Delete),
             1 => Some(Kind::Put),
             2 => Some(Kind::Blob),
+            3 => Some(Kind::PutUntil),
+            4 => Some(Kind::BlobUntil),
             _ => None,
         }
     }

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::blob::{BlobFileId, BlobSet, Pointer, blob_path, key_hash};
 use crate::cache::BufferPool;
 use crate::canary::broken;
-use crate::cursor::{Kind, SeqNo};
+use crate::cursor::{Content, Kind, SeqNo};
 use crate::env::{Env, Executor, ThreadExecutor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::sim::SimFs;
@@ -275,9 +275,13 @@ impl Opening {
             return Ok(Visited::Nonsense);
         }
         let kept = acknowledged || end <= state.log_synced;
-        for op in Ops::of(payload).filter(|op| op.kind == Kind::Blob) {
+        for op in Ops::of(payload) {
+            let content = Content::open(op.kind, op.value);
+            if content.kind != Kind::Blob {
+                continue;
+            }
             self.blobs.note_used();
-            let Some(pointer) = Pointer::decode(op.value) else { return Ok(Visited::Nonsense) };
+            let Some(pointer) = Pointer::decode(content.value) else { return Ok(Visited::Nonsense) };
             if !broken("rule-4-replay") && !blobs::is_there(&self.blobs, state, &pointer, kept) {
                 return Ok(Visited::EndsHere);
             }
@@ -351,6 +355,7 @@ impl Opening {
             dir,
             options,
             read_only,
+            clock_us: found.state.clock_us,
             commit: Commit::new(replayed.next_seq, tail),
             wal,
             structure,

@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::blob::{BlobSet, Pin, Pointer};
+use crate::cursor::{Content, Expiry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::UserFile;
 
@@ -36,6 +37,7 @@ const COPY_LEN: u64 = 1 << 20;
 #[derive(Clone)]
 pub struct Value {
     held: Held,
+    expiry: Option<Expiry>,
 }
 
 /// Where the bytes are.
@@ -55,13 +57,18 @@ impl std::fmt::Debug for Value {
 
 impl Value {
     #[inline]
-    pub(crate) fn copy_of(bytes: &[u8]) -> Value {
-        Value { held: Held::Inline(bytes.to_vec()) }
+    pub(crate) fn copy_of(entry: &Content<'_>) -> Value {
+        Value { held: Held::Inline(entry.value.to_vec()), expiry: entry.expiry }
     }
 
     /// The huge value of `key` that `pointer` (encoded) points to. A blob that was freed is damage to
     /// whoever has registered a moment that sees it, and overwritten for others.
-    pub(crate) fn of_blob(blobs: &Arc<BlobSet>, key: &[u8], pointer: &[u8]) -> Result<Value> {
+    pub(crate) fn of_blob(
+        blobs: &Arc<BlobSet>,
+        key: &[u8],
+        pointer: &[u8],
+        expiry: Option<Expiry>,
+    ) -> Result<Value> {
         let named = || key[..key.len().min(64)].escape_ascii();
         let Some(pointer) = Pointer::decode(pointer) else {
             let message = format!("the value of \"{}\" is said to be in a blob file, but not where", named());
@@ -71,12 +78,12 @@ impl Value {
             let message = format!("the value of \"{}\" should be here and is not", named());
             return Err(Error::corruption(&blobs.path_of(pointer.file), 0, message));
         };
-        Ok(Value::of_pin(Arc::new(pin), pointer))
+        Ok(Value { expiry, ..Value::of_pin(Arc::new(pin), pointer) })
     }
 
     /// The huge value of `pointer`, which `pin` keeps.
     pub(crate) fn of_pin(pin: Arc<Pin>, pointer: Pointer) -> Value {
-        Value { held: Held::Blob(pin, pointer) }
+        Value { held: Held::Blob(pin, pointer), expiry: None }
     }
 
     /// When a huge value was stored, in microseconds since 1970. `None` for a small one: that is not kept.
@@ -85,6 +92,12 @@ impl Value {
             Held::Inline(_) => None,
             Held::Blob(_, pointer) => Some(pointer.stored_us),
         }
+    }
+
+    /// When its key stops having it, in microseconds since 1970; `None`: it does not by itself. The value that was found
+    /// stays readable.
+    pub fn expires_us(&self) -> Option<u64> {
+        self.expiry
     }
 
     /// How many bytes it has.

@@ -18,7 +18,7 @@ use std::path::Path;
 use super::chunks::{CHUNK_LOG2_MAX, CHUNK_LOG2_MIN, sums_len};
 use crate::checksum::checksum;
 use crate::codec::{Decoder, FILE_NUMBER_MAX, put_varint, u32_at, u64_at};
-use crate::cursor::Kind;
+use crate::cursor::{Content, Kind};
 use crate::error::{Error, ErrorKind};
 use crate::version::blobs::SHARES_MAX;
 
@@ -104,7 +104,8 @@ impl Pointer {
 
     /// The pointer that an entry of kind `kind` holds, if it is one that does.
     pub(crate) fn of_entry(kind: Kind, value: &[u8]) -> Option<Pointer> {
-        if kind == Kind::Blob { Pointer::decode(value) } else { None }
+        let content = Content::open(kind, value);
+        if content.kind == Kind::Blob { Pointer::decode(content.value) } else { None }
     }
 
     /// `None` for bytes that are no pointer.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::blob::Pointer;
 use crate::cache::BufferPool;
-use crate::cursor::{Cursor, Kind};
+use crate::cursor::{Content, Cursor, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::ReadFile;
 use crate::log::record;
@@ -76,6 +76,12 @@ fn pointed(pointer: &[u8]) -> String {
     )
 }
 
+/// What the entry of a key with a value holds, in words.
+fn held(entry: Content<'_>) -> String {
+    let value = if entry.kind == Kind::Blob { pointed(entry.value) } else { shown(entry.value) };
+    entry.expiry.map_or(value.clone(), |expiry| format!("{value}, until {expiry} us"))
+}
+
 fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
     let bytes = options.env.fs.read(file)?;
     let Some(header) = SegmentHeader::decode(&bytes, file)? else { return Ok(()) };
@@ -93,9 +99,8 @@ fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
         }
         for op in Ops::of(found.payload) {
             let what = match op.kind {
-                Kind::Put => format!("put {} = {}", shown(op.key), shown(op.value)),
-                Kind::Blob => format!("put {} = {}", shown(op.key), pointed(op.value)),
                 Kind::Delete => format!("delete {}", shown(op.key)),
+                kind => format!("put {} = {}", shown(op.key), held(Content::open(kind, op.value))),
             };
             if !out(&format!("  {seq} tree {}: {what}", op.tree)) {
                 return Ok(());
@@ -147,9 +152,8 @@ fn dump_table(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
     cursor.seek_to_first()?;
     while cursor.valid() {
         let what = match cursor.kind() {
-            Kind::Put => format!("{} = {}", shown(cursor.key()), shown(cursor.value())),
-            Kind::Blob => format!("{} = {}", shown(cursor.key()), pointed(cursor.value())),
             Kind::Delete => format!("{} deleted", shown(cursor.key())),
+            kind => format!("{} = {}", shown(cursor.key()), held(Content::open(kind, cursor.value()))),
         };
         if !out(&format!("  {} {what}", cursor.seq())) {
             return Ok(());

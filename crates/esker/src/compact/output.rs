@@ -10,7 +10,7 @@ use crate::env::Env;
 use crate::error::Result;
 use crate::fs::WriteFile;
 use crate::options::Compression;
-use crate::table::{TableOptions, TableWriter};
+use crate::table::{Expiring, TableOptions, TableWriter};
 use crate::version::edit::{FileId, TableInfo, TreeId};
 use crate::version::tables::table_path;
 
@@ -116,6 +116,7 @@ impl<'a> Output<'a> {
             entries: meta.properties.entries,
             tombstones: meta.properties.tombstones,
             raw_bytes: meta.properties.raw_bytes,
+            expiring: meta.properties.expiring,
             min_seq: meta.properties.min_seq,
             max_seq: meta.properties.max_seq,
             smallest: meta.properties.smallest,
@@ -182,6 +183,7 @@ pub(crate) fn shared_part(whole: &TableInfo, part: TablePart) -> TableInfo {
         entries: part.entries,
         tombstones: part.tombstones,
         raw_bytes: part.raw_bytes,
+        expiring: part.expiring,
         min_seq: part.min_seq,
         max_seq: part.max_seq,
         smallest: part.smallest,
@@ -196,6 +198,7 @@ pub(crate) struct TablePart {
     entries: u64,
     tombstones: u64,
     raw_bytes: u64,
+    expiring: Expiring,
     min_seq: SeqNo,
     max_seq: SeqNo,
     smallest: Vec<u8>,
@@ -209,6 +212,7 @@ impl TablePart {
             entries: 0,
             tombstones: 0,
             raw_bytes: 0,
+            expiring: Expiring::default(),
             min_seq: SeqNo::MAX,
             max_seq: 0,
             smallest: Vec::new(),
@@ -224,6 +228,7 @@ impl TablePart {
         self.largest.extend_from_slice(key);
         self.entries += 1;
         self.tombstones += u64::from(kind == Kind::Delete);
+        self.expiring.note(kind, value);
         self.raw_bytes += (key.len() + value.len()) as u64;
         self.min_seq = self.min_seq.min(seq);
         self.max_seq = self.max_seq.max(seq);

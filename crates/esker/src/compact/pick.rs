@@ -80,9 +80,15 @@ pub(crate) fn l0_runs(levels: &Levels) -> usize {
     if disjoint { 1.max(tables.len() / 4) } else { tables.len() }
 }
 
-/// How urgently the tree needs a merge: from 1 on it does.
-pub(crate) fn urgency(levels: &Levels, base_bytes: u64) -> f64 {
-    scores(levels, base_bytes).into_iter().fold(0.0, f64::max)
+/// How urgently the tree needs a merge: from 1 on it does. `time_us`: what has expired before is of no use to anybody.
+pub(crate) fn urgency(levels: &Levels, base_bytes: u64, time_us: u64) -> f64 {
+    let urgency = scores(levels, base_bytes).into_iter().fold(0.0, f64::max);
+    if urgency < 1.0 && due(levels, time_us).is_some() { 1.0 } else { urgency }
+}
+
+/// A table that should be merged for what has expired in it, the deepest first: what lies above has to pass its level.
+fn due(levels: &Levels, time_us: u64) -> Option<(usize, &Arc<Table>)> {
+    levels.tables().filter(|(_, table)| table.info.due_us().is_some_and(|due| due <= time_us)).last()
 }
 
 fn scores(levels: &Levels, base_bytes: u64) -> [f64; LEVELS] {
@@ -108,14 +114,32 @@ fn reads_have_paid(levels: &Levels, base: usize) -> bool {
 }
 
 /// The most urgent merge, if one is needed.
-pub(crate) fn pick(levels: &Levels, base_bytes: u64) -> Option<Compaction> {
+pub(crate) fn pick(levels: &Levels, base_bytes: u64, time_us: u64) -> Option<Compaction> {
     let scores = scores(levels, base_bytes);
     let (level, score) = scores.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    if score < 1.0 {
-        return None;
-    }
     let (base, _) = targets(levels, base_bytes);
+    if score < 1.0 {
+        return due(levels, time_us).map(|(level, table)| match level {
+            0 => pick_l0(levels, base),
+            BOTTOM => {
+                Compaction { inputs: vec![(BOTTOM, Arc::clone(table))], target: BOTTOM, for_reads: false }
+            }
+            _ => merge_down(levels, level, table),
+        });
+    }
     if level == 0 { Some(pick_l0(levels, base)) } else { pick_level(levels, level) }
+}
+
+/// Merges `table` of `level` into the next level.
+fn merge_down(levels: &Levels, level: usize, table: &Arc<Table>) -> Compaction {
+    let target = level + 1;
+    let below = levels.overlapping(target, &table.info.smallest, &table.info.largest);
+    let inputs = std::iter::once((level, Arc::clone(table)));
+    Compaction {
+        inputs: inputs.chain(below.into_iter().map(|table| (target, table))).collect(),
+        target,
+        for_reads: false,
+    }
 }
 
 /// The levels between 0 and `target` that hold anything must be empty before level 0 may pass them.
@@ -158,33 +182,25 @@ fn overlapped_by(levels: &Levels, level: usize, tables: &[Arc<Table>]) -> Vec<Ar
 /// The table of `level` whose merge into the next level rewrites least for what it brings.
 fn pick_level(levels: &Levels, level: usize) -> Option<Compaction> {
     let target = level + 1;
-    let cost = |table: &Arc<Table>| {
+    let cost = |table: &&Arc<Table>| {
         let below = levels.overlapping(target, &table.info.smallest, &table.info.largest);
         let bytes: u64 = below.iter().map(|table| table.info.size).sum();
-        (bytes as f64 / table.info.size.max(1) as f64, below)
+        bytes as f64 / table.info.size.max(1) as f64
     };
-    let (_, below, table) = levels
-        .level(level)
-        .iter()
-        .map(|table| {
-            let (ratio, below) = cost(table);
-            (ratio, below, table)
-        })
-        .min_by(|a, b| a.0.total_cmp(&b.0))?;
-    let inputs = std::iter::once((level, Arc::clone(table)));
-    Some(Compaction {
-        inputs: inputs.chain(below.into_iter().map(|table| (target, table))).collect(),
-        target,
-        for_reads: false,
-    })
+    let cheapest = levels.level(level).iter().min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    Some(merge_down(levels, level, cheapest))
 }
 
 /// Everything into the bottom level: what a user's `compact` asks for. `None` when it is there already
 /// and holds nothing to drop.
-pub(crate) fn pick_all(levels: &Levels) -> Option<Compaction> {
+pub(crate) fn pick_all(levels: &Levels, time_us: u64) -> Option<Compaction> {
     let above = (0..BOTTOM).any(|level| !levels.level(level).is_empty());
-    let droppable =
-        levels.level(BOTTOM).iter().any(|table| table.info.tombstones > 0 || table.info.max_seq > 0);
+    let may_drop = |table: &Arc<Table>| {
+        let info = &table.info;
+        let has_expired = info.expiring.count > 0 && info.expiring.earliest <= time_us;
+        info.tombstones > 0 || info.max_seq > 0 || has_expired
+    };
+    let droppable = levels.level(BOTTOM).iter().any(may_drop);
     if !above && !droppable {
         return None;
     }

@@ -2,7 +2,7 @@
 //!
 //! Moments that must stay readable cut history into stretches; of the versions of a key within one
 //! stretch only the newest can ever be seen. A tombstone that nothing older lies under is not needed
-//! either, once no moment lies before it.
+//! either, once no moment lies before it. What has expired before any moment was taken is a tombstone.
 //!
 //! ```text
 //! versions of k     9     7  6        3  2
@@ -10,7 +10,8 @@
 //! kept              9     7           3
 //! ```
 
-use crate::cursor::{Kind, SeqNo};
+use crate::cursor::{Content, Kind, SeqNo};
+use crate::read::moments::Moments;
 
 /// What to do with an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,13 +20,30 @@ pub(crate) enum Verdict {
     Drop,
     /// Write it, with this sequence number: 0 where every reader sees it and nothing older lies below.
     Keep(SeqNo),
+    /// It has expired: write a tombstone of this number in its place.
+    Bury(SeqNo),
+}
+
+impl Verdict {
+    /// What is to be written of an entry of `kind` that holds `stored`, if anything.
+    pub(crate) fn written(self, kind: Kind, stored: &[u8]) -> Option<(SeqNo, Kind, &[u8])> {
+        match self {
+            Verdict::Drop => None,
+            Verdict::Keep(seq) => Some((seq, kind, stored)),
+            Verdict::Bury(seq) => Some((seq, Kind::Delete, &[])),
+        }
+    }
+
+    /// Whether the value that the entry held is nobody's.
+    pub(crate) fn ends_value(self) -> bool {
+        !matches!(self, Verdict::Keep(_))
+    }
 }
 
 /// Judges the entries of a merge, in their order: key ascending, newest first.
 #[derive(Debug)]
 pub(crate) struct Retention {
-    /// Ascending.
-    moments: Vec<SeqNo>,
+    moments: Moments,
     key: Vec<u8>,
     /// The stretch of the last entry of `key` that was judged.
     stretch: Option<usize>,
@@ -33,9 +51,8 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// `moments` must stay readable, ascending; no entry that will be judged is newer than the last one,
-    /// or it is kept.
-    pub(crate) fn new(moments: Vec<SeqNo>) -> Self {
+    /// No entry that will be judged is newer than the last of `moments`, or it is kept.
+    pub(crate) fn new(moments: Moments) -> Self {
         Retention { moments, key: Vec::new(), stretch: None, new_key: false }
     }
 
@@ -44,25 +61,36 @@ impl Retention {
         self.new_key
     }
 
-    /// Judges the next entry. `nothing_below`: no older version of this key lies outside this merge.
-    pub(crate) fn judge(&mut self, key: &[u8], seq: SeqNo, kind: Kind, nothing_below: bool) -> Verdict {
-        let stretch = self.moments.partition_point(|&moment| moment < seq);
+    /// Judges the next entry, which holds `stored`. `nothing_below`: no older version of this key lies outside this
+    /// merge.
+    pub(crate) fn judge(
+        &mut self,
+        key: &[u8],
+        seq: SeqNo,
+        kind: Kind,
+        stored: &[u8],
+        nothing_below: bool,
+    ) -> Verdict {
+        let stretch = self.moments.seqs.partition_point(|&moment| moment < seq);
         self.new_key = self.stretch.is_none() || self.key != key;
         let shadowed = if self.new_key {
             self.key.clear();
             self.key.extend_from_slice(key);
             false
         } else {
-            self.stretch == Some(stretch) && stretch < self.moments.len()
+            self.stretch == Some(stretch) && stretch < self.moments.seqs.len()
         };
         self.stretch = Some(stretch);
         if shadowed {
             return Verdict::Drop;
         }
-        match kind {
-            _ if stretch > 0 || !nothing_below => Verdict::Keep(seq),
-            Kind::Delete => Verdict::Drop,
-            Kind::Put | Kind::Blob => Verdict::Keep(0),
+        let is_needed = stretch > 0 || !nothing_below;
+        match (Content::open(kind, stored).lives(|| self.moments.time_us), is_needed) {
+            (true, true) => Verdict::Keep(seq),
+            (true, false) => Verdict::Keep(0),
+            (false, false) => Verdict::Drop,
+            (false, true) if kind == Kind::Delete => Verdict::Keep(seq),
+            (false, true) => Verdict::Bury(seq),
         }
     }
 }
@@ -72,14 +100,28 @@ mod tests {
     use super::*;
 
     fn kept(moments: &[SeqNo], entries: &[(&str, SeqNo, Kind)], bottom: bool) -> Vec<(String, SeqNo)> {
-        let mut retention = Retention::new(moments.to_vec());
+        let mut retention = Retention::new(Moments { seqs: moments.to_vec(), time_us: 100 });
         entries
             .iter()
-            .filter_map(|&(key, seq, kind)| match retention.judge(key.as_bytes(), seq, kind, bottom) {
+            .filter_map(|&(key, seq, kind)| match retention.judge(key.as_bytes(), seq, kind, b"", bottom) {
                 Verdict::Drop => None,
                 Verdict::Keep(seq) => Some((key.to_owned(), seq)),
+                Verdict::Bury(_) => unreachable!("nothing here expires"),
             })
             .collect()
+    }
+
+    #[test]
+    fn what_has_expired_is_a_tombstone() {
+        let judged = |time_us, expiry: u64, bottom| {
+            let mut retention = Retention::new(Moments { seqs: vec![5, 10], time_us });
+            retention.judge(b"k", 8, Kind::PutUntil, &expiry.to_le_bytes(), false);
+            retention.judge(b"k", 3, Kind::BlobUntil, &expiry.to_le_bytes(), bottom)
+        };
+        assert_eq!(judged(99, 100, true), Verdict::Keep(0));
+        assert_eq!(judged(99, 100, false), Verdict::Keep(3));
+        assert_eq!(judged(100, 100, false), Verdict::Bury(3));
+        assert_eq!(judged(100, 100, true), Verdict::Drop);
     }
 
     #[test]

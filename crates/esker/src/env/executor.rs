@@ -7,6 +7,7 @@
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -41,7 +42,8 @@ pub trait Executor: Send + Sync + Debug {
     /// Begins to serve `worker`. Called once per store, when it is open.
     fn start(&self, worker: Weak<dyn Worker>);
 
-    /// There may be work in `lane`. Never blocks and never runs the work itself.
+    /// There may be work in `lane`. Never blocks and never runs the work itself. Beside that each lane should be asked
+    /// twice a minute: what expires while nobody writes is given back then.
     fn notify(&self, lane: Lane);
 
     /// Whether a caller that has to wait for background work must run it itself.
@@ -78,6 +80,9 @@ impl Executor for StepExecutor {
     fn stop(&self) {}
 }
 
+/// How often a lane is asked though nobody said that there is work: values expire without anybody's doing.
+const UNASKED: Duration = Duration::from_secs(30);
+
 /// One thread per lane.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadExecutor {
@@ -98,11 +103,11 @@ struct SignalState {
 }
 
 impl LaneSignal {
-    /// Waits for a notification; `false` when the executor was stopped.
+    /// Waits for a notification, at most [`UNASKED`]; `false` when the executor was stopped.
     fn wait(&self) -> bool {
         let mut state = self.state.lock();
-        while !state.pending && !state.stopped {
-            self.changed.wait(&mut state);
+        if !state.pending && !state.stopped {
+            self.changed.wait_for(&mut state, UNASKED);
         }
         state.pending = false;
         !state.stopped

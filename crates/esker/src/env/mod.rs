@@ -9,10 +9,12 @@ use crate::fs::{FileSystem, RealFs};
 
 mod executor;
 mod real;
+mod steady;
 
 pub(crate) use executor::ThreadExecutor;
 pub use executor::{Executor, Lane, StepExecutor, Worker};
 use real::{SystemClock, SystemRandom};
+pub(crate) use steady::SteadyClock;
 
 /// Wall and monotonic time.
 pub trait Clock: Send + Sync + Debug {

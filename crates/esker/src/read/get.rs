@@ -3,32 +3,33 @@
 //! only the pointer is found here.
 
 use crate::checksum::hash_key;
-use crate::cursor::{Kind, SeqNo};
+use crate::cursor::{Content, Kind, SeqNo};
 use crate::error::Result;
 use crate::state::TreeState;
 
-/// Calls `use_value` with the value that `key` had at `seq`, if it had one.
+/// Calls `use_value` with what `key` had at `seq`, if it had something that lives at the time that `now` tells.
 #[inline]
 pub(crate) fn get_at<T>(
     state: &TreeState,
     key: &[u8],
     seq: SeqNo,
-    use_value: impl FnOnce(Kind, &[u8]) -> T,
+    now: impl FnOnce() -> u64,
+    use_value: impl FnOnce(Content<'_>) -> T,
 ) -> Result<Option<T>> {
     let hash = hash_key(key);
     let mems = std::iter::once(&state.mem).chain(&state.waiting);
     for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
         if let Some((_, kind, value)) = mem.table.get(key, seq) {
-            return Ok((kind != Kind::Delete).then(|| use_value(kind, value)));
+            let entry = Content::open(kind, value);
+            return Ok(entry.lives(now).then(|| use_value(entry)));
         }
     }
-    match state.levels.get(key, hash, seq)? {
-        Some(found) if found.kind != Kind::Delete => Ok(Some(use_value(found.kind, &found.value))),
-        _ => Ok(None),
-    }
+    let Some(found) = state.levels.get(key, hash, seq)? else { return Ok(None) };
+    let entry = Content::open(found.kind, &found.value);
+    Ok(entry.lives(now).then(|| use_value(entry)))
 }
 
-/// The newest version of `key` at or before `seq`, a tombstone too.
+/// The newest version of `key` at or before `seq`, a tombstone or what has expired too.
 pub(crate) fn version_at(
     state: &TreeState,
     key: &[u8],

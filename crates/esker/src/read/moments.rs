@@ -9,51 +9,71 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::canary::broken;
 use crate::cursor::SeqNo;
+use crate::env::SteadyClock;
 use crate::write::commit::Commit;
+
+/// What must stay readable.
+#[derive(Debug, Clone)]
+pub(crate) struct Moments {
+    /// Sequence numbers, ascending; the newest visible one last.
+    pub(crate) seqs: Vec<SeqNo>,
+    /// Nobody asks for what has expired before this time.
+    pub(crate) time_us: u64,
+}
 
 /// The registered moments.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotRegistry {
-    /// How many snapshots and scans hold each sequence number.
-    held: Mutex<BTreeMap<SeqNo, usize>>,
+    /// How many snapshots and scans hold each sequence number, and the time at which they were taken.
+    held: Mutex<BTreeMap<(SeqNo, u64), usize>>,
     /// How many of them are a user's snapshots.
     snapshots: AtomicUsize,
 }
 
 impl SnapshotRegistry {
-    pub(crate) fn register(&self, commit: &Commit) -> SeqNo {
+    /// Holds the newest visible number, and the time.
+    pub(crate) fn register(&self, commit: &Commit, clock: &SteadyClock) -> (SeqNo, u64) {
         let mut held = self.held.lock();
-        let seq = commit.visible();
-        *held.entry(seq).or_insert(0) += 1;
-        seq
+        let (seq, time_us) = (commit.visible(), clock.now_us());
+        *held.entry((seq, time_us)).or_insert(0) += 1;
+        (seq, time_us)
     }
 
-    pub(crate) fn release(&self, seq: SeqNo) {
+    pub(crate) fn release(&self, seq: SeqNo, time_us: u64) {
         let mut held = self.held.lock();
-        if let Some(count) = held.get_mut(&seq) {
+        if let Some(count) = held.get_mut(&(seq, time_us)) {
             *count -= 1;
             if *count == 0 {
-                held.remove(&seq);
+                held.remove(&(seq, time_us));
             }
         }
     }
 
-    /// Every moment that must stay readable, ascending; the newest visible one last.
-    pub(crate) fn moments(&self, commit: &Commit) -> Vec<SeqNo> {
+    /// Every moment that must stay readable.
+    pub(crate) fn moments(&self, commit: &Commit, clock: &SteadyClock) -> Moments {
         let held = self.held.lock();
-        let mut moments: Vec<SeqNo> = held.keys().copied().collect();
+        let mut seqs: Vec<SeqNo> = held.keys().map(|(seq, _)| *seq).collect();
+        seqs.dedup();
         let visible = commit.visible();
-        if moments.last() != Some(&visible) {
-            moments.push(visible);
+        if seqs.last() != Some(&visible) {
+            seqs.push(visible);
         }
-        moments
+        let earliest = held.keys().map(|(_, time_us)| *time_us).min();
+        // Whoever registers later, or reads without, reads the clock later.
+        let now = clock.now_us();
+        let time_us =
+            if broken("rule-17") { now } else { earliest.map_or(now, |earliest| earliest.min(now)) };
+        Moments { seqs, time_us }
     }
 
     /// The registered moments alone, ascending. One that is registered later is at least the newest visible
     /// moment of now.
     pub(crate) fn registered(&self) -> Vec<SeqNo> {
-        self.held.lock().keys().copied().collect()
+        let mut seqs: Vec<SeqNo> = self.held.lock().keys().map(|(seq, _)| *seq).collect();
+        seqs.dedup();
+        seqs
     }
 
     /// A user's snapshot was opened.

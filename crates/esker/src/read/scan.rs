@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::merge::{Direction, MergeCursor, sources_of};
 use crate::blob::{BlobSet, Pointer};
-use crate::cursor::{Kind, MAX_SEQ, SeqNo};
+use crate::cursor::{Content, Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::state::TreeState;
 use crate::table::ScanHint;
@@ -136,6 +136,8 @@ const SKIPPED_MAX: usize = 128;
 pub struct Scan {
     merge: MergeCursor,
     seq: SeqNo,
+    /// What has expired then is left out.
+    time_us: u64,
     range: ScanRange,
     started: bool,
     on_pair: bool,
@@ -165,6 +167,7 @@ impl Scan {
     pub(crate) fn new(
         state: &TreeState,
         seq: SeqNo,
+        time_us: u64,
         range: ScanRange,
         moment: Option<Moment>,
     ) -> Result<Scan> {
@@ -176,6 +179,7 @@ impl Scan {
         Ok(Scan {
             merge,
             seq,
+            time_us,
             range,
             started: false,
             on_pair: false,
@@ -214,7 +218,7 @@ impl Scan {
     #[inline]
     pub fn value(&mut self) -> Result<&[u8]> {
         self.load()?;
-        Ok(self.loaded.as_deref().unwrap_or_else(|| self.entry_value()))
+        Ok(self.loaded.as_deref().unwrap_or_else(|| self.entry().value))
     }
 
     /// The current pair: [`Scan::key`] and [`Scan::value`] at once.
@@ -224,16 +228,17 @@ impl Scan {
     #[inline]
     pub fn pair(&mut self) -> Result<(&[u8], &[u8])> {
         self.load()?;
-        Ok((self.key(), self.loaded.as_deref().unwrap_or_else(|| self.entry_value())))
+        Ok((self.key(), self.loaded.as_deref().unwrap_or_else(|| self.entry().value)))
     }
 
     /// How many bytes [`Scan::value`] gives, without reading them.
     #[inline]
     pub fn value_len(&self) -> u64 {
-        if self.is_blob() {
-            return Pointer::decode(self.entry_value()).map_or(0, |pointer| pointer.len);
+        let entry = self.entry();
+        if entry.kind == Kind::Blob {
+            return Pointer::decode(entry.value).map_or(0, |pointer| pointer.len);
         }
-        self.entry_value().len() as u64
+        entry.value.len() as u64
     }
 
     /// The current pair's value as [`Tree::get`](crate::Tree::get) gives it: to keep, or to read in parts. Empty
@@ -242,8 +247,9 @@ impl Scan {
     /// # Errors
     /// `Corruption` when a huge value is not where it should be.
     pub fn handle(&self) -> Result<Value> {
-        if !self.is_blob() {
-            return Ok(Value::copy_of(self.entry_value()));
+        let entry = self.entry();
+        if entry.kind != Kind::Blob {
+            return Ok(Value::copy_of(&entry));
         }
         let Some(moment) = &self.moment else {
             return Err(Error::new(
@@ -251,31 +257,27 @@ impl Scan {
                 "the scan found a huge value where there was none",
             ));
         };
-        Value::of_blob(&moment.blobs, self.key(), self.entry_value())
-    }
-
-    #[inline]
-    fn is_blob(&self) -> bool {
-        self.on_pair && self.kind == Kind::Blob && !self.range.keys_only
+        Value::of_blob(&moment.blobs, self.key(), entry.value, entry.expiry)
     }
 
     /// Reads the current pair's value where it lies apart.
     #[inline]
     fn load(&mut self) -> Result<()> {
-        if self.is_blob() && self.loaded.is_none() {
+        if self.loaded.is_none() && self.entry().kind == Kind::Blob {
             self.loaded = Some(self.handle()?.into_vec()?);
         }
         Ok(())
     }
 
+    /// The current pair's entry; an empty value where there is none to be shown.
     #[inline]
-    fn entry_value(&self) -> &[u8] {
+    fn entry(&self) -> Content<'_> {
         if !self.on_pair || self.range.keys_only {
-            &[]
+            Content::open(Kind::Put, &[])
         } else if self.range.reverse {
-            &self.value
+            Content::open(self.kind, &self.value)
         } else {
-            self.merge.value()
+            Content::open(self.kind, self.merge.value())
         }
     }
 
@@ -311,7 +313,7 @@ impl Scan {
                 self.key.clear();
                 self.key.extend_from_slice(key);
                 self.kind = self.merge.kind();
-                if self.kind != Kind::Delete {
+                if self.lives(self.merge.value()) {
                     return Ok(true);
                 }
             }
@@ -324,6 +326,15 @@ impl Scan {
             }
         }
         Ok(false)
+    }
+
+    /// Whether the pair of this key, whose entry of `self.kind` holds `stored`, is to be shown.
+    #[inline]
+    fn lives(&self, stored: &[u8]) -> bool {
+        match self.kind {
+            Kind::Put | Kind::Blob => true,
+            kind => Content::open(kind, stored).lives(|| self.time_us),
+        }
     }
 
     /// Past the other versions of the current key: to those that the scan sees where it has seen none yet
@@ -372,18 +383,15 @@ impl Scan {
                 }
                 if self.merge.seq() <= self.seq {
                     newest = Some(self.merge.kind());
-                    self.value.clear();
-                    if !self.range.keys_only {
-                        self.value.extend_from_slice(self.merge.value());
-                    }
+                    self.note_value();
                 }
                 self.merge.advance()?;
             }
-            if let Some(kind) = newest
-                && kind != Kind::Delete
-            {
+            if let Some(kind) = newest {
                 self.kind = kind;
-                return Ok(true);
+                if self.lives(&self.value) {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
@@ -391,6 +399,14 @@ impl Scan {
 }
 
 impl Scan {
+    /// Backward: keeps what the merge shows, as far as it is needed.
+    fn note_value(&mut self) {
+        self.value.clear();
+        let stored = self.merge.value();
+        let needed = if self.range.keys_only { self.merge.kind().stored_min() } else { stored.len() };
+        self.value.extend_from_slice(&stored[..needed.min(stored.len())]);
+    }
+
     /// Backward: reads the newest version of `self.key` that the scan sees, and goes on before the key.
     #[cold]
     fn seek_newest(&mut self) -> Result<Option<Kind>> {
@@ -399,10 +415,7 @@ impl Scan {
         let mut newest = None;
         if self.merge.valid() && self.merge.key() == self.key.as_slice() {
             newest = Some(self.merge.kind());
-            self.value.clear();
-            if !self.range.keys_only {
-                self.value.extend_from_slice(self.merge.value());
-            }
+            self.note_value();
         }
         self.merge.turn(Direction::Backward);
         self.merge.seek(&self.key, MAX_SEQ)?;

@@ -149,6 +149,7 @@ impl Store {
     fn run_compact_lane(&self) -> Result<bool> {
         let worked = self.registry.has_obsolete();
         self.remove_obsolete()?;
+        self.consider_expired();
         Ok(with_reserve(&self.reserve, || merge::compact_some(self))? || worked)
     }
 

@@ -24,7 +24,7 @@ use super::debt::Debt;
 use super::{Store, Structure};
 use crate::blob::{BlobFileId, NewBlob, Pointer, key_hash};
 use crate::canary::broken;
-use crate::cursor::{Kind, SeqNo};
+use crate::cursor::{Content, SeqNo};
 use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::get::version_at;
@@ -163,14 +163,15 @@ impl Store {
         let mut copy = Batch::new();
         for (part, _, op) in batch.planned_ops() {
             let tree = &batch.parts()[part].tree;
-            match (op.kind, Pointer::decode(op.value)) {
-                (Kind::Blob, Some(pointer)) => {
+            let entry = Content::open(op.kind, op.value);
+            match Pointer::of_entry(op.kind, op.value) {
+                Some(pointer) => {
                     let gone = || Error::new(ErrorKind::InvalidInput, "a huge value of the batch is gone");
                     let pin = batch.pin_of(&pointer).ok_or_else(gone)?;
                     let value = Value::of_pin(pin, pointer).into_vec()?;
-                    copy.add_blob(tree, op.key, self.put_blob(op.tree, op.key, &value)?)?;
+                    copy.add_blob(tree, op.key, self.put_blob(op.tree, op.key, &value)?, entry.expiry)?;
                 }
-                _ => copy.add(tree, op.kind, op.key, op.value)?,
+                None => copy.add_until(tree, entry.kind, entry.expiry, op.key, entry.value)?,
             }
         }
         Ok(copy)
@@ -211,8 +212,8 @@ impl Store {
                     return Err(error);
                 }
             };
-            if let Some((from, Kind::Blob, value)) = before
-                && let Some(Pointer { file, ordinal, share, len, .. }) = Pointer::decode(&value)
+            if let Some((from, kind, stored)) = before
+                && let Some(Pointer { file, ordinal, share, len, .. }) = Pointer::of_entry(kind, &stored)
             {
                 let share = Some(share);
                 state.shadowed.push(Ended { file, ordinal, share, from, until: job.seq, by: job.seq, len });

@@ -13,7 +13,7 @@ use crate::blob::Pointer;
 use crate::cache::Offer;
 use crate::canary::broken;
 use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shared_part};
-use crate::compact::retain::{Retention, Verdict};
+use crate::compact::retain::Retention;
 use crate::error::Result;
 use crate::options::Compression;
 use crate::read::merge::{Direction, MergeCursor, Source};
@@ -163,13 +163,16 @@ fn write_own(
             offer: Some(Offer::Unasked),
         },
     );
-    let mut retention = Retention::new(store.snapshots.moments(&store.commit));
+    let mut retention = Retention::new(store.snapshots.moments(&store.commit, &store.clock));
     let mut merge = merged(mems)?;
     while merge.valid() {
         let (key, seq, kind) = (merge.key(), merge.seq(), merge.kind());
-        match retention.judge(key, seq, kind, bottom) {
-            Verdict::Keep(seq) => output.add(key, seq, kind, merge.value(), retention.is_new_key())?,
-            Verdict::Drop => dropped.extend(Pointer::of_entry(kind, merge.value())),
+        let verdict = retention.judge(key, seq, kind, merge.value(), bottom);
+        if let Some((seq, kind, stored)) = verdict.written(kind, merge.value()) {
+            output.add(key, seq, kind, stored, retention.is_new_key())?;
+        }
+        if verdict.ends_value() {
+            dropped.extend(Pointer::of_entry(kind, merge.value()));
         }
         merge.advance()?;
     }
@@ -203,7 +206,7 @@ fn write_shared(
         offer: Some(Offer::Unasked),
     };
     let mut output = Output::new(&store.tables, options);
-    let moments = store.snapshots.moments(&store.commit);
+    let moments = store.snapshots.moments(&store.commit, &store.clock);
     let mut parts = Vec::new();
     for (tree, mems) in groups {
         let mut retention = Retention::new(moments.clone());
@@ -211,12 +214,13 @@ fn write_shared(
         let mut merge = merged(mems)?;
         while merge.valid() {
             let (key, seq, kind) = (merge.key(), merge.seq(), merge.kind());
-            match retention.judge(key, seq, kind, false) {
-                Verdict::Keep(seq) => {
-                    output.add(&shared_key(tree.id, key), seq, kind, merge.value(), false)?;
-                    part.note(key, seq, kind, merge.value());
-                }
-                Verdict::Drop => dropped.extend(Pointer::of_entry(kind, merge.value())),
+            let verdict = retention.judge(key, seq, kind, merge.value(), false);
+            if let Some((seq, kind, stored)) = verdict.written(kind, merge.value()) {
+                output.add(&shared_key(tree.id, key), seq, kind, stored, false)?;
+                part.note(key, seq, kind, stored);
+            }
+            if verdict.ends_value() {
+                dropped.extend(Pointer::of_entry(kind, merge.value()));
             }
             merge.advance()?;
         }

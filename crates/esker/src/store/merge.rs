@@ -7,7 +7,7 @@ use crate::blob::Pointer;
 use crate::cache::Offer;
 use crate::compact::output::{Output, OutputOptions, filter_bits};
 use crate::compact::pick::{self, Compaction};
-use crate::compact::retain::{Retention, Verdict};
+use crate::compact::retain::Retention;
 use crate::error::Result;
 use crate::read::merge::{Direction, LevelCursor, MergeCursor, Source};
 use crate::state::TreeInner;
@@ -19,10 +19,11 @@ use crate::version::levels::{LEVELS, Levels, Table};
 pub(crate) fn compact_some(store: &Store) -> Result<bool> {
     let _one_at_a_time = store.compacting.lock();
     let base = store.base_bytes();
+    let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
     let urgent = {
         let trees = store.take_compaction_candidates();
         let scored = trees.into_iter().filter(|tree| !tree.is_dropped()).map(|tree| {
-            let urgency = pick::urgency(&tree.state.load().levels, base);
+            let urgency = pick::urgency(&tree.state.load().levels, base, time_us);
             (urgency, tree)
         });
         let mut urgent: Vec<_> = scored.filter(|(urgency, _)| *urgency >= 1.0).collect();
@@ -35,7 +36,7 @@ pub(crate) fn compact_some(store: &Store) -> Result<bool> {
     let Some((_, tree)) = first else { return Ok(false) };
     let _no_flush_below = tree.below_level_0.lock();
     let levels = Arc::clone(&tree.state.load().levels);
-    let Some(compaction) = pick::pick(&levels, base) else { return Ok(true) };
+    let Some(compaction) = pick::pick(&levels, base, time_us) else { return Ok(true) };
     let result = run(store, &tree, &levels, &compaction);
     store.add_compaction_candidates([Arc::clone(&tree)]);
     result.map(|()| true)
@@ -46,7 +47,8 @@ pub(crate) fn compact_all(store: &Store, tree: &Arc<TreeInner>) -> Result<()> {
     let _one_at_a_time = store.compacting.lock();
     let _no_flush_below = tree.below_level_0.lock();
     let levels = Arc::clone(&tree.state.load().levels);
-    match pick::pick_all(&levels) {
+    let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
+    match pick::pick_all(&levels, time_us) {
         // A move would keep tombstones and older versions, and shared files alive.
         Some(compaction) => rewrite(store, tree, &levels, &compaction),
         None => Ok(()),
@@ -116,7 +118,7 @@ fn merge(
     let deeper_overlap = (target + 1..LEVELS)
         .any(|level| levels.level(level).iter().any(|table| table.overlaps(smallest, largest)));
     // Runs of level 0 that this merge leaves out are newer than those it takes, never older.
-    let mut retention = Retention::new(store.snapshots.moments(&store.commit));
+    let mut retention = Retention::new(store.snapshots.moments(&store.commit, &store.clock));
     // Tables of the target level that the merge leaves out lie between its keys, never across them: no
     // output table may span one.
     let is_input = |table: &Arc<Table>| inputs.iter().any(|(_, input)| Arc::ptr_eq(input, table));
@@ -140,9 +142,12 @@ fn merge(
             while fences.next_if(|fence| *fence < key).is_some() {}
             output.cut()?;
         }
-        match retention.judge(key, seq, kind, !deeper_overlap) {
-            Verdict::Keep(seq) => output.add(key, seq, kind, merge.value(), retention.is_new_key())?,
-            Verdict::Drop => dropped.extend(Pointer::of_entry(kind, merge.value())),
+        let verdict = retention.judge(key, seq, kind, merge.value(), !deeper_overlap);
+        if let Some((seq, kind, stored)) = verdict.written(kind, merge.value()) {
+            output.add(key, seq, kind, stored, retention.is_new_key())?;
+        }
+        if verdict.ends_value() {
+            dropped.extend(Pointer::of_entry(kind, merge.value()));
         }
         merge.advance()?;
         if retention.is_new_key() && store.is_closing() {

@@ -17,7 +17,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::blob::BlobSet;
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
-use crate::env::{Env, Executor, Lane, Worker};
+use crate::env::{Env, Executor, Lane, SteadyClock, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::DirLock;
 use crate::log::replay::ReplayReport;
@@ -38,6 +38,7 @@ mod blobs;
 mod closing;
 mod debt;
 mod erase;
+mod expiry;
 mod flush;
 mod install;
 mod merge;
@@ -48,6 +49,7 @@ mod shrink;
 mod write;
 
 pub(crate) use blobs::Ending;
+use expiry::ExpiryWatch;
 use flush::Waiting;
 pub(crate) use install::release_file;
 use reclaim::Reclaim;
@@ -83,6 +85,10 @@ pub(crate) struct Store {
     pub(crate) wal: Wal,
     pub(crate) structure: Mutex<Structure>,
     pub(crate) snapshots: SnapshotRegistry,
+    /// By which values expire.
+    pub(crate) clock: SteadyClock,
+    /// When a table is due to be merged for what has expired in it.
+    expiry: ExpiryWatch,
     pub(crate) registry: Arc<TableRegistry>,
     pub(crate) pool: Arc<BufferPool>,
     pub(crate) blobs: Arc<BlobSet>,
@@ -117,6 +123,8 @@ pub(crate) struct Parts {
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
     pub(crate) read_only: bool,
+    /// What the store's clock is known to have shown, in microseconds since 1970.
+    pub(crate) clock_us: u64,
     pub(crate) commit: Commit,
     pub(crate) wal: Wal,
     pub(crate) structure: Structure,
@@ -136,6 +144,7 @@ pub(crate) struct Parts {
 impl Store {
     pub(crate) fn new(parts: Parts) -> Arc<Store> {
         let candidates = parts.structure.trees.clone();
+        let clock = SteadyClock::new(Arc::clone(&parts.options.env.clock), parts.clock_us);
         let tables = TableMaker {
             env: parts.options.env.clone(),
             dir: parts.dir.clone(),
@@ -153,6 +162,8 @@ impl Store {
             wal: parts.wal,
             structure: Mutex::new(parts.structure),
             snapshots: SnapshotRegistry::default(),
+            clock,
+            expiry: ExpiryWatch::default(),
             registry: parts.registry,
             pool: parts.pool,
             blobs: parts.blobs,
@@ -326,7 +337,8 @@ impl Store {
         if end > noted.max(floor) {
             edits.push(Edit::LogSynced { position: end });
         }
-        if !edits.is_empty() {
+        if !edits.is_empty() || self.has_expiring(&structure) {
+            edits.push(Edit::Clock { us: self.clock.now_us() });
             self.commit_edits_when_closing(&mut structure, &edits)?;
         }
         Ok(())

@@ -323,7 +323,7 @@ fn check_header(bytes: &[u8]) -> Result<Layout, Flaw> {
         return Err(Flaw::new(0, "a count of entries that fit their block"));
     }
     let layout = Layout::parse(bytes);
-    if layout.base_tag > tag_of(MAX_SEQ, Kind::Blob) || layout.base_len > MAX_KEY {
+    if layout.base_tag > tag_of(MAX_SEQ, Kind::BlobUntil) || layout.base_len > MAX_KEY {
         return Err(Flaw::new(8, "a base length and sequence number within the limits"));
     }
     Ok(layout)
@@ -334,10 +334,13 @@ fn check_header(bytes: &[u8]) -> Result<Layout, Flaw> {
 fn check_entry(bytes: &[u8], layout: &Layout, i: usize, start: usize, end: usize) -> Result<Entry, Flaw> {
     let delta = u64_at(bytes, start) & layout.tag_mask;
     let tag = layout.base_tag.checked_add(delta);
-    if !tag.is_some_and(|tag| seq_of(tag) <= MAX_SEQ && tag & 7 <= Kind::Blob as u64) {
+    let Some(tag) = tag.filter(|tag| seq_of(*tag) <= MAX_SEQ && tag & 7 <= u64::from(Kind::MAX)) else {
         return Err(Flaw::new(start, "a sequence number and a kind"));
-    }
+    };
     let entry = layout.entry_between(bytes, start, end);
+    if entry.value + kind_of(tag).stored_min() > end {
+        return Err(Flaw::new(start, "a time before the value"));
+    }
     if layout.prefix_len + entry.suffix_len > MAX_KEY || entry.value > end {
         return Err(Flaw::new(start, "a key inside its entry"));
     }

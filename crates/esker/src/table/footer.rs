@@ -9,6 +9,7 @@
 
 use super::Flaw;
 use super::block::MAX_KEY;
+use super::expiring::Expiring;
 use crate::checksum::checksum;
 use crate::codec::{Decoder, put_slice, put_varint, u32_at, u64_at};
 use crate::cursor::{MAX_SEQ, SeqNo};
@@ -80,6 +81,7 @@ pub(crate) struct Properties {
     pub(crate) tombstones: u64,
     /// The bytes of all keys and values.
     pub(crate) raw_bytes: u64,
+    pub(crate) expiring: Expiring,
     /// The number of data blocks.
     pub(crate) blocks: u64,
     pub(crate) min_seq: SeqNo,
@@ -96,6 +98,7 @@ impl Properties {
         }
         put_slice(out, &self.smallest);
         put_slice(out, &self.largest);
+        self.expiring.encode(out);
     }
 
     pub(super) fn decode(payload: &[u8]) -> Result<Self, Flaw> {
@@ -103,6 +106,7 @@ impl Properties {
         let read = Self::read(&mut decoder).filter(|_| decoder.is_empty());
         let properties = read.ok_or_else(|| Flaw::new(0, "the properties of a table"))?;
         let plausible = properties.tombstones <= properties.entries
+            && properties.expiring.count <= properties.entries
             && properties.max_seq <= MAX_SEQ
             && properties.smallest <= properties.largest
             && properties.smallest.len().max(properties.largest.len()) <= MAX_KEY;
@@ -119,6 +123,7 @@ impl Properties {
             max_seq: decoder.varint()?,
             smallest: decoder.slice()?.to_vec(),
             largest: decoder.slice()?.to_vec(),
+            expiring: Expiring::decode(decoder)?,
         })
     }
 }

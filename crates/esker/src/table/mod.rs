@@ -5,7 +5,7 @@
 //! ```
 //! - `block.rs`, `block_builder.rs`: a data block; `frame.rs`: the trailer of every block;
 //! - `index.rs`, `search_tree.rs`: which block; `filter.rs`: whether to look at all;
-//! - `footer.rs`: where the sections are, and what the table says about itself;
+//! - `footer.rs`: where the sections are, and what the table says about itself; `expiring.rs`: of entries that expire;
 //! - `writer.rs`, `reader.rs`, `cursor.rs`, `read_ahead.rs`: making a table and using it;
 //! - `verify.rs`: reading all of it for `check`; `measure.rs`: the index opened to `bench/`.
 //!
@@ -17,6 +17,7 @@
 mod block;
 mod block_builder;
 mod cursor;
+mod expiring;
 mod filter;
 mod footer;
 mod frame;
@@ -37,6 +38,7 @@ use std::path::Path;
 use crate::error::{Error, ErrorKind};
 
 pub(crate) use cursor::TableCursor;
+pub(crate) use expiring::Expiring;
 pub(crate) use footer::MAGIC as TABLE_MAGIC;
 pub(crate) use frame::supported as check_supported;
 pub(crate) use read_ahead::ScanHint;

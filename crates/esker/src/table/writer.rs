@@ -167,6 +167,7 @@ impl TableWriter {
         }
         properties.entries += 1;
         properties.tombstones += u64::from(kind == Kind::Delete);
+        properties.expiring.note(kind, value);
         properties.raw_bytes += (key.len() + value.len()) as u64;
         properties.min_seq = properties.min_seq.min(seq);
         properties.max_seq = properties.max_seq.max(seq);

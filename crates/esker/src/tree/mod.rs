@@ -1,11 +1,12 @@
 //! A named keyspace: the handle that a user holds. What stands behind it is in [`crate::state`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::Guard;
 
 use crate::checksum::hash_key;
-use crate::cursor::{Kind, SeqNo};
+use crate::cursor::{Content, Expiry, Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Durability;
 use crate::read::get::get_at;
@@ -127,6 +128,34 @@ impl Tree {
         self.write_one(Kind::Delete, key.as_ref(), &[], durability)
     }
 
+    /// Gives `key` the value `value` for as long as `ttl`: then it is absent, as if it had been deleted at that moment,
+    /// whatever it had before. Its space comes back when it is merged away. A `ttl` too long to be counted in microseconds
+    /// since 1970 is for ever.
+    ///
+    /// Time is the machine's, but never goes back: where its clock was set back, the store's goes on from where it was.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// use std::time::Duration;
+    /// let sessions = db.tree("sessions")?;
+    /// sessions.put_for("7f3a", "Ada", Duration::from_secs(3600))?;
+    /// assert!(sessions.get("7f3a")?.expect("an hour has not passed").expires_us().is_some());
+    /// sessions.put_for("91cc", "Bo", Duration::ZERO)?;
+    /// assert!(!sessions.contains("91cc")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tree::put`].
+    pub fn put_for(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.put_for(self, key, value, ttl)?;
+        self.store.write(&batch, self.store.options.durability)
+    }
+
     fn write_one(&self, kind: Kind, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
         if value.len() >= self.store.options.separate_at.max(1) {
             let mut batch = Batch::new();
@@ -246,24 +275,25 @@ impl Tree {
 
     /// The newest value: `use_value` of a small one, or a handle of a huge one.
     #[inline]
-    fn get_now<T>(&self, key: &[u8], use_value: impl FnOnce(&[u8]) -> T) -> Result<Option<Found<T>>> {
+    fn get_now<T>(&self, key: &[u8], use_value: impl FnOnce(&Content<'_>) -> T) -> Result<Option<Found<T>>> {
         let state = self.readable_state()?;
-        let found = get_at(&state, key, self.store.commit.visible(), |kind, value| match kind {
-            Kind::Blob => Err(value.to_vec()),
-            _ => Ok(use_value(value)),
+        let now = || self.store.clock.now_us();
+        let found = get_at(&state, key, self.store.commit.visible(), now, |entry| match entry.kind {
+            Kind::Blob => Err((entry.value.to_vec(), entry.expiry)),
+            _ => Ok(use_value(&entry)),
         })?;
         Ok(match found {
             None => None,
             Some(Ok(used)) => Some(Found::Small(used)),
-            Some(Err(pointer)) => self.get_huge(key, &pointer)?.map(Found::Huge),
+            Some(Err((pointer, expiry))) => self.get_huge(key, &pointer, expiry)?.map(Found::Huge),
         })
     }
 
     /// The huge value that `pointer` points to; where it was overwritten and freed meanwhile, what `key` has
     /// now.
     #[cold]
-    fn get_huge(&self, key: &[u8], pointer: &[u8]) -> Result<Option<Value>> {
-        match Value::of_blob(&self.store.blobs, key, pointer) {
+    fn get_huge(&self, key: &[u8], pointer: &[u8], expiry: Option<Expiry>) -> Result<Option<Value>> {
+        match Value::of_blob(&self.store.blobs, key, pointer, expiry) {
             // Nothing that a registered moment sees is freed.
             Err(_) => Snapshot::passing(&self.store).get(self, key),
             found => found.map(Some),
@@ -288,7 +318,7 @@ impl Tree {
     /// As [`Tree::get`].
     #[inline]
     pub fn get_vec(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        match self.get_now(key.as_ref(), <[u8]>::to_vec)? {
+        match self.get_now(key.as_ref(), |entry| entry.value.to_vec())? {
             None => Ok(None),
             Some(Found::Small(bytes)) => Ok(Some(bytes)),
             Some(Found::Huge(value)) => value.into_vec().map(Some),
@@ -303,7 +333,7 @@ impl Tree {
     #[inline]
     pub fn get_into(&self, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
         buf.clear();
-        match self.get_now(key.as_ref(), |value| buf.extend_from_slice(value))? {
+        match self.get_now(key.as_ref(), |entry| buf.extend_from_slice(entry.value))? {
             None => Ok(false),
             Some(Found::Small(())) => Ok(true),
             Some(Found::Huge(value)) => value.read_into(buf).map(|()| true),
@@ -320,7 +350,10 @@ impl Tree {
             let snapshot = Snapshot::passing(&self.store);
             return keys.iter().map(|key| snapshot.get(self, key)).collect();
         }
-        keys.iter().map(|key| get_at(&state, key.as_ref(), seq, |_, value| Value::copy_of(value))).collect()
+        let time = self.store.clock.now_us();
+        keys.iter()
+            .map(|key| get_at(&state, key.as_ref(), seq, || time, |entry| Value::copy_of(&entry)))
+            .collect()
     }
 
     /// Whether `key` has a value.
@@ -330,7 +363,8 @@ impl Tree {
     #[inline]
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let state = self.readable_state()?;
-        Ok(get_at(&state, key.as_ref(), self.store.commit.visible(), |_, _| ())?.is_some())
+        let now = || self.store.clock.now_us();
+        Ok(get_at(&state, key.as_ref(), self.store.commit.visible(), now, |_| ())?.is_some())
     }
 
     /// The pairs in `range`, as they are now.
@@ -343,7 +377,7 @@ impl Tree {
             // A huge value is kept where it is only for moments that are registered.
             return Snapshot::passing(&self.store).scan(self, range);
         }
-        Scan::new(&state, seq, range, None)
+        Scan::new(&state, seq, self.store.clock.now_us(), range, None)
     }
 
     /// How many keys in `range` have a value, counted one by one.
@@ -397,13 +431,30 @@ impl Batch {
     /// # Errors
     /// `InvalidInput` when the key is empty or longer than 64 KiB, or the batch would pass 4 GiB.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
+        self.put_until(tree, key.as_ref(), value.as_ref(), None)
+    }
+
+    /// Adds: `key` of `tree` gets `value` for as long as `ttl`, from now on ([`Tree::put_for`]).
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn put_for(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.put_until(tree, key.as_ref(), value.as_ref(), Some(tree.store.expiry_after(ttl)))
+    }
+
+    fn put_until(&mut self, tree: &Tree, key: &[u8], value: &[u8], expiry: Option<Expiry>) -> Result<()> {
         if value.len() < tree.store.options.separate_at.max(1) {
-            return self.add(tree.inner(), Kind::Put, key, value);
+            return self.add_until(tree.inner(), Kind::Put, expiry, key, value);
         }
         check_key(key)?;
         let blob = tree.store.put_blob(tree.inner.id, key, value)?;
-        self.add_blob(tree.inner(), key, blob)
+        self.add_blob(tree.inner(), key, blob, expiry)
     }
 
     /// Adds: `key` of `tree` becomes absent.

@@ -17,13 +17,15 @@ use crate::value::Value;
 struct Held {
     store: Arc<Store>,
     seq: SeqNo,
+    /// What has expired then is gone, what expires later stays.
+    time_us: u64,
     /// It is a user's, not one that a single call needs.
     counted: bool,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.store.snapshots.release(self.seq);
+        self.store.snapshots.release(self.seq, self.time_us);
         if self.counted {
             self.store.snapshots.note_closed();
         }
@@ -32,7 +34,7 @@ impl Drop for Held {
     }
 }
 
-/// The whole store at one moment: writes that come later are not seen. Cheap to take, to clone and to
+/// The whole store at one moment: writes that come later are not seen, and nothing expires. Cheap to take, to clone and to
 /// keep, except that old versions stay on disk until it is dropped.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
@@ -42,14 +44,22 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn new(store: &Arc<Store>) -> Snapshot {
         store.snapshots.note_opened();
-        let seq = store.snapshots.register(&store.commit);
-        Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, counted: true }) }
+        Snapshot::register(store, true)
     }
 
     /// A moment that lasts as long as a call or a scan does.
     pub(crate) fn passing(store: &Arc<Store>) -> Snapshot {
-        let seq = store.snapshots.register(&store.commit);
-        Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, counted: false }) }
+        Snapshot::register(store, false)
+    }
+
+    fn register(store: &Arc<Store>, counted: bool) -> Snapshot {
+        let (seq, time_us) = store.snapshots.register(&store.commit, &store.clock);
+        Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, time_us, counted }) }
+    }
+
+    /// The time at which it was taken, in microseconds since 1970.
+    pub(crate) fn time_us(&self) -> u64 {
+        self.held.time_us
     }
 
     pub(crate) fn seq(&self) -> SeqNo {
@@ -71,9 +81,10 @@ impl Snapshot {
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let state = self.state_of(tree)?;
         let key = key.as_ref();
-        let found = get_at(&state, key, self.held.seq, |kind, value| match kind {
-            Kind::Blob => Value::of_blob(&self.held.store.blobs, key, value),
-            _ => Ok(Value::copy_of(value)),
+        let now = || self.held.time_us;
+        let found = get_at(&state, key, self.held.seq, now, |entry| match entry.kind {
+            Kind::Blob => Value::of_blob(&self.held.store.blobs, key, entry.value, entry.expiry),
+            _ => Ok(Value::copy_of(&entry)),
         })?;
         found.transpose()
     }
@@ -92,7 +103,7 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
         let state = self.state_of(tree)?;
-        Ok(get_at(&state, key.as_ref(), self.held.seq, |_, _| ())?.is_some())
+        Ok(get_at(&state, key.as_ref(), self.held.seq, || self.held.time_us, |_| ())?.is_some())
     }
 
     /// The pairs of `tree` in `range` at this moment.
@@ -102,6 +113,6 @@ impl Snapshot {
     pub fn scan(&self, tree: &Tree, range: ScanRange) -> Result<Scan> {
         let state = self.state_of(tree)?;
         let moment = Moment { blobs: Arc::clone(&self.held.store.blobs), _held: Box::new(self.clone()) };
-        Scan::new(&state, self.held.seq, range, Some(moment))
+        Scan::new(&state, self.held.seq, self.held.time_us, range, Some(moment))
     }
 }

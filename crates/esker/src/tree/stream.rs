@@ -2,9 +2,11 @@
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use super::Tree;
 use crate::blob::BlobStream;
+use crate::cursor::Expiry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::UserFile;
 use crate::options::Durability;
@@ -43,6 +45,7 @@ pub struct ValueWriter {
     held: Vec<u8>,
     stream: Option<BlobStream>,
     len: u64,
+    expiry: Option<Expiry>,
     /// What was written has a gap.
     failed: bool,
 }
@@ -57,8 +60,16 @@ impl ValueWriter {
             held: Vec::new(),
             stream: None,
             len: 0,
+            expiry: None,
             failed: false,
         })
+    }
+
+    /// The key has the value for as long as `ttl`, from now on ([`Tree::put_for`]).
+    #[must_use]
+    pub fn expiring_after(mut self, ttl: Duration) -> Self {
+        self.expiry = Some(self.tree.store.expiry_after(ttl));
+        self
     }
 
     /// Bytes written so far.
@@ -181,10 +192,10 @@ impl ValueWriter {
     pub fn add_to(self, batch: &mut Batch) -> Result<()> {
         self.check_whole()?;
         match self.stream {
-            None => batch.put(&self.tree, &self.key, &self.held),
+            None => batch.put_until(&self.tree, &self.key, &self.held, self.expiry),
             Some(stream) => {
                 let blob = stream.finish(self.tree.inner.id, &self.key)?;
-                batch.add_blob(&self.tree.inner, &self.key, blob)
+                batch.add_blob(&self.tree.inner, &self.key, blob, self.expiry)
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Snapshot, Tree};
 use crate::blob::Pointer;
-use crate::cursor::Kind;
+use crate::cursor::{Content, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::get::version_at;
 use crate::read::newer::Newer;
@@ -12,7 +12,7 @@ impl Tree {
     /// Gives `to` the value of `from`, and takes it from `from`, both at once. A value that `to` had is replaced;
     /// `false`, and nothing changes, where `from` is absent. Where both are one key nothing changes either.
     ///
-    /// However long the value is, it is not copied: it keeps its place, and its stored time.
+    /// However long the value is, it is not copied: it keeps its place, its stored time, and the time at which it expires.
     ///
     /// # Example
     /// ```
@@ -54,23 +54,25 @@ impl Tree {
             let snapshot = Snapshot::passing(&self.store);
             let seen = snapshot.seq();
             let found = version_at(&*self.readable_state()?, from, seen)?;
-            let Some((seq, kind, value)) = found.filter(|(_, kind, _)| *kind != Kind::Delete) else {
+            let Some((seq, kind, stored)) = &found else { return Ok(false) };
+            let entry = Content::open(*kind, stored);
+            if !entry.lives(|| snapshot.time_us()) {
                 return Ok(false);
-            };
+            }
             if from == to {
                 return Ok(true);
             }
             let mut batch = Batch::new();
-            if kind == Kind::Blob {
-                let shared = match Pointer::decode(&value) {
+            if entry.kind == Kind::Blob {
+                let shared = match Pointer::decode(entry.value) {
                     Some(pointer) => self.store.share_blob(self.inner.id, to, &pointer)?,
                     None => None,
                 };
                 match shared {
-                    Some(blob) => batch.add_blob(&self.inner, to, blob)?,
+                    Some(blob) => batch.add_blob(&self.inner, to, blob, entry.expiry)?,
                     // Overwritten meanwhile: there is a newer version now, unless it is damage.
-                    None if freed_at != Some(seq) => {
-                        freed_at = Some(seq);
+                    None if freed_at != Some(*seq) => {
+                        freed_at = Some(*seq);
                         continue;
                     }
                     None => {
@@ -80,7 +82,7 @@ impl Tree {
                     }
                 }
             } else {
-                batch.add(&self.inner, kind, to, &value)?;
+                batch.add_until(&self.inner, entry.kind, entry.expiry, to, entry.value)?;
             }
             if !keep {
                 batch.delete(self, from)?;

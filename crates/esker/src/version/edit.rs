@@ -11,6 +11,7 @@ use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::log::replay::LogFloor;
 use crate::log::segment::{POSITION_MAX, SEGMENT_ID_MAX};
 use crate::options::{Compression, TreeOptions};
+use crate::table::Expiring;
 
 /// The number of a tree, never used twice in a store.
 pub(crate) type TreeId = u32;
@@ -32,10 +33,18 @@ pub(crate) struct TableInfo {
     pub(crate) tombstones: u64,
     /// Bytes of keys and values.
     pub(crate) raw_bytes: u64,
+    pub(crate) expiring: Expiring,
     pub(crate) min_seq: SeqNo,
     pub(crate) max_seq: SeqNo,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
+}
+
+impl TableInfo {
+    /// When it should be merged for what has expired in it, if ever.
+    pub(crate) fn due_us(&self) -> Option<u64> {
+        self.expiring.due_us(self.entries)
+    }
 }
 
 /// One change.
@@ -82,6 +91,10 @@ pub(crate) enum Edit {
     },
     /// What is known of blob files changes.
     Blob(BlobEdit),
+    /// The clock by which values expire showed this, in microseconds since 1970.
+    Clock {
+        us: u64,
+    },
 }
 
 /// The most bytes, or entries, that one table is believed to have.
@@ -97,6 +110,7 @@ const FLOOR: u8 = 7;
 const COUNTERS: u8 = 8;
 const LOG_SYNCED: u8 = 9;
 const BLOB: u8 = 10;
+const CLOCK: u8 = 11;
 
 fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
     put_varint(out, table.file);
@@ -112,6 +126,7 @@ fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
     ] {
         put_varint(out, number);
     }
+    table.expiring.encode(out);
     put_slice(out, &table.smallest);
     put_slice(out, &table.largest);
 }
@@ -128,9 +143,11 @@ fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
     let (size, entries, tombstones, raw_bytes) = (amount()?, amount()?, amount()?, amount()?);
     let min_seq = from.varint()?;
     let max_seq = min_seq.checked_add(from.varint()?).filter(|&seq| seq <= MAX_SEQ)?;
+    let expiring = Expiring::decode(from)?;
     let smallest = from.slice()?.to_vec();
     let largest = from.slice()?.to_vec();
-    (smallest <= largest && tombstones <= entries).then_some(TableInfo {
+    let plausible = smallest <= largest && tombstones <= entries && expiring.count <= entries;
+    plausible.then_some(TableInfo {
         file,
         salt,
         shared,
@@ -138,6 +155,7 @@ fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
         entries,
         tombstones,
         raw_bytes,
+        expiring,
         min_seq,
         max_seq,
         smallest,
@@ -224,6 +242,10 @@ impl Edit {
                 out.push(BLOB);
                 edit.encode(out);
             }
+            Edit::Clock { us } => {
+                out.push(CLOCK);
+                put_varint(out, *us);
+            }
         }
     }
 
@@ -249,6 +271,7 @@ impl Edit {
                 Edit::Counters { next_file: file_id(from)?, next_tree: tree_id(from)?, last_seq: seq(from)? }
             }
             BLOB => Edit::Blob(BlobEdit::decode(from)?),
+            CLOCK => Edit::Clock { us: from.varint()? },
             _ => return None,
         })
     }
@@ -296,6 +319,8 @@ pub(crate) struct ManifestState {
     pub(crate) next_file: FileId,
     pub(crate) next_tree: TreeId,
     pub(crate) last_seq: SeqNo,
+    /// What the store's clock showed at least, in microseconds since 1970.
+    pub(crate) clock_us: u64,
 }
 
 impl ManifestState {
@@ -343,6 +368,7 @@ impl ManifestState {
                 self.blobs.forget_before(floor.start);
             }
             Edit::LogSynced { position } => self.log_synced = self.log_synced.max(*position),
+            Edit::Clock { us } => self.clock_us = self.clock_us.max(*us),
             Edit::Counters { next_file, next_tree, last_seq } => {
                 self.next_file = self.next_file.max(*next_file);
                 self.next_tree = self.next_tree.max(*next_tree);
@@ -368,6 +394,7 @@ impl ManifestState {
             Edit::Counters { next_file: self.next_file, next_tree: self.next_tree, last_seq: self.last_seq },
             Edit::Floor(self.floor),
             Edit::LogSynced { position: self.log_synced },
+            Edit::Clock { us: self.clock_us },
         ];
         edits.extend(self.blobs.to_edits().map(Edit::Blob));
         for (&tree, record) in &self.trees {
@@ -409,6 +436,7 @@ mod tests {
             entries: 10,
             tombstones: 3,
             raw_bytes: 99,
+            expiring: Expiring { count: 2, earliest: 1 << 50, latest: 1 << 51, huge: Some(1 << 51) },
             min_seq: 5,
             max_seq: 1 << 40,
             smallest: b"a".to_vec(),
@@ -427,6 +455,7 @@ mod tests {
             Edit::Flushed { tree: 3, seq: 77 },
             Edit::Floor(LogFloor { segment: 4, start: 12345 }),
             Edit::LogSynced { position: 23456 },
+            Edit::Clock { us: 1 << 60 },
             Edit::Blob(BlobEdit::Note(BlobFileInfo {
                 file: 9,
                 salt: 1,

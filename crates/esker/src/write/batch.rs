@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! payload    count 4 | op | op | ...
-//! op         kind 1 | tree, LEB128 | key length, LEB128 | key | (put, blob) value length, LEB128 | value or pointer
+//! op         kind 1 | tree, LEB128 | key length, LEB128 | key | (not of a delete) length, LEB128 | what is stored
+//! stored     (where it expires) when, 8 | value or pointer
 //! ```
 //!
 //! The n-th op gets the n-th sequence number of the record.
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::blob::{NewBlob, Pin, Pointer};
 use crate::codec::{Decoder, put_slice, put_varint, u32_at};
-use crate::cursor::Kind;
+use crate::cursor::{Expiry, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
 use crate::state::TreeInner;
@@ -152,7 +153,24 @@ impl Batch {
     }
 
     pub(crate) fn add(&mut self, tree: &Arc<TreeInner>, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add_until(tree, kind, None, key, value)
+    }
+
+    /// Adds an entry that says of `key` what `kind` and `value` mean, a put or a huge value's pointer until `expiry` if
+    /// that is given.
+    pub(crate) fn add_until(
+        &mut self,
+        tree: &Arc<TreeInner>,
+        kind: Kind,
+        expiry: Option<Expiry>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
         check_key(key)?;
+        let kind = if expiry.is_some() { kind.until() } else { kind };
+        let expiry = expiry.map(Expiry::to_le_bytes);
+        let expiry = expiry.as_ref().map_or(&[][..], |bytes| bytes);
+        let stored_len = expiry.len() + value.len();
         let len = self.payload.len() + key.len() + value.len() + 32;
         if len > PAYLOAD_LEN_MAX {
             let message =
@@ -164,25 +182,33 @@ impl Batch {
         }
         let height = Memtable::random_height();
         let part = self.part_of(tree);
-        self.parts[part].memory += Memtable::entry_size(height, key.len(), value.len());
+        self.parts[part].memory += Memtable::entry_size(height, key.len(), stored_len);
         self.ops.push(OpPlan { part: part as u32, height });
         self.payload.push(kind as u8);
         put_varint(&mut self.payload, u64::from(tree.id));
         put_slice(&mut self.payload, key);
         if kind != Kind::Delete {
-            put_slice(&mut self.payload, value);
+            put_varint(&mut self.payload, stored_len as u64);
+            self.payload.extend_from_slice(expiry);
+            self.payload.extend_from_slice(value);
         }
         let count = self.ops.len() as u32;
         self.payload[..COUNT_LEN].copy_from_slice(&count.to_le_bytes());
         Ok(())
     }
 
-    /// Adds: `key` of `tree` gets the huge value `blob`, which is dropped with the batch unless that is
+    /// Adds: `key` of `tree` gets the huge value `blob`, until `expiry`. It is dropped with the batch unless that is
     /// written.
-    pub(crate) fn add_blob(&mut self, tree: &Arc<TreeInner>, key: &[u8], blob: NewBlob) -> Result<()> {
+    pub(crate) fn add_blob(
+        &mut self,
+        tree: &Arc<TreeInner>,
+        key: &[u8],
+        blob: NewBlob,
+        expiry: Option<Expiry>,
+    ) -> Result<()> {
         let mut pointer = Vec::new();
         blob.pointer.encode(&mut pointer);
-        self.add(tree, Kind::Blob, key, &pointer)?;
+        self.add_until(tree, Kind::Blob, expiry, key, &pointer)?;
         self.blobs.get_mut().push(blob);
         self.has_blobs = true;
         Ok(())
@@ -266,6 +292,9 @@ impl<'a> Ops<'a> {
         let tree = TreeId::try_from(self.rest.varint()?).ok()?;
         let key = self.rest.slice()?;
         let value = if kind == Kind::Delete { &[] } else { self.rest.slice()? };
+        if value.len() < kind.stored_min() {
+            return None;
+        }
         Some(Op { tree, kind, key, value })
     }
 }

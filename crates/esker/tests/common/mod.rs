@@ -34,6 +34,49 @@ impl Clock for ManualClock {
     }
 }
 
+/// An hour in microseconds.
+pub(crate) const HOUR_US: u64 = 3_600_000_000;
+
+/// A clock whose hours pass when a test says so. Sleeping moves it by a thousandth of the time, lest it add up to hours.
+#[derive(Debug, Default)]
+pub(crate) struct HourClock {
+    /// Since the clock was made.
+    hours: AtomicU64,
+    slept_us: AtomicU64,
+    /// What the wall clock shows in the beginning.
+    first_hour: AtomicU64,
+}
+
+impl HourClock {
+    pub(crate) fn new(first_hour: u64) -> Arc<Self> {
+        Arc::new(HourClock { first_hour: AtomicU64::new(first_hour), ..HourClock::default() })
+    }
+
+    pub(crate) fn pass(&self, hours: u64) {
+        self.hours.fetch_add(hours, Ordering::Relaxed);
+    }
+}
+
+impl Clock for HourClock {
+    fn wall_us(&self) -> u64 {
+        let hours = self.first_hour.load(Ordering::Relaxed) + self.hours.load(Ordering::Relaxed);
+        1_700_000_000_000_000 + hours * HOUR_US
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.hours.load(Ordering::Relaxed) * HOUR_US + self.slept_us.load(Ordering::Relaxed)
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.slept_us.fetch_add(duration.as_micros() as u64 / 1000, Ordering::Relaxed);
+    }
+}
+
+/// So long something lives that is gone when `hours`, 1 or more, have passed, and not before the last of them.
+pub(crate) fn ttl(hours: u64) -> Duration {
+    Duration::from_micros(hours * HOUR_US - HOUR_US / 2)
+}
+
 /// Random numbers that a seed repeats.
 #[derive(Debug)]
 pub(crate) struct SeededRandom(AtomicU64);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use esker::{Batch, Durability, Tree};
 
-use crate::model::Bytes;
+use crate::common::ttl;
+use crate::model::{Bytes, Content};
 use crate::ops::{Key, Op, Range, Recipe, TREES, Write};
 use crate::session::{Check, OpenScan, Session, compare, digest, same};
 use crate::values::read_found;
@@ -17,12 +18,17 @@ fn durability(power: bool) -> Durability {
 impl Session {
     fn expected(&self, tree: usize, key: &[u8]) -> Option<Bytes> {
         let model = &self.model;
-        model.trees.get(TREES[tree]).and_then(|tree| tree.get(key, model.version)).cloned()
+        model.trees.get(TREES[tree]).and_then(|tree| tree.get(key, model.now)).cloned()
     }
 
-    pub(crate) fn note(&mut self, tree: usize, key: &Key, value: Option<Bytes>) {
+    pub(crate) fn note(&mut self, tree: usize, key: &Key, content: Option<Content>) {
         let oldest = self.oldest();
-        self.model.write(&[(TREES[tree].to_owned(), Arc::clone(&key.0), value)], oldest);
+        self.model.write(&[(TREES[tree].to_owned(), Arc::clone(&key.0), content)], oldest);
+    }
+
+    /// The hour from which on something is gone that lives for some hours.
+    pub(crate) fn until(&self, hours: Option<u64>) -> Option<u64> {
+        hours.map(|hours| self.model.now.hour + hours)
     }
 
     /// Does `op` to the store and to the model.
@@ -61,14 +67,15 @@ impl Session {
 
     fn apply_write(&mut self, op: &Op) -> Check<u64> {
         match op {
-            Op::Put { tree, key, value, power } => {
+            Op::Put { tree, key, value, power, hours } => {
                 let Some(handle) = self.tree(*tree)? else { return Ok(0) };
                 let value = value.bytes();
-                match power {
-                    true => handle.put_with(&**key, &value, Durability::Power)?,
-                    false => handle.put(&**key, &value)?,
+                match (hours, power) {
+                    (Some(hours), _) => handle.put_for(&**key, &value, ttl(*hours))?,
+                    (None, true) => handle.put_with(&**key, &value, Durability::Power)?,
+                    (None, false) => handle.put(&**key, &value)?,
                 }
-                self.note(*tree, key, Some(value));
+                self.note(*tree, key, Some((value, self.until(*hours))));
             }
             Op::Delete { tree, key } => {
                 let Some(handle) = self.tree(*tree)? else { return Ok(0) };
@@ -87,14 +94,16 @@ impl Session {
     fn write_batch(&mut self, writes: &[Write], power: bool, twice: bool) -> Check<()> {
         let mut batch = Batch::new();
         let mut noted = Vec::new();
-        for (tree, key, value) in writes {
+        for (tree, key, value, hours) in writes {
             let Some(handle) = self.tree(*tree)? else { continue };
             let value = value.map(Recipe::bytes);
-            match &value {
-                Some(value) => batch.put(&handle, &**key, value)?,
-                None => batch.delete(&handle, &**key)?,
+            match (&value, hours) {
+                (Some(value), None) => batch.put(&handle, &**key, value)?,
+                (Some(value), Some(hours)) => batch.put_for(&handle, &**key, value, ttl(*hours))?,
+                (None, _) => batch.delete(&handle, &**key)?,
             }
-            noted.push((TREES[*tree].to_owned(), Arc::clone(&key.0), value));
+            let content = value.map(|value| (value, self.until(*hours)));
+            noted.push((TREES[*tree].to_owned(), Arc::clone(&key.0), content));
         }
         same!(batch.len(), noted.len(), "the length of the batch");
         self.db().write_with(&batch, durability(power))?;
@@ -119,18 +128,19 @@ impl Session {
         let swapped = handle.compare_and_swap(&**key, guess.as_deref(), new.as_deref())?;
         same!(swapped, right, "whether {key:?} was swapped");
         if right {
-            self.note(tree, key, new);
+            self.note(tree, key, new.map(|new| (new, None)));
         }
         Ok(digest(swapped))
     }
 
     fn transfer(&mut self, tree: usize, from: &Key, to: &Key, keep: bool) -> Check<u64> {
         let Some(handle) = self.tree(tree)? else { return Ok(0) };
-        let value = self.expected(tree, from);
+        let model = &self.model;
+        let content = model.trees.get(TREES[tree]).and_then(|tree| tree.content(from, model.now)).cloned();
         let done = if keep { handle.copy(&**from, &**to)? } else { handle.rename(&**from, &**to)? };
-        same!(done, value.is_some(), "whether {from:?} was transferred to {to:?}");
-        if value.is_some() && from != to {
-            self.note(tree, to, value);
+        same!(done, content.is_some(), "whether {from:?} was transferred to {to:?}");
+        if content.is_some() && from != to {
+            self.note(tree, to, content);
             if !keep {
                 self.note(tree, from, None);
             }
@@ -148,7 +158,7 @@ impl Session {
         let expected = change(self.expected(tree, key).as_deref());
         let got = handle.update(&**key, change)?;
         same!(got, expected, "what an update of {key:?} returns");
-        self.note(tree, key, expected.map(Arc::from));
+        self.note(tree, key, expected.map(|value| (Arc::from(value), None)));
         Ok(digest(got))
     }
 
@@ -156,8 +166,13 @@ impl Session {
         match op {
             Op::Get { tree, key } => {
                 let Some(handle) = self.tree(*tree)? else { return Ok(0) };
-                let got = read_found(handle.get(&**key)?.as_ref())?;
-                same!(got.as_deref(), self.expected(*tree, key).as_deref(), "the value of {key:?}");
+                let value = handle.get(&**key)?;
+                let got = read_found(value.as_ref())?;
+                let model = &self.model;
+                let content = model.trees[TREES[*tree]].content(key, model.now);
+                same!(got.as_deref(), content.map(|(value, _)| &**value), "the value of {key:?}");
+                let expires = value.is_some_and(|value| value.expires_us().is_some());
+                same!(expires, content.is_some_and(|(_, until)| until.is_some()), "whether {key:?} expires");
                 return Ok(digest(got));
             }
             Op::GetInto { tree, key } => {
@@ -194,11 +209,11 @@ impl Session {
             Op::Count { tree, range } => {
                 let Some(handle) = self.tree(*tree)? else { return Ok(0) };
                 let got = handle.count(range.to_scan_range())?;
-                let expected = self.model.trees[TREES[*tree]].scan(range, self.model.version).len() as u64;
+                let expected = self.model.trees[TREES[*tree]].scan(range, self.model.now).len() as u64;
                 same!(got, expected, "how many keys are in {range:?}");
                 handle.approximate_count(range.to_scan_range())?;
                 let about = handle.approximate_count(Range::all().to_scan_range())?;
-                let all = self.model.trees[TREES[*tree]].len() as u64;
+                let all = self.model.trees[TREES[*tree]].len(self.model.now) as u64;
                 same!(about >= all, true, "{all} keys are there, about {about} are estimated");
                 return Ok(digest(got));
             }
@@ -208,7 +223,7 @@ impl Session {
     }
 
     fn scan(&self, handle: &Tree, name: &str, range: &Range, copies: bool) -> Check<u64> {
-        let expected = self.model.trees[name].scan(range, self.model.version);
+        let expected = self.model.trees[name].scan(range, self.model.now);
         let mut scan = handle.scan(range.to_scan_range())?;
         if copies {
             let got: Vec<(Vec<u8>, Vec<u8>)> = scan.collect::<esker::Result<_>>()?;
@@ -230,12 +245,12 @@ impl Session {
             Op::OpenScan { slot, tree, range, snapshot } => {
                 let Some(handle) = self.tree(*tree)? else { return Ok(0) };
                 let snapshot = snapshot.and_then(|slot| self.snapshots[slot].clone());
-                let version = snapshot.as_ref().map_or(self.model.version, |(_, version)| *version);
+                let at = snapshot.as_ref().map_or(self.model.now, |(_, at)| *at);
                 let scan = match &snapshot {
                     Some((snapshot, _)) => snapshot.scan(&handle, range.to_scan_range())?,
                     None => handle.scan(range.to_scan_range())?,
                 };
-                let expected = self.model.trees[TREES[*tree]].scan(range, version).into_iter();
+                let expected = self.model.trees[TREES[*tree]].scan(range, at).into_iter();
                 self.scans[*slot] = Some(OpenScan { scan, expected, keeps_snapshot: snapshot.is_some() });
             }
             Op::AdvanceScan { slot, steps } => {
@@ -246,13 +261,13 @@ impl Session {
             }
             Op::CloseScan { slot } => self.scans[*slot] = None,
             Op::TakeSnapshot { slot } => {
-                self.snapshots[*slot] = Some((self.db().snapshot(), self.model.version));
+                self.snapshots[*slot] = Some((self.db().snapshot(), self.model.now));
             }
             Op::SnapshotGet { slot, tree, key } => {
                 let Some(handle) = self.tree(*tree)? else { return Ok(0) };
-                let Some((snapshot, version)) = &self.snapshots[*slot] else { return Ok(0) };
+                let Some((snapshot, at)) = &self.snapshots[*slot] else { return Ok(0) };
                 let got = read_found(snapshot.get(&handle, &**key)?.as_ref())?;
-                let expected = self.model.trees[TREES[*tree]].get(key, *version);
+                let expected = self.model.trees[TREES[*tree]].get(key, *at);
                 same!(got.as_deref(), expected.map(|value| &**value), "{key:?} in snapshot {slot}");
                 same!(
                     snapshot.contains(&handle, &**key)?,
@@ -263,8 +278,8 @@ impl Session {
             }
             Op::SnapshotScan { slot, tree, range } => {
                 let Some(handle) = self.tree(*tree)? else { return Ok(0) };
-                let Some((snapshot, version)) = &self.snapshots[*slot] else { return Ok(0) };
-                let expected = self.model.trees[TREES[*tree]].scan(range, *version);
+                let Some((snapshot, at)) = &self.snapshots[*slot] else { return Ok(0) };
+                let expected = self.model.trees[TREES[*tree]].scan(range, *at);
                 let mut scan = snapshot.scan(&handle, range.to_scan_range())?;
                 compare(&mut scan, &mut expected.iter().cloned(), usize::MAX)?;
                 return Ok(digest(&expected));

@@ -18,6 +18,10 @@ impl Session {
                 self.model.trees.entry(TREES[*tree].to_owned()).or_default().tag = Some(tag);
             }
             Op::BadInput { tree } => self.bad_input(*tree)?,
+            Op::Pass { hours } => {
+                self.clock.pass(*hours);
+                self.model.now.hour += hours;
+            }
             Op::VerifyAll => self.verify(self.db())?,
             Op::Quiesce => self.quiesce(),
             Op::Flush => {
@@ -107,9 +111,10 @@ impl Session {
         if !self.is_quiet() {
             return Ok(());
         }
+        self.model.forget_expired();
         let stats = self.db().stats()?;
         for tree in &stats.trees {
-            let expected = self.model.trees.get(&tree.name).map_or(0, |tree| tree.len() as u64);
+            let expected = self.model.trees.get(&tree.name).map_or(0, |tree| tree.len(self.model.now) as u64);
             same!(
                 (tree.table_entries, tree.tombstones),
                 (expected, 0),
@@ -138,7 +143,7 @@ impl Session {
             same!(tree.tag, model.tag, "the tag in the statistics");
             let entries = tree.memtable_entries + tree.table_entries;
             same!(
-                entries >= model.len() as u64,
+                entries >= model.len(self.model.now) as u64,
                 true,
                 "{entries} entries in the statistics of {:?}",
                 tree.name

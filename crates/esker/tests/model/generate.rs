@@ -107,6 +107,11 @@ impl Generator {
         (!self.rng.percent(25)).then(|| self.value())
     }
 
+    /// How long something lives: mostly for ever.
+    fn hours(&mut self) -> Option<u64> {
+        self.rng.percent(15).then(|| self.rng.between(1, 30) as u64)
+    }
+
     fn tree(&mut self) -> usize {
         if self.rng.percent(50) { 0 } else { self.rng.index(TREES.len()) }
     }
@@ -156,8 +161,8 @@ impl Generator {
         let mut writes: Vec<Write> = Vec::new();
         for _ in 0..len {
             let again = writes.last().filter(|_| self.rng.percent(15)).cloned();
-            let (tree, key) = again.map_or_else(|| (self.tree(), self.key()), |(tree, key, _)| (tree, key));
-            writes.push((tree, key, self.maybe_value()));
+            let (tree, key) = again.map_or_else(|| (self.tree(), self.key()), |(tree, key, ..)| (tree, key));
+            writes.push((tree, key, self.maybe_value(), self.hours()));
         }
         Op::Batch { writes, power: self.rng.percent(5), twice: self.rng.percent(2) }
     }
@@ -183,7 +188,10 @@ impl Generator {
                 let piece = self.rng.between(1, 9_999) as u32 + value.len / 50;
                 Op::PutFrom { tree, key, value, piece, fails: self.rng.percent(20) }
             }
-            8..22 => Op::BeginStream { slot, tree: self.tree(), key: self.key(), value: self.long_value() },
+            8..22 => {
+                let (tree, key, value) = (self.tree(), self.key(), self.long_value());
+                Op::BeginStream { slot, tree, key, value, hours: self.hours() }
+            }
             22..37 => Op::FeedStream { slot, len },
             37..50 => {
                 let ends = [StreamEnd::Abandon, StreamEnd::Commit, StreamEnd::Power, StreamEnd::Batch];
@@ -208,7 +216,7 @@ impl Generator {
         match self.rng.index(1000) {
             0..300 => {
                 let (tree, key, value) = (self.tree(), self.key(), self.value());
-                Op::Put { tree, key, value, power: self.rng.percent(3) }
+                Op::Put { tree, key, value, power: self.rng.percent(3), hours: self.hours() }
             }
             300..370 => Op::Delete { tree: self.tree(), key: self.key() },
             370..390 => {
@@ -246,7 +254,8 @@ impl Generator {
             }
             980..982 => Op::DropTree { tree: self.rng.index(TREES.len()) },
             982..987 => Op::SetTag { tree: self.tree(), tag: self.rng.index(1000) as u32 },
-            987..997 => Op::BadInput { tree: self.tree() },
+            987..990 => Op::BadInput { tree: self.tree() },
+            990..997 => Op::Pass { hours: self.rng.between(1, 8) as u64 },
             997..999 => Op::VerifyAll,
             _ => Op::Quiesce,
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use esker::{Batch, Durability, ErrorKind, Value, ValueMap, ValueReader, ValueWriter};
 
+use crate::common::ttl;
 use crate::model::Bytes;
 use crate::ops::{Key, Op, Recipe, StreamEnd, TREES};
 use crate::session::{Check, Session, digest, kind_of, same};
@@ -16,6 +17,8 @@ pub(crate) struct OpenStream {
     tree: usize,
     key: Key,
     value: Bytes,
+    /// The hour from which on it is gone.
+    until: Option<u64>,
     fed: usize,
     /// Its tree was dropped.
     orphaned: bool,
@@ -54,11 +57,15 @@ impl Session {
             Op::PutFrom { tree, key, value, piece, fails } => {
                 self.put_from(*tree, key, *value, *piece as usize, *fails)
             }
-            Op::BeginStream { slot, tree, key, value } => {
+            Op::BeginStream { slot, tree, key, value, hours } => {
                 let Some(handle) = self.tree(*tree)? else { return Ok(0) };
-                let writer = handle.writer(&**key)?;
-                let (tree, key, value) = (*tree, key.clone(), value.bytes());
-                self.streams[*slot] = Some(OpenStream { writer, tree, key, value, fed: 0, orphaned: false });
+                let mut writer = handle.writer(&**key)?;
+                if let Some(hours) = hours {
+                    writer = writer.expiring_after(ttl(*hours));
+                }
+                let (tree, key, value, until) = (*tree, key.clone(), value.bytes(), self.until(*hours));
+                self.streams[*slot] =
+                    Some(OpenStream { writer, tree, key, value, until, fed: 0, orphaned: false });
                 Ok(0)
             }
             Op::FeedStream { slot, len } => {
@@ -96,7 +103,7 @@ impl Session {
             return Ok(0);
         }
         same!(put?, value.len() as u64, "how much was put");
-        self.note(tree, key, Some(value));
+        self.note(tree, key, Some((value, None)));
         Ok(0)
     }
 
@@ -106,15 +113,15 @@ impl Session {
             return Ok(0);
         }
         stream.feed(usize::MAX)?;
-        let OpenStream { writer, tree, key, value, orphaned, .. } = stream;
+        let OpenStream { writer, tree, key, value, until, orphaned, .. } = stream;
         let len = value.len() as u64;
         same!((writer.len(), writer.is_empty()), (len, len == 0), "the length of a stream");
-        let mut writes = vec![(TREES[tree].to_owned(), Arc::clone(&key.0), Some(value))];
+        let mut writes = vec![(TREES[tree].to_owned(), Arc::clone(&key.0), Some((value, until)))];
         let ended = match how {
             StreamEnd::Batch => {
                 let mut batch = Batch::new();
                 let beside: Bytes = Arc::from(&b"beside a stream"[..]);
-                writes.push((TREES[0].to_owned(), Arc::clone(&beside), Some(Arc::clone(&beside))));
+                writes.push((TREES[0].to_owned(), Arc::clone(&beside), Some((Arc::clone(&beside), None))));
                 writer
                     .add_to(&mut batch)
                     .and_then(|()| batch.put(self.db().default_tree(), &beside, &beside))
@@ -137,10 +144,10 @@ impl Session {
         let Some(handle) = self.tree(tree)? else { return Ok(0) };
         let model = self.model.trees.get(TREES[tree]);
         let (found, expected) = match snapshot.and_then(|slot| self.snapshots[slot].as_ref()) {
-            Some((snapshot, version)) => {
-                (snapshot.get(&handle, &**key)?, model.and_then(|tree| tree.get(key, *version)))
+            Some((snapshot, at)) => {
+                (snapshot.get(&handle, &**key)?, model.and_then(|tree| tree.get(key, *at)))
             }
-            None => (handle.get(&**key)?, model.and_then(|tree| tree.get(key, self.model.version))),
+            None => (handle.get(&**key)?, model.and_then(|tree| tree.get(key, self.model.now))),
         };
         same!(
             found.as_ref().map(Value::len),

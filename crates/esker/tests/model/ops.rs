@@ -101,8 +101,8 @@ impl Range {
     }
 }
 
-/// One write of a batch; `None` deletes.
-pub(crate) type Write = (usize, Key, Option<Recipe>);
+/// One write of a batch, for some hours; a value of `None` deletes.
+pub(crate) type Write = (usize, Key, Option<Recipe>, Option<u64>);
 
 /// One step of a history. Trees and slots are named by number; a step on a tree or slot that is not there
 /// checks that it is not.
@@ -113,6 +113,7 @@ pub(crate) enum Op {
         key: Key,
         value: Recipe,
         power: bool,
+        hours: Option<u64>,
     },
     Delete {
         tree: usize,
@@ -211,6 +212,7 @@ pub(crate) enum Op {
         tree: usize,
         key: Key,
         value: Recipe,
+        hours: Option<u64>,
     },
     /// Writes the next `len` bytes of it.
     FeedStream {
@@ -243,6 +245,10 @@ pub(crate) enum Op {
     /// Reads all of a value that is held, and lets it go.
     LetGo {
         slot: usize,
+    },
+    /// So many hours pass.
+    Pass {
+        hours: u64,
     },
     Create {
         tree: usize,

@@ -1,0 +1,80 @@
+//! The time by which values expire.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Clock;
+use crate::canary::broken;
+
+/// The wall clock, but it never goes back: what has expired stays so, whatever happens to the machine's clock. One that
+/// was set back is followed from where it stood, at the pace of the monotonic clock.
+#[derive(Debug)]
+pub(crate) struct SteadyClock {
+    clock: Arc<dyn Clock>,
+    /// The most that the wall clock was ever ahead of the monotonic one, in microseconds.
+    ahead: AtomicU64,
+}
+
+impl SteadyClock {
+    /// A clock that shows `reached` at least, in microseconds since 1970: what the store's clock was known to show.
+    pub(crate) fn new(clock: Arc<dyn Clock>, reached: u64) -> Self {
+        let reached = if broken("rule-17-clock") { 0 } else { reached };
+        let ahead = AtomicU64::new(reached.saturating_sub(clock.monotonic_us()));
+        SteadyClock { clock, ahead }
+    }
+
+    /// Microseconds since 1970.
+    pub(crate) fn now_us(&self) -> u64 {
+        let monotonic = self.clock.monotonic_us();
+        let ahead = self.clock.wall_us().saturating_sub(monotonic);
+        monotonic.saturating_add(self.ahead.fetch_max(ahead, Ordering::AcqRel).max(ahead))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Hands {
+        wall: AtomicU64,
+        monotonic: AtomicU64,
+    }
+
+    impl Clock for Hands {
+        fn wall_us(&self) -> u64 {
+            self.wall.load(Ordering::Relaxed)
+        }
+
+        fn monotonic_us(&self) -> u64 {
+            self.monotonic.load(Ordering::Relaxed)
+        }
+
+        fn sleep(&self, _: Duration) {}
+    }
+
+    #[test]
+    fn it_follows_the_wall_clock_and_never_goes_back() {
+        let hands = Arc::new(Hands::default());
+        let set = |wall, monotonic| {
+            hands.wall.store(wall, Ordering::Relaxed);
+            hands.monotonic.store(monotonic, Ordering::Relaxed);
+        };
+        set(1000, 5);
+        let clock = SteadyClock::new(Arc::<Hands>::clone(&hands), 0);
+        assert_eq!(clock.now_us(), 1000);
+        set(1500, 6);
+        assert_eq!(clock.now_us(), 1500);
+        // Set back, it goes on at its pace.
+        set(20, 16);
+        assert_eq!(clock.now_us(), 1510);
+        // Another opening begins where the last one was.
+        set(30, 2);
+        let later = SteadyClock::new(Arc::<Hands>::clone(&hands), 1510);
+        assert_eq!(later.now_us(), 1510);
+        set(9000, 3);
+        assert_eq!(later.now_us(), 9000);
+    }
+}

@@ -1,0 +1,73 @@
+//! Getting rid of what has expired: a table in which much has is merged, though nothing else asks for that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::{Store, Structure};
+use crate::cursor::Expiry;
+use crate::version::edit::Edit;
+use crate::version::levels::Levels;
+
+/// How soon tables are looked at again that are due but that an old snapshot still reads, in microseconds.
+const AGAIN_US: u64 = 30_000_000;
+
+/// When a table is due next. Lowered by whoever adds a table, raised by the compact lane alone.
+#[derive(Debug, Default)]
+pub(super) struct ExpiryWatch {
+    next_us: AtomicU64,
+}
+
+/// When the first of the tables is due, if any ever is.
+fn first_due(levels: &Levels) -> Option<u64> {
+    levels.tables().filter_map(|(_, table)| table.info.due_us()).min()
+}
+
+impl Store {
+    /// When something expires that is to last as long as `ttl` from now on.
+    pub(crate) fn expiry_after(&self, ttl: Duration) -> Expiry {
+        self.clock.now_us().saturating_add(u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// Takes note of tables that are due some time.
+    pub(super) fn note_expiring(&self, edits: &[Edit]) {
+        for edit in edits {
+            if let Edit::AddTable { table, .. } = edit
+                && let Some(due) = table.due_us()
+            {
+                self.expiry.next_us.fetch_min(due, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// Whether some table holds entries that expire.
+    pub(super) fn has_expiring(&self, structure: &Structure) -> bool {
+        let trees = structure.trees.values();
+        trees
+            .into_iter()
+            .any(|tree| tree.state.load().levels.tables().any(|(_, table)| table.info.expiring.count > 0))
+    }
+
+    /// Has the trees looked at in which a table is due to be merged for what has expired.
+    pub(super) fn consider_expired(&self) {
+        let now = self.clock.now_us();
+        if now < self.expiry.next_us.load(Ordering::Acquire) {
+            return;
+        }
+        // Before looking: a table that is added meanwhile lowers it again.
+        self.expiry.next_us.store(u64::MAX, Ordering::Release);
+        let trees: Vec<_> = self.structure.lock().trees.values().cloned().collect();
+        let dues = trees.iter().filter_map(|tree| Some((first_due(&tree.state.load().levels)?, tree)));
+        let (mut next, mut due_now) = (u64::MAX, Vec::new());
+        for (due, tree) in dues {
+            if due <= now {
+                due_now.push(Arc::clone(tree));
+                next = next.min(now + AGAIN_US);
+            } else {
+                next = next.min(due);
+            }
+        }
+        self.expiry.next_us.fetch_min(next, Ordering::AcqRel);
+        self.add_compaction_candidates(due_now);
+    }
+}
