@@ -11,7 +11,15 @@
 //! ```
 
 use crate::cursor::{Content, Kind, SeqNo};
-use crate::read::moments::Moments;
+
+/// What must stay readable.
+#[derive(Debug, Clone)]
+pub(crate) struct Moments {
+    /// Sequence numbers, ascending; the newest visible one last.
+    pub(crate) seqs: Vec<SeqNo>,
+    /// Nobody asks for what has expired before this time.
+    pub(crate) time_us: u64,
+}
 
 /// What to do with an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,18 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::canary::broken;
+use crate::compact::retain::Moments;
 use crate::cursor::SeqNo;
 use crate::env::SteadyClock;
 use crate::write::commit::Commit;
-
-/// What must stay readable.
-#[derive(Debug, Clone)]
-pub(crate) struct Moments {
-    /// Sequence numbers, ascending; the newest visible one last.
-    pub(crate) seqs: Vec<SeqNo>,
-    /// Nobody asks for what has expired before this time.
-    pub(crate) time_us: u64,
-}
 
 /// The registered moments.
 #[derive(Debug, Default)]
