@@ -25,6 +25,9 @@ pub(crate) enum Kind {
     PutUntil = 3,
     /// As `Blob`, until the time that stands before the pointer.
     BlobUntil = 4,
+    /// All keys of a range are absent from here on. In batches alone: memtables and tables have no entry of it
+    /// ([`crate::ranges`]).
+    DeleteRange = 5,
 }
 
 /// Microseconds since 1970 at which a value ends.
@@ -49,7 +52,9 @@ impl<'a> Content<'a> {
     #[inline]
     pub(crate) fn open(kind: Kind, stored: &'a [u8]) -> Content<'a> {
         let lasting = match kind {
-            Kind::Delete | Kind::Put | Kind::Blob => return Content { kind, expiry: None, value: stored },
+            Kind::Delete | Kind::Put | Kind::Blob | Kind::DeleteRange => {
+                return Content { kind, expiry: None, value: stored };
+            }
             Kind::PutUntil => Kind::Put,
             Kind::BlobUntil => Kind::Blob,
         };
@@ -60,7 +65,7 @@ impl<'a> Content<'a> {
     /// Whether the key has a value at a time that `now` tells, which is asked only if it matters.
     #[inline]
     pub(crate) fn lives(&self, now: impl FnOnce() -> u64) -> bool {
-        self.kind != Kind::Delete && self.expiry.is_none_or(|expiry| now() < expiry)
+        matches!(self.kind, Kind::Put | Kind::Blob) && self.expiry.is_none_or(|expiry| now() < expiry)
     }
 }
 
@@ -77,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// The greatest number that is a kind.
+    /// The greatest number that is the kind of an entry.
     pub(crate) const MAX: u8 = Kind::BlobUntil as u8;
 
     /// The least number of bytes that an entry holds beside its key.
@@ -101,6 +106,7 @@ impl Kind {
             2 => Some(Kind::Blob),
             3 => Some(Kind::PutUntil),
             4 => Some(Kind::BlobUntil),
+            5 => Some(Kind::DeleteRange),
             _ => None,
         }
     }

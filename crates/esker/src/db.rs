@@ -17,7 +17,7 @@ use crate::tree::{Snapshot, Tree};
 use crate::txn::{LockTable, Txn, TxnOptions};
 use crate::value::Value;
 use crate::version::edit::Edit;
-use crate::version::levels::{LEVELS, Levels};
+use crate::version::levels::LEVELS;
 use crate::version::manifest::manifest_path;
 use crate::write::batch::Batch;
 
@@ -140,7 +140,7 @@ impl Db {
         self.store.commit_edits(&mut structure, &[edit])?;
         structure.next_tree += 1;
         let inner =
-            TreeInner::new(id, self.store.id, name, options, None, Levels::default(), &self.store.chunks);
+            TreeInner::new(id, self.store.id, name, options, None, Default::default(), &self.store.chunks);
         structure.by_name.insert(name.to_owned(), id);
         structure.trees.insert(id, Arc::clone(&inner));
         Ok(Tree::new(Arc::clone(&self.store), inner))

@@ -49,6 +49,7 @@ pub mod measure;
 mod memtable;
 mod open;
 mod options;
+mod ranges;
 mod read;
 mod rng;
 mod state;

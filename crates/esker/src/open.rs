@@ -21,18 +21,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::blob::{BlobFileId, BlobSet, Pointer, blob_path, key_hash};
+use crate::blob::{BlobFileId, BlobSet, blob_path};
 use crate::cache::BufferPool;
 use crate::canary::broken;
-use crate::cursor::{Content, Kind, SeqNo};
+use crate::cursor::SeqNo;
 use crate::env::{Env, Executor, ThreadExecutor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::sim::SimFs;
 use crate::fs::{DirLock, FileSystem, LockMode, give_back_free_memory};
-use crate::log::replay::{LogFloor, ReplayReport, Segments, Visit, Visited};
+use crate::log::replay::{LogFloor, ReplayReport, Segments};
 use crate::log::wal::{Wal, is_usual_len};
-use crate::memtable::{ChunkPool, Memtable};
+use crate::memtable::ChunkPool;
 use crate::options::{Options, TreeOptions};
+use crate::ranges::RangeTombstones;
 use crate::state::TreeInner;
 use crate::store::reserve::Reserve;
 use crate::store::{Parts, Store, Structure};
@@ -40,12 +41,12 @@ use crate::version::edit::{Edit, ManifestState, TreeId};
 use crate::version::levels::{Levels, Table};
 use crate::version::manifest::{Manifest, manifest_path, read_manifest};
 use crate::version::tables::{TableRegistry, table_path};
-use crate::write::batch::{Ops, op_count};
 use crate::write::commit::Commit;
 use crate::write::watch::Job;
 
 mod blobs;
 mod listing;
+mod replay;
 mod room;
 
 pub(crate) use listing::{LOCK_FILE, Listing};
@@ -222,7 +223,9 @@ impl Opening {
             }
             let levels = Levels::default().with(&[], tables);
             let tag = record.tag.clone();
-            let inner = TreeInner::new(tree, id, &record.name, record.options.clone(), tag, levels, &chunks);
+            let ranges = RangeTombstones::new(record.ranges());
+            let options = record.options.clone();
+            let inner = TreeInner::new(tree, id, &record.name, options, tag, (levels, ranges), &chunks);
             structure.by_name.insert(record.name.clone(), tree);
             structure.trees.insert(tree, inner);
         }
@@ -249,63 +252,6 @@ impl Opening {
             executor,
             structure,
         })
-    }
-
-    /// Reads the log into the memtables.
-    fn replay(&self, segments: &Segments, state: &ManifestState) -> Result<Replayed> {
-        let mut next_seq = state.last_seq + 1;
-        let mut position = state.floor.start;
-        let mut visit = |record: Visit<'_>| -> Result<Visited> {
-            position += (crate::log::record::HEADER_LEN + record.payload.len()) as u64;
-            let visited = self.apply(state, record, position)?;
-            if let Visited::Taken(count) = visited {
-                next_seq = next_seq.max(record.first_seq + count);
-            }
-            Ok(visited)
-        };
-        let report = segments.replay(&*self.env.fs, state.floor, state.log_synced, &mut visit)?;
-        Ok(Replayed { report, next_seq })
-    }
-
-    /// Applies one record, which ends at log position `end`, whole or not at all.
-    fn apply(&self, state: &ManifestState, record: Visit<'_>, end: u64) -> Result<Visited> {
-        let Visit { first_seq, payload, acknowledged } = record;
-        let Some(count) = op_count(payload) else { return Ok(Visited::Nonsense) };
-        if Ops::of(payload).count() as u64 != count {
-            return Ok(Visited::Nonsense);
-        }
-        let kept = acknowledged || end <= state.log_synced;
-        for op in Ops::of(payload) {
-            let content = Content::open(op.kind, op.value);
-            if content.kind != Kind::Blob {
-                continue;
-            }
-            self.blobs.note_used();
-            let Some(pointer) = Pointer::decode(content.value) else { return Ok(Visited::Nonsense) };
-            if !broken("rule-4-replay") && !blobs::is_there(&self.blobs, state, &pointer, kept) {
-                return Ok(Visited::EndsHere);
-            }
-        }
-        for (seq, op) in (first_seq..).zip(Ops::of(payload)) {
-            // A tree that the manifest does not know was dropped later; what is in tables is not needed.
-            let Some(tree) = self.structure.trees.get(&op.tree) else { continue };
-            if state.trees.get(&op.tree).is_some_and(|record| seq <= record.flushed) {
-                continue;
-            }
-            if let Some(pointer) = Pointer::of_entry(op.kind, op.value) {
-                blobs::claim(&self.blobs, &pointer, key_hash(op.tree, op.key));
-            }
-            if self.blobs.filter.may_contain(key_hash(op.tree, op.key)) {
-                let (tree, key) = (Arc::clone(tree), op.key.to_vec());
-                self.jobs.borrow_mut().push(Job { tree, key, seq });
-            }
-            let mem = tree.mem();
-            let height = Memtable::random_height();
-            let mut region = mem.table.reserve(Memtable::entry_size(height, op.key.len(), op.value.len()))?;
-            mem.table.insert(&mut region, height, op.key, seq, op.kind, op.value);
-            mem.note_write(state.floor, seq, end);
-        }
-        Ok(Visited::Taken(count))
     }
 
     fn finish(
@@ -448,7 +394,7 @@ fn ensure_default_in_memory(store: &Store) {
             DEFAULT_TREE,
             TreeOptions::default(),
             None,
-            Levels::default(),
+            Default::default(),
             &store.chunks,
         );
         structure.by_name.insert(DEFAULT_TREE.to_owned(), id);
@@ -492,7 +438,7 @@ fn complete(store: &Arc<Store>, fresh: LogFloor) -> Result<()> {
         structure.next_tree += 1;
         structure.by_name.insert(DEFAULT_TREE.to_owned(), tree);
         let inner =
-            TreeInner::new(tree, store.id, DEFAULT_TREE, options, None, Levels::default(), &store.chunks);
+            TreeInner::new(tree, store.id, DEFAULT_TREE, options, None, Default::default(), &store.chunks);
         structure.trees.insert(tree, inner);
     }
     let committed = if edits.is_empty() { Ok(()) } else { store.commit_edits(&mut structure, &edits) };

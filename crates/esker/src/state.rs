@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::log::replay::LogFloor;
 use crate::memtable::{ChunkPool, Memtable};
 use crate::options::TreeOptions;
+use crate::ranges::RangeTombstones;
 use crate::version::edit::TreeId;
 use crate::version::levels::Levels;
 
@@ -83,6 +84,8 @@ pub(crate) struct TreeState {
     /// Newest first.
     pub(crate) waiting: Vec<Arc<Mem>>,
     pub(crate) levels: Arc<Levels>,
+    /// What was deleted by ranges.
+    pub(crate) ranges: Arc<RangeTombstones>,
 }
 
 /// A tree, shared by all its handles.
@@ -108,11 +111,12 @@ impl TreeInner {
         name: &str,
         options: TreeOptions,
         tag: Option<String>,
-        levels: Levels,
+        (levels, ranges): (Levels, RangeTombstones),
         chunks: &Arc<ChunkPool>,
     ) -> Arc<TreeInner> {
         let mem = Mem::new(Some(Arc::clone(chunks)));
-        let state = TreeState { mem, waiting: Vec::new(), levels: Arc::new(levels) };
+        let (levels, ranges) = (Arc::new(levels), Arc::new(ranges));
+        let state = TreeState { mem, waiting: Vec::new(), levels, ranges };
         Arc::new(TreeInner {
             id,
             store,
@@ -137,7 +141,7 @@ impl TreeInner {
             let mut waiting = Vec::with_capacity(state.waiting.len() + 1);
             waiting.push(Arc::clone(&state.mem));
             waiting.extend(state.waiting.iter().cloned());
-            TreeState { mem: Arc::clone(&fresh), waiting, levels: Arc::clone(&state.levels) }
+            TreeState { mem: Arc::clone(&fresh), waiting, ..TreeState::clone(state) }
         });
     }
 
@@ -146,7 +150,16 @@ impl TreeInner {
         self.state.rcu(|state| {
             let is_flushed = |mem: &Arc<Mem>| flushed.iter().any(|other| Arc::ptr_eq(mem, other));
             let waiting = state.waiting.iter().filter(|mem| !is_flushed(mem)).cloned().collect();
-            TreeState { mem: Arc::clone(&state.mem), waiting, levels: Arc::clone(levels) }
+            TreeState { waiting, levels: Arc::clone(levels), ..TreeState::clone(state) }
+        });
+    }
+
+    /// Takes out the range tombstones with these numbers. Under structure and commit lock, so that none is added
+    /// meanwhile.
+    pub(crate) fn forget_ranges(&self, seqs: &[SeqNo]) {
+        self.state.rcu(|state| {
+            let left = state.ranges.list().into_iter().filter(|one| !seqs.contains(&one.seq));
+            TreeState { ranges: Arc::new(RangeTombstones::new(left)), ..TreeState::clone(state) }
         });
     }
 
@@ -164,7 +177,8 @@ impl TreeInner {
     /// Empties the tree for good; returns what it held. Under structure and commit lock.
     pub(crate) fn mark_dropped(&self) -> Arc<TreeState> {
         self.dropped.store(true, Ordering::Release);
-        let empty = TreeState { mem: Mem::new(None), waiting: Vec::new(), levels: Arc::default() };
+        let (mem, levels, ranges) = (Mem::new(None), Arc::default(), Arc::default());
+        let empty = TreeState { mem, waiting: Vec::new(), levels, ranges };
         self.state.swap(Arc::new(empty))
     }
 

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::blob::{BlobSet, Pin, Pointer};
-use crate::cursor::{Content, Expiry};
+use crate::cursor::{Content, Expiry, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::UserFile;
 
@@ -59,6 +59,11 @@ impl Value {
     #[inline]
     pub(crate) fn copy_of(entry: &Content<'_>) -> Value {
         Value { held: Held::Inline(entry.value.to_vec()), expiry: entry.expiry }
+    }
+
+    /// A small value that does not expire.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Value {
+        Value::copy_of(&Content::open(Kind::Put, bytes))
     }
 
     /// The huge value of `key` that `pointer` (encoded) points to. A blob that was freed is damage to

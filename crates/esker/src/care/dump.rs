@@ -11,7 +11,12 @@ use crate::fs::ReadFile;
 use crate::log::record;
 use crate::log::segment::{RECORDS_AT, SegmentHeader};
 use crate::log::stream::read_stream;
+<<<<<<< HEAD
 use crate::options::{CachePolicy, Options};
+=======
+use crate::options::Options;
+use crate::ranges::KeyRange;
+>>>>>>> 2376726 (Ranges of keys deleted at once)
 use crate::store::reserve::RESERVE_FILE;
 use crate::table::{ScanHint, TABLE_MAGIC, TableReader};
 use crate::version::edit::Edit;
@@ -100,6 +105,10 @@ fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
         for op in Ops::of(found.payload) {
             let what = match op.kind {
                 Kind::Delete => format!("delete {}", shown(op.key)),
+                Kind::DeleteRange => match KeyRange::decode(op.key, op.value).and_then(|range| range.upper) {
+                    Some(upper) => format!("delete from {} up to {}", shown(op.key), shown(&upper)),
+                    None => format!("delete from {} on", shown(op.key)),
+                },
                 kind => format!("put {} = {}", shown(op.key), held(Content::open(kind, op.value))),
             };
             if !out(&format!("  {seq} tree {}: {what}", op.tree)) {

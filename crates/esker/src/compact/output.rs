@@ -34,6 +34,8 @@ pub(crate) struct OutputOptions {
     pub(crate) table_bytes: u64,
     /// Whether the blocks are offered to the pool.
     pub(crate) offer: Option<Offer>,
+    /// What range tombstones up to this number hide is left out.
+    pub(crate) cleared: SeqNo,
 }
 
 /// A sorted run of new tables that nobody knows yet. Dropped unfinished, it removes its files.
@@ -119,6 +121,7 @@ impl<'a> Output<'a> {
             expiring: meta.properties.expiring,
             min_seq: meta.properties.min_seq,
             max_seq: meta.properties.max_seq,
+            cleared: self.options.cleared,
             smallest: meta.properties.smallest,
             largest: meta.properties.largest,
         });
@@ -186,6 +189,7 @@ pub(crate) fn shared_part(whole: &TableInfo, part: TablePart) -> TableInfo {
         expiring: part.expiring,
         min_seq: part.min_seq,
         max_seq: part.max_seq,
+        cleared: whole.cleared,
         smallest: part.smallest,
         largest: part.largest,
     }

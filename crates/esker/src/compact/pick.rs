@@ -193,14 +193,14 @@ fn pick_level(levels: &Levels, level: usize) -> Option<Compaction> {
 
 /// Everything into the bottom level: what a user's `compact` asks for. `None` when it is there already
 /// and holds nothing to drop.
-pub(crate) fn pick_all(levels: &Levels, time_us: u64) -> Option<Compaction> {
+pub(crate) fn pick_all(levels: &Levels, time_us: u64, has_ranges: bool) -> Option<Compaction> {
     let above = (0..BOTTOM).any(|level| !levels.level(level).is_empty());
     let may_drop = |table: &Arc<Table>| {
         let info = &table.info;
         let has_expired = info.expiring.count > 0 && info.expiring.earliest <= time_us;
         info.tombstones > 0 || info.max_seq > 0 || has_expired
     };
-    let droppable = levels.level(BOTTOM).iter().any(may_drop);
+    let droppable = levels.level(BOTTOM).iter().any(|table| has_ranges || may_drop(table));
     if !above && !droppable {
         return None;
     }

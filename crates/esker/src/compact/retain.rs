@@ -2,7 +2,8 @@
 //!
 //! Moments that must stay readable cut history into stretches; of the versions of a key within one
 //! stretch only the newest can ever be seen. A tombstone that nothing older lies under is not needed
-//! either, once no moment lies before it. What has expired before any moment was taken is a tombstone.
+//! either, once no moment lies before it. What has expired before any moment was taken is a tombstone. What a range
+//! tombstone hides goes as if it were a newer version.
 //!
 //! ```text
 //! versions of k     9     7  6        3  2
@@ -10,7 +11,11 @@
 //! kept              9     7           3
 //! ```
 
+use std::sync::Arc;
+
+use crate::canary::broken;
 use crate::cursor::{Content, Kind, SeqNo};
+use crate::ranges::RangeTombstones;
 
 /// What must stay readable.
 #[derive(Debug, Clone)]
@@ -52,6 +57,7 @@ impl Verdict {
 #[derive(Debug)]
 pub(crate) struct Retention {
     moments: Moments,
+    ranges: Arc<RangeTombstones>,
     key: Vec<u8>,
     /// The stretch of the last entry of `key` that was judged.
     stretch: Option<usize>,
@@ -60,8 +66,18 @@ pub(crate) struct Retention {
 
 impl Retention {
     /// No entry that will be judged is newer than the last of `moments`, or it is kept.
-    pub(crate) fn new(moments: Moments) -> Self {
-        Retention { moments, key: Vec::new(), stretch: None, new_key: false }
+    pub(crate) fn new(moments: Moments, ranges: &Arc<RangeTombstones>) -> Self {
+        Retention { moments, ranges: Arc::clone(ranges), key: Vec::new(), stretch: None, new_key: false }
+    }
+
+    /// Range tombstones up to this number hide nothing in what is kept.
+    pub(crate) fn cleared(&self) -> SeqNo {
+        self.moments.seqs.first().copied().unwrap_or(0)
+    }
+
+    /// In which stretch of history something happened.
+    fn stretch_of(&self, seq: SeqNo) -> usize {
+        self.moments.seqs.partition_point(|&moment| moment < seq)
     }
 
     /// Whether the entry judged last has another key than the one before it.
@@ -79,7 +95,8 @@ impl Retention {
         stored: &[u8],
         nothing_below: bool,
     ) -> Verdict {
-        let stretch = self.moments.seqs.partition_point(|&moment| moment < seq);
+        let stretch = self.stretch_of(seq);
+        let (older, newer) = if self.ranges.is_empty() { (0, None) } else { self.ranges.look_up(key, seq) };
         self.new_key = self.stretch.is_none() || self.key != key;
         let shadowed = if self.new_key {
             self.key.clear();
@@ -89,13 +106,16 @@ impl Retention {
             self.stretch == Some(stretch) && stretch < self.moments.seqs.len()
         };
         self.stretch = Some(stretch);
-        if shadowed {
+        let hidden =
+            newer.is_some_and(|newer| self.stretch_of(newer) == stretch && stretch < self.moments.seqs.len());
+        if shadowed || hidden {
             return Verdict::Drop;
         }
         let is_needed = stretch > 0 || !nothing_below;
         match (Content::open(kind, stored).lives(|| self.moments.time_us), is_needed) {
-            (true, true) => Verdict::Keep(seq),
-            (true, false) => Verdict::Keep(0),
+            // Without its number it would be older than a range tombstone that it came after.
+            (true, false) if older == 0 || broken("rule-18") => Verdict::Keep(0),
+            (true, _) => Verdict::Keep(seq),
             (false, false) => Verdict::Drop,
             (false, true) if kind == Kind::Delete => Verdict::Keep(seq),
             (false, true) => Verdict::Bury(seq),
@@ -108,7 +128,7 @@ mod tests {
     use super::*;
 
     fn kept(moments: &[SeqNo], entries: &[(&str, SeqNo, Kind)], bottom: bool) -> Vec<(String, SeqNo)> {
-        let mut retention = Retention::new(Moments { seqs: moments.to_vec(), time_us: 100 });
+        let mut retention = Retention::new(Moments { seqs: moments.to_vec(), time_us: 100 }, &Arc::default());
         entries
             .iter()
             .filter_map(|&(key, seq, kind)| match retention.judge(key.as_bytes(), seq, kind, b"", bottom) {
@@ -122,7 +142,7 @@ mod tests {
     #[test]
     fn what_has_expired_is_a_tombstone() {
         let judged = |time_us, expiry: u64, bottom| {
-            let mut retention = Retention::new(Moments { seqs: vec![5, 10], time_us });
+            let mut retention = Retention::new(Moments { seqs: vec![5, 10], time_us }, &Arc::default());
             retention.judge(b"k", 8, Kind::PutUntil, &expiry.to_le_bytes(), false);
             retention.judge(b"k", 3, Kind::BlobUntil, &expiry.to_le_bytes(), bottom)
         };

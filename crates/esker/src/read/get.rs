@@ -2,10 +2,13 @@
 //! found at or before the reader's sequence number is the answer; no lock is taken on the way. Of a huge value
 //! only the pointer is found here.
 
+use super::merge::{Direction, MergeCursor, sources_of};
 use crate::checksum::hash_key;
-use crate::cursor::{Content, Kind, SeqNo};
+use crate::cursor::{Content, Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
+use crate::ranges::KeyRange;
 use crate::state::TreeState;
+use crate::table::ScanHint;
 
 /// Calls `use_value` with what `key` had at `seq`, if it had something that lives at the time that `now` tells.
 #[inline]
@@ -19,26 +22,60 @@ pub(crate) fn get_at<T>(
     let hash = hash_key(key);
     let mems = std::iter::once(&state.mem).chain(&state.waiting);
     for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
-        if let Some((_, kind, value)) = mem.table.get(key, seq) {
+        if let Some((found, kind, value)) = mem.table.get(key, seq) {
             let entry = Content::open(kind, value);
-            return Ok(entry.lives(now).then(|| use_value(entry)));
+            let lives = entry.lives(now) && state.ranges.newest_over(key, seq) <= found;
+            return Ok(lives.then(|| use_value(entry)));
         }
     }
     let Some(found) = state.levels.get(key, hash, seq)? else { return Ok(None) };
     let entry = Content::open(found.kind, &found.value);
-    Ok(entry.lives(now).then(|| use_value(entry)))
+    let lives = entry.lives(now) && state.ranges.newest_over(key, seq) <= found.seq;
+    Ok(lives.then(|| use_value(entry)))
 }
 
-/// The newest version of `key` at or before `seq`, a tombstone or what has expired too.
+/// The newest version of `key` at or before `seq`, a tombstone (a range's too) or what has expired too.
 pub(crate) fn version_at(
     state: &TreeState,
     key: &[u8],
     seq: SeqNo,
 ) -> Result<Option<(SeqNo, Kind, Vec<u8>)>> {
+    let deleted = state.ranges.newest_over(key, seq);
+    let version = |(found, kind, value): (SeqNo, Kind, &[u8])| match deleted > found {
+        true => (deleted, Kind::Delete, Vec::new()),
+        false => (found, kind, value.to_vec()),
+    };
     for mem in std::iter::once(&state.mem).chain(&state.waiting) {
-        if let Some((seq, kind, value)) = mem.table.get(key, seq) {
-            return Ok(Some((seq, kind, value.to_vec())));
+        if let Some(found) = mem.table.get(key, seq) {
+            return Ok(Some(version(found)));
         }
     }
-    Ok(state.levels.get(key, hash_key(key), seq)?.map(|found| (found.seq, found.kind, found.value.to_vec())))
+    let found = state.levels.get(key, hash_key(key), seq)?;
+    Ok(found.map(|found| version((found.seq, found.kind, &found.value))))
+}
+
+/// Shows the newest version at or before `seq` of each key in `range` that was not deleted by a range since, tombstones
+/// and what has expired too.
+pub(crate) fn versions_in(
+    state: &TreeState,
+    range: &KeyRange,
+    seq: SeqNo,
+    mut show: impl FnMut(SeqNo, Kind, &[u8]),
+) -> Result<()> {
+    let cover = state.ranges.cover(range, seq);
+    let mut merge = MergeCursor::new(sources_of(state, ScanHint::Compaction)?, Direction::Forward);
+    merge.seek(&range.lower, MAX_SEQ)?;
+    let mut last: Option<Vec<u8>> = None;
+    while merge.valid() && range.contains(merge.key()) {
+        if merge.seq() <= seq && last.as_deref() != Some(merge.key()) {
+            let key = last.get_or_insert_default();
+            key.clear();
+            key.extend_from_slice(merge.key());
+            if cover.over(key) <= merge.seq() {
+                show(merge.seq(), merge.kind(), merge.value());
+            }
+        }
+        merge.advance()?;
+    }
+    Ok(())
 }

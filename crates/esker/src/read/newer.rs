@@ -1,7 +1,7 @@
 //! Whether anything was written since a moment: what validates a read-modify-write and a transaction.
 //!
 //! Exact as long as the moment, or an earlier one, is registered: merges then drop no key's newest version and keep
-//! the numbers of all that came later. Tombstones count like any version.
+//! the numbers of all that came later. Tombstones count like any version, those of ranges for all keys in them.
 //!
 //! Memtables and tables whose largest number is not above the moment are left out beforehand, so that mostly the
 //! memtable that takes writes is all that is looked into: a key costs a lookup there, a range a walk over its entries
@@ -9,9 +9,11 @@
 
 use std::ops::Bound;
 
+use crate::canary::broken;
 use crate::checksum::hash_key;
 use crate::cursor::{Cursor, MAX_SEQ, SeqNo};
 use crate::error::Result;
+use crate::ranges::{KeyRange, RangeTombstones};
 use crate::state::{Mem, TreeState};
 use crate::table::ScanHint;
 use crate::version::levels::Table;
@@ -20,6 +22,7 @@ use crate::version::levels::Table;
 pub(crate) struct Newer<'a> {
     mems: Vec<&'a Mem>,
     tables: Vec<&'a Table>,
+    ranges: &'a RangeTombstones,
 }
 
 impl<'a> Newer<'a> {
@@ -33,16 +36,20 @@ impl<'a> Newer<'a> {
                 .filter(|(_, table)| table.info.max_seq > after)
                 .map(|(_, table)| &**table)
                 .collect(),
+            ranges: &state.ranges,
         }
     }
 
-    /// Whether there is none.
+    /// Whether there is none. (A range tombstone is in the log of some memtable, or was when that was flushed.)
     pub(crate) fn is_empty(&self) -> bool {
-        self.mems.is_empty() && self.tables.is_empty()
+        self.mems.is_empty() && self.tables.is_empty() && self.ranges.is_empty()
     }
 
     /// Whether `key` was written after `after`, which is the moment or a later one.
     pub(crate) fn has_key(&self, key: &[u8], after: SeqNo) -> Result<bool> {
+        if self.ranges.newest_over(key, MAX_SEQ) > after && !broken("rule-18-txn") {
+            return Ok(true);
+        }
         let hash = hash_key(key);
         for mem in self.mems.iter().filter(|mem| mem.table.may_contain(hash)) {
             if mem.table.get(key, MAX_SEQ).is_some_and(|(seq, _, _)| seq > after) {
@@ -77,7 +84,10 @@ impl<'a> Newer<'a> {
                 return Ok(Some(key));
             }
         }
-        Ok(None)
+        // That something was deleted between the bounds, though nobody knows whether there was anything.
+        let within = KeyRange::between(&lower.map(<[u8]>::to_vec), &upper.map(<[u8]>::to_vec));
+        let deleted = self.ranges.newer_over(&within, after);
+        Ok(deleted.map(|range| range.lower.max(within.lower)))
     }
 }
 

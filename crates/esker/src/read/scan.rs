@@ -10,6 +10,7 @@ use super::merge::{Direction, MergeCursor, sources_of};
 use crate::blob::{BlobSet, Pointer};
 use crate::cursor::{Content, Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ranges::{Cover, KeyRange};
 use crate::state::TreeState;
 use crate::table::ScanHint;
 use crate::value::Value;
@@ -105,6 +106,11 @@ impl ScanRange {
         self
     }
 
+    /// The keys that it visits.
+    pub(crate) fn keys(&self) -> KeyRange {
+        KeyRange::between(&self.lower, &self.upper)
+    }
+
     /// Whether `key` lies at or above the lower bound.
     pub(crate) fn above_lower(&self, key: &[u8]) -> bool {
         match &self.lower {
@@ -138,6 +144,8 @@ pub struct Scan {
     seq: SeqNo,
     /// What has expired then is left out.
     time_us: u64,
+    /// What was deleted by ranges is left out.
+    cover: Cover,
     range: ScanRange,
     started: bool,
     on_pair: bool,
@@ -176,10 +184,12 @@ impl Scan {
             cost.note_scan(state.levels.level(0).len());
         }
         let merge = MergeCursor::new(sources_of(state, ScanHint::Scan)?, direction);
+        let cover = state.ranges.cover(&range.keys(), seq);
         Ok(Scan {
             merge,
             seq,
             time_us,
+            cover,
             range,
             started: false,
             on_pair: false,
@@ -313,7 +323,7 @@ impl Scan {
                 self.key.clear();
                 self.key.extend_from_slice(key);
                 self.kind = self.merge.kind();
-                if self.lives(self.merge.value()) {
+                if self.lives(self.merge.seq(), self.merge.value()) {
                     return Ok(true);
                 }
             }
@@ -330,11 +340,12 @@ impl Scan {
 
     /// Whether the pair of this key, whose entry of `self.kind` holds `stored`, is to be shown.
     #[inline]
-    fn lives(&self, stored: &[u8]) -> bool {
-        match self.kind {
+    fn lives(&self, seq: SeqNo, stored: &[u8]) -> bool {
+        let lives = match self.kind {
             Kind::Put | Kind::Blob => true,
             kind => Content::open(kind, stored).lives(|| self.time_us),
-        }
+        };
+        lives && self.cover.over(&self.key) <= seq
     }
 
     /// Past the other versions of the current key: to those that the scan sees where it has seen none yet
@@ -382,14 +393,14 @@ impl Scan {
                     break;
                 }
                 if self.merge.seq() <= self.seq {
-                    newest = Some(self.merge.kind());
+                    newest = Some((self.merge.seq(), self.merge.kind()));
                     self.note_value();
                 }
                 self.merge.advance()?;
             }
-            if let Some(kind) = newest {
+            if let Some((seq, kind)) = newest {
                 self.kind = kind;
-                if self.lives(&self.value) {
+                if self.lives(seq, &self.value) {
                     return Ok(true);
                 }
             }
@@ -409,12 +420,12 @@ impl Scan {
 
     /// Backward: reads the newest version of `self.key` that the scan sees, and goes on before the key.
     #[cold]
-    fn seek_newest(&mut self) -> Result<Option<Kind>> {
+    fn seek_newest(&mut self) -> Result<Option<(SeqNo, Kind)>> {
         self.merge.turn(Direction::Forward);
         self.merge.seek(&self.key, self.seq)?;
         let mut newest = None;
         if self.merge.valid() && self.merge.key() == self.key.as_slice() {
-            newest = Some(self.merge.kind());
+            newest = Some((self.merge.seq(), self.merge.kind()));
             self.note_value();
         }
         self.merge.turn(Direction::Backward);

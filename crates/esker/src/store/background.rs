@@ -150,7 +150,8 @@ impl Store {
         let worked = self.registry.has_obsolete();
         self.remove_obsolete()?;
         self.consider_expired();
-        Ok(with_reserve(&self.reserve, || merge::compact_some(self))? || worked)
+        let merged = with_reserve(&self.reserve, || merge::compact_some(self))?;
+        Ok(self.forget_ranges()? || merged || worked)
     }
 
     /// The background work has failed: writers are told, readers go on. A full disk is no failure for

@@ -24,15 +24,16 @@ use super::debt::Debt;
 use super::{Store, Structure};
 use crate::blob::{BlobFileId, NewBlob, Pointer, key_hash};
 use crate::canary::broken;
-use crate::cursor::{Content, SeqNo};
+use crate::cursor::{Content, Kind, SeqNo};
 use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::get::version_at;
+use crate::ranges::KeyRange;
+use crate::read::get::{version_at, versions_in};
 use crate::value::Value;
 use crate::version::blobs::BlobEdit;
 use crate::version::edit::{Edit, TreeId};
 use crate::write::batch::Batch;
-use crate::write::watch::Job;
+use crate::write::watch::{Job, What};
 
 /// A blob that is no longer the newest version of its key.
 #[derive(Debug, Clone, Copy)]
@@ -131,6 +132,29 @@ pub(super) fn by_file(blobs: impl IntoIterator<Item = (BlobFileId, u64)>) -> ByF
     files
 }
 
+/// The huge values whose life a write has ended.
+fn ended_by(job: &Job) -> Result<Vec<Ended>> {
+    let now = job.tree.state.load_full();
+    let (until, by) = (job.seq, job.seq);
+    let ended = |from, kind, stored: &[u8]| {
+        let Pointer { file, ordinal, share, len, .. } = Pointer::of_entry(kind, stored)?;
+        Some(Ended { file, ordinal, share: Some(share), from, until, by, len })
+    };
+    match &job.what {
+        What::Key(key) => {
+            let before = version_at(&now, key, job.seq - 1)?;
+            Ok(before.and_then(|(from, kind, stored)| ended(from, kind, &stored)).into_iter().collect())
+        }
+        What::Range(range) => {
+            let mut all = Vec::new();
+            versions_in(&now, range, job.seq - 1, |from, kind, stored| {
+                all.extend(ended(from, kind, stored))
+            })?;
+            Ok(all)
+        }
+    }
+}
+
 impl Store {
     // ---- writing -------------------------------------------------------------------------------------
 
@@ -171,6 +195,10 @@ impl Store {
                     let value = Value::of_pin(pin, pointer).into_vec()?;
                     copy.add_blob(tree, op.key, self.put_blob(op.tree, op.key, &value)?, entry.expiry)?;
                 }
+                None if op.kind == Kind::DeleteRange => {
+                    KeyRange::decode(op.key, op.value)
+                        .map_or(Ok(()), |range| copy.add_range(tree, &range))?;
+                }
                 None => copy.add_until(tree, entry.kind, entry.expiry, op.key, entry.value)?,
             }
         }
@@ -185,12 +213,16 @@ impl Store {
         }
         let ops = (0..).zip(batch.planned_ops());
         let watched = ops.filter(|(_, (_, _, op))| filter.may_contain(key_hash(op.tree, op.key)));
+        let tree = |part: usize| Arc::clone(&batch.parts()[part].tree);
         let job = |(place, (part, _, op)): (SeqNo, (usize, u8, crate::write::batch::Op<'_>))| Job {
-            tree: Arc::clone(&batch.parts()[part].tree),
-            key: op.key.to_vec(),
+            tree: tree(part),
+            what: What::Key(op.key.to_vec()),
             seq: place,
         };
-        watched.map(job).collect()
+        let of_range = |(place, part, range)| Job { tree: tree(part), what: What::Range(range), seq: place };
+        let mut jobs: Vec<Job> = watched.map(job).chain(batch.ranges().map(of_range)).collect();
+        jobs.sort_by_key(|job| job.seq);
+        jobs
     }
 
     // ---- finding out ---------------------------------------------------------------------------------
@@ -202,21 +234,14 @@ impl Store {
             if job.tree.is_dropped() {
                 continue;
             }
-            let now = job.tree.state.load_full();
-            let before = match version_at(&now, &job.key, job.seq - 1) {
-                Ok(before) => before,
-                // Damage elsewhere costs the space of one value, until a merge drops it.
-                Err(error) if error.kind() == ErrorKind::Corruption => None,
+            match ended_by(&job) {
+                Ok(ended) => state.shadowed.extend(ended),
+                // Damage elsewhere costs the space of what it hides, until a merge drops it.
+                Err(error) if error.kind() == ErrorKind::Corruption => {}
                 Err(error) => {
                     self.commit.jobs.give_back(job);
                     return Err(error);
                 }
-            };
-            if let Some((from, kind, stored)) = before
-                && let Some(Pointer { file, ordinal, share, len, .. }) = Pointer::of_entry(kind, &stored)
-            {
-                let share = Some(share);
-                state.shadowed.push(Ended { file, ordinal, share, from, until: job.seq, by: job.seq, len });
             }
         }
         self.bury(&mut state);

@@ -111,6 +111,7 @@ fn write_tables(
     for (tree, mems) in &flushed {
         let seq = mems.iter().map(|mem| mem.last_seq()).max().unwrap_or(0);
         edits.push(Edit::Flushed { tree: tree.id, seq });
+        edits.extend(store.ranges_to_note(tree, seq));
     }
     Ok(flushed)
 }
@@ -153,6 +154,8 @@ fn write_own(
         _ => 0,
     };
     let bottom = level == LEVELS - 1;
+    let moments = store.snapshots.moments(&store.commit, &store.clock);
+    let mut retention = Retention::new(moments, &tree.state.load().ranges);
     let mut output = Output::new(
         &store.tables,
         OutputOptions {
@@ -161,9 +164,9 @@ fn write_own(
             // A run of level 0 is one table.
             table_bytes: if bottom { store.options.table_bytes as u64 } else { u64::MAX },
             offer: Some(Offer::Unasked),
+            cleared: retention.cleared(),
         },
     );
-    let mut retention = Retention::new(store.snapshots.moments(&store.commit, &store.clock));
     let mut merge = merged(mems)?;
     while merge.valid() {
         let (key, seq, kind) = (merge.key(), merge.seq(), merge.kind());
@@ -199,17 +202,18 @@ fn write_shared(
     groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
     dropped: &mut Vec<Pointer>,
 ) -> Result<Vec<Edit>> {
+    let moments = store.snapshots.moments(&store.commit, &store.clock);
     let options = OutputOptions {
         compression: Compression::None,
         filter_bits: filter_bits(store.options.filter_bits, 0, LEVELS - 1),
         table_bytes: u64::MAX,
         offer: Some(Offer::Unasked),
+        cleared: moments.seqs.first().copied().unwrap_or(0),
     };
     let mut output = Output::new(&store.tables, options);
-    let moments = store.snapshots.moments(&store.commit, &store.clock);
     let mut parts = Vec::new();
     for (tree, mems) in groups {
-        let mut retention = Retention::new(moments.clone());
+        let mut retention = Retention::new(moments.clone(), &tree.state.load().ranges);
         let mut part = TablePart::new(tree.id);
         let mut merge = merged(mems)?;
         while merge.valid() {

@@ -130,7 +130,12 @@ impl Store {
         Ok(())
     }
 
-    fn levels_after(&self, structure: &mut Structure, tree: &Arc<TreeInner>, edits: &[Edit]) -> Levels {
+    pub(super) fn levels_after(
+        &self,
+        structure: &mut Structure,
+        tree: &Arc<TreeInner>,
+        edits: &[Edit],
+    ) -> Levels {
         let mut removed = Vec::new();
         let mut added = Vec::new();
         for edit in edits {
@@ -215,9 +220,10 @@ impl Store {
 
 fn edit_tree(edit: &Edit) -> Option<TreeId> {
     match edit {
-        Edit::AddTable { tree, .. } | Edit::RemoveTable { tree, .. } | Edit::Flushed { tree, .. } => {
-            Some(*tree)
-        }
+        Edit::AddTable { tree, .. }
+        | Edit::RemoveTable { tree, .. }
+        | Edit::Flushed { tree, .. }
+        | Edit::DeleteRange { tree, .. } => Some(*tree),
         _ => None,
     }
 }

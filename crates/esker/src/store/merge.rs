@@ -8,6 +8,7 @@ use crate::cache::Offer;
 use crate::compact::output::{Output, OutputOptions, filter_bits};
 use crate::compact::pick::{self, Compaction};
 use crate::compact::retain::Retention;
+use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::read::merge::{Direction, LevelCursor, MergeCursor, Source};
 use crate::state::TreeInner;
@@ -23,7 +24,10 @@ pub(crate) fn compact_some(store: &Store) -> Result<bool> {
     let urgent = {
         let trees = store.take_compaction_candidates();
         let scored = trees.into_iter().filter(|tree| !tree.is_dropped()).map(|tree| {
-            let urgency = pick::urgency(&tree.state.load().levels, base, time_us);
+            let urgency = match store.has_deleted(&tree) {
+                true => f64::INFINITY,
+                false => pick::urgency(&tree.state.load().levels, base, time_us),
+            };
             (urgency, tree)
         });
         let mut urgent: Vec<_> = scored.filter(|(urgency, _)| *urgency >= 1.0).collect();
@@ -36,6 +40,10 @@ pub(crate) fn compact_some(store: &Store) -> Result<bool> {
     let Some((_, tree)) = first else { return Ok(false) };
     let _no_flush_below = tree.below_level_0.lock();
     let levels = Arc::clone(&tree.state.load().levels);
+    if store.drop_deleted(&tree)? {
+        store.add_compaction_candidates([Arc::clone(&tree)]);
+        return Ok(true);
+    }
     let Some(compaction) = pick::pick(&levels, base, time_us) else { return Ok(true) };
     let result = run(store, &tree, &levels, &compaction);
     store.add_compaction_candidates([Arc::clone(&tree)]);
@@ -48,7 +56,8 @@ pub(crate) fn compact_all(store: &Store, tree: &Arc<TreeInner>) -> Result<()> {
     let _no_flush_below = tree.below_level_0.lock();
     let levels = Arc::clone(&tree.state.load().levels);
     let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
-    match pick::pick_all(&levels, time_us) {
+    let has_ranges = !tree.state.load().ranges.is_empty();
+    match pick::pick_all(&levels, time_us, has_ranges) {
         // A move would keep tombstones and older versions, and shared files alive.
         Some(compaction) => rewrite(store, tree, &levels, &compaction),
         None => Ok(()),
@@ -88,6 +97,17 @@ fn move_table(store: &Store, tree: &Arc<TreeInner>, compaction: &Compaction) -> 
     store.install(&[(Arc::clone(tree), Vec::new())], edits, &[])
 }
 
+/// Gathers the pointers to huge values that `table` holds.
+pub(super) fn pointers_of(table: &Arc<Table>, pointers: &mut Vec<Pointer>) -> Result<()> {
+    let mut cursor = table.cursor(ScanHint::Compaction)?;
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        pointers.extend(Pointer::of_entry(cursor.kind(), cursor.value()));
+        cursor.next()?;
+    }
+    Ok(())
+}
+
 /// One source per run of level 0, one per sorted level.
 fn sources(inputs: &[(usize, Arc<Table>)]) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
@@ -118,7 +138,8 @@ fn merge(
     let deeper_overlap = (target + 1..LEVELS)
         .any(|level| levels.level(level).iter().any(|table| table.overlaps(smallest, largest)));
     // Runs of level 0 that this merge leaves out are newer than those it takes, never older.
-    let mut retention = Retention::new(store.snapshots.moments(&store.commit, &store.clock));
+    let mut retention =
+        Retention::new(store.snapshots.moments(&store.commit, &store.clock), &tree.state.load().ranges);
     // Tables of the target level that the merge leaves out lie between its keys, never across them: no
     // output table may span one.
     let is_input = |table: &Arc<Table>| inputs.iter().any(|(_, input)| Arc::ptr_eq(input, table));
@@ -132,6 +153,7 @@ fn merge(
             filter_bits: filter_bits(store.options.filter_bits, *target, deepest),
             table_bytes: store.options.table_bytes as u64,
             offer: for_reads.then_some(Offer::Wanted),
+            cleared: retention.cleared(),
         },
     );
     let mut merge = MergeCursor::new(sources(inputs)?, Direction::Forward);

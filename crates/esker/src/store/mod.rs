@@ -42,6 +42,7 @@ mod expiry;
 mod flush;
 mod install;
 mod merge;
+mod ranges;
 mod reclaim;
 pub(crate) mod reserve;
 mod shares;

@@ -156,6 +156,35 @@ impl Tree {
         self.store.write(&batch, self.store.options.durability)
     }
 
+    /// Makes all keys of `range` absent, whose direction plays no part. What is put there afterwards is there; a range
+    /// without keys, or whose bounds are reversed, changes nothing.
+    ///
+    /// It takes as long as one write, however many keys there are; readers pay a lookup each until merges have passed
+    /// all that it hides. Tables of which nothing is left go at once, and huge values within seconds.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// use esker::ScanRange;
+    /// let log = db.tree("log")?;
+    /// for day in 1..=9 {
+    ///     log.put(format!("2026-11-0{day}"), "a line")?;
+    /// }
+    /// log.delete_range(&ScanRange::all().before("2026-11-08"))?;
+    /// assert_eq!(log.count(ScanRange::prefix("2026-"))?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tree::put`].
+    pub fn delete_range(&self, range: &ScanRange) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.delete_range(self, range)?;
+        self.store.write(&batch, self.store.options.durability)
+    }
+
     fn write_one(&self, kind: Kind, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
         if value.len() >= self.store.options.separate_at.max(1) {
             let mut batch = Batch::new();
@@ -455,6 +484,14 @@ impl Batch {
         check_key(key)?;
         let blob = tree.store.put_blob(tree.inner.id, key, value)?;
         self.add_blob(tree.inner(), key, blob, expiry)
+    }
+
+    /// Adds: all keys of `range` become absent, also those that were put earlier in the batch ([`Tree::delete_range`]).
+    ///
+    /// # Errors
+    /// `InvalidInput` when the batch would pass 4 GiB.
+    pub fn delete_range(&mut self, tree: &Tree, range: &ScanRange) -> Result<()> {
+        self.add_range(tree.inner(), &range.keys())
     }
 
     /// Adds: `key` of `tree` becomes absent.

@@ -184,7 +184,7 @@ impl Txn {
         self.check_tree(tree)?;
         let own = self.inner.borrow().writes.get(tree.inner().id, key).cloned();
         if let Some(change) = own {
-            return Ok(change.map(|value| Value::copy_of(&value)));
+            return Ok(change.map(|value| Value::of_bytes(&value)));
         }
         let moment = self.moment_for_reading(tree, || Target::Key(key.to_vec()), for_update)?;
         let found = moment.get(tree, key)?;

@@ -147,7 +147,7 @@ impl<'t> TxnScan<'t> {
     /// # Errors
     /// As [`TxnScan::value`].
     pub fn handle(&mut self) -> Result<Value> {
-        if self.at == At::Store { self.store.handle() } else { Ok(Value::copy_of(self.value()?)) }
+        if self.at == At::Store { self.store.handle() } else { Ok(Value::of_bytes(self.value()?)) }
     }
 
     /// What was walked over; `None` before the first pair.

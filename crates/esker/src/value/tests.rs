@@ -1,6 +1,5 @@
 //! Every way of reading a value agrees with its bytes, whatever part is asked for.
 
-use crate::cursor::{Content, Kind};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Bound;
 
@@ -10,14 +9,10 @@ use crate::error::{Error, ErrorKind};
 const CONTENTS: [&[u8]; 3] = [b"", b"x", b"seven by"];
 const OFFSETS: [u64; 14] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1 << 32, u64::MAX - 1, u64::MAX];
 
-fn small(bytes: &[u8]) -> Value {
-    Value::copy_of(&Content::open(Kind::Put, bytes))
-}
-
 #[test]
 fn the_whole_is_the_same_whichever_way_it_is_read() {
     for content in CONTENTS {
-        let value = small(content);
+        let value = Value::of_bytes(content);
         assert_eq!((value.len(), value.is_empty()), (content.len() as u64, content.is_empty()));
         assert_eq!(&value.bytes().unwrap()[..], content);
         let mut buf = b"left over".to_vec();
@@ -46,7 +41,7 @@ fn a_range_is_cut_at_the_end_and_must_not_be_reversed() {
         OFFSETS.into_iter().flat_map(both).chain([Bound::Unbounded])
     };
     for content in CONTENTS {
-        let value = small(content);
+        let value = Value::of_bytes(content);
         for (start, end) in bounds().flat_map(|start| bounds().map(move |end| (start, end))) {
             match value.read_at((start, end)) {
                 Ok(part) => assert_eq!(part, within(content, start, end), "{start:?} to {end:?}"),
@@ -74,7 +69,7 @@ fn a_range_is_cut_at_the_end_and_must_not_be_reversed() {
 #[test]
 fn a_part_is_read_whole_or_not_at_all() {
     for content in CONTENTS {
-        let value = small(content);
+        let value = Value::of_bytes(content);
         for offset in OFFSETS {
             for len in 0..=10 {
                 let mut buf = vec![b'-'; len];
@@ -101,7 +96,7 @@ fn a_reader_behaves_as_a_cursor_over_the_bytes() {
         OFFSETS.into_iter().map(SeekFrom::Start).chain(relative)
     };
     for content in CONTENTS {
-        let value = small(content);
+        let value = Value::of_bytes(content);
         for (first, second) in seeks().flat_map(|first| seeks().map(move |second| (first, second))) {
             let (mut reader, mut model) = (value.reader(), io::Cursor::new(content));
             for to in [first, second] {
@@ -132,7 +127,7 @@ fn what_a_writer_fails_with_is_told() {
             Ok(())
         }
     }
-    let error = small(b"x").copy_to(&mut Full).unwrap_err();
+    let error = Value::of_bytes(b"x").copy_to(&mut Full).unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::OutOfSpace, None));
     let told = io::Error::from(error);
     assert_eq!(told.kind(), io::ErrorKind::StorageFull);

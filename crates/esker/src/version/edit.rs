@@ -6,46 +6,20 @@
 use std::collections::BTreeMap;
 
 use super::blobs::{BlobEdit, BlobFiles};
+pub(crate) use super::table_info::TableInfo;
+use super::table_info::{decode_table, encode_table};
 use crate::codec::{Decoder, FILE_NUMBER_MAX, put_slice, put_varint};
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::log::replay::LogFloor;
 use crate::log::segment::{POSITION_MAX, SEGMENT_ID_MAX};
 use crate::options::{Compression, TreeOptions};
-use crate::table::Expiring;
+use crate::ranges::{KeyRange, RangeTombstone};
 
 /// The number of a tree, never used twice in a store.
 pub(crate) type TreeId = u32;
 
 /// The number of a file, never used twice in a store.
 pub(crate) type FileId = u64;
-
-/// What the manifest knows of one table, or of one tree's part of a shared table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TableInfo {
-    pub(crate) file: FileId,
-    /// The file's own random number, which stands in its footer too: another file in its place is damage.
-    pub(crate) salt: u64,
-    /// Whether the file's keys begin with the tree's number, because several trees share it.
-    pub(crate) shared: bool,
-    /// Bytes of the file, or of this tree's part of it.
-    pub(crate) size: u64,
-    pub(crate) entries: u64,
-    pub(crate) tombstones: u64,
-    /// Bytes of keys and values.
-    pub(crate) raw_bytes: u64,
-    pub(crate) expiring: Expiring,
-    pub(crate) min_seq: SeqNo,
-    pub(crate) max_seq: SeqNo,
-    pub(crate) smallest: Vec<u8>,
-    pub(crate) largest: Vec<u8>,
-}
-
-impl TableInfo {
-    /// When it should be merged for what has expired in it, if ever.
-    pub(crate) fn due_us(&self) -> Option<u64> {
-        self.expiring.due_us(self.entries)
-    }
-}
 
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,14 +65,22 @@ pub(crate) enum Edit {
     },
     /// What is known of blob files changes.
     Blob(BlobEdit),
+    /// A range of keys was deleted.
+    DeleteRange {
+        tree: TreeId,
+        seq: SeqNo,
+        range: KeyRange,
+    },
+    /// That deletion hides nothing any more.
+    ForgetRange {
+        tree: TreeId,
+        seq: SeqNo,
+    },
     /// The clock by which values expire showed this, in microseconds since 1970.
     Clock {
         us: u64,
     },
 }
-
-/// The most bytes, or entries, that one table is believed to have.
-const AMOUNT_MAX: u64 = 1 << 48;
 
 const CREATE_TREE: u8 = 1;
 const DROP_TREE: u8 = 2;
@@ -111,72 +93,23 @@ const COUNTERS: u8 = 8;
 const LOG_SYNCED: u8 = 9;
 const BLOB: u8 = 10;
 const CLOCK: u8 = 11;
-
-fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
-    put_varint(out, table.file);
-    out.extend_from_slice(&table.salt.to_le_bytes());
-    out.push(u8::from(table.shared));
-    for number in [
-        table.size,
-        table.entries,
-        table.tombstones,
-        table.raw_bytes,
-        table.min_seq,
-        table.max_seq - table.min_seq,
-    ] {
-        put_varint(out, number);
-    }
-    table.expiring.encode(out);
-    put_slice(out, &table.smallest);
-    put_slice(out, &table.largest);
-}
-
-fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
-    let file = file_id(from)?;
-    let salt = from.u64()?;
-    let shared = match from.u8()? {
-        0 => false,
-        1 => true,
-        _ => return None,
-    };
-    let mut amount = || within(from, AMOUNT_MAX);
-    let (size, entries, tombstones, raw_bytes) = (amount()?, amount()?, amount()?, amount()?);
-    let min_seq = from.varint()?;
-    let max_seq = min_seq.checked_add(from.varint()?).filter(|&seq| seq <= MAX_SEQ)?;
-    let expiring = Expiring::decode(from)?;
-    let smallest = from.slice()?.to_vec();
-    let largest = from.slice()?.to_vec();
-    let plausible = smallest <= largest && tombstones <= entries && expiring.count <= entries;
-    plausible.then_some(TableInfo {
-        file,
-        salt,
-        shared,
-        size,
-        entries,
-        tombstones,
-        raw_bytes,
-        expiring,
-        min_seq,
-        max_seq,
-        smallest,
-        largest,
-    })
-}
+const DELETE_RANGE: u8 = 12;
+const FORGET_RANGE: u8 = 13;
 
 fn tree_id(from: &mut Decoder<'_>) -> Option<TreeId> {
     TreeId::try_from(from.varint()?).ok().filter(|&id| id < TreeId::MAX)
 }
 
 /// A number up to `max`: larger ones would overflow where they are added up.
-fn within(from: &mut Decoder<'_>, max: u64) -> Option<u64> {
+pub(super) fn within(from: &mut Decoder<'_>, max: u64) -> Option<u64> {
     from.varint().filter(|&number| number <= max)
 }
 
-fn file_id(from: &mut Decoder<'_>) -> Option<FileId> {
+pub(super) fn file_id(from: &mut Decoder<'_>) -> Option<FileId> {
     within(from, FILE_NUMBER_MAX)
 }
 
-fn seq(from: &mut Decoder<'_>) -> Option<SeqNo> {
+pub(super) fn seq(from: &mut Decoder<'_>) -> Option<SeqNo> {
     within(from, MAX_SEQ)
 }
 
@@ -242,6 +175,17 @@ impl Edit {
                 out.push(BLOB);
                 edit.encode(out);
             }
+            Edit::DeleteRange { tree, seq, range } => {
+                out.push(DELETE_RANGE);
+                put_varint(out, u64::from(*tree));
+                put_varint(out, *seq);
+                range.encode(out);
+            }
+            Edit::ForgetRange { tree, seq } => {
+                out.push(FORGET_RANGE);
+                put_varint(out, u64::from(*tree));
+                put_varint(out, *seq);
+            }
             Edit::Clock { us } => {
                 out.push(CLOCK);
                 put_varint(out, *us);
@@ -272,6 +216,12 @@ impl Edit {
             }
             BLOB => Edit::Blob(BlobEdit::decode(from)?),
             CLOCK => Edit::Clock { us: from.varint()? },
+            DELETE_RANGE => Edit::DeleteRange {
+                tree: tree_id(from)?,
+                seq: seq(from)?,
+                range: KeyRange::decode_from(from)?,
+            },
+            FORGET_RANGE => Edit::ForgetRange { tree: tree_id(from)?, seq: seq(from)? },
             _ => return None,
         })
     }
@@ -303,6 +253,14 @@ pub(crate) struct TreeRecord {
     pub(crate) options: TreeOptions,
     pub(crate) tag: Option<String>,
     pub(crate) flushed: SeqNo,
+    /// What was deleted by ranges, by number.
+    ranges: BTreeMap<SeqNo, KeyRange>,
+}
+
+impl TreeRecord {
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = RangeTombstone> {
+        self.ranges.iter().map(|(&seq, range)| RangeTombstone { range: range.clone(), seq })
+    }
 }
 
 /// What all edits of a manifest add up to.
@@ -328,10 +286,10 @@ impl ManifestState {
     pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), String> {
         match edit {
             Edit::CreateTree { tree, name, options } => {
-                let record =
-                    TreeRecord { name: name.clone(), options: options.clone(), tag: None, flushed: 0 };
+                let (name, options, ranges) = (name.clone(), options.clone(), BTreeMap::new());
+                let record = TreeRecord { name, options, tag: None, flushed: 0, ranges };
                 if self.trees.insert(*tree, record).is_some() {
-                    return Err(format!("tree {tree} ({name}) is created twice"));
+                    return Err(format!("tree {tree} is created twice"));
                 }
                 self.next_tree = self.next_tree.max(tree + 1);
             }
@@ -368,6 +326,15 @@ impl ManifestState {
                 self.blobs.forget_before(floor.start);
             }
             Edit::LogSynced { position } => self.log_synced = self.log_synced.max(*position),
+            Edit::DeleteRange { tree, seq, range } => {
+                if self.tree(*tree)?.ranges.insert(*seq, range.clone()).is_some() {
+                    return Err(format!("tree {tree} has two deletions of ranges with the number {seq}"));
+                }
+            }
+            Edit::ForgetRange { tree, seq } => {
+                let known = self.tree(*tree)?.ranges.remove(seq);
+                known.ok_or_else(|| format!("a deletion of a range, {seq}, is forgotten but not there"))?;
+            }
             Edit::Clock { us } => self.clock_us = self.clock_us.max(*us),
             Edit::Counters { next_file, next_tree, last_seq } => {
                 self.next_file = self.next_file.max(*next_file);
@@ -404,6 +371,8 @@ impl ManifestState {
             if record.flushed > 0 {
                 edits.push(Edit::Flushed { tree, seq: record.flushed });
             }
+            let ranges = record.ranges();
+            edits.extend(ranges.map(|one| Edit::DeleteRange { tree, seq: one.seq, range: one.range }));
             let tables = self.tables_of(tree);
             edits.extend(tables.map(|(level, table)| Edit::AddTable { tree, level, table: table.clone() }));
         }
@@ -424,7 +393,9 @@ impl ManifestState {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table_info::AMOUNT_MAX;
     use super::*;
+    use crate::table::Expiring;
     use crate::version::blobs::BlobFileInfo;
 
     fn table(file: FileId) -> TableInfo {
@@ -439,6 +410,7 @@ mod tests {
             expiring: Expiring { count: 2, earliest: 1 << 50, latest: 1 << 51, huge: Some(1 << 51) },
             min_seq: 5,
             max_seq: 1 << 40,
+            cleared: 1 << 41,
             smallest: b"a".to_vec(),
             largest: vec![0xff; 300],
         }
@@ -456,6 +428,13 @@ mod tests {
             Edit::Floor(LogFloor { segment: 4, start: 12345 }),
             Edit::LogSynced { position: 23456 },
             Edit::Clock { us: 1 << 60 },
+            Edit::DeleteRange { tree: 3, seq: 8, range: KeyRange { lower: Vec::new(), upper: None } },
+            Edit::DeleteRange {
+                tree: 3,
+                seq: 9,
+                range: KeyRange { lower: b"a".to_vec(), upper: Some(b"b".to_vec()) },
+            },
+            Edit::ForgetRange { tree: 3, seq: 8 },
             Edit::Blob(BlobEdit::Note(BlobFileInfo {
                 file: 9,
                 salt: 1,

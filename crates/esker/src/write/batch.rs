@@ -4,6 +4,7 @@
 //! payload    count 4 | op | op | ...
 //! op         kind 1 | tree, LEB128 | key length, LEB128 | key | (not of a delete) length, LEB128 | what is stored
 //! stored     (where it expires) when, 8 | value or pointer
+//!            of a deletion of a range, whose key is its beginning: whether it ends, 1 | where
 //! ```
 //!
 //! The n-th op gets the n-th sequence number of the record.
@@ -15,9 +16,10 @@ use parking_lot::Mutex;
 
 use crate::blob::{NewBlob, Pin, Pointer};
 use crate::codec::{Decoder, put_slice, put_varint, u32_at};
-use crate::cursor::{Expiry, Kind};
+use crate::cursor::{Expiry, Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
+use crate::ranges::{KeyRange, RangeTombstone};
 use crate::state::TreeInner;
 use crate::version::edit::TreeId;
 
@@ -29,6 +31,9 @@ const PAYLOAD_LEN_MAX: usize = (u32::MAX - (1 << 20)) as usize;
 
 /// The largest buffer that a thread keeps for single writes.
 const SCRATCH_LEN_MAX: usize = 64 << 10;
+
+/// Bytes of memory that a deletion of a range takes beside its bounds, about.
+const RANGE_MEMORY: usize = 256;
 
 /// Bytes of the op count.
 const COUNT_LEN: usize = 4;
@@ -58,6 +63,8 @@ pub struct Batch {
     /// The huge values that it points to, written already.
     blobs: Mutex<Vec<NewBlob>>,
     has_blobs: bool,
+    /// Some ops delete ranges.
+    has_ranges: bool,
     /// A write has taken its huge values: they are the store's, or about to be.
     applied: AtomicBool,
 }
@@ -128,6 +135,7 @@ impl Batch {
             self.has_blobs = false;
         }
         *self.applied.get_mut() = false;
+        self.has_ranges = false;
         // Handles are kept only while they are of use: a batch that is reused for one tree clones none.
         if self.parts.len() > 1 {
             self.parts.clear();
@@ -169,9 +177,43 @@ impl Batch {
         check_key(key)?;
         let kind = if expiry.is_some() { kind.until() } else { kind };
         let expiry = expiry.map(Expiry::to_le_bytes);
-        let expiry = expiry.as_ref().map_or(&[][..], |bytes| bytes);
-        let stored_len = expiry.len() + value.len();
-        let len = self.payload.len() + key.len() + value.len() + 32;
+        let stored = [expiry.as_ref().map_or(&[][..], |bytes| bytes), value];
+        let height = Memtable::random_height();
+        let memory = Memtable::entry_size(height, key.len(), stored[0].len() + value.len());
+        self.push(tree, kind, key, stored, OpPlan { part: 0, height }, memory)
+    }
+
+    /// Adds: the keys of `range` become absent.
+    pub(crate) fn add_range(&mut self, tree: &Arc<TreeInner>, range: &KeyRange) -> Result<()> {
+        // No key is longer than the longest one, so a bound that is says what its beginning and a zero say.
+        let clipped = |bound: &Vec<u8>| match bound.get(..KEY_LEN_MAX) {
+            Some(beginning) if bound.len() > KEY_LEN_MAX => [beginning, &[0]].concat(),
+            _ => bound.clone(),
+        };
+        let range = KeyRange { lower: clipped(&range.lower), upper: range.upper.as_ref().map(clipped) };
+        if range.is_empty() {
+            return Ok(());
+        }
+        let mut upper = Vec::new();
+        range.encode_upper(&mut upper);
+        // It takes no room among the entries, but counts as what it takes elsewhere.
+        let memory = RANGE_MEMORY + range.lower.len() + upper.len();
+        self.has_ranges = true;
+        self.push(tree, Kind::DeleteRange, &range.lower, [&[], &upper], OpPlan { part: 0, height: 0 }, memory)
+    }
+
+    /// Adds an op that stores `stored`, in two parts, and takes `memory` bytes in its memtable.
+    fn push(
+        &mut self,
+        tree: &Arc<TreeInner>,
+        kind: Kind,
+        key: &[u8],
+        stored: [&[u8]; 2],
+        plan: OpPlan,
+        memory: usize,
+    ) -> Result<()> {
+        let stored_len = stored[0].len() + stored[1].len();
+        let len = self.payload.len() + key.len() + stored_len + 32;
         if len > PAYLOAD_LEN_MAX {
             let message =
                 format!("a batch holds less than {PAYLOAD_LEN_MAX} bytes; this one would reach {len}");
@@ -180,17 +222,16 @@ impl Batch {
         if self.payload.is_empty() {
             self.payload.resize(COUNT_LEN, 0);
         }
-        let height = Memtable::random_height();
         let part = self.part_of(tree);
-        self.parts[part].memory += Memtable::entry_size(height, key.len(), stored_len);
-        self.ops.push(OpPlan { part: part as u32, height });
+        self.parts[part].memory += memory;
+        self.ops.push(OpPlan { part: part as u32, ..plan });
         self.payload.push(kind as u8);
         put_varint(&mut self.payload, u64::from(tree.id));
         put_slice(&mut self.payload, key);
         if kind != Kind::Delete {
             put_varint(&mut self.payload, stored_len as u64);
-            self.payload.extend_from_slice(expiry);
-            self.payload.extend_from_slice(value);
+            self.payload.extend_from_slice(stored[0]);
+            self.payload.extend_from_slice(stored[1]);
         }
         let count = self.ops.len() as u32;
         self.payload[..COUNT_LEN].copy_from_slice(&count.to_le_bytes());
@@ -255,7 +296,23 @@ impl Batch {
 
     /// Whether it holds no put.
     pub(crate) fn only_deletes(&self) -> bool {
-        Ops::of(&self.payload).all(|op| op.kind == Kind::Delete)
+        Ops::of(&self.payload).all(|op| matches!(op.kind, Kind::Delete | Kind::DeleteRange))
+    }
+
+    /// The ranges that it deletes: each with its place in the batch and the index of its part.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (SeqNo, usize, KeyRange)> {
+        let ops = self.has_ranges.then(|| (0..).zip(self.planned_ops()));
+        let ranges = ops.into_iter().flatten().filter(|(_, (_, _, op))| op.kind == Kind::DeleteRange);
+        ranges.filter_map(|(place, (part, _, op))| Some((place, part, KeyRange::decode(op.key, op.value)?)))
+    }
+
+    /// Shows the ranges that it deletes to whoever reads at its numbers, of which the first is `first_seq`. Under the
+    /// commit lock.
+    pub(crate) fn note_ranges(&self, first_seq: SeqNo) {
+        for (place, part, range) in self.ranges() {
+            let ranges = Arc::clone(&self.parts[part].tree.state.load().ranges);
+            ranges.add(RangeTombstone { range, seq: first_seq + place });
+        }
     }
 
     pub(crate) fn payload(&self) -> &[u8] {
@@ -292,7 +349,11 @@ impl<'a> Ops<'a> {
         let tree = TreeId::try_from(self.rest.varint()?).ok()?;
         let key = self.rest.slice()?;
         let value = if kind == Kind::Delete { &[] } else { self.rest.slice()? };
-        if value.len() < kind.stored_min() {
+        let is_whole = match kind {
+            Kind::DeleteRange => KeyRange::decode(key, value).is_some(),
+            kind => value.len() >= kind.stored_min(),
+        };
+        if !is_whole {
             return None;
         }
         Some(Op { tree, kind, key, value })

@@ -23,7 +23,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::batch::Batch;
 use super::watch::{Job, JobQueue};
 use crate::canary::broken;
-use crate::cursor::{MAX_SEQ, SeqNo};
+use crate::cursor::{Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::record;
 use crate::log::replay::LogFloor;
@@ -184,6 +184,7 @@ impl Commit {
         if let Some(room) = room {
             room.fill(reservation.first_seq);
         }
+        batch.note_ranges(reservation.first_seq);
         drop(state);
 
         let synced = wal.synced();
@@ -199,7 +200,9 @@ impl Commit {
         }
         for (seq, (part, height, op)) in (reservation.first_seq..).zip(batch.planned_ops()) {
             let (mem, region) = &mut reservation.mems[part];
-            mem.table.insert(region, height, op.key, seq, op.kind, op.value);
+            if op.kind != Kind::DeleteRange {
+                mem.table.insert(region, height, op.key, seq, op.kind, op.value);
+            }
         }
         let end = reservation.position + len as u64;
         // Before anybody can flush it: what a flush takes must be known as committed.

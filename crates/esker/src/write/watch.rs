@@ -9,14 +9,22 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::cursor::SeqNo;
+use crate::ranges::KeyRange;
 use crate::state::TreeInner;
 
-/// A write to a key that ever held a blob.
+/// A write to a key that ever held a blob, or the deletion of a range in which one may be.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) tree: Arc<TreeInner>,
-    pub(crate) key: Vec<u8>,
+    pub(crate) what: What,
     pub(crate) seq: SeqNo,
+}
+
+/// What was written.
+#[derive(Debug)]
+pub(crate) enum What {
+    Key(Vec<u8>),
+    Range(KeyRange),
 }
 
 /// See the module's comment.

@@ -1,6 +1,7 @@
 //! One operation on a session: what the store answers must be what the model says. The digest of the
 //! answer is returned, for comparing histories.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use esker::{Batch, Durability, Tree};
@@ -10,6 +11,21 @@ use crate::model::{Bytes, Content};
 use crate::ops::{Key, Op, Range, Recipe, TREES, Write};
 use crate::session::{Check, OpenScan, Session, compare, digest, same};
 use crate::values::read_found;
+
+/// Whether `range` has `key`.
+fn is_in(range: &Range, key: &[u8]) -> bool {
+    let above = match &range.lower {
+        Bound::Included(lower) => key >= &**lower,
+        Bound::Excluded(lower) => key > &**lower,
+        Bound::Unbounded => true,
+    };
+    let below = match &range.upper {
+        Bound::Included(upper) => key <= &**upper,
+        Bound::Excluded(upper) => key < &**upper,
+        Bound::Unbounded => true,
+    };
+    above && below
+}
 
 fn durability(power: bool) -> Durability {
     if power { Durability::Power } else { Durability::Process }
@@ -39,6 +55,7 @@ impl Session {
             | Op::Batch { .. }
             | Op::Swap { .. }
             | Op::Update { .. }
+            | Op::DeleteRange { .. }
             | Op::Transfer { .. } => self.apply_write(op),
             Op::Get { .. }
             | Op::GetInto { .. }
@@ -85,6 +102,7 @@ impl Session {
             Op::Batch { writes, power, twice } => self.write_batch(writes, *power, *twice)?,
             Op::Swap { tree, key, right, new } => return self.swap(*tree, key, *right, *new),
             Op::Transfer { tree, from, to, keep } => return self.transfer(*tree, from, to, *keep),
+            Op::DeleteRange { tree, range, around } => self.delete_range(*tree, range, around.as_ref())?,
             Op::Update { tree, key, longest } => return self.update(*tree, key, *longest as usize),
             _ => {}
         }
@@ -112,6 +130,39 @@ impl Session {
         }
         let oldest = self.oldest();
         self.model.write(&noted, oldest);
+        Ok(())
+    }
+
+    fn delete_range(&mut self, tree: usize, range: &Range, around: Option<&(Key, Recipe)>) -> Check<()> {
+        let Some(handle) = self.tree(tree)? else { return Ok(()) };
+        let scan_range = range.to_scan_range();
+        let name = || TREES[tree].to_owned();
+        let mut writes = Vec::new();
+        let within = |key: &[u8]| is_in(range, key);
+        let here = &self.model.trees[TREES[tree]];
+        let gone = here.keys().filter(|key| within(key)).map(|key| (name(), Arc::clone(key), None));
+        if let Some((key, value)) = around {
+            // What was put before the deletion goes with it, what is put behind it stays.
+            let value = value.bytes();
+            let mut batch = Batch::new();
+            batch.put(&handle, &**key, b"put before the deletion")?;
+            batch.delete_range(&handle, &scan_range)?;
+            batch.put(&handle, [&**key, b"x"].concat(), &value)?;
+            writes.push((
+                name(),
+                Arc::clone(&key.0),
+                Some((Arc::from(&b"put before the deletion"[..]), None)),
+            ));
+            writes.extend(gone);
+            writes.extend(within(key).then(|| (name(), Arc::clone(&key.0), None)));
+            writes.push((name(), Arc::from([&**key, b"x"].concat()), Some((value, None))));
+            self.db().write(&batch)?;
+        } else {
+            writes.extend(gone);
+            handle.delete_range(&scan_range)?;
+        }
+        let oldest = self.oldest();
+        self.model.write(&writes, oldest);
         Ok(())
     }
 

@@ -91,6 +91,12 @@ impl Generator {
         if chosen.len() > 1000 && self.rng.percent(95) { self.pool[self.window.0].clone() } else { chosen }
     }
 
+    /// A key to which another byte may be added.
+    fn short_key(&mut self) -> Key {
+        let key = self.key();
+        if key.len() < KEY_LEN_MAX { key } else { random_key(&mut self.rng) }
+    }
+
     fn value(&mut self) -> Recipe {
         let len = match self.rng.index(1000) {
             0..60 => 0,
@@ -219,7 +225,20 @@ impl Generator {
                 Op::Put { tree, key, value, power: self.rng.percent(3), hours: self.hours() }
             }
             300..370 => Op::Delete { tree: self.tree(), key: self.key() },
-            370..390 => {
+            370..372 => {
+                // Mostly short ranges: there must be something left.
+                let range = match self.rng.percent(85) {
+                    true => {
+                        let key = self.key();
+                        let end = Key(Arc::from([&key[..], &[self.rng.index(256) as u8]].concat()));
+                        Range { lower: Bound::Included(key), upper: Bound::Excluded(end), ..Range::all() }
+                    }
+                    false => self.range(),
+                };
+                let around = self.rng.percent(30).then(|| (self.short_key(), self.value()));
+                Op::DeleteRange { tree: self.tree(), range, around }
+            }
+            372..390 => {
                 let (tree, from, to) = (self.tree(), self.key(), self.key());
                 Op::Transfer { tree, from, to, keep: self.rng.percent(50) }
             }

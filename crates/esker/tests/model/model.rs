@@ -84,6 +84,11 @@ impl ModelTree {
         pairs
     }
 
+    /// All keys that ever had a value, as far as they are known.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Bytes> {
+        self.keys.keys()
+    }
+
     /// How many keys have a value at a moment.
     pub(crate) fn len(&self, at: At) -> usize {
         self.keys.values().filter(|versions| content_at(versions, at).is_some()).count()

@@ -246,6 +246,12 @@ pub(crate) enum Op {
     LetGo {
         slot: usize,
     },
+    /// Deletes a range: alone, or in a batch behind and before a put.
+    DeleteRange {
+        tree: usize,
+        range: Range,
+        around: Option<(Key, Recipe)>,
+    },
     /// So many hours pass.
     Pass {
         hours: u64,

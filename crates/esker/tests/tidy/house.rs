@@ -79,6 +79,7 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["error", "canary", "rng"],
     &["codec", "checksum", "sync"],
     &["cursor", "keys"],
+    &["ranges"],
     &["fs"],
     &["env"],
     &["options"],

@@ -1,0 +1,82 @@
+//! Reading the log into the memtables.
+
+use std::sync::Arc;
+
+use super::{Opening, Replayed, blobs};
+use crate::blob::{Pointer, key_hash};
+use crate::canary::broken;
+use crate::cursor::{Content, Kind};
+use crate::error::Result;
+use crate::log::replay::{Segments, Visit, Visited};
+use crate::memtable::Memtable;
+use crate::ranges::{KeyRange, RangeTombstone};
+use crate::version::edit::ManifestState;
+use crate::write::batch::{Ops, op_count};
+use crate::write::watch::{Job, What};
+
+impl Opening {
+    /// Reads the log into the memtables.
+    pub(super) fn replay(&self, segments: &Segments, state: &ManifestState) -> Result<Replayed> {
+        let mut next_seq = state.last_seq + 1;
+        let mut position = state.floor.start;
+        let mut visit = |record: Visit<'_>| -> Result<Visited> {
+            position += (crate::log::record::HEADER_LEN + record.payload.len()) as u64;
+            let visited = self.apply(state, record, position)?;
+            if let Visited::Taken(count) = visited {
+                next_seq = next_seq.max(record.first_seq + count);
+            }
+            Ok(visited)
+        };
+        let report = segments.replay(&*self.env.fs, state.floor, state.log_synced, &mut visit)?;
+        Ok(Replayed { report, next_seq })
+    }
+
+    /// Applies one record, which ends at log position `end`, whole or not at all.
+    fn apply(&self, state: &ManifestState, record: Visit<'_>, end: u64) -> Result<Visited> {
+        let Visit { first_seq, payload, acknowledged } = record;
+        let Some(count) = op_count(payload) else { return Ok(Visited::Nonsense) };
+        if Ops::of(payload).count() as u64 != count {
+            return Ok(Visited::Nonsense);
+        }
+        let kept = acknowledged || end <= state.log_synced;
+        for op in Ops::of(payload) {
+            let content = Content::open(op.kind, op.value);
+            if content.kind != Kind::Blob {
+                continue;
+            }
+            self.blobs.note_used();
+            let Some(pointer) = Pointer::decode(content.value) else { return Ok(Visited::Nonsense) };
+            if !broken("rule-4-replay") && !blobs::is_there(&self.blobs, state, &pointer, kept) {
+                return Ok(Visited::EndsHere);
+            }
+        }
+        for (seq, op) in (first_seq..).zip(Ops::of(payload)) {
+            // A tree that the manifest does not know was dropped later; what is in tables is not needed.
+            let Some(tree) = self.structure.trees.get(&op.tree) else { continue };
+            if state.trees.get(&op.tree).is_some_and(|record| seq <= record.flushed) {
+                continue;
+            }
+            if let Some(pointer) = Pointer::of_entry(op.kind, op.value) {
+                blobs::claim(&self.blobs, &pointer, key_hash(op.tree, op.key));
+            }
+            let mem = tree.mem();
+            if op.kind == Kind::DeleteRange {
+                let Some(range) = KeyRange::decode(op.key, op.value) else { return Ok(Visited::Nonsense) };
+                let what = What::Range(range.clone());
+                self.jobs.borrow_mut().push(Job { tree: Arc::clone(tree), what, seq });
+                tree.state.load().ranges.add(RangeTombstone { range, seq });
+                mem.note_write(state.floor, seq, end);
+                continue;
+            }
+            if self.blobs.filter.may_contain(key_hash(op.tree, op.key)) {
+                let what = What::Key(op.key.to_vec());
+                self.jobs.borrow_mut().push(Job { tree: Arc::clone(tree), what, seq });
+            }
+            let height = Memtable::random_height();
+            let mut region = mem.table.reserve(Memtable::entry_size(height, op.key.len(), op.value.len()))?;
+            mem.table.insert(&mut region, height, op.key, seq, op.kind, op.value);
+            mem.note_write(state.floor, seq, end);
+        }
+        Ok(Visited::Taken(count))
+    }
+}

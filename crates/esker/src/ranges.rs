@@ -1,0 +1,365 @@
+//! Ranges of keys that were deleted at once.
+//!
+//! A range tombstone hides, of every key in its range, the versions that are older than it. A tree's are kept beside
+//! its memtables and tables: here, in the log and, once that is flushed, in the manifest; a read asks for them after it
+//! has found something, and one atomic load tells that there are none. They go when nothing is left that they hide.
+//!
+//! ```text
+//! a ............ m          9       a deletion of a..m with the number 9, and one of d..t before it
+//!      d ............. t    5
+//! |  9 |  5, 9   | 5   |            fragments: where ranges begin or end
+//! ```
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::RwLock;
+
+use crate::codec::{Decoder, put_slice};
+use crate::cursor::SeqNo;
+
+/// Keys from `lower` on, up to `upper`, which is not one of them; `None`: to the end.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct KeyRange {
+    pub(crate) lower: Vec<u8>,
+    pub(crate) upper: Option<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// The keys between two bounds.
+    pub(crate) fn between(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> KeyRange {
+        // The first key behind another one is that one and a zero.
+        let behind = |key: &Vec<u8>| [key.as_slice(), &[0]].concat();
+        let lower = match lower {
+            Bound::Included(key) => key.clone(),
+            Bound::Excluded(key) => behind(key),
+            Bound::Unbounded => Vec::new(),
+        };
+        let upper = match upper {
+            Bound::Included(key) => Some(behind(key)),
+            Bound::Excluded(key) => Some(key.clone()),
+            Bound::Unbounded => None,
+        };
+        KeyRange { lower, upper }
+    }
+
+    /// Whether there can be no key in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.upper.as_ref().is_some_and(|upper| *upper <= self.lower)
+    }
+
+    #[inline]
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        self.lower.as_slice() <= key && self.ends_behind(key)
+    }
+
+    #[inline]
+    fn ends_behind(&self, key: &[u8]) -> bool {
+        self.upper.as_ref().is_none_or(|upper| key < upper.as_slice())
+    }
+
+    /// Whether it contains some key of `smallest..=largest`.
+    pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
+        self.lower.as_slice() <= largest && self.ends_behind(smallest)
+    }
+
+    /// Whether it contains every key of `other`.
+    pub(crate) fn encloses(&self, other: &KeyRange) -> bool {
+        let reaches = match (&self.upper, &other.upper) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(mine), Some(other)) => mine >= other,
+        };
+        self.lower <= other.lower && reaches
+    }
+
+    /// What stands behind `lower` in files: where it ends, if it does.
+    pub(crate) fn encode_upper(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.upper.is_some()));
+        out.extend_from_slice(self.upper.as_deref().unwrap_or_default());
+    }
+
+    /// The range that begins at `lower` and ends as `upper` says; `None` where that makes no sense.
+    pub(crate) fn decode(lower: &[u8], upper: &[u8]) -> Option<KeyRange> {
+        let upper = match upper.split_first()? {
+            (0, []) => None,
+            (1, upper) => Some(upper.to_vec()),
+            _ => return None,
+        };
+        let range = KeyRange { lower: lower.to_vec(), upper };
+        (!range.is_empty()).then_some(range)
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_slice(out, &self.lower);
+        let mut upper = Vec::new();
+        self.encode_upper(&mut upper);
+        put_slice(out, &upper);
+    }
+
+    pub(crate) fn decode_from(from: &mut Decoder<'_>) -> Option<KeyRange> {
+        let lower = from.slice()?;
+        KeyRange::decode(lower, from.slice()?)
+    }
+}
+
+/// A deletion of a range of keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RangeTombstone {
+    pub(crate) range: KeyRange,
+    pub(crate) seq: SeqNo,
+}
+
+/// A range between neighbouring borders, and the numbers of the tombstones over it, ascending.
+#[derive(Debug)]
+struct Fragment {
+    upper: Option<Vec<u8>>,
+    seqs: Vec<SeqNo>,
+}
+
+#[derive(Debug, Default)]
+struct Fragments {
+    /// By where they begin; disjoint.
+    map: BTreeMap<Vec<u8>, Fragment>,
+    /// All tombstones, by number.
+    list: Vec<RangeTombstone>,
+}
+
+/// The range tombstones of a tree. Adding is done under the commit lock, before the number is visible; what is to be taken
+/// out is left out of a successor, which takes this one's place together with the tables that need it no more.
+#[derive(Debug, Default)]
+pub(crate) struct RangeTombstones {
+    any: AtomicBool,
+    fragments: RwLock<Fragments>,
+}
+
+impl Fragments {
+    /// The fragment that has `key`.
+    fn find(&self, key: &[u8]) -> Option<&Fragment> {
+        let (_, fragment) =
+            self.map.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
+        let reaches = fragment.upper.as_ref().is_none_or(|upper| key < upper.as_slice());
+        reaches.then_some(fragment)
+    }
+
+    /// Has a fragment end, and another begin, at `border`, if one lies across it.
+    fn split(&mut self, border: &[u8]) {
+        let before = (Bound::Unbounded, Bound::Excluded(border));
+        let Some((_, fragment)) = self.map.range_mut::<[u8], _>(before).next_back() else { return };
+        if fragment.upper.as_ref().is_some_and(|upper| upper.as_slice() <= border) {
+            return;
+        }
+        let seqs = fragment.seqs.clone();
+        let upper = fragment.upper.replace(border.to_vec());
+        self.map.insert(border.to_vec(), Fragment { upper, seqs });
+    }
+
+    fn add(&mut self, tombstone: RangeTombstone) {
+        let RangeTombstone { range, seq } = &tombstone;
+        self.split(&range.lower);
+        range.upper.iter().for_each(|upper| self.split(upper));
+        let end = range.upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut gaps, mut covered_to) = (Vec::new(), Some(range.lower.clone()));
+        for (lower, fragment) in self.map.range_mut::<[u8], _>((Bound::Included(range.lower.as_slice()), end))
+        {
+            if let Some(from) = covered_to.filter(|from| from < lower) {
+                gaps.push((from, Some(lower.clone())));
+            }
+            fragment.seqs.push(*seq);
+            covered_to = fragment.upper.clone();
+        }
+        if let Some(from) = covered_to.filter(|from| range.upper.as_ref() != Some(from)) {
+            gaps.push((from, range.upper.clone()));
+        }
+        for (lower, upper) in gaps {
+            self.map.insert(lower, Fragment { upper, seqs: vec![*seq] });
+        }
+        self.list.push(tombstone);
+    }
+}
+
+impl RangeTombstones {
+    /// Those of `list`, which is in the order of its numbers.
+    pub(crate) fn new(list: impl IntoIterator<Item = RangeTombstone>) -> Self {
+        let all = RangeTombstones::default();
+        list.into_iter().for_each(|tombstone| all.add(tombstone));
+        all
+    }
+
+    /// Adds one that is newer than all others.
+    pub(crate) fn add(&self, tombstone: RangeTombstone) {
+        let mut fragments = self.fragments.write();
+        debug_assert!(
+            fragments.list.last().is_none_or(|last| last.seq < tombstone.seq),
+            "they come in order"
+        );
+        fragments.add(tombstone);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Whether there is none. Whoever sees the number of one sees that there is one.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Acquire)
+    }
+
+    /// The number of the newest one over `key` at or before `seq`; 0 where there is none.
+    #[inline]
+    pub(crate) fn newest_over(&self, key: &[u8], seq: SeqNo) -> SeqNo {
+        if self.is_empty() { 0 } else { self.look_up(key, seq).0 }
+    }
+
+    /// The numbers of those over `key` that are next to `seq`: the newest at or before it (0: none), the oldest after it.
+    pub(crate) fn look_up(&self, key: &[u8], seq: SeqNo) -> (SeqNo, Option<SeqNo>) {
+        let fragments = self.fragments.read();
+        let Some(fragment) = fragments.find(key) else { return (0, None) };
+        let after = fragment.seqs.partition_point(|&other| other <= seq);
+        let before = after.checked_sub(1).map_or(0, |at| fragment.seqs[at]);
+        (before, fragment.seqs.get(after).copied())
+    }
+
+    /// All of them, by number.
+    pub(crate) fn list(&self) -> Vec<RangeTombstone> {
+        if self.is_empty() { Vec::new() } else { self.fragments.read().list.clone() }
+    }
+
+    /// The range of one that is newer than `seq` and lies over some key of `range`.
+    pub(crate) fn newer_over(&self, range: &KeyRange, seq: SeqNo) -> Option<KeyRange> {
+        if self.is_empty() {
+            return None;
+        }
+        let is_over = |other: &KeyRange| {
+            let begins_before = range.upper.as_ref().is_none_or(|upper| other.lower < *upper);
+            begins_before && other.upper.as_ref().is_none_or(|upper| range.lower < *upper)
+        };
+        let fragments = self.fragments.read();
+        let mut newer = fragments.list.iter().rev().take_while(|one| one.seq > seq);
+        newer.find(|one| is_over(&one.range)).map(|one| one.range.clone())
+    }
+
+    /// What those at or before `seq` hide of the keys between two bounds.
+    pub(crate) fn cover(&self, within: &KeyRange, seq: SeqNo) -> Cover {
+        let mut spans: Vec<Span> = Vec::new();
+        if !self.is_empty() {
+            let fragments = self.fragments.read();
+            let end = within.upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let first =
+                fragments.map.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(within.lower.as_slice())));
+            let begin = Bound::Included(within.lower.as_slice());
+            let reversed = within.is_empty();
+            let rest = (!reversed).then(|| fragments.map.range::<[u8], _>((begin, end)));
+            for (lower, fragment) in first.last().into_iter().chain(rest.into_iter().flatten()) {
+                let newest = fragment.seqs.iter().rev().find(|&&of| of <= seq);
+                if let Some(&newest) = newest {
+                    let range = KeyRange { lower: lower.clone(), upper: fragment.upper.clone() };
+                    spans.push(Span { range, seq: newest });
+                }
+            }
+        }
+        Cover { spans }
+    }
+}
+
+/// A range of which all that is older than a number is hidden.
+#[derive(Debug)]
+struct Span {
+    range: KeyRange,
+    seq: SeqNo,
+}
+
+/// What range tombstones hide at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Cover {
+    /// Ascending, disjoint.
+    spans: Vec<Span>,
+}
+
+impl Cover {
+    /// The number below which versions of `key` are hidden, and the end of the keys of which that holds; 0: nothing is.
+    #[inline]
+    pub(crate) fn over(&self, key: &[u8]) -> SeqNo {
+        if self.spans.is_empty() {
+            return 0;
+        }
+        let behind = self.spans.partition_point(|span| span.range.lower.as_slice() <= key);
+        let span = behind.checked_sub(1).map(|at| &self.spans[at]);
+        span.filter(|span| span.range.contains(key)).map_or(0, |span| span.seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    fn key(rng: &mut Rng) -> Vec<u8> {
+        (0..rng.index(3)).map(|_| b'a' + rng.index(4) as u8).collect()
+    }
+
+    #[test]
+    fn they_answer_as_a_list_does() {
+        for seed in 0..200 {
+            let mut rng = Rng::new(seed);
+            let (all, mut list) = (RangeTombstones::default(), Vec::new());
+            for round in 0..rng.index(12) as SeqNo {
+                let (lower, upper) = (key(&mut rng), (rng.index(5) > 0).then(|| key(&mut rng)));
+                let range = KeyRange { lower, upper };
+                if !range.is_empty() {
+                    let tombstone = RangeTombstone { range, seq: 10 * round + 10 };
+                    list.push(tombstone.clone());
+                    all.add(tombstone);
+                }
+            }
+            assert_eq!((all.list(), all.is_empty()), (list.clone(), list.is_empty()), "seed {seed}");
+            for _ in 0..50 {
+                let (at, seq) = (key(&mut rng), rng.index(130) as SeqNo);
+                let mut over: Vec<SeqNo> =
+                    list.iter().filter(|one| one.range.contains(&at)).map(|one| one.seq).collect();
+                over.sort_unstable();
+                let newest = over.iter().rev().find(|&&of| of <= seq).copied().unwrap_or(0);
+                let oldest = over.iter().find(|&&of| of > seq).copied();
+                assert_eq!(all.look_up(&at, seq), (newest, oldest), "seed {seed}");
+                let within =
+                    KeyRange { lower: key(&mut rng), upper: (rng.index(3) > 0).then(|| key(&mut rng)) };
+                if within.contains(&at) {
+                    assert_eq!(all.cover(&within, seq).over(&at), newest, "seed {seed}");
+                }
+                let newer = list.iter().filter(|one| one.seq > seq);
+                let shares = |one: &RangeTombstone| {
+                    let mut keys = vec![Vec::new()];
+                    for _ in 0..3 {
+                        let longer = |key: &Vec<u8>| {
+                            (b'a'..b'e').map(|byte| [key.as_slice(), &[byte]].concat()).collect::<Vec<_>>()
+                        };
+                        keys =
+                            keys.iter().flat_map(|key| [vec![key.clone()], longer(key)].concat()).collect();
+                    }
+                    keys.iter().any(|key| one.range.contains(key) && within.contains(key))
+                };
+                assert_eq!(
+                    all.newer_over(&within, seq).is_some(),
+                    newer.into_iter().any(shares),
+                    "seed {seed} {within:?} {seq}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_come_back_from_their_bytes() {
+        for range in [
+            KeyRange { lower: Vec::new(), upper: None },
+            KeyRange { lower: b"a".to_vec(), upper: Some(b"b".to_vec()) },
+        ] {
+            let mut bytes = Vec::new();
+            range.encode(&mut bytes);
+            assert_eq!(KeyRange::decode_from(&mut Decoder::new(&bytes)), Some(range));
+        }
+        for (lower, upper) in
+            [(&b"b"[..], &b"\x01a"[..]), (b"", b""), (b"", b"\x02"), (b"", b"\0x"), (b"", b"\x01")]
+        {
+            assert_eq!(KeyRange::decode(lower, upper), None);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What becomes of deletions of ranges: they are noted in the manifest when the log lets go of them, tables of which they
+//! leave nothing go at once, and they go themselves when they hide nothing any more.
+
+use std::sync::Arc;
+
+use super::Store;
+use crate::canary::broken;
+use crate::cursor::SeqNo;
+use crate::error::Result;
+use crate::ranges::{KeyRange, RangeTombstone};
+use crate::state::TreeInner;
+use crate::version::edit::{Edit, TreeId};
+use crate::version::levels::Table;
+
+/// How many of the deletions that came next are asked whether they say all that one says.
+const NEXT: usize = 16;
+
+/// Whether `range` encloses all keys of `table`.
+fn encloses(range: &KeyRange, table: &Table) -> bool {
+    range.contains(&table.info.smallest) && range.contains(&table.info.largest)
+}
+
+impl Store {
+    /// The number up to which the tree's writes are in tables, by the manifest.
+    fn flushed_up_to(&self, tree: TreeId) -> SeqNo {
+        let structure = self.structure.lock();
+        let record = structure.manifest.as_ref().and_then(|manifest| manifest.state.trees.get(&tree));
+        record.map_or(0, |record| record.flushed)
+    }
+
+    /// What the manifest is to know of the tree's deletions of ranges when all up to `seq` is flushed.
+    pub(super) fn ranges_to_note(&self, tree: &TreeInner, seq: SeqNo) -> Vec<Edit> {
+        let list = tree.state.load().ranges.list();
+        if list.is_empty() {
+            return Vec::new();
+        }
+        let known = self.flushed_up_to(tree.id);
+        let new = list.into_iter().filter(|one| one.seq > known && one.seq <= seq);
+        new.map(|one| Edit::DeleteRange { tree: tree.id, seq: one.seq, range: one.range }).collect()
+    }
+
+    /// The tables of which a flushed deletion leaves nothing that anybody sees.
+    fn deleted_tables(&self, tree: &TreeInner) -> Vec<(usize, Arc<Table>)> {
+        let state = tree.state.load();
+        if state.ranges.is_empty() {
+            return Vec::new();
+        }
+        let (oldest, flushed) = (self.oldest_moment(), self.flushed_up_to(tree.id));
+        let list = state.ranges.list();
+        let counts = |one: &&RangeTombstone| one.seq <= oldest.min(flushed);
+        let counting: Vec<&RangeTombstone> = list.iter().filter(counts).collect();
+        let is_deleted = |table: &Table| {
+            counting.iter().any(|one| one.seq > table.info.max_seq && encloses(&one.range, table))
+        };
+        let deleted = state.levels.tables().filter(|(_, table)| is_deleted(table));
+        deleted.map(|(level, table)| (level, Arc::clone(table))).collect()
+    }
+
+    fn oldest_moment(&self) -> SeqNo {
+        let moments = self.snapshots.moments(&self.commit, &self.clock);
+        moments.seqs.first().copied().unwrap_or(0)
+    }
+
+    /// Whether some table of the tree holds nothing but what was deleted by a range.
+    pub(super) fn has_deleted(&self, tree: &TreeInner) -> bool {
+        !self.deleted_tables(tree).is_empty()
+    }
+
+    /// Drops the tables of the tree that hold nothing but what was deleted by ranges; whether there were any. Under the
+    /// locks of a merge.
+    pub(super) fn drop_deleted(&self, tree: &Arc<TreeInner>) -> Result<bool> {
+        let tables = self.deleted_tables(tree);
+        if tables.is_empty() {
+            return Ok(false);
+        }
+        let mut dropped = Vec::new();
+        if self.blobs.is_used() {
+            // Their huge values are freed by the edit, as those that a merge drops.
+            for (_, table) in &tables {
+                super::merge::pointers_of(table, &mut dropped)?;
+            }
+        }
+        let edit = |(level, table): &(usize, Arc<Table>)| Edit::RemoveTable {
+            tree: tree.id,
+            level: *level as u8,
+            file: table.info.file,
+        };
+        self.install(&[(Arc::clone(tree), Vec::new())], tables.iter().map(edit).collect(), &dropped)?;
+        Ok(true)
+    }
+
+    /// Forgets the deletions of ranges that hide nothing any more, and those of which later ones say all; whether there
+    /// were any.
+    pub(super) fn forget_ranges(&self) -> Result<bool> {
+        let trees: Vec<_> = self.structure.lock().trees.values().cloned().collect();
+        let mut worked = false;
+        for tree in trees.iter().filter(|tree| !tree.state.load().ranges.is_empty()) {
+            // No table may come meanwhile that was begun before.
+            let (_no_flush, _no_merge) = (self.flushing.lock(), tree.below_level_0.lock());
+            if self.has_deleted(tree) {
+                // A snapshot may have gone that saw what is in it.
+                self.add_compaction_candidates([Arc::clone(tree)]);
+                worked = true;
+            }
+            let seqs = self.spent_ranges(tree);
+            if seqs.is_empty() {
+                continue;
+            }
+            let forget = |&seq: &SeqNo| Edit::ForgetRange { tree: tree.id, seq };
+            let edits: Vec<Edit> = seqs.iter().map(forget).collect();
+            let mut structure = self.structure.lock();
+            if tree.is_dropped() {
+                continue;
+            }
+            self.commit_edits(&mut structure, &edits)?;
+            let _no_writes = self.commit.lock();
+            tree.forget_ranges(&seqs);
+            worked = true;
+        }
+        Ok(worked)
+    }
+
+    /// The numbers of the tree's deletions of ranges that are in the manifest and not needed.
+    fn spent_ranges(&self, tree: &TreeInner) -> Vec<SeqNo> {
+        let flushed = self.flushed_up_to(tree.id);
+        let moments = self.snapshots.moments(&self.commit, &self.clock).seqs;
+        let stretch = |seq: SeqNo| moments.partition_point(|&moment| moment < seq);
+        let state = tree.state.load();
+        let noted: Vec<RangeTombstone> =
+            state.ranges.list().into_iter().filter(|one| one.seq <= flushed).collect();
+        let hides_nothing = |one: &RangeTombstone| {
+            let is_cleared = |table: &Table| {
+                table.info.cleared >= one.seq
+                    || table.info.min_seq > one.seq
+                    || !one.range.overlaps(&table.info.smallest, &table.info.largest)
+            };
+            broken("rule-18-forget") || state.levels.tables().all(|(_, table)| is_cleared(table))
+        };
+        let is_said_again = |at: usize| {
+            let one = &noted[at];
+            let mut later = noted[at + 1..].iter().take(NEXT);
+            later.any(|other| other.range.encloses(&one.range) && stretch(other.seq) == stretch(one.seq))
+        };
+        let spent = (0..noted.len()).filter(|&at| is_said_again(at) || hides_nothing(&noted[at]));
+        spent.map(|at| noted[at].seq).collect()
+    }
+}

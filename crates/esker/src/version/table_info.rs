@@ -1,0 +1,93 @@
+//! What the manifest knows of a table.
+
+use super::edit::{FileId, file_id, seq, within};
+use crate::codec::{Decoder, put_slice, put_varint};
+use crate::cursor::{MAX_SEQ, SeqNo};
+use crate::table::Expiring;
+
+/// The most bytes, or entries, that one table is believed to have.
+pub(super) const AMOUNT_MAX: u64 = 1 << 48;
+
+/// What the manifest knows of one table, or of one tree's part of a shared table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableInfo {
+    pub(crate) file: FileId,
+    /// The file's own random number, which stands in its footer too: another file in its place is damage.
+    pub(crate) salt: u64,
+    /// Whether the file's keys begin with the tree's number, because several trees share it.
+    pub(crate) shared: bool,
+    /// Bytes of the file, or of this tree's part of it.
+    pub(crate) size: u64,
+    pub(crate) entries: u64,
+    pub(crate) tombstones: u64,
+    /// Bytes of keys and values.
+    pub(crate) raw_bytes: u64,
+    pub(crate) expiring: Expiring,
+    pub(crate) min_seq: SeqNo,
+    pub(crate) max_seq: SeqNo,
+    /// Range tombstones up to this number hide nothing in it.
+    pub(crate) cleared: SeqNo,
+    pub(crate) smallest: Vec<u8>,
+    pub(crate) largest: Vec<u8>,
+}
+
+impl TableInfo {
+    /// When it should be merged for what has expired in it, if ever.
+    pub(crate) fn due_us(&self) -> Option<u64> {
+        self.expiring.due_us(self.entries)
+    }
+}
+
+pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
+    put_varint(out, table.file);
+    out.extend_from_slice(&table.salt.to_le_bytes());
+    out.push(u8::from(table.shared));
+    for number in [
+        table.size,
+        table.entries,
+        table.tombstones,
+        table.raw_bytes,
+        table.min_seq,
+        table.max_seq - table.min_seq,
+        table.cleared,
+    ] {
+        put_varint(out, number);
+    }
+    table.expiring.encode(out);
+    put_slice(out, &table.smallest);
+    put_slice(out, &table.largest);
+}
+
+pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
+    let file = file_id(from)?;
+    let salt = from.u64()?;
+    let shared = match from.u8()? {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
+    let mut amount = || within(from, AMOUNT_MAX);
+    let (size, entries, tombstones, raw_bytes) = (amount()?, amount()?, amount()?, amount()?);
+    let min_seq = from.varint()?;
+    let max_seq = min_seq.checked_add(from.varint()?).filter(|&seq| seq <= MAX_SEQ)?;
+    let cleared = seq(from)?;
+    let expiring = Expiring::decode(from)?;
+    let smallest = from.slice()?.to_vec();
+    let largest = from.slice()?.to_vec();
+    let plausible = smallest <= largest && tombstones <= entries && expiring.count <= entries;
+    plausible.then_some(TableInfo {
+        file,
+        salt,
+        shared,
+        size,
+        entries,
+        tombstones,
+        raw_bytes,
+        expiring,
+        min_seq,
+        max_seq,
+        cleared,
+        smallest,
+        largest,
+    })
+}
