@@ -30,9 +30,13 @@ from esker_files import (
     GOLDEN, PAGE, Damage, Decoder, align, descriptors, entries, footer, read_at, records, unpack_lz4)
 from xxh3 import checksum, u32, u64
 
-DELETE, PUT, BLOB, PUT_UNTIL, BLOB_UNTIL = range(5)
+DELETE, PUT, BLOB, PUT_UNTIL, BLOB_UNTIL, DELETE_RANGE = range(6)
 VALUE_TYPES = (b"hex", b"u64", b"i64", b"u32", b"i32")
 SAFE = " !#$&'()*+,-.:;<=>?@[]^_`{|}~"
+
+
+def key_range(lower, upper):
+    return lower, (upper[1:] if upper[:1] == b"\1" else None)
 
 
 def lasting(kind, expires):
@@ -50,8 +54,15 @@ class Tree:
     def __init__(self, name):
         self.name, self.tag, self.flushed = name, None, 0
         self.tables = {}
-        # key -> (order, kind, where): the greatest order is the newest version.
+        # key -> (order, kind, where): the greatest order is the newest version, and ends with its number.
         self.newest = {}
+        # number -> (beginning, end or None): keys in it have no version that is older.
+        self.ranges = {}
+
+    def deleted(self, key, seq):
+        return any(
+            number > seq and lower <= key and (upper is None or key < upper)
+            for number, (lower, upper) in self.ranges.items())
 
     def add(self, key, order, kind, where):
         held = self.newest.get(key)
@@ -128,6 +139,7 @@ class Store:
             for _ in range(4):
                 edit.varint()
             table["max_seq"] = edit.varint() + edit.varint()
+            edit.varint()
             if edit.varint():
                 edit.varint(), edit.varint(), edit.u8(), edit.varint()
             edit.slice(), edit.slice()
@@ -137,6 +149,11 @@ class Store:
             del tree.tables[level, edit.varint()]
         elif tag == 6:
             tree.flushed = max(tree.flushed, edit.varint())
+        elif tag == 12:
+            number = edit.varint()
+            tree.ranges[number] = key_range(edit.slice(), edit.slice())
+        elif tag == 13:
+            del tree.ranges[edit.varint()]
         else:
             raise Damage(f"the manifest has an edit {tag} that this reader does not know")
 
@@ -246,6 +263,11 @@ class Store:
         ops = Decoder(payload, 4)
         for index in range(u32(payload, 0)):
             kind, tree, key = ops.u8(), self.trees.get(ops.varint()), ops.slice()
+            if kind == DELETE_RANGE:
+                upper = ops.slice()
+                if tree is not None and seq + index > tree.flushed:
+                    tree.ranges[seq + index] = key_range(key, upper)
+                continue
             where = None
             if kind != DELETE:
                 value, expires = ops.slice(), None
@@ -307,8 +329,8 @@ class Store:
     def values(self):
         """Tree, key, length and pieces of every live value, in order."""
         for tree in sorted(self.trees.values(), key=lambda tree: tree.name):
-            for key, (_, kind, where) in sorted(tree.newest.items()):
-                if kind == DELETE:
+            for key, (order, kind, where) in sorted(tree.newest.items()):
+                if kind == DELETE or tree.deleted(key, order[-1]):
                     continue
                 if kind == BLOB:
                     pointer = Decoder(where, 0)

@@ -430,6 +430,7 @@ fn tree_stats(tree: &TreeInner) -> Result<TreeStats> {
         ..TreeStats::default()
     };
     let mems = std::iter::once(&state.mem).chain(&state.waiting);
+    stats.range_tombstones = state.ranges.list().len() as u64;
     stats.memtable_entries = mems.map(|mem| mem.table.len() as u64).sum();
     for (level, table) in state.levels.tables() {
         stats.table_entries += table.info.entries;

@@ -226,7 +226,7 @@ impl RangeTombstones {
 
     /// The range of one that is newer than `seq` and lies over some key of `range`.
     pub(crate) fn newer_over(&self, range: &KeyRange, seq: SeqNo) -> Option<KeyRange> {
-        if self.is_empty() {
+        if self.is_empty() || range.is_empty() {
             return None;
         }
         let is_over = |other: &KeyRange| {

@@ -127,6 +127,8 @@ pub struct TreeStats {
     pub table_entries: u64,
     /// Of these, tombstones.
     pub tombstones: u64,
+    /// Deletions of ranges that merges have not passed everywhere yet.
+    pub range_tombstones: u64,
     /// Keys and values in tables, before compression.
     pub raw_bytes: u64,
     /// Table files (this tree's parts of shared ones).

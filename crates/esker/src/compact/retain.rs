@@ -3,7 +3,7 @@
 //! Moments that must stay readable cut history into stretches; of the versions of a key within one
 //! stretch only the newest can ever be seen. A tombstone that nothing older lies under is not needed
 //! either, once no moment lies before it. What has expired before any moment was taken is a tombstone. What a range
-//! tombstone hides goes as if it were a newer version.
+//! tombstone hides goes as if it were a newer version, once it is sure to survive with what is written.
 //!
 //! ```text
 //! versions of k     9     7  6        3  2
@@ -58,6 +58,8 @@ impl Verdict {
 pub(crate) struct Retention {
     moments: Moments,
     ranges: Arc<RangeTombstones>,
+    /// Range tombstones up to this number survive whatever what is written survives.
+    certain: SeqNo,
     key: Vec<u8>,
     /// The stretch of the last entry of `key` that was judged.
     stretch: Option<usize>,
@@ -65,14 +67,22 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// No entry that will be judged is newer than the last of `moments`, or it is kept.
-    pub(crate) fn new(moments: Moments, ranges: &Arc<RangeTombstones>) -> Self {
-        Retention { moments, ranges: Arc::clone(ranges), key: Vec::new(), stretch: None, new_key: false }
+    /// No entry that will be judged is newer than the last of `moments`, or it is kept. Of `ranges`, what is newer than
+    /// `certain` might be lost with the log when what is written is not.
+    pub(crate) fn new(moments: Moments, ranges: &Arc<RangeTombstones>, certain: SeqNo) -> Self {
+        Retention {
+            moments,
+            ranges: Arc::clone(ranges),
+            certain,
+            key: Vec::new(),
+            stretch: None,
+            new_key: false,
+        }
     }
 
     /// Range tombstones up to this number hide nothing in what is kept.
     pub(crate) fn cleared(&self) -> SeqNo {
-        self.moments.seqs.first().copied().unwrap_or(0)
+        self.moments.seqs.first().copied().unwrap_or(0).min(self.certain)
     }
 
     /// In which stretch of history something happened.
@@ -106,6 +116,7 @@ impl Retention {
             self.stretch == Some(stretch) && stretch < self.moments.seqs.len()
         };
         self.stretch = Some(stretch);
+        let newer = newer.filter(|&newer| newer <= self.certain || broken("rule-18-certain"));
         let hidden =
             newer.is_some_and(|newer| self.stretch_of(newer) == stretch && stretch < self.moments.seqs.len());
         if shadowed || hidden {
@@ -128,7 +139,8 @@ mod tests {
     use super::*;
 
     fn kept(moments: &[SeqNo], entries: &[(&str, SeqNo, Kind)], bottom: bool) -> Vec<(String, SeqNo)> {
-        let mut retention = Retention::new(Moments { seqs: moments.to_vec(), time_us: 100 }, &Arc::default());
+        let mut retention =
+            Retention::new(Moments { seqs: moments.to_vec(), time_us: 100 }, &Arc::default(), 0);
         entries
             .iter()
             .filter_map(|&(key, seq, kind)| match retention.judge(key.as_bytes(), seq, kind, b"", bottom) {
@@ -142,7 +154,7 @@ mod tests {
     #[test]
     fn what_has_expired_is_a_tombstone() {
         let judged = |time_us, expiry: u64, bottom| {
-            let mut retention = Retention::new(Moments { seqs: vec![5, 10], time_us }, &Arc::default());
+            let mut retention = Retention::new(Moments { seqs: vec![5, 10], time_us }, &Arc::default(), 0);
             retention.judge(b"k", 8, Kind::PutUntil, &expiry.to_le_bytes(), false);
             retention.judge(b"k", 3, Kind::BlobUntil, &expiry.to_le_bytes(), bottom)
         };

@@ -148,7 +148,7 @@ fn ended_by(job: &Job) -> Result<Vec<Ended>> {
         What::Range(range) => {
             let mut all = Vec::new();
             versions_in(&now, range, job.seq - 1, |from, kind, stored| {
-                all.extend(ended(from, kind, stored))
+                all.extend(ended(from, kind, stored));
             })?;
             Ok(all)
         }

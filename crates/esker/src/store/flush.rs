@@ -14,6 +14,7 @@ use crate::cache::Offer;
 use crate::canary::broken;
 use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shared_part};
 use crate::compact::retain::Retention;
+use crate::cursor::SeqNo;
 use crate::error::Result;
 use crate::options::Compression;
 use crate::read::merge::{Direction, MergeCursor, Source};
@@ -76,6 +77,11 @@ fn oldest_within(waiting: &[Waiting], bytes: usize) -> usize {
     within.count().max(1)
 }
 
+/// The newest number in some memtables: the log is synced as far before the flush counts.
+fn last_seq(mems: &[Arc<Mem>]) -> SeqNo {
+    mems.iter().map(|mem| mem.last_seq()).max().unwrap_or(0)
+}
+
 /// Memtables by the tree whose they are.
 type ByTree = Vec<(Arc<TreeInner>, Vec<Arc<Mem>>)>;
 
@@ -109,7 +115,7 @@ fn write_tables(
     }
     let flushed = by_tree(waiting.to_vec());
     for (tree, mems) in &flushed {
-        let seq = mems.iter().map(|mem| mem.last_seq()).max().unwrap_or(0);
+        let seq = last_seq(mems);
         edits.push(Edit::Flushed { tree: tree.id, seq });
         edits.extend(store.ranges_to_note(tree, seq));
     }
@@ -155,7 +161,7 @@ fn write_own(
     };
     let bottom = level == LEVELS - 1;
     let moments = store.snapshots.moments(&store.commit, &store.clock);
-    let mut retention = Retention::new(moments, &tree.state.load().ranges);
+    let mut retention = Retention::new(moments, &tree.state.load().ranges, last_seq(mems));
     let mut output = Output::new(
         &store.tables,
         OutputOptions {
@@ -208,12 +214,18 @@ fn write_shared(
         filter_bits: filter_bits(store.options.filter_bits, 0, LEVELS - 1),
         table_bytes: u64::MAX,
         offer: Some(Offer::Unasked),
-        cleared: moments.seqs.first().copied().unwrap_or(0),
+        // For every tree that takes part.
+        cleared: groups
+            .iter()
+            .map(|(_, mems)| last_seq(mems))
+            .chain(moments.seqs.first().copied())
+            .min()
+            .unwrap_or(0),
     };
     let mut output = Output::new(&store.tables, options);
     let mut parts = Vec::new();
     for (tree, mems) in groups {
-        let mut retention = Retention::new(moments.clone(), &tree.state.load().ranges);
+        let mut retention = Retention::new(moments.clone(), &tree.state.load().ranges, last_seq(mems));
         let mut part = TablePart::new(tree.id);
         let mut merge = merged(mems)?;
         while merge.valid() {

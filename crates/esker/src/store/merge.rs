@@ -138,8 +138,9 @@ fn merge(
     let deeper_overlap = (target + 1..LEVELS)
         .any(|level| levels.level(level).iter().any(|table| table.overlaps(smallest, largest)));
     // Runs of level 0 that this merge leaves out are newer than those it takes, never older.
-    let mut retention =
-        Retention::new(store.snapshots.moments(&store.commit, &store.clock), &tree.state.load().ranges);
+    let moments = store.snapshots.moments(&store.commit, &store.clock);
+    let certain = store.flushed_up_to(tree.id);
+    let mut retention = Retention::new(moments, &tree.state.load().ranges, certain);
     // Tables of the target level that the merge leaves out lie between its keys, never across them: no
     // output table may span one.
     let is_input = |table: &Arc<Table>| inputs.iter().any(|(_, input)| Arc::ptr_eq(input, table));

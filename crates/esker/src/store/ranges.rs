@@ -22,7 +22,7 @@ fn encloses(range: &KeyRange, table: &Table) -> bool {
 
 impl Store {
     /// The number up to which the tree's writes are in tables, by the manifest.
-    fn flushed_up_to(&self, tree: TreeId) -> SeqNo {
+    pub(super) fn flushed_up_to(&self, tree: TreeId) -> SeqNo {
         let structure = self.structure.lock();
         let record = structure.manifest.as_ref().and_then(|manifest| manifest.state.trees.get(&tree));
         record.map_or(0, |record| record.flushed)

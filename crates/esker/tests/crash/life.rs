@@ -169,6 +169,7 @@ impl Life {
             91 => self.make_checkpoint(),
             92 => self.reopen(),
             93..96 => self.transfer(),
+            96 => self.delete_range(),
             _ => self.look(),
         }
     }
@@ -276,6 +277,36 @@ impl Life {
             }
         }
         self.settle(result.map(drop), false)
+    }
+
+    /// Deletes some keys that lie side by side, beside another write at times.
+    fn delete_range(&mut self) -> Outcome<()> {
+        let (tree, _, _) = self.random_write();
+        let first = self.rng.below(self.knobs.keys);
+        let end = first + 1 + self.rng.below(self.knobs.keys / 4 + 1);
+        let key = |number: u64| Bytes::from(format!("key{number:04}").into_bytes());
+        let mut writes: Vec<Write> = (first..end).map(|number| (tree.clone(), key(number), None)).collect();
+        let mut batch = Batch::new();
+        let range = ScanRange::all().from(key(first)).before(key(end));
+        let beside = self.rng.one_in(2).then(|| self.random_write());
+        let mut fill = || {
+            batch.delete_range(&self.trees[&tree], &range)?;
+            match &beside {
+                Some((tree, key, Some(value))) => batch.put(&self.trees[tree], key, value),
+                Some((tree, key, None)) => batch.delete(&self.trees[tree], key),
+                None => Ok(()),
+            }
+        };
+        let durability = if self.rng.one_in(4) { Durability::Power } else { Durability::Process };
+        let result = fill().and_then(|()| self.db().write_with(&batch, durability));
+        writes.extend(beside);
+        self.trace(|_| format!("deletes a range: {}", describe_writes(&writes)));
+        self.history.begin(Event::Batch(writes));
+        self.withdraw_if_refused(&result);
+        if result.is_ok() && !self.disk.is_dead() {
+            self.history.acknowledge();
+        }
+        self.settle(result, durability == Durability::Power)
     }
 
     /// Deletes, as far as possible on a full disk too.
