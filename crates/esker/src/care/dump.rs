@@ -11,12 +11,8 @@ use crate::fs::ReadFile;
 use crate::log::record;
 use crate::log::segment::{RECORDS_AT, SegmentHeader};
 use crate::log::stream::read_stream;
-<<<<<<< HEAD
 use crate::options::{CachePolicy, Options};
-=======
-use crate::options::Options;
 use crate::ranges::KeyRange;
->>>>>>> 2376726 (Ranges of keys deleted at once)
 use crate::store::reserve::RESERVE_FILE;
 use crate::table::{ScanHint, TABLE_MAGIC, TableReader};
 use crate::version::edit::Edit;
