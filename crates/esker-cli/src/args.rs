@@ -2,11 +2,16 @@
 
 mod cache_sim;
 mod help;
+mod units;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+
+pub(crate) use units::parse_size;
+use units::parse_time;
 
 use crate::datatype::DataType;
 use crate::formats::Format;
@@ -74,6 +79,7 @@ pub(crate) enum Command {
   esker put greeting hello
   esker put photo --file photo.jpg
   date | esker put now --file -
+  esker put session/7f3a Ada --ttl 12h        gone in twelve hours
   esker --keys u64 --tree orders put 42 'three apples'")]
     Put(Put),
     /// Print a value
@@ -89,13 +95,15 @@ Examples:
   esker get film --range 1000000- | mpv -      only what is read is fetched and checked"
     )]
     Get(Get),
-    /// Delete a key (an absent one is no error)
+    /// Delete a key (an absent one is no error), or a range of keys
     #[command(
         after_help = "The space of a huge value is back when the command returns. A whole store is deleted by
 `esker destroy`.
 
-Example:
-  esker delete greeting"
+Examples:
+  esker delete greeting
+  esker delete --prefix log/2025-     however many there are, at once
+  esker --tree orders delete --from 100 --to 199"
     )]
     Delete(Delete),
     /// Rename a key; a value that the new one had is replaced
@@ -237,6 +245,9 @@ pub(crate) struct Put {
     /// Take the value from a file (`-`: standard input)
     #[arg(long, value_name = "F", conflicts_with = "value")]
     pub(crate) file: Option<PathBuf>,
+    /// For so long only: a number with s, m, h or d behind it, such as 12h
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) ttl: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -260,6 +271,15 @@ pub(crate) struct Delete {
     /// The key
     #[arg(allow_negative_numbers = true)]
     pub(crate) key: Option<OsString>,
+    /// All keys from this one on
+    #[arg(long, value_name = "LO", allow_negative_numbers = true, conflicts_with = "key")]
+    pub(crate) from: Option<OsString>,
+    /// All keys up to this one, which is deleted too
+    #[arg(long, value_name = "HI", allow_negative_numbers = true, conflicts_with = "key")]
+    pub(crate) to: Option<OsString>,
+    /// All keys that begin so
+    #[arg(long, value_name = "P", conflicts_with = "key")]
+    pub(crate) prefix: Option<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -413,25 +433,6 @@ pub(crate) struct Man {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// A number of bytes such as `4096`, `256M`, `2G` or `2GiB`: powers of 1,024.
-pub(crate) fn parse_size(typed: &str) -> Result<usize, String> {
-    let digits = typed.find(|c: char| !c.is_ascii_digit()).unwrap_or(typed.len());
-    let (number, unit) = typed.split_at(digits);
-    let shift = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err("a size is a number with K, M, G or T behind it, such as 256M".to_owned()),
-    };
-    let number: usize = number.parse().map_err(|_| "a size begins with a whole number".to_owned())?;
-    match number.checked_mul(1 << shift) {
-        None | Some(0) => Err("no such size".to_owned()),
-        Some(bytes) => Ok(bytes),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -448,17 +449,6 @@ mod tests {
             assert!(command.get_about().is_some(), "{}", command.get_name());
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Example"), "{}", command.get_name());
-        }
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(parse_size("4096"), Ok(4096));
-        assert_eq!(parse_size("256M"), Ok(256 << 20));
-        assert_eq!(parse_size("2g"), Ok(2 << 30));
-        assert_eq!(parse_size("2GiB"), Ok(2 << 30));
-        for typed in ["", "M", "0", "-1", "1.5G", "1X", "99999999999999999999", "99999999999T"] {
-            assert!(parse_size(typed).is_err(), "{typed}");
         }
     }
 }

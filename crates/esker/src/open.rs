@@ -267,8 +267,7 @@ impl Opening {
         } = self;
         let strays: Vec<PathBuf> = self.unneeded.files.iter().map(|&file| blob_path(&dir, file)).collect();
         let unclaimed = unclaimed(self.unneeded, &blobs, purpose);
-        let (listing, mut state) = (&found.listing, found.state.clone());
-        let read_only = purpose == Purpose::Read;
+        let (listing, mut state, read_only) = (&found.listing, found.state.clone(), purpose == Purpose::Read);
         let next_number = listing.segments.iter().map(|(number, _)| number + 1).max().unwrap_or(1);
         let len_max = options.segment_len_max();
         let reuse = match purpose {

@@ -1,6 +1,6 @@
-//! `esker put KEY VALUE`, `esker put KEY --file F`.
+//! `esker put KEY VALUE`, `esker put KEY --file F`, for some time with `--ttl`.
 
-use esker::Durability;
+use esker::{Batch, Durability};
 
 use crate::args::{Global, Put};
 use crate::datatype::{DataType, Types};
@@ -33,6 +33,9 @@ pub(crate) fn run(global: &Global, args: &Put) -> Outcome {
         Some(mut source) => {
             store.before_write()?;
             let mut writer = store.tree.writer(&key)?;
+            if let Some(ttl) = args.ttl {
+                writer = writer.expiring_after(ttl);
+            }
             source.pour(first, &mut writer).map_err(|broken| match broken {
                 Broken::Source(error) => source.failed(&error),
                 Broken::Store(failure) => failure,
@@ -42,7 +45,12 @@ pub(crate) fn run(global: &Global, args: &Put) -> Outcome {
         None => {
             let value = check_value(values, typed, &mut scratch)?;
             store.before_write()?;
-            store.tree.put_with(&key, value, Durability::Power)?;
+            let mut batch = Batch::new();
+            match args.ttl {
+                Some(ttl) => batch.put_for(&store.tree, &key, value, ttl)?,
+                None => batch.put(&store.tree, &key, value)?,
+            }
+            store.db.write_with(&batch, Durability::Power)?;
         }
     }
     store.finish()

@@ -19,6 +19,7 @@ use crate::version::edit::Edit;
 use crate::version::read_cost::ReadCost;
 use crate::write::batch::{Batch, check_key};
 
+mod batch;
 mod estimate;
 mod snapshot;
 mod stream;
@@ -451,54 +452,5 @@ impl Tree {
             })?;
         }
         Ok((asked, passed))
-    }
-}
-
-impl Batch {
-    /// Adds: `key` of `tree` gets `value`.
-    ///
-    /// # Errors
-    /// `InvalidInput` when the key is empty or longer than 64 KiB, or the batch would pass 4 GiB.
-    pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_until(tree, key.as_ref(), value.as_ref(), None)
-    }
-
-    /// Adds: `key` of `tree` gets `value` for as long as `ttl`, from now on ([`Tree::put_for`]).
-    ///
-    /// # Errors
-    /// As [`Batch::put`].
-    pub fn put_for(
-        &mut self,
-        tree: &Tree,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: Duration,
-    ) -> Result<()> {
-        self.put_until(tree, key.as_ref(), value.as_ref(), Some(tree.store.expiry_after(ttl)))
-    }
-
-    fn put_until(&mut self, tree: &Tree, key: &[u8], value: &[u8], expiry: Option<Expiry>) -> Result<()> {
-        if value.len() < tree.store.options.separate_at.max(1) {
-            return self.add_until(tree.inner(), Kind::Put, expiry, key, value);
-        }
-        check_key(key)?;
-        let blob = tree.store.put_blob(tree.inner.id, key, value)?;
-        self.add_blob(tree.inner(), key, blob, expiry)
-    }
-
-    /// Adds: all keys of `range` become absent, also those that were put earlier in the batch ([`Tree::delete_range`]).
-    ///
-    /// # Errors
-    /// `InvalidInput` when the batch would pass 4 GiB.
-    pub fn delete_range(&mut self, tree: &Tree, range: &ScanRange) -> Result<()> {
-        self.add_range(tree.inner(), &range.keys())
-    }
-
-    /// Adds: `key` of `tree` becomes absent.
-    ///
-    /// # Errors
-    /// As [`Batch::put`].
-    pub fn delete(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
-        self.add(tree.inner(), Kind::Delete, key.as_ref(), &[])
     }
 }
