@@ -276,7 +276,7 @@ pub(crate) struct Cover {
 }
 
 impl Cover {
-    /// The number below which versions of `key` are hidden, and the end of the keys of which that holds; 0: nothing is.
+    /// The number below which versions of `key` are hidden; 0: none is.
     #[inline]
     pub(crate) fn over(&self, key: &[u8]) -> SeqNo {
         if self.spans.is_empty() {

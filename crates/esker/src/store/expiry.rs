@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Store, Structure};
 use crate::cursor::Expiry;
-use crate::version::edit::Edit;
+use crate::version::edit::{CLOCK_MAX, Edit};
 use crate::version::levels::Levels;
 
 /// How soon tables are looked at again that are due but that an old snapshot still reads, in microseconds.
@@ -27,6 +27,11 @@ impl Store {
     /// When something expires that is to last as long as `ttl` from now on.
     pub(crate) fn expiry_after(&self, ttl: Duration) -> Expiry {
         self.clock.now_us().saturating_add(u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// What the manifest is to know of the clock.
+    pub(super) fn clock_edit(&self) -> Edit {
+        Edit::Clock { us: self.clock.now_us().min(CLOCK_MAX) }
     }
 
     /// Takes note of tables that are due some time.
@@ -62,7 +67,7 @@ impl Store {
         for (due, tree) in dues {
             if due <= now {
                 due_now.push(Arc::clone(tree));
-                next = next.min(now + AGAIN_US);
+                next = next.min(now.saturating_add(AGAIN_US));
             } else {
                 next = next.min(due);
             }

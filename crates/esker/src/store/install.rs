@@ -62,7 +62,7 @@ impl Store {
             next_tree: structure.next_tree,
             last_seq: 0,
         });
-        edits.push(Edit::Clock { us: self.clock.now_us() });
+        edits.push(self.clock_edit());
         self.commit_edits(structure, &edits)?;
         self.note_expiring(&edits);
         for (tree, flushed) in trees.iter().filter(|(tree, _)| !tree.is_dropped()) {

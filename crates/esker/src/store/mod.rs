@@ -339,7 +339,7 @@ impl Store {
             edits.push(Edit::LogSynced { position: end });
         }
         if !edits.is_empty() || self.has_expiring(&structure) {
-            edits.push(Edit::Clock { us: self.clock.now_us() });
+            edits.push(self.clock_edit());
             self.commit_edits_when_closing(&mut structure, &edits)?;
         }
         Ok(())

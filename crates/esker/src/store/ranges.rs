@@ -95,8 +95,9 @@ impl Store {
         let trees: Vec<_> = self.structure.lock().trees.values().cloned().collect();
         let mut worked = false;
         for tree in trees.iter().filter(|tree| !tree.state.load().ranges.is_empty()) {
-            // No table may come meanwhile that was begun before.
-            let (_no_flush, _no_merge) = (self.flushing.lock(), tree.below_level_0.lock());
+            // No table may come meanwhile that was begun before. Who is at it asks for another round when he is done.
+            let Some(_no_merge) = tree.below_level_0.try_lock() else { continue };
+            let Some(_no_flush) = self.flushing.try_lock() else { continue };
             if self.has_deleted(tree) {
                 // A snapshot may have gone that saw what is in it.
                 self.add_compaction_candidates([Arc::clone(tree)]);

@@ -160,8 +160,9 @@ impl Tree {
     /// Makes all keys of `range` absent, whose direction plays no part. What is put there afterwards is there; a range
     /// without keys, or whose bounds are reversed, changes nothing.
     ///
-    /// It takes as long as one write, however many keys there are; readers pay a lookup each until merges have passed
-    /// all that it hides. Tables of which nothing is left go at once, and huge values within seconds.
+    /// It takes as long as one write, however many keys there are. Until merges have passed all that it hides, which
+    /// [`Db::compact`](crate::Db::compact) has them do, reads of the tree pay a lookup each, and scans walk over what is
+    /// hidden. Tables of which nothing is left go at once, and huge values within seconds.
     ///
     /// # Example
     /// ```

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use super::blobs::{BlobEdit, BlobFiles};
 pub(crate) use super::table_info::TableInfo;
 use super::table_info::{decode_table, encode_table};
+use super::tree_record::TreeRecord;
 use crate::codec::{Decoder, FILE_NUMBER_MAX, put_slice, put_varint};
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::log::replay::LogFloor;
 use crate::log::segment::{POSITION_MAX, SEGMENT_ID_MAX};
 use crate::options::{Compression, TreeOptions};
-use crate::ranges::{KeyRange, RangeTombstone};
+use crate::ranges::KeyRange;
 
 /// The number of a tree, never used twice in a store.
 pub(crate) type TreeId = u32;
@@ -93,6 +94,8 @@ const COUNTERS: u8 = 8;
 const LOG_SYNCED: u8 = 9;
 const BLOB: u8 = 10;
 const CLOCK: u8 = 11;
+/// The latest time that the clock is believed to have shown: some 140,000 years from now.
+pub(crate) const CLOCK_MAX: u64 = 1 << 62;
 const DELETE_RANGE: u8 = 12;
 const FORGET_RANGE: u8 = 13;
 
@@ -215,7 +218,7 @@ impl Edit {
                 Edit::Counters { next_file: file_id(from)?, next_tree: tree_id(from)?, last_seq: seq(from)? }
             }
             BLOB => Edit::Blob(BlobEdit::decode(from)?),
-            CLOCK => Edit::Clock { us: from.varint()? },
+            CLOCK => Edit::Clock { us: within(from, CLOCK_MAX)? },
             DELETE_RANGE => Edit::DeleteRange {
                 tree: tree_id(from)?,
                 seq: seq(from)?,
@@ -246,23 +249,6 @@ impl Edit {
     }
 }
 
-/// One tree as the manifest knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TreeRecord {
-    pub(crate) name: String,
-    pub(crate) options: TreeOptions,
-    pub(crate) tag: Option<String>,
-    pub(crate) flushed: SeqNo,
-    /// What was deleted by ranges, by number.
-    ranges: BTreeMap<SeqNo, KeyRange>,
-}
-
-impl TreeRecord {
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = RangeTombstone> {
-        self.ranges.iter().map(|(&seq, range)| RangeTombstone { range: range.clone(), seq })
-    }
-}
-
 /// What all edits of a manifest add up to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ManifestState {
@@ -286,8 +272,7 @@ impl ManifestState {
     pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), String> {
         match edit {
             Edit::CreateTree { tree, name, options } => {
-                let (name, options, ranges) = (name.clone(), options.clone(), BTreeMap::new());
-                let record = TreeRecord { name, options, tag: None, flushed: 0, ranges };
+                let record = TreeRecord::new(name, options);
                 if self.trees.insert(*tree, record).is_some() {
                     return Err(format!("tree {tree} is created twice"));
                 }
@@ -326,15 +311,8 @@ impl ManifestState {
                 self.blobs.forget_before(floor.start);
             }
             Edit::LogSynced { position } => self.log_synced = self.log_synced.max(*position),
-            Edit::DeleteRange { tree, seq, range } => {
-                if self.tree(*tree)?.ranges.insert(*seq, range.clone()).is_some() {
-                    return Err(format!("tree {tree} has two deletions of ranges with the number {seq}"));
-                }
-            }
-            Edit::ForgetRange { tree, seq } => {
-                let known = self.tree(*tree)?.ranges.remove(seq);
-                known.ok_or_else(|| format!("a deletion of a range, {seq}, is forgotten but not there"))?;
-            }
+            Edit::DeleteRange { tree, seq, range } => self.tree(*tree)?.delete_range(*seq, range)?,
+            Edit::ForgetRange { tree, seq } => self.tree(*tree)?.forget_range(*seq)?,
             Edit::Clock { us } => self.clock_us = self.clock_us.max(*us),
             Edit::Counters { next_file, next_tree, last_seq } => {
                 self.next_file = self.next_file.max(*next_file);
@@ -428,6 +406,7 @@ mod tests {
             Edit::Floor(LogFloor { segment: 4, start: 12345 }),
             Edit::LogSynced { position: 23456 },
             Edit::Clock { us: 1 << 60 },
+            Edit::Flushed { tree: 3, seq: 9 },
             Edit::DeleteRange { tree: 3, seq: 8, range: KeyRange { lower: Vec::new(), upper: None } },
             Edit::DeleteRange {
                 tree: 3,

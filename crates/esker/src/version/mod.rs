@@ -1,7 +1,7 @@
 //! Which tables and blob files make up the store now.
 //!
 //! - [`edit`]: the changes that the manifest records, and the state they add up to.
-//! - `table_info`: what it knows of a table.
+//! - `table_info`, `tree_record`: what it knows of a table and of a tree.
 //! - [`blobs`]: the changes that concern blob files.
 //! - [`manifest`]: the file. An edit counts when it is synced; it names only files that are.
 //! - [`tables`]: table files as shared handles, opened when first read, closed when too many are, removed
@@ -16,3 +16,4 @@ pub(crate) mod manifest;
 pub(crate) mod read_cost;
 mod table_info;
 pub(crate) mod tables;
+mod tree_record;

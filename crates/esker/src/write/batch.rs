@@ -32,8 +32,10 @@ const PAYLOAD_LEN_MAX: usize = (u32::MAX - (1 << 20)) as usize;
 /// The largest buffer that a thread keeps for single writes.
 const SCRATCH_LEN_MAX: usize = 64 << 10;
 
-/// Bytes of memory that a deletion of a range takes beside its bounds, about.
-const RANGE_MEMORY: usize = 256;
+/// Bytes of its memtable that a deletion of a range counts as, beside its bounds. It takes less, but n that enclose each
+/// other take n * n / 2 numbers until they are flushed and all but the last forgotten: so there are to be some thousands at
+/// most.
+const RANGE_MEMORY: usize = 16 << 10;
 
 /// Bytes of the op count.
 const COUNT_LEN: usize = 4;

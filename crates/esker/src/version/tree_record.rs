@@ -1,0 +1,47 @@
+//! What the manifest knows of a tree, its tables aside.
+
+use std::collections::BTreeMap;
+
+use crate::cursor::SeqNo;
+use crate::options::TreeOptions;
+use crate::ranges::{KeyRange, RangeTombstone};
+
+/// One tree as the manifest knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TreeRecord {
+    pub(crate) name: String,
+    pub(crate) options: TreeOptions,
+    pub(crate) tag: Option<String>,
+    pub(crate) flushed: SeqNo,
+    /// What was deleted by ranges, by number.
+    ranges: BTreeMap<SeqNo, KeyRange>,
+}
+
+impl TreeRecord {
+    pub(super) fn new(name: &str, options: &TreeOptions) -> Self {
+        let (name, options, ranges) = (name.to_owned(), options.clone(), BTreeMap::new());
+        TreeRecord { name, options, tag: None, flushed: 0, ranges }
+    }
+
+    /// Its range tombstones, by number.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = RangeTombstone> {
+        self.ranges.iter().map(|(&seq, range)| RangeTombstone { range: range.clone(), seq })
+    }
+
+    /// Adds a range tombstone; says what is wrong with it, if anything is.
+    pub(super) fn delete_range(&mut self, seq: SeqNo, range: &KeyRange) -> Result<(), String> {
+        if seq > self.flushed {
+            return Err(format!("\"{}\" has a deletion of a range, {seq}, that is not flushed", self.name));
+        }
+        match self.ranges.insert(seq, range.clone()) {
+            Some(_) => Err(format!("\"{}\" has two deletions of ranges with the number {seq}", self.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a range tombstone out.
+    pub(super) fn forget_range(&mut self, seq: SeqNo) -> Result<(), String> {
+        let missing = || format!("\"{}\" has no deletion of a range {seq} to be forgotten", self.name);
+        self.ranges.remove(&seq).map(drop).ok_or_else(missing)
+    }
+}
