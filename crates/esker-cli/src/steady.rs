@@ -11,7 +11,6 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -101,6 +100,11 @@ impl SteadyFile {
         self.stamp.len
     }
 
+    /// The file itself.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// To the byte `at`.
     pub(crate) fn go_to(&mut self, at: u64) -> io::Result<()> {
         self.left = self.stamp.len.saturating_sub(at);
@@ -110,12 +114,6 @@ impl SteadyFile {
     /// Whether it is as it was when it was opened: then all that was read meanwhile belongs together.
     pub(crate) fn is_steady(&self) -> io::Result<bool> {
         Ok(Stamp::of(&self.file.metadata()?) == self.stamp)
-    }
-}
-
-impl AsFd for SteadyFile {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 }
 

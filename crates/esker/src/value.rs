@@ -6,13 +6,12 @@
 use std::borrow::Cow;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::{Bound, RangeBounds};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::blob::{BlobSet, Pin, Pointer};
 use crate::cursor::{Content, Expiry, Kind};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::UserFile;
+use crate::fs::{OpenFile, UserFile};
 
 /// Bytes of a huge value that are in memory at once while it is copied out.
 const COPY_LEN: u64 = 1 << 20;
@@ -257,7 +256,7 @@ impl Value {
     ///
     /// # Errors
     /// As [`Value::copy_to`].
-    pub fn copy_to_file(&self, file: impl AsFd) -> Result<u64> {
+    pub fn copy_to_file(&self, file: &OpenFile) -> Result<u64> {
         let mut file = UserFile::of(file).map_err(not_written)?;
         let shared = match &self.held {
             Held::Blob(pin, pointer) if file.shares_blocks() => pin.copy_to(pointer, &file)?,

@@ -73,11 +73,11 @@ fn files_become_values(user: &Path, store: &Path, options: &Options, always: boo
     // Something stands before it.
     let mut writer = db.default_tree().writer("behind").unwrap();
     writer.add(b"head").unwrap();
-    assert_eq!(writer.share_file(File::open(&path).unwrap(), 2_500_000).unwrap(), 0);
+    assert_eq!(writer.share_file(&File::open(&path).unwrap(), 2_500_000).unwrap(), 0);
     drop(writer);
     // It is begun and given up.
     let mut writer = db.default_tree().writer("given up").unwrap();
-    writer.share_file(File::open(&path).unwrap(), 2_500_000).unwrap();
+    writer.share_file(&File::open(&path).unwrap(), 2_500_000).unwrap();
     drop(writer);
     db.close().unwrap();
     drop(db);

@@ -278,7 +278,7 @@ impl Files {
         self.writes.apply(&mut self.store)?;
         self.store.before_write()?;
         let mut writer = self.store.tree.writer(key)?;
-        let shared = writer.share_file(&*source.inner(), len)?;
+        let shared = writer.share_file(source.inner().file(), len)?;
         // The comparison may have read on.
         source.inner().go_to(shared).map_err(Trouble::Source)?;
         source.next(&mut first).map_err(Trouble::Source)?;

@@ -4,31 +4,29 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 
-use rustix::io::Errno;
+use super::real::os;
 
 /// How much the kernel is asked to copy in one call, in bytes.
 const COPY_MAX: u64 = 1 << 30;
 
-/// What the kernel calls file systems in which files share blocks until one of them is changed.
-const SHARING: [u64; 2] = [0x5846_5342, 0x9123_683E];
+/// A file as the user opened it.
+pub(crate) type OpenFile = File;
 
-/// A file of the user's, or anything else that is written like one: at its position, which moves on.
+/// A file of the user's. It is written at its position, which moves on.
 #[derive(Debug)]
 pub struct UserFile(File);
 
 impl UserFile {
-    /// The file behind a descriptor of the user's.
-    pub(crate) fn of(descriptor: impl AsFd) -> io::Result<UserFile> {
-        Ok(UserFile(descriptor.as_fd().try_clone_to_owned()?.into()))
+    /// Another handle of the same file.
+    pub(crate) fn of(file: &File) -> io::Result<UserFile> {
+        file.try_clone().map(UserFile)
     }
 
     /// Whether it may share blocks with another file of its file system (XFS, btrfs), so that copying costs next
     /// to nothing.
     pub(crate) fn shares_blocks(&self) -> bool {
-        rustix::fs::fstatfs(&self.0).is_ok_and(|found| SHARING.contains(&(found.f_type as u64)))
+        os::shares_blocks(&self.0)
     }
 
     /// Gives `target` `len` bytes from `offset` on as its own from `to` on, as far as the kernel does it of itself;
@@ -36,33 +34,31 @@ impl UserFile {
     pub(super) fn give(&self, offset: u64, len: u64, target: &File, mut to: u64) -> u64 {
         let mut from = offset;
         copy_as_far_as_it_goes(len, |wanted| {
-            rustix::fs::copy_file_range(&self.0, Some(&mut from), target, Some(&mut to), wanted)
+            os::copy_range((&self.0, &mut from), (target, Some(&mut to)), wanted)
         })
     }
 
     /// Reads bytes from `offset` on; returns how many.
     pub(super) fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(buf, offset)
+        os::read_at(&self.0, buf, offset)
     }
 
     /// Copies `len` bytes of `source` from `offset` on, as far as the kernel does it of itself; returns how many it
     /// has copied.
     pub(super) fn take(&self, source: &File, offset: u64, len: u64) -> u64 {
         let mut from = offset;
-        copy_as_far_as_it_goes(len, |wanted| {
-            rustix::fs::copy_file_range(source, Some(&mut from), &self.0, None, wanted)
-        })
+        copy_as_far_as_it_goes(len, |wanted| os::copy_range((source, &mut from), (&self.0, None), wanted))
     }
 }
 
 /// Has `copy` copy `len` bytes, some at a time, until it fails; returns how many it has.
-fn copy_as_far_as_it_goes(len: u64, mut copy: impl FnMut(usize) -> rustix::io::Result<usize>) -> u64 {
+fn copy_as_far_as_it_goes(len: u64, mut copy: impl FnMut(usize) -> io::Result<usize>) -> u64 {
     let mut left = len;
     while left > 0 {
         match copy(usize::try_from(left.min(COPY_MAX)).unwrap_or(usize::MAX)) {
             Ok(0) => break,
             Ok(n) => left = left.saturating_sub(n as u64),
-            Err(Errno::INTR) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // Whatever the reason is, reading or writing finds it too, or does not mind.
             Err(_) => break,
         }

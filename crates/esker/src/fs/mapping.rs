@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
 
-use super::real::View;
+#[cfg(unix)]
+use super::real::os::View;
 use super::{ReadFile, too_short};
 use crate::error::Result;
 
@@ -12,15 +13,18 @@ use crate::error::Result;
 pub struct Mapping(Bytes);
 
 enum Bytes {
+    #[cfg(unix)]
     Mapped(View),
     Copied(Vec<u8>),
 }
 
 impl Mapping {
+    #[cfg(unix)]
     pub(super) fn empty() -> Self {
         Mapping(Bytes::Copied(Vec::new()))
     }
 
+    #[cfg(unix)]
     pub(super) fn over(view: View) -> Self {
         Mapping(Bytes::Mapped(view))
     }
@@ -39,6 +43,7 @@ impl Deref for Mapping {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
+            #[cfg(unix)]
             Bytes::Mapped(view) => view.bytes(),
             Bytes::Copied(bytes) => bytes,
         }
@@ -55,6 +60,7 @@ impl AsRef<[u8]> for Mapping {
 impl fmt::Debug for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.0 {
+            #[cfg(unix)]
             Bytes::Mapped(_) => "mapped",
             Bytes::Copied(_) => "copied",
         };

@@ -25,23 +25,24 @@ pub mod sim;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use copy::OpenFile;
 pub use copy::UserFile;
 pub use mapping::Mapping;
 pub(crate) use real::{RealFs, give_back_free_memory};
 
 /// The machine's memory in bytes, where the operating system tells.
 pub(crate) fn physical_memory() -> Option<u64> {
-    real::physical_memory()
+    real::os::physical_memory()
 }
 
 /// How many threads of the whole machine run or could run now, where the operating system tells.
 pub(crate) fn running_threads() -> Option<usize> {
-    real::running_threads()
+    real::os::running_threads()
 }
 
 /// Tells the kernel that all of `buf`, which is large and new, will be written: it may come in huge pages.
 pub(crate) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
-    real::expect_use(buf);
+    real::os::expect_use(buf);
 }
 
 /// The unit of punched holes and of shared blocks, in bytes.

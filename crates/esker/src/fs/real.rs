@@ -1,7 +1,8 @@
-//! The operating system's files: `std::fs`, and `rustix` where `std` lacks the call.
+//! The operating system's files: `std::fs`, and `os` where `std` lacks the call or systems differ.
 //!
 //! Guarantees the contract of [`FileSystem`] on any local POSIX file system. Relies on two things of the
 //! kernel: `fsync` of a directory makes its names durable, and `fdatasync` of a file covers its length.
+//! `os` says what is less elsewhere.
 //!
 //! ```text
 //! ReadFile    pread, or mappings              any thread, no cursor
@@ -9,41 +10,33 @@
 //! RandomFile  pwritev                        a failed write leaves the length as it was
 //! MappedFile  store into a shared mapping    ext4, tmpfs: no system call, cannot fail
 //!             pwrite                         everything else
-//! DirLock     flock                          per open file: two opens in one process conflict too
+//! DirLock     File::try_lock (flock)         per open file: two opens in one process conflict too
 //! ```
 
 #![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "this is the room that opens files")]
 
 use std::fs::{self, File, OpenOptions};
-use std::mem::MaybeUninit;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use rustix::fs::{FlockOperation, StatVfsMountFlags};
 
 use super::{DirLock, FileSystem, LockMode, MappedFile, Mapping, RandomFile, ReadFile, UserFile, WriteFile};
 use crate::error::{Error, ErrorKind, Result};
 
 mod file;
 mod lock;
-mod map;
 mod mapped;
 mod memory;
-mod pages;
+pub(super) mod os;
 mod random;
-mod resident;
 #[cfg(test)]
 mod tests;
-mod view;
 
 use file::{RealRead, RealWrite};
 use lock::RealLock;
 use mapped::{RealMapped, Stores};
 pub(crate) use memory::give_back_free_memory;
+use os::Resident;
 use random::RealRandom;
-use resident::Resident;
-pub(super) use view::View;
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -91,17 +84,11 @@ impl FileSystem for RealFs {
     }
 
     fn link_count(&self, path: &Path) -> Result<u64> {
-        match fs::metadata(path) {
-            Ok(metadata) => Ok(metadata.nlink()),
-            Err(error) => Err(Error::io("count the names of the file", path, error)),
-        }
+        os::link_count(path).map_err(|error| Error::io("count the names of the file", path, error))
     }
 
     fn allocated_bytes(&self, path: &Path) -> Result<u64> {
-        match fs::metadata(path) {
-            Ok(metadata) => Ok(metadata.blocks().saturating_mul(512)),
-            Err(error) => Err(Error::io("read the size of the file", path, error)),
-        }
+        os::allocated_bytes(path).map_err(|error| Error::io("read the size of the file", path, error))
     }
 
     fn set_allocated(&self, path: &Path, len: u64) -> Result<()> {
@@ -164,8 +151,7 @@ impl FileSystem for RealFs {
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         let dir = here_if_empty(dir);
-        let synced = File::open(dir).and_then(|handle| handle.sync_all());
-        synced.map_err(|error| Error::io("sync the directory", dir, error))
+        os::sync_dir(dir).map_err(|error| Error::io("sync the directory", dir, error))
     }
 
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn DirLock>> {
@@ -173,15 +159,11 @@ impl FileSystem for RealFs {
     }
 
     fn free_space(&self, dir: &Path) -> Result<u64> {
-        match rustix::fs::statvfs(here_if_empty(dir)) {
-            Ok(stat) => Ok(stat.f_bavail.saturating_mul(stat.f_frsize)),
-            Err(error) => Err(Error::io("read the free space of", dir, error.into())),
-        }
+        os::free_space(here_if_empty(dir)).map_err(|error| Error::io("read the free space of", dir, error))
     }
 
     fn boot_id(&self) -> [u8; 16] {
-        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        parse_uuid(&text).unwrap_or_default()
+        os::boot_id()
     }
 }
 
@@ -192,43 +174,4 @@ fn here_if_empty(path: &Path) -> &Path {
 
 fn parent(path: &Path) -> &Path {
     path.parent().map_or(path, here_if_empty)
-}
-
-/// The 16 bytes of a UUID in text: 32 hexadecimal digits, hyphens anywhere.
-fn parse_uuid(text: &str) -> Option<[u8; 16]> {
-    let mut digits = text.trim().chars().filter(|&c| c != '-').map(|c| c.to_digit(16));
-    let mut id = [0; 16];
-    for byte in &mut id {
-        let (high, low) = (digits.next()??, digits.next()??);
-        *byte = (high << 4 | low) as u8;
-    }
-    digits.next().is_none().then_some(id)
-}
-
-/// Has memory filled in pages of 2 MiB where it can be: a page fault of 4 KiB costs more than reading them.
-pub(super) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
-    const PAGE: usize = 4096;
-    let before = buf.as_ptr().addr() % PAGE;
-    let start = buf.as_mut_ptr().cast::<std::ffi::c_void>().wrapping_byte_sub(before);
-    let len = (before + buf.len()).next_multiple_of(PAGE);
-    // SAFETY: the advice changes how memory is backed, and no byte of it; neighbours on the first and the last page
-    // are backed the same way.
-    let _hint = unsafe { rustix::mm::madvise(start, len, rustix::mm::Advice::LinuxHugepage) };
-}
-
-/// The fourth word of the kernel's own report: runnable threads/all threads.
-#[expect(clippy::disallowed_methods, reason = "this is the room that touches files")]
-pub(super) fn running_threads() -> Option<usize> {
-    let report = String::from_utf8(std::fs::read("/proc/loadavg").ok()?).ok()?;
-    report.split(' ').nth(3)?.split('/').next()?.parse().ok()
-}
-
-/// The machine's memory in bytes, from the kernel's own report.
-#[expect(clippy::disallowed_methods, reason = "this is the room that touches files")]
-pub(super) fn physical_memory() -> Option<u64> {
-    let report = std::fs::read("/proc/meminfo").ok()?;
-    let report = String::from_utf8(report).ok()?;
-    let line = report.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib << 10)
 }

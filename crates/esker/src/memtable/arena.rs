@@ -162,7 +162,9 @@ fn allocate(layout: Layout) -> Option<NonNull<u8>> {
     // SAFETY: the layout is not empty: it holds a chunk's header.
     let chunk = NonNull::new(unsafe { alloc(layout) })?;
     if layout.align() == LARGEST_CHUNK {
-        ask_for_huge_page(chunk);
+        // SAFETY: all of the allocation, which nobody else knows of yet; its bytes may hold anything.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(chunk.as_ptr().cast(), layout.size()) };
+        crate::fs::expect_use(bytes);
     }
     Some(chunk)
 }
@@ -171,18 +173,6 @@ fn allocate(layout: Layout) -> Option<NonNull<u8>> {
 fn alignment(size: usize) -> usize {
     if size == LARGEST_CHUNK { LARGEST_CHUNK } else { ALIGN }
 }
-
-/// A wish: where the system does not grant it, the chunk works all the same.
-#[cfg(all(target_os = "linux", not(miri)))]
-fn ask_for_huge_page(chunk: NonNull<u8>) {
-    // SAFETY: the range is one allocation of ours, and the advice does not change its contents.
-    let _ = unsafe {
-        rustix::mm::madvise(chunk.as_ptr().cast(), LARGEST_CHUNK, rustix::mm::Advice::LinuxHugepage)
-    };
-}
-
-#[cfg(not(all(target_os = "linux", not(miri))))]
-fn ask_for_huge_page(_chunk: NonNull<u8>) {}
 
 #[cold]
 fn out_of_memory(bytes: usize) -> Error {

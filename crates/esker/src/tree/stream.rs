@@ -1,14 +1,13 @@
 //! Values that come piece by piece.
 
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::Tree;
 use crate::blob::BlobStream;
 use crate::cursor::Expiry;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::UserFile;
+use crate::fs::{OpenFile, UserFile};
 use crate::options::Durability;
 use crate::write::batch::{Batch, check_key};
 
@@ -97,7 +96,7 @@ impl ValueWriter {
     /// system lets files share their blocks until one of them is changed (XFS, btrfs). Returns how many of the
     /// first `len` bytes of `file` were taken: all but less than a MiB, or 0 where that cannot be done, where
     /// something was written before, or where the value is not huge. The rest is to be read and added. The
-    /// position of `file` plays no part, and stays.
+    /// position of `file` plays no part, and stays, but on Windows.
     ///
     /// What was taken is then read once, for its checksums. Whoever changes `file` meanwhile leaves a mixture,
     /// as with every way of reading; afterwards it is the value's own.
@@ -110,7 +109,7 @@ impl ValueWriter {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
     /// use std::io::{Seek, SeekFrom};
-    /// let mut file = std::fs::File::open("/proc/self/exe")?;
+    /// let mut file = std::fs::File::open(std::env::current_exe()?)?;
     /// let mut film = db.default_tree().writer("film")?;
     /// let shared = film.share_file(&file, file.metadata()?.len())?;
     /// file.seek(SeekFrom::Start(shared))?;
@@ -119,7 +118,7 @@ impl ValueWriter {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn share_file(&mut self, file: impl AsFd, len: u64) -> Result<u64> {
+    pub fn share_file(&mut self, file: &OpenFile, len: u64) -> Result<u64> {
         self.check_whole()?;
         let store = &self.tree.store;
         if !self.is_empty() || len <= HELD_MAX as u64 || store.options.separate_at == usize::MAX {

@@ -74,3 +74,20 @@ fn the_checkout_is_tidy() -> io::Result<()> {
     assert!(findings.is_empty(), "{} findings\n{report}", findings.len());
     Ok(())
 }
+
+/// What is promised to those who build Esker is what its own tests are built with.
+#[test]
+fn the_pinned_toolchain_is_the_oldest_that_is_promised() -> io::Result<()> {
+    let value_of = |file: &str, name: &str| -> io::Result<Option<String>> {
+        let text = std::fs::read_to_string(checkout().join(file))?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_prefix("= "));
+        Ok(line.map(|value| value.trim_matches('"').to_owned()))
+    };
+    let promised = value_of("Cargo.toml", "rust-version")?;
+    let pinned = value_of("rust-toolchain.toml", "channel")?;
+    assert!(promised.is_some());
+    assert_eq!(promised.as_deref(), pinned.as_deref().and_then(|pinned| pinned.strip_suffix(".0")));
+    let readme = std::fs::read_to_string(checkout().join("README.md"))?;
+    assert!(readme.contains(&format!("Rust {} or later", promised.unwrap_or_default())));
+    Ok(())
+}

@@ -6,14 +6,9 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
-
-use rustix::fs::Advice;
-use rustix::io::{Errno, ReadWriteFlags};
 
 use super::*;
-use crate::fs::{mapping, too_short};
+use crate::fs::too_short;
 
 #[derive(Debug)]
 pub(super) struct RealRead {
@@ -54,11 +49,11 @@ impl ReadFile for RealRead {
     }
 
     fn prefetch(&self, offset: u64, len: u64) {
-        prefetch(&self.file, offset, len);
+        os::prefetch(&self.file, offset, len);
     }
 
     fn is_cached(&self, offset: u64) -> bool {
-        is_cached(&self.file, offset)
+        os::is_cached(&self.file, offset)
     }
 
     fn copy_to(&self, offset: u64, len: u64, target: &UserFile) -> u64 {
@@ -78,11 +73,11 @@ pub(super) fn read_uninit<'a>(
 ) -> Result<&'a mut [u8]> {
     let mut done = 0;
     while done < buf.len() {
-        match rustix::io::pread(file, &mut buf[done..], offset.saturating_add(done as u64)) {
-            Ok(([], _)) => return Err(too_short(path, offset, buf.len())),
-            Ok((read, _)) => done += read.len(),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(not_read(path, offset, buf.len(), error.into())),
+        match os::read_uninit_at(file, &mut buf[done..], offset.saturating_add(done as u64)) {
+            Ok(0) => return Err(too_short(path, offset, buf.len())),
+            Ok(n) => done += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(not_read(path, offset, buf.len(), error)),
         }
     }
     // SAFETY: `done` bytes were read into its beginning, and these are all.
@@ -90,7 +85,7 @@ pub(super) fn read_uninit<'a>(
 }
 
 pub(super) fn read_exact(file: &File, path: &Path, buf: &mut [u8], offset: u64) -> Result<()> {
-    file.read_exact_at(buf, offset).map_err(|error| not_read(path, offset, buf.len(), error))
+    os::read_exact_at(file, buf, offset).map_err(|error| not_read(path, offset, buf.len(), error))
 }
 
 fn not_read(path: &Path, offset: u64, len: usize, error: io::Error) -> Error {
@@ -103,28 +98,22 @@ fn not_read(path: &Path, offset: u64, len: usize, error: io::Error) -> Error {
 }
 
 /// Maps a part of `file`, which is what `reader` reads.
+#[cfg(unix)]
 pub(super) fn map(reader: &dyn ReadFile, file: &File, offset: u64, len: u64) -> Result<Mapping> {
     let failed = |error| Error::io("map the file", reader.path(), error).at_offset(offset);
     // A file that lost its end since it was opened would be a SIGBUS.
     let file_len = file.metadata().map_err(failed)?.len().min(reader.len());
-    let len = mapping::check_range(reader.path(), file_len, offset, len)?;
+    let len = crate::fs::mapping::check_range(reader.path(), file_len, offset, len)?;
     if len == 0 {
         return Ok(Mapping::empty());
     }
-    Ok(Mapping::over(View::new(file, offset, len).map_err(failed)?))
+    Ok(Mapping::over(os::View::new(file, offset, len).map_err(failed)?))
 }
 
-pub(super) fn prefetch(file: &File, offset: u64, len: u64) {
-    if let Some(len) = std::num::NonZeroU64::new(len) {
-        let _hint = rustix::fs::fadvise(file, offset, Some(len), Advice::WillNeed);
-    }
-}
-
-pub(super) fn is_cached(file: &File, offset: u64) -> bool {
-    let mut byte = [0];
-    let read =
-        rustix::io::preadv2(file, &mut [io::IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT);
-    read != Err(Errno::AGAIN)
+/// Reads a part of `file`, which is what `reader` reads: whole files that are mapped cannot be cut or replaced here.
+#[cfg(not(unix))]
+pub(super) fn map(reader: &dyn ReadFile, _file: &File, offset: u64, len: u64) -> Result<Mapping> {
+    Mapping::by_reading(reader, offset, len)
 }
 
 #[derive(Debug)]
@@ -134,14 +123,6 @@ pub(super) struct RealWrite {
     path: PathBuf,
     /// Writeback was started up to here.
     started: u64,
-}
-
-/// Asks the kernel to begin writing `len` bytes from `offset`. A hint: errors show at the sync.
-pub(super) fn start_writeback(file: &File, offset: u64, len: u64) {
-    let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else { return };
-    // SAFETY: the descriptor is open as long as `file` is borrowed, and the call reads and writes no memory
-    // of this process.
-    let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
 impl RealWrite {
@@ -155,7 +136,7 @@ impl RealWrite {
 
 impl WriteFile for RealWrite {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        if let Err(error) = self.file.write_all_at(bytes, self.len) {
+        if let Err(error) = os::write_all_at(&self.file, bytes, self.len) {
             // Best effort: what matters is reported already.
             drop(self.file.set_len(self.len));
             return Err(Error::io("append to the file", &self.path, error).at_offset(self.len));
@@ -173,7 +154,7 @@ impl WriteFile for RealWrite {
     }
 
     fn start_writeback(&mut self) {
-        start_writeback(&self.file, self.started, self.len - self.started);
+        os::start_writeback(&self.file, self.started, self.len - self.started);
         self.started = self.len;
     }
 

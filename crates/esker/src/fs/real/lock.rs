@@ -1,14 +1,13 @@
-//! The lock that keeps a second writer out of a directory: `flock` on a file in it.
+//! The lock that keeps a second writer out of a directory: `File::try_lock` on a file in it,
+//! which is `flock` on POSIX systems.
 //!
 //! The lock belongs to the open file, so two opens conflict even inside one process, and the kernel
 //! releases it when the process dies. A holder may remove the lock file (`destroy`): whoever then gets
 //! the lock of a nameless file would share the directory with whoever makes a new one, so the name is
 //! checked again once the lock is held.
 
+use std::fs::TryLockError;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-
-use rustix::io::Errno;
 
 use super::*;
 
@@ -26,15 +25,15 @@ impl RealLock {
         let failed = |error| Error::io("lock the file", path, error);
         for _ in 0..ATTEMPTS {
             let Some(file) = open(path, mode).map_err(failed)? else { return Ok(RealLock(None)) };
-            let operation = match mode {
-                LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
-                LockMode::Shared => FlockOperation::NonBlockingLockShared,
+            let locked = match mode {
+                LockMode::Exclusive => file.try_lock(),
+                LockMode::Shared => file.try_lock_shared(),
             };
-            match rustix::fs::flock(&file, operation) {
+            match locked {
                 Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Err(held(path, mode)),
-                Err(_) if mode == LockMode::Shared && is_read_only(&file) => return Ok(RealLock(None)),
-                Err(error) => return Err(failed(error.into())),
+                Err(TryLockError::WouldBlock) => return Err(held(path, mode)),
+                Err(_) if mode == LockMode::Shared && os::is_read_only(&file) => return Ok(RealLock(None)),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
             if still_named(path, &file).map_err(failed)? {
                 return Ok(RealLock(Some(file)));
@@ -49,7 +48,7 @@ impl Drop for RealLock {
         if let Some(file) = &self.0 {
             // A child that was forked (and never executed a program) shares the open file, so closing
             // alone might not release it. If this fails, closing is what is left.
-            let _ignored = rustix::fs::flock(file, FlockOperation::Unlock);
+            let _ignored = file.unlock();
         }
     }
 }
@@ -66,16 +65,10 @@ fn open(path: &Path, mode: LockMode) -> io::Result<Option<File>> {
     }
 }
 
-fn is_read_only(file: &File) -> bool {
-    rustix::fs::fstatvfs(file).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY))
-}
-
 fn still_named(path: &Path, file: &File) -> io::Result<bool> {
-    let locked = file.metadata()?;
-    match fs::metadata(path) {
-        Ok(named) => Ok((named.dev(), named.ino()) == (locked.dev(), locked.ino())),
+    match os::names(path, file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
+        found => found,
     }
 }
 

@@ -13,12 +13,8 @@
 //! for bulk is allocated and nothing else, and not mapped.
 
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
 
-use rustix::fs::{Advice, FallocateFlags};
-use rustix::io::Errno;
-
-use super::map::Map;
+use super::os::Map;
 use super::*;
 use crate::canary::broken;
 use crate::fs::SyncFile;
@@ -27,10 +23,6 @@ use crate::fs::SyncFile;
 const PAGE: u64 = 4096;
 /// How much of a recycled segment is read at once to bring it into memory.
 const PREFAULT_BYTES: usize = 256 << 10;
-
-/// ext2, ext3 and ext4 share it.
-const EXT_MAGIC: u32 = 0xEF53;
-const TMPFS_MAGIC: u32 = 0x0102_1994;
 
 /// What a segment is prepared for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,12 +89,11 @@ impl RealMapped {
     }
 
     fn over(file: File, path: &Path, len: u64, stores: Stores) -> Result<Self> {
-        let map = match usize::try_from(len) {
-            Ok(len) if stores == Stores::Small && overwrites_in_place(&file) && is_allocated(&file) => {
-                Some(Map::new(&file, len).map_err(|error| Error::io("map the segment", path, error))?)
-            }
-            _ => None,
+        let map = match stores {
+            Stores::Small => Map::of_segment(&file, len),
+            Stores::Bulk => Ok(None),
         };
+        let map = map.map_err(|error| Error::io("map the segment", path, error))?;
         Ok(RealMapped { descriptor: Arc::new(Descriptor { file, path: path.to_path_buf() }), len, map })
     }
 
@@ -110,7 +101,7 @@ impl RealMapped {
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.len) {
             return Err(outside(self.path(), offset, bytes.len(), self.len));
         }
-        let written = self.descriptor.file.write_all_at(bytes, offset);
+        let written = os::write_all_at(&self.descriptor.file, bytes, offset);
         written.map_err(|error| Error::io("write into the segment", self.path(), error).at_offset(offset))
     }
 
@@ -164,17 +155,13 @@ impl MappedFile for RealMapped {
 
 /// Allocates the blocks; for small stores writes each once too, so that later stores change no metadata.
 fn prepare(file: &File, len: u64, stores: Stores) -> io::Result<()> {
-    let allocated = match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len) {
-        Ok(()) => true,
-        // A file system without allocation: the writes below are what it has.
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => false,
-        Err(error) => return Err(error.into()),
-    };
+    let allocated = os::allocate(file, len)?;
+    // Without allocation, writing zeros is all there is.
     if stores == Stores::Small || !allocated {
         let step = if broken("rule-7") { len } else { PAGE };
         let zeros = vec![0; step as usize];
         for at in (0..len).step_by(step as usize) {
-            file.write_all_at(&zeros, at)?;
+            os::write_all_at(file, &zeros, at)?;
         }
     }
     file.sync_data()
@@ -186,9 +173,10 @@ pub(super) fn set_allocated(file: &File, len: u64) -> io::Result<()> {
     if len <= before {
         return file.set_len(len);
     }
-    let allocated = match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, before, len),
-        result => result.map_err(io::Error::from),
+    let allocated = match os::allocate(file, len) {
+        Ok(true) => Ok(()),
+        Ok(false) => write_zeros(file, before, len),
+        Err(error) => Err(error),
     };
     allocated.and_then(|()| file.sync_data()).inspect_err(|_| drop(file.set_len(before)))
 }
@@ -197,33 +185,22 @@ fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
     let zeros = vec![0; PREFAULT_BYTES];
     for at in (from..to).step_by(zeros.len()) {
         let n = zeros.len().min(usize::try_from(to - at).unwrap_or(zeros.len()));
-        file.write_all_at(&zeros[..n], at)?;
+        os::write_all_at(file, &zeros[..n], at)?;
     }
     Ok(())
 }
 
 /// Brings every page into the page cache, each as a folio of its own (no readahead).
 fn prefault(file: &File, len: u64) -> io::Result<()> {
-    let _hint = rustix::fs::fadvise(file, 0, None, Advice::Random);
+    os::read_singly(file);
     let mut buf = vec![0; PREFAULT_BYTES.min(usize::try_from(len).unwrap_or(PREFAULT_BYTES))];
     let mut at = 0;
     while at < len {
         let n = buf.len().min(usize::try_from(len - at).unwrap_or(buf.len()));
-        file.read_exact_at(&mut buf[..n], at)?;
+        os::read_exact_at(file, &mut buf[..n], at)?;
         at += n as u64;
     }
     Ok(())
-}
-
-/// XFS is left out because a file there may share blocks with a reflink copy, and writing to a shared
-/// block moves it; there is no cheap way to tell.
-fn overwrites_in_place(file: &File) -> bool {
-    rustix::fs::fstatfs(file).is_ok_and(|stat| matches!(stat.f_type as u32, EXT_MAGIC | TMPFS_MAGIC))
-}
-
-/// A segment copied by a tool that makes holes of zeros would die by SIGBUS on a full disk if mapped.
-fn is_allocated(file: &File) -> bool {
-    file.metadata().is_ok_and(|metadata| metadata.blocks().saturating_mul(512) >= metadata.len())
 }
 
 fn outside(path: &Path, offset: u64, len: usize, file_len: u64) -> Error {

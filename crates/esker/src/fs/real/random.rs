@@ -1,23 +1,16 @@
 //! Files that are written at offsets, and holes in files.
 //!
-//! A write is one `pwritev` as a rule; one that comes back short (a signal, more parts than the kernel takes
+//! A write is one `pwritev` as a rule (on Linux); one that comes back short (a signal, more parts than the kernel takes
 //! at once, a disk that fills up) is continued where it stopped. A write that fails is cut off again, as an
 //! append is. The length is kept beside the file, so that asking for it is no system call.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
-
-use super::file::{is_cached, map, prefetch, read_exact, read_uninit, start_writeback};
+use super::file::{map, read_exact, read_uninit};
 use super::*;
 use crate::fs::check_punch;
-
-/// How many parts the kernel takes in one call (`IOV_MAX`).
-const PARTS_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct RealRandom {
@@ -85,11 +78,11 @@ impl ReadFile for RealRandom {
     }
 
     fn prefetch(&self, offset: u64, len: u64) {
-        prefetch(&self.file, offset, len);
+        os::prefetch(&self.file, offset, len);
     }
 
     fn is_cached(&self, offset: u64) -> bool {
-        is_cached(&self.file, offset)
+        os::is_cached(&self.file, offset)
     }
 
     fn copy_to(&self, offset: u64, len: u64, target: &UserFile) -> u64 {
@@ -122,7 +115,7 @@ impl RandomFile for RealRandom {
     }
 
     fn start_writeback(&self, offset: u64, len: u64) {
-        start_writeback(&self.file, offset, len);
+        os::start_writeback(&self.file, offset, len);
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
@@ -144,8 +137,8 @@ fn write_all(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<u64>
     let (mut rest, mut done) = advance(parts, 0);
     while let Some(first) = rest.first() {
         let written = match first.get(done..) {
-            Some(tail) if done > 0 => file.write_at(tail, at),
-            _ => rustix::io::pwritev(file, &rest[..rest.len().min(PARTS_MAX)], at).map_err(io::Error::from),
+            Some(tail) if done > 0 => os::write_at(file, tail, at),
+            _ => os::write_parts_at(file, rest, at),
         };
         match written {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -182,16 +175,12 @@ pub(super) fn punch_holes(path: &Path, holes: &[(u64, u64)]) -> Result<()> {
 }
 
 fn punch_hole(file: &File, path: &Path, offset: u64, len: u64) -> Result<()> {
-    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    loop {
-        match rustix::fs::fallocate(file, mode, offset, len) {
-            Ok(()) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                let message = "the file system cannot give back part of a file (punch a hole)";
-                return Err(Error::new(ErrorKind::Unsupported, message).at(path).at_offset(offset));
-            }
-            Err(error) => return Err(Error::io("punch a hole", path, error.into()).at_offset(offset)),
+    match os::punch_hole(file, offset, len) {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let message = "the file system cannot give back part of a file (punch a hole)";
+            Err(Error::new(ErrorKind::Unsupported, message).at(path).at_offset(offset))
         }
+        Err(error) => Err(Error::io("punch a hole", path, error).at_offset(offset)),
     }
 }

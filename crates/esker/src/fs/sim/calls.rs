@@ -104,7 +104,7 @@ impl FileSystem for SimFs {
         let before = world.file(id).map_err(failed)?.allocated();
         let more = len.next_multiple_of(PAGE).saturating_sub(before);
         if more > PLENTY {
-            return Err(failed(rustix::io::Errno::FBIG.into()));
+            return Err(failed(io::ErrorKind::FileTooLarge.into()));
         }
         world.check_space(more, path)?;
         world.file_mut(id).map_err(failed)?.set_allocated(len);

@@ -151,8 +151,8 @@ impl Armed {
         };
         self.spent = fails && !self.fault.forever;
         let error = match self.fault.error {
-            FaultError::Io => io::Error::from(rustix::io::Errno::IO),
-            FaultError::NoSpace => io::Error::from(rustix::io::Errno::NOSPC),
+            FaultError::Io => io::Error::other("the device failed"),
+            FaultError::NoSpace => io::ErrorKind::StorageFull.into(),
         };
         fails.then(|| Error::io(&format!("do what was asked ({op:?}, injected)"), path, error))
     }

@@ -25,7 +25,7 @@ impl SimRandom {
         if offset.checked_add(len).is_some_and(|end| end <= LEN_MAX) {
             return Ok(());
         }
-        let too_big = io::Error::from(rustix::io::Errno::FBIG);
+        let too_big = io::Error::from(io::ErrorKind::FileTooLarge);
         Err(Error::io(doing, self.path(), too_big).at_offset(offset))
     }
 }

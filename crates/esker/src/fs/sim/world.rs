@@ -139,9 +139,7 @@ impl World {
     /// Fails when `more` bytes would not fit.
     pub(super) fn check_space(&self, more: u64, path: &Path) -> Result<()> {
         match self.free_space() {
-            Some(free) if free < more => {
-                Err(Error::io("allocate", path, io::Error::from(rustix::io::Errno::NOSPC)))
-            }
+            Some(free) if free < more => Err(Error::io("allocate", path, io::ErrorKind::StorageFull.into())),
             _ => Ok(()),
         }
     }

@@ -209,7 +209,7 @@ fn the_kernel_copies_to_a_file_of_the_user_or_leaves_it_to_others() {
             assert!(std::fs::read(&target).unwrap() == expected, "{count} bytes were copied");
             assert!(source.copy_to(2_999_000, u64::MAX, &copy) <= 1000, "there is no more");
             assert_eq!(source.copy_to(u64::MAX, 1, &copy), 0);
-            let read_only = crate::fs::UserFile::of(std::fs::File::open(&target).unwrap()).unwrap();
+            let read_only = crate::fs::UserFile::of(&std::fs::File::open(&target).unwrap()).unwrap();
             assert_eq!(source.copy_to(0, 1000, &read_only), 0);
         }
     });

@@ -24,7 +24,7 @@ pub(in crate::fs) struct View {
 
 impl View {
     /// Maps `len` bytes, at least 1, from `offset`; the file must hold them.
-    pub(super) fn new(file: impl AsFd, offset: u64, len: usize) -> io::Result<Self> {
+    pub(in crate::fs) fn new(file: impl AsFd, offset: u64, len: usize) -> io::Result<Self> {
         let before = (offset % UNIT) as usize;
         let mapped = before.checked_add(len).ok_or(io::ErrorKind::OutOfMemory)?;
         let pages = Pages::map(file, offset - before as u64, mapped, ProtFlags::READ, MapFlags::SHARED)?;

@@ -31,7 +31,7 @@ const GROWTH: u64 = 64 << 20;
 
 /// The mapping of a file, once somebody has read it by this.
 #[derive(Debug, Default)]
-pub(super) struct Resident {
+pub(in crate::fs) struct Resident {
     /// Held to look up and to map.
     state: Mutex<State>,
 }
@@ -52,7 +52,7 @@ struct Whole(Pages);
 impl Resident {
     /// Fills `buf` from `offset` on, if the file and the page cache have all of that. Nobody may change these bytes of
     /// the file meanwhile, nor cut them off.
-    pub(super) fn copy<'a>(
+    pub(in crate::fs) fn copy<'a>(
         &self,
         file: &File,
         buf: &'a mut [MaybeUninit<u8>],

@@ -5,13 +5,14 @@
 //! short while it is mapped makes the next store a SIGBUS. Segments are never cut short (rule 7), and the
 //! directory lock keeps other stores out.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use super::linux::stores_cannot_fail;
 use super::pages::Pages;
 
 /// A multiple of every page size in use.
@@ -19,20 +20,21 @@ const WARM_UNIT: u64 = 64 << 10;
 
 /// Threads store into it at once: each into a range of its own (the contract of `MappedFile::store`), or by atomic words.
 #[derive(Debug)]
-pub(super) struct Map(Pages);
+pub(in crate::fs) struct Map(Pages);
 
 impl Map {
-    /// Maps the first `len` bytes of `file`, which must be open for reading and writing.
-    pub(super) fn new(file: impl AsFd, len: usize) -> io::Result<Self> {
+    /// Maps the first `len` bytes of `file`, which must be open for reading and writing and in the page cache;
+    /// `None` where a store could fail.
+    pub(in crate::fs) fn of_segment(file: &File, len: u64) -> io::Result<Option<Self>> {
+        let (Ok(len), true) = (usize::try_from(len), stores_cannot_fail(file)) else { return Ok(None) };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // The pages are in the page cache: populating maps them for reading, which takes 0.4 us off the
-        // 2.4 us of a page's first store.
-        Pages::map(file, 0, len, protection, MapFlags::SHARED | MapFlags::POPULATE).map(Map)
+        // Populating maps the pages for reading, which takes 0.4 us off the 2.4 us of a page's first store.
+        Pages::map(file, 0, len, protection, MapFlags::SHARED | MapFlags::POPULATE).map(Map).map(Some)
     }
 
     /// Copies `bytes` to `offset`; `false` (and nothing is copied) when they would not fit.
     #[inline]
-    pub(super) fn copy_in(&self, offset: u64, bytes: &[u8]) -> bool {
+    pub(in crate::fs) fn copy_in(&self, offset: u64, bytes: &[u8]) -> bool {
         let Some(offset) = self.fits(offset, bytes.len()) else { return false };
         // SAFETY: offset + bytes.len() <= self.0.len(), so the target is inside the mapping; `bytes` cannot
         // overlap it, since no reference into the mapping is ever handed out.
@@ -42,7 +44,7 @@ impl Map {
 
     /// Stores one little-endian word; `false` when it is out of bounds or not aligned.
     #[inline]
-    pub(super) fn store_word(&self, offset: u64, value: u64) -> bool {
+    pub(in crate::fs) fn store_word(&self, offset: u64, value: u64) -> bool {
         let Some(offset) = self.fits(offset, 8) else { return false };
         if !offset.is_multiple_of(8) {
             return false;
@@ -56,7 +58,7 @@ impl Map {
     }
 
     /// Makes the pages of a range writable now, as a store into each would.
-    pub(super) fn warm(&self, offset: u64, len: u64) {
+    pub(in crate::fs) fn warm(&self, offset: u64, len: u64) {
         let end = offset.saturating_add(len).min(self.0.len() as u64);
         let start = offset - offset % WARM_UNIT;
         if start >= end {

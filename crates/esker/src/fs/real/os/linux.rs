@@ -1,0 +1,172 @@
+//! The calls that only Linux has.
+
+#![expect(clippy::disallowed_methods, reason = "this is the room that touches files")]
+
+use std::fs::{self, File};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::num::NonZeroU64;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+
+use rustix::fs::{Advice, FallocateFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+
+/// How many parts the kernel takes in one call (`IOV_MAX`).
+const PARTS_MAX: usize = 1024;
+
+/// ext2, ext3 and ext4 share it.
+const EXT_MAGIC: u32 = 0xEF53;
+const TMPFS_MAGIC: u32 = 0x0102_1994;
+
+/// What the kernel calls file systems in which files share blocks until one of them is changed: XFS, btrfs.
+const SHARING: [u32; 2] = [0x5846_5342, 0x9123_683E];
+
+/// Writes parts from `offset` on; returns how many bytes, which may be fewer than there are.
+pub(in crate::fs) fn write_parts_at(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pwritev(file, &parts[..parts.len().min(PARTS_MAX)], offset)?)
+}
+
+/// Tells the kernel that the range will be read soon.
+pub(in crate::fs) fn prefetch(file: &File, offset: u64, len: u64) {
+    if let Some(len) = NonZeroU64::new(len) {
+        let _hint = rustix::fs::fadvise(file, offset, Some(len), Advice::WillNeed);
+    }
+}
+
+/// Has the kernel read no more of the file than it is asked for.
+pub(in crate::fs) fn read_singly(file: &File) {
+    let _hint = rustix::fs::fadvise(file, 0, None, Advice::Random);
+}
+
+/// Whether the byte at `offset` can be read without waiting for a disk.
+pub(in crate::fs) fn is_cached(file: &File, offset: u64) -> bool {
+    let mut byte = [0];
+    let read = rustix::io::preadv2(file, &mut [IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT);
+    read != Err(Errno::AGAIN)
+}
+
+/// Asks the kernel to begin writing `len` bytes from `offset`. A hint: errors show at the sync.
+pub(in crate::fs) fn start_writeback(file: &File, offset: u64, len: u64) {
+    let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else { return };
+    // SAFETY: the descriptor is open as long as `file` is borrowed, and the call reads and writes no memory
+    // of this process.
+    let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
+/// Makes the file at least `len` bytes long and gives it their blocks; `false`, and nothing is done, where the file
+/// system cannot.
+pub(in crate::fs) fn allocate(file: &File, len: u64) -> io::Result<bool> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives the blocks of a range back; `false`, and nothing is done, where the file system cannot.
+pub(in crate::fs) fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<bool> {
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    loop {
+        match rustix::fs::fallocate(file, mode, offset, len) {
+            Ok(()) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether the file may share blocks with another one of its file system.
+pub(in crate::fs) fn shares_blocks(file: &File) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|found| SHARING.contains(&(found.f_type as u32)))
+}
+
+/// Has the kernel copy `len` bytes from `from` on; to `to`, or to the target's position. Returns how many it has
+/// copied, which may be fewer, and moves `from` and `to` by as many.
+pub(in crate::fs) fn copy_range(
+    (source, from): (&File, &mut u64),
+    (target, to): (&File, Option<&mut u64>),
+    len: usize,
+) -> io::Result<usize> {
+    Ok(rustix::fs::copy_file_range(source, Some(from), target, to, len)?)
+}
+
+/// Whether stores into a mapping of the whole file cannot fail: it overwrites in place and has its blocks.
+pub(super) fn stores_cannot_fail(file: &File) -> bool {
+    overwrites_in_place(file) && is_allocated(file)
+}
+
+/// XFS is left out because a file there may share blocks with a reflink copy, and writing to a shared
+/// block moves it; there is no cheap way to tell.
+fn overwrites_in_place(file: &File) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|stat| matches!(stat.f_type as u32, EXT_MAGIC | TMPFS_MAGIC))
+}
+
+/// A segment copied by a tool that makes holes of zeros would die by SIGBUS on a full disk if mapped.
+fn is_allocated(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.blocks().saturating_mul(512) >= metadata.len())
+}
+
+/// Changes with each boot; zeros where unknown.
+pub(in crate::fs) fn boot_id() -> [u8; 16] {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    parse_uuid(&text).unwrap_or_default()
+}
+
+/// The 16 bytes of a UUID in text: 32 hexadecimal digits, hyphens anywhere.
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let mut digits = text.trim().chars().filter(|&c| c != '-').map(|c| c.to_digit(16));
+    let mut id = [0; 16];
+    for byte in &mut id {
+        let (high, low) = (digits.next()??, digits.next()??);
+        *byte = (high << 4 | low) as u8;
+    }
+    digits.next().is_none().then_some(id)
+}
+
+/// Has memory filled in pages of 2 MiB where it can be: a page fault of 4 KiB costs more than reading them.
+pub(in crate::fs) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
+    const PAGE: usize = 4096;
+    if cfg!(miri) {
+        return;
+    }
+    let before = buf.as_ptr().addr() % PAGE;
+    let start = buf.as_mut_ptr().cast::<std::ffi::c_void>().wrapping_byte_sub(before);
+    let len = (before + buf.len()).next_multiple_of(PAGE);
+    // SAFETY: the advice changes how memory is backed, and no byte of it; neighbours on the first and the last page
+    // are backed the same way.
+    let _hint = unsafe { rustix::mm::madvise(start, len, rustix::mm::Advice::LinuxHugepage) };
+}
+
+/// The fourth word of the kernel's own report: runnable threads/all threads.
+pub(in crate::fs) fn running_threads() -> Option<usize> {
+    let report = String::from_utf8(fs::read("/proc/loadavg").ok()?).ok()?;
+    report.split(' ').nth(3)?.split('/').next()?.parse().ok()
+}
+
+/// The machine's memory in bytes, from the kernel's own report.
+pub(in crate::fs) fn physical_memory() -> Option<u64> {
+    let report = fs::read("/proc/meminfo").ok()?;
+    let report = String::from_utf8(report).ok()?;
+    let line = report.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boot_ids_are_parsed() {
+        assert_eq!(
+            parse_uuid("00010203-0405-0607-0809-0a0b0c0d0eFF\n"),
+            Some([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255])
+        );
+        for text in ["", "0001", "000102030405060708090a0b0c0d0eff0", "zz", "000102030405060708090a0b0c0d0e-"]
+        {
+            assert_eq!(parse_uuid(text), None, "{text}");
+        }
+    }
+}
