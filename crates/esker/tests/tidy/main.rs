@@ -7,6 +7,7 @@
 #![expect(clippy::disallowed_methods, reason = "this test looks at the real checkout")]
 
 mod canaries;
+mod documents;
 mod house;
 mod lex;
 mod rules;

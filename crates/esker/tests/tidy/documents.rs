@@ -1,0 +1,30 @@
+//! What the documents list is what the code has: no option, kind of error or figure is left out.
+
+use super::checkout;
+
+/// The names behind `pub ` and before `:` in the body of `pub struct NAME`, or those of the variants of `pub enum NAME`.
+fn members(file: &str, name: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(checkout().join("crates/esker/src").join(file)).unwrap();
+    let body = text.split_once(&format!("pub {name} {{\n")).unwrap().1.split_once("\n}").unwrap().0;
+    let lines = body.lines().map(str::trim).filter(|line| !line.starts_with("//") && !line.starts_with('#'));
+    lines.map(|line| line.trim_start_matches("pub ").split([':', ',']).next().unwrap().to_owned()).collect()
+}
+
+fn missing(document: &str, names: &[String]) -> Vec<String> {
+    let text = std::fs::read_to_string(checkout().join("docs").join(document)).unwrap();
+    names.iter().filter(|name| !text.contains(&format!("`{name}`"))).cloned().collect()
+}
+
+#[test]
+fn every_option_is_in_the_document_about_tuning() {
+    let options = members("options.rs", "struct Options");
+    assert!(options.len() > 8 && options.contains(&"filter_bits".to_owned()), "{options:?}");
+    assert_eq!(missing("tuning.md", &options), [""; 0]);
+}
+
+#[test]
+fn every_kind_of_error_is_in_the_document_about_operations() {
+    let kinds = members("error.rs", "enum ErrorKind");
+    assert!(kinds.len() > 10 && kinds.contains(&"Poisoned".to_owned()), "{kinds:?}");
+    assert_eq!(missing("operations.md", &kinds), [""; 0]);
+}
