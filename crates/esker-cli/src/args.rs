@@ -191,6 +191,26 @@ Example:
     #[command(after_help = "Example:
   esker checkpoint /backup/monday.db")]
     Checkpoint(Checkpoint),
+    /// Copy the store, as it is now, into a directory of backups; what an earlier one has is not copied again
+    #[command(
+        after_help = "One directory, on another disk as a rule, holds the backups of one store. An interrupted backup leaves
+the earlier ones as they were, and the next one tidies up.
+
+Examples:
+  esker backup /backups/x
+  esker backup /backups/x --keep 7       and remove all but the newest 7
+  esker backup /backups/x --list         number, time, files and bytes of each"
+    )]
+    Backup(Backup),
+    /// Make a store from a backup
+    #[command(
+        after_help = "Every byte of the backup is verified. A damaged backup is named, exit code 3, and nothing is left behind.
+
+Examples:
+  esker restore /backups/x restored.db
+  esker restore /backups/x monday.db --backup 3"
+    )]
+    Restore(Restore),
     /// Delete the whole store
     #[command(
         after_help = "The name of the store's directory must be typed to confirm it, or given with --yes.
@@ -361,6 +381,29 @@ pub(crate) struct Dump {
 pub(crate) struct Checkpoint {
     /// The new store's directory, which must not exist
     pub(crate) dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// The directory of backups
+    pub(crate) dir: PathBuf,
+    /// Make no backup; list those that are there
+    #[arg(long, conflicts_with = "keep")]
+    pub(crate) list: bool,
+    /// Afterwards, remove all but the newest N backups
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) keep: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The directory of backups
+    pub(crate) dir: PathBuf,
+    /// The new store's directory, which must not exist
+    pub(crate) target: PathBuf,
+    /// The number of the backup (default: the newest)
+    #[arg(long, value_name = "N")]
+    pub(crate) backup: Option<u64>,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::care::BackupReport;
 use crate::env::{Env, Lane, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::sim::SimFs;
@@ -347,7 +348,21 @@ impl Db {
     /// `AlreadyExists`, `Io`, `OutOfSpace`.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.store.check_writable()?;
-        crate::care::checkpoint::checkpoint(&self.store, dir.as_ref())
+        crate::care::checkpoint::checkpoint(&self.store, dir.as_ref()).map(drop)
+    }
+
+    /// Makes a backup of the store as it is now in the directory `dir`, which may be on another disk, beside the ones
+    /// that it holds already, while others read and write. Files that an earlier one has are not copied again: keep
+    /// one directory for each store. While this runs, the space of what is overwritten does not come back, and on a
+    /// disk below its low-space mark it is refused. [`restore`](crate::restore) makes a store of it;
+    /// [`backups`](crate::backups) lists them, [`forget_backups`](crate::forget_backups) removes old ones.
+    ///
+    /// # Errors
+    /// `InvalidInput` when `dir` holds something else; `Corruption` when the list of an earlier backup's files is
+    /// damaged; `Locked` when another backup or restore uses `dir`; `Io`, `OutOfSpace`: earlier backups are as they were.
+    pub fn backup(&self, dir: impl AsRef<Path>) -> Result<BackupReport> {
+        self.store.check_writable()?;
+        crate::care::backup::backup(&self.store, dir.as_ref())
     }
 
     /// Where the store is.

@@ -64,7 +64,9 @@ mod version;
 mod write;
 
 pub use cache::sim as cache_sim;
-pub use care::{CheckReport, Finding, check, destroy, dump};
+pub use care::{
+    BackupInfo, BackupReport, CheckReport, Finding, backups, check, destroy, dump, forget_backups, restore,
+};
 pub use db::Db;
 pub use error::{Error, ErrorKind, Result};
 pub use options::{CachePolicy, Compression, Durability, Options, TreeOptions};

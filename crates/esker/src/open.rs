@@ -49,7 +49,7 @@ mod listing;
 mod replay;
 mod room;
 
-pub(crate) use listing::{LOCK_FILE, Listing};
+pub(crate) use listing::{BACKUP_DIR, LOCK_FILE, Listing, remove_flat_dir};
 
 /// The tree that every store has.
 pub(crate) const DEFAULT_TREE: &str = "default";
@@ -108,6 +108,10 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let mode = if read_only { LockMode::Shared } else { LockMode::Exclusive };
     let lock: Arc<dyn DirLock> = Arc::from(env.fs.lock(&dir.join(LOCK_FILE), mode)?);
     let mut found = Found::read(&env, dir)?;
+    if !read_only && found.listing.has_backup_dir {
+        // Its links would keep the space of tables and huge values that go.
+        remove_flat_dir(&env, &dir.join(BACKUP_DIR))?;
+    }
     if !read_only && room::make(dir, &options, &found)? {
         found = Found::read(&env, dir)?;
     }

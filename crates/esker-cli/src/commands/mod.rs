@@ -1,6 +1,7 @@
 //! One file a command.
 
 mod admin;
+mod backup;
 mod cache_sim;
 mod check;
 mod count;
@@ -44,6 +45,8 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Trees(args) => trees::run(&global, &args),
         Command::Dump(args) => admin::dump(&global, &args),
         Command::Checkpoint(args) => admin::checkpoint(&global, &args),
+        Command::Backup(args) => backup::run(&global, &args),
+        Command::Restore(args) => backup::restore(&global, &args),
         Command::Destroy(args) => destroy::run(&global, &args),
         Command::Import(args) => import::run(&global, &args),
         Command::Export(args) => export::run(&global, &args),

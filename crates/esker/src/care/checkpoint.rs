@@ -13,15 +13,17 @@ use crate::blob::blob_path;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::segment::clear_marks;
 use crate::log::wal::LogPart;
-use crate::open::LOCK_FILE;
+use crate::open::{LOCK_FILE, remove_flat_dir};
 use crate::store::Store;
+use crate::version::edit::ManifestState;
 use crate::version::manifest::Manifest;
 use crate::version::tables::table_path;
 
 /// Bytes copied at once.
 const COPY_LEN: usize = 1 << 20;
 
-pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<()> {
+/// Makes the copy in `dir`, which must not exist; returns what its manifest says.
+pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<ManifestState> {
     let fs = &store.env.fs;
     if fs.exists(dir)? {
         let message = "a checkpoint needs a directory that does not exist yet";
@@ -31,21 +33,12 @@ pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<()> {
     // Most of what has to be sealed and synced, while writers go on.
     store.seal_blobs(true)?;
     fs.create_dir_all(dir)?;
-    fill(store, dir).inspect_err(|_| remove(store, dir))
-}
-
-/// Takes away what a checkpoint that failed has made. What cannot be removed stays: the first error is the
-/// one to tell.
-fn remove(store: &Store, dir: &Path) {
-    let fs = &store.env.fs;
-    for name in fs.list(dir).unwrap_or_default() {
-        drop(fs.remove_file(&dir.join(name)));
-    }
-    drop(fs.remove_dir(dir));
+    // The first error is the one to tell.
+    fill(store, dir).inspect_err(|_| drop(remove_flat_dir(&store.env, dir)))
 }
 
 /// Writes the files of the copy into the empty directory `dir`.
-fn fill(store: &Store, dir: &Path) -> Result<()> {
+fn fill(store: &Store, dir: &Path) -> Result<ManifestState> {
     let fs = &store.env.fs;
     let structure = store.structure.lock();
     let Some(manifest) = &structure.manifest else {
@@ -73,9 +66,10 @@ fn fill(store: &Store, dir: &Path) -> Result<()> {
         copy(store, &part, dir)?;
     }
     drop(structure);
-    Manifest::create(&store.env, dir, 1, state)?;
+    let manifest = Manifest::create(&store.env, dir, 1, state)?;
     drop(fs.create(&dir.join(LOCK_FILE))?);
-    fs.sync_dir(dir)
+    fs.sync_dir(dir)?;
+    Ok(manifest.state)
 }
 
 /// Copies a segment up to its last record. The marks stay behind: they are about our manifest and about

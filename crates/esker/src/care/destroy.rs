@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::blob::blob_path;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::LockMode;
-use crate::open::{LOCK_FILE, Listing};
+use crate::open::{BACKUP_DIR, LOCK_FILE, Listing, remove_flat_dir};
 use crate::options::Options;
 use crate::store::reserve::reserve_path;
 use crate::version::manifest::manifest_path;
@@ -32,6 +32,7 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     for path in manifests.chain(segments).chain(tables).chain(blobs).chain(temporaries).chain(reserve) {
         fs.remove_file(&path)?;
     }
+    remove_flat_dir(&options.env, &dir.join(BACKUP_DIR))?;
     fs.remove_file(&dir.join(LOCK_FILE))?;
     drop(lock);
     fs.sync_dir(dir)?;

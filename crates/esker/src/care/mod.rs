@@ -1,12 +1,19 @@
 //! Care of stores and their files: [`checkpoint`] copies one that is open; [`check`] reads all of one that
-//! is not and tells every damage; [`dump`] shows a single file; [`destroy`] removes a store.
+//! is not and tells every damage; [`dump`] shows a single file; [`destroy`] removes a store. [`backup`] copies an open
+//! store, as far as earlier backups have not, and [`restore`] makes a store of that again.
 
+pub(crate) mod backup;
+mod catalog;
 mod check;
 mod check_blobs;
 pub(crate) mod checkpoint;
 mod destroy;
 mod dump;
+mod file_copy;
+mod restore;
 
+pub use backup::{BackupInfo, BackupReport, backups, forget_backups};
 pub use check::{CheckReport, Finding, check};
 pub use destroy::destroy;
 pub use dump::dump;
+pub use restore::restore;

@@ -15,6 +15,20 @@ use crate::version::tables::table_number;
 /// The file that is locked, never written.
 pub(crate) const LOCK_FILE: &str = "LOCK";
 
+/// The directory in a store's own in which a backup under way keeps what it copies.
+pub(crate) const BACKUP_DIR: &str = "backup.tmp";
+
+/// Removes a directory of ours and the files in it, if it is there.
+pub(crate) fn remove_flat_dir(env: &Env, dir: &Path) -> Result<()> {
+    if !env.fs.exists(dir)? {
+        return Ok(());
+    }
+    for name in env.fs.list(dir)? {
+        env.fs.remove_file(&dir.join(name))?;
+    }
+    env.fs.remove_dir(dir)
+}
+
 /// What lies in a store's directory, by kind.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Listing {
@@ -23,6 +37,8 @@ pub(crate) struct Listing {
     pub(crate) blobs: Vec<FileId>,
     pub(crate) segments: Vec<(u64, PathBuf)>,
     pub(crate) temporaries: Vec<PathBuf>,
+    /// Whether a backup was killed and has left what it was copying.
+    pub(crate) has_backup_dir: bool,
     pub(crate) foreign: Vec<String>,
 }
 
@@ -31,7 +47,9 @@ impl Listing {
         let mut listing = Listing::default();
         for name in env.fs.list(dir)? {
             let path = dir.join(&name);
-            if name == LOCK_FILE || name == RESERVE_FILE {
+            if name == BACKUP_DIR {
+                listing.has_backup_dir = true;
+            } else if name == LOCK_FILE || name == RESERVE_FILE {
             } else if is_temporary(&name) || is_temporary_blob(&name) {
                 listing.temporaries.push(path);
             } else if let Some(number) = manifest_number(&name) {

@@ -1,7 +1,7 @@
 //! The open store behind every handle: what it holds, how its parts change together, its background work.
 //!
 //! Locks, in the order in which they may be taken:
-//! 1. `compacting`, `flushing`: one merge and one flush at a time; then `TreeInner::below_level_0`;
+//! 1. `backing_up`, `compacting`, `flushing`: one backup, one merge and one flush at a time; then `TreeInner::below_level_0`;
 //! 2. `structure`: the manifest and the trees by name; held while an edit is made durable;
 //! 3. the commit lock ([`Commit`]): sequence, log tail, which memtable takes writes.
 //!
@@ -103,6 +103,8 @@ pub(crate) struct Store {
     pub(crate) tables: TableMaker,
     pub(crate) flushing: Mutex<()>,
     pub(crate) compacting: Mutex<()>,
+    /// One backup at a time.
+    pub(crate) backing_up: Mutex<()>,
     /// Bytes of the memtables that wait to be flushed.
     pub(crate) waiting_bytes: AtomicUsize,
     /// Memtables set aside, oldest first.
@@ -177,6 +179,7 @@ impl Store {
             tables,
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
+            backing_up: Mutex::new(()),
             waiting_bytes: AtomicUsize::new(0),
             waiting: Mutex::new(Vec::new()),
             candidates: Mutex::new(candidates),

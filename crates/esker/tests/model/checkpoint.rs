@@ -1,4 +1,4 @@
-//! Checkpoints made while several threads write: each is a moment of the history.
+//! Checkpoints and backups made while several threads write: each is a moment of the history.
 //!
 //! A writer notes in every write which writes of the others it knew to be acknowledged. So a copy that holds
 //! a write must hold those too; and of each writer all writes up to some number, none behind.
@@ -67,8 +67,22 @@ fn judge(dir: &Path, options: &Options, before: Known) {
     db.close().unwrap();
 }
 
-/// Makes copies in `root` while others write, and has each judged by `look` as soon as it is made.
-fn copies(root: &Path, env: Env, seed: u64, times: u64, look: impl Fn(&Path, &Options, Known)) {
+/// How a copy in a directory is made.
+type Make = fn(&Db, &Path, &Options);
+
+fn checkpoint(db: &Db, dir: &Path, _: &Options) {
+    db.checkpoint(dir).unwrap();
+}
+
+/// Each backup takes what it can from those before it.
+fn backup_and_restore(db: &Db, dir: &Path, options: &Options) {
+    let shelf = dir.parent().unwrap().join("backups");
+    let report = db.backup(&shelf).unwrap();
+    esker::restore(&shelf, Some(report.id), dir, options).unwrap();
+}
+
+/// Has `make` make copies in `root` while others write, and each judged by `look` as soon as it is made.
+fn copies(root: &Path, env: Env, seed: u64, times: u64, make: Make, look: impl Fn(&Path, &Options, Known)) {
     let options = tiny_options(&mut Rng::new(seed), env);
     let db = Db::open(root.join("store"), options.clone()).unwrap();
     let (acknowledged, ended) = ([const { AtomicU64::new(0) }; WRITERS], AtomicBool::new(false));
@@ -86,7 +100,7 @@ fn copies(root: &Path, env: Env, seed: u64, times: u64, look: impl Fn(&Path, &Op
                 }
                 let before = std::array::from_fn(|writer| acknowledged[writer].load(Ordering::SeqCst));
                 let dir = root.join(format!("copy{time}"));
-                db.checkpoint(&dir).unwrap();
+                make(&db, &dir, &options);
                 look(&dir, &options, before);
             }
         }));
@@ -105,22 +119,38 @@ fn a_checkpoint_beside_writers_is_a_moment() {
     let seed = seed(0xc0b1);
     eprintln!("ESKER_SEED={seed}");
     let root = tempfile::tempdir().unwrap();
-    copies(root.path(), Env::system(), seed, times(12), judge);
+    copies(root.path(), Env::system(), seed, times(12), checkpoint, judge);
+}
+
+#[test]
+fn a_restored_backup_beside_writers_is_a_moment() {
+    let seed = seed(0xc0b3);
+    eprintln!("ESKER_SEED={seed}");
+    let root = tempfile::tempdir().unwrap();
+    copies(root.path(), Env::system(), seed, times(12), backup_and_restore, judge);
 }
 
 /// The power fails as soon as a copy is made: it is there all the same.
-#[test]
-fn a_checkpoint_beside_writers_survives_power_loss() {
-    let seed = seed(0xc0b2);
+fn survives_power_loss(seed: u64, make: Make) {
     eprintln!("ESKER_SEED={seed}");
     let disk = SimFs::new(seed);
     disk.create_dir_all(Path::new("/root")).unwrap();
     let env = world(Arc::new(disk.clone()), seed, None);
-    copies(&PathBuf::from("/root"), env, seed, times(8), |dir, options, before| {
+    copies(&PathBuf::from("/root"), env, seed, times(8), make, |dir, options, before| {
         for kept in [0.0, 0.5] {
             let left = disk.crash_keeping(kept, seed);
             let env = world(Arc::new(left), seed, None);
             judge(dir, &options.clone().env(env), before);
         }
     });
+}
+
+#[test]
+fn a_checkpoint_beside_writers_survives_power_loss() {
+    survives_power_loss(seed(0xc0b2), checkpoint);
+}
+
+#[test]
+fn a_restored_backup_beside_writers_survives_power_loss() {
+    survives_power_loss(seed(0xc0b4), backup_and_restore);
 }

@@ -1,5 +1,7 @@
 //! What the documents list is what the code has: no option, kind of error or figure is left out.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use super::checkout;
 
 /// The names behind `pub ` and before `:` in the body of `pub struct NAME`, or those of the variants of `pub enum NAME`.

@@ -1,0 +1,200 @@
+//! Backups of an open store into a directory, on another disk as a rule, that several of them share.
+//!
+//! ```text
+//! checkpoint   STORE/backup.tmp: the store at one moment, by hard links; writes go on from here
+//! copy         what the directory does not have yet, each file synced, with the checksum of all its bytes
+//! catalog      written, synced and renamed last: before that nothing has happened
+//! ```
+//! An interrupted backup leaves files that no catalog names; the next one removes them. The links that one which was
+//! killed leaves in the store go when the store is opened, or with its next backup.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::catalog::{Catalog, Part, Shelf, catalog_path, own_name, shared_name};
+use super::checkpoint::checkpoint;
+use super::file_copy::copy_file;
+use crate::blob::blob_path;
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::{DirLock, LockMode};
+use crate::open::{BACKUP_DIR, LOCK_FILE, remove_flat_dir};
+use crate::options::Options;
+use crate::store::Store;
+use crate::version::edit::ManifestState;
+use crate::version::manifest::manifest_number;
+use crate::version::tables::table_path;
+
+/// What [`Db::backup`](crate::Db::backup) has made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackupReport {
+    /// The backup's number in its directory, for [`restore`](crate::restore).
+    pub id: u64,
+    /// The files that it consists of.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those that were copied, because no earlier backup had them.
+    pub copied_files: u64,
+    /// Their bytes.
+    pub copied_bytes: u64,
+}
+
+/// A backup that lies in a directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackupInfo {
+    /// Its number.
+    pub id: u64,
+    /// When it was made, in microseconds since 1970.
+    pub made_us: u64,
+    /// The files that it consists of.
+    pub files: u64,
+    /// Their bytes; those that other backups share count in each.
+    pub bytes: u64,
+}
+
+/// Lists the backups in `dir`, oldest first.
+///
+/// # Errors
+/// `NotFound` when there is no such directory, `InvalidInput` when it holds something else, `Corruption` when the list
+/// of a backup's files is damaged, `Io`.
+pub fn backups(dir: impl AsRef<Path>, options: &Options) -> Result<Vec<BackupInfo>> {
+    let (env, dir) = (&options.env, dir.as_ref());
+    let ids = Shelf::read(env, dir)?.ids;
+    let catalogs = ids.into_iter().map(|id| Catalog::read(env, dir, id));
+    catalogs.map(|catalog| catalog.map(|catalog| info(&catalog))).collect()
+}
+
+fn info(catalog: &Catalog) -> BackupInfo {
+    let Catalog { id, made_us, parts } = catalog;
+    BackupInfo { id: *id, made_us: *made_us, files: parts.len() as u64, bytes: catalog.bytes() }
+}
+
+/// Removes all but the newest `keep` backups (1 at least) in `dir`, and the files that only they needed. Returns how many
+/// backups it has removed.
+///
+/// # Errors
+/// As [`backups`], and `Locked` while a backup is being made or restored.
+pub fn forget_backups(dir: impl AsRef<Path>, keep: usize, options: &Options) -> Result<usize> {
+    let (env, dir) = (&options.env, dir.as_ref());
+    let _lock = lock(env, dir, LockMode::Exclusive)?;
+    let mut catalogs = read_all(env, dir, &Shelf::read(env, dir)?)?;
+    let kept = catalogs.split_off(catalogs.len().saturating_sub(keep.max(1)));
+    for old in &catalogs {
+        env.fs.remove_file(&catalog_path(dir, old.id))?;
+    }
+    // What a catalog names must not go before the catalog has.
+    env.fs.sync_dir(dir)?;
+    remove_unnamed(env, dir, &kept)?;
+    Ok(catalogs.len())
+}
+
+/// Keeps other backups and restores out of `dir`.
+pub(super) fn lock(env: &Env, dir: &Path, mode: LockMode) -> Result<Box<dyn DirLock>> {
+    env.fs.lock(&dir.join(LOCK_FILE), mode).map_err(|error| match error.kind() {
+        ErrorKind::Locked => {
+            let message = "another backup into this directory, or a restore from it, is under way";
+            Error::new(ErrorKind::Locked, message).at(dir)
+        }
+        _ => error,
+    })
+}
+
+fn read_all(env: &Env, dir: &Path, shelf: &Shelf) -> Result<Vec<Catalog>> {
+    shelf.ids.iter().map(|&id| Catalog::read(env, dir, id)).collect()
+}
+
+/// Removes what interrupted backups, and those that were forgotten, have left in `dir`.
+fn remove_unnamed(env: &Env, dir: &Path, catalogs: &[Catalog]) -> Result<()> {
+    let shelf = Shelf::read(env, dir)?;
+    let parts = catalogs.iter().flat_map(|catalog| &catalog.parts);
+    let named: BTreeSet<&str> = parts.map(|part| part.stored.as_str()).collect();
+    let unnamed = shelf.stored.iter().filter(|stored| !named.contains(stored.as_str()));
+    unnamed.chain(&shelf.temporaries).try_for_each(|name| env.fs.remove_file(&dir.join(name)))
+}
+
+/// The store at one moment, in a directory of its own within the store's. Dropped, it is removed.
+struct Staging<'a> {
+    store: &'a Store,
+    dir: PathBuf,
+    state: ManifestState,
+}
+
+impl Drop for Staging<'_> {
+    fn drop(&mut self) {
+        // What cannot be removed now goes when the store is opened.
+        drop(remove_flat_dir(&self.store.env, &self.dir));
+    }
+}
+
+impl Staging<'_> {
+    fn make(store: &Store) -> Result<Staging<'_>> {
+        let dir = store.dir.join(BACKUP_DIR);
+        remove_flat_dir(&store.env, &dir)?;
+        let state = checkpoint(store, &dir)?;
+        Ok(Staging { store, dir, state })
+    }
+
+    /// The files in it, each with the name that it has in the directory of backups.
+    fn files(&self, id: u64) -> Result<Vec<(String, String)>> {
+        let tables = self.state.tables.values().map(|info| (table_path(Path::new(""), info.file), info.salt));
+        let sealed = self.state.blobs.live.iter().filter(|(_, record)| record.info.sealed);
+        let blobs = sealed.map(|(&file, record)| (blob_path(Path::new(""), file), record.info.salt));
+        let salts: BTreeMap<PathBuf, u64> = tables.chain(blobs).collect();
+        let mut names = self.store.env.fs.list(&self.dir)?;
+        names.retain(|name| name != LOCK_FILE);
+        // The manifest last: until it is there, what is restored is no store.
+        names.sort_by_key(|name| (manifest_number(name).is_some(), name.clone()));
+        let stored = names.into_iter().map(|name| {
+            let salt = salts.get(Path::new(&name));
+            let stored = salt.map_or_else(|| own_name(&name, id), |&salt| shared_name(&name, salt));
+            (name, stored)
+        });
+        Ok(stored.collect())
+    }
+}
+
+/// Makes a backup of `store` in `dir`.
+pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
+    let env = &store.env;
+    env.fs.create_dir_all(dir)?;
+    let shelf = Shelf::read(env, dir)?;
+    let _lock = lock(env, dir, LockMode::Exclusive)?;
+    let catalogs = read_all(env, dir, &shelf)?;
+    remove_unnamed(env, dir, &catalogs)?;
+    let parts = catalogs.iter().flat_map(|catalog| &catalog.parts);
+    let mut known: BTreeMap<&str, &Part> = parts.map(|part| (part.stored.as_str(), part)).collect();
+    // One that was lost is copied again, while the store still has it.
+    known.retain(|stored, part| env.fs.file_len(&dir.join(stored)).is_ok_and(|len| len == part.len));
+
+    let _alone = store.backing_up.lock();
+    let staging = Staging::make(store)?;
+    let id = shelf.ids.last().map_or(1, |last| last + 1);
+    let mut catalog = Catalog { id, made_us: env.clock.wall_us(), parts: Vec::new() };
+    let mut report = BackupReport { id, ..BackupReport::default() };
+    for (name, stored) in staging.files(id)? {
+        let (len, sum) = match known.get(stored.as_str()) {
+            Some(part) => (part.len, part.sum),
+            None => {
+                let target = dir.join(&stored);
+                remove_damaged(env, &target)?;
+                let copied = copy_file(env, &staging.dir.join(&name), &target)?;
+                report.copied_files += 1;
+                report.copied_bytes += copied.0;
+                copied
+            }
+        };
+        catalog.parts.push(Part { name, stored, len, sum });
+    }
+    env.fs.sync_dir(dir)?;
+    catalog.write(env, dir)?;
+    (report.files, report.bytes) = (catalog.parts.len() as u64, catalog.bytes());
+    Ok(report)
+}
+
+/// Takes away a copy that was cut short or lengthened since: the store still has the file.
+fn remove_damaged(env: &Env, path: &Path) -> Result<()> {
+    if env.fs.exists(path)? { env.fs.remove_file(path) } else { Ok(()) }
+}

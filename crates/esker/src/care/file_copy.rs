@@ -1,0 +1,47 @@
+//! Copying a file to where it has not been, with the checksum of all its bytes.
+
+use std::io::IoSlice;
+use std::path::Path;
+
+use crate::checksum::Summing;
+use crate::env::Env;
+use crate::error::Result;
+use crate::fs::{BLOCK, RandomFile};
+
+/// How much is read at once.
+const PIECE: u64 = 1 << 20;
+
+/// Copies `from` to the new file `to`, synced, its name not yet; blocks of zeros become holes again. Returns the length
+/// and the checksum of what was read.
+pub(super) fn copy_file(env: &Env, from: &Path, to: &Path) -> Result<(u64, u64)> {
+    let source = env.fs.open_read(from)?;
+    let target = env.fs.create_random(to)?;
+    let (len, mut sum) = (source.len(), Summing::default());
+    let mut buf = vec![0; PIECE.min(len) as usize];
+    for at in (0..len).step_by(PIECE as usize) {
+        let piece = &mut buf[..PIECE.min(len - at) as usize];
+        source.read_exact_at(piece, at)?;
+        sum.add(piece);
+        write_filled(&*target, piece, at)?;
+        target.start_writeback(at, piece.len() as u64);
+    }
+    target.set_len(len)?;
+    target.sync()?;
+    Ok((len, sum.finish()))
+}
+
+/// Writes those blocks of `piece`, which begins at `at`, that are not all zeros.
+fn write_filled(target: &dyn RandomFile, piece: &[u8], at: u64) -> Result<()> {
+    let is_filled = |block: &[u8]| block.iter().any(|&byte| byte != 0);
+    let blocks: Vec<&[u8]> = piece.chunks(BLOCK as usize).collect();
+    let mut offset = at;
+    for run in blocks.chunk_by(|a, b| is_filled(a) == is_filled(b)) {
+        let len: usize = run.iter().map(|block| block.len()).sum();
+        if run.first().is_some_and(|block| is_filled(block)) {
+            let from = (offset - at) as usize;
+            target.write_at(&[IoSlice::new(&piece[from..from + len])], offset)?;
+        }
+        offset += len as u64;
+    }
+    Ok(())
+}

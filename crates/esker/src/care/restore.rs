@@ -1,0 +1,94 @@
+//! A store made anew from a backup.
+//!
+//! Everything but the manifest is copied, verified and synced first; the manifest gets its name last. What is there before
+//! that, after a crash, does not open as a store.
+
+use std::path::Path;
+
+use super::backup::{BackupInfo, lock};
+use super::catalog::{Catalog, Part, Shelf};
+use super::file_copy::copy_file;
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::LockMode;
+use crate::open::{LOCK_FILE, remove_flat_dir};
+use crate::options::Options;
+
+/// Makes a store in the directory `target`, which must not exist, from backup number `id` in `dir` (`None`: the newest).
+/// Every byte of the backup is verified; when this returns, the store survives power loss, and opens as any other. After
+/// an error nothing is left of it; after a crash, a directory that does not open as a store.
+///
+/// # Errors
+/// `AlreadyExists` when there is something at `target`; `NotFound` when there is no such backup; `Corruption` with the
+/// file that is damaged or gone, when the backup is; `Locked` while a backup is being made; `Io`; `OutOfSpace`.
+///
+/// # Example
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let root = tempfile::tempdir().expect("a temporary directory");
+/// # let (path, backups) = (root.path().join("store"), root.path().join("backups"));
+/// let options = esker::Options::default();
+/// let db = esker::Db::open(&path, options.clone())?;
+/// db.put("key", "old")?;
+/// db.backup(&backups)?;
+/// db.put("key", "new")?;
+/// esker::restore(&backups, None, root.path().join("restored"), &options)?;
+/// let restored = esker::Db::open(root.path().join("restored"), options)?;
+/// assert_eq!(restored.get_vec("key")?.as_deref(), Some(&b"old"[..]));
+/// # Ok(())
+/// # }
+/// ```
+pub fn restore(
+    dir: impl AsRef<Path>,
+    id: Option<u64>,
+    target: impl AsRef<Path>,
+    options: &Options,
+) -> Result<BackupInfo> {
+    let (env, dir, target) = (&options.env, dir.as_ref(), target.as_ref());
+    let shelf = Shelf::read(env, dir)?;
+    let _lock = lock(env, dir, LockMode::Shared)?;
+    let id = id.or(shelf.ids.last().copied()).filter(|id| shelf.ids.contains(id));
+    let id = id.ok_or_else(|| Error::new(ErrorKind::NotFound, "there is no such backup here").at(dir))?;
+    let catalog = Catalog::read(env, dir, id)?;
+    if env.fs.exists(target)? {
+        let message = "a backup is restored to a directory that does not exist yet";
+        return Err(Error::new(ErrorKind::AlreadyExists, message).at(target));
+    }
+    env.fs.create_dir_all(target)?;
+    fill(env, dir, &catalog, target).inspect_err(|_| drop(remove_flat_dir(env, target)))?;
+    let Catalog { id, made_us, parts } = &catalog;
+    Ok(BackupInfo { id: *id, made_us: *made_us, files: parts.len() as u64, bytes: catalog.bytes() })
+}
+
+fn fill(env: &Env, dir: &Path, catalog: &Catalog, target: &Path) -> Result<()> {
+    let (last, rest): (Vec<&Part>, Vec<&Part>) =
+        catalog.parts.iter().partition(|part| Catalog::is_manifest(part));
+    for part in rest {
+        copy_verified(env, dir, part, &target.join(&part.name))?;
+    }
+    drop(env.fs.create(&target.join(LOCK_FILE))?);
+    for part in last {
+        let temporary = target.join(format!("{}.tmp", part.name));
+        copy_verified(env, dir, part, &temporary)?;
+        env.fs.sync_dir(target)?;
+        env.fs.rename(&temporary, &target.join(&part.name))?;
+    }
+    env.fs.sync_dir(target)
+}
+
+fn copy_verified(env: &Env, dir: &Path, part: &Part, to: &Path) -> Result<()> {
+    let stored = dir.join(&part.stored);
+    let copied = copy_file(env, &stored, to).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::corruption(&stored, 0, "a file of the backup is missing"),
+        _ => error,
+    })?;
+    if copied == (part.len, part.sum) {
+        return Ok(());
+    }
+    let (expected, found) = (part.len, copied.0);
+    let message = format!(
+        "a file of the backup does not match its checksum ({found} bytes, expected {expected}); another backup \
+         may be whole"
+    );
+    Err(Error::corruption(&stored, 0, message))
+}
