@@ -30,8 +30,9 @@ from esker_files import (
     GOLDEN, PAGE, Damage, Decoder, align, descriptors, entries, footer, read_at, records, unpack_lz4)
 from xxh3 import checksum, u32, u64
 
-DELETE, PUT, BLOB, PUT_UNTIL, BLOB_UNTIL, DELETE_RANGE = range(6)
+DELETE, PUT, BLOB, PUT_UNTIL, BLOB_UNTIL, MERGE, DELETE_RANGE = range(7)
 VALUE_TYPES = (b"hex", b"u64", b"i64", b"u32", b"i32")
+SIGN = 1 << 63
 SAFE = " !#$&'()*+,-.:;<=>?@[]^_`{|}~"
 
 
@@ -39,9 +40,24 @@ def key_range(lower, upper):
     return lower, (upper[1:] if upper[:1] == b"\1" else None)
 
 
+def merged(value, operands):
+    """What operands, the oldest first, make of a value or of None."""
+    for operand in operands:
+        name, operand = operand[1:1 + operand[0]], operand[1 + operand[0]:]
+        if name == b"append":
+            value = (value or b"") + operand
+        elif name == b"add":
+            # Both are numbers with the sign bit flipped; sums wrap around.
+            total = (SIGN if value is None else int.from_bytes(value, "big")) + int.from_bytes(operand, "big") - SIGN
+            value = (total % (1 << 64)).to_bytes(8, "big")
+        else:
+            raise Damage(f"only a program knows what its merge operator {name.decode(errors='replace')} does")
+    return value
+
+
 def lasting(kind, expires):
     """What an entry of `kind` is now; `expires` in microseconds since 1970."""
-    if kind > BLOB_UNTIL:
+    if kind > MERGE:
         raise Damage(f"an entry of kind {kind}, which this reader does not know")
     if expires is None:
         return kind
@@ -56,6 +72,8 @@ class Tree:
         self.tables = {}
         # key -> (order, kind, where): the greatest order is the newest version, and ends with its number.
         self.newest = {}
+        # key -> [(order, where)]: what was merged into it.
+        self.operands = {}
         # number -> (beginning, end or None): keys in it have no version that is older.
         self.ranges = {}
 
@@ -65,6 +83,9 @@ class Tree:
             for number, (lower, upper) in self.ranges.items())
 
     def add(self, key, order, kind, where):
+        if kind == MERGE:
+            self.operands.setdefault(key, []).append((order, where))
+            return
         held = self.newest.get(key)
         if held is None or held[0] < order:
             self.newest[key] = (order, kind, where)
@@ -329,17 +350,34 @@ class Store:
     def values(self):
         """Tree, key, length and pieces of every live value, in order."""
         for tree in sorted(self.trees.values(), key=lambda tree: tree.name):
-            for key, (order, kind, where) in sorted(tree.newest.items()):
-                if kind == DELETE or tree.deleted(key, order[-1]):
-                    continue
-                if kind == BLOB:
-                    pointer = Decoder(where, 0)
-                    pointer.varint(), pointer.varint()
-                    yield tree, key, pointer.varint(), lambda: self.blob(where)
-                elif isinstance(where, bytes):
-                    yield tree, key, len(where), lambda: [where]
-                else:
-                    yield tree, key, where[2], lambda: [read_at(*where)]
+            for key in sorted({**tree.newest, **tree.operands}):
+                order, kind, where = tree.newest.get(key, ((), DELETE, None))
+                if kind != DELETE and tree.deleted(key, order[-1]):
+                    kind = DELETE
+                operands = sorted(
+                    one for one in tree.operands.get(key, [])
+                    if one[0] > order and not tree.deleted(key, one[0][-1]))
+                value = None if kind == DELETE else self.value(kind, where)
+                if operands:
+                    made = self.attempt(f"the key {key!r}", lambda: self.made(value, operands))
+                    value = None if made is None else (len(made), lambda: [made])
+                if value is not None:
+                    yield tree, key, *value
+
+    def made(self, value, operands):
+        below = None if value is None else b"".join(value[1]())
+        read = (where if isinstance(where, bytes) else read_at(*where) for _, where in operands)
+        return merged(below, read)
+
+    def value(self, kind, where):
+        """Length and pieces."""
+        if kind == BLOB:
+            pointer = Decoder(where, 0)
+            pointer.varint(), pointer.varint()
+            return pointer.varint(), lambda: self.blob(where)
+        if isinstance(where, bytes):
+            return len(where), lambda: [where]
+        return where[2], lambda: [read_at(*where)]
 
 
 def escaped(part):

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use esker::{Compression, Db, Options, ScanRange, Tree, TreeOptions};
+use esker::{Compression, Db, Options, ScanRange, Tree, TreeOptions, keys};
 use support::{Done, Rng, esker, files, run};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -48,7 +48,7 @@ fn value(rng: &mut Rng) -> Vec<u8> {
     (0..len).map(|i| (byte ^ (i * i / 7)) as u8).collect()
 }
 
-/// Puts, overwrites, deletes, renames and copies.
+/// Puts, overwrites, merges, deletes, renames and copies.
 fn change(rng: &mut Rng, tree: &Tree, model: &mut Model, count: usize) {
     for _ in 0..count {
         let key = key(rng);
@@ -62,6 +62,16 @@ fn change(rng: &mut Rng, tree: &Tree, model: &mut Model, count: usize) {
             let value = if keep { model.get(&from).cloned() } else { model.remove(&from) };
             assert_eq!(done.unwrap(), value.is_some());
             model.extend(value.map(|value| (key, value)));
+        } else if choice == 3 {
+            let (byte, before) = (rng.next() as u8, model.entry(key.clone()).or_default());
+            if before.len() == 8 && rng.below(2) == 0 {
+                let number = keys::decode_i64(before).unwrap();
+                tree.add(&key, i64::MAX - i64::from(byte)).unwrap();
+                *before = keys::i64(number.wrapping_add(i64::MAX - i64::from(byte))).to_vec();
+            } else {
+                tree.append(&key, [byte; 8]).unwrap();
+                before.extend([byte; 8]);
+            }
         } else {
             let value = value(rng);
             match value.len() > 1 << 20 {

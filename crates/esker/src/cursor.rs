@@ -25,9 +25,11 @@ pub(crate) enum Kind {
     PutUntil = 3,
     /// As `Blob`, until the time that stands before the pointer.
     BlobUntil = 4,
+    /// The key has what an operator makes of what it had before and of this operand ([`crate::operators`]).
+    Merge = 5,
     /// All keys of a range are absent from here on. In batches alone: memtables and tables have no entry of it
     /// ([`crate::ranges`]).
-    DeleteRange = 5,
+    DeleteRange = 6,
 }
 
 /// Microseconds since 1970 at which a value ends.
@@ -39,11 +41,11 @@ pub(crate) const EXPIRY_LEN: usize = size_of::<Expiry>();
 /// What an entry says of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Content<'a> {
-    /// `Delete`, `Put` or `Blob`.
+    /// Neither `PutUntil` nor `BlobUntil`.
     pub(crate) kind: Kind,
     /// When it turns into a tombstone.
     pub(crate) expiry: Option<Expiry>,
-    /// The value, or a pointer to it.
+    /// The value, a pointer to it, or an operand.
     pub(crate) value: &'a [u8],
 }
 
@@ -52,7 +54,7 @@ impl<'a> Content<'a> {
     #[inline]
     pub(crate) fn open(kind: Kind, stored: &'a [u8]) -> Content<'a> {
         let lasting = match kind {
-            Kind::Delete | Kind::Put | Kind::Blob | Kind::DeleteRange => {
+            Kind::Delete | Kind::Put | Kind::Blob | Kind::Merge | Kind::DeleteRange => {
                 return Content { kind, expiry: None, value: stored };
             }
             Kind::PutUntil => Kind::Put,
@@ -65,7 +67,7 @@ impl<'a> Content<'a> {
     /// Whether the key has a value at a time that `now` tells, which is asked only if it matters.
     #[inline]
     pub(crate) fn lives(&self, now: impl FnOnce() -> u64) -> bool {
-        matches!(self.kind, Kind::Put | Kind::Blob) && self.expiry.is_none_or(|expiry| now() < expiry)
+        matches!(self.kind, Kind::Put | Kind::Blob | Kind::Merge) && self.expiry.is_none_or(|expiry| now() < expiry)
     }
 }
 
@@ -78,12 +80,13 @@ impl Kind {
             2 => Kind::Blob,
             3 => Kind::PutUntil,
             4 => Kind::BlobUntil,
+            5 => Kind::Merge,
             _ => Kind::Put,
         }
     }
 
     /// The greatest number that is the kind of an entry.
-    pub(crate) const MAX: u8 = Kind::BlobUntil as u8;
+    pub(crate) const MAX: u8 = Kind::Merge as u8;
 
     /// The least number of bytes that an entry holds beside its key.
     pub(crate) fn stored_min(self) -> usize {
@@ -106,7 +109,8 @@ impl Kind {
             2 => Some(Kind::Blob),
             3 => Some(Kind::PutUntil),
             4 => Some(Kind::BlobUntil),
-            5 => Some(Kind::DeleteRange),
+            5 => Some(Kind::Merge),
+            6 => Some(Kind::DeleteRange),
             _ => None,
         }
     }

@@ -48,6 +48,7 @@ mod log;
 pub mod measure;
 mod memtable;
 mod open;
+mod operators;
 mod options;
 mod ranges;
 mod read;
@@ -69,6 +70,7 @@ pub use care::{
 };
 pub use db::Db;
 pub use error::{Error, ErrorKind, Result};
+pub use operators::{ADD, APPEND, MergeOperator, MergeOperators, OPERATOR_NAME_MAX};
 pub use options::{CachePolicy, Compression, Durability, Options, TreeOptions};
 pub use read::scan::{Scan, ScanRange};
 pub use stats::{Stats, TreeStats};

@@ -1,6 +1,9 @@
 //! What a user may choose. Few options: budgets and promises, each with a default that serves.
 
+use std::sync::Arc;
+
 use crate::env::Env;
+use crate::operators::{MergeOperator, MergeOperators};
 
 /// What an acknowledged write survives. See `docs/guarantees.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -129,6 +132,8 @@ pub struct Options {
     pub separate_at: usize,
     /// Bytes at which a file of several huge values is ended and the next begun. At least 1. Default: 256 MiB.
     pub blob_file_bytes: u64,
+    /// What [`Tree::merge`](crate::Tree::merge) may use. Default: `add` and `append`.
+    pub merge_operators: MergeOperators,
     /// Table files held open at once. Default: 512.
     pub open_tables_max: usize,
     /// Files, clock, randomness and background work.
@@ -148,6 +153,7 @@ impl Default for Options {
             filter_bits: 8,
             separate_at: 32 << 10,
             blob_file_bytes: 256 << 20,
+            merge_operators: MergeOperators::default(),
             open_tables_max: 512,
             env: Env::system(),
         }
@@ -187,6 +193,13 @@ impl Options {
     #[must_use]
     pub fn separate_at(mut self, bytes: usize) -> Self {
         self.separate_at = bytes;
+        self
+    }
+
+    /// Adds an operator to [`Options::merge_operators`], in the place of one of the same name if there is one.
+    #[must_use]
+    pub fn merge_operator(mut self, operator: impl MergeOperator) -> Self {
+        self.merge_operators.add(Arc::new(operator));
         self
     }
 

@@ -11,6 +11,7 @@ use crate::fs::ReadFile;
 use crate::log::record;
 use crate::log::segment::{RECORDS_AT, SegmentHeader};
 use crate::log::stream::read_stream;
+use crate::operators;
 use crate::options::{CachePolicy, Options};
 use crate::ranges::KeyRange;
 use crate::store::reserve::RESERVE_FILE;
@@ -83,6 +84,14 @@ fn held(entry: Content<'_>) -> String {
     entry.expiry.map_or(value.clone(), |expiry| format!("{value}, until {expiry} us"))
 }
 
+/// An operand with its operator.
+fn operand(stored: &[u8]) -> String {
+    match operators::parts(stored) {
+        Some((name, operand)) => format!("{} {}", name.escape_debug(), shown(operand)),
+        None => shown(stored),
+    }
+}
+
 fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
     let bytes = options.env.fs.read(file)?;
     let Some(header) = SegmentHeader::decode(&bytes, file)? else { return Ok(()) };
@@ -105,6 +114,7 @@ fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
                     Some(upper) => format!("delete from {} up to {}", shown(op.key), shown(&upper)),
                     None => format!("delete from {} on", shown(op.key)),
                 },
+                Kind::Merge => format!("merge {} {}", shown(op.key), operand(op.value)),
                 kind => format!("put {} = {}", shown(op.key), held(Content::open(kind, op.value))),
             };
             if !out(&format!("  {seq} tree {}: {what}", op.tree)) {
@@ -158,6 +168,7 @@ fn dump_table(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
     while cursor.valid() {
         let what = match cursor.kind() {
             Kind::Delete => format!("{} deleted", shown(cursor.key())),
+            Kind::Merge => format!("{} merged: {}", shown(cursor.key()), operand(cursor.value())),
             kind => format!("{} = {}", shown(cursor.key()), held(Content::open(kind, cursor.value()))),
         };
         if !out(&format!("  {} {what}", cursor.seq())) {

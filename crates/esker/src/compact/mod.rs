@@ -1,6 +1,7 @@
 //! What background work decides and makes: [`pick`] says what to merge next, [`retain`] which versions
-//! survive, [`output`] writes the tables. The work itself is the store's.
+//! survive, [`operands`] puts together what was merged into a key, [`output`] writes the tables. The work itself is the store's.
 
+pub(crate) mod operands;
 pub(crate) mod output;
 pub(crate) mod pick;
 pub(crate) mod retain;

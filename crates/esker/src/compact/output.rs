@@ -54,21 +54,11 @@ impl<'a> Output<'a> {
         Output { maker, options, current: None, unsynced: None, done: Vec::new(), kept: false }
     }
 
-    /// Appends an entry. `may_cut`: its key is another one than the last entry's.
-    pub(crate) fn add(
-        &mut self,
-        key: &[u8],
-        seq: SeqNo,
-        kind: Kind,
-        value: &[u8],
-        may_cut: bool,
-    ) -> Result<()> {
-        if may_cut
-            && self
-                .current
-                .as_ref()
-                .is_some_and(|(_, writer)| writer.estimated_size() >= self.options.table_bytes)
-        {
+    /// Appends an entry.
+    pub(crate) fn add(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) -> Result<()> {
+        let is_full =
+            |writer: &TableWriter| writer.estimated_size() >= self.options.table_bytes && !writer.ends_with(key);
+        if self.current.as_ref().is_some_and(|(_, writer)| is_full(writer)) {
             self.finish_table()?;
         }
         if self.current.is_none() {

@@ -5,6 +5,9 @@
 //! either, once no moment lies before it. What has expired before any moment was taken is a tombstone. What a range
 //! tombstone hides goes as if it were a newer version, once it is sure to survive with what is written.
 //!
+//! An operand hides nothing: what lies below is what it is applied to. Those of one stretch are gathered, and become one
+//! value with what lies below them ([`super::operands`]).
+//!
 //! ```text
 //! versions of k     9     7  6        3  2
 //! moments               8         5            (8: the newest visible one)
@@ -35,13 +38,27 @@ pub(crate) enum Verdict {
     Keep(SeqNo),
     /// It has expired: write a tombstone of this number in its place.
     Bury(SeqNo),
+    /// An operand. `joins`: nobody can see what it does apart from what the operand before it does. What comes of it and of
+    /// all below gets the number `settled`.
+    Gather { joins: bool, settled: SeqNo },
+}
+
+/// What an entry is to the operands of its key that were gathered just before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beneath {
+    /// Something that they are not to be put together with.
+    Apart,
+    /// The value that they are applied to.
+    Value,
+    /// The key was absent when they came.
+    Nothing,
 }
 
 impl Verdict {
     /// What is to be written of an entry of `kind` that holds `stored`, if anything.
     pub(crate) fn written(self, kind: Kind, stored: &[u8]) -> Option<(SeqNo, Kind, &[u8])> {
         match self {
-            Verdict::Drop => None,
+            Verdict::Drop | Verdict::Gather { .. } => None,
             Verdict::Keep(seq) => Some((seq, kind, stored)),
             Verdict::Bury(seq) => Some((seq, Kind::Delete, &[])),
         }
@@ -49,7 +66,7 @@ impl Verdict {
 
     /// Whether the value that the entry held is nobody's.
     pub(crate) fn ends_value(self) -> bool {
-        !matches!(self, Verdict::Keep(_))
+        matches!(self, Verdict::Drop | Verdict::Bury(_))
     }
 }
 
@@ -64,6 +81,9 @@ pub(crate) struct Retention {
     /// The stretch of the last entry of `key` that was judged.
     stretch: Option<usize>,
     new_key: bool,
+    /// The number of the last entry, if it was an operand that waits for what lies below.
+    operand: Option<SeqNo>,
+    beneath: Beneath,
 }
 
 impl Retention {
@@ -77,6 +97,8 @@ impl Retention {
             key: Vec::new(),
             stretch: None,
             new_key: false,
+            operand: None,
+            beneath: Beneath::Apart,
         }
     }
 
@@ -95,6 +117,11 @@ impl Retention {
         self.new_key
     }
 
+    /// What the entry judged last is to the operands before it.
+    pub(crate) fn beneath(&self) -> Beneath {
+        self.beneath
+    }
+
     /// Judges the next entry, which holds `stored`. `nothing_below`: no older version of this key lies outside this
     /// merge.
     pub(crate) fn judge(
@@ -108,28 +135,45 @@ impl Retention {
         let stretch = self.stretch_of(seq);
         let (older, newer) = if self.ranges.is_empty() { (0, None) } else { self.ranges.look_up(key, seq) };
         self.new_key = self.stretch.is_none() || self.key != key;
-        let shadowed = if self.new_key {
+        if self.new_key {
             self.key.clear();
             self.key.extend_from_slice(key);
-            false
-        } else {
-            self.stretch == Some(stretch) && stretch < self.moments.seqs.len()
-        };
+        }
+        let same_stretch = !self.new_key && self.stretch == Some(stretch) && stretch < self.moments.seqs.len();
+        let above = self.operand.take().filter(|_| same_stretch || (broken("merge-moment") && !self.new_key));
         self.stretch = Some(stretch);
+        // A range was deleted between the operands and this.
+        let cut_off = above.is_some_and(|above| newer.is_some_and(|newer| newer < above));
         let newer = newer.filter(|&newer| newer <= self.certain || broken("rule-18-certain"));
         let hidden =
             newer.is_some_and(|newer| self.stretch_of(newer) == stretch && stretch < self.moments.seqs.len());
-        if shadowed || hidden {
+        let content = Content::open(kind, stored);
+        let lives = content.lives(|| self.moments.time_us);
+        self.beneath = match content.kind {
+            _ if above.is_none() => Beneath::Apart,
+            _ if hidden => Beneath::Nothing,
+            _ if cut_off => Beneath::Apart,
+            _ if !lives => Beneath::Nothing,
+            // A value that expires takes no operand with it, and a huge one is not copied.
+            Kind::Put if content.expiry.is_none() => Beneath::Value,
+            _ => Beneath::Apart,
+        };
+        if hidden || (same_stretch && above.is_none()) {
             return Verdict::Drop;
         }
         let is_needed = stretch > 0 || !nothing_below;
-        match (Content::open(kind, stored).lives(|| self.moments.time_us), is_needed) {
-            // Without its number it would be older than a range tombstone that it came after.
-            (true, false) if older == 0 || broken("rule-18") => Verdict::Keep(0),
-            (true, _) => Verdict::Keep(seq),
-            (false, false) => Verdict::Drop,
-            (false, true) if kind == Kind::Delete => Verdict::Keep(seq),
-            (false, true) => Verdict::Bury(seq),
+        // Without its number it would be older than a range tombstone that it came after.
+        let settled = if is_needed || (older != 0 && !broken("rule-18")) { seq } else { 0 };
+        match lives {
+            true if kind == Kind::Merge && stretch < self.moments.seqs.len() => {
+                self.operand = Some(seq);
+                Verdict::Gather { joins: above.is_some() && !cut_off, settled }
+            }
+            true if kind == Kind::Merge => Verdict::Keep(seq),
+            true => Verdict::Keep(settled),
+            false if !is_needed => Verdict::Drop,
+            false if kind == Kind::Delete => Verdict::Keep(seq),
+            false => Verdict::Bury(seq),
         }
     }
 }
@@ -146,7 +190,7 @@ mod tests {
             .filter_map(|&(key, seq, kind)| match retention.judge(key.as_bytes(), seq, kind, b"", bottom) {
                 Verdict::Drop => None,
                 Verdict::Keep(seq) => Some((key.to_owned(), seq)),
-                Verdict::Bury(_) => unreachable!("nothing here expires"),
+                other => unreachable!("{other:?}: nothing here expires or is an operand"),
             })
             .collect()
     }
@@ -162,6 +206,27 @@ mod tests {
         assert_eq!(judged(99, 100, false), Verdict::Keep(3));
         assert_eq!(judged(100, 100, false), Verdict::Bury(3));
         assert_eq!(judged(100, 100, true), Verdict::Drop);
+    }
+
+    #[test]
+    fn operands_are_gathered_down_to_what_lies_below_them() {
+        let mut retention =
+            Retention::new(Moments { seqs: vec![5, 10], time_us: 100 }, &Arc::default(), 0);
+        let mut judge = |seq, kind, stored: &[u8]| {
+            let verdict = retention.judge(b"k", seq, kind, stored, true);
+            (verdict, retention.beneath())
+        };
+        let gather = |joins, settled| Verdict::Gather { joins, settled };
+        // Not visible to anybody yet.
+        assert_eq!(judge(12, Kind::Merge, b""), (Verdict::Keep(12), Beneath::Apart));
+        assert_eq!(judge(9, Kind::Merge, b""), (gather(false, 9), Beneath::Apart));
+        assert_eq!(judge(8, Kind::Merge, b"").0, gather(true, 8));
+        assert_eq!(judge(7, Kind::Put, b""), (Verdict::Keep(7), Beneath::Value));
+        assert_eq!(judge(6, Kind::Merge, b"").0, Verdict::Drop);
+        // A moment lies between.
+        assert_eq!(judge(5, Kind::Merge, b"").0, gather(false, 0));
+        assert_eq!(judge(4, Kind::PutUntil, &101u64.to_le_bytes()), (Verdict::Keep(0), Beneath::Apart));
+        assert_eq!(judge(3, Kind::Put, b"").0, Verdict::Drop);
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Opening {
                 mem.note_write(state.floor, seq, end);
                 continue;
             }
-            if self.blobs.filter.may_contain(key_hash(op.tree, op.key)) {
+            if op.kind != Kind::Merge && self.blobs.filter.may_contain(key_hash(op.tree, op.key)) {
                 let what = What::Key(op.key.to_vec());
                 self.jobs.borrow_mut().push(Job { tree: Arc::clone(tree), what, seq });
             }

@@ -1,8 +1,9 @@
 //! One key: memtable, waiting memtables, level 0 newest first, then one table a level. The first version
 //! found at or before the reader's sequence number is the answer; no lock is taken on the way. Of a huge value
-//! only the pointer is found here.
+//! only the pointer is found here, of a value that was merged into only the newest operand.
 
 use super::merge::{Direction, MergeCursor, sources_of};
+use super::operands::gather;
 use crate::checksum::hash_key;
 use crate::cursor::{Content, Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
@@ -54,9 +55,17 @@ pub(crate) fn version_at(
     Ok(found.map(|found| version((found.seq, found.kind, &found.value))))
 }
 
-/// Shows the newest version at or before `seq` of each key in `range` that was not deleted by a range since, tombstones
-/// and what has expired too.
-pub(crate) fn versions_in(
+/// As [`version_at`], but looks for what lies below operands.
+pub(crate) fn base_at(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<Option<(SeqNo, Kind, Vec<u8>)>> {
+    match version_at(state, key, seq)? {
+        Some((found, Kind::Merge, _)) => Ok(gather(state, key, found)?.1),
+        found => Ok(found),
+    }
+}
+
+/// Shows the newest version at or before `seq` that is no operand of each key in `range`, if it was not deleted by a range
+/// since, tombstones and what has expired too.
+pub(crate) fn bases_in(
     state: &TreeState,
     range: &KeyRange,
     seq: SeqNo,
@@ -67,7 +76,8 @@ pub(crate) fn versions_in(
     merge.seek(&range.lower, MAX_SEQ)?;
     let mut last: Option<Vec<u8>> = None;
     while merge.valid() && range.contains(merge.key()) {
-        if merge.seq() <= seq && last.as_deref() != Some(merge.key()) {
+        let is_base = merge.kind() != Kind::Merge;
+        if is_base && merge.seq() <= seq && last.as_deref() != Some(merge.key()) {
             let key = last.get_or_insert_default();
             key.clear();
             key.extend_from_slice(merge.key());

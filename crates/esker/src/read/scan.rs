@@ -7,9 +7,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::merge::{Direction, MergeCursor, sources_of};
+use super::operands::bytes_below;
 use crate::blob::{BlobSet, Pointer};
 use crate::cursor::{Content, Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
+use crate::operators::MergeOperators;
 use crate::ranges::{Cover, KeyRange};
 use crate::state::TreeState;
 use crate::table::ScanHint;
@@ -154,8 +156,13 @@ pub struct Scan {
     value: Vec<u8>,
     /// What the current pair's entry is.
     kind: Kind,
-    /// The current pair's huge value, once it was asked for.
+    /// The current pair's huge value, once it was asked for, or what its operands have made.
     loaded: Option<Vec<u8>>,
+    /// Why nobody can say what they have made.
+    unmade: Option<Error>,
+    /// Forward: the merge has moved on already.
+    is_ahead: bool,
+    operators: MergeOperators,
     moment: Option<Moment>,
 }
 
@@ -174,9 +181,9 @@ impl std::fmt::Debug for Scan {
 impl Scan {
     pub(crate) fn new(
         state: &TreeState,
-        seq: SeqNo,
-        time_us: u64,
+        (seq, time_us): (SeqNo, u64),
         range: ScanRange,
+        operators: MergeOperators,
         moment: Option<Moment>,
     ) -> Result<Scan> {
         let direction = if range.reverse { Direction::Backward } else { Direction::Forward };
@@ -197,6 +204,9 @@ impl Scan {
             value: Vec::new(),
             kind: Kind::Put,
             loaded: None,
+            unmade: None,
+            is_ahead: false,
+            operators,
             moment,
         })
     }
@@ -207,11 +217,14 @@ impl Scan {
     /// `Corruption` or `Io` when a table cannot be read; the scan is at its end then.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
-        let moved = if self.range.reverse { self.advance_backward() } else { self.advance_forward() };
-        self.on_pair = matches!(moved, Ok(true));
-        if self.loaded.is_some() {
-            self.loaded = None;
+        let mut moved = if self.range.reverse { self.advance_backward() } else { self.advance_forward() };
+        if self.loaded.is_some() || self.unmade.is_some() {
+            (self.loaded, self.unmade) = (None, None);
         }
+        if self.kind == Kind::Merge && matches!(moved, Ok(true)) && !self.range.keys_only {
+            moved = self.make_value().map(|()| true);
+        }
+        self.on_pair = matches!(moved, Ok(true));
         moved
     }
 
@@ -245,6 +258,9 @@ impl Scan {
     #[inline]
     pub fn value_len(&self) -> u64 {
         let entry = self.entry();
+        if let (Kind::Merge, Some(made)) = (entry.kind, &self.loaded) {
+            return made.len() as u64;
+        }
         if entry.kind == Kind::Blob {
             return Pointer::decode(entry.value).map_or(0, |pointer| pointer.len);
         }
@@ -258,22 +274,57 @@ impl Scan {
     /// `Corruption` when a huge value is not where it should be.
     pub fn handle(&self) -> Result<Value> {
         let entry = self.entry();
-        if entry.kind != Kind::Blob {
-            return Ok(Value::copy_of(&entry));
+        match entry.kind {
+            Kind::Blob => Value::of_blob(self.blobs()?, self.key(), entry.value, entry.expiry),
+            Kind::Merge => match (&self.loaded, &self.unmade) {
+                (_, Some(error)) => Err(error.duplicate()),
+                (made, None) => Ok(Value::of_bytes(made.as_deref().unwrap_or_default())),
+            },
+            _ => Ok(Value::copy_of(&entry)),
         }
-        let Some(moment) = &self.moment else {
-            return Err(Error::new(
-                ErrorKind::Corruption,
-                "the scan found a huge value where there was none",
-            ));
-        };
-        Value::of_blob(&moment.blobs, self.key(), entry.value, entry.expiry)
+    }
+
+    fn blobs(&self) -> Result<&Arc<BlobSet>> {
+        self.moment.as_ref().map(|moment| &moment.blobs).ok_or_else(|| {
+            Error::new(ErrorKind::Corruption, "the scan found a huge value where there was none")
+        })
+    }
+
+    /// The current key's newest version is an operand: makes the value of what lies below it.
+    #[cold]
+    fn make_value(&mut self) -> Result<()> {
+        if self.range.reverse {
+            self.merge.turn(Direction::Forward);
+            self.merge.seek(&self.key, self.seq)?;
+        }
+        let (deleted, mut operands, mut below) = (self.cover.over(&self.key), Vec::new(), None);
+        while self.merge.valid() && self.merge.key() == self.key.as_slice() && self.merge.seq() >= deleted {
+            if self.merge.kind() != Kind::Merge {
+                let version = (self.merge.kind(), self.merge.value());
+                let blobs = self.moment.as_ref().map(|moment| &moment.blobs);
+                below = bytes_below(blobs, &self.key, version, self.time_us)?;
+                break;
+            }
+            operands.push(self.merge.value().to_vec());
+            self.merge.advance()?;
+        }
+        if self.range.reverse {
+            self.merge.turn(Direction::Backward);
+            self.merge.seek(&self.key, MAX_SEQ)?;
+        } else {
+            self.is_ahead = true;
+        }
+        match self.operators.apply(&self.key, below.as_deref(), &operands) {
+            Ok(made) => self.loaded = Some(made),
+            Err(error) => self.unmade = Some(error),
+        }
+        Ok(())
     }
 
     /// Reads the current pair's value where it lies apart.
     #[inline]
     fn load(&mut self) -> Result<()> {
-        if self.loaded.is_none() && self.entry().kind == Kind::Blob {
+        if self.loaded.is_none() && matches!(self.entry().kind, Kind::Blob | Kind::Merge) {
             self.loaded = Some(self.handle()?.into_vec()?);
         }
         Ok(())
@@ -284,6 +335,9 @@ impl Scan {
     fn entry(&self) -> Content<'_> {
         if !self.on_pair || self.range.keys_only {
             Content::open(Kind::Put, &[])
+        } else if self.kind == Kind::Merge {
+            // What it has made is `loaded`, and the merge has moved on.
+            Content::open(Kind::Merge, &[])
         } else if self.range.reverse {
             Content::open(self.kind, &self.value)
         } else {
@@ -307,7 +361,7 @@ impl Scan {
         if first {
             self.start_forward()?;
             self.key.clear();
-        } else {
+        } else if !std::mem::take(&mut self.is_ahead) {
             self.merge.advance()?;
         }
         let mut skipped = 0;

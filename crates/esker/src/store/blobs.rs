@@ -28,7 +28,7 @@ use crate::cursor::{Content, Kind, SeqNo};
 use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ranges::KeyRange;
-use crate::read::get::{version_at, versions_in};
+use crate::read::get::{base_at, bases_in};
 use crate::value::Value;
 use crate::version::blobs::BlobEdit;
 use crate::version::edit::{Edit, TreeId};
@@ -142,12 +142,12 @@ fn ended_by(job: &Job) -> Result<Vec<Ended>> {
     };
     match &job.what {
         What::Key(key) => {
-            let before = version_at(&now, key, job.seq - 1)?;
+            let before = base_at(&now, key, job.seq - 1)?;
             Ok(before.and_then(|(from, kind, stored)| ended(from, kind, &stored)).into_iter().collect())
         }
         What::Range(range) => {
             let mut all = Vec::new();
-            versions_in(&now, range, job.seq - 1, |from, kind, stored| {
+            bases_in(&now, range, job.seq - 1, |from, kind, stored| {
                 all.extend(ended(from, kind, stored));
             })?;
             Ok(all)
@@ -212,7 +212,9 @@ impl Store {
             return Vec::new();
         }
         let ops = (0..).zip(batch.planned_ops());
-        let watched = ops.filter(|(_, (_, _, op))| filter.may_contain(key_hash(op.tree, op.key)));
+        // What is merged into lives on.
+        let ending = ops.filter(|(_, (_, _, op))| op.kind != Kind::Merge || broken("merge-ends"));
+        let watched = ending.filter(|(_, (_, _, op))| filter.may_contain(key_hash(op.tree, op.key)));
         let tree = |part: usize| Arc::clone(&batch.parts()[part].tree);
         let job = |(place, (part, _, op)): (SeqNo, (usize, u8, crate::write::batch::Op<'_>))| Job {
             tree: tree(part),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::Store;
 use super::blobs::Frees;
+use super::survivors::Survivors;
 use crate::blob::Pointer;
 use crate::cache::Offer;
 use crate::canary::broken;
@@ -161,7 +162,7 @@ fn write_own(
     };
     let bottom = level == LEVELS - 1;
     let moments = store.snapshots.moments(&store.commit, &store.clock);
-    let mut retention = Retention::new(moments, &tree.state.load().ranges, last_seq(mems));
+    let retention = Retention::new(moments, &tree.state.load().ranges, last_seq(mems));
     let mut output = Output::new(
         &store.tables,
         OutputOptions {
@@ -173,18 +174,12 @@ fn write_own(
             cleared: retention.cleared(),
         },
     );
-    let mut merge = merged(mems)?;
-    while merge.valid() {
-        let (key, seq, kind) = (merge.key(), merge.seq(), merge.kind());
-        let verdict = retention.judge(key, seq, kind, merge.value(), bottom);
-        if let Some((seq, kind, stored)) = verdict.written(kind, merge.value()) {
-            output.add(key, seq, kind, stored, retention.is_new_key())?;
-        }
-        if verdict.ends_value() {
-            dropped.extend(Pointer::of_entry(kind, merge.value()));
-        }
-        merge.advance()?;
-    }
+    let operators = &store.options.merge_operators;
+    Survivors { operators, retention, nothing_below: bottom, dropped }.write_all(
+        &mut merged(mems)?,
+        &|| Ok(()),
+        |key, seq, kind, stored| output.add(key, seq, kind, stored),
+    )?;
     let tables = output.finish()?;
     store.counters.note_flush(&tables);
     Ok((level as u8, tables))
@@ -225,21 +220,17 @@ fn write_shared(
     let mut output = Output::new(&store.tables, options);
     let mut parts = Vec::new();
     for (tree, mems) in groups {
-        let mut retention = Retention::new(moments.clone(), &tree.state.load().ranges, last_seq(mems));
+        let retention = Retention::new(moments.clone(), &tree.state.load().ranges, last_seq(mems));
+        let operators = &store.options.merge_operators;
         let mut part = TablePart::new(tree.id);
-        let mut merge = merged(mems)?;
-        while merge.valid() {
-            let (key, seq, kind) = (merge.key(), merge.seq(), merge.kind());
-            let verdict = retention.judge(key, seq, kind, merge.value(), false);
-            if let Some((seq, kind, stored)) = verdict.written(kind, merge.value()) {
-                output.add(&shared_key(tree.id, key), seq, kind, stored, false)?;
+        Survivors { operators, retention, nothing_below: false, dropped }.write_all(
+            &mut merged(mems)?,
+            &|| Ok(()),
+            |key, seq, kind, stored| {
                 part.note(key, seq, kind, stored);
-            }
-            if verdict.ends_value() {
-                dropped.extend(Pointer::of_entry(kind, merge.value()));
-            }
-            merge.advance()?;
-        }
+                output.add(&shared_key(tree.id, key), seq, kind, stored)
+            },
+        )?;
         parts.push(part);
     }
     let tables = output.finish()?;

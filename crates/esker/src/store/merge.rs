@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Store;
+use super::survivors::Survivors;
 use crate::blob::Pointer;
 use crate::cache::Offer;
 use crate::compact::output::{Output, OutputOptions, filter_bits};
@@ -140,7 +141,7 @@ fn merge(
     // Runs of level 0 that this merge leaves out are newer than those it takes, never older.
     let moments = store.snapshots.moments(&store.commit, &store.clock);
     let certain = store.flushed_up_to(tree.id);
-    let mut retention = Retention::new(moments, &tree.state.load().ranges, certain);
+    let retention = Retention::new(moments, &tree.state.load().ranges, certain);
     // Tables of the target level that the merge leaves out lie between its keys, never across them: no
     // output table may span one.
     let is_input = |table: &Arc<Table>| inputs.iter().any(|(_, input)| Arc::ptr_eq(input, table));
@@ -159,25 +160,20 @@ fn merge(
     );
     let mut merge = MergeCursor::new(sources(inputs)?, Direction::Forward);
     merge.seek_to_start()?;
-    while merge.valid() {
-        let (key, seq, kind) = (merge.key(), merge.seq(), merge.kind());
-        if fences.next_if(|fence| *fence < key).is_some() {
-            while fences.next_if(|fence| *fence < key).is_some() {}
-            output.cut()?;
-        }
-        let verdict = retention.judge(key, seq, kind, merge.value(), !deeper_overlap);
-        if let Some((seq, kind, stored)) = verdict.written(kind, merge.value()) {
-            output.add(key, seq, kind, stored, retention.is_new_key())?;
-        }
-        if verdict.ends_value() {
-            dropped.extend(Pointer::of_entry(kind, merge.value()));
-        }
-        merge.advance()?;
-        if retention.is_new_key() && store.is_closing() {
-            // Dropping the output removes its files; the inputs are as they were.
-            return Err(store.closed_error());
-        }
-    }
+    // Dropping the output removes its files; the inputs are as they were.
+    let goes_on = || if store.is_closing() { Err(store.closed_error()) } else { Ok(()) };
+    let operators = &store.options.merge_operators;
+    Survivors { operators, retention, nothing_below: !deeper_overlap, dropped }.write_all(
+        &mut merge,
+        &goes_on,
+        |key, seq, kind, stored| {
+            if fences.next_if(|fence| *fence < key).is_some() {
+                while fences.next_if(|fence| *fence < key).is_some() {}
+                output.cut()?;
+            }
+            output.add(key, seq, kind, stored)
+        },
+    )?;
     let written = output.finish()?;
     store.counters.note_merge(inputs.iter().map(|(_, table)| table.info.size).sum(), &written);
     Ok(written)

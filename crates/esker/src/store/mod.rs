@@ -47,6 +47,7 @@ mod reclaim;
 pub(crate) mod reserve;
 mod shares;
 mod shrink;
+mod survivors;
 mod write;
 
 pub(crate) use blobs::Ending;

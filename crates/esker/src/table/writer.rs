@@ -173,6 +173,11 @@ impl TableWriter {
         properties.max_seq = properties.max_seq.max(seq);
     }
 
+    /// Whether the last entry was one of `key`.
+    pub(crate) fn ends_with(&self, key: &[u8]) -> bool {
+        self.last_key == key
+    }
+
     /// About the bytes of the file if it were finished now.
     pub(crate) fn estimated_size(&self) -> u64 {
         let filter = self.hashes.len() as u64 * u64::from(self.options.filter_bits_tenths) / 80;

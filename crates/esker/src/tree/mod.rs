@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::Durability;
 use crate::read::get::get_at;
 use crate::read::newer::Newer;
+use crate::read::operands::merged_at;
 use crate::read::scan::{Scan, ScanRange};
 use crate::state::{TreeInner, TreeState};
 use crate::store::Store;
@@ -21,6 +22,7 @@ use crate::write::batch::{Batch, check_key};
 
 mod batch;
 mod estimate;
+mod merge;
 mod snapshot;
 mod stream;
 mod transfer;
@@ -45,7 +47,7 @@ pub struct Tree {
 /// What a read found.
 enum Found<T> {
     Small(T),
-    Huge(Value),
+    Whole(Value),
 }
 
 impl Tree {
@@ -310,14 +312,23 @@ impl Tree {
         let state = self.readable_state()?;
         let now = || self.store.clock.now_us();
         let found = get_at(&state, key, self.store.commit.visible(), now, |entry| match entry.kind {
-            Kind::Blob => Err((entry.value.to_vec(), entry.expiry)),
+            Kind::Blob => Err(Some((entry.value.to_vec(), entry.expiry))),
+            Kind::Merge => Err(None),
             _ => Ok(use_value(&entry)),
         })?;
         Ok(match found {
             None => None,
             Some(Ok(used)) => Some(Found::Small(used)),
-            Some(Err((pointer, expiry))) => self.get_huge(key, &pointer, expiry)?.map(Found::Huge),
+            Some(Err(Some((pointer, expiry)))) => self.get_huge(key, &pointer, expiry)?.map(Found::Whole),
+            Some(Err(None)) => self.get_merged(key)?.map(Found::Whole),
         })
+    }
+
+    /// The value of a key whose newest version is an operand. What lies below may be a huge value: the moment is
+    /// registered, so that it stays.
+    #[cold]
+    fn get_merged(&self, key: &[u8]) -> Result<Option<Value>> {
+        Snapshot::passing(&self.store).get(self, key)
     }
 
     /// The huge value that `pointer` points to; where it was overwritten and freed meanwhile, what `key` has
@@ -339,7 +350,7 @@ impl Tree {
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         Ok(self.get_now(key.as_ref(), Value::copy_of)?.map(|found| match found {
-            Found::Small(value) | Found::Huge(value) => value,
+            Found::Small(value) | Found::Whole(value) => value,
         }))
     }
 
@@ -352,7 +363,7 @@ impl Tree {
         match self.get_now(key.as_ref(), |entry| entry.value.to_vec())? {
             None => Ok(None),
             Some(Found::Small(bytes)) => Ok(Some(bytes)),
-            Some(Found::Huge(value)) => value.into_vec().map(Some),
+            Some(Found::Whole(value)) => value.into_vec().map(Some),
         }
     }
 
@@ -367,7 +378,7 @@ impl Tree {
         match self.get_now(key.as_ref(), |entry| buf.extend_from_slice(entry.value))? {
             None => Ok(false),
             Some(Found::Small(())) => Ok(true),
-            Some(Found::Huge(value)) => value.read_into(buf).map(|()| true),
+            Some(Found::Whole(value)) => value.read_into(buf).map(|()| true),
         }
     }
 
@@ -382,9 +393,14 @@ impl Tree {
             return keys.iter().map(|key| snapshot.get(self, key)).collect();
         }
         let time = self.store.clock.now_us();
-        keys.iter()
-            .map(|key| get_at(&state, key.as_ref(), seq, || time, |entry| Value::copy_of(&entry)))
-            .collect()
+        let value_of = |key: &[u8], entry: &Content<'_>| match entry.kind {
+            Kind::Merge => {
+                merged_at(&state, key, (seq, time), &self.store.options.merge_operators, &self.store.blobs)
+            }
+            _ => Ok(Value::copy_of(entry)),
+        };
+        let get = |key: &[u8]| get_at(&state, key, seq, || time, |entry| value_of(key, &entry))?.transpose();
+        keys.iter().map(|key| get(key.as_ref())).collect()
     }
 
     /// Whether `key` has a value.
@@ -408,7 +424,8 @@ impl Tree {
             // A huge value is kept where it is only for moments that are registered.
             return Snapshot::passing(&self.store).scan(self, range);
         }
-        Scan::new(&state, seq, self.store.clock.now_us(), range, None)
+        let operators = self.store.options.merge_operators.clone();
+        Scan::new(&state, (seq, self.store.clock.now_us()), range, operators, None)
     }
 
     /// How many keys in `range` have a value, counted one by one.

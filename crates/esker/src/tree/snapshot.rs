@@ -8,6 +8,7 @@ use super::Tree;
 use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::get::get_at;
+use crate::read::operands::merged_at;
 use crate::read::scan::{Moment, Scan, ScanRange};
 use crate::state::TreeState;
 use crate::store::Store;
@@ -82,8 +83,12 @@ impl Snapshot {
         let state = self.state_of(tree)?;
         let key = key.as_ref();
         let now = || self.held.time_us;
-        let found = get_at(&state, key, self.held.seq, now, |entry| match entry.kind {
-            Kind::Blob => Value::of_blob(&self.held.store.blobs, key, entry.value, entry.expiry),
+        let Held { store, seq, time_us, .. } = &*self.held;
+        let found = get_at(&state, key, *seq, now, |entry| match entry.kind {
+            Kind::Blob => Value::of_blob(&store.blobs, key, entry.value, entry.expiry),
+            Kind::Merge => {
+                merged_at(&state, key, (*seq, *time_us), &store.options.merge_operators, &store.blobs)
+            }
             _ => Ok(Value::copy_of(&entry)),
         })?;
         found.transpose()
@@ -112,7 +117,9 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn scan(&self, tree: &Tree, range: ScanRange) -> Result<Scan> {
         let state = self.state_of(tree)?;
-        let moment = Moment { blobs: Arc::clone(&self.held.store.blobs), _held: Box::new(self.clone()) };
-        Scan::new(&state, self.held.seq, self.held.time_us, range, Some(moment))
+        let store = &self.held.store;
+        let moment = Moment { blobs: Arc::clone(&store.blobs), _held: Box::new(self.clone()) };
+        let operators = store.options.merge_operators.clone();
+        Scan::new(&state, (self.held.seq, self.held.time_us), range, operators, Some(moment))
     }
 }

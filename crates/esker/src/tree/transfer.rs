@@ -63,7 +63,11 @@ impl Tree {
                 return Ok(true);
             }
             let mut batch = Batch::new();
-            if entry.kind == Kind::Blob {
+            if entry.kind == Kind::Merge {
+                // The target gets what the operands have made: it is not theirs to change any more.
+                let Some(value) = snapshot.get_vec(self, from)? else { return Ok(false) };
+                batch.put(self, to, value)?;
+            } else if entry.kind == Kind::Blob {
                 let shared = match Pointer::decode(entry.value) {
                     Some(pointer) => self.store.share_blob(self.inner.id, to, &pointer)?,
                     None => None,

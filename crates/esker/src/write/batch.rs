@@ -4,6 +4,7 @@
 //! payload    count 4 | op | op | ...
 //! op         kind 1 | tree, LEB128 | key length, LEB128 | key | (not of a delete) length, LEB128 | what is stored
 //! stored     (where it expires) when, 8 | value or pointer
+//!            of a merge: length of the operator's name, 1 | name | operand
 //!            of a deletion of a range, whose key is its beginning: whether it ends, 1 | where
 //! ```
 //!
@@ -19,6 +20,7 @@ use crate::codec::{Decoder, put_slice, put_varint, u32_at};
 use crate::cursor::{Expiry, Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
+use crate::operators;
 use crate::ranges::{KeyRange, RangeTombstone};
 use crate::state::TreeInner;
 use crate::version::edit::TreeId;
@@ -353,6 +355,7 @@ impl<'a> Ops<'a> {
         let value = if kind == Kind::Delete { &[] } else { self.rest.slice()? };
         let is_whole = match kind {
             Kind::DeleteRange => KeyRange::decode(key, value).is_some(),
+            Kind::Merge => operators::parts(value).is_some(),
             kind => value.len() >= kind.stored_min(),
         };
         if !is_whole {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use esker::env::{Clock, Env, Executor, Random};
 use esker::fs::FileSystem;
-use esker::{CachePolicy, Options};
+use esker::{CachePolicy, MergeOperator, Options};
 
 mod rng;
 
@@ -109,5 +109,23 @@ pub(crate) fn tiny_options(rng: &mut Rng, env: Env) -> Options {
     options.separate_at = *rng.pick(&[1, 20, 200, 2000, usize::MAX]);
     options.blob_file_bytes = *rng.pick(&[1, 20_000, 100_000, 256 << 20]);
     options.cache_policy = *rng.pick(CachePolicy::ALL);
-    options
+    options.merge_operator(Longest)
+}
+
+/// Keeps the longest of all, of several the last one. It does not tell how operands go together.
+pub(crate) struct Longest;
+
+impl Longest {
+    pub(crate) const NAME: &str = "longest";
+}
+
+impl MergeOperator for Longest {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn apply(&self, value: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, String> {
+        let all = value.into_iter().chain(operands.iter().copied());
+        Ok(all.max_by_key(|one| one.len()).unwrap_or_default().to_vec())
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esker::env::Lane;
 use esker::fs::sim::SimFs;
-use esker::{Batch, Db, Durability, Error, ErrorKind, ScanRange, Tree, TreeOptions};
+use esker::{APPEND, Batch, Db, Durability, Error, ErrorKind, ScanRange, Tree, TreeOptions};
 
 use crate::common::Rng;
 use crate::counts::Counts;
@@ -23,6 +23,17 @@ pub(crate) const STORE: &str = "/db";
 
 /// A tree's tag stands among its pairs, under a key that sorts before all others.
 const TAG: &[u8] = b"\0tag";
+
+/// What is appended to values: no other value ends with it.
+const APPENDED: &[u8] = b"\xa5\x5a\xc3\x3c";
+
+/// What a value was before anything was appended to it.
+fn root(mut value: &[u8]) -> &[u8] {
+    while let Some(shorter) = value.strip_suffix(APPENDED) {
+        value = shorter;
+    }
+    value
+}
 
 /// Why a life ends early: what went wrong.
 pub(crate) type Outcome<T> = Result<T, String>;
@@ -168,8 +179,9 @@ impl Life {
             91 if self.rng.one_in(2) => self.set_tag(),
             91 => self.make_checkpoint(),
             92 => self.reopen(),
-            93..96 => self.transfer(),
-            96 => self.delete_range(),
+            93..95 => self.transfer(),
+            95 => self.delete_range(),
+            96 => self.append(),
             _ => self.look(),
         }
     }
@@ -256,6 +268,10 @@ impl Life {
             return Ok(());
         }
         let value = self.history.now().get(&tree).and_then(|pairs| pairs.get(&from)).cloned();
+        if value.as_ref().is_some_and(|value| value.ends_with(APPENDED)) {
+            // It would be written whole, and nobody could tell whether as a huge value.
+            return Ok(());
+        }
         let handle = &self.trees[&tree];
         let result = if keep { handle.copy(&from, &to) } else { handle.rename(&from, &to) };
         let mut writes = Vec::new();
@@ -302,6 +318,34 @@ impl Life {
         writes.extend(beside);
         self.trace(|_| format!("deletes a range: {}", describe_writes(&writes)));
         self.history.begin(Event::Batch(writes));
+        self.withdraw_if_refused(&result);
+        if result.is_ok() && !self.disk.is_dead() {
+            self.history.acknowledge();
+        }
+        self.settle(result, durability == Durability::Power)
+    }
+
+    /// Appends to a few values, some of which may be huge.
+    fn append(&mut self) -> Outcome<()> {
+        if self.unclear {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        let mut writes: BTreeMap<(String, Bytes), Bytes> = BTreeMap::new();
+        for _ in 0..self.rng.between(1, 6) {
+            let (tree, key, _) = self.random_write();
+            batch.merge(&self.trees[&tree], &key, APPEND, APPENDED).map_err(|error| error.to_string())?;
+            let value = writes.entry((tree, key)).or_insert_with_key(|(tree, key)| {
+                self.history.now()[tree].get(key).cloned().unwrap_or_else(|| Bytes::from(&[][..]))
+            });
+            *value = Bytes::from([&**value, APPENDED].concat());
+        }
+        let writes: Vec<Write> =
+            writes.into_iter().map(|((tree, key), value)| (tree, key, Some(value))).collect();
+        self.trace(|_| format!("appends: {}", describe_writes(&writes)));
+        self.history.begin(Event::Batch(writes));
+        let durability = if self.rng.one_in(4) { Durability::Power } else { Durability::Process };
+        let result = self.db().write_with(&batch, durability);
         self.withdraw_if_refused(&result);
         if result.is_ok() && !self.disk.is_dead() {
             self.history.acknowledge();

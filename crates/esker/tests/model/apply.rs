@@ -4,9 +4,9 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use esker::{Batch, Durability, Tree};
+use esker::{APPEND, Batch, Durability, Tree};
 
-use crate::common::ttl;
+use crate::common::{Longest, ttl};
 use crate::model::{Bytes, Content};
 use crate::ops::{Key, Op, Range, Recipe, TREES, Write};
 use crate::session::{Check, OpenScan, Session, compare, digest, same};
@@ -34,7 +34,7 @@ fn durability(power: bool) -> Durability {
 impl Session {
     fn expected(&self, tree: usize, key: &[u8]) -> Option<Bytes> {
         let model = &self.model;
-        model.trees.get(TREES[tree]).and_then(|tree| tree.get(key, model.now)).cloned()
+        model.trees.get(TREES[tree]).and_then(|tree| tree.get(key, model.now))
     }
 
     pub(crate) fn note(&mut self, tree: usize, key: &Key, content: Option<Content>) {
@@ -56,6 +56,7 @@ impl Session {
             | Op::Swap { .. }
             | Op::Update { .. }
             | Op::DeleteRange { .. }
+            | Op::Merge { .. }
             | Op::Transfer { .. } => self.apply_write(op),
             Op::Get { .. }
             | Op::GetInto { .. }
@@ -103,6 +104,7 @@ impl Session {
             Op::Swap { tree, key, right, new } => return self.swap(*tree, key, *right, *new),
             Op::Transfer { tree, from, to, keep } => return self.transfer(*tree, from, to, *keep),
             Op::DeleteRange { tree, range, around } => self.delete_range(*tree, range, around.as_ref())?,
+            Op::Merge { tree, key, longest, operands } => self.merge(*tree, key, *longest, operands)?,
             Op::Update { tree, key, longest } => return self.update(*tree, key, *longest as usize),
             _ => {}
         }
@@ -166,6 +168,31 @@ impl Session {
         Ok(())
     }
 
+    fn merge(&mut self, tree: usize, key: &Key, longest: bool, operands: &[Recipe]) -> Check<()> {
+        let Some(handle) = self.tree(tree)? else { return Ok(()) };
+        let name = if longest { Longest::NAME } else { APPEND };
+        let operands: Vec<Bytes> = operands.iter().map(|recipe| recipe.bytes()).collect();
+        if let [operand] = operands.as_slice() {
+            handle.merge(&**key, name, operand)?;
+        } else {
+            let mut batch = Batch::new();
+            for operand in &operands {
+                batch.merge(&handle, &**key, name, operand)?;
+            }
+            self.db().write(&batch)?;
+        }
+        let change = |value: Option<Bytes>| {
+            let all = value.iter().chain(&operands);
+            if longest {
+                return all.max_by_key(|one| one.len()).cloned().unwrap_or_else(|| Arc::from(&[][..]));
+            }
+            Arc::from(all.flat_map(|one| one.iter().copied()).collect::<Vec<u8>>())
+        };
+        let oldest = self.oldest();
+        self.model.merge((TREES[tree], &key.0), operands.len() as u64, change, oldest);
+        Ok(())
+    }
+
     fn swap(&mut self, tree: usize, key: &Key, right: bool, new: Option<Recipe>) -> Check<u64> {
         let Some(handle) = self.tree(tree)? else { return Ok(0) };
         let current = self.expected(tree, key);
@@ -187,7 +214,7 @@ impl Session {
     fn transfer(&mut self, tree: usize, from: &Key, to: &Key, keep: bool) -> Check<u64> {
         let Some(handle) = self.tree(tree)? else { return Ok(0) };
         let model = &self.model;
-        let content = model.trees.get(TREES[tree]).and_then(|tree| tree.content(from, model.now)).cloned();
+        let content = model.trees.get(TREES[tree]).and_then(|tree| tree.content(from, model.now));
         let done = if keep { handle.copy(&**from, &**to)? } else { handle.rename(&**from, &**to)? };
         same!(done, content.is_some(), "whether {from:?} was transferred to {to:?}");
         if content.is_some() && from != to {
@@ -221,7 +248,7 @@ impl Session {
                 let got = read_found(value.as_ref())?;
                 let model = &self.model;
                 let content = model.trees[TREES[*tree]].content(key, model.now);
-                same!(got.as_deref(), content.map(|(value, _)| &**value), "the value of {key:?}");
+                same!(got.as_deref(), content.as_ref().map(|(value, _)| &**value), "the value of {key:?}");
                 let expires = value.is_some_and(|value| value.expires_us().is_some());
                 same!(expires, content.is_some_and(|(_, until)| until.is_some()), "whether {key:?} expires");
                 return Ok(digest(got));
@@ -319,7 +346,7 @@ impl Session {
                 let Some((snapshot, at)) = &self.snapshots[*slot] else { return Ok(0) };
                 let got = read_found(snapshot.get(&handle, &**key)?.as_ref())?;
                 let expected = self.model.trees[TREES[*tree]].get(key, *at);
-                same!(got.as_deref(), expected.map(|value| &**value), "{key:?} in snapshot {slot}");
+                same!(got.as_deref(), expected.as_deref(), "{key:?} in snapshot {slot}");
                 same!(
                     snapshot.contains(&handle, &**key)?,
                     got.is_some(),

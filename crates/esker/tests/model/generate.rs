@@ -242,7 +242,14 @@ impl Generator {
                 let (tree, from, to) = (self.tree(), self.key(), self.key());
                 Op::Transfer { tree, from, to, keep: self.rng.percent(50) }
             }
-            390..470 => self.batch(),
+            390..420 => {
+                let count = if self.rng.percent(80) { 1 } else { self.rng.between(2, 9) };
+                let operands = (0..count).map(|_| {
+                    Recipe { len: self.rng.index(30) as u32, seed: self.rng.next() as u32 }
+                }).collect();
+                Op::Merge { tree: self.tree(), key: self.key(), longest: self.rng.percent(40), operands }
+            }
+            420..470 => self.batch(),
             470..600 => Op::Get { tree: self.tree(), key: self.key() },
             600..640 => Op::GetInto { tree: self.tree(), key: self.key() },
             640..660 => {

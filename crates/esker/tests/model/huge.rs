@@ -151,13 +151,13 @@ impl Session {
         };
         same!(
             found.as_ref().map(Value::len),
-            expected.map(|value| value.len() as u64),
+            expected.as_ref().map(|value| value.len() as u64),
             "the length of {key:?}"
         );
         let held = match found.zip(expected) {
             Some((value, expected)) => {
                 let map = if slot.is_multiple_of(2) { Some(value.clone().map()?) } else { None };
-                let (reader, expected) = (value.clone().into_reader(), Arc::clone(expected));
+                let reader = value.clone().into_reader();
                 Some(Held { value, expected, reader, at: 0, map })
             }
             None => None,

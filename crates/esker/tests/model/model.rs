@@ -15,7 +15,16 @@ pub(crate) type Bytes = Arc<[u8]>;
 /// What a key has: a value, and the hour from which on it has none.
 pub(crate) type Content = (Bytes, Option<u64>);
 
-type Versions = Vec<(u64, Option<Content>)>;
+/// What a write has made of a key: from then on, and where that ends what operands have made of nothing.
+#[derive(Debug, Clone, Default)]
+struct Entry {
+    content: Option<Content>,
+    after: Option<Bytes>,
+    /// Operands that may still lie above a value.
+    operands: u64,
+}
+
+type Versions = Vec<(u64, Entry)>;
 
 /// A moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,23 +47,33 @@ pub(crate) struct Model {
     pub(crate) now: At,
 }
 
-fn content_at(versions: &Versions, at: At) -> Option<&Content> {
-    let newest = versions.iter().rev().find(|(of, _)| *of <= at.version);
-    let content = newest.and_then(|(_, content)| content.as_ref());
-    content.filter(|(_, until)| until.is_none_or(|until| at.hour < until))
+impl Entry {
+    fn at(&self, hour: u64) -> Option<Content> {
+        match (&self.content, &self.after) {
+            (Some((value, until)), after) if until.is_none_or(|until| hour < until) => {
+                // What operands have made does not end, though it may change.
+                Some((Arc::clone(value), until.filter(|_| after.is_none())))
+            }
+            (_, after) => after.clone().map(|after| (after, None)),
+        }
+    }
+}
+
+fn content_at(versions: &Versions, at: At) -> Option<Content> {
+    versions.iter().rev().find(|(of, _)| *of <= at.version).and_then(|(_, entry)| entry.at(at.hour))
 }
 
 /// Whether the newest version of a key had a value and has none now.
 fn is_expired(versions: &Versions, now: At) -> bool {
-    versions.last().is_some_and(|(_, content)| content.is_some()) && content_at(versions, now).is_none()
+    versions.last().is_some_and(|(_, entry)| entry.content.is_some()) && content_at(versions, now).is_none()
 }
 
 impl ModelTree {
-    pub(crate) fn content(&self, key: &[u8], at: At) -> Option<&Content> {
+    pub(crate) fn content(&self, key: &[u8], at: At) -> Option<Content> {
         self.keys.get(key).and_then(|versions| content_at(versions, at))
     }
 
-    pub(crate) fn get(&self, key: &[u8], at: At) -> Option<&Bytes> {
+    pub(crate) fn get(&self, key: &[u8], at: At) -> Option<Bytes> {
         self.content(key, at).map(|(value, _)| value)
     }
 
@@ -75,7 +94,7 @@ impl ModelTree {
         let mut pairs: Vec<(Bytes, Bytes)> = inside
             .filter_map(|(key, versions)| {
                 let (value, _) = content_at(versions, at)?;
-                Some((Arc::clone(key), Arc::clone(if range.keys_only { &empty } else { value })))
+                Some((Arc::clone(key), if range.keys_only { Arc::clone(&empty) } else { value }))
             })
             .collect();
         if range.reverse {
@@ -87,6 +106,13 @@ impl ModelTree {
     /// All keys that ever had a value, as far as they are known.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Bytes> {
         self.keys.keys()
+    }
+
+    /// Operands that may still lie above values, and how many keys have such.
+    pub(crate) fn operands(&self) -> (u64, u64) {
+        let newest = self.keys.values().filter_map(|versions| versions.last());
+        let operands = newest.map(|(_, entry)| entry.operands).filter(|&count| count > 0);
+        operands.fold((0, 0), |(sum, keys), count| (sum + count, keys + 1))
     }
 
     /// How many keys have a value at a moment.
@@ -109,16 +135,43 @@ impl Model {
     /// Applies writes that take effect together. `oldest` is the oldest version that a snapshot still sees.
     pub(crate) fn write(&mut self, writes: &[(String, Bytes, Option<Content>)], oldest: Option<u64>) {
         self.now.version += 1;
+        for (tree, key, content) in writes {
+            self.set(tree, key, Entry { content: content.clone(), ..Entry::default() }, oldest);
+        }
+    }
+
+    /// Changes what a key has by so many operands: `change` tells what becomes of a value, or of none.
+    pub(crate) fn merge(
+        &mut self,
+        (tree, key): (&str, &Bytes),
+        operands: u64,
+        change: impl Fn(Option<Bytes>) -> Bytes,
+        oldest: Option<u64>,
+    ) {
+        let before = self.trees.get(tree).and_then(|tree| Some(tree.keys.get(key)?.last()?.1.clone()));
+        let mut entry = before.unwrap_or_default();
+        let lives = |(_, until): &Content| until.is_none_or(|until| self.now.hour < until);
+        match entry.content.take().filter(lives) {
+            Some((value, until)) => {
+                entry.after = until.map(|_| change(entry.after));
+                entry.content = Some((change(Some(value)), until));
+            }
+            None => entry.content = Some((change(entry.after.take()), None)),
+        }
+        entry.operands += operands;
+        self.now.version += 1;
+        self.set(tree, key, entry, oldest);
+    }
+
+    fn set(&mut self, tree: &str, key: &Bytes, entry: Entry, oldest: Option<u64>) {
         let version = self.now.version;
         let oldest = oldest.unwrap_or(version);
-        for (tree, key, content) in writes {
-            let Some(tree) = self.trees.get_mut(tree) else { continue };
-            let versions = tree.keys.entry(Arc::clone(key)).or_default();
-            versions.retain(|(of, _)| *of != version);
-            versions.push((version, content.clone()));
-            let unseen = versions.iter().take_while(|(of, _)| *of <= oldest).count().saturating_sub(1);
-            versions.drain(..unseen);
-        }
+        let Some(tree) = self.trees.get_mut(tree) else { return };
+        let versions = tree.keys.entry(Arc::clone(key)).or_default();
+        versions.retain(|(of, _)| *of != version);
+        versions.push((version, entry));
+        let unseen = versions.iter().take_while(|(of, _)| *of <= oldest).count().saturating_sub(1);
+        versions.drain(..unseen);
     }
 
     /// Whether the store may still hold values that have expired.

@@ -154,6 +154,13 @@ pub(crate) enum Op {
         to: Key,
         keep: bool,
     },
+    /// Merges operands into a value, several in one batch: by `longest`, or appending.
+    Merge {
+        tree: usize,
+        key: Key,
+        longest: bool,
+        operands: Vec<Recipe>,
+    },
     /// Adds a byte to the value; deletes when it has reached `longest`.
     Update {
         tree: usize,

@@ -10,7 +10,7 @@ use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind, Options, Scan, ScanRange, Snapshot, Tree};
 
-use crate::common::{HourClock, Rng, tiny_options, world};
+use crate::common::{HourClock, Longest, Rng, tiny_options, world};
 use crate::huge::{Held, OpenStream};
 use crate::model::{At, Bytes, Model};
 use crate::ops::{Range, Reopen, SLOTS, TREES};
@@ -142,7 +142,7 @@ impl Session {
         if self.setting.tiny {
             tiny_options(&mut self.rng, self.env.clone())
         } else {
-            Options::default().env(self.env.clone())
+            Options::default().env(self.env.clone()).merge_operator(Longest)
         }
     }
 
@@ -212,7 +212,7 @@ impl Session {
                 let model = self.model.trees.get(&name);
                 let value = model.and_then(|tree| tree.get(scan.key(), self.model.now));
                 if scan.handle()?.stored_us().is_some() {
-                    seen.insert(value.map(|value| Arc::as_ptr(value).addr()));
+                    seen.insert(value.map(|value| Arc::as_ptr(&value).addr()));
                 }
             }
         }
@@ -221,7 +221,10 @@ impl Session {
             same!(kept >= seen.len() as u64, true, "{} huge values are seen, {kept} are kept", seen.len());
             return Ok(());
         }
-        same!(kept, seen.len() as u64, "how many huge values are kept");
+        // Of a key with operands nobody can tell whether they lie above a huge value.
+        let merged: u64 = self.model.trees.values().map(|tree| tree.operands().1).sum();
+        let more = merged.min(kept.saturating_sub(seen.len() as u64));
+        same!(kept, seen.len() as u64 + more, "how many huge values are kept");
         Ok(())
     }
 

@@ -79,7 +79,7 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["error", "canary", "rng"],
     &["codec", "checksum", "sync"],
     &["cursor", "keys"],
-    &["ranges"],
+    &["ranges", "operators"],
     &["fs"],
     &["env"],
     &["options"],

@@ -8,7 +8,7 @@ use esker::env::Lane;
 use esker::fs::FileSystem;
 use esker::{Db, Error, ErrorKind, ScanRange};
 
-use super::{Life, Outcome, STORE, TAG, contents};
+use super::{Life, Outcome, STORE, TAG, contents, root};
 use crate::history::{Bytes, History, Pairs, State, describe, differences};
 
 impl Life {
@@ -31,11 +31,13 @@ impl Life {
             return Ok(());
         }
         while self.db().step(Lane::Blobs) {}
+        // What is appended stays with the tables.
         let is_huge =
-            |(key, value): &(&Bytes, &Bytes)| key[..] != *TAG && value.len() >= self.knobs.separate_at;
+            |(key, value): &(&Bytes, &[u8])| key[..] != *TAG && value.len() >= self.knobs.separate_at;
         // Copies within a tree are kept once; each write has a value of its own.
         let of_tree = |pairs: &Pairs| {
-            pairs.iter().filter(is_huge).map(|(_, value)| value).collect::<BTreeSet<_>>().len()
+            let roots = pairs.iter().map(|(key, value)| (key, root(value)));
+            roots.filter(is_huge).map(|(_, value)| value).collect::<BTreeSet<_>>().len()
         };
         let seen = found.values().map(of_tree).sum::<usize>() as u64;
         let kept = self.db().stats().map_err(|error| format!("{error:?}"))?.blob_values;

@@ -1,0 +1,106 @@
+//! Keys whose newest version is an operand: what lies below is gathered, and the value made of it.
+
+use std::sync::Arc;
+
+use crate::blob::BlobSet;
+use crate::canary::broken;
+use crate::checksum::hash_key;
+use crate::cursor::{Content, Cursor, Kind, SeqNo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::operators::MergeOperators;
+use crate::state::TreeState;
+use crate::value::Value;
+use crate::version::levels::LEVELS;
+
+/// Shows the versions of `key` at or before `seq`, newest first, until `show` has seen enough (`false`).
+fn versions_down(
+    state: &TreeState,
+    key: &[u8],
+    seq: SeqNo,
+    mut show: impl FnMut(SeqNo, Kind, &[u8]) -> bool,
+) -> Result<()> {
+    let hash = hash_key(key);
+    let mems = std::iter::once(&state.mem).chain(&state.waiting);
+    for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
+        let mut cursor = mem.table.cursor();
+        cursor.seek(key, seq)?;
+        while cursor.valid() && cursor.key() == key {
+            if !show(cursor.seq(), cursor.kind(), cursor.value()) {
+                return Ok(());
+            }
+            cursor.next()?;
+        }
+    }
+    let runs = state.levels.level(0).iter().filter(|table| table.covers(key));
+    let below = (1..LEVELS).filter_map(|level| state.levels.find(level, key));
+    for table in runs.chain(below) {
+        // Merges leave few operands of a key in a table.
+        let mut at = seq;
+        while let Some(found) = table.get(key, hash, at)? {
+            if !show(found.seq, found.kind, &found.value) {
+                return Ok(());
+            }
+            let Some(before) = found.seq.checked_sub(1) else { break };
+            at = before;
+        }
+    }
+    Ok(())
+}
+
+/// A version that was found.
+pub(crate) type Version = (SeqNo, Kind, Vec<u8>);
+
+/// The operands of `key` at `seq`, newest first, and the version below them: `None` if there is none, or a range
+/// tombstone lies between.
+pub(crate) fn gather(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<(Vec<Vec<u8>>, Option<Version>)> {
+    let (mut operands, mut base) = (Vec::new(), None);
+    let deleted = state.ranges.newest_over(key, seq);
+    versions_down(state, key, seq, |found, kind, stored| {
+        if found < deleted && !broken("merge-range") {
+            return false;
+        }
+        if kind == Kind::Merge {
+            operands.push(stored.to_vec());
+            return true;
+        }
+        base = Some((found, kind, stored.to_vec()));
+        false
+    })?;
+    Ok((operands, base))
+}
+
+/// The bytes below operands, if the version there has some at a time. Where there may be huge values whoever asks has
+/// registered a moment that sees it, and says where they are.
+pub(crate) fn bytes_below(
+    blobs: Option<&Arc<BlobSet>>,
+    key: &[u8],
+    (kind, stored): (Kind, &[u8]),
+    time_us: u64,
+) -> Result<Option<Vec<u8>>> {
+    let entry = Content::open(kind, stored);
+    Ok(match entry.kind {
+        _ if !entry.lives(|| time_us) => None,
+        Kind::Blob => {
+            let message = "there is a huge value where there was none";
+            let blobs = blobs.ok_or_else(|| Error::new(ErrorKind::Corruption, message))?;
+            Some(Value::of_blob(blobs, key, entry.value, None)?.into_vec()?)
+        }
+        _ => Some(entry.value.to_vec()),
+    })
+}
+
+/// What `key`, whose newest version at `seq` is an operand, has at a time. Whoever asks has registered that moment.
+pub(crate) fn merged_at(
+    state: &TreeState,
+    key: &[u8],
+    (seq, time_us): (SeqNo, u64),
+    operators: &MergeOperators,
+    blobs: &Arc<BlobSet>,
+) -> Result<Value> {
+    let (operands, base) = gather(state, key, seq)?;
+    let below = match &base {
+        Some((_, kind, stored)) => bytes_below(Some(blobs), key, (*kind, stored), time_us)?,
+        None => None,
+    };
+    Ok(Value::of_bytes(&operators.apply(key, below.as_deref(), &operands)?))
+}

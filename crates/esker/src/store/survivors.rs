@@ -1,0 +1,89 @@
+//! What flushes and merges have in common: from sorted sources to what survives of them.
+
+use crate::blob::Pointer;
+use crate::compact::operands::Gathered;
+use crate::compact::retain::{Beneath, Retention, Verdict};
+use crate::cursor::{Kind, SeqNo};
+use crate::error::Result;
+use crate::operators::MergeOperators;
+use crate::read::merge::MergeCursor;
+
+/// How the entries of some sources are judged.
+pub(super) struct Survivors<'a> {
+    pub(super) operators: &'a MergeOperators,
+    pub(super) retention: Retention,
+    /// No older version of any of the keys lies outside the sources.
+    pub(super) nothing_below: bool,
+    /// Gets the pointers to huge values that nobody sees any more.
+    pub(super) dropped: &'a mut Vec<Pointer>,
+}
+
+impl Survivors<'_> {
+    /// Gives everything that survives of `merge`, which stands at its beginning, to `write`, in order; asks `goes_on` at
+    /// each new key.
+    pub(super) fn write_all(
+        mut self,
+        merge: &mut MergeCursor,
+        goes_on: &dyn Fn() -> Result<()>,
+        mut write: impl FnMut(&[u8], SeqNo, Kind, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut gathered = Gathered::default();
+        while merge.valid() {
+            let (key, seq, kind, stored) = (merge.key(), merge.seq(), merge.kind(), merge.value());
+            let verdict = self.retention.judge(key, seq, kind, stored, self.nothing_below);
+            if self.retention.is_new_key() {
+                self.end_key(&mut gathered, &mut write)?;
+                goes_on()?;
+            }
+            match verdict {
+                Verdict::Gather { joins, settled } => {
+                    if !joins || gathered.is_full(self.operators) {
+                        gathered.put_out(self.operators, &mut write)?;
+                    }
+                    gathered.push(key, seq, stored, settled);
+                }
+                _ if self.settles(&mut gathered, stored, &mut write)? => {
+                    self.dropped.extend(Pointer::of_entry(kind, stored));
+                }
+                verdict => {
+                    gathered.put_out(self.operators, &mut write)?;
+                    if let Some((seq, kind, stored)) = verdict.written(kind, stored) {
+                        write(key, seq, kind, stored)?;
+                    }
+                    if verdict.ends_value() {
+                        self.dropped.extend(Pointer::of_entry(kind, stored));
+                    }
+                }
+            }
+            merge.advance()?;
+        }
+        self.end_key(&mut gathered, &mut write)
+    }
+
+    /// Whether the operands before the entry judged last have become a value with it, which takes its place.
+    fn settles(
+        &self,
+        gathered: &mut Gathered,
+        stored: &[u8],
+        write: &mut impl FnMut(&[u8], SeqNo, Kind, &[u8]) -> Result<()>,
+    ) -> Result<bool> {
+        match self.retention.beneath() {
+            _ if gathered.is_empty() => Ok(false),
+            Beneath::Apart => Ok(false),
+            Beneath::Value => gathered.settle(self.operators, Some(stored), write),
+            Beneath::Nothing => gathered.settle(self.operators, None, write),
+        }
+    }
+
+    /// The operands of the last key have nothing below them in the sources.
+    fn end_key(
+        &self,
+        gathered: &mut Gathered,
+        write: &mut impl FnMut(&[u8], SeqNo, Kind, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        if gathered.is_empty() || (self.nothing_below && gathered.settle(self.operators, None, write)?) {
+            return Ok(());
+        }
+        gathered.put_out(self.operators, write)
+    }
+}

@@ -1,0 +1,87 @@
+//! Changing values without reading them.
+
+use super::Tree;
+use crate::cursor::Kind;
+use crate::error::Result;
+use crate::keys;
+use crate::operators::{ADD, APPEND};
+use crate::write::batch::Batch;
+
+impl Tree {
+    /// Has the merge operator `operator` change the value of `key` by `operand`. Nothing is read: it takes as long as a
+    /// put. What comes of it is made when somebody reads the key, and for good by flushes and merges.
+    ///
+    /// [`ADD`] and [`APPEND`] are there always, others where [`Options::merge_operator`](crate::Options::merge_operator)
+    /// names them, which whoever opens the store later has to do too. A value's time to live is its own: when it has
+    /// expired, the operands that came after it count as if the key had been absent when they came. The value that is made
+    /// is held in memory, however long, and stays in the tables: long values are better written with [`Tree::put`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let log = db.tree("log")?;
+    /// log.merge("today", esker::APPEND, "started\n")?;
+    /// log.merge("today", esker::APPEND, "stopped\n")?;
+    /// assert_eq!(log.get_vec("today")?.as_deref(), Some(&b"started\nstopped\n"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` when there is no such operator or it refuses the operand; otherwise as [`Tree::put`]. Where the value
+    /// is none that the operator can change, whoever reads the key gets `InvalidInput`.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operator: &str, operand: impl AsRef<[u8]>) -> Result<()> {
+        Batch::with_scratch(|batch| {
+            batch.merge(self, key, operator, operand)?;
+            self.store.write(batch, self.store.options.durability)
+        })
+    }
+
+    /// Adds `number` to the value of `key`, which [`keys::i64`] encodes; an absent key has 0. [`Tree::merge`] with
+    /// [`ADD`]. Sums wrap around.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let visits = db.tree("visits")?;
+    /// visits.add("index.html", 3)?;
+    /// visits.add("index.html", -1)?;
+    /// let count = visits.get_vec("index.html")?.expect("it was added to");
+    /// assert_eq!(esker::keys::decode_i64(&count)?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tree::merge`].
+    pub fn add(&self, key: impl AsRef<[u8]>, number: i64) -> Result<()> {
+        self.merge(key, ADD, keys::i64(number))
+    }
+
+    /// Appends `bytes` to the value of `key`; an absent key has none. [`Tree::merge`] with [`APPEND`].
+    ///
+    /// # Errors
+    /// As [`Tree::merge`].
+    pub fn append(&self, key: impl AsRef<[u8]>, bytes: impl AsRef<[u8]>) -> Result<()> {
+        self.merge(key, APPEND, bytes)
+    }
+}
+
+impl Batch {
+    /// Adds: the operator changes the value of `key` of `tree` by `operand` ([`Tree::merge`]).
+    ///
+    /// # Errors
+    /// As [`Batch::put`], and as [`Tree::merge`] says of operators.
+    pub fn merge(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        operator: &str,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let stored = tree.store.options.merge_operators.encode(operator, operand.as_ref())?;
+        self.add(tree.inner(), Kind::Merge, key.as_ref(), &stored)
+    }
+}
