@@ -1,22 +1,22 @@
 //! The arguments of every command, as the parser and the help texts see them.
 
 mod cache_sim;
+mod change;
 mod help;
 mod units;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use units::parse_size;
-use units::parse_time;
 
 use crate::datatype::DataType;
 use crate::formats::Format;
 use crate::ranges::ByteRange;
 pub(crate) use cache_sim::{CacheSim, Kind};
+pub(crate) use change::{Delete, Merge, Put, Transfer};
 
 /// A key-value store for small records and huge values.
 #[derive(Debug, Parser)]
@@ -106,6 +106,9 @@ Examples:
   esker --tree orders delete --from 100 --to 199"
     )]
     Delete(Delete),
+    /// Change a value without reading it: add to a number, or append
+    #[command(after_help = help::MERGE)]
+    Merge(Merge),
     /// Rename a key; a value that the new one had is replaced
     #[command(after_help = "However long the value is, it is not copied. An absent key exits 1.
 
@@ -255,22 +258,6 @@ Examples:
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Put {
-    /// The key
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) key: OsString,
-    /// The value
-    #[arg(allow_negative_numbers = true, required_unless_present = "file")]
-    pub(crate) value: Option<OsString>,
-    /// Take the value from a file (`-`: standard input)
-    #[arg(long, value_name = "F", conflicts_with = "value")]
-    pub(crate) file: Option<PathBuf>,
-    /// For so long only: a number with s, m, h or d behind it, such as 12h
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub(crate) ttl: Option<Duration>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct Get {
     /// The key
     #[arg(allow_negative_numbers = true)]
@@ -284,32 +271,6 @@ pub(crate) struct Get {
     /// Print a binary or huge value on a terminal too
     #[arg(long)]
     pub(crate) raw: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Delete {
-    /// The key
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) key: Option<OsString>,
-    /// All keys from this one on
-    #[arg(long, value_name = "LO", allow_negative_numbers = true, conflicts_with = "key")]
-    pub(crate) from: Option<OsString>,
-    /// All keys up to this one, which is deleted too
-    #[arg(long, value_name = "HI", allow_negative_numbers = true, conflicts_with = "key")]
-    pub(crate) to: Option<OsString>,
-    /// All keys that begin so
-    #[arg(long, value_name = "P", conflicts_with = "key")]
-    pub(crate) prefix: Option<OsString>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Transfer {
-    /// The key that has the value
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) from: OsString,
-    /// The key that gets it
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) to: OsString,
 }
 
 #[derive(Debug, Args)]

@@ -67,7 +67,8 @@ impl<'a> Content<'a> {
     /// Whether the key has a value at a time that `now` tells, which is asked only if it matters.
     #[inline]
     pub(crate) fn lives(&self, now: impl FnOnce() -> u64) -> bool {
-        matches!(self.kind, Kind::Put | Kind::Blob | Kind::Merge) && self.expiry.is_none_or(|expiry| now() < expiry)
+        matches!(self.kind, Kind::Put | Kind::Blob | Kind::Merge)
+            && self.expiry.is_none_or(|expiry| now() < expiry)
     }
 }
 

@@ -124,7 +124,9 @@ impl MergeOperator for Append {
     }
 
     fn apply(&self, value: Option<&[u8]>, operands: &[&[u8]]) -> std::result::Result<Vec<u8>, String> {
-        let mut whole = Vec::with_capacity(value.map_or(0, <[u8]>::len) + operands.iter().map(|o| o.len()).sum::<usize>());
+        let mut whole = Vec::with_capacity(
+            value.map_or(0, <[u8]>::len) + operands.iter().map(|o| o.len()).sum::<usize>(),
+        );
         whole.extend_from_slice(value.unwrap_or_default());
         operands.iter().for_each(|operand| whole.extend_from_slice(operand));
         Ok(whole)
@@ -185,7 +187,12 @@ impl MergeOperators {
     }
 
     /// What `value` of `key` becomes by the stored operands, newest first.
-    pub(crate) fn apply<T: AsRef<[u8]>>(&self, key: &[u8], value: Option<&[u8]>, newest_first: &[T]) -> Result<Vec<u8>> {
+    pub(crate) fn apply<T: AsRef<[u8]>>(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        newest_first: &[T],
+    ) -> Result<Vec<u8>> {
         let mut value = value.map(<[u8]>::to_vec);
         let mut rest = newest_first.iter().rev().map(AsRef::as_ref).peekable();
         while let Some(first) = rest.next() {
@@ -213,9 +220,9 @@ impl MergeOperators {
 
     /// Stored operands, newest first and with their numbers, that do what these do. They are as many or fewer: those of one
     /// operator that follow each other become one, with the newest number, if the operator can do that.
-    pub(crate) fn combine(&self, newest_first: Vec<(SeqNo, Vec<u8>)>) -> Vec<(SeqNo, Vec<u8>)> {
+    pub(crate) fn combine(&self, newest_first: &[(SeqNo, Vec<u8>)]) -> Vec<(SeqNo, Vec<u8>)> {
         let mut combined = Vec::new();
-        let mut rest = newest_first.as_slice();
+        let mut rest = newest_first;
         while let Some((seq, first)) = rest.first() {
             let name = parts(first).map(|(name, _)| name);
             let same = |(_, other): &&(SeqNo, Vec<u8>)| parts(other).map(|(name, _)| name) == name;
@@ -258,7 +265,7 @@ mod tests {
         let sum = [&keys::i64(5)[..], b"!"].concat();
         assert_eq!(operators().apply(b"k", None, &chain).unwrap(), sum);
         let numbered: Vec<(SeqNo, Vec<u8>)> = (0..3).map(|i| (9 - i as SeqNo, chain[i].clone())).collect();
-        let fewer = operators().combine(numbered);
+        let fewer = operators().combine(&numbered);
         assert_eq!(fewer, [(9, one(APPEND, b"!")), (8, one(ADD, &keys::i64(5)))]);
     }
 
@@ -270,8 +277,11 @@ mod tests {
         let error = operators().apply(b"k", Some(b"text"), &[add]).unwrap_err();
         assert!(error.to_string().contains("\"k\""), "{error}");
         let stranger = stored("max", b"1");
-        assert_eq!(operators().apply(b"k", None, &[stranger.clone()]).unwrap_err().kind(), ErrorKind::Unsupported);
-        assert_eq!(operators().combine(vec![(2, stranger.clone()), (1, stranger.clone())]).len(), 2);
+        assert_eq!(
+            operators().apply(b"k", None, std::slice::from_ref(&stranger)).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+        assert_eq!(operators().combine(&[(2, stranger.clone()), (1, stranger.clone())]).len(), 2);
         assert_eq!(operators().apply(b"k", None, &[b"\x09no"]).unwrap_err().kind(), ErrorKind::Corruption);
     }
 

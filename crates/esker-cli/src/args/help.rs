@@ -69,3 +69,9 @@ Examples:
   esker shell
   esker --db /srv/x.db shell --no-history
   printf 'open x.db 4M\\nput a 1\\nscan a z\\n' | esker shell";
+
+pub(super) const MERGE: &str = "Numbers are i64: a tree that `merge --add` makes has values of that type. An absent key has 0, or nothing.
+
+Examples:
+  esker --tree visits merge index.html --add 1
+  esker merge log/today --append 'started; '";

@@ -15,6 +15,7 @@ mod import;
 mod import_dir;
 mod ls;
 mod manual;
+mod merge;
 mod put;
 mod run;
 mod scan;
@@ -33,6 +34,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Put(args) => put::run(&global, &args),
         Command::Get(args) => get::run(&global, &args),
         Command::Delete(args) => delete::run(&global, &args),
+        Command::Merge(args) => merge::run(&global, &args),
         Command::Mv(args) => transfer::run(&global, &args, false),
         Command::Cp(args) => transfer::run(&global, &args, true),
         Command::Scan(args) => scan::run(&global, &args),

@@ -39,7 +39,7 @@ impl Gathered {
         if self.bytes < GATHERED_MAX {
             return false;
         }
-        self.operands = operators.combine(std::mem::take(&mut self.operands));
+        self.operands = operators.combine(&self.operands);
         self.bytes = self.operands.iter().map(|(_, operand)| operand.len()).sum();
         self.bytes >= GATHERED_MAX / 2
     }
@@ -64,7 +64,7 @@ impl Gathered {
         operators: &MergeOperators,
         write: &mut impl FnMut(&[u8], SeqNo, Kind, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        for (seq, operand) in operators.combine(std::mem::take(&mut self.operands)) {
+        for (seq, operand) in operators.combine(&self.operands) {
             write(&self.key, seq, Kind::Merge, &operand)?;
         }
         self.clear();

@@ -56,8 +56,9 @@ impl<'a> Output<'a> {
 
     /// Appends an entry.
     pub(crate) fn add(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) -> Result<()> {
-        let is_full =
-            |writer: &TableWriter| writer.estimated_size() >= self.options.table_bytes && !writer.ends_with(key);
+        let is_full = |writer: &TableWriter| {
+            writer.estimated_size() >= self.options.table_bytes && !writer.ends_with(key)
+        };
         if self.current.as_ref().is_some_and(|(_, writer)| is_full(writer)) {
             self.finish_table()?;
         }

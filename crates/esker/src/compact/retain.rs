@@ -139,7 +139,8 @@ impl Retention {
             self.key.clear();
             self.key.extend_from_slice(key);
         }
-        let same_stretch = !self.new_key && self.stretch == Some(stretch) && stretch < self.moments.seqs.len();
+        let same_stretch =
+            !self.new_key && self.stretch == Some(stretch) && stretch < self.moments.seqs.len();
         let above = self.operand.take().filter(|_| same_stretch || (broken("merge-moment") && !self.new_key));
         self.stretch = Some(stretch);
         // A range was deleted between the operands and this.
@@ -210,8 +211,7 @@ mod tests {
 
     #[test]
     fn operands_are_gathered_down_to_what_lies_below_them() {
-        let mut retention =
-            Retention::new(Moments { seqs: vec![5, 10], time_us: 100 }, &Arc::default(), 0);
+        let mut retention = Retention::new(Moments { seqs: vec![5, 10], time_us: 100 }, &Arc::default(), 0);
         let mut judge = |seq, kind, stored: &[u8]| {
             let verdict = retention.judge(b"k", seq, kind, stored, true);
             (verdict, retention.beneath())

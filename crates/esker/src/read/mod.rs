@@ -1,5 +1,5 @@
 //! The way of a read: [`get`] asks memtables, then tables, newest first; [`merge`] walks them all in
-//! order; [`scan`] shows what a user sees of that; [`operands`] makes values of what was merged into them; [`moments`] keeps
+//! order; [`scan`] shows what a user sees of that, in a [`range`]; [`operands`] makes values of what was merged into them; [`moments`] keeps
 //! what must stay readable; [`newer`] tells what was written since.
 
 pub(crate) mod get;
@@ -7,4 +7,5 @@ pub(crate) mod merge;
 pub(crate) mod moments;
 pub(crate) mod newer;
 pub(crate) mod operands;
+pub(crate) mod range;
 pub(crate) mod scan;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Tree;
 use crate::cursor::{Expiry, Kind};
 use crate::error::Result;
-use crate::read::scan::ScanRange;
+use crate::read::range::ScanRange;
 use crate::write::batch::{Batch, check_key};
 
 impl Batch {

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use crate::error::Result;
-use crate::read::scan::ScanRange;
+use crate::read::range::ScanRange;
 use crate::state::TreeState;
 use crate::version::levels::{Table, shared_key};
 

@@ -1,11 +1,23 @@
 //! Changing values without reading them.
 
-use super::Tree;
-use crate::cursor::Kind;
+use super::{Snapshot, Tree};
+use crate::cursor::{Content, Kind};
 use crate::error::Result;
 use crate::keys;
 use crate::operators::{ADD, APPEND};
+use crate::options::Durability;
+use crate::read::newer::Newer;
+use crate::read::operands::gather;
 use crate::write::batch::Batch;
+
+/// One merge in so many looks whether its key's operands are to become a value.
+const SETTLED_ONCE_IN: u64 = 64;
+
+/// Fewer operands stay as they are.
+const SETTLED_FROM: usize = 32;
+
+/// Longer values stay as they are, in bytes: writing them would cost more than reading operands.
+const SETTLED_MAX: usize = 1024;
 
 impl Tree {
     /// Has the merge operator `operator` change the value of `key` by `operand`. Nothing is read: it takes as long as a
@@ -32,9 +44,39 @@ impl Tree {
     /// `InvalidInput` when there is no such operator or it refuses the operand; otherwise as [`Tree::put`]. Where the value
     /// is none that the operator can change, whoever reads the key gets `InvalidInput`.
     pub fn merge(&self, key: impl AsRef<[u8]>, operator: &str, operand: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
         Batch::with_scratch(|batch| {
             batch.merge(self, key, operator, operand)?;
             self.store.write(batch, self.store.options.durability)
+        })?;
+        if self.store.env.random.next_u64().is_multiple_of(SETTLED_ONCE_IN) {
+            // What was merged is written; this is for those who read it.
+            drop(self.settle(key));
+        }
+        Ok(())
+    }
+
+    /// Writes what `key` has as a value where it has become long ago what many operands have made, so that nobody who reads
+    /// a counter walks over all that was counted since the last flush.
+    fn settle(&self, key: &[u8]) -> Result<()> {
+        let snapshot = Snapshot::passing(&self.store);
+        let seen = snapshot.seq();
+        let (operands, base) = gather(&*self.readable_state()?, key, seen)?;
+        let below = base.as_ref().map(|(_, kind, stored)| Content::open(*kind, stored));
+        let below = below.filter(|entry| entry.lives(|| snapshot.time_us()));
+        let is_plain = below.is_none_or(|entry| entry.kind == Kind::Put && entry.expiry.is_none());
+        if operands.len() < SETTLED_FROM || !is_plain {
+            return Ok(());
+        }
+        let value = below.map(|entry| entry.value);
+        let value = self.store.options.merge_operators.apply(key, value, &operands)?;
+        if value.len() > SETTLED_MAX.min(self.store.options.separate_at.saturating_sub(1)) {
+            return Ok(());
+        }
+        let unchanged = || Ok(!Newer::than(seen, &*self.readable_state()?).has_key(key, seen)?);
+        Batch::with_scratch(|batch| {
+            batch.add(&self.inner, Kind::Put, key, &value)?;
+            self.store.write_if(batch, Durability::Process, Some(&unchanged)).map(drop)
         })
     }
 

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::scan::ScanRange;
+use crate::read::range::ScanRange;
 use crate::store::Store;
 use crate::tree::{Snapshot, Tree};
 use crate::value::Value;

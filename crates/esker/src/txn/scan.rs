@@ -7,7 +7,8 @@ use super::reads::RangeId;
 use super::span::{Bounds, Span};
 use super::writes::{Change, Changes};
 use crate::error::Result;
-use crate::read::scan::{Scan, ScanRange};
+use crate::read::range::ScanRange;
+use crate::read::scan::Scan;
 use crate::value::Value;
 
 /// Where the current pair is.

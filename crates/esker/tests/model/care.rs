@@ -117,7 +117,8 @@ impl Session {
             let model = self.model.trees.get(&tree.name);
             let expected = model.map_or(0, |tree| tree.len(self.model.now) as u64);
             // Operands stay above what they cannot become one value with.
-            let more = model.map_or(0, |tree| tree.operands().0).min(tree.table_entries.saturating_sub(expected));
+            let more =
+                model.map_or(0, |tree| tree.operands().0).min(tree.table_entries.saturating_sub(expected));
             same!(
                 (tree.table_entries, tree.tombstones),
                 (expected + more, 0),

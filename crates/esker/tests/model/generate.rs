@@ -244,9 +244,9 @@ impl Generator {
             }
             390..420 => {
                 let count = if self.rng.percent(80) { 1 } else { self.rng.between(2, 9) };
-                let operands = (0..count).map(|_| {
-                    Recipe { len: self.rng.index(30) as u32, seed: self.rng.next() as u32 }
-                }).collect();
+                let operands = (0..count)
+                    .map(|_| Recipe { len: self.rng.index(30) as u32, seed: self.rng.next() as u32 })
+                    .collect();
                 Op::Merge { tree: self.tree(), key: self.key(), longest: self.rng.percent(40), operands }
             }
             420..470 => self.batch(),

@@ -1,0 +1,64 @@
+//! What the commands take that change a key.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::units::parse_time;
+
+#[derive(Debug, Args)]
+pub(crate) struct Put {
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) key: OsString,
+    /// The value
+    #[arg(allow_negative_numbers = true, required_unless_present = "file")]
+    pub(crate) value: Option<OsString>,
+    /// Take the value from a file (`-`: standard input)
+    #[arg(long, value_name = "F", conflicts_with = "value")]
+    pub(crate) file: Option<PathBuf>,
+    /// For so long only: a number with s, m, h or d behind it, such as 12h
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) ttl: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Merge {
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) key: OsString,
+    /// Add this number
+    #[arg(long, value_name = "N", allow_negative_numbers = true, required_unless_present = "append")]
+    pub(crate) add: Option<i64>,
+    /// Append these bytes, typed as the tree's values are
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true, conflicts_with = "add")]
+    pub(crate) append: Option<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Delete {
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) key: Option<OsString>,
+    /// All keys from this one on
+    #[arg(long, value_name = "LO", allow_negative_numbers = true, conflicts_with = "key")]
+    pub(crate) from: Option<OsString>,
+    /// All keys up to this one, which is deleted too
+    #[arg(long, value_name = "HI", allow_negative_numbers = true, conflicts_with = "key")]
+    pub(crate) to: Option<OsString>,
+    /// All keys that begin so
+    #[arg(long, value_name = "P", conflicts_with = "key")]
+    pub(crate) prefix: Option<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Transfer {
+    /// The key that has the value
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) from: OsString,
+    /// The key that gets it
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) to: OsString,
+}
