@@ -146,7 +146,7 @@ class Store:
         elif tag == 1:
             tree = edit.varint()
             self.trees[tree] = Tree(edit.slice())
-            edit.u8()
+            edit.u8(), edit.u8()
         elif tag == 2:
             del self.trees[edit.varint()]
         else:
@@ -281,6 +281,8 @@ class Store:
             expected = (identity + 1, seq, start)
 
     def take_batch(self, path, payload_at, payload, seq):
+        if u32(payload, 0) == 0:
+            return u64(payload, 4) - seq  # what skipped the log has taken the numbers up to there
         ops = Decoder(payload, 4)
         for index in range(u32(payload, 0)):
             kind, tree, key = ops.u8(), self.trees.get(ops.varint()), ops.slice()

@@ -123,14 +123,22 @@ fn every_live_value_is_read_without_esker() {
     same(&store, &[("plain", &in_plain), ("packed", &in_packed)], "in the log");
     db.flush().unwrap();
     same(&store, &[("plain", &in_plain), ("packed", &in_packed)], "flushed");
+    let unlogged = db.create_tree("unlogged", TreeOptions::default().log(false)).unwrap();
+    let mut in_unlogged = Model::new();
     for round in 0..3 {
-        change(rng, &plain, &mut in_plain, 60);
+        change(rng, &plain, &mut in_plain, 30);
+        change(rng, &unlogged, &mut in_unlogged, 20);
+        change(rng, &plain, &mut in_plain, 30);
         change(rng, &packed, &mut in_packed, 40);
         if round < 2 {
             db.flush().unwrap();
         }
     }
-    same(&store, &[("plain", &in_plain), ("packed", &in_packed)], "flushed in part");
+    unlogged.flush().unwrap();
+    change(rng, &plain, &mut in_plain, 30);
+    let models = [("plain", &in_plain), ("packed", &in_packed), ("unlogged", &in_unlogged)];
+    same(&store, &models, "flushed in part");
+    db.drop_tree("unlogged").unwrap();
     db.compact().unwrap();
     change(rng, &plain, &mut in_plain, 40);
     same(&store, &[("plain", &in_plain), ("packed", &in_packed)], "merged");

@@ -132,7 +132,7 @@ impl Db {
         self.store.check_writable()?;
         crate::table::check_supported(options.compression)?;
         // What was written before must not be lost when this survives: the store stays a prefix.
-        self.sync()?;
+        self.store.sync_published()?;
         let mut structure = self.store.structure.lock();
         if structure.by_name.contains_key(name) {
             return Err(Error::new(ErrorKind::AlreadyExists, format!("there is a tree \"{name}\" already")));
@@ -170,7 +170,7 @@ impl Db {
         if name == DEFAULT_TREE {
             return Err(Error::new(ErrorKind::InvalidInput, "the default tree cannot be dropped"));
         }
-        self.sync()?;
+        self.store.sync_published()?;
         let mut structure = self.store.structure.lock();
         let id = structure.by_name.get(name).copied();
         let id = id.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no tree \"{name}\"")))?;
@@ -306,13 +306,15 @@ impl Db {
         Snapshot::new(&self.store)
     }
 
-    /// Makes everything acknowledged so far survive power loss.
+    /// Makes everything acknowledged so far survive power loss. What trees without the log
+    /// ([`TreeOptions::log`]) hold in memory is written into tables for that.
     ///
     /// # Errors
-    /// `Poisoned` when the disk failed: reopen the store.
+    /// `Poisoned` when the disk failed: reopen the store; `OutOfSpace` when there is no room for such tables.
     pub fn sync(&self) -> Result<()> {
         self.store.check_changeable()?;
-        self.store.sync_log(self.store.commit.published())
+        self.store.sync_published()?;
+        self.store.flush_volatile()
     }
 
     // ---- care ----------------------------------------------------------------------------------------

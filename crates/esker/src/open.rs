@@ -179,6 +179,8 @@ struct Opening {
 struct Replayed {
     report: ReplayReport,
     next_seq: SeqNo,
+    /// The number that the log would give to a write by counting.
+    log_seq: SeqNo,
 }
 
 /// Gives each opened store of this process a number of its own.
@@ -288,7 +290,7 @@ impl Opening {
         }
         let log_env = if purpose == Purpose::Write { env.clone() } else { scratch(&env, &dir)? };
         let kept = reuse.as_ref().map(|(path, _)| path.clone());
-        let (wal, tail) = Wal::start(&log_env, &dir, len_max, next_number, fresh, replayed.next_seq, reuse)?;
+        let (wal, tail) = Wal::start(&log_env, &dir, len_max, next_number, fresh, replayed.log_seq, reuse)?;
         if !read_only {
             let unneeded = unneeded(found, &dir, &state, kept.as_deref());
             let manifest = Manifest::create(&env, &dir, listing.manifest() + 1, state)?;
@@ -305,7 +307,7 @@ impl Opening {
             options,
             read_only,
             clock_us: found.state.clock_us,
-            commit: Commit::new(replayed.next_seq, tail),
+            commit: Commit::new(replayed.next_seq, replayed.log_seq, tail),
             wal,
             structure,
             registry,

@@ -45,17 +45,19 @@ impl Mem {
         })
     }
 
-    /// Notes a reservation: `floor` is the segment it lies in, `end` the log position behind it.
-    pub(crate) fn note_write(&self, floor: LogFloor, last_seq: SeqNo, end: u64) {
+    /// Notes a reservation whose last number is `last_seq`. `logged`: the segment that its record lies in, and the log
+    /// position behind it.
+    pub(crate) fn note_write(&self, last_seq: SeqNo, logged: Option<(LogFloor, u64)>) {
+        self.last_seq.store(last_seq, Ordering::Release);
+        let Some((floor, end)) = logged else { return };
         if self.floor_segment.load(Ordering::Relaxed) == u64::MAX {
             self.floor_start.store(floor.start, Ordering::Relaxed);
             self.floor_segment.store(floor.segment, Ordering::Release);
         }
-        self.last_seq.store(last_seq, Ordering::Release);
         self.end.store(end, Ordering::Release);
     }
 
-    /// The segment that recovery would have to begin with for this memtable; `None` when it is empty.
+    /// The segment that recovery would have to begin with for this memtable; `None` when nothing of it is in the log.
     pub(crate) fn floor(&self) -> Option<LogFloor> {
         let segment = self.floor_segment.load(Ordering::Acquire);
         (segment != u64::MAX).then(|| LogFloor { segment, start: self.floor_start.load(Ordering::Relaxed) })
@@ -63,7 +65,7 @@ impl Mem {
 
     /// Whether nothing was ever reserved in it.
     pub(crate) fn is_untouched(&self) -> bool {
-        self.floor().is_none()
+        self.last_seq() == 0
     }
 
     /// The largest sequence number reserved in it.
@@ -71,7 +73,7 @@ impl Mem {
         self.last_seq.load(Ordering::Acquire)
     }
 
-    /// The log position behind the last record that touches it.
+    /// The log position behind the last record that touches it; 0 where none does.
     pub(crate) fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
@@ -163,7 +165,13 @@ impl TreeInner {
         });
     }
 
-    /// Where recovery would have to begin for this tree; `None` when all of it is in tables.
+    /// Whether some of it is in memory alone: its writes skip the log, and were not all flushed.
+    pub(crate) fn is_volatile(&self) -> bool {
+        let state = self.state.load();
+        !self.options.log && (!state.mem.is_untouched() || !state.waiting.is_empty())
+    }
+
+    /// Where recovery would have to begin for this tree; `None` when the log holds nothing that tables lack.
     pub(crate) fn floor(&self) -> Option<LogFloor> {
         let state = self.state.load();
         let mems = state.waiting.iter().chain([&state.mem]);

@@ -35,7 +35,8 @@ impl NewBlob {
         self.committed
     }
 
-    /// The log names it, in a record that ends at position `end`; `None`: nobody knows whether it does.
+    /// The log names it, in a record that ends at position `end` ([`VOLATILE`]: a table will); `None`: nobody knows whether
+    /// it does.
     pub(crate) fn commit(&mut self, end: Option<u64>) {
         self.committed = true;
         if self.pointer.share != 0 {
@@ -60,7 +61,47 @@ impl Drop for NewBlob {
     }
 }
 
+/// The place in the log of what skips it: never on the disk.
+pub(crate) const VOLATILE: u64 = u64::MAX;
+
+/// A blob, or a share of one, that counts from now on because a table names it.
+#[derive(Debug)]
+pub(crate) struct InTable {
+    live: Arc<LiveFile>,
+    pointer: Pointer,
+    was_pending: bool,
+    was_volatile: bool,
+}
+
 impl BlobSet {
+    /// What only tables name counts from now on. Returns what has changed.
+    pub(crate) fn note_in_tables(&self, pointers: &[Pointer]) -> Vec<InTable> {
+        let settle = |pointer: &Pointer| {
+            let live = self.get(pointer.file)?;
+            let mut life = live.life.lock();
+            let was_pending = life.pending.remove(&pointer.ordinal).is_some();
+            let shares = life.shares_mut(pointer.ordinal).filter(|_| pointer.share != 0);
+            let was_volatile = shares.is_some_and(|shares| shares.settle(pointer.share));
+            drop(life);
+            let pointer = *pointer;
+            (was_pending || was_volatile).then_some(InTable { live, pointer, was_pending, was_volatile })
+        };
+        pointers.iter().filter_map(settle).collect()
+    }
+
+    /// The tables came to nothing.
+    pub(crate) fn note_not_in_tables(&self, changed: Vec<InTable>) {
+        for InTable { live, pointer, was_pending, was_volatile } in changed {
+            let mut life = live.life.lock();
+            if was_pending {
+                life.pending.insert(pointer.ordinal, Some(VOLATILE));
+            }
+            if let Some(shares) = life.shares_mut(pointer.ordinal).filter(|_| was_volatile) {
+                shares.commit(pointer.share, Some(VOLATILE));
+            }
+        }
+    }
+
     /// Blobs that were written and not committed, since the last call.
     pub(crate) fn take_abandoned(&self) -> Vec<Pointer> {
         std::mem::take(&mut *self.abandoned.lock())

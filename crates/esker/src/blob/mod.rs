@@ -52,7 +52,7 @@ pub(crate) use format::{Entry, Pointer, key_hash};
 #[cfg(test)]
 use format::{Header, Layout};
 pub(crate) use handles::{Handles, LazyFile};
-pub(crate) use hold::{BlobStream, NewBlob, Pin, PinnedMap};
+pub(crate) use hold::{BlobStream, NewBlob, Pin, PinnedMap, VOLATILE};
 pub(crate) use live::{Life, LiveFile};
 #[cfg(test)]
 use scan::Scan;

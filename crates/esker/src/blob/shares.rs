@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::hold::VOLATILE;
 use super::{BlobFileId, BlobSet, NewBlob, Pointer, key_hash};
 use crate::version::blobs::SharesRecord;
 
@@ -62,6 +63,12 @@ impl Shares {
         if let Some(share) = self.live.get_mut(&share) {
             share.position = end;
         }
+    }
+
+    /// A table names the share; whether it was one that only tables would.
+    pub(super) fn settle(&mut self, share: u64) -> bool {
+        let share = self.live.get_mut(&share).filter(|share| share.position == Some(VOLATILE));
+        share.is_some_and(|share| share.position.replace(0).is_some())
     }
 
     /// Replay has found the share. One that the manifest knew, and does not count, has ended since.

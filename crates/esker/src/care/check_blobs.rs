@@ -11,7 +11,7 @@ use crate::log::replay::{Segments, Visit, Visited};
 use crate::open::Listing;
 use crate::version::blobs::BlobFileRecord;
 use crate::version::edit::ManifestState;
-use crate::write::batch::{Ops, op_count};
+use crate::write::batch::{Ops, numbers_taken};
 
 /// What `pointers` name in file `id`.
 fn named_in(pointers: &[Pointer], id: BlobFileId) -> BTreeSet<u64> {
@@ -42,7 +42,8 @@ impl Check<'_> {
                     return Ok(Visited::EndsHere);
                 }
             }
-            Ok(op_count(record.payload).map_or(Visited::Nonsense, Visited::Taken))
+            let taken = numbers_taken(record.payload, record.first_seq);
+            Ok(taken.map_or(Visited::Nonsense, Visited::Taken))
         };
         segments.replay(&*self.env.fs, state.floor, state.log_synced, &mut visit)?;
         Ok(pointers)

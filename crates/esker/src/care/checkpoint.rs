@@ -51,7 +51,7 @@ fn fill(store: &Store, dir: &Path) -> Result<ManifestState> {
     let parts = {
         let commit = store.commit.lock_quiet();
         state.log_synced = commit.tail.position();
-        state.blobs = store.blob_files_for_copy(&state.blobs, state.log_synced)?;
+        state.blobs = store.blob_files_for_copy(&state, state.log_synced)?;
         store.wal.parts(state.floor, &commit.tail)
     };
     for &file in state.blobs.live.keys() {

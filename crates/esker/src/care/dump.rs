@@ -18,7 +18,7 @@ use crate::store::reserve::RESERVE_FILE;
 use crate::table::{ScanHint, TABLE_MAGIC, TableReader};
 use crate::version::edit::Edit;
 use crate::version::tables::table_number;
-use crate::write::batch::Ops;
+use crate::write::batch::{Ops, numbers_taken};
 
 /// The longest part of a key or value that a line shows, in bytes.
 const SHOWN_MAX: usize = 64;
@@ -106,6 +106,9 @@ fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
         let synced = found.lag.map_or(String::new(), |lag| format!(", synced up to {lag} bytes before"));
         if !out(&format!("{offset}: record of {} bytes{synced}", found.len())) {
             return Ok(());
+        }
+        if let (None, Some(next)) = (Ops::of(found.payload).next(), numbers_taken(found.payload, 0)) {
+            seq = next;
         }
         for op in Ops::of(found.payload) {
             let what = match op.kind {

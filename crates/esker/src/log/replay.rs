@@ -92,6 +92,8 @@ pub(crate) struct ReplayReport {
     pub(crate) last_id: u64,
     /// The position behind the last record.
     pub(crate) position: u64,
+    /// The number that a record behind the last one would begin with; 0 where there is no segment.
+    pub(crate) next_seq: SeqNo,
     /// The last segment's file, if its place is behind the last record and nothing was written into it.
     pub(crate) untouched: Option<PathBuf>,
 }
@@ -222,6 +224,7 @@ impl Segments {
             untouched = (offset == RECORDS_AT as usize).then(|| found.path.clone());
         }
         report.bytes = report.position - floor.start;
+        report.next_seq = expected_seq;
         self.judge_end(fs, &live, stop, synced, &mut report)?;
         report.untouched = untouched.filter(|_| report.torn.is_none());
         Ok(report)

@@ -16,6 +16,9 @@ use crate::fs::ReadFile;
 use crate::version::blobs::BlobFileRecord;
 use crate::version::edit::ManifestState;
 
+/// No blob file has so many values; who says so is not to be believed.
+const ORDINALS_MAX: u64 = 1 << 24;
+
 /// What was found to be nobody's.
 #[derive(Debug, Default)]
 pub(super) struct Unneeded {
@@ -87,6 +90,7 @@ pub(super) fn find(
         let mut life = Life::default();
         add_later(&mut life, &scan);
         scan.iter().for_each(|entry| set.filter.add(entry.key_hash));
+        unneeded.blobs.extend(lacking(&life, &scan).into_iter().map(|ordinal| (id, ordinal)));
         let (salt, single) = (file.header().salt, file.is_single());
         let written = if read_only { None } else { Some(env.fs.open_random(&blob_path(dir, id))?) };
         set.insert(LiveFile::found(id, salt, single, Ok(Arc::new(file)), life, written, Some(lazy)));
@@ -111,6 +115,12 @@ fn add_later(life: &mut Life, entries: &[Entry]) {
     let later: BTreeSet<u64> = later.collect();
     life.entries = later.last().map_or(life.entries, |last| last.saturating_add(1));
     life.pending.extend(later.into_iter().map(|ordinal| (ordinal, None)));
+}
+
+/// What a file lacks that was written anew and removed, and whose name a power loss has brought back: that was freed.
+fn lacking(life: &Life, entries: &[Entry]) -> Vec<u64> {
+    let found: BTreeSet<u64> = entries.iter().map(|entry| entry.ordinal).collect();
+    (0..life.entries.min(ORDINALS_MAX)).filter(|ordinal| !found.contains(ordinal)).collect()
 }
 
 /// Damage is a value here; other errors end the opening.

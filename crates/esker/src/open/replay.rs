@@ -11,7 +11,7 @@ use crate::log::replay::{Segments, Visit, Visited};
 use crate::memtable::Memtable;
 use crate::ranges::{KeyRange, RangeTombstone};
 use crate::version::edit::ManifestState;
-use crate::write::batch::{Ops, op_count};
+use crate::write::batch::{Ops, numbers_taken};
 use crate::write::watch::{Job, What};
 
 impl Opening {
@@ -28,16 +28,16 @@ impl Opening {
             Ok(visited)
         };
         let report = segments.replay(&*self.env.fs, state.floor, state.log_synced, &mut visit)?;
-        Ok(Replayed { report, next_seq })
+        // What the log holds may have been a tree's that is gone.
+        next_seq = next_seq.max(report.next_seq);
+        let log_seq = if report.next_seq > 0 { report.next_seq } else { next_seq };
+        Ok(Replayed { report, next_seq, log_seq })
     }
 
     /// Applies one record, which ends at log position `end`, whole or not at all.
     fn apply(&self, state: &ManifestState, record: Visit<'_>, end: u64) -> Result<Visited> {
         let Visit { first_seq, payload, acknowledged } = record;
-        let Some(count) = op_count(payload) else { return Ok(Visited::Nonsense) };
-        if Ops::of(payload).count() as u64 != count {
-            return Ok(Visited::Nonsense);
-        }
+        let Some(count) = numbers_taken(payload, first_seq) else { return Ok(Visited::Nonsense) };
         let kept = acknowledged || end <= state.log_synced;
         for op in Ops::of(payload) {
             let content = Content::open(op.kind, op.value);
@@ -65,7 +65,7 @@ impl Opening {
                 let what = What::Range(range.clone());
                 self.jobs.borrow_mut().push(Job { tree: Arc::clone(tree), what, seq });
                 tree.state.load().ranges.add(RangeTombstone { range, seq });
-                mem.note_write(state.floor, seq, end);
+                mem.note_write(seq, Some((state.floor, end)));
                 continue;
             }
             if op.kind != Kind::Merge && self.blobs.filter.may_contain(key_hash(op.tree, op.key)) {
@@ -75,7 +75,7 @@ impl Opening {
             let height = Memtable::random_height();
             let mut region = mem.table.reserve(Memtable::entry_size(height, op.key.len(), op.value.len()))?;
             mem.table.insert(&mut region, height, op.key, seq, op.kind, op.value);
-            mem.note_write(state.floor, seq, end);
+            mem.note_write(seq, Some((state.floor, end)));
         }
         Ok(Visited::Taken(count))
     }

@@ -15,24 +15,22 @@
 //! Locks: `Ending::round` before `structure` before `Ending::state`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
 use super::debt::Debt;
+use super::volatile::is_flushed;
 use super::{Store, Structure};
-use crate::blob::{BlobFileId, NewBlob, Pointer, key_hash};
+use crate::blob::{BlobFileId, Pointer};
 use crate::canary::broken;
-use crate::cursor::{Content, Kind, SeqNo};
+use crate::cursor::SeqNo;
 use crate::env::Lane;
-use crate::error::{Error, ErrorKind, Result};
-use crate::ranges::KeyRange;
+use crate::error::{ErrorKind, Result};
 use crate::read::get::{base_at, bases_in};
-use crate::value::Value;
 use crate::version::blobs::BlobEdit;
 use crate::version::edit::{Edit, TreeId};
-use crate::write::batch::Batch;
 use crate::write::watch::{Job, What};
 
 /// A blob that is no longer the newest version of its key.
@@ -47,15 +45,17 @@ pub(super) struct Ended {
     /// and before this one.
     until: SeqNo,
     /// The write that ended its life; 0 where the manifest has.
-    by: SeqNo,
+    pub(super) by: SeqNo,
+    /// The tree of that write, where it has skipped the log.
+    pub(super) volatile: Option<TreeId>,
     /// Its bytes, which are owed once nobody sees it; 0 where that was noted before.
-    len: u64,
+    pub(super) len: u64,
 }
 
 impl Ended {
     /// Nobody sees it, and that is durable.
     fn for_good(file: BlobFileId, ordinal: u64, share: Option<u64>) -> Ended {
-        Ended { file, ordinal, share, from: 0, until: 0, by: 0, len: 0 }
+        Ended { file, ordinal, share, from: 0, until: 0, by: 0, volatile: None, len: 0 }
     }
 }
 
@@ -116,10 +116,14 @@ impl BlobEdits {
 /// What edits are to free.
 #[derive(Debug, Default)]
 pub(super) struct Frees<'a> {
-    /// What died by writes up to this one, which are durable.
+    /// What died by writes up to this one, which are durable, as far as they are in the log.
     pub(super) dead_up_to: Option<SeqNo>,
+    /// How far trees are flushed with the same edits.
+    pub(super) flushed: &'a [(TreeId, SeqNo)],
     /// What a flush or a merge has dropped.
     pub(super) dropped: &'a [Pointer],
+    /// What the tables that come with the edits name, and no log.
+    pub(super) named: &'a [Pointer],
     /// Whether what only snapshots see is noted too.
     pub(super) note_shadowed: bool,
 }
@@ -136,9 +140,10 @@ pub(super) fn by_file(blobs: impl IntoIterator<Item = (BlobFileId, u64)>) -> ByF
 fn ended_by(job: &Job) -> Result<Vec<Ended>> {
     let now = job.tree.state.load_full();
     let (until, by) = (job.seq, job.seq);
+    let volatile = (!job.tree.options.log).then_some(job.tree.id);
     let ended = |from, kind, stored: &[u8]| {
         let Pointer { file, ordinal, share, len, .. } = Pointer::of_entry(kind, stored)?;
-        Some(Ended { file, ordinal, share: Some(share), from, until, by, len })
+        Some(Ended { file, ordinal, share: Some(share), from, until, by, volatile, len })
     };
     match &job.what {
         What::Key(key) => {
@@ -156,77 +161,6 @@ fn ended_by(job: &Job) -> Result<Vec<Ended>> {
 }
 
 impl Store {
-    // ---- writing -------------------------------------------------------------------------------------
-
-    /// Writes `value`, which `key` of `tree` is to have, into a blob file.
-    pub(crate) fn put_blob(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<NewBlob> {
-        self.make_room_for_blob(value.len() as u64)?;
-        self.blobs.put(tree, key, value)
-    }
-
-    /// Waits for space that is being given back, and refuses a huge value for which there is no room then.
-    pub(crate) fn make_room_for_blob(&self, len: u64) -> Result<()> {
-        self.check_writable()?;
-        self.wait_for_space(len)?;
-        self.check_room_for_blob(len)
-    }
-
-    /// Refuses a huge value for which there is no room above the low-space mark.
-    pub(crate) fn check_room_for_blob(&self, len: u64) -> Result<()> {
-        self.check_writable()?;
-        let free = self.env.fs.free_space(&self.dir)?;
-        if free < len.saturating_add(self.options.low_space()) {
-            let message = format!("the disk has no room for a value of {len} bytes");
-            return Err(Error::new(ErrorKind::OutOfSpace, message).at(&self.dir));
-        }
-        Ok(())
-    }
-
-    /// `batch` with copies of its huge values, for writing it once more.
-    pub(super) fn copy_of_batch(&self, batch: &Batch) -> Result<Batch> {
-        let mut copy = Batch::new();
-        for (part, _, op) in batch.planned_ops() {
-            let tree = &batch.parts()[part].tree;
-            let entry = Content::open(op.kind, op.value);
-            match Pointer::of_entry(op.kind, op.value) {
-                Some(pointer) => {
-                    let gone = || Error::new(ErrorKind::InvalidInput, "a huge value of the batch is gone");
-                    let pin = batch.pin_of(&pointer).ok_or_else(gone)?;
-                    let value = Value::of_pin(pin, pointer).into_vec()?;
-                    copy.add_blob(tree, op.key, self.put_blob(op.tree, op.key, &value)?, entry.expiry)?;
-                }
-                None if op.kind == Kind::DeleteRange => {
-                    KeyRange::decode(op.key, op.value)
-                        .map_or(Ok(()), |range| copy.add_range(tree, &range))?;
-                }
-                None => copy.add_until(tree, entry.kind, entry.expiry, op.key, entry.value)?,
-            }
-        }
-        Ok(copy)
-    }
-
-    /// The writes of `batch` to keys that may hold a blob, numbered by their places in it.
-    pub(super) fn ending_jobs(&self, batch: &Batch) -> Vec<Job> {
-        let filter = &self.blobs.filter;
-        if filter.is_empty() {
-            return Vec::new();
-        }
-        let ops = (0..).zip(batch.planned_ops());
-        // What is merged into lives on.
-        let ending = ops.filter(|(_, (_, _, op))| op.kind != Kind::Merge || broken("merge-ends"));
-        let watched = ending.filter(|(_, (_, _, op))| filter.may_contain(key_hash(op.tree, op.key)));
-        let tree = |part: usize| Arc::clone(&batch.parts()[part].tree);
-        let job = |(place, (part, _, op)): (SeqNo, (usize, u8, crate::write::batch::Op<'_>))| Job {
-            tree: tree(part),
-            what: What::Key(op.key.to_vec()),
-            seq: place,
-        };
-        let of_range = |(place, part, range)| Job { tree: tree(part), what: What::Range(range), seq: place };
-        let mut jobs: Vec<Job> = watched.map(job).chain(batch.ranges().map(of_range)).collect();
-        jobs.sort_by_key(|job| job.seq);
-        jobs
-    }
-
     // ---- finding out ---------------------------------------------------------------------------------
 
     /// Settles which blobs the writes up to `limit` have ended.
@@ -291,8 +225,8 @@ impl Store {
             for entry in entries.iter().filter(|entry| entry.tree == tree) {
                 let (file, ordinal) = (live.id, entry.ordinal);
                 if !live.life.lock().freed.contains(&ordinal) {
-                    let (share, len) = (None, entry.len);
-                    state.shadowed.push(Ended { file, ordinal, share, from: 0, until, by: 0, len });
+                    let ended = Ended { until, len: entry.len, ..Ended::for_good(file, ordinal, None) };
+                    state.shadowed.push(ended);
                 }
             }
         }
@@ -344,7 +278,10 @@ impl Store {
 
         let mut state = self.ending.state.lock();
         // What was abandoned waits for no write: its note and its end go together.
-        let is_due = |ended: &Ended| ended.by == 0 || frees.dead_up_to.is_some_and(|limit| ended.by <= limit);
+        let is_due = |ended: &Ended| match ended.volatile {
+            Some(tree) => is_flushed(&manifest.state, ended, tree, frees.flushed),
+            None => ended.by == 0 || frees.dead_up_to.is_some_and(|limit| ended.by <= limit),
+        };
         let (due, later): (Vec<Ended>, Vec<Ended>) = state.dead.drain(..).partition(is_due);
         state.dead = later;
         let due = due.iter().map(|ended| (ended.file, ended.ordinal, ended.share));
@@ -490,6 +427,8 @@ impl Store {
         if !broken("rule-12") {
             self.sync_log(self.commit.published())?;
         }
-        self.note_blobs_up_to(visible)
+        let freed = self.note_blobs_up_to(visible)?;
+        self.flush_what_keeps_space();
+        Ok(freed)
     }
 }

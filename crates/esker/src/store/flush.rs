@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::Store;
 use super::blobs::Frees;
 use super::survivors::Survivors;
+use super::volatile::pointers_of_volatile;
 use crate::blob::Pointer;
 use crate::cache::Offer;
 use crate::canary::broken;
@@ -41,7 +42,9 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
         return Ok(false);
     }
     let last_seq = waiting.iter().map(|(_, mem)| mem.last_seq()).max().unwrap_or(0);
-    let end = waiting.iter().map(|(_, mem)| mem.end()).max().unwrap_or(0);
+    // What the log has, and where that ends: of writes behind it nobody knows whether they are durable.
+    let logged = waiting.iter().filter(|(_, mem)| mem.floor().is_some());
+    let (logged_seq, end) = logged.map(|(_, mem)| (mem.last_seq(), mem.end())).max().unwrap_or((0, 0));
     store.commit.wait_visible(last_seq);
     store.commit.check()?;
 
@@ -59,7 +62,14 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
         }
         // What the flush moves out of the log's reach has been looked at for huge values that it ended.
         store.settle_blobs(last_seq)?;
-        let frees = Frees { dead_up_to: Some(last_seq), dropped: &dropped, note_shadowed: true };
+        let volatile = pointers_of_volatile(&waiting)?;
+        if !volatile.is_empty() && !broken("rule-21-blobs") {
+            store.blobs.sync()?;
+        }
+        let seqs: Vec<_> = flushed.iter().map(|(tree, mems)| (tree.id, self::last_seq(mems))).collect();
+        let dead_up_to = Some(if broken("rule-21") { last_seq } else { logged_seq });
+        let frees =
+            Frees { dead_up_to, flushed: &seqs, dropped: &dropped, named: &volatile, note_shadowed: true };
         store.install_flush(&flushed, edits.clone(), &frees)
     });
     if result.is_err() {

@@ -37,11 +37,15 @@ impl Store {
         mut edits: Vec<Edit>,
         frees: &Frees<'_>,
     ) -> Result<()> {
+        let in_tables = self.blobs.note_in_tables(frees.named);
         let mut blobs = self.blob_edits(structure, frees);
         edits.append(&mut blobs.edits);
         // A file that the manifest names is found after a power loss.
         let named = self.blobs.sync_names();
         let installed = named.and_then(|()| self.install_locked(structure, trees, edits));
+        if installed.is_err() {
+            self.blobs.note_not_in_tables(in_tables);
+        }
         self.after_blob_edits(blobs, installed.is_ok());
         installed
     }

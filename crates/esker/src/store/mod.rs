@@ -42,12 +42,14 @@ mod expiry;
 mod flush;
 mod install;
 mod merge;
+mod new_blobs;
 mod ranges;
 mod reclaim;
 pub(crate) mod reserve;
 mod shares;
 mod shrink;
 mod survivors;
+mod volatile;
 mod write;
 
 pub(crate) use blobs::Ending;
@@ -360,7 +362,9 @@ impl Store {
 
     /// Ends the background work, syncs the log and lets the directory go. Idempotent.
     pub(crate) fn close(&self) -> Result<()> {
+        let mut flushed = Ok(());
         if !self.read_only && self.failure().is_none_or(|error| is_full(&error)) {
+            flushed = self.flush_when_closing();
             self.give_back_when_closing();
         }
         if self.closing.swap(true, Ordering::AcqRel) {
@@ -382,7 +386,7 @@ impl Store {
         self.lock.lock().take();
         match self.failure() {
             Some(error) if error.kind() != ErrorKind::OutOfSpace => Err(error),
-            _ => result,
+            _ => flushed.and(result),
         }
     }
 }

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use super::Store;
 use super::blobs::{Ended, by_file};
+use super::volatile::is_flushed;
 use crate::blob::{BlobFileId, NewBlob, Pointer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::version::blobs::{BlobEdit, BlobFileRecord, BlobFiles};
-use crate::version::edit::TreeId;
+use crate::version::edit::{ManifestState, TreeId};
 
 impl Store {
     /// One entry more for the huge value of `pointer`, that of `key` in `tree`; `None` when it was freed, because
@@ -46,14 +47,17 @@ impl Store {
     /// What a copy of the store is to know of blob files, whose log holds all that is published. Under the
     /// structure lock, while no reservation is under way. Nothing is appended any more to the files that it
     /// names, and all of them are synced.
-    pub(crate) fn blob_files_for_copy(&self, known: &BlobFiles, end: u64) -> Result<BlobFiles> {
+    pub(crate) fn blob_files_for_copy(&self, manifest: &ManifestState, end: u64) -> Result<BlobFiles> {
         self.seal_blobs(true)?;
         self.blobs.sync()?;
-        let mut files = known.clone();
+        let mut files = manifest.blobs.clone();
         let state = self.ending.state.lock();
         // What ended more than once may be in a file that is gone.
         let is_there = |file| self.blobs.get(file).is_some_and(|live| !live.is_open());
-        let ended = state.shadowed.iter().chain(&state.dead).filter(|ended| is_there(ended.file));
+        let in_copy =
+            |ended: &&Ended| ended.volatile.is_none_or(|tree| is_flushed(manifest, ended, tree, &[]));
+        let ended = state.shadowed.iter().chain(&state.dead).filter(in_copy);
+        let ended = ended.filter(|ended| is_there(ended.file));
         let (of_shares, ended): (Vec<&Ended>, Vec<&Ended>) =
             ended.partition(|ended| self.blobs.is_shared(ended.file, ended.ordinal));
         let ended = ended.into_iter().map(|ended| (ended.file, ended.ordinal));

@@ -34,8 +34,8 @@ impl Store {
             prepared => prepared?,
         }
         let mut state = self.commit.lock();
-        let next_seq = state.next_seq;
-        if self.wal.rotate(&mut state.tail, next_seq, 0).is_err() {
+        let log_seq = state.log_seq;
+        if self.wal.rotate(&mut state.tail, log_seq, 0).is_err() {
             self.commit.poison();
         }
         drop(state);

@@ -56,7 +56,7 @@ impl Store {
         durability: Durability,
         condition: Option<&dyn Fn() -> Result<bool>>,
     ) -> Result<Option<u64>> {
-        let header = record::header_for(batch.payload());
+        let header = batch.is_logged()?.then(|| record::header_for(batch.payload()));
         let mut seen = self.blobs.filter.additions();
         let mut jobs = self.ending_jobs(batch);
         self.throttle.admit(&*self.env.clock, batch.size_bytes());
@@ -92,8 +92,13 @@ impl Store {
             self.notify(Lane::Blobs);
         }
         if durability == Durability::Power {
-            self.wal.note_waiter();
-            self.sync_log(end)?;
+            match header {
+                Some(_) => {
+                    self.wal.note_waiter();
+                    self.sync_log(end)?;
+                }
+                None => self.flush_trees(batch.parts().iter().map(|part| &part.tree))?,
+            }
         }
         Ok(Some(end))
     }
@@ -114,6 +119,11 @@ impl Store {
             self.commit.poison();
         }
         synced
+    }
+
+    /// Everything that the log holds and that was acknowledged survives power loss when this returns.
+    pub(crate) fn sync_published(&self) -> Result<()> {
+        self.sync_log(self.commit.published())
     }
 
     /// As [`Store::sync_log`], also for a store that takes no more writes because it is closing.
@@ -144,11 +154,11 @@ impl Store {
         if tree.is_dropped() || mem.is_untouched() || mem.table.memory() < bytes {
             return;
         }
-        if mem.table.memory() >= ROTATE_WITH {
+        if mem.table.memory() >= ROTATE_WITH && mem.floor().is_some() {
             // The flush has to sync the log up to here: easier when nobody stores into that segment. Where
             // no spare segment stands ready it is as well without.
-            let next_seq = state.next_seq;
-            if self.wal.rotate(&mut state.tail, next_seq, 0).is_err() {
+            let log_seq = state.log_seq;
+            if self.wal.rotate(&mut state.tail, log_seq, 0).is_err() {
                 self.commit.poison();
             }
         }

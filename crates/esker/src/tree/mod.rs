@@ -81,7 +81,7 @@ impl Tree {
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         // What was written before must not be lost when this survives: the store stays a prefix.
-        self.store.sync_log(self.store.commit.published())?;
+        self.store.sync_published()?;
         let mut structure = self.store.structure.lock();
         if self.inner.is_dropped() {
             return Err(self.inner.dropped_error());
@@ -275,6 +275,19 @@ impl Tree {
                 return Ok(());
             }
         }
+    }
+
+    /// Writes what the tree's memtables hold into tables. Needed only where its writes skip the log
+    /// ([`TreeOptions::log`](crate::TreeOptions::log)): what was written before survives power loss then.
+    ///
+    /// # Errors
+    /// `Io` or `OutOfSpace`; the data stays in memory. `Closed` when the tree was dropped.
+    pub fn flush(&self) -> Result<()> {
+        self.store.check_changeable()?;
+        if self.inner.is_dropped() {
+            return Err(self.inner.dropped_error());
+        }
+        self.store.flush_trees(std::iter::once(&self.inner))
     }
 
     // ---- reading -------------------------------------------------------------------------------------

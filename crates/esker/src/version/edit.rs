@@ -120,6 +120,15 @@ fn position(from: &mut Decoder<'_>) -> Option<u64> {
     within(from, POSITION_MAX)
 }
 
+/// A byte that says yes or no.
+pub(super) fn flag(from: &mut Decoder<'_>) -> Option<bool> {
+    match from.u8()? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
 fn text(from: &mut Decoder<'_>) -> Option<String> {
     String::from_utf8(from.slice()?.to_vec()).ok()
 }
@@ -131,7 +140,7 @@ impl Edit {
                 out.push(CREATE_TREE);
                 put_varint(out, u64::from(*tree));
                 put_slice(out, name.as_bytes());
-                out.push(options.compression.to_u8());
+                out.extend_from_slice(&[options.compression.to_u8(), u8::from(options.log)]);
             }
             Edit::DropTree { tree } => {
                 out.push(DROP_TREE);
@@ -201,7 +210,7 @@ impl Edit {
             CREATE_TREE => Edit::CreateTree {
                 tree: tree_id(from)?,
                 name: text(from)?,
-                options: TreeOptions { compression: Compression::from_u8(from.u8()?)? },
+                options: TreeOptions { compression: Compression::from_u8(from.u8()?)?, log: flag(from)? },
             },
             DROP_TREE => Edit::DropTree { tree: tree_id(from)? },
             SET_TAG => Edit::SetTag { tree: tree_id(from)?, tag: text(from)? },
@@ -395,7 +404,7 @@ mod tests {
     }
 
     fn sample() -> Vec<Edit> {
-        let options = TreeOptions { compression: Compression::Lz4 };
+        let options = TreeOptions { compression: Compression::Lz4, log: false };
         vec![
             Edit::CreateTree { tree: 3, name: "naïve".into(), options },
             Edit::SetTag { tree: 3, tag: "u64".into() },

@@ -1,6 +1,6 @@
 //! What the manifest knows of a table.
 
-use super::edit::{FileId, file_id, seq, within};
+use super::edit::{FileId, file_id, flag, seq, within};
 use crate::codec::{Decoder, put_slice, put_varint};
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::table::Expiring;
@@ -61,11 +61,7 @@ pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
 pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
     let file = file_id(from)?;
     let salt = from.u64()?;
-    let shared = match from.u8()? {
-        0 => false,
-        1 => true,
-        _ => return None,
-    };
+    let shared = flag(from)?;
     let mut amount = || within(from, AMOUNT_MAX);
     let (size, entries, tombstones, raw_bytes) = (amount()?, amount()?, amount()?, amount()?);
     let min_seq = from.varint()?;

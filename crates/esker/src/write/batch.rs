@@ -8,7 +8,12 @@
 //!            of a deletion of a range, whose key is its beginning: whether it ends, 1 | where
 //! ```
 //!
-//! The n-th op gets the n-th sequence number of the record.
+//! The n-th op gets the n-th sequence number of the record. A payload without ops says which number comes next, where writes
+//! that skip the log have taken some:
+//!
+//! ```text
+//! gap        0, 4 | next number, 8
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::blob::{NewBlob, Pin, Pointer};
-use crate::codec::{Decoder, put_slice, put_varint, u32_at};
-use crate::cursor::{Expiry, Kind, SeqNo};
+use crate::codec::{Decoder, put_slice, put_varint, u32_at, u64_at};
+use crate::cursor::{Expiry, Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
 use crate::operators;
@@ -298,6 +303,20 @@ impl Batch {
         })
     }
 
+    /// Whether it goes to the log. A tree whose writes skip the log is written to alone: a crash could keep of the batch
+    /// what other trees got, and lose this one's part.
+    pub(crate) fn is_logged(&self) -> Result<bool> {
+        let Some(volatile) = self.parts.iter().find(|part| !part.tree.options.log) else { return Ok(true) };
+        if self.parts.len() > 1 {
+            let name = &volatile.tree.name;
+            let message = format!(
+                "writes to the tree \"{name}\" skip the log: a batch that writes to it cannot write to another tree"
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        Ok(false)
+    }
+
     /// Whether it holds no put.
     pub(crate) fn only_deletes(&self) -> bool {
         Ops::of(&self.payload).all(|op| matches!(op.kind, Kind::Delete | Kind::DeleteRange))
@@ -333,19 +352,41 @@ impl Batch {
     }
 }
 
-/// How many ops a payload holds; `None` when it is too short to say.
-pub(crate) fn op_count(payload: &[u8]) -> Option<u64> {
+/// Bytes of a payload that says which number comes next.
+pub(crate) const GAP_LEN: usize = COUNT_LEN + size_of::<SeqNo>();
+
+/// The payload which says that the next op has the number `next`.
+pub(crate) fn gap(next: SeqNo) -> [u8; GAP_LEN] {
+    let mut payload = [0; GAP_LEN];
+    payload[COUNT_LEN..].copy_from_slice(&next.to_le_bytes());
+    payload
+}
+
+fn op_count(payload: &[u8]) -> Option<u64> {
     (payload.len() >= COUNT_LEN).then(|| u64::from(u32_at(payload, 0)))
 }
 
-/// Walks the ops of a payload; ends early when it makes no sense (compare with [`op_count`]).
+/// How many sequence numbers a payload takes whose first one is `first`; `None` when it makes no sense.
+pub(crate) fn numbers_taken(payload: &[u8], first: SeqNo) -> Option<u64> {
+    match op_count(payload)? {
+        0 if payload.len() == GAP_LEN => {
+            let next = u64_at(payload, COUNT_LEN);
+            next.checked_sub(first).filter(|_| next <= MAX_SEQ)
+        }
+        0 => None,
+        count => (Ops::of(payload).count() as u64 == count).then_some(count),
+    }
+}
+
+/// Walks the ops of a payload; ends early when it makes no sense (compare with [`numbers_taken`]).
 pub(crate) struct Ops<'a> {
     rest: Decoder<'a>,
 }
 
 impl<'a> Ops<'a> {
     pub(crate) fn of(payload: &'a [u8]) -> Self {
-        Ops { rest: Decoder::new(payload.get(COUNT_LEN..).unwrap_or(&[])) }
+        let ops = if op_count(payload) == Some(0) { None } else { payload.get(COUNT_LEN..) };
+        Ops { rest: Decoder::new(ops.unwrap_or(&[])) }
     }
 
     fn decode(&mut self) -> Option<Op<'a>> {

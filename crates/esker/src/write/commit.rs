@@ -13,6 +13,8 @@
 //! - Outside the lock it copies its record and its entries; writers do so at the same time.
 //! - It becomes visible, and is acknowledged, only when every earlier reservation has: `visible` (a
 //!   sequence number) and `published` (a log position) only ever cover a contiguous prefix.
+//! - A write that skips the log takes numbers all the same. The log counts its own: where the next record's number is not
+//!   the one that follows, a record in front of it says so (`gap` in [`super::batch`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,8 +22,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::batch::Batch;
+use super::batch::{Batch, GAP_LEN, gap};
 use super::watch::{Job, JobQueue};
+use crate::blob::VOLATILE;
 use crate::canary::broken;
 use crate::cursor::{Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
@@ -36,6 +39,9 @@ use crate::state::Mem;
 #[derive(Debug)]
 pub(crate) struct CommitState {
     pub(crate) next_seq: SeqNo,
+    /// The number that the log gives to the next write by counting; smaller where writes have skipped it since its last
+    /// record.
+    pub(crate) log_seq: SeqNo,
     pub(crate) tail: LogTail,
     /// Reservations that are not published yet, oldest first.
     queue: VecDeque<Ticket>,
@@ -43,14 +49,16 @@ pub(crate) struct CommitState {
     front: u64,
     /// How many wait for the queue to be empty; nobody reserves meanwhile.
     quiet_wanted: usize,
+    /// The store is closing: nothing is written any more.
+    ended: bool,
 }
 
 #[derive(Debug)]
 struct Ticket {
     last_seq: SeqNo,
     end: u64,
-    /// The segment, and the offset in it, at which the record ends.
-    segment_end: (Arc<Segment>, u64),
+    /// The segment, and the offset in it, at which the record ends, if there is one.
+    segment_end: Option<(Arc<Segment>, u64)>,
     done: bool,
 }
 
@@ -72,31 +80,47 @@ pub(crate) struct Commit {
 struct Reservation {
     ticket: u64,
     first_seq: SeqNo,
+    /// Its place in the log, if it has one.
+    logged: Option<Place>,
+    /// The log position behind it, and behind all that came before it.
+    end: u64,
+    mems: Vec<(Arc<Mem>, Region)>,
+}
+
+/// A record's place in the log.
+#[derive(Debug)]
+struct Place {
     segment: Arc<Segment>,
     offset: u64,
     position: u64,
-    mems: Vec<(Arc<Mem>, Region)>,
+    /// Whether a record comes first which says what number this one begins with.
+    gap: bool,
 }
+
+/// Bytes of such a record.
+const GAP_RECORD_LEN: usize = record::HEADER_LEN + GAP_LEN;
 
 /// How a try to reserve ended.
 #[derive(Debug)]
 pub(crate) enum Committed {
-    /// Written and visible; `end` is the log position behind it.
+    /// Written and visible; `end` is the log position behind it and all before it.
     Done { end: u64 },
     /// The log needs a spare segment with room for this many bytes: prepare one outside the lock, try again.
     NeedsSegment(usize),
 }
 
 impl Commit {
-    pub(crate) fn new(next_seq: SeqNo, tail: LogTail) -> Commit {
+    pub(crate) fn new(next_seq: SeqNo, log_seq: SeqNo, tail: LogTail) -> Commit {
         let position = tail.position();
         Commit {
             state: Mutex::new(CommitState {
                 next_seq,
+                log_seq,
                 tail,
                 queue: VecDeque::new(),
                 front: 0,
                 quiet_wanted: 0,
+                ended: false,
             }),
             advanced: Condvar::new(),
             visible: AtomicU64::new(next_seq - 1),
@@ -158,41 +182,49 @@ impl Commit {
         self.failed.store(true, Ordering::Release);
     }
 
-    /// Writes `batch`, whose log record begins with `header`: log, memtables, visibility. `unmarked` leaves
-    /// the log's published mark alone (the caller is about to sync). `jobs`, numbered by their places in the
-    /// batch, are left for whoever looks for huge values to free. `state` is the lock, held.
+    /// Nothing is written from now on; what was begun is published when this returns.
+    pub(crate) fn end_writes(&self) {
+        self.lock_quiet().ended = true;
+    }
+
+    /// Writes `batch`, whose log record begins with `header` (`None`: it skips the log): log, memtables, visibility.
+    /// `unmarked` leaves the log's published mark alone (the caller is about to sync). `jobs`, numbered by their places in
+    /// the batch, are left for whoever looks for huge values to free. `state` is the lock, held.
     pub(crate) fn commit(
         &self,
         mut state: MutexGuard<'_, CommitState>,
         wal: &Wal,
         batch: &Batch,
-        mut header: [u8; record::HEADER_LEN],
+        header: Option<[u8; record::HEADER_LEN]>,
         unmarked: bool,
         jobs: &mut Vec<Job>,
     ) -> Result<Committed> {
-        let len = record::HEADER_LEN + batch.payload().len();
         self.check()?;
-        if !state.tail.has_room(len) {
-            let next_seq = state.next_seq;
+        let len = header.map(|header| header.len() + batch.payload().len());
+        if let Some(len) = len
+            && !state.tail.has_room(GAP_RECORD_LEN + len)
+        {
+            let log_seq = state.log_seq;
+            let len = GAP_RECORD_LEN + len;
             // A segment whose use began and failed carries the number that the next one would get.
-            if !wal.rotate(&mut state.tail, next_seq, len).inspect_err(|_| self.poison())? {
+            if !wal.rotate(&mut state.tail, log_seq, len).inspect_err(|_| self.poison())? {
                 return Ok(Committed::NeedsSegment(len));
             }
         }
         let room = self.jobs.room(jobs);
-        let mut reservation = reserve(&mut state, batch, len as u64)?;
+        let mut reservation = reserve(&mut state, batch, len)?;
         if let Some(room) = room {
             room.fill(reservation.first_seq);
         }
         batch.note_ranges(reservation.first_seq);
         drop(state);
 
-        let synced = wal.synced();
-        let lag = reservation.position.saturating_sub(synced);
-        record::seal(&mut header, reservation.segment.header().epoch, reservation.offset, lag);
-        let logged = reservation.segment.store(reservation.offset, &header).and_then(|()| {
-            reservation.segment.store(reservation.offset + header.len() as u64, batch.payload())
-        });
+        let logged = match (&reservation.logged, header) {
+            (Some(place), Some(header)) => {
+                store(place, header, batch.payload(), reservation.first_seq, wal.synced())
+            }
+            _ => Ok(()),
+        };
         if logged.is_err() {
             // Only where the file system cannot be mapped. The write is lost, and so is the log behind it:
             // nothing from here on is acknowledged or flushed, but those who wait for their turn go on.
@@ -204,9 +236,11 @@ impl Commit {
                 mem.table.insert(region, height, op.key, seq, op.kind, op.value);
             }
         }
-        let end = reservation.position + len as u64;
-        // Before anybody can flush it: what a flush takes must be known as committed.
-        batch.note_commit(logged.is_ok().then_some(end));
+        let end = reservation.end;
+        // Before anybody can flush it: what a flush takes must be known as committed. What skips the log is never on the
+        // disk by way of it.
+        let position = if reservation.logged.is_some() { end } else { VOLATILE };
+        batch.note_commit(logged.is_ok().then_some(position));
         self.publish(reservation.ticket, unmarked);
         logged?;
         // Behind a record that is not in the log, this one is lost too.
@@ -220,16 +254,18 @@ impl Commit {
         let index = (ticket - state.front) as usize;
         state.queue[index].done = true;
         if index == 0 {
-            let mut last = None;
+            let (mut last, mut last_record) = (None, None);
             while state.queue.front().is_some_and(|front| front.done) {
                 last = state.queue.pop_front();
                 state.front += 1;
+                last_record = last.as_mut().and_then(|done| done.segment_end.take()).or(last_record);
             }
             if let Some(done) = last {
                 // A writer that failed said so before it came here.
                 let whole = !self.failed.load(Ordering::Acquire);
-                let (segment, offset) = &done.segment_end;
-                if whole && !unmarked && segment.mark_published(*offset).is_err() {
+                if let Some((segment, offset)) = last_record.filter(|_| whole && !unmarked)
+                    && segment.mark_published(offset).is_err()
+                {
                     self.poison();
                 }
                 // In this order: a sync of what is published covers what was visible before it was asked for.
@@ -254,9 +290,13 @@ pub(crate) fn poisoned() -> Error {
     )
 }
 
-/// Takes memtable space (which may fail), then log space and sequence numbers (which cannot).
-fn reserve(state: &mut CommitState, batch: &Batch, len: u64) -> Result<Reservation> {
+/// Takes memtable space (which may fail), then log space for a record of `len` bytes, if it is to have one, and sequence
+/// numbers (which cannot).
+fn reserve(state: &mut CommitState, batch: &Batch, len: Option<usize>) -> Result<Reservation> {
     let count = batch.len() as u64;
+    if state.ended {
+        return Err(Error::new(ErrorKind::Closed, "the store is closed"));
+    }
     if state.next_seq + count > MAX_SEQ {
         return Err(Error::new(ErrorKind::Unsupported, "the store has used up its sequence numbers"));
     }
@@ -269,17 +309,57 @@ fn reserve(state: &mut CommitState, batch: &Batch, len: u64) -> Result<Reservati
         let region = mem.table.reserve(part.memory)?;
         mems.push((mem, region));
     }
-    let segment = Arc::clone(&state.tail.segment);
-    let (offset, position) = (state.tail.offset, state.tail.position());
-    let floor = LogFloor { segment: segment.header().id, start: segment.header().start };
     let (first_seq, last_seq) = (state.next_seq, state.next_seq + count - 1);
-    for (mem, _) in &mems {
-        mem.note_write(floor, last_seq, position + len);
-    }
     state.next_seq += count;
-    state.tail.advance(len);
+    let logged = len.map(|len| take_place(state, len as u64, first_seq));
+    let end = state.tail.position();
+    let floor = logged.as_ref().map(|place| {
+        let header = place.segment.header();
+        (LogFloor { segment: header.id, start: header.start }, end)
+    });
+    for (mem, _) in &mems {
+        mem.note_write(last_seq, floor);
+    }
     let ticket = state.front + state.queue.len() as u64;
-    let segment_end = (Arc::clone(&segment), offset + len);
-    state.queue.push_back(Ticket { last_seq, end: position + len, segment_end, done: false });
-    Ok(Reservation { ticket, first_seq, segment, offset, position, mems })
+    let segment_end = logged.as_ref().map(|place| (Arc::clone(&place.segment), state.tail.offset));
+    state.queue.push_back(Ticket { last_seq, end, segment_end, done: false });
+    Ok(Reservation { ticket, first_seq, logged, end, mems })
+}
+
+/// Takes the next place in the log for a record of `len` bytes whose first number is `first_seq`; the next number is taken.
+fn take_place(state: &mut CommitState, len: u64, first_seq: SeqNo) -> Place {
+    let gap = state.log_seq != first_seq && !broken("rule-21-gap");
+    let segment = Arc::clone(&state.tail.segment);
+    let place = Place { segment, offset: state.tail.offset, position: state.tail.position(), gap };
+    if gap {
+        state.tail.advance(GAP_RECORD_LEN as u64);
+    }
+    state.tail.advance(len);
+    state.log_seq = state.next_seq;
+    place
+}
+
+/// Writes a record that begins with `header`, and whose first number is `first_seq`, to its place in a log that was synced
+/// up to the position `synced`.
+fn store(
+    place: &Place,
+    mut header: [u8; record::HEADER_LEN],
+    payload: &[u8],
+    first_seq: SeqNo,
+    synced: u64,
+) -> Result<()> {
+    let (epoch, mut offset, mut position) = (place.segment.header().epoch, place.offset, place.position);
+    if place.gap {
+        let payload = gap(first_seq);
+        let mut header = record::header_for(&payload);
+        record::seal(&mut header, epoch, offset, position.saturating_sub(synced));
+        let mut bytes = [0; GAP_RECORD_LEN];
+        bytes[..header.len()].copy_from_slice(&header);
+        bytes[header.len()..].copy_from_slice(&payload);
+        place.segment.store(offset, &bytes)?;
+        (offset, position) = (offset + bytes.len() as u64, position + bytes.len() as u64);
+    }
+    record::seal(&mut header, epoch, offset, position.saturating_sub(synced));
+    place.segment.store(offset, &header)?;
+    place.segment.store(offset + header.len() as u64, payload)
 }

@@ -13,6 +13,7 @@ mod faults;
 mod history;
 mod life;
 mod rules;
+mod volatile;
 mod world;
 
 use counts::Counts;

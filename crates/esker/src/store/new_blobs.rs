@@ -1,0 +1,85 @@
+//! Huge values on their way into the store, and which writes may end the life of one.
+
+use std::sync::Arc;
+
+use super::Store;
+use crate::blob::{NewBlob, Pointer, key_hash};
+use crate::canary::broken;
+use crate::cursor::{Content, Kind, SeqNo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ranges::KeyRange;
+use crate::value::Value;
+use crate::version::edit::TreeId;
+use crate::write::batch::{Batch, Op};
+use crate::write::watch::{Job, What};
+
+impl Store {
+    /// Writes `value`, which `key` of `tree` is to have, into a blob file.
+    pub(crate) fn put_blob(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<NewBlob> {
+        self.make_room_for_blob(value.len() as u64)?;
+        self.blobs.put(tree, key, value)
+    }
+
+    /// Waits for space that is being given back, and refuses a huge value for which there is no room then.
+    pub(crate) fn make_room_for_blob(&self, len: u64) -> Result<()> {
+        self.check_writable()?;
+        self.wait_for_space(len)?;
+        self.check_room_for_blob(len)
+    }
+
+    /// Refuses a huge value for which there is no room above the low-space mark.
+    pub(crate) fn check_room_for_blob(&self, len: u64) -> Result<()> {
+        self.check_writable()?;
+        let free = self.env.fs.free_space(&self.dir)?;
+        if free < len.saturating_add(self.options.low_space()) {
+            let message = format!("the disk has no room for a value of {len} bytes");
+            return Err(Error::new(ErrorKind::OutOfSpace, message).at(&self.dir));
+        }
+        Ok(())
+    }
+
+    /// `batch` with copies of its huge values, for writing it once more.
+    pub(super) fn copy_of_batch(&self, batch: &Batch) -> Result<Batch> {
+        let mut copy = Batch::new();
+        for (part, _, op) in batch.planned_ops() {
+            let tree = &batch.parts()[part].tree;
+            let entry = Content::open(op.kind, op.value);
+            match Pointer::of_entry(op.kind, op.value) {
+                Some(pointer) => {
+                    let gone = || Error::new(ErrorKind::InvalidInput, "a huge value of the batch is gone");
+                    let pin = batch.pin_of(&pointer).ok_or_else(gone)?;
+                    let value = Value::of_pin(pin, pointer).into_vec()?;
+                    copy.add_blob(tree, op.key, self.put_blob(op.tree, op.key, &value)?, entry.expiry)?;
+                }
+                None if op.kind == Kind::DeleteRange => {
+                    KeyRange::decode(op.key, op.value)
+                        .map_or(Ok(()), |range| copy.add_range(tree, &range))?;
+                }
+                None => copy.add_until(tree, entry.kind, entry.expiry, op.key, entry.value)?,
+            }
+        }
+        Ok(copy)
+    }
+
+    /// The writes of `batch` to keys that may hold a blob, numbered by their places in it.
+    pub(super) fn ending_jobs(&self, batch: &Batch) -> Vec<Job> {
+        let filter = &self.blobs.filter;
+        if filter.is_empty() {
+            return Vec::new();
+        }
+        let ops = (0..).zip(batch.planned_ops());
+        // What is merged into lives on.
+        let ending = ops.filter(|(_, (_, _, op))| op.kind != Kind::Merge || broken("merge-ends"));
+        let watched = ending.filter(|(_, (_, _, op))| filter.may_contain(key_hash(op.tree, op.key)));
+        let tree = |part: usize| Arc::clone(&batch.parts()[part].tree);
+        let job = |(place, (part, _, op)): (SeqNo, (usize, u8, Op<'_>))| Job {
+            tree: tree(part),
+            what: What::Key(op.key.to_vec()),
+            seq: place,
+        };
+        let of_range = |(place, part, range)| Job { tree: tree(part), what: What::Range(range), seq: place };
+        let mut jobs: Vec<Job> = watched.map(job).chain(batch.ranges().map(of_range)).collect();
+        jobs.sort_by_key(|job| job.seq);
+        jobs
+    }
+}

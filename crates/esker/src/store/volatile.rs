@@ -1,0 +1,96 @@
+//! Trees whose writes skip the log (durability rule 21): what they hold in memory alone is made durable by flushing it.
+//!
+//! A flush takes a tree's memtables whole and in their order, so what a crash leaves is all that was written up to some
+//! moment of the tree's own. A huge value of such a tree, and that one has ended, count from the flush of the write that says
+//! so: until then the manifest has it as pending, and the one that it replaces stays.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Store;
+use super::blobs::Ended;
+use super::flush::Waiting;
+use crate::blob::Pointer;
+use crate::canary::broken;
+use crate::cursor::{Cursor, SeqNo};
+use crate::error::Result;
+use crate::state::{Mem, TreeInner};
+use crate::version::edit::{ManifestState, TreeId};
+
+/// Whether the write to `tree` that ended a huge value is in tables, by the manifest or by the edits that come with how far
+/// trees are `flushed`.
+pub(super) fn is_flushed(
+    state: &ManifestState,
+    ended: &Ended,
+    tree: TreeId,
+    flushed: &[(TreeId, SeqNo)],
+) -> bool {
+    // With the tree all its values have gone.
+    let known = state.trees.get(&tree).is_none_or(|record| ended.by <= record.flushed);
+    known || flushed.iter().any(|&(of, seq)| of == tree && ended.by <= seq)
+}
+
+/// The pointers to huge values in those of some memtables that no log has.
+pub(super) fn pointers_of_volatile(waiting: &[Waiting]) -> Result<Vec<Pointer>> {
+    let mut pointers = Vec::new();
+    for (_, mem) in waiting.iter().filter(|(tree, _)| !tree.options.log) {
+        let mut cursor = mem.table.cursor();
+        cursor.seek_to_first()?;
+        while cursor.valid() {
+            pointers.extend(Pointer::of_entry(cursor.kind(), cursor.value()));
+            cursor.next()?;
+        }
+    }
+    Ok(pointers)
+}
+
+impl Store {
+    /// Returns when what `trees` hold now is in tables.
+    pub(crate) fn flush_trees<'a>(&self, trees: impl Iterator<Item = &'a Arc<TreeInner>>) -> Result<()> {
+        let mut due: Vec<(&Arc<TreeInner>, Arc<Mem>)> = Vec::new();
+        for tree in trees {
+            self.set_aside(tree, 0);
+            due.extend(tree.state.load().waiting.iter().map(|mem| (tree, Arc::clone(mem))));
+        }
+        let is_waiting = |(tree, mem): &(&Arc<TreeInner>, Arc<Mem>)| {
+            tree.state.load().waiting.iter().any(|other| Arc::ptr_eq(other, mem))
+        };
+        while due.iter().any(is_waiting) {
+            if !self.flush_some().inspect_err(|error| self.fail(error))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes durable what trees without the log hold.
+    pub(crate) fn flush_volatile(&self) -> Result<()> {
+        let trees = self.structure.lock().trees.values().cloned().collect::<Vec<_>>();
+        self.flush_trees(trees.iter().filter(|tree| tree.is_volatile()))
+    }
+
+    /// Ends all writing and flushes what the log does not hold, while the store can still do that.
+    pub(super) fn flush_when_closing(&self) -> Result<()> {
+        self.commit.end_writes();
+        if self.is_closing() || broken("rule-21-close") { Ok(()) } else { self.flush_volatile() }
+    }
+
+    /// Has trees flushed of which much would be freed if their last writes were durable.
+    pub(super) fn flush_what_keeps_space(&self) {
+        let mut kept: BTreeMap<TreeId, u64> = BTreeMap::new();
+        for ended in &self.ending.state.lock().dead {
+            if let Some(tree) = ended.volatile {
+                *kept.entry(tree).or_default() += ended.len;
+            }
+        }
+        if kept.is_empty() {
+            return;
+        }
+        kept.retain(|_, len| *len >= self.options.blob_file_bytes / 4);
+        let trees: Vec<Arc<TreeInner>> = {
+            let structure = self.structure.lock();
+            kept.keys().filter_map(|tree| structure.trees.get(tree)).cloned().collect()
+        };
+        trees.iter().for_each(|tree| self.set_aside(tree, 0));
+    }
+}
