@@ -34,7 +34,7 @@ pub(crate) use change::{Delete, Merge, Put, Transfer};
   esker --db /srv/x.db run jobs.txt   run a file of PUT, GET, DELETE and SCAN lines
   esker scan --help                   more about one command
 
-Exit codes: 0 done; 1 absent key, or damage found by check; 2 usage or bad input;
+Exit codes: 0 done; 1 absent key, or damage found by check or repair; 2 usage or bad input;
 3 store damaged, locked or missing, or an I/O error; 141 output pipe closed."
 )]
 pub(crate) struct Cli {
@@ -214,6 +214,9 @@ Examples:
   esker restore /backups/x monday.db --backup 3"
     )]
     Restore(Restore),
+    /// Make a damaged store usable again: keep what is sound, name what is lost
+    #[command(after_help = help::REPAIR)]
+    Repair,
     /// Delete the whole store
     #[command(
         after_help = "The name of the store's directory must be typed to confirm it, or given with --yes.

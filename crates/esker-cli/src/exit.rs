@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done |
-//! | 1 | absent key, or damage found by `check` |
+//! | 1 | absent key, or damage found by `check` or `repair` |
 //! | 2 | usage or bad input |
 //! | 3 | store damaged, locked or missing, or an I/O error |
 //! | 141 | the output pipe was closed by its reader (nothing is said) |

@@ -17,16 +17,20 @@ pub(crate) fn hash_key(key: &[u8]) -> u64 {
     XxHash3_64::oneshot(key)
 }
 
-/// The unseeded checksum of bytes that come one part after the other.
+/// The checksum of bytes that come one part after the other; by default unseeded.
 #[derive(Default)]
 pub(crate) struct Summing(XxHash3_64);
 
 impl Summing {
+    pub(crate) fn seeded(salt: u64) -> Self {
+        Summing(XxHash3_64::with_seed(salt))
+    }
+
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         std::hash::Hasher::write(&mut self.0, bytes);
     }
 
-    /// [`checksum`] with salt 0 of all that was added.
+    /// [`checksum`] of all that was added.
     pub(crate) fn finish(&self) -> u64 {
         std::hash::Hasher::finish(&self.0)
     }

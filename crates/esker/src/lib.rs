@@ -66,7 +66,8 @@ mod write;
 
 pub use cache::sim as cache_sim;
 pub use care::{
-    BackupInfo, BackupReport, CheckReport, Finding, backups, check, destroy, dump, forget_backups, restore,
+    BackupInfo, BackupReport, CheckReport, Finding, Loss, RepairReport, backups, check, destroy, dump,
+    forget_backups, repair, restore,
 };
 pub use db::Db;
 pub use error::{Error, ErrorKind, Result};

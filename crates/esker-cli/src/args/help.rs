@@ -75,3 +75,12 @@ pub(super) const MERGE: &str = "Numbers are i64: a tree that `merge --add` makes
 Examples:
   esker --tree visits merge index.html --add 1
   esker merge log/today --append 'started; '";
+pub(super) const REPAIR: &str = "Every entry, log record and huge value that passes its checksum is kept. Prints \
+`FILE OFFSET reason` for
+each damaged place, with tree and keys where they are known, and exits 1; prints `ok` where there is no damage, and
+changes nothing. Nothing is deleted: files that are not used any more go to a directory quarantine-N in the
+store's. Without a sound manifest trees may have new names, and what was deleted shortly before may be back.
+Copy the directory first, or restore a backup instead, if you can.
+
+Example:
+  esker repair --db /srv/x.db";

@@ -17,6 +17,7 @@ mod ls;
 mod manual;
 mod merge;
 mod put;
+mod repair;
 mod run;
 mod scan;
 mod stats;
@@ -49,6 +50,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Checkpoint(args) => admin::checkpoint(&global, &args),
         Command::Backup(args) => backup::run(&global, &args),
         Command::Restore(args) => backup::restore(&global, &args),
+        Command::Repair => repair::run(&global),
         Command::Destroy(args) => destroy::run(&global, &args),
         Command::Import(args) => import::run(&global, &args),
         Command::Export(args) => export::run(&global, &args),

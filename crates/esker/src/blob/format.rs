@@ -75,7 +75,7 @@ impl Flaw {
 }
 
 /// What stands in the place of a value that lies in a blob file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pointer {
     /// The file that the value was first written to. With the ordinal it names the value for ever.
     pub(crate) file: u64,

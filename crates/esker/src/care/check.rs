@@ -72,19 +72,24 @@ pub fn check(path: impl AsRef<Path>, options: &Options) -> Result<CheckReport> {
         return Err(Error::new(ErrorKind::NotFound, "there is no store here").at(dir));
     }
     let _lock = env.fs.lock(&dir.join(LOCK_FILE), LockMode::Shared)?;
+    Ok(check_locked(env, dir, &listing))
+}
+
+/// As [`check`], for whoever has the lock.
+pub(super) fn check_locked(env: &Env, dir: &Path, listing: &Listing) -> CheckReport {
     let mut check = Check { env, dir, report: CheckReport::default() };
-    let segments = check.segments(&listing);
-    let (state, synced) = check.manifest(&listing, segments.as_ref());
+    let segments = check.segments(listing);
+    let (state, synced) = check.manifest(listing, segments.as_ref());
     let mut pointers = Vec::new();
     if let Some(segments) = &segments {
         check.log(segments, state.as_ref(), synced, &mut pointers);
     }
-    check.tables(&listing, state.as_ref());
-    check.blobs(&listing, state.as_ref(), &pointers);
+    check.tables(listing, state.as_ref());
+    check.blobs(listing, state.as_ref(), &pointers);
     if let Some(state) = &state {
         check.levels(state);
     }
-    Ok(check.report)
+    check.report
 }
 
 impl Check<'_> {

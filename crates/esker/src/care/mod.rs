@@ -1,6 +1,7 @@
 //! Care of stores and their files: [`checkpoint`] copies one that is open; [`check`] reads all of one that
 //! is not and tells every damage; [`dump`] shows a single file; [`destroy`] removes a store. [`backup`] copies an open
-//! store, as far as earlier backups have not, and [`restore`] makes a store of that again.
+//! store, as far as earlier backups have not, and [`restore`] makes a store of that again; [`repair`] makes a damaged store
+//! whole.
 
 pub(crate) mod backup;
 mod catalog;
@@ -10,10 +11,12 @@ pub(crate) mod checkpoint;
 mod destroy;
 mod dump;
 mod file_copy;
+mod repair;
 mod restore;
 
 pub use backup::{BackupInfo, BackupReport, backups, forget_backups};
 pub use check::{CheckReport, Finding, check};
 pub use destroy::destroy;
 pub use dump::dump;
+pub use repair::{Loss, RepairReport, repair};
 pub use restore::restore;

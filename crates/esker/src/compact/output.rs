@@ -10,7 +10,7 @@ use crate::env::Env;
 use crate::error::Result;
 use crate::fs::WriteFile;
 use crate::options::Compression;
-use crate::table::{Expiring, TableOptions, TableWriter};
+use crate::table::{Expiring, Owner, TableOptions, TableWriter};
 use crate::version::edit::{FileId, TableInfo, TreeId};
 use crate::version::tables::table_path;
 
@@ -36,6 +36,8 @@ pub(crate) struct OutputOptions {
     pub(crate) offer: Option<Offer>,
     /// What range tombstones up to this number hide is left out.
     pub(crate) cleared: SeqNo,
+    /// `None`: several trees share the table.
+    pub(crate) tree: Option<TreeId>,
 }
 
 /// A sorted run of new tables that nobody knows yet. Dropped unfinished, it removes its files.
@@ -84,6 +86,7 @@ impl<'a> Output<'a> {
             compression: self.options.compression,
             filter_bits_tenths: self.options.filter_bits * 10,
             salt: self.maker.env.random.next_u64(),
+            owner: Owner { tree: self.options.tree, cleared: self.options.cleared },
         };
         let mut writer = TableWriter::new(file, options)?;
         if let Some(offer) = self.options.offer {

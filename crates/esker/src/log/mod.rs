@@ -16,6 +16,7 @@
 
 pub(crate) mod record;
 pub(crate) mod replay;
+pub(crate) mod salvage;
 pub(crate) mod segment;
 pub(crate) mod stream;
 pub(crate) mod survey;

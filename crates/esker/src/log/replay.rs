@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 
 use super::record;
-use super::segment::{RECORDS_AT, SegmentHeader, manifest_mark, published_mark};
+use super::segment::{RECORDS_AT, SegmentHeader, manifest_mark, marked_manifest, published_mark};
 use crate::canary::broken;
 use crate::codec::file_number;
 use crate::cursor::SeqNo;
@@ -51,7 +51,7 @@ impl Found {
 #[derive(Debug)]
 pub(crate) struct Segments {
     dir: PathBuf,
-    used: Vec<Found>,
+    pub(super) used: Vec<Found>,
     /// Every segment file, used or not.
     pub(crate) paths: Vec<PathBuf>,
 }
@@ -124,6 +124,11 @@ impl Segments {
     pub(crate) fn manifest_synced(&self, manifest: u64) -> u64 {
         let marks = self.used.iter().map(|found| manifest_mark(&found.page, found.header.epoch, manifest));
         marks.max().unwrap_or(0)
+    }
+
+    /// The greatest number of a manifest of which they know something.
+    pub(crate) fn last_manifest(&self) -> u64 {
+        self.used.iter().map(|found| marked_manifest(&found.page, found.header.epoch)).max().unwrap_or(0)
     }
 
     /// The length of the files from `floor` on.

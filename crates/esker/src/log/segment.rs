@@ -57,7 +57,7 @@ pub(crate) struct SegmentHeader {
 }
 
 impl SegmentHeader {
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_LEN);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -146,6 +146,11 @@ pub(crate) fn manifest_mark(page: &[u8], epoch: u64, manifest: u64) -> u64 {
         return 0;
     }
     decode_mark(page, MANIFEST_AT, epoch ^ !manifest)
+}
+
+/// The number of the manifest that the marks speak of, 0 where that is not known.
+pub(super) fn marked_manifest(page: &[u8], epoch: u64) -> u64 {
+    decode_mark(page, MANIFEST_NUMBER_AT, epoch)
 }
 
 /// A file that is ready to become the next segment: allocated, its name durable.

@@ -93,6 +93,18 @@ pub(super) fn stream_epoch(bytes: &[u8], path: &Path) -> Result<u64> {
     Ok(u64_at(page, 16))
 }
 
+/// The payloads of a record log up to the first record that is not whole, damage or not.
+pub(crate) fn read_stream_prefix(fs: &dyn FileSystem, path: &Path) -> Result<Vec<Vec<u8>>> {
+    let bytes = fs.read(path)?;
+    let epoch = stream_epoch(&bytes, path)?;
+    let (mut payloads, mut offset) = (Vec::new(), PAGE);
+    while let Some(found) = record::read(&bytes, offset, epoch) {
+        payloads.push(found.payload.to_vec());
+        offset += found.len();
+    }
+    Ok(payloads)
+}
+
 /// Reads a record log of which `known_synced` bytes at least were synced (0 when nobody knows). A torn
 /// tail is reported, damage is an error.
 pub(crate) fn read_stream(fs: &dyn FileSystem, path: &Path, known_synced: u64) -> Result<StreamContents> {

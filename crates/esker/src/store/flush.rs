@@ -182,6 +182,7 @@ fn write_own(
             table_bytes: if bottom { store.options.table_bytes as u64 } else { u64::MAX },
             offer: Some(Offer::Unasked),
             cleared: retention.cleared(),
+            tree: Some(tree.id),
         },
     );
     let operators = &store.options.merge_operators;
@@ -226,6 +227,7 @@ fn write_shared(
             .chain(moments.seqs.first().copied())
             .min()
             .unwrap_or(0),
+        tree: None,
     };
     let mut output = Output::new(&store.tables, options);
     let mut parts = Vec::new();

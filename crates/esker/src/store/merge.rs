@@ -156,6 +156,7 @@ fn merge(
             table_bytes: store.options.table_bytes as u64,
             offer: for_reads.then_some(Offer::Wanted),
             cleared: retention.cleared(),
+            tree: Some(tree.id),
         },
     );
     let mut merge = MergeCursor::new(sources(inputs)?, Direction::Forward);

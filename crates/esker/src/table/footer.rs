@@ -88,6 +88,31 @@ pub(crate) struct Properties {
     pub(crate) max_seq: SeqNo,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
+    pub(crate) owner: Owner,
+}
+
+/// Whose table it is: what only the manifest knows otherwise, for who has lost that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Owner {
+    /// The tree's number; `None`: several trees share the table, and keys begin with their numbers.
+    pub(crate) tree: Option<u32>,
+    /// Range tombstones up to this number hide nothing in it.
+    pub(crate) cleared: SeqNo,
+}
+
+impl Owner {
+    fn encode(self, out: &mut Vec<u8>) {
+        put_varint(out, self.tree.map_or(0, |tree| u64::from(tree) + 1));
+        put_varint(out, self.cleared);
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Option<Self> {
+        let tree = match decoder.varint()? {
+            0 => None,
+            number => Some(u32::try_from(number - 1).ok().filter(|&tree| tree < u32::MAX)?),
+        };
+        Some(Owner { tree, cleared: decoder.varint().filter(|&seq| seq <= MAX_SEQ)? })
+    }
 }
 
 impl Properties {
@@ -99,6 +124,7 @@ impl Properties {
         put_slice(out, &self.smallest);
         put_slice(out, &self.largest);
         self.expiring.encode(out);
+        self.owner.encode(out);
     }
 
     pub(super) fn decode(payload: &[u8]) -> Result<Self, Flaw> {
@@ -124,6 +150,7 @@ impl Properties {
             smallest: decoder.slice()?.to_vec(),
             largest: decoder.slice()?.to_vec(),
             expiring: Expiring::decode(decoder)?,
+            owner: Owner::decode(decoder)?,
         })
     }
 }

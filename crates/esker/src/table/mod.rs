@@ -7,7 +7,7 @@
 //! - `index.rs`, `search_tree.rs`: which block; `filter.rs`: whether to look at all;
 //! - `footer.rs`: where the sections are, and what the table says about itself; `expiring.rs`: of entries that expire;
 //! - `writer.rs`, `reader.rs`, `cursor.rs`, `read_ahead.rs`: making a table and using it;
-//! - `verify.rs`: reading all of it for `check`; `measure.rs`: the index opened to `bench/`.
+//! - `verify.rs`: reading all of it for `check`; `salvage.rs`: what is left of a damaged one, for `repair`; `measure.rs`: the index opened to `bench/`.
 //!
 //! Guarantees: no byte is returned as data that did not pass its checksum; a damaged or hostile file
 //! yields a located error or the right answer, never a panic. A table that is open is immutable and may
@@ -26,6 +26,7 @@ mod index;
 pub(crate) mod measure;
 mod read_ahead;
 mod reader;
+mod salvage;
 mod search_tree;
 mod verify;
 mod writer;
@@ -39,10 +40,11 @@ use crate::error::{Error, ErrorKind};
 
 pub(crate) use cursor::TableCursor;
 pub(crate) use expiring::Expiring;
-pub(crate) use footer::MAGIC as TABLE_MAGIC;
+pub(crate) use footer::{MAGIC as TABLE_MAGIC, Owner};
 pub(crate) use frame::supported as check_supported;
 pub(crate) use read_ahead::ScanHint;
 pub(crate) use reader::{Found, TableReader};
+pub(crate) use salvage::Salvage;
 pub(crate) use writer::{TableOptions, TableWriter};
 
 /// What is wrong with some bytes, before the file and the offset are known.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::block::{MAX_KEY, SLACK, tag_of};
 use super::block_builder::{BlockBuilder, encode_single};
 use super::filter::Filter;
-use super::footer::{Footer, Properties};
+use super::footer::{Footer, Owner, Properties};
 use super::frame::{self, TRAILER};
 use super::index::IndexBuilder;
 use crate::cache::{BufferPool, Offer, PageId};
@@ -36,13 +36,21 @@ pub(crate) struct TableOptions {
     pub(crate) filter_bits_tenths: u32,
     /// Random, another for each table.
     pub(crate) salt: u64,
+    pub(crate) owner: Owner,
 }
 
 #[cfg(test)]
 impl TableOptions {
     /// The defaults, with this salt.
     pub(crate) fn new(salt: u64) -> Self {
-        TableOptions { block_size: 4096, compression: Compression::None, filter_bits_tenths: 100, salt }
+        let owner = Owner::default();
+        TableOptions {
+            block_size: 4096,
+            compression: Compression::None,
+            filter_bits_tenths: 100,
+            salt,
+            owner,
+        }
     }
 }
 
@@ -97,7 +105,7 @@ impl TableWriter {
             unindexed: None,
             last_key: Vec::new(),
             last_seq: 0,
-            properties: Properties { min_seq: MAX_SEQ, ..Properties::default() },
+            properties: Properties { min_seq: MAX_SEQ, owner: options.owner, ..Properties::default() },
             pool: None,
         })
     }

@@ -10,7 +10,7 @@ use super::edit::{Edit, ManifestState};
 use crate::codec::file_number;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::stream::{StreamWriter, read_stream};
+use crate::log::stream::{StreamWriter, read_stream, read_stream_prefix};
 
 /// A manifest is begun anew when it is this much longer than its first record.
 const GROWTH_MAX: u64 = 1 << 20;
@@ -78,6 +78,15 @@ pub(crate) fn read_manifest(
         }
     }
     Ok((state, contents.torn_at))
+}
+
+/// What manifest `number` says up to its first damaged record; `None` where that is the first.
+pub(crate) fn read_manifest_prefix(env: &Env, dir: &Path, number: u64) -> Result<Option<ManifestState>> {
+    let payloads = read_stream_prefix(&*env.fs, &manifest_path(dir, number))?;
+    let mut state = ManifestState::default();
+    let edits = payloads.iter().map_while(|payload| Edit::decode_all(payload)).flatten();
+    let applied = edits.map_while(|edit| state.apply(&edit).ok()).count();
+    Ok((applied > 0).then_some(state))
 }
 
 impl Manifest {

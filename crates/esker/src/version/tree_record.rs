@@ -14,7 +14,7 @@ pub(crate) struct TreeRecord {
     pub(crate) tag: Option<String>,
     pub(crate) flushed: SeqNo,
     /// What was deleted by ranges, by number.
-    ranges: BTreeMap<SeqNo, KeyRange>,
+    pub(crate) ranges: BTreeMap<SeqNo, KeyRange>,
 }
 
 impl TreeRecord {

@@ -11,6 +11,7 @@ mod common;
 #[allow(dead_code, reason = "shared with the crash test")]
 #[path = "../crash/history.rs"]
 mod history;
+mod repair;
 mod store;
 mod verdict;
 #[allow(dead_code, reason = "shared with the crash test")]

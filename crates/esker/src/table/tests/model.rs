@@ -51,6 +51,7 @@ fn options(rng: &mut Rng) -> TableOptions {
         compression: COMPRESSIONS[rng.index(COMPRESSIONS.len())],
         filter_bits_tenths: [0, 45, 100, 140][rng.index(4)],
         salt: rng.next(),
+        owner: Owner { tree: [None, Some(0), Some(7)][rng.index(3)], cleared: rng.next() % 60 },
     }
 }
 

@@ -1,0 +1,62 @@
+//! Without a sound manifest: which huge values count, from the pointers that are left.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Repair, log};
+use crate::blob::{BlobFile, BlobFileId, Pointer, blob_path, key_hash};
+use crate::error::Result;
+use crate::version::blobs::{BlobEdit, BlobFileInfo, SharesRecord};
+use crate::version::edit::Edit;
+
+/// The entries that name each value of a file, by share, with the hashes of their keys.
+type Named = BTreeMap<u64, BTreeMap<u64, u64>>;
+
+impl Repair<'_> {
+    /// Says of every blob file which of its values tables and the log (`payloads`) name; nothing needs the others.
+    pub(super) fn note_blobs(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
+        let mut named: BTreeMap<BlobFileId, Named> = BTreeMap::new();
+        let mut name = |pointer: &Pointer, hash: u64| {
+            let shares = named.entry(pointer.file).or_default().entry(pointer.ordinal).or_default();
+            shares.insert(pointer.share, if pointer.share == 0 { 0 } else { hash });
+        };
+        for (tree, key, pointer) in &self.pointers {
+            name(pointer, key_hash(*tree, key));
+        }
+        for (tree, key, pointer) in log::pointers(payloads) {
+            name(&pointer, key_hash(tree, key));
+        }
+        // No number that a pointer has is given out again.
+        let next = named.keys().next_back().map_or(0, |last| last + 1);
+        self.state.next_file = self.state.next_file.max(next);
+        for id in self.listing.blobs.clone() {
+            let source = self.env.fs.open_read(&blob_path(self.dir, id));
+            let opened = source.and_then(|source| BlobFile::open_damaged(&source, id));
+            let Some((file, entries, damage)) = self.lose_damage(opened)? else { continue };
+            let named = named.remove(&id).unwrap_or_default();
+            let ordinals = entries.iter().map(|entry| entry.ordinal).chain(named.keys().copied());
+            let count = ordinals.max().map_or(0, |last| last.saturating_add(1));
+            let info = BlobFileInfo {
+                file: id,
+                salt: file.header().salt,
+                single: file.is_single(),
+                sealed: damage.is_none(),
+                entries: count,
+                pending: BTreeSet::new(),
+            };
+            self.note_blob_file(info, &named)?;
+        }
+        Ok(())
+    }
+
+    fn note_blob_file(&mut self, info: BlobFileInfo, named: &Named) -> Result<()> {
+        let file = info.file;
+        let unnamed = (0..info.entries).filter(|ordinal| !named.contains_key(ordinal)).collect();
+        let mut edits = vec![BlobEdit::Note(info), BlobEdit::Free { file, ordinals: unnamed }];
+        for (&ordinal, shares) in named.iter().filter(|(_, shares)| shares.keys().any(|&share| share != 0)) {
+            let next = shares.keys().next_back().map_or(1, |last| last + 1);
+            let record = SharesRecord { next, live: shares.clone(), pending: BTreeSet::new() };
+            edits.push(BlobEdit::Shares { file, ordinal, record });
+        }
+        edits.into_iter().try_for_each(|edit| self.apply(&Edit::Blob(edit)))
+    }
+}

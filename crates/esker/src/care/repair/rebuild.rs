@@ -1,0 +1,294 @@
+//! Without a sound manifest: every table that is there, merged tree by tree, of each key its newest version.
+//!
+//! Which level a table was in, and which were left over from a merge, nobody knows any more. Sequence numbers tell the
+//! versions of a key apart; of two with the number 0, the one in the table with the greater number was written later, from
+//! the other.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::{Repair, log};
+use crate::blob::Pointer;
+use crate::compact::output::{Output, OutputOptions, filter_bits};
+use crate::cursor::{Kind, SeqNo};
+use crate::error::{Error, Result};
+use crate::log::salvage::Salvaged;
+use crate::open::DEFAULT_TREE;
+use crate::options::TreeOptions;
+use crate::ranges::RangeTombstone;
+use crate::table::{Owner, Salvage};
+use crate::version::edit::{Edit, FileId, ManifestState, TreeId};
+use crate::version::levels::LEVELS;
+use crate::version::tables::table_path;
+
+/// One tree's part of a table.
+#[derive(Debug, Clone)]
+struct Part {
+    file: FileId,
+    salt: Option<u64>,
+    /// What the tree's keys begin with there.
+    own: Vec<u8>,
+    cleared: SeqNo,
+    smallest: Vec<u8>,
+    largest: Vec<u8>,
+    max_seq: SeqNo,
+}
+
+/// Parts with ascending keys, of which one is open.
+struct Run {
+    parts: VecDeque<Part>,
+    open: Option<(Part, Salvage)>,
+}
+
+impl Run {
+    /// Whether it stands at an entry.
+    fn key(&self) -> Option<&[u8]> {
+        self.open.as_ref().map(|(part, salvage)| &salvage.key()[part.own.len()..])
+    }
+
+    /// Moves to the next entry. A part that is done is handed to `done`.
+    fn advance(&mut self, repair: &Repair<'_>, done: &mut Vec<(Part, Salvage)>) -> Result<()> {
+        loop {
+            if let Some((part, mut salvage)) = self.open.take() {
+                let mut more = salvage.advance()?;
+                while more && salvage.key() < part.own.as_slice() {
+                    more = salvage.advance()?;
+                }
+                if more && salvage.key().starts_with(&part.own) {
+                    self.open = Some((part, salvage));
+                    return Ok(());
+                }
+                done.push((part, salvage));
+            }
+            let Some(part) = self.parts.pop_front() else { return Ok(()) };
+            let source = repair.env.fs.open_read(&table_path(repair.dir, part.file))?;
+            let salvage = Salvage::open(source, part.salt)?;
+            self.open = Some((part, salvage));
+        }
+    }
+}
+
+/// As few runs as there are parts at most over one key.
+fn runs(mut parts: Vec<Part>) -> Vec<Run> {
+    parts.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+    let mut runs: Vec<VecDeque<Part>> = Vec::new();
+    for part in parts {
+        let fits = |run: &&mut VecDeque<Part>| run.back().is_some_and(|last| last.largest < part.smallest);
+        match runs.iter_mut().find(fits) {
+            Some(run) => run.push_back(part),
+            None => runs.push(VecDeque::from([part])),
+        }
+    }
+    runs.into_iter().map(|parts| Run { parts, open: None }).collect()
+}
+
+/// The newest version of a key so far.
+#[derive(Default)]
+struct Newest {
+    key: Vec<u8>,
+    found: Option<(SeqNo, FileId, Kind, Vec<u8>)>,
+}
+
+impl Repair<'_> {
+    /// Puts the state together from tables and from what is known of trees; `records` are those of the log.
+    pub(super) fn rebuild(&mut self, records: &[Salvaged]) -> Result<()> {
+        self.report.rebuilt = true;
+        let known = std::mem::take(&mut self.state);
+        let mut parts: BTreeMap<TreeId, Vec<Part>> = BTreeMap::new();
+        for file in self.listing.tables.clone() {
+            self.look_at(file, &known, &mut parts)?;
+            self.unused.insert(table_path(self.dir, file));
+        }
+        let trees: BTreeSet<TreeId> =
+            parts.keys().copied().chain(known.trees.keys().copied()).chain(log::trees(records)).collect();
+        self.begin_state(&known, &trees);
+        let mut ranges = log::ranges(records);
+        for (&tree, record) in &known.trees {
+            ranges.extend(record.ranges().map(|range| (tree, range)));
+        }
+        parts.retain(|tree, _| self.state.trees.contains_key(tree));
+        for (&tree, parts) in &parts {
+            let seq = parts.iter().map(|part| part.max_seq).max().unwrap_or(0);
+            self.apply(&Edit::Flushed { tree, seq })?;
+        }
+        // One value must not have two entries: the end of either would be its own. Where both have it, the log's is kept.
+        let payloads = self.unflushed(records);
+        let logged: BTreeSet<Pointer> = log::pointers(&payloads).map(|(_, _, pointer)| pointer).collect();
+        for (tree, parts) in parts {
+            let of_tree = ranges.iter().filter(|(of, _)| *of == tree).map(|(_, range)| range.clone());
+            self.merge(tree, parts, &of_tree.collect::<Vec<_>>(), &logged)?;
+        }
+        self.needs_manifest = true;
+        Ok(())
+    }
+
+    pub(super) fn apply(&mut self, edit: &Edit) -> Result<()> {
+        self.state.apply(edit).map_err(|what| Error::corruption(self.dir, 0, what))
+    }
+
+    /// Trees that are known, and names for those that are not.
+    fn begin_state(&mut self, known: &ManifestState, trees: &BTreeSet<TreeId>) {
+        self.state.floor = known.floor;
+        self.state.log_synced = known.log_synced;
+        self.state.clock_us = known.clock_us;
+        self.state.blobs.removed = known.blobs.removed.clone();
+        (self.state.next_file, self.state.last_seq) = (known.next_file, known.last_seq);
+        self.state.next_tree = known.next_tree.max(trees.last().map_or(1, |last| last + 1));
+        let has_default = known.trees.values().any(|record| record.name == DEFAULT_TREE);
+        for &tree in trees {
+            if let Some(record) = known.trees.get(&tree) {
+                let mut record = record.clone();
+                record.ranges.clear();
+                self.state.trees.insert(tree, record);
+                continue;
+            }
+            if tree < known.next_tree && !known.trees.is_empty() {
+                // It was dropped.
+                continue;
+            }
+            let is_default = tree == 1 && !has_default;
+            let name = if is_default { DEFAULT_TREE.to_owned() } else { format!("recovered-{tree}") };
+            let edit = Edit::CreateTree { tree, name, options: TreeOptions::default() };
+            // It is new: that cannot contradict anything.
+            drop(self.state.apply(&edit));
+        }
+    }
+
+    /// Notes whose entries a table has.
+    fn look_at(
+        &mut self,
+        file: FileId,
+        known: &ManifestState,
+        parts: &mut BTreeMap<TreeId, Vec<Part>>,
+    ) -> Result<()> {
+        let path = table_path(self.dir, file);
+        let info = known.tables.iter().find(|((_, _, of), _)| *of == file);
+        let salt = info.map(|(_, info)| info.salt);
+        let opened = self.env.fs.open_read(&path).and_then(|source| Salvage::open(source, salt));
+        let Some(mut salvage) = self.lose_damage(opened)? else { return Ok(()) };
+        let by_manifest = info.map(|(&(tree, _, _), info)| Owner {
+            tree: (!info.shared).then_some(tree),
+            cleared: info.cleared,
+        });
+        let Some(owner) = salvage.properties().map(|properties| properties.owner).or(by_manifest) else {
+            let message = "the properties are damaged, and without a manifest nobody knows whose table it is";
+            self.lose(&Error::corruption(&path, 0, message), None, None);
+            return Ok(());
+        };
+        if let (Some(tree), Some(properties)) = (owner.tree, salvage.properties()) {
+            parts.entry(tree).or_default().push(Part {
+                file,
+                salt,
+                own: Vec::new(),
+                cleared: owner.cleared,
+                smallest: properties.smallest.clone(),
+                largest: properties.largest.clone(),
+                max_seq: properties.max_seq,
+            });
+            return Ok(());
+        }
+        let mut found: BTreeMap<TreeId, Part> = BTreeMap::new();
+        while salvage.advance()? {
+            let (tree, own) = match (owner.tree, salvage.key().first_chunk::<4>()) {
+                (Some(tree), _) => (tree, Vec::new()),
+                (None, Some(prefix)) => (u32::from_be_bytes(*prefix), prefix.to_vec()),
+                (None, None) => continue,
+            };
+            let key = &salvage.key()[own.len()..];
+            let part = found.entry(tree).or_insert_with(|| Part {
+                file,
+                salt,
+                smallest: key.to_vec(),
+                largest: Vec::new(),
+                max_seq: 0,
+                cleared: owner.cleared,
+                own,
+            });
+            part.largest = salvage.key()[part.own.len()..].to_vec();
+            part.max_seq = part.max_seq.max(salvage.seq());
+        }
+        let gaps = salvage.gaps().iter().filter(|_| found.is_empty());
+        gaps.for_each(|gap| self.lose(&gap.error, None, None));
+        found.into_iter().for_each(|(tree, part)| parts.entry(tree).or_default().push(part));
+        Ok(())
+    }
+
+    /// Merges a tree's parts into tables of the bottom level.
+    fn merge(
+        &mut self,
+        tree: TreeId,
+        parts: Vec<Part>,
+        ranges: &[RangeTombstone],
+        logged: &BTreeSet<Pointer>,
+    ) -> Result<()> {
+        let options = OutputOptions {
+            compression: self
+                .state
+                .trees
+                .get(&tree)
+                .map(|record| record.options.compression)
+                .unwrap_or_default(),
+            filter_bits: filter_bits(self.options.filter_bits, LEVELS - 1, LEVELS - 1),
+            table_bytes: self.options.table_bytes as u64,
+            offer: None,
+            // What they hide is left out here; later ones have greater numbers than all that is known.
+            cleared: ranges.iter().map(|range| range.seq).max().unwrap_or(0),
+            tree: Some(tree),
+        };
+        let (mut runs, mut done, mut pointers) = (runs(parts), Vec::new(), Vec::new());
+        let mut output = Output::new(&self.maker, options);
+        for run in &mut runs {
+            run.advance(self, &mut done)?;
+        }
+        let mut newest = Newest::default();
+        loop {
+            let next = runs.iter().enumerate().filter_map(|(i, run)| run.key().map(|key| (key, i))).min();
+            let is_other = next.is_none_or(|(key, _)| key != newest.key);
+            if is_other && let Some((seq, _, kind, value)) = newest.found.take() {
+                let pointer = Pointer::of_entry(kind, &value);
+                if kind != Kind::Delete && !pointer.is_some_and(|pointer| logged.contains(&pointer)) {
+                    output.add(&newest.key, seq, kind, &value, true)?;
+                    pointers.extend(pointer.map(|pointer| (tree, newest.key.clone(), pointer)));
+                }
+            }
+            let Some((key, i)) = next else { break };
+            newest.key = key.to_vec();
+            if let Some((part, salvage)) = &runs[i].open {
+                newest.meet(part, salvage, ranges);
+            }
+            runs[i].advance(self, &mut done)?;
+        }
+        let tables = output.finish()?;
+        for table in tables {
+            self.apply(&Edit::AddTable { tree, level: (LEVELS - 1) as u8, table })?;
+        }
+        self.pointers.extend(pointers);
+        self.name_gaps(tree, &done);
+        Ok(())
+    }
+
+    fn name_gaps(&mut self, tree: TreeId, done: &[(Part, Salvage)]) {
+        for (part, salvage) in done {
+            for gap in salvage.gaps() {
+                let strip = |key: &[u8]| key.strip_prefix(part.own.as_slice()).map(<[u8]>::to_vec);
+                let from = strip(&gap.behind).unwrap_or_default();
+                // Bounds that were found by reading leave out what could not be read.
+                let to = gap.up_to.as_deref().and_then(strip).unwrap_or_else(|| vec![0xff; 16]);
+                self.lose(&gap.error, Some(tree), Some((from, to)));
+            }
+        }
+    }
+}
+
+impl Newest {
+    fn meet(&mut self, part: &Part, salvage: &Salvage, ranges: &[RangeTombstone]) {
+        let seq = salvage.seq();
+        let hides = |range: &RangeTombstone| {
+            range.seq > seq && range.seq > part.cleared && range.range.contains(&self.key)
+        };
+        let is_newer =
+            self.found.as_ref().is_none_or(|(other, file, _, _)| (seq, part.file) > (*other, *file));
+        if is_newer && !ranges.iter().any(hides) {
+            self.found = Some((seq, part.file, salvage.kind(), salvage.value().to_vec()));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Tables of a sound manifest that are damaged: written anew, without what is lost.
+
+use std::collections::BTreeMap;
+
+use super::Repair;
+use crate::compact::output::{Output, OutputOptions, filter_bits};
+use crate::error::{Error, ErrorKind, Result};
+use crate::table::Salvage;
+use crate::version::edit::{Edit, FileId, TableInfo, TreeId};
+use crate::version::levels::LEVELS;
+use crate::version::tables::table_path;
+
+/// A tree's use of a table.
+type User = (TreeId, u8, TableInfo);
+
+impl Repair<'_> {
+    pub(super) fn mend_tables(&mut self) -> Result<()> {
+        let mut users: BTreeMap<FileId, Vec<User>> = BTreeMap::new();
+        for (&(tree, level, file), info) in &self.state.tables {
+            users.entry(file).or_default().push((tree, level, info.clone()));
+        }
+        for (file, users) in users {
+            if self.damaged.contains(&table_path(self.dir, file)) {
+                self.mend_table(file, &users)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens what is left of a table; `None`: nothing, which is named.
+    fn salvage(&mut self, file: FileId, users: &[User]) -> Result<Option<Salvage>> {
+        let path = table_path(self.dir, file);
+        let salt = users.first().map(|(_, _, info)| info.salt);
+        match self.env.fs.open_read(&path).and_then(|source| Salvage::open(source, salt)) {
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
+                let error = Error::corruption(&path, error.offset().unwrap_or(0), error.message());
+                for (tree, _, info) in users {
+                    self.lose(&error, Some(*tree), Some((info.smallest.clone(), info.largest.clone())));
+                }
+                Ok(None)
+            }
+            opened => opened.map(Some),
+        }
+    }
+
+    fn mend_table(&mut self, file: FileId, users: &[User]) -> Result<()> {
+        let mut salvage = self.salvage(file, users)?;
+        let mut edits = Vec::new();
+        // Ascending by tree, as the parts of a shared table are.
+        for (tree, level, info) in users {
+            edits.push(Edit::RemoveTable { tree: *tree, level: *level, file });
+            let Some(salvage) = &mut salvage else { continue };
+            let tables = self.copy_part(salvage, *tree, *level, info)?;
+            edits.extend(tables.into_iter().map(|table| Edit::AddTable {
+                tree: *tree,
+                level: *level,
+                table,
+            }));
+        }
+        for gap in salvage.iter().flat_map(Salvage::gaps) {
+            for (tree, _, info) in users {
+                if let Some(keys) = lost_keys(gap.behind.as_slice(), gap.up_to.as_deref(), *tree, info) {
+                    self.lose(&gap.error, Some(*tree), Some(keys));
+                }
+            }
+        }
+        let contradiction = |what| Error::corruption(&table_path(self.dir, file), 0, what);
+        edits.iter().try_for_each(|edit| self.state.apply(edit)).map_err(contradiction)?;
+        self.unused.insert(table_path(self.dir, file));
+        self.needs_manifest = true;
+        Ok(())
+    }
+
+    /// Writes what is left of one tree's part into a table of its own. `salvage` stands before or at the part's first entry.
+    fn copy_part(
+        &self,
+        salvage: &mut Salvage,
+        tree: TreeId,
+        level: u8,
+        info: &TableInfo,
+    ) -> Result<Vec<TableInfo>> {
+        let own = if info.shared { tree.to_be_bytes().to_vec() } else { Vec::new() };
+        let compression = self.state.trees.get(&tree).map(|record| record.options.compression);
+        let options = OutputOptions {
+            compression: compression.unwrap_or_default(),
+            filter_bits: filter_bits(self.options.filter_bits, usize::from(level), LEVELS - 1),
+            table_bytes: u64::MAX,
+            offer: None,
+            cleared: info.cleared,
+            tree: Some(tree),
+        };
+        let mut output = Output::new(&self.maker, options);
+        let mut more = salvage.is_at_entry() || salvage.advance()?;
+        while more && salvage.key() < own.as_slice() {
+            more = salvage.advance()?;
+        }
+        while more && salvage.key().starts_with(&own) {
+            let key = &salvage.key()[own.len()..];
+            output.add(key, salvage.seq(), salvage.kind(), salvage.value(), true)?;
+            more = salvage.advance()?;
+        }
+        output.finish()
+    }
+}
+
+/// The keys of `tree` that may lie in a gap of a table of which it has the part `info`.
+fn lost_keys(
+    behind: &[u8],
+    up_to: Option<&[u8]>,
+    tree: TreeId,
+    info: &TableInfo,
+) -> Option<(Vec<u8>, Vec<u8>)> {
+    let own = if info.shared { tree.to_be_bytes().to_vec() } else { Vec::new() };
+    let (first, last) = ([own.as_slice(), &info.smallest].concat(), [own.as_slice(), &info.largest].concat());
+    let from = first.as_slice().max(behind);
+    let to = up_to.map_or(last.as_slice(), |up_to| up_to.min(last.as_slice()));
+    (from <= to).then(|| (from[own.len()..].to_vec(), to[own.len().min(to.len())..].to_vec()))
+}

@@ -1,0 +1,119 @@
+//! What is left of a damaged log, and a sound one written from that, for `repair`.
+
+use std::path::Path;
+
+use super::record;
+use super::replay::{LogFloor, Segments};
+use super::segment::{RECORDS_AT, SegmentHeader};
+use crate::cursor::SeqNo;
+use crate::error::Result;
+use crate::fs::FileSystem;
+
+/// Segments that a repair has written have multiples of this as their numbers; no store comes to use so many others.
+const REPAIRED: u64 = 1 << 32;
+
+/// A whole record of a damaged log.
+#[derive(Debug)]
+pub(crate) struct Salvaged {
+    /// Of its first operation: exact up to the first gap of a segment, and behind its last where the next segment is
+    /// there; elsewhere perhaps too small, where nobody can tell how many operations are lost. They ascend.
+    pub(crate) first_seq: SeqNo,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Segments {
+    /// Every whole record from segment `from` on, in order, also behind damage. `ops` counts those of a payload.
+    pub(crate) fn salvage(
+        &self,
+        fs: &dyn FileSystem,
+        from: u64,
+        ops: &dyn Fn(&[u8]) -> u64,
+    ) -> Result<Vec<Salvaged>> {
+        let mut salvaged: Vec<Salvaged> = Vec::new();
+        let floor = LogFloor { segment: from, start: 0 };
+        let live: Vec<_> = self.live(floor).collect();
+        for (index, found) in live.iter().enumerate() {
+            let header = &found.header;
+            let bytes = fs.read(&found.path)?;
+            // Each with what lies between it and the one before.
+            let mut records = Vec::new();
+            let mut end = RECORDS_AT as usize;
+            while let Some((at, whole)) = record::read(&bytes, end, header.epoch)
+                .map(|whole| (end, whole))
+                .or_else(|| record::find_from(&bytes, end + 1, header.epoch).next())
+            {
+                records.push((&bytes[end..at], whole.payload));
+                end = at + whole.len();
+            }
+            let next = live.get(index + 1).map(|next| &next.header).filter(|next| next.id == header.id + 1);
+            let last_gap = records.iter().rposition(|(gap, _)| !gap.is_empty());
+            let mut seq = header.first_seq;
+            for (i, (gap, payload)) in records.iter().enumerate() {
+                if !gap.is_empty() {
+                    // A record of which a header or a value is damaged still tells how many it had.
+                    let lost = gap.get(record::HEADER_LEN..).map_or(0, ops).max(1);
+                    let left: u64 = records[i..].iter().map(|(_, payload)| ops(payload)).sum();
+                    let exact =
+                        next.filter(|_| last_gap == Some(i)).map(|next| next.first_seq.saturating_sub(left));
+                    seq = exact.unwrap_or(0).max(seq + lost);
+                }
+                salvaged.push(Salvaged { first_seq: seq, payload: payload.to_vec() });
+                seq += ops(payload);
+            }
+        }
+        Ok(salvaged)
+    }
+
+    /// Leaves out what an interrupted repair has left: the segments that it was made from are all there. `floor`: the
+    /// segment with which the log begins, if a sound manifest says so.
+    pub(crate) fn leave_out_repaired(&mut self, floor: Option<u64>) {
+        let Some(first) = self.live(LogFloor::default()).map(|found| found.header.id).next() else { return };
+        self.used.retain(|found| {
+            let id = found.header.id;
+            id == first || !id.is_multiple_of(REPAIRED) || floor.is_some_and(|floor| floor >= id)
+        });
+    }
+
+    /// The segment with which the records begin that go on without a missing segment up to the last one.
+    pub(crate) fn last_stretch(&self) -> u64 {
+        let mut ids = self.live(LogFloor::default()).map(|found| found.header.id).collect::<Vec<_>>();
+        let mut first = ids.pop().unwrap_or(0);
+        while ids.last().is_some_and(|&id| id + 1 == first) {
+            first -= 1;
+            ids.pop();
+        }
+        first
+    }
+
+    /// A segment number that only a repair gives, and a position behind all records.
+    pub(crate) fn behind(&self, fs: &dyn FileSystem) -> Result<LogFloor> {
+        let mut behind = LogFloor::default();
+        for found in self.live(LogFloor::default()) {
+            behind.segment = behind.segment.max(found.header.id);
+            behind.start = behind.start.max(found.header.start + fs.file_len(&found.path)?);
+        }
+        behind.segment = (behind.segment + 1).next_multiple_of(REPAIRED);
+        Ok(behind)
+    }
+}
+
+/// Writes a segment that holds the records `payloads`; returns the position behind the last.
+pub(crate) fn write_segment(
+    fs: &dyn FileSystem,
+    path: &Path,
+    header: SegmentHeader,
+    payloads: &[Vec<u8>],
+) -> Result<u64> {
+    let mut file = fs.create(path)?;
+    let mut page = header.encode();
+    page.resize(RECORDS_AT as usize, 0);
+    file.append(&page)?;
+    for payload in payloads {
+        let mut head = record::header_for(payload);
+        record::seal(&mut head, header.epoch, file.len(), u64::MAX);
+        file.append(&head)?;
+        file.append(payload)?;
+    }
+    file.sync()?;
+    Ok(header.start + file.len() - RECORDS_AT)
+}

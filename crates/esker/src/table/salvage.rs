@@ -1,0 +1,249 @@
+//! What can still be read of a table, in order, for `repair`.
+//!
+//! A block that does not pass is left out. With a sound index the next one follows; without it, where a block ends shows
+//! where its checksum matches, so that those in front of the first damaged one are found.
+
+use std::sync::Arc;
+
+use super::block::{Block, HEAD, Layout, kind_of, seq_of};
+use super::footer::{FOOTER, Footer, Properties};
+use super::frame;
+use super::index::Index;
+use crate::checksum::Summing;
+use crate::cursor::{Kind, SeqNo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::ReadFile;
+
+/// The longest block that is looked for where no index says how long it is.
+const WALKED_MAX: u64 = 16 << 20;
+/// The first look at a block of unknown length.
+const LOOK: u64 = 64 << 10;
+/// The greatest number of a compression.
+const COMPRESSION_MAX: u8 = 2;
+
+/// A part of a table that is lost.
+#[derive(Debug)]
+pub(crate) struct Gap {
+    pub(crate) error: Error,
+    /// No key up to this one is in it.
+    pub(crate) behind: Vec<u8>,
+    /// No key behind this one is in it, as far as is known.
+    pub(crate) up_to: Option<Vec<u8>>,
+}
+
+/// See the module. Stands at an entry once [`Salvage::advance`] has said so.
+pub(crate) struct Salvage {
+    file: Arc<dyn ReadFile>,
+    salt: u64,
+    index: Option<Index>,
+    properties: Option<Properties>,
+    /// Where data blocks end, as far as is known.
+    data_end: u64,
+    /// The next block's number and place.
+    next: usize,
+    offset: u64,
+    block: Option<(Block, Layout)>,
+    at: usize,
+    key: Vec<u8>,
+    tag: u64,
+    gaps: Vec<Gap>,
+}
+
+impl Salvage {
+    /// Opens what is left of a table, whose salt should be `salt`, if anybody knows. Other damage is told by
+    /// [`Salvage::gaps`] at the end.
+    ///
+    /// # Errors
+    /// `Corruption` when it is another table, or nobody knows the salt; `Unsupported` for a newer format; `Io`.
+    pub(crate) fn open(file: Arc<dyn ReadFile>, salt: Option<u64>) -> Result<Salvage> {
+        let footer = match read_footer(&*file) {
+            Err(error) if error.kind() == ErrorKind::Corruption && salt.is_some() => None,
+            footer => Some(footer?),
+        };
+        let found = footer.map(|footer| footer.salt).or(salt).unwrap_or_default();
+        if salt.is_some_and(|salt| salt != found) {
+            return Err(Error::corruption(
+                file.path(),
+                0,
+                "the table is not the one that the manifest describes",
+            ));
+        }
+        let (mut index, mut properties) = (None, None);
+        if let Some(footer) = &footer {
+            let payload = section(&*file, footer.salt, footer.index_at, footer.properties_at);
+            index = payload.ok().and_then(|bytes| Index::decode(&bytes, footer.filter_at).ok());
+            let payload = section(&*file, footer.salt, footer.properties_at, footer.file_len - FOOTER as u64);
+            properties = payload.ok().and_then(|bytes| Properties::decode(&bytes).ok());
+        }
+        let data_end = footer.map_or(file.len(), |footer| footer.filter_at);
+        Ok(Salvage {
+            file,
+            salt: found,
+            index,
+            properties,
+            data_end,
+            next: 0,
+            offset: 0,
+            block: None,
+            at: 0,
+            key: Vec::new(),
+            tag: 0,
+            gaps: Vec::new(),
+        })
+    }
+
+    /// What the table says of itself, if that is sound.
+    pub(crate) fn properties(&self) -> Option<&Properties> {
+        self.properties.as_ref()
+    }
+
+    /// What was lost so far.
+    pub(crate) fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    /// Moves to the next entry that can be read; `false` at the end.
+    pub(crate) fn advance(&mut self) -> Result<bool> {
+        loop {
+            if let Some((block, layout)) = &self.block {
+                if self.at < layout.count {
+                    self.tag = key_of(block, layout, self.at, &mut self.key);
+                    self.at += 1;
+                    return Ok(true);
+                }
+                self.block = None;
+            }
+            let Some(block) = self.next_block()? else { return Ok(false) };
+            let layout = block.layout();
+            (self.block, self.at) = (Some((block, layout)), 0);
+        }
+    }
+
+    /// Whether the entry that [`Salvage::advance`] has moved to is still there.
+    pub(crate) fn is_at_entry(&self) -> bool {
+        self.block.is_some()
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    pub(crate) fn seq(&self) -> SeqNo {
+        seq_of(self.tag)
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        kind_of(self.tag)
+    }
+
+    /// The value of the entry; of none, nothing.
+    pub(crate) fn value(&self) -> &[u8] {
+        let Some((block, layout)) = &self.block else { return &[] };
+        let entry = layout.entry(block, self.at.saturating_sub(1));
+        &block[entry.value..entry.end]
+    }
+
+    fn next_block(&mut self) -> Result<Option<Block>> {
+        loop {
+            let Some(index) = &self.index else { return self.walk() };
+            if self.next == index.len() {
+                return Ok(None);
+            }
+            let (i, place) = (self.next, index.block(self.next));
+            let behind = if i == 0 { Vec::new() } else { index.separator(i - 1) };
+            let up_to = Some(index.separator(i));
+            self.next += 1;
+            match self.open_block(place.start, place.end) {
+                Ok(block) => return Ok(Some(block)),
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    self.gaps.push(Gap { error, behind, up_to });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn open_block(&self, start: u64, end: u64) -> Result<Block> {
+        let mut stored = vec![0; end.saturating_sub(start) as usize];
+        self.file.read_exact_at(&mut stored, start)?;
+        let opened = frame::open_in(&stored, self.salt, start).and_then(Block::check);
+        opened.map_err(|flaw| flaw.into_error(self.file.path(), start))
+    }
+
+    /// The block at `offset`, whose length nobody knows.
+    fn walk(&mut self) -> Result<Option<Block>> {
+        let start = self.offset;
+        if start >= self.data_end {
+            return Ok(None);
+        }
+        let (mut bytes, mut sum, mut summed) =
+            (Vec::new(), Summing::seeded(self.salt.wrapping_add(start)), 0);
+        let mut look = LOOK;
+        loop {
+            let len = look.min(self.data_end - start) as usize;
+            bytes.resize(len, 0);
+            self.file.read_exact_at(&mut bytes, start)?;
+            while summed + 9 <= len {
+                sum.add(&bytes[summed..=summed]);
+                summed += 1;
+                let is_end = summed > 1
+                    && bytes[summed - 1] <= COMPRESSION_MAX
+                    && bytes[summed..summed + 8] == sum.finish().to_le_bytes();
+                if is_end {
+                    return Ok(self.walked(start, start + summed as u64 + 8));
+                }
+            }
+            if len as u64 == self.data_end - start || look >= WALKED_MAX {
+                self.give_up(start);
+                return Ok(None);
+            }
+            look *= 2;
+        }
+    }
+
+    /// The block whose place was found; `None` where it is a section behind the data.
+    fn walked(&mut self, start: u64, end: u64) -> Option<Block> {
+        self.offset = end;
+        let block = self.open_block(start, end).ok();
+        if block.is_none() {
+            self.offset = self.data_end;
+        }
+        block
+    }
+
+    fn give_up(&mut self, start: u64) {
+        self.offset = self.data_end;
+        let up_to = self.properties.as_ref().map(|properties| properties.largest.clone());
+        let message = "neither a block nor, since the index is damaged, those behind it can be found";
+        let error = Error::corruption(self.file.path(), start, message);
+        self.gaps.push(Gap { error, behind: self.key.clone(), up_to });
+    }
+}
+
+fn read_footer(file: &dyn ReadFile) -> Result<Footer> {
+    let len = file.len();
+    let Some(at) = len.checked_sub(FOOTER as u64) else {
+        return Err(Error::corruption(file.path(), 0, "expected a table: the file is too short"));
+    };
+    let mut bytes = [0; FOOTER];
+    file.read_exact_at(&mut bytes, at)?;
+    Footer::decode(&bytes, len).map_err(|flaw| flaw.into_error(file.path(), at))
+}
+
+fn section(file: &dyn ReadFile, salt: u64, from: u64, to: u64) -> Result<Vec<u8>> {
+    let mut stored = vec![0; (to - from) as usize];
+    file.read_exact_at(&mut stored, from)?;
+    let payload =
+        frame::open_section(&stored, salt, from).map_err(|flaw| flaw.into_error(file.path(), from))?;
+    Ok(payload.to_vec())
+}
+
+/// Puts the key of an entry into `key` and returns its tag.
+fn key_of(block: &Block, layout: &Layout, at: usize, key: &mut Vec<u8>) -> u64 {
+    let entry = layout.entry(block, at);
+    key.clear();
+    key.extend_from_slice(layout.prefix(block));
+    key.extend_from_slice(&layout.head(block, at).to_be_bytes()[..entry.suffix_len.min(HEAD)]);
+    key.extend_from_slice(&block[entry.rest..entry.rest + entry.rest_len()]);
+    entry.tag
+}
