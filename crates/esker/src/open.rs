@@ -49,7 +49,7 @@ mod listing;
 mod replay;
 mod room;
 
-pub(crate) use listing::{BACKUP_DIR, LOCK_FILE, Listing, remove_flat_dir};
+pub(crate) use listing::{BACKUP_DIR, LOCK_FILE, Listing, QUARANTINE, remove_flat_dir};
 
 /// The tree that every store has.
 pub(crate) const DEFAULT_TREE: &str = "default";

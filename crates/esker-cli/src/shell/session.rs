@@ -165,11 +165,11 @@ impl Session {
             ));
         }
         let reopens = match command {
-            Command::Check => true,
+            Command::Check | Command::Repair => true,
             Command::Destroy(_) => false,
             _ => return commands::run(Cli { global, command }),
         };
-        // These two want the store for themselves.
+        // These want the store for themselves.
         global.open = None;
         let closed = if elsewhere { None } else { self.open.take() };
         let Some(Opened { db, path, options }) = closed else {

@@ -11,7 +11,8 @@ use crate::store::reserve::reserve_path;
 use crate::version::manifest::manifest_path;
 use crate::version::tables::table_path;
 
-/// Removes the store in `path` for good: its own files, and the directory if nothing else is in it.
+/// Removes the store in `path` for good: its own files, what repairs have set aside, and the directory if nothing else is
+/// in it.
 ///
 /// # Errors
 /// `NotFound` when there is no store, `Locked` when it is open, `Io`.
@@ -32,7 +33,8 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     for path in manifests.chain(segments).chain(tables).chain(blobs).chain(temporaries).chain(reserve) {
         fs.remove_file(&path)?;
     }
-    remove_flat_dir(&options.env, &dir.join(BACKUP_DIR))?;
+    let directories = listing.quarantines.iter().cloned().chain([dir.join(BACKUP_DIR)]);
+    directories.into_iter().try_for_each(|dir| remove_flat_dir(&options.env, &dir))?;
     fs.remove_file(&dir.join(LOCK_FILE))?;
     drop(lock);
     fs.sync_dir(dir)?;

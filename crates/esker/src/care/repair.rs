@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::LockMode;
 use crate::log::replay::Segments;
 use crate::log::salvage::Salvaged;
-use crate::open::{LOCK_FILE, Listing};
+use crate::open::{LOCK_FILE, Listing, QUARANTINE};
 use crate::options::{CachePolicy, Options};
 use crate::version::edit::{ManifestState, TreeId};
 use crate::version::manifest::{Manifest, manifest_path, read_manifest, read_manifest_prefix};
@@ -87,6 +87,19 @@ struct Repair<'a> {
 ///
 /// Afterwards [`check`](crate::check) finds nothing but what is named here, huge values that are damaged. A key whose newest
 /// version was lost has an older one, or one whose huge value was freed since, which reading it tells.
+///
+/// # Example
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let store = dir.path().join("store");
+/// # esker::Db::open(&store, esker::Options::default())?.close()?;
+/// for loss in esker::repair(&store, &esker::Options::default())?.losses {
+///     println!("{} {} {}", loss.file.display(), loss.offset, loss.reason);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// `NotFound` when there is no store, `Locked` when it is open, `Unsupported` when a newer build wrote it, `Io`,
@@ -272,7 +285,7 @@ impl<'a> Repair<'a> {
     fn quarantine(&self) -> Result<PathBuf> {
         let mut number = 1;
         loop {
-            let dir = self.dir.join(format!("quarantine-{number}"));
+            let dir = self.dir.join(format!("{QUARANTINE}{number}"));
             if !self.env.fs.exists(&dir)? {
                 self.env.fs.create_dir_all(&dir)?;
                 return Ok(dir);

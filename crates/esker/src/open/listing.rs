@@ -18,6 +18,14 @@ pub(crate) const LOCK_FILE: &str = "LOCK";
 /// The directory in a store's own in which a backup under way keeps what it copies.
 pub(crate) const BACKUP_DIR: &str = "backup.tmp";
 
+/// What the directories begin with in which repairs have put what they had no use for; a number follows.
+pub(crate) const QUARANTINE: &str = "quarantine-";
+
+fn is_quarantine(name: &str) -> bool {
+    let number = name.strip_prefix(QUARANTINE);
+    number.is_some_and(|text| text.parse::<u64>().is_ok_and(|number| number.to_string() == text))
+}
+
 /// Removes a directory of ours and the files in it, if it is there.
 pub(crate) fn remove_flat_dir(env: &Env, dir: &Path) -> Result<()> {
     if !env.fs.exists(dir)? {
@@ -39,6 +47,8 @@ pub(crate) struct Listing {
     pub(crate) temporaries: Vec<PathBuf>,
     /// Whether a backup was killed and has left what it was copying.
     pub(crate) has_backup_dir: bool,
+    /// What repairs have set aside.
+    pub(crate) quarantines: Vec<PathBuf>,
     pub(crate) foreign: Vec<String>,
 }
 
@@ -49,6 +59,8 @@ impl Listing {
             let path = dir.join(&name);
             if name == BACKUP_DIR {
                 listing.has_backup_dir = true;
+            } else if is_quarantine(&name) {
+                listing.quarantines.push(path);
             } else if name == LOCK_FILE || name == RESERVE_FILE {
             } else if is_temporary(&name) || is_temporary_blob(&name) {
                 listing.temporaries.push(path);

@@ -12,6 +12,7 @@ mod common;
 #[path = "../crash/history.rs"]
 mod history;
 mod repair;
+mod repair_kinds;
 mod store;
 mod verdict;
 #[allow(dead_code, reason = "shared with the crash test")]

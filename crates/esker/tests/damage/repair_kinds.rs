@@ -1,0 +1,147 @@
+//! `repair` of stores with something of every kind: times at which values end, ranges that were deleted, values with
+//! several keys, tags.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use esker::env::Lane;
+use esker::fs::FileSystem;
+use esker::fs::sim::SimFs;
+use esker::{Db, RepairReport, ScanRange, Tree};
+
+use crate::store::{STORE, options};
+use crate::verdict::files;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+type Expected = BTreeMap<String, Vec<u8>>;
+
+fn put(tree: &Tree, expected: &mut Expected, key: String, value: &[u8]) {
+    tree.put(&key, value).unwrap();
+    expected.insert(key, value.to_vec());
+}
+
+fn delete_prefix(tree: &Tree, expected: &mut Expected, prefix: &str) {
+    tree.delete_range(&ScanRange::prefix(prefix)).unwrap();
+    expected.retain(|key, _| !key.starts_with(prefix));
+}
+
+/// A store that was closed, and what must be in it. The deletion of `key00` is in the manifest, that of `key01` in
+/// the log alone.
+fn build() -> (SimFs, Expected) {
+    let (disk, mut expected) = (SimFs::new(7), Expected::new());
+    let db = Db::open(STORE, options(&disk)).unwrap();
+    let tree = db.default_tree();
+    tree.set_tag("a tag").unwrap();
+    for i in 0..100 {
+        put(tree, &mut expected, format!("key{i:03}"), &[i; 20]);
+    }
+    for i in 0..20 {
+        let value = vec![i; if i % 2 == 0 { 700 } else { 20 }];
+        tree.put_for(format!("until{i:02}"), &value, HOUR).unwrap();
+        expected.insert(format!("until{i:02}"), value.clone());
+        tree.put_for(format!("over{i:02}"), &value, Duration::ZERO).unwrap();
+    }
+    put(tree, &mut expected, "huge".to_owned(), &[7; 2000]);
+    tree.copy("huge", "copy").unwrap();
+    expected.insert("copy".to_owned(), vec![7; 2000]);
+    db.flush().unwrap();
+    delete_prefix(tree, &mut expected, "key00");
+    put(tree, &mut expected, "key005".to_owned(), b"again");
+    db.flush().unwrap();
+    db.close().unwrap();
+    // The manifest of this opening begins with all of that.
+    let db = Db::open(STORE, options(&disk)).unwrap();
+    let tree = db.default_tree();
+    put(tree, &mut expected, "later".to_owned(), b"in a table");
+    db.flush().unwrap();
+    delete_prefix(tree, &mut expected, "key01");
+    db.close().unwrap();
+    (disk, expected)
+}
+
+fn file(disk: &SimFs, kind: &str) -> PathBuf {
+    files(disk).into_iter().rfind(|path| path.to_string_lossy().contains(kind)).unwrap()
+}
+
+/// Repairs the store and opens it; values that end keep their ends.
+fn repaired(disk: &SimFs) -> (RepairReport, Db) {
+    let report = esker::repair(STORE, &options(disk)).unwrap();
+    assert!(!report.losses.is_empty());
+    let db = Db::open(STORE, options(disk)).unwrap();
+    for pair in db.scan(ScanRange::all()).unwrap() {
+        let (key, _) = pair.unwrap();
+        let expires = db.get(&key).unwrap().unwrap().expires_us();
+        assert_eq!(expires.is_some(), key.starts_with(b"until"), "{}", key.escape_ascii());
+    }
+    (report, db)
+}
+
+fn content(db: &Db) -> Expected {
+    let pairs = db.scan(ScanRange::all()).unwrap().map(Result::unwrap);
+    pairs.map(|(key, value)| (String::from_utf8(key).unwrap(), value)).collect()
+}
+
+/// Two keys have one value, which goes with the last of them.
+fn copies_live_apart(disk: &SimFs, db: &Db) {
+    let values = || db.stats().unwrap().blob_values;
+    let before = values();
+    for (key, left) in [("huge", before), ("copy", before - 1)] {
+        db.delete(key).unwrap();
+        while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+        assert_eq!(values(), left, "{key}");
+    }
+    db.close().unwrap();
+    assert_eq!(esker::check(STORE, &options(disk)).unwrap().findings, []);
+}
+
+#[test]
+fn under_a_sound_manifest_everything_keeps_its_kind() {
+    let (whole, expected) = build();
+    for path in files(&whole).into_iter().filter(|path| path.to_string_lossy().ends_with(".table")) {
+        let disk = whole.fork();
+        disk.flip_byte(&path, 10, 1).unwrap();
+        let (report, db) = repaired(&disk);
+        assert!(!report.rebuilt, "{report:?}");
+        assert_eq!(db.default_tree().tag().as_deref(), Some("a tag"));
+        let named = |key: &str| {
+            let mut ranges = report.losses.iter().filter_map(|loss| loss.keys.as_ref());
+            ranges.any(|(from, to)| from.as_slice() <= key.as_bytes() && key.as_bytes() <= to.as_slice())
+        };
+        let found = content(&db);
+        for key in expected.keys().chain(found.keys()).filter(|key| !named(key)) {
+            assert_eq!(found.get(key), expected.get(key), "{key} after {report:#?}");
+        }
+    }
+}
+
+/// Its first record knows trees, tags and ranges that were deleted.
+#[test]
+fn a_manifest_that_is_damaged_further_on_still_tells_what_it_began_with() {
+    let (disk, expected) = build();
+    let path = file(&disk, "manifest-");
+    let bytes = disk.read_all(&path).unwrap();
+    let last = bytes.iter().rposition(|&byte| byte != 0).unwrap();
+    disk.flip_byte(&path, last as u64, 1).unwrap();
+    let (report, db) = repaired(&disk);
+    assert!(report.rebuilt);
+    assert_eq!(db.default_tree().tag().as_deref(), Some("a tag"));
+    assert_eq!(content(&db), expected);
+    copies_live_apart(&disk, &db);
+}
+
+/// Without any of it, what is lost are tags, and ranges that were deleted before the last flush.
+#[test]
+fn a_lost_manifest_costs_tags_and_the_deletions_that_it_alone_knew() {
+    let (disk, expected) = build();
+    disk.remove_file(&file(&disk, "manifest-")).unwrap();
+    let (report, db) = repaired(&disk);
+    assert!(report.rebuilt);
+    assert_eq!(db.default_tree().tag(), None);
+    let found = content(&db);
+    let back: Vec<&String> = found.keys().filter(|key| !expected.contains_key(*key)).collect();
+    assert!(back.iter().all(|key| key.starts_with("key00")), "{back:?}");
+    assert!(expected.iter().all(|(key, value)| found.get(key) == Some(value)));
+    copies_live_apart(&disk, &db);
+}
