@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::care::BackupReport;
 use crate::env::{Env, Lane, Worker};
 use crate::error::{Error, ErrorKind, Result};
+use crate::finding::CheckReport;
 use crate::fs::sim::SimFs;
 use crate::open::{DEFAULT_TREE, Listing};
 use crate::options::{Durability, Options, TreeOptions};
@@ -343,6 +344,16 @@ impl Db {
         self.store.pool.clear();
     }
 
+    /// Reads all tables and huge values now, from the files, while others read and write, and reports what is damaged as
+    /// [`check`](crate::check) does, which also reads log and manifest but wants the store for itself. In the background
+    /// the same happens once a week ([`Options::scrub_rate`]); [`Stats::damage`] has what either found.
+    ///
+    /// # Errors
+    /// `Closed`. Damage is not an error: it is in the report.
+    pub fn scrub(&self) -> Result<CheckReport> {
+        self.store.scrub()
+    }
+
     /// Makes a copy of the store as it is now in the directory `dir`, which must not exist yet, while
     /// others read and write. Tables are shared by hard link, the log is copied: it costs little space and
     /// time on the same file system, and needs one that is the same.
@@ -382,7 +393,7 @@ impl Db {
     /// What the store is made of and has done since it was opened.
     ///
     /// # Errors
-    /// `Corruption` or `Io` when a table cannot be opened.
+    /// `Io` when a table cannot be opened. Those that are damaged are left out of what only they tell.
     pub fn stats(&self) -> Result<Stats> {
         let store = &self.store;
         let mut stats = Stats::default();
@@ -433,6 +444,7 @@ impl Db {
         stats.replayed_records = store.replayed.records;
         stats.replayed_torn_tail = store.replayed.torn.is_some();
         stats.failure = store.failure().map(|error| error.to_string());
+        store.scrub.fill(&mut stats);
         store.counters.fill(&mut stats);
         Ok(stats)
     }
@@ -458,7 +470,11 @@ fn tree_stats(tree: &TreeInner) -> Result<TreeStats> {
         stats.tables_by_level[level] += 1;
         stats.bytes_by_level[level] += table.info.size;
         if !table.info.shared {
-            let (filter, index) = table.file.with_reader(|reader| Ok(reader.metadata_bytes()))?;
+            let (filter, index) = match table.file.with_reader(|reader| Ok(reader.metadata_bytes())) {
+                // Who looks after a store wants to know the rest all the more.
+                Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => (0, 0),
+                lengths => lengths?,
+            };
             stats.filter_bytes += filter;
             stats.index_bytes += index;
         }

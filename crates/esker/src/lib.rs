@@ -40,6 +40,7 @@ mod cursor;
 mod db;
 pub mod env;
 mod error;
+mod finding;
 pub mod fs;
 pub mod keys;
 mod log;
@@ -66,12 +67,13 @@ mod write;
 
 pub use cache::sim as cache_sim;
 pub use care::{
-    BackupInfo, BackupReport, CheckReport, Finding, Loss, RepairReport, backups, check, destroy, dump,
-    forget_backups, repair, restore,
+    BackupInfo, BackupReport, Loss, RepairReport, backups, check, destroy, dump, forget_backups, repair,
+    restore,
 };
 pub use db::Db;
 pub use error::{Error, ErrorKind, Result};
 pub use operators::{ADD, APPEND, MergeOperator, MergeOperators, OPERATOR_NAME_MAX};
+pub use finding::{CheckReport, Finding};
 pub use options::{CachePolicy, Compression, Durability, Options, TreeOptions};
 pub use read::range::ScanRange;
 pub use read::scan::Scan;

@@ -136,6 +136,9 @@ pub struct Options {
     pub merge_operators: MergeOperators,
     /// Table files held open at once. Default: 512.
     pub open_tables_max: usize,
+    /// Bytes a second that are read in the background to find damage while there is still a copy to mend it from: all
+    /// tables and huge values once a week, from an hour after opening on. 0: none. Default: 4 MiB.
+    pub scrub_rate: u64,
     /// Files, clock, randomness and background work.
     pub env: Env,
 }
@@ -155,6 +158,7 @@ impl Default for Options {
             blob_file_bytes: 256 << 20,
             merge_operators: MergeOperators::default(),
             open_tables_max: 512,
+            scrub_rate: 4 << 20,
             env: Env::system(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::finding::Finding;
 use crate::options::CachePolicy;
 use crate::version::edit::TableInfo;
 
@@ -101,6 +102,12 @@ pub struct Stats {
     /// Whether the log ended in a torn record when the store was opened: it was never acknowledged as
     /// synced, and was dropped.
     pub replayed_torn_tail: bool,
+    /// Bytes that were read to find damage, by the background and by [`Db::scrub`](crate::Db::scrub).
+    pub scrubbed_bytes: u64,
+    /// How often everything was read so.
+    pub scrubs: u64,
+    /// The damaged places that were found: by the last time through, and the one under way. At most 200.
+    pub damage: Vec<Finding>,
     /// What stopped background work, if anything did: writes fail until the store is opened again.
     pub failure: Option<String>,
 }

@@ -75,6 +75,7 @@ pub(super) const MERGE: &str = "Numbers are i64: a tree that `merge --add` makes
 Examples:
   esker --tree visits merge index.html --add 1
   esker merge log/today --append 'started; '";
+
 pub(super) const REPAIR: &str = "Every entry, log record and huge value that passes its checksum is kept. Prints \
 `FILE OFFSET reason` for
 each damaged place, with tree and keys where they are known, and exits 1; prints `ok` where there is no damage, and

@@ -33,6 +33,15 @@ pub(crate) struct BlobFile {
     partly: Mutex<HashMap<(u64, u64), Arc<Verified>>>,
 }
 
+/// A value of which some was verified.
+#[derive(Debug)]
+pub(crate) struct Unverified {
+    value: Found,
+    sums: Sums,
+    /// A multiple of the chunk's length, or the value's.
+    at: u64,
+}
+
 impl BlobFile {
     /// A file of which everything is known.
     pub(super) fn new(file: Arc<dyn ReadFile>, header: Header, entries: &[Entry]) -> Self {
@@ -135,19 +144,32 @@ impl BlobFile {
 
     /// Reads and verifies all of a value, also what was verified before.
     pub(crate) fn verify(&self, pointer: &Pointer) -> Result<()> {
-        let value = self.find(pointer)?;
-        let sums = self.load_sums(&value, pointer)?;
-        let mut piece = vec![0; piece_len(&value).min(value.len as usize)];
-        let mut at = 0;
-        while at < value.len {
-            let len = (piece.len() as u64).min(value.len - at);
-            let bytes = &mut piece[..len as usize];
-            self.file.read_exact_at(bytes, value.offset + at)?;
-            self.check_chunks(&value, &sums, at >> value.chunk_log2, bytes)?;
-            at += len;
-        }
-        self.set_verified(&value);
+        let mut left = self.begin_verifying(pointer)?;
+        while self.verify_more(&mut left, u64::MAX)? > 0 {}
         Ok(())
+    }
+
+    /// Begins to verify a value in parts.
+    pub(crate) fn begin_verifying(&self, pointer: &Pointer) -> Result<Unverified> {
+        let value = self.find(pointer)?;
+        Ok(Unverified { value, sums: self.load_sums(&value, pointer)?, at: 0 })
+    }
+
+    /// Verifies about `bytes` more of a value, and returns how many those were; 0 once it is done.
+    pub(crate) fn verify_more(&self, left: &mut Unverified, bytes: u64) -> Result<u64> {
+        let (value, begin) = (&left.value, left.at);
+        let mut piece = vec![0; piece_len(value).min((value.len - begin) as usize)];
+        while left.at < value.len && left.at - begin < bytes {
+            let len = (piece.len() as u64).min(value.len - left.at);
+            let bytes = &mut piece[..len as usize];
+            self.file.read_exact_at(bytes, value.offset + left.at)?;
+            self.check_chunks(value, &left.sums, left.at >> value.chunk_log2, bytes)?;
+            left.at += len;
+        }
+        if left.at == value.len {
+            self.set_verified(value);
+        }
+        Ok(left.at - begin)
     }
 
     /// Fills `buf` with the value of `entry`, which passes its checksums, and returns these and the key.

@@ -47,7 +47,7 @@ mod waste;
 mod writer;
 
 pub(crate) use chunks::CHUNK_LOG2;
-pub(crate) use file::BlobFile;
+pub(crate) use file::{BlobFile, Unverified};
 pub(crate) use format::{Entry, Pointer, key_hash};
 #[cfg(test)]
 use format::{Header, Layout};

@@ -5,13 +5,14 @@
 //! Bytes that belong to no live structure (spare log, tables that nobody names) are not damage.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::blob::Pointer;
 use crate::cache::BufferPool;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
+use crate::finding::CheckReport;
 use crate::fs::LockMode;
 use crate::log::replay::Segments;
 use crate::log::survey::survey_stream;
@@ -20,38 +21,9 @@ use crate::options::{CachePolicy, Options};
 use crate::table::TableReader;
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo};
 use crate::version::manifest::{manifest_path, read_manifest};
+use crate::version::table_info::check_described;
 use crate::version::tables::table_path;
 use crate::write::batch::{Ops, numbers_taken};
-
-/// One damaged place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Finding {
-    /// The file.
-    pub file: PathBuf,
-    /// The byte at which the damaged part begins.
-    pub offset: u64,
-    /// What was expected there.
-    pub reason: String,
-}
-
-/// What [`check`] read and found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CheckReport {
-    /// The damaged places, in the order in which they were found. Empty: the store is sound.
-    pub findings: Vec<Finding>,
-    /// Files read.
-    pub files: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Sound entries in tables.
-    pub entries: u64,
-    /// Sound records in the log.
-    pub records: u64,
-    /// Sound huge values.
-    pub blobs: u64,
-}
 
 pub(super) struct Check<'a> {
     pub(super) env: &'a Env,
@@ -94,11 +66,7 @@ pub(super) fn check_locked(env: &Env, dir: &Path, listing: &Listing) -> CheckRep
 
 impl Check<'_> {
     pub(super) fn found(&mut self, error: &Error) {
-        self.report.findings.push(Finding {
-            file: error.path().unwrap_or(self.dir).to_path_buf(),
-            offset: error.offset().unwrap_or(0),
-            reason: error.message().to_owned(),
-        });
+        self.report.found(error, self.dir);
     }
 
     pub(super) fn note_file(&mut self, path: &Path) {
@@ -223,22 +191,7 @@ impl Check<'_> {
         let mut damage = Vec::new();
         self.report.entries += reader.verify(&mut |error| damage.push(error));
         damage.iter().for_each(|error| self.found(error));
-        let properties = reader.properties();
-        let named: u64 = infos.iter().map(|info| info.entries).sum();
-        let whole = infos.first().is_some_and(|info| !info.shared);
-        let differs = whole
-            && infos.iter().any(|info| {
-                info.entries != properties.entries
-                    || info.smallest != properties.smallest
-                    || info.largest != properties.largest
-                    || info.max_seq != properties.max_seq
-            });
-        let another = infos.iter().any(|info| info.salt != reader.salt());
-        if another || differs || (!infos.is_empty() && named > properties.entries) {
-            let message = "the table is not the one that the manifest describes";
-            return Err(Error::corruption(&path, 0, message));
-        }
-        Ok(())
+        check_described(&reader, infos)
     }
 
     /// The tables of a sorted level must be disjoint.

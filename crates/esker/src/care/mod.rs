@@ -15,7 +15,7 @@ mod repair;
 mod restore;
 
 pub use backup::{BackupInfo, BackupReport, backups, forget_backups};
-pub use check::{CheckReport, Finding, check};
+pub use check::check;
 pub use destroy::destroy;
 pub use dump::dump;
 pub use repair::{Loss, RepairReport, repair};

@@ -14,12 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::check::{Check, CheckReport, check_locked};
+use super::check::{Check, check_locked};
 use crate::blob::{Pointer, blob_path};
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
+use crate::finding::CheckReport;
 use crate::fs::LockMode;
 use crate::log::replay::Segments;
 use crate::log::salvage::Salvaged;

@@ -35,6 +35,11 @@ impl Lane {
 pub trait Worker: Send + Sync {
     /// Does one bounded piece of work in `lane`; `false` when there was none.
     fn run_one(&self, lane: Lane) -> bool;
+
+    /// How soon `lane` should be asked again though nobody says that there is work.
+    fn ask_again(&self, _lane: Lane) -> Duration {
+        UNASKED
+    }
 }
 
 /// Decides when background work runs.
@@ -43,7 +48,7 @@ pub trait Executor: Send + Sync + Debug {
     fn start(&self, worker: Weak<dyn Worker>);
 
     /// There may be work in `lane`. Never blocks and never runs the work itself. Beside that each lane should be asked
-    /// twice a minute: what expires while nobody writes is given back then.
+    /// as often as [`Worker::ask_again`] says: what expires while nobody writes is given back then.
     fn notify(&self, lane: Lane);
 
     /// Whether a caller that has to wait for background work must run it itself.
@@ -81,7 +86,7 @@ impl Executor for StepExecutor {
 }
 
 /// How often a lane is asked though nobody said that there is work: values expire without anybody's doing.
-const UNASKED: Duration = Duration::from_secs(30);
+pub(crate) const UNASKED: Duration = Duration::from_secs(30);
 
 /// One thread per lane.
 #[derive(Debug, Default)]
@@ -103,11 +108,11 @@ struct SignalState {
 }
 
 impl LaneSignal {
-    /// Waits for a notification, at most [`UNASKED`]; `false` when the executor was stopped.
-    fn wait(&self) -> bool {
+    /// Waits for a notification, at most `longest`; `false` when the executor was stopped.
+    fn wait(&self, longest: Duration) -> bool {
         let mut state = self.state.lock();
         if !state.pending && !state.stopped {
-            self.changed.wait_for(&mut state, UNASKED);
+            self.changed.wait_for(&mut state, longest);
         }
         state.pending = false;
         !state.stopped
@@ -120,11 +125,15 @@ impl LaneSignal {
 
 impl ThreadExecutor {
     fn serve(signal: &LaneSignal, lane: Lane, worker: &Weak<dyn Worker>) {
-        while signal.wait() {
+        let mut longest = UNASKED;
+        while signal.wait(longest) {
             while !signal.stopped() {
                 match worker.upgrade() {
                     Some(worker) if worker.run_one(lane) => {}
-                    Some(_) => break,
+                    Some(worker) => {
+                        longest = worker.ask_again(lane);
+                        break;
+                    }
                     None => return,
                 }
             }

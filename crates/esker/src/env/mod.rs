@@ -11,8 +11,8 @@ mod executor;
 mod real;
 mod steady;
 
-pub(crate) use executor::ThreadExecutor;
 pub use executor::{Executor, Lane, StepExecutor, Worker};
+pub(crate) use executor::{ThreadExecutor, UNASKED};
 use real::{SystemClock, SystemRandom};
 pub(crate) use steady::SteadyClock;
 

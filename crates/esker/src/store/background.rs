@@ -2,12 +2,13 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::reserve::{is_full, with_reserve};
 use super::{SPARE_SEGMENTS, SPARE_WHEN_FULL, Store, merge};
 use crate::canary::broken;
 use crate::compact::pick;
-use crate::env::{Lane, Worker};
+use crate::env::{Lane, UNASKED, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::state::TreeInner;
 use crate::version::tables::table_path;
@@ -151,7 +152,10 @@ impl Store {
         self.remove_obsolete()?;
         self.consider_expired();
         let merged = with_reserve(&self.reserve, || merge::compact_some(self))?;
-        Ok(self.forget_ranges()? || merged || worked)
+        let worked = self.forget_ranges()? || merged || worked;
+        // Not counted as work: it goes on by the clock.
+        self.scrub_some();
+        Ok(worked)
     }
 
     /// The background work has failed: writers are told, readers go on. A full disk is no failure for
@@ -209,6 +213,13 @@ impl Store {
 }
 
 impl Worker for Store {
+    fn ask_again(&self, lane: Lane) -> Duration {
+        match lane {
+            Lane::Compact => self.scrub_again().unwrap_or(UNASKED),
+            _ => UNASKED,
+        }
+    }
+
     fn run_one(&self, lane: Lane) -> bool {
         if self.is_closing() || self.failure().is_some_and(|error| error.kind() != ErrorKind::OutOfSpace) {
             return false;

@@ -46,6 +46,7 @@ mod new_blobs;
 mod ranges;
 mod reclaim;
 pub(crate) mod reserve;
+mod scrub;
 mod shares;
 mod shrink;
 mod survivors;
@@ -58,6 +59,7 @@ use flush::Waiting;
 pub(crate) use install::release_file;
 use reclaim::Reclaim;
 use reserve::{Reserve, is_full, with_reserve};
+use scrub::Scrub;
 
 /// Retired log segments that are kept for reuse.
 const SPARE_SEGMENTS: usize = 8;
@@ -98,6 +100,7 @@ pub(crate) struct Store {
     pub(crate) blobs: Arc<BlobSet>,
     pub(crate) ending: Ending,
     reclaim: Reclaim,
+    pub(crate) scrub: Scrub,
     /// Memory for memtables to come.
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) throttle: Throttle,
@@ -175,6 +178,7 @@ impl Store {
             blobs: parts.blobs,
             ending: Ending::default(),
             reclaim: Reclaim::default(),
+            scrub: Scrub::default(),
             chunks: parts.chunks,
             throttle: Throttle::default(),
             counters: Counters::default(),

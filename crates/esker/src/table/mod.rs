@@ -45,6 +45,7 @@ pub(crate) use frame::supported as check_supported;
 pub(crate) use read_ahead::ScanHint;
 pub(crate) use reader::{Found, TableReader};
 pub(crate) use salvage::Salvage;
+pub(crate) use verify::Verification;
 pub(crate) use writer::{TableOptions, TableWriter};
 
 /// What is wrong with some bytes, before the file and the offset are known.

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::block::{Block, BlockSlice, kind_of, seq_of};
@@ -128,6 +129,11 @@ impl TableReader {
 
     pub(crate) fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    /// Where the file is.
+    pub(crate) fn path(&self) -> &Path {
+        self.file.path()
     }
 
     /// Bytes of the file.

@@ -1,4 +1,4 @@
-//! Reads a whole table and tells every damage, for `check`. The pool is neither used nor filled.
+//! Reads a whole table and tells every damage, for `check` and `scrub`. The pool is neither used nor filled.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -20,26 +20,61 @@ struct Tally {
     last: Option<(Vec<u8>, SeqNo)>,
 }
 
-impl TableReader {
-    /// Verifies each data block, its place in the order, and what index, filter and properties say of
-    /// it. Goes on behind damage, calling `damage` for each. Returns the number of sound entries.
-    pub(crate) fn verify(self: &Arc<Self>, damage: &mut dyn FnMut(Error)) -> u64 {
-        let mut tally = Tally::default();
-        for i in 0..self.blocks() {
-            match self.read(i) {
-                Ok(block) => self.verify_block(i, block, &mut tally, damage),
+/// A table that is being verified, some blocks at a time.
+pub(crate) struct Verification {
+    table: Arc<TableReader>,
+    /// The next block.
+    next: usize,
+    tally: Tally,
+}
+
+impl Verification {
+    pub(crate) fn begin(table: Arc<TableReader>) -> Self {
+        Verification { table, next: 0, tally: Tally::default() }
+    }
+
+    /// Sound entries so far.
+    pub(crate) fn entries(&self) -> u64 {
+        self.tally.entries
+    }
+
+    /// Verifies the next blocks, about `bytes` of them and one at least: each by itself, its place in the order, and what
+    /// index, filter and properties say of it. Goes on behind damage, calling `damage` for each. Returns how many bytes it
+    /// has read; `None` once all are done.
+    pub(crate) fn advance(&mut self, bytes: u64, damage: &mut dyn FnMut(Error)) -> Option<u64> {
+        let mut read = 0;
+        while self.next < self.table.blocks() && (read == 0 || read < bytes) {
+            let place = self.table.place(self.next);
+            read += place.end - place.start;
+            match self.table.read(self.next) {
+                Ok(block) => self.table.verify_block(self.next, block, &mut self.tally, damage),
                 Err(error) => {
-                    tally.damaged = true;
+                    self.tally.damaged = true;
                     damage(error);
                 }
             }
+            self.next += 1;
         }
-        let properties = self.properties();
+        if read > 0 {
+            return Some(read);
+        }
+        let properties = self.table.properties();
         let stated = (properties.entries, properties.tombstones, properties.raw_bytes);
+        let tally = &self.tally;
         if !tally.damaged && stated != (tally.entries, tally.tombstones, tally.raw_bytes) {
-            damage(self.damage_at(self.data_bytes(), "expected properties that match the entries"));
+            let message = "expected properties that match the entries";
+            damage(self.table.damage_at(self.table.data_bytes(), message));
         }
-        tally.entries
+        None
+    }
+}
+
+impl TableReader {
+    /// Verifies all of it, as [`Verification`] does. Returns the number of sound entries.
+    pub(crate) fn verify(self: &Arc<Self>, damage: &mut dyn FnMut(Error)) -> u64 {
+        let mut verification = Verification::begin(Arc::clone(self));
+        while verification.advance(u64::MAX, damage).is_some() {}
+        verification.entries()
     }
 
     fn verify_block(

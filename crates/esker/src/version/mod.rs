@@ -14,6 +14,6 @@ pub(crate) mod edit;
 pub(crate) mod levels;
 pub(crate) mod manifest;
 pub(crate) mod read_cost;
-mod table_info;
+pub(crate) mod table_info;
 pub(crate) mod tables;
 mod tree_record;

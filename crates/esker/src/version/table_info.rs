@@ -3,7 +3,8 @@
 use super::edit::{FileId, file_id, flag, seq, within};
 use crate::codec::{Decoder, put_slice, put_varint};
 use crate::cursor::{MAX_SEQ, SeqNo};
-use crate::table::Expiring;
+use crate::error::{Error, Result};
+use crate::table::{Expiring, TableReader};
 
 /// The most bytes, or entries, that one table is believed to have.
 pub(super) const AMOUNT_MAX: u64 = 1 << 48;
@@ -36,6 +37,27 @@ impl TableInfo {
     pub(crate) fn due_us(&self) -> Option<u64> {
         self.expiring.due_us(self.entries)
     }
+}
+
+/// Fails where a table is not the one that the manifest describes by `infos`, one for each tree that uses it. Of a shared
+/// one these may be fewer than there were.
+pub(crate) fn check_described(table: &TableReader, infos: &[TableInfo]) -> Result<()> {
+    let properties = table.properties();
+    let named: u64 = infos.iter().map(|info| info.entries).sum();
+    let whole = infos.first().is_some_and(|info| !info.shared);
+    let differs = whole
+        && infos.iter().any(|info| {
+            info.entries != properties.entries
+                || info.smallest != properties.smallest
+                || info.largest != properties.largest
+                || info.max_seq != properties.max_seq
+        });
+    let another = infos.iter().any(|info| info.salt != table.salt());
+    if another || differs || (!infos.is_empty() && named > properties.entries) {
+        let message = "the table is not the one that the manifest describes";
+        return Err(Error::corruption(table.path(), 0, message));
+    }
+    Ok(())
 }
 
 pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {

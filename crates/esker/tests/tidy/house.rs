@@ -77,7 +77,7 @@ pub(crate) const HOUSE: &str = "crates/esker/src/";
 /// own floor's neighbours or from above. `lib.rs` is the roof: it names them all.
 pub(crate) const FLOORS: &[&[&str]] = &[
     &["error", "canary", "rng"],
-    &["codec", "checksum", "sync"],
+    &["codec", "checksum", "sync", "finding"],
     &["cursor", "keys"],
     &["ranges", "operators"],
     &["fs"],

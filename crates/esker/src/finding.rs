@@ -1,0 +1,46 @@
+//! Damage as it is told: which file, where, what was expected.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// One damaged place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The file.
+    pub file: PathBuf,
+    /// The byte at which the damaged part begins.
+    pub offset: u64,
+    /// What was expected there.
+    pub reason: String,
+}
+
+/// What [`check`](crate::check) or [`Db::scrub`](crate::Db::scrub) read and found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// The damaged places, in the order in which they were found. Empty: what was read is sound.
+    pub findings: Vec<Finding>,
+    /// Files read.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Sound entries in tables.
+    pub entries: u64,
+    /// Sound records in the log.
+    pub records: u64,
+    /// Sound huge values.
+    pub blobs: u64,
+}
+
+impl CheckReport {
+    /// Adds the place that `error` names, in the store in `dir`.
+    pub(crate) fn found(&mut self, error: &Error, dir: &Path) {
+        self.findings.push(Finding {
+            file: error.path().unwrap_or(dir).to_path_buf(),
+            offset: error.offset().unwrap_or(0),
+            reason: error.message().to_owned(),
+        });
+    }
+}

@@ -1,0 +1,162 @@
+//! Reading everything now and then, so that damage is found while there is still a copy to mend it from.
+//!
+//! A pass reads every block of every table and every chunk of every huge value that counts when its turn comes, from the
+//! files: the pool plays no part. In the background it is the compact lane that reads, between merges, at a bounded rate;
+//! `Db::scrub` reads as fast as it can. Damage is noted and the pass goes on; the store does, too. How far a pass has come
+//! is forgotten when the store is closed.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::Store;
+use crate::error::{Error, Result};
+use crate::finding::{CheckReport, Finding};
+use crate::stats::Stats;
+
+mod blobs;
+mod pass;
+mod tables;
+
+use pass::Pass;
+
+/// The first pass begins so long after the store was opened: short-lived processes have none.
+const FIRST_AFTER: Duration = Duration::from_secs(3600);
+
+/// A pass begins so long after the one before has begun, or when that ends.
+const EVERY: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How often a pass that is under way goes on.
+const STEP: Duration = Duration::from_millis(250);
+
+/// Damaged places that are remembered.
+const REMEMBERED_MAX: usize = 100;
+
+/// Read at once where nothing bounds the rate.
+const UNBOUNDED_STEP: u64 = 1 << 20;
+
+/// What is known of the state of the files.
+#[derive(Debug, Default)]
+pub(crate) struct Scrub {
+    background: Mutex<Background>,
+    found: Mutex<Found>,
+    bytes: AtomicU64,
+    passes: AtomicU64,
+}
+
+/// Times in microseconds of the monotonic clock.
+#[derive(Debug, Default)]
+struct Background {
+    /// When the next pass begins, once that is known.
+    next_us: Option<u64>,
+    /// When the pass under way last went on.
+    last_us: u64,
+    /// Bytes that it has read beyond what was allowed: a chunk, a block or a table's index is read whole.
+    overdrawn: u64,
+    pass: Option<Pass>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    /// By passes under way.
+    new: BTreeSet<Finding>,
+    /// By the last one that ended.
+    last: BTreeSet<Finding>,
+}
+
+impl Scrub {
+    fn note(&self, report: &CheckReport, from: usize) {
+        let mut found = self.found.lock();
+        for finding in &report.findings[from.min(report.findings.len())..] {
+            if found.new.len() < REMEMBERED_MAX {
+                found.new.insert(finding.clone());
+            }
+        }
+    }
+
+    /// A pass has come to its end: what it has not found again is gone with its file.
+    fn end_pass(&self) {
+        let mut found = self.found.lock();
+        found.last = std::mem::take(&mut found.new);
+        self.passes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn fill(&self, stats: &mut Stats) {
+        let found = self.found.lock();
+        stats.damage = found.last.union(&found.new).cloned().collect();
+        stats.scrubbed_bytes = self.bytes.load(Ordering::Relaxed);
+        stats.scrubs = self.passes.load(Ordering::Relaxed);
+    }
+}
+
+impl Store {
+    /// Reads everything, now.
+    pub(crate) fn scrub(&self) -> Result<CheckReport> {
+        let mut pass = Pass::begin(self);
+        while self.scrub_step(&mut pass, UNBOUNDED_STEP)? {}
+        self.scrub.end_pass();
+        Ok(pass.into_report())
+    }
+
+    /// Reads about `bytes` more; `false` at the end of the pass.
+    fn scrub_step(&self, pass: &mut Pass, bytes: u64) -> Result<bool> {
+        self.check_open()?;
+        let (findings, before) = (pass.report().findings.len(), pass.report().bytes);
+        let goes_on = pass.advance(self, bytes);
+        self.scrub.bytes.fetch_add(pass.report().bytes - before, Ordering::Relaxed);
+        self.scrub.note(pass.report(), findings);
+        Ok(goes_on)
+    }
+
+    /// Reads what the rate allows since the last time, if a pass is due.
+    pub(super) fn scrub_some(&self) {
+        let rate = self.options.scrub_rate;
+        let Some(mut background) = self.scrub.background.try_lock() else { return };
+        let now = self.env.clock.monotonic_us();
+        let next = *background.next_us.get_or_insert(now.saturating_add(micros(FIRST_AFTER)));
+        if rate == 0 || (background.pass.is_none() && now < next) {
+            return;
+        }
+        if background.pass.is_none() {
+            background.next_us = Some(now.saturating_add(micros(EVERY)));
+            background.last_us = now.saturating_sub(micros(STEP));
+            background.pass = Some(Pass::begin(self));
+        }
+        // After a pause, a merge for one, what was missed is not made up for.
+        let passed = (now - background.last_us.min(now)).min(4 * micros(STEP));
+        let earned = u64::try_from(u128::from(rate) * u128::from(passed) / 1_000_000).unwrap_or(u64::MAX);
+        if earned == 0 {
+            return;
+        }
+        background.last_us = now;
+        let allowed = earned.saturating_sub(background.overdrawn);
+        background.overdrawn = background.overdrawn.saturating_sub(earned);
+        let Some(pass) = background.pass.as_mut().filter(|_| allowed > 0) else { return };
+        let before = pass.report().bytes;
+        // It fails where the store is closing.
+        let goes_on = self.scrub_step(pass, allowed).unwrap_or(true);
+        let read = pass.report().bytes - before;
+        background.overdrawn += read.saturating_sub(allowed);
+        if !goes_on {
+            background.pass = None;
+            self.scrub.end_pass();
+        }
+    }
+
+    /// How soon the compact lane is to look after a pass that is under way, if one is.
+    pub(super) fn scrub_again(&self) -> Option<Duration> {
+        let background = self.scrub.background.try_lock()?;
+        background.pass.is_some().then_some(STEP)
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Whether `error` tells something of the files. A file that is not there any more may have been removed since.
+fn is_damage(error: &Error) -> bool {
+    error.kind() != crate::error::ErrorKind::Closed
+}

@@ -1,0 +1,121 @@
+//! The part of a pass that reads huge values.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::is_damage;
+use crate::blob::{BlobFile, BlobFileId, Entry, Life, Unverified, blob_path};
+use crate::error::{Error, ErrorKind, Result};
+use crate::finding::CheckReport;
+use crate::store::Store;
+
+/// A file and the values of it that were not read yet.
+#[derive(Debug)]
+pub(super) struct FileOfValues {
+    id: BlobFileId,
+    file: BlobFile,
+    left: VecDeque<Entry>,
+    value: Option<(Entry, Unverified)>,
+}
+
+/// The values that something needs, those apart that the log may still lose.
+fn needed(life: &Life) -> Vec<u64> {
+    let counts = |ordinal: &u64| !life.pending.contains_key(ordinal) && !life.freed.contains(ordinal);
+    (0..life.entries).filter(counts).collect()
+}
+
+impl FileOfValues {
+    /// Reads which values the file has; `None` where that is damaged, or nobody needs any of them.
+    pub(super) fn open(store: &Store, id: BlobFileId, report: &mut CheckReport) -> Option<FileOfValues> {
+        let live = store.blobs.get(id)?;
+        // What is being appended just now is left out.
+        let (sealed, written, wanted) = {
+            let life = live.life.lock();
+            (life.sealed, life.entries, needed(&life))
+        };
+        if wanted.is_empty() {
+            return None;
+        }
+        report.files += 1;
+        let read = read(store, id, sealed, live.salt, report);
+        // What was freed meanwhile may be gone, and the file with it.
+        let life = live.life.lock();
+        let wanted: Vec<u64> = wanted.into_iter().filter(|ordinal| !life.freed.contains(ordinal)).collect();
+        drop(life);
+        match read {
+            Ok((file, entries)) => {
+                let there: HashSet<u64> = entries.iter().map(|entry| entry.ordinal).collect();
+                let missing = wanted.iter().filter(|ordinal| !there.contains(ordinal)).count();
+                if missing > 0 {
+                    let message = format!("{missing} of {} values of a blob file are missing", wanted.len());
+                    report.found(&Error::corruption(&blob_path(&store.dir, id), 0, message), &store.dir);
+                }
+                let left = entries.into_iter().filter(|entry| entry.ordinal < written).collect();
+                Some(FileOfValues { id, file, left, value: None })
+            }
+            Err(error) => {
+                if !wanted.is_empty() && is_damage(&error) {
+                    report.found(&error, &store.dir);
+                }
+                None
+            }
+        }
+    }
+
+    /// Reads about `bytes` more; `false` at the end.
+    pub(super) fn advance(&mut self, store: &Store, bytes: u64, report: &mut CheckReport) -> bool {
+        let Some(entry) = self.value.as_ref().map(|(entry, _)| *entry).or_else(|| self.left.pop_front())
+        else {
+            return false;
+        };
+        let pointer = entry.pointer();
+        // As long as it is pinned, its bytes stay. What was freed need not be sound.
+        let pin = store.blobs.get(self.id).and_then(|_| store.blobs.pin(&pointer));
+        let Some(_pin) = pin else {
+            self.value = None;
+            return true;
+        };
+        let begun = match self.value.take() {
+            Some((_, begun)) => Ok(begun),
+            None => self.file.begin_verifying(&pointer),
+        };
+        let read = begun.and_then(|mut left| Ok((self.file.verify_more(&mut left, bytes)?, left)));
+        match read {
+            Ok((0, _)) => report.blobs += 1,
+            Ok((read, left)) => {
+                report.bytes += read;
+                self.value = Some((entry, left));
+            }
+            Err(error) if is_damage(&error) => report.found(&error, &store.dir),
+            Err(_) => {}
+        }
+        true
+    }
+}
+
+/// Opens the file anew, and reads which values it has.
+fn read(
+    store: &Store,
+    id: BlobFileId,
+    sealed: bool,
+    salt: u64,
+    report: &mut CheckReport,
+) -> Result<(BlobFile, Vec<Entry>)> {
+    let path = blob_path(&store.dir, id);
+    let source = store.env.fs.open_read(&path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::corruption(&path, 0, "a blob file is missing"),
+        _ => error,
+    })?;
+    let (file, entries) = if sealed {
+        let (file, entries, damage) = BlobFile::open_damaged(&source, id)?;
+        damage.iter().for_each(|damage| report.found(damage, &store.dir));
+        (file, entries)
+    } else {
+        let (file, scan) = BlobFile::scan(source, id)?;
+        (file, scan.entries)
+    };
+    if file.header().salt != salt {
+        let message = "the blob file is not the one that the manifest describes";
+        return Err(Error::corruption(&path, 0, message));
+    }
+    Ok((file, entries))
+}
