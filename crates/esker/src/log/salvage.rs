@@ -22,12 +22,13 @@ pub(crate) struct Salvaged {
 }
 
 impl Segments {
-    /// Every whole record from segment `from` on, in order, also behind damage. `ops` counts those of a payload.
+    /// Every whole record from segment `from` on, in order, also behind damage. `taken` says how many numbers a
+    /// payload takes that begins with one; it may depend on that one where operations have skipped the log.
     pub(crate) fn salvage(
         &self,
         fs: &dyn FileSystem,
         from: u64,
-        ops: &dyn Fn(&[u8]) -> u64,
+        taken: &dyn Fn(&[u8], SeqNo) -> u64,
     ) -> Result<Vec<Salvaged>> {
         let mut salvaged: Vec<Salvaged> = Vec::new();
         let floor = LogFloor { segment: from, start: 0 };
@@ -51,14 +52,16 @@ impl Segments {
             for (i, (gap, payload)) in records.iter().enumerate() {
                 if !gap.is_empty() {
                     // A record of which a header or a value is damaged still tells how many it had.
-                    let lost = gap.get(record::HEADER_LEN..).map_or(0, ops).max(1);
-                    let left: u64 = records[i..].iter().map(|(_, payload)| ops(payload)).sum();
-                    let exact =
-                        next.filter(|_| last_gap == Some(i)).map(|next| next.first_seq.saturating_sub(left));
+                    let lost = gap.get(record::HEADER_LEN..).map_or(0, |payload| taken(payload, seq)).max(1);
+                    let rest = || records[i..].iter().map(|(_, payload)| *payload);
+                    let skips = rest().any(|payload| taken(payload, 0) != taken(payload, 1));
+                    let left: u64 = rest().map(|payload| taken(payload, 0)).sum();
+                    let exact = next.filter(|_| last_gap == Some(i) && !skips);
+                    let exact = exact.map(|next| next.first_seq.saturating_sub(left));
                     seq = exact.unwrap_or(0).max(seq + lost);
                 }
                 salvaged.push(Salvaged { first_seq: seq, payload: payload.to_vec() });
-                seq += ops(payload);
+                seq += taken(payload, seq);
             }
         }
         Ok(salvaged)

@@ -1,5 +1,5 @@
 //! `repair` of stores with something of every kind: times at which values end, ranges that were deleted, values with
-//! several keys, tags.
+//! several keys, values that were merged into, tags.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,6 +27,11 @@ fn delete_prefix(tree: &Tree, expected: &mut Expected, prefix: &str) {
     expected.retain(|key, _| !key.starts_with(prefix));
 }
 
+fn append(tree: &Tree, expected: &mut Expected, key: &str, bytes: &[u8]) {
+    tree.append(key, bytes).unwrap();
+    expected.entry(key.to_owned()).or_default().extend(bytes);
+}
+
 /// A store that was closed, and what must be in it. The deletion of `key00` is in the manifest, that of `key01` in
 /// the log alone.
 fn build() -> (SimFs, Expected) {
@@ -46,9 +51,13 @@ fn build() -> (SimFs, Expected) {
     put(tree, &mut expected, "huge".to_owned(), &[7; 2000]);
     tree.copy("huge", "copy").unwrap();
     expected.insert("copy".to_owned(), vec![7; 2000]);
+    put(tree, &mut expected, "list".to_owned(), b"one ");
+    append(tree, &mut expected, "list", b"two ");
     db.flush().unwrap();
     delete_prefix(tree, &mut expected, "key00");
     put(tree, &mut expected, "key005".to_owned(), b"again");
+    append(tree, &mut expected, "list", b"three ");
+    append(tree, &mut expected, "list", b"four ");
     db.flush().unwrap();
     db.close().unwrap();
     // The manifest of this opening begins with all of that.
@@ -57,6 +66,7 @@ fn build() -> (SimFs, Expected) {
     put(tree, &mut expected, "later".to_owned(), b"in a table");
     db.flush().unwrap();
     delete_prefix(tree, &mut expected, "key01");
+    append(tree, &mut expected, "list", b"five ");
     db.close().unwrap();
     (disk, expected)
 }

@@ -10,12 +10,11 @@ use crate::log::salvage::{Salvaged, write_segment};
 use crate::log::segment::SegmentHeader;
 use crate::ranges::{KeyRange, RangeTombstone};
 use crate::version::edit::TreeId;
-use crate::write::batch::{Op, Ops, op_count};
+use crate::write::batch::{Op, Ops, numbers_taken};
 
-/// The operations of a payload; none where it makes no sense.
-fn ops(payload: &[u8]) -> u64 {
-    let count = Ops::of(payload).count() as u64;
-    if op_count(payload) == Some(count) { count } else { 0 }
+/// How many numbers a payload takes whose first one is `first`; none where it makes no sense.
+fn taken(payload: &[u8], first: SeqNo) -> u64 {
+    numbers_taken(payload, first).unwrap_or(0)
 }
 
 fn encode(ops: &[Op<'_>]) -> Vec<u8> {
@@ -33,7 +32,7 @@ fn encode(ops: &[Op<'_>]) -> Vec<u8> {
 
 /// The operations of `records` with their numbers.
 fn numbered(records: &[Salvaged]) -> impl Iterator<Item = (SeqNo, Op<'_>)> {
-    let sound = records.iter().filter(|record| ops(&record.payload) > 0);
+    let sound = records.iter().filter(|record| taken(&record.payload, record.first_seq) > 0);
     sound.flat_map(|record| (record.first_seq..).zip(Ops::of(&record.payload)))
 }
 
@@ -69,7 +68,7 @@ impl Repair<'_> {
         // Without the manifest, older segments than it needs are there; what stands in them is known to be followed by
         // whatever has replaced it only where none is missing behind.
         let stretch = if is_whole || !all_sound { 0 } else { self.segments.last_stretch() };
-        self.segments.salvage(fs, self.state.floor.segment.max(stretch), &ops)
+        self.segments.salvage(fs, self.state.floor.segment.max(stretch), &taken)
     }
 
     /// The payloads of `records` without what is in tables, or of trees that are gone.

@@ -86,6 +86,8 @@ fn runs(mut parts: Vec<Part>) -> Vec<Run> {
 struct Newest {
     key: Vec<u8>,
     found: Option<(SeqNo, FileId, Kind, Vec<u8>)>,
+    /// What was merged into it, and by which table, by number.
+    operands: BTreeMap<SeqNo, (FileId, Vec<u8>)>,
 }
 
 impl Repair<'_> {
@@ -107,7 +109,8 @@ impl Repair<'_> {
         }
         parts.retain(|tree, _| self.state.trees.contains_key(tree));
         for (&tree, parts) in &parts {
-            let seq = parts.iter().map(|part| part.max_seq).max().unwrap_or(0);
+            // What is flushed may have lost its number; `cleared` is never behind what is flushed.
+            let seq = parts.iter().map(|part| part.max_seq.max(part.cleared)).max().unwrap_or(0);
             self.apply(&Edit::Flushed { tree, seq })?;
         }
         // One value must not have two entries: the end of either would be its own. Where both have it, the log's is kept.
@@ -243,10 +246,13 @@ impl Repair<'_> {
         loop {
             let next = runs.iter().enumerate().filter_map(|(i, run)| run.key().map(|key| (key, i))).min();
             let is_other = next.is_none_or(|(key, _)| key != newest.key);
+            for (seq, operand) in newest.take_operands(is_other) {
+                output.add(&newest.key, seq, Kind::Merge, &operand)?;
+            }
             if is_other && let Some((seq, _, kind, value)) = newest.found.take() {
                 let pointer = Pointer::of_entry(kind, &value);
                 if kind != Kind::Delete && !pointer.is_some_and(|pointer| logged.contains(&pointer)) {
-                    output.add(&newest.key, seq, kind, &value, true)?;
+                    output.add(&newest.key, seq, kind, &value)?;
                     pointers.extend(pointer.map(|pointer| (tree, newest.key.clone(), pointer)));
                 }
             }
@@ -280,14 +286,39 @@ impl Repair<'_> {
 }
 
 impl Newest {
+    /// If the key is done: the operands above the version that was found, newest first.
+    fn take_operands(&mut self, is_done: bool) -> Vec<(SeqNo, Vec<u8>)> {
+        if !is_done {
+            return Vec::new();
+        }
+        let base = self.found.as_ref().map(|(seq, ..)| *seq);
+        let operands = std::mem::take(&mut self.operands).into_iter().rev();
+        operands
+            .filter(|(seq, _)| base.is_none_or(|base| *seq > base))
+            .map(|(seq, (_, bytes))| (seq, bytes))
+            .collect()
+    }
+
     fn meet(&mut self, part: &Part, salvage: &Salvage, ranges: &[RangeTombstone]) {
         let seq = salvage.seq();
         let hides = |range: &RangeTombstone| {
             range.seq > seq && range.seq > part.cleared && range.range.contains(&self.key)
         };
+        if ranges.iter().any(hides) {
+            return;
+        }
+        if salvage.kind() == Kind::Merge {
+            // Of two tables with it the newer may be what has come of the older: then it has put operands together.
+            let operand = (part.file, salvage.value().to_vec());
+            let held = self.operands.entry(seq).or_insert_with(|| operand.clone());
+            if held.0 < part.file {
+                *held = operand;
+            }
+            return;
+        }
         let is_newer =
             self.found.as_ref().is_none_or(|(other, file, _, _)| (seq, part.file) > (*other, *file));
-        if is_newer && !ranges.iter().any(hides) {
+        if is_newer {
             self.found = Some((seq, part.file, salvage.kind(), salvage.value().to_vec()));
         }
     }

@@ -96,7 +96,7 @@ impl Repair<'_> {
         }
         while more && salvage.key().starts_with(&own) {
             let key = &salvage.key()[own.len()..];
-            output.add(key, salvage.seq(), salvage.kind(), salvage.value(), true)?;
+            output.add(key, salvage.seq(), salvage.kind(), salvage.value())?;
             more = salvage.advance()?;
         }
         output.finish()
