@@ -24,6 +24,8 @@ use crate::version::levels::LEVELS;
 use crate::version::manifest::manifest_path;
 use crate::write::batch::Batch;
 
+mod updates;
+
 /// The longest name of a tree, in bytes.
 const TREE_NAME_MAX: usize = 255;
 

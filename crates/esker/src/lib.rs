@@ -61,6 +61,7 @@ mod sync;
 mod table;
 mod tree;
 mod txn;
+mod updates;
 mod value;
 mod version;
 mod write;
@@ -80,6 +81,7 @@ pub use read::scan::Scan;
 pub use stats::{Stats, TreeStats};
 pub use tree::{Snapshot, Tree, ValueWriter};
 pub use txn::{Isolation, Savepoint, Txn, TxnMode, TxnOptions, TxnScan};
+pub use updates::{Change, Update, Updates, What};
 pub use value::{Value, ValueMap, ValueReader};
 pub use write::batch::{Batch, KEY_LEN_MAX};
 

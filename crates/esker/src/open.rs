@@ -16,7 +16,7 @@
 //! scratch one in memory that nobody writes to.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::sim::SimFs;
 use crate::fs::{DirLock, FileSystem, LockMode, give_back_free_memory};
 use crate::log::replay::{LogFloor, ReplayReport, Segments};
-use crate::log::wal::{Wal, is_usual_len};
+use crate::log::wal::{History, LogTail, Wal, is_usual_len};
 use crate::memtable::ChunkPool;
 use crate::options::{Options, TreeOptions};
 use crate::ranges::RangeTombstones;
@@ -45,6 +45,7 @@ use crate::write::commit::Commit;
 use crate::write::watch::Job;
 
 mod blobs;
+mod history;
 mod listing;
 mod replay;
 mod room;
@@ -274,10 +275,8 @@ impl Opening {
         let strays: Vec<PathBuf> = self.unneeded.files.iter().map(|&file| blob_path(&dir, file)).collect();
         let unclaimed = unclaimed(self.unneeded, &blobs, purpose);
         let (listing, mut state, read_only) = (&found.listing, found.state.clone(), purpose == Purpose::Read);
-        let next_number = listing.segments.iter().map(|(number, _)| number + 1).max().unwrap_or(1);
-        let len_max = options.segment_len_max();
         let reuse = match purpose {
-            Purpose::Write => reusable(&env, found, &replayed.report, len_max)?,
+            Purpose::Write => reusable(&env, found, &replayed.report, options.segment_len_max())?,
             Purpose::Read | Purpose::Shorten => None,
         };
         let fresh = fresh_floor(&replayed, state.floor, reuse.is_some());
@@ -288,11 +287,10 @@ impl Opening {
             state.next_file = next_file.load(Ordering::Relaxed);
             state.last_seq = state.last_seq.max(replayed.next_seq - 1);
         }
-        let log_env = if purpose == Purpose::Write { env.clone() } else { scratch(&env, &dir)? };
-        let kept = reuse.as_ref().map(|(path, _)| path.clone());
-        let (wal, tail) = Wal::start(&log_env, &dir, len_max, next_number, fresh, replayed.log_seq, reuse)?;
+        let log = start_log(&env, &dir, &options, found, purpose, (fresh, replayed.log_seq), reuse)?;
+        let FreshLog { wal, tail, kept } = log;
         if !read_only {
-            let unneeded = unneeded(found, &dir, &state, kept.as_deref());
+            let unneeded = unneeded(found, &dir, &state, &kept);
             let manifest = Manifest::create(&env, &dir, listing.manifest() + 1, state)?;
             let (number, len) = manifest.synced();
             wal.mark_manifest(number, len)?;
@@ -300,7 +298,8 @@ impl Opening {
             // It makes room for what follows.
             remove_all(&env, unneeded.into_iter().chain(strays))?;
         }
-        let reserve = Reserve::find(&env, &dir, if purpose == Purpose::Write { len_max } else { 0 })?;
+        let reserve =
+            Reserve::find(&env, &dir, if purpose == Purpose::Write { options.segment_len_max() } else { 0 })?;
         let store = Store::new(Parts {
             id,
             dir,
@@ -326,7 +325,7 @@ impl Opening {
             store.free_unclaimed(unclaimed)?;
             self.jobs.into_inner().into_iter().for_each(|job| store.commit.jobs.add(job));
             complete(&store, fresh)?;
-            conclude(&store, listing, kept.as_deref())?;
+            conclude(&store, listing, &kept)?;
         }
         Ok(store)
     }
@@ -340,6 +339,34 @@ fn unclaimed(unneeded: blobs::Unneeded, set: &BlobSet, purpose: Purpose) -> Vec<
         // What the rest of the log claims is not known; a reader frees nothing.
         Purpose::Shorten | Purpose::Read => Vec::new(),
     }
+}
+
+/// A log that goes on, and the files of the one before it that are not to be removed.
+struct FreshLog {
+    wal: Wal,
+    tail: LogTail,
+    kept: BTreeSet<PathBuf>,
+}
+
+fn start_log(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    found: &Found,
+    purpose: Purpose,
+    at: (LogFloor, SeqNo),
+    reuse: Option<(PathBuf, u64)>,
+) -> Result<FreshLog> {
+    let (log_env, history) = match purpose {
+        Purpose::Write => (env.clone(), history::left(env, dir, options, &found.segments, at.0)?),
+        Purpose::Read | Purpose::Shorten => (scratch(env, dir)?, Vec::new()),
+    };
+    let kept = reuse.iter().map(|(path, _)| path).chain(history.iter().map(|(_, path, _)| path));
+    let kept = kept.cloned().collect();
+    let history = History::of(history, at.0.start, options.log_history);
+    let number = found.listing.segments.iter().map(|(number, _)| number + 1).max().unwrap_or(1);
+    let (wal, tail) = Wal::start(&log_env, dir, options.segment_len_max(), number, at, reuse, history)?;
+    Ok(FreshLog { wal, tail, kept })
 }
 
 /// The number of the segment that begins now, and the log's position there.
@@ -358,9 +385,9 @@ fn reusable(env: &Env, found: &Found, report: &ReplayReport, len_max: u64) -> Re
 }
 
 /// The files that a new manifest which says `state` does not need, but `kept`.
-fn unneeded(found: &Found, dir: &Path, state: &ManifestState, kept: Option<&Path>) -> Vec<PathBuf> {
+fn unneeded(found: &Found, dir: &Path, state: &ManifestState, kept: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let (listing, needed) = (&found.listing, state.files());
-    let segments = found.segments.dead(state.floor).into_iter().filter(|path| Some(path.as_path()) != kept);
+    let segments = found.segments.dead(state.floor).into_iter().filter(|path| !kept.contains(path));
     let manifests = listing.manifests.iter().map(|&number| manifest_path(dir, number));
     let strays = listing.tables.iter().filter(|file| !needed.contains(file));
     let tables = strays.map(|&file| table_path(dir, file));
@@ -408,9 +435,9 @@ fn ensure_default_in_memory(store: &Store) {
 }
 
 /// Gives back what only the replay needed, its segments but `kept`, and sets aside what the store needs.
-fn conclude(store: &Store, listing: &Listing, kept: Option<&Path>) -> Result<()> {
+fn conclude(store: &Store, listing: &Listing, kept: &BTreeSet<PathBuf>) -> Result<()> {
     let old = listing.segments.iter().map(|(_, path)| path.clone());
-    let is_old = |path: &PathBuf| Some(path.as_path()) != kept && !broken("rule-2");
+    let is_old = |path: &PathBuf| !kept.contains(path) && !broken("rule-2");
     remove_all(&store.env, old.filter(is_old))?;
     if store.replayed.records > 0 && store.structure.lock().trees.len() >= MANY_TREES {
         give_back_free_memory();

@@ -134,6 +134,9 @@ pub struct Options {
     pub blob_file_bytes: u64,
     /// What [`Tree::merge`](crate::Tree::merge) may use. Default: `add` and `append`.
     pub merge_operators: MergeOperators,
+    /// Bytes of log that is not needed any more and kept all the same, for
+    /// [`Db::updates_since`](crate::Db::updates_since), over openings too. Default: 0.
+    pub log_history: u64,
     /// Table files held open at once. Default: 512.
     pub open_tables_max: usize,
     /// Bytes a second that are read in the background to find damage while there is still a copy to mend it from: all
@@ -157,6 +160,7 @@ impl Default for Options {
             separate_at: 32 << 10,
             blob_file_bytes: 256 << 20,
             merge_operators: MergeOperators::default(),
+            log_history: 0,
             open_tables_max: 512,
             scrub_rate: 4 << 20,
             env: Env::system(),
@@ -197,6 +201,13 @@ impl Options {
     #[must_use]
     pub fn separate_at(mut self, bytes: usize) -> Self {
         self.separate_at = bytes;
+        self
+    }
+
+    /// Sets [`Options::log_history`], in bytes.
+    #[must_use]
+    pub fn log_history(mut self, bytes: u64) -> Self {
+        self.log_history = bytes;
         self
     }
 

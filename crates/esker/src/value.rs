@@ -82,12 +82,17 @@ impl Value {
             let message = format!("the value of \"{}\" should be here and is not", named());
             return Err(Error::corruption(&blobs.path_of(pointer.file), 0, message));
         };
-        Ok(Value { expiry, ..Value::of_pin(Arc::new(pin), pointer) })
+        Ok(Value::of_pin(Arc::new(pin), pointer).expiring(expiry))
     }
 
     /// The huge value of `pointer`, which `pin` keeps.
     pub(crate) fn of_pin(pin: Arc<Pin>, pointer: Pointer) -> Value {
         Value { held: Held::Blob(pin, pointer), expiry: None }
+    }
+
+    /// The value, to end at `expiry`.
+    pub(crate) fn expiring(self, expiry: Option<Expiry>) -> Value {
+        Value { expiry, ..self }
     }
 
     /// When a huge value was stored, in microseconds since 1970. `None` for a small one: that is not kept.

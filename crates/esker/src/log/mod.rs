@@ -14,6 +14,8 @@
 //! is a torn tail (dropped) or damage (an error), because every record says how far the log was known to
 //! be synced when it was written.
 
+mod files;
+pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod salvage;

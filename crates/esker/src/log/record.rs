@@ -68,16 +68,25 @@ impl Record<'_> {
 
 /// The record at `offset` of `file`, the bytes of a file used under `epoch`; `None` when none is whole.
 pub(crate) fn read(file: &[u8], offset: usize, epoch: u64) -> Option<Record<'_>> {
-    let header = file.get(offset..offset.checked_add(HEADER_LEN)?)?;
-    if u32_at(header, 16) != header_check(header, epoch, offset as u64) {
-        return None;
-    }
-    let payload = file[offset + HEADER_LEN..].get(..u32_at(header, 8) as usize)?;
-    if u64_at(header, 0) != checksum(0, payload) ^ salt(epoch, offset as u64) {
+    read_at(file.get(offset..)?, offset as u64, epoch)
+}
+
+/// The record with which `bytes` begin, which stand at `offset` of a file used under `epoch`.
+pub(crate) fn read_at(bytes: &[u8], offset: u64, epoch: u64) -> Option<Record<'_>> {
+    let len = len_at(bytes, offset, epoch)?;
+    let (header, payload) = bytes.get(..len)?.split_at(HEADER_LEN);
+    if u64_at(header, 0) != checksum(0, payload) ^ salt(epoch, offset) {
         return None;
     }
     let lag = u32_at(header, 12);
     Some(Record { payload, lag: (lag != NO_CLAIM).then_some(u64::from(lag)) })
+}
+
+/// How many bytes that record takes, by its header alone.
+pub(crate) fn len_at(bytes: &[u8], offset: u64, epoch: u64) -> Option<usize> {
+    let header = bytes.get(..HEADER_LEN)?;
+    let sound = u32_at(header, 16) == header_check(header, epoch, offset);
+    sound.then(|| HEADER_LEN + u32_at(header, 8) as usize)
 }
 
 /// Whether a header of this epoch stands at `offset`, whatever follows it.

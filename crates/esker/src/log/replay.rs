@@ -120,6 +120,11 @@ impl Segments {
         Ok(Segments { dir: dir.to_path_buf(), used, paths })
     }
 
+    /// Every segment that was used.
+    pub(crate) fn newest_first(&self) -> impl Iterator<Item = (&SegmentHeader, &PathBuf)> {
+        self.used.iter().rev().map(|found| (&found.header, &found.path))
+    }
+
     /// How many bytes of manifest number `manifest` are known to be synced (0: nobody knows).
     pub(crate) fn manifest_synced(&self, manifest: u64) -> u64 {
         let marks = self.used.iter().map(|found| manifest_mark(&found.page, found.header.epoch, manifest));

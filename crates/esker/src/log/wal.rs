@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::files::{Files, Retired, Sealed};
+pub(crate) use super::files::{History, Readable};
 use super::replay::{LogFloor, segment_path};
 use super::segment::{RECORDS_AT, Segment, SegmentHeader, SpareSegment};
 use crate::canary::broken;
@@ -66,46 +68,11 @@ impl LogTail {
     }
 }
 
-/// A sealed segment that recovery may still need.
-#[derive(Debug)]
-struct Sealed {
-    id: u64,
-    file: Retired,
-    /// The offset behind its last record.
-    end: u64,
-}
-
-/// A segment that nobody needs any more.
-#[derive(Debug)]
-struct Retired {
-    path: PathBuf,
-    len: u64,
-    bulk: bool,
-}
-
-impl Retired {
-    /// Whether it can be used again where a segment of `len` bytes is needed.
-    fn suits(&self, len: u64, bulk: bool) -> bool {
-        self.len >= len && (bulk || !self.bulk)
-    }
-}
-
 /// A segment, and the offset behind its last record.
 #[derive(Debug)]
 pub(crate) struct LogPart {
     pub(crate) path: PathBuf,
     pub(crate) end: u64,
-}
-
-#[derive(Debug)]
-struct Files {
-    sealed: VecDeque<Sealed>,
-    retired: Vec<Retired>,
-    spare: Option<SpareSegment>,
-    next_number: u64,
-    next_len: u64,
-    /// No segment is made ready any more.
-    closed: bool,
 }
 
 /// A segment with bytes that may not be synced. It is not kept mapped for that: syncing a mapped file
@@ -169,15 +136,15 @@ pub(crate) struct Wal {
 impl Wal {
     /// A log that continues at `at` with sequence number `first_seq`, in a fresh segment file with number
     /// `next_number` (rule 2: never in a replayed one), or in a new use of the file `reuse`, which holds no
-    /// record of the last use.
+    /// record of the last use. `history` ends where it begins.
     pub(crate) fn start(
         env: &Env,
         dir: &Path,
         len_max: u64,
         next_number: u64,
-        at: LogFloor,
-        first_seq: SeqNo,
+        (at, first_seq): (LogFloor, SeqNo),
         reuse: Option<(PathBuf, u64)>,
+        history: History,
     ) -> Result<(Wal, LogTail)> {
         let wal = Wal {
             env: env.clone(),
@@ -185,6 +152,7 @@ impl Wal {
             boot_id: env.fs.boot_id(),
             len_max: len_max.max(SEGMENT_LEN_MIN),
             files: Mutex::new(Files {
+                history,
                 sealed: VecDeque::new(),
                 retired: reuse.into_iter().map(|(path, len)| Retired { path, len, bulk: false }).collect(),
                 spare: None,
@@ -321,7 +289,7 @@ impl Wal {
         let id = tail.segment.header().id + 1;
         let segment = Arc::new(Segment::start(spare, self.header(id, first_seq, tail.position()))?);
         self.files.lock().sealed.push_back(Sealed {
-            id: id - 1,
+            header: *tail.segment.header(),
             file: Retired { path: tail.segment.path(), len: tail.segment.end(), bulk: tail.segment.bulk },
             end: tail.offset,
         });
@@ -432,12 +400,31 @@ impl Wal {
     /// The manifest's floor has durably passed to `floor`: the segments before it may be reused.
     pub(crate) fn retire(&self, floor: LogFloor) {
         self.floor_start.store(floor.start, Ordering::Relaxed);
+        self.files.lock().retire(floor.segment);
+    }
+
+    /// Lets go of the segments that are kept for nothing but [`Wal::readable`]: the disk is full.
+    pub(crate) fn forget_history(&self) {
         let mut files = self.files.lock();
-        while files.sealed.front().is_some_and(|sealed| sealed.id < floor.segment) {
-            if let Some(sealed) = files.sealed.pop_front() {
-                files.retired.push(sealed.file);
-            }
-        }
+        let forgotten = files.history.forget();
+        files.retired.extend(forgotten);
+    }
+
+    /// The segments that can be read, oldest first, the current one last.
+    pub(crate) fn readable(&self) -> Vec<Readable> {
+        // The current one is taken first: one that is sealed in between is there twice, and none is missing.
+        let current = self.sync.lock().current.clone();
+        let files = self.files.lock();
+        let whole = files.history.segments().chain(&files.sealed);
+        let mut all: Vec<Readable> = whole.map(Readable::of).collect();
+        let current =
+            current.filter(|segment| all.last().is_none_or(|last| last.header.id < segment.header().id));
+        all.extend(current.map(|segment| Readable {
+            header: *segment.header(),
+            path: segment.path(),
+            end: None,
+        }));
+        all
     }
 
     /// Retired files beyond the few that are kept for reuse, for the caller to remove.
@@ -474,7 +461,7 @@ impl Wal {
     /// What recovery would read from `floor` on, oldest first, the current segment last.
     pub(crate) fn parts(&self, floor: LogFloor, tail: &LogTail) -> Vec<LogPart> {
         let files = self.files.lock();
-        let sealed = files.sealed.iter().filter(|sealed| sealed.id >= floor.segment);
+        let sealed = files.sealed.iter().filter(|sealed| sealed.header.id >= floor.segment);
         let current = LogPart { path: tail.segment.path(), end: tail.offset };
         sealed
             .map(|sealed| LogPart { path: sealed.file.path.clone(), end: sealed.end })
@@ -487,7 +474,7 @@ impl Wal {
         let files = self.files.lock();
         let sealed: u64 = files.sealed.iter().map(|sealed| sealed.file.len).sum();
         let retired: u64 = files.retired.iter().map(|file| file.len).sum();
-        sealed + retired + files.spare.as_ref().map_or(0, |spare| spare.file.len())
+        sealed + retired + files.history.bytes() + files.spare.as_ref().map_or(0, |spare| spare.file.len())
     }
 }
 

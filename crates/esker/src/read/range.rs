@@ -95,6 +95,12 @@ impl ScanRange {
         self
     }
 
+    /// The keys of `keys`, ascending.
+    pub(crate) fn of(keys: &KeyRange) -> Self {
+        let upper = keys.upper.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        ScanRange { lower: Bound::Included(keys.lower.clone()), upper, ..ScanRange::default() }
+    }
+
     /// The keys that it visits.
     pub(crate) fn keys(&self) -> KeyRange {
         KeyRange::between(&self.lower, &self.upper)

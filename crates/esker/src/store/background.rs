@@ -72,7 +72,12 @@ impl Store {
     /// Removes files that nobody uses any more, but a few log segments, and sets aside again what the
     /// reserve lacks.
     pub(crate) fn remove_obsolete(&self) -> Result<()> {
-        let spare = if self.failure().is_some() { SPARE_WHEN_FULL } else { SPARE_SEGMENTS };
+        let spare = if self.failure().is_some() {
+            self.wal.forget_history();
+            SPARE_WHEN_FULL
+        } else {
+            SPARE_SEGMENTS
+        };
         for file in self.registry.take_obsolete() {
             self.env.fs.remove_file(&table_path(&self.dir, file))?;
         }

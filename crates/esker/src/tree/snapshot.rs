@@ -68,6 +68,11 @@ impl Snapshot {
         self.held.seq
     }
 
+    /// The number of the last write that it sees. [`Db::updates_since`](crate::Db::updates_since) tells what came later.
+    pub fn sequence(&self) -> u64 {
+        self.held.seq
+    }
+
     fn state_of(&self, tree: &Tree) -> Result<Guard<Arc<TreeState>>> {
         if tree.inner().store != self.held.store.id {
             let message = "the tree belongs to another store than the snapshot";

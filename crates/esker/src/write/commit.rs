@@ -19,6 +19,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -169,6 +170,17 @@ impl Commit {
         while self.visible() < seq {
             self.advanced.wait(&mut state);
         }
+    }
+
+    /// Whether anything is published behind `position`, at the latest after `at_most`.
+    pub(crate) fn wait_published(&self, position: u64, at_most: Duration) -> bool {
+        let mut state = self.state.lock();
+        while self.published() <= position {
+            if self.advanced.wait_for(&mut state, at_most).timed_out() {
+                return self.published() > position;
+            }
+        }
+        true
     }
 
     /// Fails once writes are refused. The log may have a hole then: nothing that was written since may be

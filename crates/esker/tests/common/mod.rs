@@ -109,6 +109,7 @@ pub(crate) fn tiny_options(rng: &mut Rng, env: Env) -> Options {
     options.separate_at = *rng.pick(&[1, 20, 200, 2000, usize::MAX]);
     options.blob_file_bytes = *rng.pick(&[1, 20_000, 100_000, 256 << 20]);
     options.cache_policy = *rng.pick(CachePolicy::ALL);
+    options.log_history = *rng.pick(&[0, 0, 600 << 10]);
     options.merge_operator(Longest)
 }
 

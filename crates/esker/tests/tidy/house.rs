@@ -97,7 +97,7 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["store"],
     &["open"],
     &["tree"],
-    &["txn"],
+    &["txn", "updates"],
     &["care"],
     &["db"],
     &["measure"],

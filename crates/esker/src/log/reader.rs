@@ -1,0 +1,130 @@
+//! Reading the log while it is written: whole records, from a sequence number on.
+//!
+//! A segment may be used again at any moment. What was read is right all the same: each use has its own epoch, and a record
+//! of another one does not pass its check.
+
+use std::sync::Arc;
+
+use super::record;
+use super::segment::RECORDS_AT;
+use super::wal::{Readable, Wal};
+use crate::cursor::SeqNo;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::{FileSystem, ReadFile};
+
+/// Bytes that are read at once.
+const PIECE: u64 = 256 << 10;
+
+/// A place in the log.
+#[derive(Debug)]
+pub(crate) struct LogReader {
+    fs: Arc<dyn FileSystem>,
+    file: Arc<dyn ReadFile>,
+    segment: Readable,
+    /// Of the next record in the file.
+    offset: u64,
+    /// The number of its first operation.
+    seq: SeqNo,
+    /// What was read of the file, and from which offset on.
+    buf: Vec<u8>,
+    buf_at: u64,
+}
+
+fn gone(seq: SeqNo) -> Error {
+    let message = format!(
+        "the log no longer has what was written from number {seq} on: take a snapshot, copy what it has, and go on from there; \
+         `Options::log_history` keeps more of the log"
+    );
+    Error::new(ErrorKind::NotFound, message)
+}
+
+impl LogReader {
+    /// At or before the record that has number `seq`, or will.
+    pub(crate) fn open(fs: &Arc<dyn FileSystem>, wal: &Wal, seq: SeqNo) -> Result<LogReader> {
+        let before = wal.readable().into_iter().rfind(|segment| segment.header.first_seq <= seq);
+        let segment = before.ok_or_else(|| gone(seq))?;
+        let seq = segment.header.first_seq;
+        LogReader::begin(fs, segment, seq)
+    }
+
+    fn begin(fs: &Arc<dyn FileSystem>, segment: Readable, seq: SeqNo) -> Result<LogReader> {
+        let file = fs.open_read(&segment.path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => gone(seq),
+            _ => error,
+        })?;
+        let (fs, offset) = (Arc::clone(fs), RECORDS_AT);
+        Ok(LogReader { fs, file, segment, offset, seq, buf: Vec::new(), buf_at: 0 })
+    }
+
+    /// The number of the next record's first operation, as far as the records before it tell.
+    pub(crate) fn seq(&self) -> SeqNo {
+        self.seq
+    }
+
+    /// The position of the next record in the log.
+    pub(crate) fn position(&self) -> u64 {
+        self.segment.header.start + (self.offset - RECORDS_AT)
+    }
+
+    /// Shows the next record, which ends at position `limit` at the latest, where every record before that is whole;
+    /// `None` at the limit. `show` returns how many numbers it takes, `None` where it makes no sense.
+    pub(crate) fn next<T>(
+        &mut self,
+        wal: &Wal,
+        limit: u64,
+        show: impl FnOnce(SeqNo, &[u8]) -> Option<(u64, T)>,
+    ) -> Result<Option<T>> {
+        loop {
+            if self.position() >= limit {
+                return Ok(None);
+            }
+            if self.segment.end.is_none_or(|end| self.offset < end) && self.fill(limit)? {
+                break;
+            }
+            self.follow(wal)?;
+        }
+        let bytes = &self.buf[(self.offset - self.buf_at) as usize..];
+        let epoch = self.segment.header.epoch;
+        let shown = record::read_at(bytes, self.offset, epoch)
+            .and_then(|record| Some((record.len() as u64, show(self.seq, record.payload)?)));
+        let Some((len, (taken, shown))) = shown else { return Err(gone(self.seq)) };
+        self.offset += len;
+        self.seq += taken;
+        Ok(Some(shown))
+    }
+
+    /// Whether the next record is in the buffer, whole. If not, the segment has none, or not any more.
+    fn fill(&mut self, limit: u64) -> Result<bool> {
+        let mut need = record::HEADER_LEN;
+        loop {
+            let have = self.buf.len().saturating_sub((self.offset - self.buf_at) as usize);
+            if have >= need {
+                let bytes = &self.buf[(self.offset - self.buf_at) as usize..];
+                match record::len_at(bytes, self.offset, self.segment.header.epoch) {
+                    Some(len) if have >= len => return Ok(true),
+                    Some(len) => need = len,
+                    None => return Ok(false),
+                }
+            }
+            // No further than to what is whole: what lies behind may come later.
+            let whole = self.offset + (limit - self.position());
+            let end = self.file.len().min(self.segment.end.unwrap_or(whole)).min(whole);
+            let len = end.saturating_sub(self.offset).min(PIECE.max(need as u64)) as usize;
+            if len < need {
+                return Ok(false);
+            }
+            self.buf.resize(len, 0);
+            self.buf_at = self.offset;
+            self.file.read_exact_at(&mut self.buf, self.offset)?;
+        }
+    }
+
+    /// Goes on in the segment that begins where this one ends.
+    fn follow(&mut self, wal: &Wal) -> Result<()> {
+        let (position, id) = (self.position(), self.segment.header.id);
+        let next = wal.readable().into_iter().find(|segment| segment.header.id > id);
+        let next = next.filter(|next| next.header.start == position && next.header.id == id + 1);
+        *self = LogReader::begin(&self.fs, next.ok_or_else(|| gone(self.seq))?, self.seq)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! Segments of the log that recovery does not need.
+
+use std::path::{Path, PathBuf};
+
+use crate::env::Env;
+use crate::error::Result;
+use crate::log::replay::{LogFloor, Segments};
+use crate::log::segment::SegmentHeader;
+use crate::options::Options;
+
+/// Those of earlier openings that are to be kept, oldest first: each is followed by the next, the last one by `fresh`.
+pub(super) fn left(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    segments: &Segments,
+    fresh: LogFloor,
+) -> Result<Vec<(SegmentHeader, PathBuf, u64)>> {
+    let mut left: Vec<(SegmentHeader, PathBuf, u64)> = Vec::new();
+    if options.log_history == 0 || env.fs.free_space(dir)? < options.low_space() + options.segment_len_max() {
+        return Ok(left);
+    }
+    let (mut next, mut sum) = (fresh, 0);
+    for (header, path) in segments.newest_first().skip_while(|(header, _)| header.id >= fresh.segment) {
+        let len = env.fs.file_len(path)?;
+        sum += len;
+        // A torn one does not end where the next one begins: the log went on before that.
+        if header.id + 1 != next.segment || header.start > next.start || sum > options.log_history {
+            break;
+        }
+        next = LogFloor { segment: header.id, start: header.start };
+        left.push((*header, path.clone(), len));
+    }
+    left.reverse();
+    Ok(left)
+}

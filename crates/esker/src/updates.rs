@@ -1,0 +1,171 @@
+//! What was written, in order, read back from the log: for copies that follow a store, indexes elsewhere, caches.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::blob::Pointer;
+use crate::cursor::{Content, Expiry, Kind, SeqNo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::reader::LogReader;
+use crate::operators;
+use crate::ranges::KeyRange;
+use crate::read::range::ScanRange;
+use crate::store::Store;
+use crate::value::Value;
+use crate::version::edit::TreeId;
+use crate::write::batch::{Op, Ops, numbers_taken};
+
+/// The writes behind some moment, one after the other: [`Db::updates_since`](crate::Db::updates_since).
+///
+/// At the end of what was written it gives `None`, and goes on when more is there; [`Updates::wait`] waits for that. It holds
+/// nothing back: a log that has been flushed is used again, and who falls behind further than
+/// [`Options::log_history`](crate::Options::log_history) reaches gets an error of kind `NotFound`, and has to begin with a
+/// snapshot again.
+pub struct Updates {
+    store: Arc<Store>,
+    log: LogReader,
+    since: SeqNo,
+    durable: bool,
+    /// `None`: dropped.
+    trees: HashMap<TreeId, Option<Arc<str>>>,
+}
+
+impl std::fmt::Debug for Updates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Updates").field("since", &self.since).finish_non_exhaustive()
+    }
+}
+
+/// Changes that took effect together.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Update {
+    /// The moment behind them: whoever has made them goes on with [`Db::updates_since`](crate::Db::updates_since) of this.
+    pub sequence: u64,
+    /// In order: of one key the last one counts.
+    pub changes: Vec<Change>,
+}
+
+/// One change.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Change {
+    /// The name of the tree.
+    pub tree: Arc<str>,
+    /// What has changed.
+    pub what: What,
+}
+
+/// What a [`Change`] does.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum What {
+    /// A key got a value, which may say when it expires.
+    Put(Vec<u8>, Value),
+    /// A key got a huge value, of which nothing is left: it was replaced since, by a change that is still to come.
+    Replaced(Vec<u8>),
+    /// A key became absent.
+    Delete(Vec<u8>),
+    /// All keys of a range became absent.
+    DeleteRange(ScanRange),
+    /// The value of a key was changed by the merge operator of this name, and this operand.
+    Merge(Vec<u8>, String, Vec<u8>),
+}
+
+impl Updates {
+    /// What was written after `since`.
+    pub(crate) fn open(store: &Arc<Store>, since: SeqNo) -> Result<Updates> {
+        let visible = store.commit.visible();
+        if since > visible {
+            let message = format!(
+                "nothing has number {since} yet, the last one is {visible}: a loss of power may have taken what was not synced"
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        if store.read_only {
+            let message = "a store that is open for reading only has no log of its own";
+            return Err(Error::new(ErrorKind::ReadOnly, message));
+        }
+        let log = LogReader::open(&store.env.fs, &store.wal, since + 1)?;
+        Ok(Updates { store: Arc::clone(store), log, since, durable: false, trees: HashMap::new() })
+    }
+
+    /// Only what survives a loss of power, for those who must not be ahead of the store afterwards. What is written with
+    /// [`Durability::Process`](crate::Durability::Process) is there after the next [`Db::sync`](crate::Db::sync), flush, or
+    /// write with `Power`.
+    #[must_use]
+    pub fn durable(mut self) -> Self {
+        self.durable = true;
+        self
+    }
+
+    /// The next changes; `None` while there are no more.
+    ///
+    /// # Errors
+    /// `NotFound` when the log no longer has them, `Closed` when the store is closed, `Io`.
+    #[expect(clippy::should_implement_trait, reason = "it goes on behind `None`, and errors end it")]
+    pub fn next(&mut self) -> Result<Option<Update>> {
+        let (store, since) = (Arc::clone(&self.store), self.since);
+        store.check_open()?;
+        let limit = if self.durable { store.wal.synced() } else { store.commit.published() };
+        loop {
+            let (trees, mut changes) = (&mut self.trees, Vec::new());
+            let show = |first: SeqNo, payload: &[u8]| {
+                let taken = numbers_taken(payload, first)?;
+                if first + taken > since + 1 {
+                    let changed = Ops::of(payload).filter_map(|op| change(&store, trees, &op));
+                    changes.extend(changed);
+                }
+                Some((taken, ()))
+            };
+            if self.log.next(&store.wal, limit, show)?.is_none() {
+                return Ok(None);
+            }
+            if !changes.is_empty() {
+                return Ok(Some(Update { sequence: self.log.seq() - 1, changes }));
+            }
+        }
+    }
+
+    /// Returns whether there is more, at the latest after `at_most`. Of what is to be [`Updates::durable`] it is only known
+    /// that it was written.
+    pub fn wait(&self, at_most: Duration) -> bool {
+        self.store.commit.wait_published(self.log.position(), at_most)
+    }
+}
+
+/// What `op` does; `None` where its tree was dropped.
+fn change(store: &Store, trees: &mut HashMap<TreeId, Option<Arc<str>>>, op: &Op<'_>) -> Option<Change> {
+    let named = || store.structure.lock().trees.get(&op.tree).map(|tree| Arc::from(tree.name.as_str()));
+    let tree = trees.entry(op.tree).or_insert_with(named).clone()?;
+    Some(Change { tree, what: what(store, op) })
+}
+
+fn what(store: &Store, op: &Op<'_>) -> What {
+    let key = op.key.to_vec();
+    let entry = Content::open(op.kind, op.value);
+    match entry.kind {
+        Kind::Delete => What::Delete(key),
+        Kind::DeleteRange => {
+            let range = KeyRange::decode(op.key, op.value);
+            What::DeleteRange(range.map_or_else(ScanRange::all, |range| ScanRange::of(&range)))
+        }
+        Kind::Merge => {
+            let (name, operand) = operators::parts(op.value).unwrap_or_default();
+            What::Merge(key, name.to_owned(), operand.to_vec())
+        }
+        Kind::Blob => match huge(store, entry.value, entry.expiry) {
+            Some(value) => What::Put(key, value),
+            None => What::Replaced(key),
+        },
+        Kind::Put | Kind::PutUntil | Kind::BlobUntil => What::Put(key, Value::copy_of(&entry)),
+    }
+}
+
+/// The huge value that `pointer` points to, as long as it is kept.
+fn huge(store: &Store, pointer: &[u8], expiry: Option<Expiry>) -> Option<Value> {
+    let pointer = Pointer::decode(pointer)?;
+    let pin = store.blobs.pin(&pointer)?;
+    Some(Value::of_pin(Arc::new(pin), pointer).expiring(expiry))
+}
