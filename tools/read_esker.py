@@ -156,7 +156,11 @@ class Store:
         if tag == 3:
             tree.tag = edit.slice()
         elif tag == 4:
-            level, table = edit.u8(), {"file": edit.varint(), "salt": edit.u64(), "shared": edit.u8()}
+            level, table = edit.u8(), {"file": edit.varint(), "salt": edit.u64()}
+            flags = edit.u8()
+            if flags > 3:
+                raise Damage(f"the manifest has a table with flags {flags} that this reader does not know")
+            table["shared"], table["one_number"] = flags & 1, flags & 2
             for _ in range(4):
                 edit.varint()
             table["max_seq"] = edit.varint() + edit.varint()
@@ -238,7 +242,8 @@ class Store:
             if not key.startswith(own):
                 continue
             # A smaller level is newer; in level 0 the table with the greater number of its newest write.
-            order = (1, -level, table["max_seq"] if level == 0 else 0, tag >> 3)
+            order = (1, -level, table["max_seq"] if level == 0 else 0,
+                     table["max_seq"] if table["one_number"] else tag >> 3)
             kind = tag & 7
             expires = None
             if kind in (PUT_UNTIL, BLOB_UNTIL):

@@ -138,6 +138,16 @@ fn every_live_value_is_read_without_esker() {
     change(rng, &plain, &mut in_plain, 30);
     let models = [("plain", &in_plain), ("packed", &in_packed), ("unlogged", &in_unlogged)];
     same(&store, &models, "flushed in part");
+    let mut ingest = plain.ingest().unwrap();
+    for number in 20..50 {
+        let (key, value) = (number.to_string().into_bytes(), value(rng));
+        ingest.put(&key, &value).unwrap();
+        in_plain.insert(key, value);
+    }
+    ingest.commit().unwrap();
+    change(rng, &plain, &mut in_plain, 20);
+    let models = [("plain", &in_plain), ("packed", &in_packed), ("unlogged", &in_unlogged)];
+    same(&store, &models, "ingested");
     db.drop_tree("unlogged").unwrap();
     db.compact().unwrap();
     change(rng, &plain, &mut in_plain, 40);

@@ -79,7 +79,7 @@ pub use options::{CachePolicy, Compression, Durability, Options, TreeOptions};
 pub use read::range::ScanRange;
 pub use read::scan::Scan;
 pub use stats::{Stats, TreeStats};
-pub use tree::{Snapshot, Tree, ValueWriter};
+pub use tree::{Ingest, IngestUnsorted, Snapshot, Tree, ValueWriter};
 pub use txn::{Isolation, Savepoint, Txn, TxnMode, TxnOptions, TxnScan};
 pub use updates::{Change, Update, Updates, What};
 pub use value::{Value, ValueMap, ValueReader};

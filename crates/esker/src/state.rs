@@ -104,6 +104,8 @@ pub(crate) struct TreeInner {
     /// either decides by what lies in the levels, so they must not change each other's.
     pub(crate) below_level_0: Mutex<()>,
     dropped: AtomicBool,
+    /// Takes no writes now. Changed under the commit lock when no reservation is under way.
+    held: AtomicBool,
 }
 
 impl TreeInner {
@@ -128,6 +130,7 @@ impl TreeInner {
             state: ArcSwap::from_pointee(state),
             below_level_0: Mutex::new(()),
             dropped: AtomicBool::new(false),
+            held: AtomicBool::new(false),
         })
     }
 
@@ -180,6 +183,15 @@ impl TreeInner {
 
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Whether writes have to wait. Says so for sure only under the commit lock.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_held(&self, held: bool) {
+        self.held.store(held, Ordering::Release);
     }
 
     /// Empties the tree for good; returns what it held. Under structure and commit lock.

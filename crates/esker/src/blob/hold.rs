@@ -51,6 +51,14 @@ impl NewBlob {
     }
 }
 
+impl NewBlob {
+    /// What was to name it came to nothing: dropped, it is abandoned.
+    pub(crate) fn withdraw(&mut self) {
+        self.commit(None);
+        self.committed = false;
+    }
+}
+
 impl Drop for NewBlob {
     fn drop(&mut self) {
         if !self.committed {

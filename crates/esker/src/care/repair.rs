@@ -74,7 +74,7 @@ struct Repair<'a> {
     segments: Segments,
     /// What the new manifest is to say.
     state: ManifestState,
-    maker: TableMaker,
+    maker: Arc<TableMaker>,
     /// Pointers in tables that were written anew for a manifest that is lost.
     pointers: Vec<(TreeId, Vec<u8>, Pointer)>,
     unused: BTreeSet<PathBuf>,
@@ -143,13 +143,13 @@ impl<'a> Repair<'a> {
     ) -> Result<Repair<'a>> {
         let env = &options.env;
         let last = listing.tables.last().max(listing.blobs.last()).copied().unwrap_or(0);
-        let maker = TableMaker {
+        let maker = Arc::new(TableMaker {
             env: env.clone(),
             dir: dir.to_path_buf(),
             next_file: Arc::new(AtomicU64::new(last + 1)),
             block_bytes: options.block_bytes,
             pool: Arc::new(BufferPool::new(0, CachePolicy::None)),
-        };
+        });
         let mut repair = Repair {
             options,
             env,

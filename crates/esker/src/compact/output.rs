@@ -41,8 +41,9 @@ pub(crate) struct OutputOptions {
 }
 
 /// A sorted run of new tables that nobody knows yet. Dropped unfinished, it removes its files.
-pub(crate) struct Output<'a> {
-    maker: &'a TableMaker,
+#[derive(Debug)]
+pub(crate) struct Output {
+    maker: Arc<TableMaker>,
     options: OutputOptions,
     current: Option<(FileId, TableWriter)>,
     /// The last table's file, which the kernel writes back while the next table is built.
@@ -51,8 +52,9 @@ pub(crate) struct Output<'a> {
     kept: bool,
 }
 
-impl<'a> Output<'a> {
-    pub(crate) fn new(maker: &'a TableMaker, options: OutputOptions) -> Self {
+impl Output {
+    pub(crate) fn new(maker: &Arc<TableMaker>, options: OutputOptions) -> Self {
+        let maker = Arc::clone(maker);
         Output { maker, options, current: None, unsynced: None, done: Vec::new(), kept: false }
     }
 
@@ -108,6 +110,7 @@ impl<'a> Output<'a> {
             file: id,
             salt: meta.salt,
             shared: false,
+            one_number: false,
             size: meta.size,
             entries: meta.properties.entries,
             tombstones: meta.properties.tombstones,
@@ -142,7 +145,7 @@ impl<'a> Output<'a> {
     }
 }
 
-impl Drop for Output<'_> {
+impl Drop for Output {
     fn drop(&mut self) {
         if self.kept {
             return;
@@ -176,6 +179,7 @@ pub(crate) fn shared_part(whole: &TableInfo, part: TablePart) -> TableInfo {
         file: whole.file,
         salt: whole.salt,
         shared: true,
+        one_number: false,
         size: (whole.size as u128 * u128::from(part.raw_bytes) / u128::from(raw)) as u64,
         entries: part.entries,
         tombstones: part.tombstones,

@@ -13,7 +13,8 @@ use crate::error::Result;
 use crate::memtable::MemCursor;
 use crate::state::TreeState;
 use crate::table::ScanHint;
-use crate::version::levels::{LEVELS, Table, TreeCursor};
+use crate::version::levels::{LEVELS, Table};
+use crate::version::table_cursor::TreeCursor;
 
 /// Which way a merge walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,10 +25,11 @@ use super::volatile::is_flushed;
 use super::{Store, Structure};
 use crate::blob::{BlobFileId, Pointer};
 use crate::canary::broken;
-use crate::cursor::SeqNo;
+use crate::cursor::{Kind, SeqNo};
 use crate::env::Lane;
 use crate::error::{ErrorKind, Result};
 use crate::read::get::{base_at, bases_in};
+use crate::state::TreeInner;
 use crate::version::blobs::BlobEdit;
 use crate::version::edit::{Edit, TreeId};
 use crate::write::watch::{Job, What};
@@ -43,7 +44,7 @@ pub(super) struct Ended {
     /// Moments from this one on see it,
     from: SeqNo,
     /// and before this one.
-    until: SeqNo,
+    pub(super) until: SeqNo,
     /// The write that ended its life; 0 where the manifest has.
     pub(super) by: SeqNo,
     /// The tree of that write, where it has skipped the log.
@@ -139,25 +140,28 @@ pub(super) fn by_file(blobs: impl IntoIterator<Item = (BlobFileId, u64)>) -> ByF
 /// The huge values whose life a write has ended.
 fn ended_by(job: &Job) -> Result<Vec<Ended>> {
     let now = job.tree.state.load_full();
-    let (until, by) = (job.seq, job.seq);
-    let volatile = (!job.tree.options.log).then_some(job.tree.id);
-    let ended = |from, kind, stored: &[u8]| {
-        let Pointer { file, ordinal, share, len, .. } = Pointer::of_entry(kind, stored)?;
-        Some(Ended { file, ordinal, share: Some(share), from, until, by, volatile, len })
-    };
     match &job.what {
         What::Key(key) => {
             let before = base_at(&now, key, job.seq - 1)?;
-            Ok(before.and_then(|(from, kind, stored)| ended(from, kind, &stored)).into_iter().collect())
+            let ended =
+                before.and_then(|(from, kind, stored)| ended(&job.tree, from, kind, &stored, job.seq));
+            Ok(ended.into_iter().collect())
         }
         What::Range(range) => {
             let mut all = Vec::new();
             bases_in(&now, range, job.seq - 1, |from, kind, stored| {
-                all.extend(ended(from, kind, stored));
+                all.extend(ended(&job.tree, from, kind, stored, job.seq));
             })?;
             Ok(all)
         }
     }
+}
+
+/// The huge value of an entry with the number `from`, if it has one, whose life the write `by` to the tree ends.
+pub(super) fn ended(tree: &TreeInner, from: SeqNo, kind: Kind, stored: &[u8], by: SeqNo) -> Option<Ended> {
+    let Pointer { file, ordinal, share, len, .. } = Pointer::of_entry(kind, stored)?;
+    let volatile = (!tree.options.log).then_some(tree.id);
+    Some(Ended { file, ordinal, share: Some(share), from, until: by, by, volatile, len })
 }
 
 impl Store {

@@ -30,7 +30,7 @@ impl Store {
         self.install_with_blobs(&mut structure, trees, edits, &frees)
     }
 
-    fn install_with_blobs(
+    pub(super) fn install_with_blobs(
         &self,
         structure: &mut Structure,
         trees: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],

@@ -1,7 +1,7 @@
 //! The open store behind every handle: what it holds, how its parts change together, its background work.
 //!
 //! Locks, in the order in which they may be taken:
-//! 1. `backing_up`, `compacting`, `flushing`: one backup, one merge and one flush at a time; then `TreeInner::below_level_0`;
+//! 1. `reshaping`, `backing_up`, `compacting`, `flushing`: one backup, one merge and one flush at a time; then `TreeInner::below_level_0`;
 //! 2. `structure`: the manifest and the trees by name; held while an edit is made durable;
 //! 3. the commit lock ([`Commit`]): sequence, log tail, which memtable takes writes.
 //!
@@ -40,6 +40,8 @@ mod debt;
 mod erase;
 mod expiry;
 mod flush;
+mod hold;
+mod ingest;
 mod install;
 mod merge;
 mod new_blobs;
@@ -56,6 +58,7 @@ mod write;
 pub(crate) use blobs::Ending;
 use expiry::ExpiryWatch;
 use flush::Waiting;
+pub(crate) use ingest::Ingested;
 pub(crate) use install::release_file;
 use reclaim::Reclaim;
 use reserve::{Reserve, is_full, with_reserve};
@@ -106,7 +109,9 @@ pub(crate) struct Store {
     pub(crate) throttle: Throttle,
     pub(crate) counters: Counters,
     pub(crate) replayed: ReplayReport,
-    pub(crate) tables: TableMaker,
+    pub(crate) tables: Arc<TableMaker>,
+    /// One tree at a time is changed as a whole: something is ingested.
+    reshaping: Mutex<()>,
     pub(crate) flushing: Mutex<()>,
     pub(crate) compacting: Mutex<()>,
     /// One backup at a time.
@@ -154,13 +159,13 @@ impl Store {
     pub(crate) fn new(parts: Parts) -> Arc<Store> {
         let candidates = parts.structure.trees.clone();
         let clock = SteadyClock::new(Arc::clone(&parts.options.env.clock), parts.clock_us);
-        let tables = TableMaker {
+        let tables = Arc::new(TableMaker {
             env: parts.options.env.clone(),
             dir: parts.dir.clone(),
             next_file: parts.next_file,
             block_bytes: parts.options.block_bytes,
             pool: Arc::clone(&parts.pool),
-        };
+        });
         Arc::new(Store {
             id: parts.id,
             env: parts.options.env.clone(),
@@ -184,6 +189,7 @@ impl Store {
             counters: Counters::default(),
             replayed: parts.replayed,
             tables,
+            reshaping: Mutex::new(()),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
             backing_up: Mutex::new(()),

@@ -82,6 +82,7 @@ impl Store {
             let power = durability == Durability::Power;
             match self.commit.commit(state, &self.wal, batch, header, power, &mut jobs) {
                 Ok(Committed::Done { end }) => break end,
+                Ok(Committed::Held) => self.wait_while_held(batch),
                 Ok(Committed::NeedsSegment(len)) => self.prepare_segment(len, batch.only_deletes())?,
                 Err(_) if self.is_closing() => return Err(self.closed_error()),
                 Err(error) => return Err(error),

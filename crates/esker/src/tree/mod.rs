@@ -23,11 +23,13 @@ use crate::write::batch::{Batch, check_key};
 
 mod batch;
 mod estimate;
+mod ingest;
 mod merge;
 mod snapshot;
 mod stream;
 mod transfer;
 
+pub use ingest::{Ingest, IngestUnsorted};
 pub use snapshot::Snapshot;
 pub use stream::ValueWriter;
 

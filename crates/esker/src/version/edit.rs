@@ -121,7 +121,7 @@ fn position(from: &mut Decoder<'_>) -> Option<u64> {
 }
 
 /// A byte that says yes or no.
-pub(super) fn flag(from: &mut Decoder<'_>) -> Option<bool> {
+fn flag(from: &mut Decoder<'_>) -> Option<bool> {
     match from.u8()? {
         0 => Some(false),
         1 => Some(true),
@@ -390,6 +390,7 @@ mod tests {
             file,
             salt: !file,
             shared: file.is_multiple_of(2),
+            one_number: false,
             size: 1 << 33,
             entries: 10,
             tombstones: 3,

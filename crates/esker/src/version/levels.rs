@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use super::edit::{FileId, TableInfo, TreeId};
 use super::read_cost::ReadCost;
+use super::table_cursor::{PartCursor, TreeCursor};
 use super::tables::TableFile;
 use crate::checksum::hash_key;
-use crate::cursor::{Cursor, Kind, SeqNo};
+use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::error::Result;
-use crate::table::{Found, ScanHint, TableCursor};
+use crate::table::{Found, ScanHint};
 
 /// Level 0 and six sorted ones.
 pub(crate) const LEVELS: usize = 7;
@@ -57,6 +58,9 @@ impl Table {
     /// The newest version of `key` at or before `seq`; `hash` is [`hash_key`] of `key`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
+        if self.info.one_number {
+            return self.get_unnumbered(key, hash, seq);
+        }
         if self.info.shared {
             let key = shared_key(self.tree, key);
             return self.file.with_reader(|reader| reader.get(&key, hash_key(&key), seq));
@@ -64,125 +68,24 @@ impl Table {
         self.file.with_reader(|reader| reader.get(key, hash, seq))
     }
 
+    /// [`Table::get`] where all entries have the number that the manifest says.
+    fn get_unnumbered(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
+        let number = self.info.max_seq;
+        if number > seq {
+            return Ok(None);
+        }
+        let found = self.file.with_reader(|reader| reader.get(key, hash, MAX_SEQ))?;
+        Ok(found.map(|found| Found { seq: number, ..found }))
+    }
+
     pub(crate) fn cursor(&self, hint: ScanHint) -> Result<TreeCursor> {
         let cursor = self.file.reader()?.cursor(hint);
-        Ok(if self.info.shared {
-            TreeCursor::Part(PartCursor { cursor, tree: self.tree.to_be_bytes(), key: Vec::new() })
-        } else {
-            TreeCursor::Whole(cursor)
-        })
-    }
-}
-
-/// Walks one tree's entries of a table.
-pub(crate) enum TreeCursor {
-    /// The table is the tree's own.
-    Whole(TableCursor),
-    /// The table is shared.
-    Part(PartCursor),
-}
-
-/// Walks the keys that begin with one tree's number, without it.
-pub(crate) struct PartCursor {
-    cursor: TableCursor,
-    tree: [u8; 4],
-    /// Reused for the keys of seeks.
-    key: Vec<u8>,
-}
-
-impl PartCursor {
-    fn prefixed(&mut self, key: &[u8]) -> Vec<u8> {
-        let mut out = std::mem::take(&mut self.key);
-        out.clear();
-        out.extend_from_slice(&self.tree);
-        out.extend_from_slice(key);
-        out
-    }
-
-    fn valid(&self) -> bool {
-        self.cursor.valid() && self.cursor.key().starts_with(&self.tree)
-    }
-
-    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        let key = self.prefixed(key);
-        let result = self.cursor.seek(&key, seq);
-        self.key = key;
-        result
-    }
-
-    fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        let key = self.prefixed(key);
-        let result = self.cursor.seek_before(&key, seq);
-        self.key = key;
-        result
-    }
-
-    fn seek_to_last(&mut self) -> Result<()> {
-        match u32::from_be_bytes(self.tree).checked_add(1) {
-            Some(next) => self.cursor.seek_before(&next.to_be_bytes(), crate::cursor::MAX_SEQ),
-            None => self.cursor.seek_to_last(),
+        if !self.info.shared && !self.info.one_number {
+            return Ok(TreeCursor::Whole(cursor));
         }
-    }
-}
-
-macro_rules! either {
-    ($self:expr, $cursor:ident => $whole:expr, $part:ident => $partial:expr) => {
-        match $self {
-            TreeCursor::Whole($cursor) => $whole,
-            TreeCursor::Part($part) => $partial,
-        }
-    };
-}
-
-impl Cursor for TreeCursor {
-    #[inline]
-    fn valid(&self) -> bool {
-        either!(self, c => c.valid(), p => p.valid())
-    }
-
-    fn seek_to_first(&mut self) -> Result<()> {
-        either!(self, c => c.seek_to_first(), p => p.seek(&[], crate::cursor::MAX_SEQ))
-    }
-
-    fn seek_to_last(&mut self) -> Result<()> {
-        either!(self, c => c.seek_to_last(), p => p.seek_to_last())
-    }
-
-    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        either!(self, c => c.seek(key, seq), p => p.seek(key, seq))
-    }
-
-    fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        either!(self, c => c.seek_before(key, seq), p => p.seek_before(key, seq))
-    }
-
-    #[inline]
-    fn next(&mut self) -> Result<()> {
-        either!(self, c => c.next(), p => p.cursor.next())
-    }
-
-    fn prev(&mut self) -> Result<()> {
-        either!(self, c => c.prev(), p => p.cursor.prev())
-    }
-
-    #[inline]
-    fn key(&self) -> &[u8] {
-        either!(self, c => c.key(), p => &p.cursor.key()[4..])
-    }
-
-    #[inline]
-    fn seq(&self) -> SeqNo {
-        either!(self, c => c.seq(), p => p.cursor.seq())
-    }
-
-    #[inline]
-    fn kind(&self) -> Kind {
-        either!(self, c => c.kind(), p => p.cursor.kind())
-    }
-
-    #[inline]
-    fn value(&self) -> &[u8] {
-        either!(self, c => c.value(), p => p.cursor.value())
+        let prefix = if self.info.shared { self.tree.to_be_bytes().to_vec() } else { Vec::new() };
+        let number = self.info.one_number.then_some(self.info.max_seq);
+        Ok(TreeCursor::Part(PartCursor::new(cursor, prefix, number)))
     }
 }
 

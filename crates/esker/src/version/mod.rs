@@ -7,6 +7,7 @@
 //! - [`tables`]: table files as shared handles, opened when first read, closed when too many are, removed
 //!   when nobody uses them any more.
 //! - [`read_cost`]: what reads have spent on unmerged runs.
+//! - [`table_cursor`]: walks what a tree has of a table.
 //! - [`levels`]: one tree's tables, immutable; a change makes a new one, which is swapped in whole.
 
 pub(crate) mod blobs;
@@ -14,6 +15,7 @@ pub(crate) mod edit;
 pub(crate) mod levels;
 pub(crate) mod manifest;
 pub(crate) mod read_cost;
+pub(crate) mod table_cursor;
 pub(crate) mod table_info;
 pub(crate) mod tables;
 mod tree_record;

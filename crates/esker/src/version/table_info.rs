@@ -1,6 +1,6 @@
 //! What the manifest knows of a table.
 
-use super::edit::{FileId, file_id, flag, seq, within};
+use super::edit::{FileId, file_id, seq, within};
 use crate::codec::{Decoder, put_slice, put_varint};
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::error::{Error, Result};
@@ -8,6 +8,11 @@ use crate::table::{Expiring, TableReader};
 
 /// The most bytes, or entries, that one table is believed to have.
 pub(super) const AMOUNT_MAX: u64 = 1 << 48;
+
+/// In what the manifest says of a table: its keys begin with the tree's number.
+const SHARED: u8 = 1;
+/// Its entries have the number that the manifest says.
+const ONE_NUMBER: u8 = 2;
 
 /// What the manifest knows of one table, or of one tree's part of a shared table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +22,9 @@ pub(crate) struct TableInfo {
     pub(crate) salt: u64,
     /// Whether the file's keys begin with the tree's number, because several trees share it.
     pub(crate) shared: bool,
+    /// Whether all entries have the number `min_seq`, which is `max_seq` too, whatever stands in the file: it was written
+    /// before the number was known. Then each key is there once.
+    pub(crate) one_number: bool,
     /// Bytes of the file, or of this tree's part of it.
     pub(crate) size: u64,
     pub(crate) entries: u64,
@@ -50,7 +58,7 @@ pub(crate) fn check_described(table: &TableReader, infos: &[TableInfo]) -> Resul
             info.entries != properties.entries
                 || info.smallest != properties.smallest
                 || info.largest != properties.largest
-                || info.max_seq != properties.max_seq
+                || (info.max_seq != properties.max_seq && !info.one_number)
         });
     let another = infos.iter().any(|info| info.salt != table.salt());
     if another || differs || (!infos.is_empty() && named > properties.entries) {
@@ -63,7 +71,8 @@ pub(crate) fn check_described(table: &TableReader, infos: &[TableInfo]) -> Resul
 pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
     put_varint(out, table.file);
     out.extend_from_slice(&table.salt.to_le_bytes());
-    out.push(u8::from(table.shared));
+    let flags = [(table.shared, SHARED), (table.one_number, ONE_NUMBER)];
+    out.push(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum());
     for number in [
         table.size,
         table.entries,
@@ -83,7 +92,8 @@ pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
 pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
     let file = file_id(from)?;
     let salt = from.u64()?;
-    let shared = flag(from)?;
+    let flags = from.u8().filter(|flags| flags & !(SHARED | ONE_NUMBER) == 0)?;
+    let (shared, one_number) = (flags & SHARED != 0, flags & ONE_NUMBER != 0);
     let mut amount = || within(from, AMOUNT_MAX);
     let (size, entries, tombstones, raw_bytes) = (amount()?, amount()?, amount()?, amount()?);
     let min_seq = from.varint()?;
@@ -92,11 +102,13 @@ pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
     let expiring = Expiring::decode(from)?;
     let smallest = from.slice()?.to_vec();
     let largest = from.slice()?.to_vec();
-    let plausible = smallest <= largest && tombstones <= entries && expiring.count <= entries;
+    let is_numbered = !one_number || (min_seq == max_seq && !shared);
+    let plausible = is_numbered && smallest <= largest && tombstones <= entries && expiring.count <= entries;
     plausible.then_some(TableInfo {
         file,
         salt,
         shared,
+        one_number,
         size,
         entries,
         tombstones,

@@ -317,6 +317,11 @@ impl Batch {
         Ok(false)
     }
 
+    /// Whether it has to wait for one of its trees.
+    pub(crate) fn is_held(&self) -> bool {
+        self.parts.iter().any(|part| part.tree.is_held())
+    }
+
     /// Whether it holds no put.
     pub(crate) fn only_deletes(&self) -> bool {
         Ops::of(&self.payload).all(|op| matches!(op.kind, Kind::Delete | Kind::DeleteRange))

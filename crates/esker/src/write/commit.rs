@@ -101,11 +101,22 @@ struct Place {
 /// Bytes of such a record.
 const GAP_RECORD_LEN: usize = record::HEADER_LEN + GAP_LEN;
 
+/// A sequence number that was taken and is not visible yet.
+#[derive(Debug)]
+pub(crate) struct Number {
+    pub(crate) seq: SeqNo,
+    /// The log position behind all that came before it.
+    pub(crate) end: u64,
+    ticket: u64,
+}
+
 /// How a try to reserve ended.
 #[derive(Debug)]
 pub(crate) enum Committed {
     /// Written and visible; `end` is the log position behind it and all before it.
     Done { end: u64 },
+    /// A tree takes no writes now: wait until it does, try again.
+    Held,
     /// The log needs a spare segment with room for this many bytes: prepare one outside the lock, try again.
     NeedsSegment(usize),
 }
@@ -212,6 +223,9 @@ impl Commit {
         jobs: &mut Vec<Job>,
     ) -> Result<Committed> {
         self.check()?;
+        if batch.is_held() {
+            return Ok(Committed::Held);
+        }
         let len = header.map(|header| header.len() + batch.payload().len());
         if let Some(len) = len
             && !state.tail.has_room(GAP_RECORD_LEN + len)
@@ -258,6 +272,29 @@ impl Commit {
         // Behind a record that is not in the log, this one is lost too.
         self.check()?;
         Ok(Committed::Done { end })
+    }
+
+    /// Takes the next number for something that is neither in the log nor in a memtable. Everything before it is published;
+    /// what comes behind waits for [`Commit::show_number`], which has to follow.
+    pub(crate) fn take_number(&self) -> Result<Number> {
+        let mut state = self.lock_quiet();
+        self.check()?;
+        if state.ended {
+            return Err(Error::new(ErrorKind::Closed, "the store is closed"));
+        }
+        if state.next_seq >= MAX_SEQ {
+            return Err(Error::new(ErrorKind::Unsupported, "the store has used up its sequence numbers"));
+        }
+        let (seq, end) = (state.next_seq, state.tail.position());
+        state.next_seq += 1;
+        let ticket = state.front + state.queue.len() as u64;
+        state.queue.push_back(Ticket { last_seq: seq, end, segment_end: None, done: false });
+        Ok(Number { seq, end, ticket })
+    }
+
+    /// What has the number is there, or will never be.
+    pub(crate) fn show_number(&self, number: &Number) {
+        self.publish(number.ticket, true);
     }
 
     /// Marks the reservation as done and returns when it is visible.

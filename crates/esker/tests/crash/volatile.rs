@@ -212,11 +212,37 @@ impl Life {
                 alive
             }
             32 => self.copy(&db),
+            33 => {
+                let which = self.rng.index(2);
+                self.ingest(which)
+            }
             _ => {
                 db.step(*self.rng.pick(&Lane::ALL));
                 !self.disk.is_dead()
             }
         }
+    }
+
+    /// What is ingested is there at once, and with it all that was written before.
+    fn ingest(&mut self, which: usize) -> bool {
+        let (from, end) = (self.key(), self.key());
+        let value = vec![9; *self.rng.pick(&[10, 2000])];
+        let pairs = (0..30).map(|number| format!("key{number:02}").into_bytes());
+        let pairs: Pairs =
+            pairs.filter(|key| (&from..&end).contains(&key)).map(|key| (key, value.clone())).collect();
+        let fill = || {
+            let mut ingest = self.trees[which].ingest()?;
+            pairs.iter().try_for_each(|(key, value)| ingest.put(key, value))?;
+            ingest.commit()
+        };
+        let done = fill();
+        self.histories[which].write(|now| now.extend(pairs.clone()));
+        let alive = alive(&self.disk, done.map(drop));
+        if alive && !pairs.is_empty() {
+            self.histories[which].make_durable();
+            self.histories[0].make_durable();
+        }
+        alive
     }
 
     /// A checkpoint holds what was written before.

@@ -31,6 +31,8 @@ struct Part {
     smallest: Vec<u8>,
     largest: Vec<u8>,
     max_seq: SeqNo,
+    /// The number of all its entries, which was ingested.
+    number: Option<SeqNo>,
 }
 
 /// Parts with ascending keys, of which one is open.
@@ -172,6 +174,7 @@ impl Repair<'_> {
             tree: (!info.shared).then_some(tree),
             cleared: info.cleared,
         });
+        let number = info.filter(|(_, info)| info.one_number).map(|(_, info)| info.max_seq);
         let Some(owner) = salvage.properties().map(|properties| properties.owner).or(by_manifest) else {
             let message = "the properties are damaged, and without a manifest nobody knows whose table it is";
             self.lose(&Error::corruption(&path, 0, message), None, None);
@@ -185,7 +188,8 @@ impl Repair<'_> {
                 cleared: owner.cleared,
                 smallest: properties.smallest.clone(),
                 largest: properties.largest.clone(),
-                max_seq: properties.max_seq,
+                max_seq: number.unwrap_or(properties.max_seq),
+                number,
             });
             return Ok(());
         }
@@ -203,6 +207,7 @@ impl Repair<'_> {
                 smallest: key.to_vec(),
                 largest: Vec::new(),
                 max_seq: 0,
+                number: None,
                 cleared: owner.cleared,
                 own,
             });
@@ -300,7 +305,7 @@ impl Newest {
     }
 
     fn meet(&mut self, part: &Part, salvage: &Salvage, ranges: &[RangeTombstone]) {
-        let seq = salvage.seq();
+        let seq = part.number.unwrap_or(salvage.seq());
         let hides = |range: &RangeTombstone| {
             range.seq > seq && range.seq > part.cleared && range.range.contains(&self.key)
         };

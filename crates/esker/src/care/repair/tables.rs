@@ -96,7 +96,8 @@ impl Repair<'_> {
         }
         while more && salvage.key().starts_with(&own) {
             let key = &salvage.key()[own.len()..];
-            output.add(key, salvage.seq(), salvage.kind(), salvage.value())?;
+            let seq = if info.one_number { info.max_seq } else { salvage.seq() };
+            output.add(key, seq, salvage.kind(), salvage.value())?;
             more = salvage.advance()?;
         }
         output.finish()

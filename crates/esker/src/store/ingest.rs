@@ -1,0 +1,209 @@
+//! Tables that were written beside the store become part of a tree at once, by one edit.
+//!
+//! ```text
+//! tree flushed, merge awaited ------------------------------- others read and write
+//! tree held: what came since is flushed --------------------- writes to the tree wait
+//! a number taken; log synced; edit; shown; number visible --- writes behind it wait to be acknowledged
+//! ```
+//!
+//! The tables were written before their number was known: it stands in the manifest, for all of their entries. It is greater
+//! than that of every earlier write and less than that of every later one, as if it were a batch's; so the log is synced up
+//! to there first, and the edit says that the number was taken.
+
+use std::sync::Arc;
+
+use super::Store;
+use super::blobs::{Ended, Frees, ended};
+use crate::blob::{NewBlob, Pointer, VOLATILE, key_hash};
+use crate::canary::broken;
+use crate::cursor::{Cursor, MAX_SEQ};
+use crate::env::Lane;
+use crate::error::{ErrorKind, Result};
+use crate::read::get::base_at;
+use crate::state::{Mem, TreeInner};
+use crate::table::ScanHint;
+use crate::version::edit::{Edit, TableInfo};
+use crate::version::levels::{LEVELS, Levels, Table};
+
+/// How often a tree is let go of again because a merge of it has begun, before tables go to level 0 whatever it does.
+const TRIES_MAX: usize = 4;
+
+/// What is to become part of a tree: ascending keys, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Ingested {
+    pub(crate) tables: Vec<TableInfo>,
+    /// The huge values that they point to.
+    pub(crate) blobs: Vec<NewBlob>,
+    /// Keys that may have had huge values before.
+    pub(crate) watched: Vec<Vec<u8>>,
+    /// How many keys had been entered into the filter of such keys by others when `watched` was begun.
+    pub(crate) additions: u64,
+}
+
+impl Ingested {
+    fn overlaps_keys_of(&self, mem: &Mem) -> Result<bool> {
+        let mut cursor = mem.table.cursor();
+        for table in &self.tables {
+            cursor.seek(&table.smallest, MAX_SEQ)?;
+            if cursor.valid() && cursor.key() <= table.largest.as_slice() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The deepest level in which `table` is newer than all that it overlaps there and above; 0 where something in level 0 or 1
+/// overlaps it.
+fn level_of(levels: &Levels, table: &TableInfo) -> usize {
+    let meets = |level: &usize| !levels.overlapping(*level, &table.smallest, &table.largest).is_empty();
+    (0..LEVELS).find(meets).map_or(LEVELS - 1, |level| level.saturating_sub(1))
+}
+
+impl Store {
+    /// Makes `ingested` part of `tree`, newer than all that is in it.
+    pub(crate) fn ingest(&self, tree: &Arc<TreeInner>, mut ingested: Ingested) -> Result<()> {
+        let edits = ingested.tables.iter().map(|table| Edit::AddTable {
+            tree: tree.id,
+            level: 0,
+            table: table.clone(),
+        });
+        let added: Vec<Edit> = edits.collect();
+        let done = self.ingest_now(tree, &mut ingested);
+        if done.is_err() {
+            self.discard_tables(&added);
+        }
+        done
+    }
+
+    fn ingest_now(&self, tree: &Arc<TreeInner>, ingested: &mut Ingested) -> Result<()> {
+        let _one_at_a_time = self.reshaping.lock();
+        // Most of what has to be synced, while others write.
+        self.blobs.sync()?;
+        self.sync_published()?;
+        for attempt in 1.. {
+            if self.must_be_flushed(tree, ingested)? {
+                self.flush_trees(std::iter::once(tree))?;
+            }
+            if attempt < TRIES_MAX {
+                // A merge under way ends: then the tables need not go to level 0.
+                drop(tree.below_level_0.lock());
+            }
+            let _held = self.hold(tree);
+            if self.must_be_flushed(tree, ingested)? {
+                self.flush_trees(std::iter::once(tree))?;
+            }
+            let unmerged = tree.below_level_0.try_lock();
+            if unmerged.is_some() || attempt >= TRIES_MAX {
+                self.watch_again(tree, ingested)?;
+                let mut replaced = self.replaced_by(tree, ingested)?;
+                return self.install_ingested(tree, ingested, unmerged.is_some(), &mut replaced);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether some memtable holds what has to be in tables before.
+    fn must_be_flushed(&self, tree: &Arc<TreeInner>, ingested: &Ingested) -> Result<bool> {
+        if broken("ingest-order") {
+            return Ok(false);
+        }
+        let state = tree.state.load_full();
+        // Nothing of a tree without the log may survive what came before it in the tree.
+        if tree.is_volatile() {
+            return Ok(true);
+        }
+        for mem in state.waiting.iter().chain([&state.mem]) {
+            if ingested.overlaps_keys_of(mem)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Looks through all keys for such that may have had a huge value, if some have got one since they were looked at.
+    /// Nobody writes to the tree now.
+    fn watch_again(&self, tree: &TreeInner, ingested: &mut Ingested) -> Result<()> {
+        let filter = &self.blobs.filter;
+        if ingested.additions + ingested.blobs.len() as u64 == filter.additions() {
+            return Ok(());
+        }
+        ingested.watched.clear();
+        for info in &ingested.tables {
+            let file = self.registry.file(info.file, info.salt);
+            let mut cursor = Table::new(tree.id, file, info.clone()).cursor(ScanHint::Compaction)?;
+            cursor.seek_to_first()?;
+            while cursor.valid() {
+                if filter.may_contain(key_hash(tree.id, cursor.key())) {
+                    ingested.watched.push(cursor.key().to_vec());
+                }
+                cursor.next()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The huge values that the tree has for keys that were ingested. They are looked up before that is part of the tree:
+    /// afterwards a merge might leave nothing that tells the two apart. Nobody writes to the tree now.
+    fn replaced_by(&self, tree: &TreeInner, ingested: &mut Ingested) -> Result<Vec<Ended>> {
+        ingested.watched.sort_unstable();
+        ingested.watched.dedup();
+        self.settle_blobs(self.commit.visible())?;
+        let state = tree.state.load_full();
+        let mut replaced = Vec::new();
+        for key in &ingested.watched {
+            match base_at(&state, key, MAX_SEQ) {
+                Ok(found) => replaced
+                    .extend(found.and_then(|(from, kind, stored)| ended(tree, from, kind, &stored, MAX_SEQ))),
+                // Damage elsewhere costs the space of what it hides, until a merge drops it.
+                Err(error) if error.kind() == ErrorKind::Corruption => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(replaced)
+    }
+
+    fn install_ingested(
+        &self,
+        tree: &Arc<TreeInner>,
+        ingested: &mut Ingested,
+        below: bool,
+        replaced: &mut Vec<Ended>,
+    ) -> Result<()> {
+        let mut structure = self.structure.lock();
+        self.check_changeable()?;
+        if tree.is_dropped() {
+            return Err(tree.dropped_error());
+        }
+        let number = self.commit.take_number()?;
+        let levels = Arc::clone(&tree.state.load().levels);
+        let mut edits: Vec<Edit> = Vec::new();
+        for table in &ingested.tables {
+            let level = if below { level_of(&levels, table) } else { 0 };
+            let (min_seq, max_seq) = (number.seq, number.seq);
+            let table = TableInfo { one_number: true, min_seq, max_seq, ..table.clone() };
+            edits.push(Edit::AddTable { tree: tree.id, level: level as u8, table });
+        }
+        if tree.options.log {
+            edits.push(Edit::Counters { next_file: 0, next_tree: 0, last_seq: number.seq });
+        } else {
+            edits.push(Edit::Flushed { tree: tree.id, seq: number.seq });
+        }
+        let installed = self.sync_log(number.end).and_then(|()| {
+            ingested.blobs.iter_mut().for_each(|blob| blob.commit(Some(VOLATILE)));
+            let named: Vec<Pointer> = ingested.blobs.iter().map(|blob| blob.pointer).collect();
+            let frees = Frees { named: &named, ..Frees::default() };
+            self.install_with_blobs(&mut structure, &[(Arc::clone(tree), Vec::new())], edits, &frees)
+        });
+        if installed.is_ok() {
+            let by = number.seq;
+            replaced.iter_mut().for_each(|ended| (ended.until, ended.by) = (by, by));
+            self.ending.state.lock().shadowed.append(replaced);
+        } else {
+            ingested.blobs.iter_mut().for_each(NewBlob::withdraw);
+        }
+        self.commit.show_number(&number);
+        self.notify(Lane::Blobs);
+        installed
+    }
+}

@@ -1,0 +1,149 @@
+//! Walks one tree's entries of a table: as they stand in the file, or, where they do not all belong to the tree or do not
+//! say all of themselves, as the manifest says that they are to be read.
+
+use crate::cursor::{Cursor, Kind, MAX_SEQ, SeqNo};
+use crate::error::Result;
+use crate::table::TableCursor;
+
+/// Walks one tree's entries of a table.
+pub(crate) enum TreeCursor {
+    /// The table is the tree's own, and says all.
+    Whole(TableCursor),
+    /// What stands in the file is not what is meant.
+    Part(PartCursor),
+}
+
+/// Walks the keys that begin with a prefix, without it.
+pub(crate) struct PartCursor {
+    cursor: TableCursor,
+    /// What the tree's keys begin with in a file that several trees share.
+    prefix: Vec<u8>,
+    /// The number of all entries, which stand in the file without one.
+    number: Option<SeqNo>,
+    /// Reused for the keys of seeks.
+    key: Vec<u8>,
+}
+
+impl PartCursor {
+    pub(super) fn new(cursor: TableCursor, prefix: Vec<u8>, number: Option<SeqNo>) -> Self {
+        PartCursor { cursor, prefix, number, key: Vec::new() }
+    }
+
+    /// `key` as the file has it, or the first key behind that.
+    fn in_file(&mut self, key: &[u8], behind: bool) -> Vec<u8> {
+        let mut out = std::mem::take(&mut self.key);
+        out.clear();
+        out.extend_from_slice(&self.prefix);
+        out.extend_from_slice(key);
+        if behind {
+            out.push(0);
+        }
+        out
+    }
+
+    /// Where `(key, seq)` is in the file: there, or, where all entries have one number, before or behind the key's.
+    fn place(&mut self, key: &[u8], seq: SeqNo) -> (Vec<u8>, SeqNo) {
+        match self.number {
+            None => (self.in_file(key, false), seq),
+            Some(number) => (self.in_file(key, number > seq), MAX_SEQ),
+        }
+    }
+
+    fn valid(&self) -> bool {
+        self.cursor.valid() && self.cursor.key().starts_with(&self.prefix)
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.cursor.key()[self.prefix.len()..]
+    }
+
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        let (key, seq) = self.place(key, seq);
+        let result = self.cursor.seek(&key, seq);
+        self.key = key;
+        result
+    }
+
+    fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        let (key, seq) = self.place(key, seq);
+        let result = self.cursor.seek_before(&key, seq);
+        self.key = key;
+        result
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        match prefix_end(&self.prefix) {
+            Some(next) => self.cursor.seek_before(&next, MAX_SEQ),
+            None => self.cursor.seek_to_last(),
+        }
+    }
+}
+
+/// The first key behind all that begin with `prefix`, if there is one.
+fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+macro_rules! either {
+    ($self:expr, $cursor:ident => $whole:expr, $part:ident => $partial:expr) => {
+        match $self {
+            TreeCursor::Whole($cursor) => $whole,
+            TreeCursor::Part($part) => $partial,
+        }
+    };
+}
+
+impl Cursor for TreeCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        either!(self, c => c.valid(), p => p.valid())
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        either!(self, c => c.seek_to_first(), p => p.seek(&[], MAX_SEQ))
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        either!(self, c => c.seek_to_last(), p => p.seek_to_last())
+    }
+
+    fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        either!(self, c => c.seek(key, seq), p => p.seek(key, seq))
+    }
+
+    fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        either!(self, c => c.seek_before(key, seq), p => p.seek_before(key, seq))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        either!(self, c => c.next(), p => p.cursor.next())
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        either!(self, c => c.prev(), p => p.cursor.prev())
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        either!(self, c => c.key(), p => p.key())
+    }
+
+    #[inline]
+    fn seq(&self) -> SeqNo {
+        either!(self, c => c.seq(), p => p.number.unwrap_or_else(|| p.cursor.seq()))
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        either!(self, c => c.kind(), p => p.cursor.kind())
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        either!(self, c => c.value(), p => p.cursor.value())
+    }
+}
