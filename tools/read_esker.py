@@ -158,16 +158,17 @@ class Store:
         elif tag == 4:
             level, table = edit.u8(), {"file": edit.varint(), "salt": edit.u64()}
             flags = edit.u8()
-            if flags > 3:
+            if flags > 7:
                 raise Damage(f"the manifest has a table with flags {flags} that this reader does not know")
-            table["shared"], table["one_number"] = flags & 1, flags & 2
+            table["prefix"] = edit.varint().to_bytes(4, "big") if flags & 1 else b""
+            table["one_number"], table["clipped"] = flags & 2, flags & 4
             for _ in range(4):
                 edit.varint()
             table["max_seq"] = edit.varint() + edit.varint()
             edit.varint()
             if edit.varint():
                 edit.varint(), edit.varint(), edit.u8(), edit.varint()
-            edit.slice(), edit.slice()
+            table["bounds"] = edit.slice(), edit.slice()
             tree.tables[level, table["file"]] = table
         elif tag == 5:
             level = edit.u8()
@@ -179,6 +180,8 @@ class Store:
             tree.ranges[number] = key_range(edit.slice(), edit.slice())
         elif tag == 13:
             del tree.ranges[edit.varint()]
+        elif tag == 14:
+            edit.varint(), edit.slice(), edit.slice()
         else:
             raise Damage(f"the manifest has an edit {tag} that this reader does not know")
 
@@ -222,7 +225,7 @@ class Store:
             stored = index.varint()
             self.attempt(
                 f"{path} at {at}",
-                lambda: self.read_block(tree_id, tree, level, table, path, at, stored))
+                lambda: self.read_block(tree, level, table, path, at, stored))
             at += stored
 
     def frame(self, stored, salt, at):
@@ -230,16 +233,18 @@ class Store:
             raise Damage("a block is damaged")
         return stored[-9], stored[:-9]
 
-    def read_block(self, tree_id, tree, level, table, path, at, stored):
+    def read_block(self, tree, level, table, path, at, stored):
         compression, block = self.frame(read_at(path, at, stored), table["salt"], at)
         if compression == 1:
             plain = Decoder(block)
             block = unpack_lz4(plain.varint(), block[plain.at:])
         elif compression:
             raise Damage("a block is compressed by zstd, which this reader cannot read")
-        own = tree_id.to_bytes(4, "big") if table["shared"] else b""
+        own, (smallest, largest) = table["prefix"], table["bounds"]
         for key, tag, value_at, end in entries(block):
             if not key.startswith(own):
+                continue
+            if table["clipped"] and not smallest <= key[len(own):] <= largest:
                 continue
             # A smaller level is newer; in level 0 the table with the greater number of its newest write.
             order = (1, -level, table["max_seq"] if level == 0 else 0,

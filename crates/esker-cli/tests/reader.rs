@@ -148,17 +148,35 @@ fn every_live_value_is_read_without_esker() {
     change(rng, &plain, &mut in_plain, 20);
     let models = [("plain", &in_plain), ("packed", &in_packed), ("unlogged", &in_unlogged)];
     same(&store, &models, "ingested");
+    let from_a = db.split(&plain, "a", "from-a").unwrap();
+    let mut in_from_a = in_plain.split_off(b"a".as_slice());
+    let models =
+        [("plain", &in_plain), ("packed", &in_packed), ("unlogged", &in_unlogged), ("from-a", &in_from_a)];
+    same(&store, &models, "split");
+    from_a.put("b", "behind").unwrap();
+    in_from_a.insert(b"b".to_vec(), b"behind".to_vec());
+    plain.delete("1").unwrap();
+    in_plain.remove(b"1".as_slice());
+    db.flush().unwrap();
+    let models =
+        [("plain", &in_plain), ("packed", &in_packed), ("unlogged", &in_unlogged), ("from-a", &in_from_a)];
+    same(&store, &models, "split and flushed");
+    let plain = db.tree("whole").unwrap();
+    let mut in_plain = Model::new();
+    for name in ["plain", "from-a"] {
+        db.drop_tree(name).unwrap();
+    }
     db.drop_tree("unlogged").unwrap();
     db.compact().unwrap();
     change(rng, &plain, &mut in_plain, 40);
-    same(&store, &[("plain", &in_plain), ("packed", &in_packed)], "merged");
+    same(&store, &[("whole", &in_plain), ("packed", &in_packed)], "merged");
     db.drop_tree("packed").unwrap();
     db.close().unwrap();
-    same(&store, &[("plain", &in_plain)], "closed");
+    same(&store, &[("whole", &in_plain)], "closed");
     drop((plain, packed, db));
     let db = Db::open(&store, Options::default()).unwrap();
-    change(rng, &db.tree("plain").unwrap(), &mut in_plain, 40);
-    same(&store, &[("plain", &in_plain)], "opened again");
+    change(rng, &db.tree("whole").unwrap(), &mut in_plain, 40);
+    same(&store, &[("whole", &in_plain)], "opened again");
 }
 
 #[test]

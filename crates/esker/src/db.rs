@@ -13,9 +13,9 @@ use crate::open::{DEFAULT_TREE, Listing};
 use crate::options::{Durability, Options, TreeOptions};
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
-use crate::state::TreeInner;
+use crate::state::{Shape, TreeInner};
 use crate::stats::{Stats, TreeStats};
-use crate::store::{Store, release_file};
+use crate::store::Store;
 use crate::tree::{Snapshot, Tree};
 use crate::txn::{LockTable, Txn, TxnOptions};
 use crate::value::Value;
@@ -25,6 +25,8 @@ use crate::version::manifest::manifest_path;
 use crate::write::batch::Batch;
 
 mod updates;
+
+mod split;
 
 /// The longest name of a tree, in bytes.
 const TREE_NAME_MAX: usize = 255;
@@ -144,8 +146,15 @@ impl Db {
         let edit = Edit::CreateTree { tree: id, name: name.to_owned(), options: options.clone() };
         self.store.commit_edits(&mut structure, &[edit])?;
         structure.next_tree += 1;
-        let inner =
-            TreeInner::new(id, self.store.id, name, options, None, Default::default(), &self.store.chunks);
+        let inner = TreeInner::new(
+            (id, id),
+            self.store.id,
+            name,
+            options,
+            None,
+            Shape::default(),
+            &self.store.chunks,
+        );
         structure.by_name.insert(name.to_owned(), id);
         structure.trees.insert(id, Arc::clone(&inner));
         Ok(Tree::new(Arc::clone(&self.store), inner))
@@ -173,24 +182,7 @@ impl Db {
         if name == DEFAULT_TREE {
             return Err(Error::new(ErrorKind::InvalidInput, "the default tree cannot be dropped"));
         }
-        self.store.sync_published()?;
-        let mut structure = self.store.structure.lock();
-        let id = structure.by_name.get(name).copied();
-        let id = id.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no tree \"{name}\"")))?;
-        self.store.commit_edits(&mut structure, &[Edit::DropTree { tree: id }])?;
-        structure.by_name.remove(name);
-        if let Some(inner) = structure.trees.remove(&id) {
-            let state = {
-                let _no_reservations = self.store.commit.lock();
-                inner.mark_dropped()
-            };
-            state.levels.tables().for_each(|(_, table)| release_file(&mut structure, table.info.file));
-            drop(structure);
-            self.store.forget_waiting(&inner);
-            self.store.free_blobs_of(id);
-            self.store.notify(Lane::Compact);
-        }
-        Ok(())
+        self.store.drop_tree(name)
     }
 
     /// The names of all trees, sorted.
@@ -471,7 +463,7 @@ fn tree_stats(tree: &TreeInner) -> Result<TreeStats> {
         stats.table_bytes += table.info.size;
         stats.tables_by_level[level] += 1;
         stats.bytes_by_level[level] += table.info.size;
-        if !table.info.shared {
+        if table.info.prefix.is_none() && !table.info.clipped {
             let (filter, index) = match table.file.with_reader(|reader| Ok(reader.metadata_bytes())) {
                 // Who looks after a store wants to know the rest all the more.
                 Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => (0, 0),

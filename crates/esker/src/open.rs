@@ -34,7 +34,7 @@ use crate::log::wal::{History, LogTail, Wal, is_usual_len};
 use crate::memtable::ChunkPool;
 use crate::options::{Options, TreeOptions};
 use crate::ranges::RangeTombstones;
-use crate::state::TreeInner;
+use crate::state::{Extent, Shape, TreeInner};
 use crate::store::reserve::Reserve;
 use crate::store::{Parts, Store, Structure};
 use crate::version::edit::{Edit, ManifestState, TreeId};
@@ -226,13 +226,15 @@ impl Opening {
                 let entry =
                     structure.files.entry(file).or_insert_with(|| (registry.file(file, info.salt), 0));
                 entry.1 += 1;
-                tables.push((usize::from(level), Table::new(tree, Arc::clone(&entry.0), info.clone())));
+                tables.push((usize::from(level), Table::new(Arc::clone(&entry.0), info.clone())));
             }
-            let levels = Levels::default().with(&[], tables);
-            let tag = record.tag.clone();
-            let ranges = RangeTombstones::new(record.ranges());
-            let options = record.options.clone();
-            let inner = TreeInner::new(tree, id, &record.name, options, tag, (levels, ranges), &chunks);
+            let shape = Shape {
+                levels: Levels::default().with(&[], tables),
+                ranges: RangeTombstones::new(record.ranges()),
+                extent: Extent { range: record.range.clone(), moved: Vec::new() },
+            };
+            let (tag, options, ids) = (record.tag.clone(), record.options.clone(), (tree, record.root));
+            let inner = TreeInner::new(ids, id, &record.name, options, tag, shape, &chunks);
             structure.by_name.insert(record.name.clone(), tree);
             structure.trees.insert(tree, inner);
         }
@@ -243,8 +245,7 @@ impl Opening {
         let (numbers, signal) = (Arc::clone(&next_file), Arc::clone(&executor));
         let blobs = Arc::new(BlobSet::new(&env, dir, numbers, signal, options));
         let unneeded = blobs::find(&blobs, &env, dir, listing, state, read_only)?;
-        let jobs = RefCell::default();
-        let dir = dir.to_path_buf();
+        let (jobs, dir) = (RefCell::default(), dir.to_path_buf());
         Ok(Opening {
             id,
             dir,
@@ -421,12 +422,12 @@ fn ensure_default_in_memory(store: &Store) {
     if !structure.by_name.contains_key(DEFAULT_TREE) {
         let id = structure.next_tree;
         let tree = TreeInner::new(
-            id,
+            (id, id),
             store.id,
             DEFAULT_TREE,
             TreeOptions::default(),
             None,
-            Default::default(),
+            Shape::default(),
             &store.chunks,
         );
         structure.by_name.insert(DEFAULT_TREE.to_owned(), id);
@@ -469,8 +470,8 @@ fn complete(store: &Arc<Store>, fresh: LogFloor) -> Result<()> {
         edits.push(Edit::CreateTree { tree, name, options: options.clone() });
         structure.next_tree += 1;
         structure.by_name.insert(DEFAULT_TREE.to_owned(), tree);
-        let inner =
-            TreeInner::new(tree, store.id, DEFAULT_TREE, options, None, Default::default(), &store.chunks);
+        let (ids, shape) = ((tree, tree), Shape::default());
+        let inner = TreeInner::new(ids, store.id, DEFAULT_TREE, options, None, shape, &store.chunks);
         structure.trees.insert(tree, inner);
     }
     let committed = if edits.is_empty() { Ok(()) } else { store.commit_edits(&mut structure, &edits) };

@@ -20,7 +20,7 @@ use crate::codec::{Decoder, put_slice};
 use crate::cursor::SeqNo;
 
 /// Keys from `lower` on, up to `upper`, which is not one of them; `None`: to the end.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct KeyRange {
     pub(crate) lower: Vec<u8>,
     pub(crate) upper: Option<Vec<u8>>,
@@ -72,6 +72,16 @@ impl KeyRange {
             (Some(mine), Some(other)) => mine >= other,
         };
         self.lower <= other.lower && reaches
+    }
+
+    /// The keys that are in both; `None` where there can be none.
+    pub(crate) fn common(&self, other: &KeyRange) -> Option<KeyRange> {
+        let upper = match (&self.upper, &other.upper) {
+            (Some(one), Some(two)) => Some(one.min(two).clone()),
+            (one, two) => one.as_ref().or(two.as_ref()).cloned(),
+        };
+        let common = KeyRange { lower: self.lower.clone().max(other.lower.clone()), upper };
+        (!common.is_empty()).then_some(common)
     }
 
     /// What stands behind `lower` in files: where it ends, if it does.
@@ -276,6 +286,12 @@ pub(crate) struct Cover {
 }
 
 impl Cover {
+    /// Also what `other` hides, of other keys.
+    pub(crate) fn join(&mut self, other: Cover) {
+        self.spans.extend(other.spans);
+        self.spans.sort_by(|one, two| one.range.lower.cmp(&two.range.lower));
+    }
+
     /// The number below which versions of `key` are hidden; 0: none is.
     #[inline]
     pub(crate) fn over(&self, key: &[u8]) -> SeqNo {

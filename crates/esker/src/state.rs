@@ -12,11 +12,11 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::cursor::SeqNo;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 use crate::log::replay::LogFloor;
 use crate::memtable::{ChunkPool, Memtable};
 use crate::options::TreeOptions;
-use crate::ranges::RangeTombstones;
+use crate::ranges::{KeyRange, RangeTombstones};
 use crate::version::edit::TreeId;
 use crate::version::levels::Levels;
 
@@ -88,12 +88,65 @@ pub(crate) struct TreeState {
     pub(crate) levels: Arc<Levels>,
     /// What was deleted by ranges.
     pub(crate) ranges: Arc<RangeTombstones>,
+    pub(crate) extent: Arc<Extent>,
+}
+
+/// Which keys a tree has, and where those are that it had.
+#[derive(Debug, Default)]
+pub(crate) struct Extent {
+    pub(crate) range: KeyRange,
+    /// What was split off since the store was opened; disjoint.
+    pub(crate) moved: Vec<Moved>,
+}
+
+impl Extent {
+    /// Whether it may have any key.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.range == KeyRange::default()
+    }
+
+    /// Refuses a key that the tree `name` does not have any more.
+    pub(crate) fn check(&self, name: &str, key: &[u8]) -> Result<()> {
+        if self.range.contains(key) {
+            return Ok(());
+        }
+        let message = format!(
+            "the key \"{}\" is not the tree \"{name}\"'s: that was split, and another tree has it now",
+            key.escape_ascii()
+        );
+        Err(Error::new(ErrorKind::InvalidInput, message))
+    }
+
+    /// The tree that had `key` at the moment `seq`, if it was split off since.
+    pub(crate) fn moved_to(&self, key: &[u8], seq: SeqNo) -> Option<&Arc<TreeInner>> {
+        let moved = self.moved.iter().find(|moved| moved.seq > seq && moved.range.contains(key));
+        moved.map(|moved| &moved.to)
+    }
+}
+
+/// Keys that became another tree's.
+#[derive(Debug, Clone)]
+pub(crate) struct Moved {
+    pub(crate) range: KeyRange,
+    /// Moments before this number see them where they were.
+    pub(crate) seq: SeqNo,
+    pub(crate) to: Arc<TreeInner>,
+}
+
+/// What a tree consists of besides its memtables.
+#[derive(Debug, Default)]
+pub(crate) struct Shape {
+    pub(crate) levels: Levels,
+    pub(crate) ranges: RangeTombstones,
+    pub(crate) extent: Extent,
 }
 
 /// A tree, shared by all its handles.
 #[derive(Debug)]
 pub(crate) struct TreeInner {
     pub(crate) id: TreeId,
+    /// The number under which its huge values are filed: the tree that it was split from at last, or itself.
+    pub(crate) root: TreeId,
     /// Which opened store it belongs to: handles of another one are refused.
     pub(crate) store: u64,
     pub(crate) name: String,
@@ -110,19 +163,21 @@ pub(crate) struct TreeInner {
 
 impl TreeInner {
     pub(crate) fn new(
-        id: TreeId,
+        (id, root): (TreeId, TreeId),
         store: u64,
         name: &str,
         options: TreeOptions,
         tag: Option<String>,
-        (levels, ranges): (Levels, RangeTombstones),
+        shape: Shape,
         chunks: &Arc<ChunkPool>,
     ) -> Arc<TreeInner> {
         let mem = Mem::new(Some(Arc::clone(chunks)));
-        let (levels, ranges) = (Arc::new(levels), Arc::new(ranges));
-        let state = TreeState { mem, waiting: Vec::new(), levels, ranges };
+        let Shape { levels, ranges, extent } = shape;
+        let (levels, ranges, extent) = (Arc::new(levels), Arc::new(ranges), Arc::new(extent));
+        let state = TreeState { mem, waiting: Vec::new(), levels, ranges, extent };
         Arc::new(TreeInner {
             id,
+            root,
             store,
             name: name.to_owned(),
             options,
@@ -159,6 +214,18 @@ impl TreeInner {
         });
     }
 
+    /// Gives it other tables, range tombstones and bounds, at once. Under the structure lock, while it is held.
+    pub(crate) fn reshape(&self, shape: Shape) {
+        let (levels, ranges) = (Arc::new(shape.levels), Arc::new(shape.ranges));
+        let extent = Arc::new(shape.extent);
+        self.state.rcu(|state| TreeState {
+            levels: Arc::clone(&levels),
+            ranges: Arc::clone(&ranges),
+            extent: Arc::clone(&extent),
+            ..TreeState::clone(state)
+        });
+    }
+
     /// Takes out the range tombstones with these numbers. Under structure and commit lock, so that none is added
     /// meanwhile.
     pub(crate) fn forget_ranges(&self, seqs: &[SeqNo]) {
@@ -168,10 +235,15 @@ impl TreeInner {
         });
     }
 
+    /// Whether all of it is in tables. Stays so only while the tree is held.
+    pub(crate) fn is_flushed(&self) -> bool {
+        let state = self.state.load();
+        state.mem.is_untouched() && state.waiting.is_empty()
+    }
+
     /// Whether some of it is in memory alone: its writes skip the log, and were not all flushed.
     pub(crate) fn is_volatile(&self) -> bool {
-        let state = self.state.load();
-        !self.options.log && (!state.mem.is_untouched() || !state.waiting.is_empty())
+        !self.options.log && !self.is_flushed()
     }
 
     /// Where recovery would have to begin for this tree; `None` when the log holds nothing that tables lack.
@@ -198,7 +270,7 @@ impl TreeInner {
     pub(crate) fn mark_dropped(&self) -> Arc<TreeState> {
         self.dropped.store(true, Ordering::Release);
         let (mem, levels, ranges) = (Mem::new(None), Arc::default(), Arc::default());
-        let empty = TreeState { mem, waiting: Vec::new(), levels, ranges };
+        let empty = TreeState { mem, waiting: Vec::new(), levels, ranges, extent: Arc::default() };
         self.state.swap(Arc::new(empty))
     }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use esker::env::{Env, StepExecutor};
+use esker::env::{Env, Lane, StepExecutor};
 use esker::{Batch, Db, Durability, ErrorKind, Options, Tree, TreeOptions, TxnOptions};
 
 fn two(db: &Db) -> (Tree, Tree) {
@@ -104,4 +104,24 @@ fn the_space_of_huge_values_comes_back() {
     }
     let disk = db.stats().unwrap().blob_disk_bytes;
     assert!(disk < 10 << 20, "{disk} bytes for one value of 100,000");
+}
+
+/// What has to wait for a flush keeps nobody busy.
+#[test]
+fn what_waits_for_a_flush_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env { executor: Some(Arc::new(StepExecutor)), ..Env::system() };
+    let mut options = Options::default().env(env);
+    options.blob_file_bytes = 1 << 20;
+    let db = Db::open(dir.path().join("store"), options).unwrap();
+    let (one, _) = two(&db);
+    for round in 0..6_u8 {
+        one.put("key", vec![round; 40_000]).unwrap();
+    }
+    let steps = (0..1000).take_while(|_| db.step(Lane::Blobs)).count();
+    assert!(steps < 1000, "giving space back does not come to an end");
+    assert_eq!(db.stats().unwrap().blob_values, 6, "a crash could bring back what needs them");
+    one.flush().unwrap();
+    while db.step(Lane::Blobs) {}
+    assert_eq!(db.stats().unwrap().blob_values, 1);
 }

@@ -109,7 +109,8 @@ impl Output {
         self.done.push(TableInfo {
             file: id,
             salt: meta.salt,
-            shared: false,
+            prefix: None,
+            clipped: false,
             one_number: false,
             size: meta.size,
             entries: meta.properties.entries,
@@ -178,7 +179,8 @@ pub(crate) fn shared_part(whole: &TableInfo, part: TablePart) -> TableInfo {
     TableInfo {
         file: whole.file,
         salt: whole.salt,
-        shared: true,
+        prefix: Some(part.tree),
+        clipped: false,
         one_number: false,
         size: (whole.size as u128 * u128::from(part.raw_bytes) / u128::from(raw)) as u64,
         entries: part.entries,

@@ -198,7 +198,7 @@ pub(crate) fn pick_all(levels: &Levels, time_us: u64, has_ranges: bool) -> Optio
     let may_drop = |table: &Arc<Table>| {
         let info = &table.info;
         let has_expired = info.expiring.count > 0 && info.expiring.earliest <= time_us;
-        info.tombstones > 0 || info.max_seq > 0 || has_expired
+        info.tombstones > 0 || info.max_seq > 0 || has_expired || info.clipped
     };
     let droppable = levels.level(BOTTOM).iter().any(|table| has_ranges || may_drop(table));
     if !above && !droppable {

@@ -14,7 +14,7 @@ use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::ReadFile;
 use crate::version::blobs::BlobFileRecord;
-use crate::version::edit::ManifestState;
+use crate::version::edit::{ManifestState, TreeId};
 
 /// No blob file has so many values; who says so is not to be believed.
 const ORDINALS_MAX: u64 = 1 << 24;
@@ -41,6 +41,7 @@ pub(super) fn find(
     if !state.blobs.live.is_empty() || !listing.blobs.is_empty() {
         set.note_used();
     }
+    let roots: BTreeSet<TreeId> = state.trees.values().map(|tree| tree.root).collect();
     for (&id, record) in &state.blobs.live {
         let opened = if listing.blobs.binary_search(&id).is_ok() {
             damage_apart(open_known(set, dir, id, record))?
@@ -54,7 +55,7 @@ pub(super) fn find(
         };
         for entry in entries.iter().filter(|entry| !record.freed.contains(&entry.ordinal)) {
             set.filter.add(entry.key_hash);
-            if !state.trees.contains_key(&entry.tree) {
+            if !roots.contains(&entry.tree) {
                 unneeded.blobs.push((id, entry.ordinal));
             }
         }

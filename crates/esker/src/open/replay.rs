@@ -57,7 +57,7 @@ impl Opening {
                 continue;
             }
             if let Some(pointer) = Pointer::of_entry(op.kind, op.value) {
-                blobs::claim(&self.blobs, &pointer, key_hash(op.tree, op.key));
+                blobs::claim(&self.blobs, &pointer, key_hash(tree.root, op.key));
             }
             let mem = tree.mem();
             if op.kind == Kind::DeleteRange {
@@ -68,7 +68,7 @@ impl Opening {
                 mem.note_write(seq, Some((state.floor, end)));
                 continue;
             }
-            if op.kind != Kind::Merge && self.blobs.filter.may_contain(key_hash(op.tree, op.key)) {
+            if op.kind != Kind::Merge && self.blobs.filter.may_contain(key_hash(tree.root, op.key)) {
                 let what = What::Key(op.key.to_vec());
                 self.jobs.borrow_mut().push(Job { tree: Arc::clone(tree), what, seq });
             }

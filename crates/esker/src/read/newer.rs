@@ -23,6 +23,8 @@ pub(crate) struct Newer<'a> {
     mems: Vec<&'a Mem>,
     tables: Vec<&'a Table>,
     ranges: &'a RangeTombstones,
+    /// Keys that became another tree's since: what was written to them there is not known here.
+    moved: Vec<&'a KeyRange>,
 }
 
 impl<'a> Newer<'a> {
@@ -37,17 +39,24 @@ impl<'a> Newer<'a> {
                 .map(|(_, table)| &**table)
                 .collect(),
             ranges: &state.ranges,
+            moved: {
+                let moved = state.extent.moved.iter().filter(|moved| moved.seq > after);
+                moved.map(|moved| &moved.range).collect()
+            },
         }
     }
 
     /// Whether there is none. (A range tombstone is in the log of some memtable, or was when that was flushed.)
     pub(crate) fn is_empty(&self) -> bool {
-        self.mems.is_empty() && self.tables.is_empty() && self.ranges.is_empty()
+        self.mems.is_empty() && self.tables.is_empty() && self.ranges.is_empty() && self.moved.is_empty()
     }
 
     /// Whether `key` was written after `after`, which is the moment or a later one.
     pub(crate) fn has_key(&self, key: &[u8], after: SeqNo) -> Result<bool> {
         if self.ranges.newest_over(key, MAX_SEQ) > after && !broken("rule-18-txn") {
+            return Ok(true);
+        }
+        if self.moved.iter().any(|range| range.contains(key)) {
             return Ok(true);
         }
         let hash = hash_key(key);
@@ -86,7 +95,8 @@ impl<'a> Newer<'a> {
         }
         // That something was deleted between the bounds, though nobody knows whether there was anything.
         let within = KeyRange::between(&lower.map(<[u8]>::to_vec), &upper.map(<[u8]>::to_vec));
-        let deleted = self.ranges.newer_over(&within, after);
+        let moved = self.moved.iter().find_map(|range| range.common(&within));
+        let deleted = moved.or_else(|| self.ranges.newer_over(&within, after));
         Ok(deleted.map(|range| range.lower.max(within.lower)))
     }
 }

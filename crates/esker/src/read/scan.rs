@@ -64,19 +64,24 @@ impl std::fmt::Debug for Scan {
 }
 
 impl Scan {
+    /// A scan of what `states` hold, which have no key in common.
     pub(crate) fn new(
-        state: &TreeState,
+        states: &[Arc<TreeState>],
         (seq, time_us): (SeqNo, u64),
         range: ScanRange,
         operators: MergeOperators,
         moment: Option<Moment>,
     ) -> Result<Scan> {
         let direction = if range.reverse { Direction::Backward } else { Direction::Forward };
-        if let Some(cost) = state.levels.read_cost() {
-            cost.note_scan(state.levels.level(0).len());
+        let (mut sources, mut cover) = (Vec::new(), Cover::default());
+        for state in states {
+            if let Some(cost) = state.levels.read_cost() {
+                cost.note_scan(state.levels.level(0).len());
+            }
+            sources.extend(sources_of(state, ScanHint::Scan)?);
+            cover.join(state.ranges.cover(&range.keys(), seq));
         }
-        let merge = MergeCursor::new(sources_of(state, ScanHint::Scan)?, direction);
-        let cover = state.ranges.cover(&range.keys(), seq);
+        let merge = MergeCursor::new(sources, direction);
         Ok(Scan {
             merge,
             seq,

@@ -42,7 +42,7 @@ pub(super) struct Ended {
     /// Which of the entries that name it; `None`: all.
     pub(super) share: Option<u64>,
     /// Moments from this one on see it,
-    from: SeqNo,
+    pub(super) from: SeqNo,
     /// and before this one.
     pub(super) until: SeqNo,
     /// The write that ended its life; 0 where the manifest has.
@@ -55,7 +55,7 @@ pub(super) struct Ended {
 
 impl Ended {
     /// Nobody sees it, and that is durable.
-    fn for_good(file: BlobFileId, ordinal: u64, share: Option<u64>) -> Ended {
+    pub(super) fn for_good(file: BlobFileId, ordinal: u64, share: Option<u64>) -> Ended {
         Ended { file, ordinal, share, from: 0, until: 0, by: 0, volatile: None, len: 0 }
     }
 }
@@ -79,9 +79,24 @@ pub(super) struct EndingState {
     pub(super) dead: Vec<Ended>,
     /// Freed in the manifest: their bytes may go.
     freed: ByFile,
+    /// How far trees without the log were flushed since the store was opened.
+    pub(super) flushed: BTreeMap<TreeId, SeqNo>,
+}
+
+impl EndingState {
+    /// Whether a crash might still bring back the entry that names it.
+    pub(super) fn is_volatile(&self, ended: &Ended) -> bool {
+        let flushed = |tree| self.flushed.get(&tree).copied().unwrap_or(0);
+        ended.volatile.is_some_and(|tree| flushed(tree) < ended.by)
+    }
 }
 
 impl Ending {
+    /// Something was entered that only snapshots see, perhaps.
+    pub(super) fn note_shadowed(&self) {
+        self.has_shadowed.store(true, Ordering::SeqCst);
+    }
+
     /// Blobs that are freed in the manifest and not erased yet.
     pub(super) fn take_freed(&self) -> ByFile {
         std::mem::take(&mut self.state.lock().freed)
@@ -119,7 +134,7 @@ impl BlobEdits {
 pub(super) struct Frees<'a> {
     /// What died by writes up to this one, which are durable, as far as they are in the log.
     pub(super) dead_up_to: Option<SeqNo>,
-    /// How far trees are flushed with the same edits.
+    /// How far trees without the log are flushed with the same edits.
     pub(super) flushed: &'a [(TreeId, SeqNo)],
     /// What a flush or a merge has dropped.
     pub(super) dropped: &'a [Pointer],
@@ -205,7 +220,9 @@ impl Store {
                 let first = moments.partition_point(|&moment| moment < ended.from);
                 moments.get(first).is_some_and(|&moment| moment < ended.until)
             };
-            let (seen, unseen): (Vec<Ended>, Vec<Ended>) = state.shadowed.drain(..).partition(is_seen);
+            let shadowed = std::mem::take(&mut state.shadowed);
+            let (seen, unseen): (Vec<Ended>, Vec<Ended>) =
+                shadowed.into_iter().partition(|ended| is_seen(ended) || state.is_volatile(ended));
             state.shadowed = seen;
             self.ending.debt.owe(unseen.iter().map(|ended| ended.len).sum());
             dead.extend(unseen);
@@ -218,8 +235,9 @@ impl Store {
         state.dead.extend(dead);
     }
 
-    /// All blobs of `tree` die: the manifest says that it is dropped. Scans that were open then go on.
-    pub(crate) fn free_blobs_of(&self, tree: TreeId) {
+    /// All blobs that are filed under `tree` die: the manifest has no tree any more whose root that is. Scans that were open
+    /// then go on.
+    pub(super) fn free_blobs_of(&self, tree: TreeId) {
         let until = self.commit.visible() + 1;
         self.ending.has_shadowed.store(true, Ordering::SeqCst);
         for live in self.blobs.files() {
@@ -425,14 +443,13 @@ impl Store {
         // Whatever is visible now lies before what is published then.
         let visible = self.commit.visible();
         self.settle_blobs(visible)?;
+        self.trees_that_keep_space().iter().for_each(|tree| self.set_aside(tree, 0));
         if self.ending.state.lock().dead.is_empty() {
             return Ok(false);
         }
         if !broken("rule-12") {
             self.sync_log(self.commit.published())?;
         }
-        let freed = self.note_blobs_up_to(visible)?;
-        self.flush_what_keeps_space();
-        Ok(freed)
+        self.note_blobs_up_to(visible)
     }
 }

@@ -67,7 +67,15 @@ impl Store {
         }
         let put = debt.put.swap(0, Ordering::Relaxed);
         // The blob lane meets an error of that too, and says so.
-        if self.settle_blobs(self.commit.visible()).is_err() || debt.owed() <= unit {
+        if self.settle_blobs(self.commit.visible()).is_err() {
+            return Ok(());
+        }
+        let unflushed = self.trees_that_keep_space();
+        if !unflushed.is_empty() {
+            self.flush_trees(unflushed.iter())?;
+            self.notify(Lane::Blobs);
+        }
+        if debt.owed() <= unit {
             return Ok(());
         }
         let fits = || debt.owed() <= debt.limit.load(Ordering::Relaxed);

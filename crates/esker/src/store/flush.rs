@@ -66,11 +66,16 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
         if !volatile.is_empty() && !broken("rule-21-blobs") {
             store.blobs.sync()?;
         }
-        let seqs: Vec<_> = flushed.iter().map(|(tree, mems)| (tree.id, self::last_seq(mems))).collect();
+        let unlogged = flushed.iter().filter(|(tree, _)| !tree.options.log);
+        let seqs: Vec<_> = unlogged.map(|(tree, mems)| (tree.id, self::last_seq(mems))).collect();
         let dead_up_to = Some(if broken("rule-21") { last_seq } else { logged_seq });
         let frees =
             Frees { dead_up_to, flushed: &seqs, dropped: &dropped, named: &volatile, note_shadowed: true };
-        store.install_flush(&flushed, edits.clone(), &frees)
+        store.install_flush(&flushed, edits.clone(), &frees)?;
+        if !seqs.is_empty() {
+            store.note_flushed(&seqs);
+        }
+        Ok(())
     });
     if result.is_err() {
         store.discard_tables(&edits);

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use super::Store;
+use crate::error::Result;
 use crate::state::TreeInner;
 use crate::write::batch::Batch;
+
+/// How often a tree is let go of again because a merge of it has begun, before the merge is awaited though writers wait too.
+const TRIES_MAX: usize = 4;
 
 /// Holds a tree up until it is dropped.
 #[derive(Debug)]
@@ -33,6 +37,38 @@ impl Store {
         let mut guard = self.progress.0.lock();
         while batch.is_held() {
             self.progress.1.wait(&mut guard);
+        }
+    }
+
+    /// Runs `change` while nobody writes to `tree`, no merge of it is under way and its memtables hold nothing that
+    /// `must_be_flushed`. Most of what has to be flushed is so while others write. Under `reshaping`.
+    pub(super) fn while_still<T>(
+        &self,
+        tree: &Arc<TreeInner>,
+        must_be_flushed: &dyn Fn() -> Result<bool>,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            if must_be_flushed()? {
+                self.flush_trees(std::iter::once(tree))?;
+            }
+            // A merge under way ends.
+            drop(tree.below_level_0.lock());
+            let held = self.hold(tree);
+            if must_be_flushed()? {
+                self.flush_trees(std::iter::once(tree))?;
+            }
+            tries += 1;
+            let unmerged = match tree.below_level_0.try_lock() {
+                None if tries < TRIES_MAX => None,
+                None => Some(tree.below_level_0.lock()),
+                unmerged => unmerged,
+            };
+            if unmerged.is_some() {
+                return change();
+            }
+            drop(held);
         }
     }
 }

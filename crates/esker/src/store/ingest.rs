@@ -25,9 +25,6 @@ use crate::table::ScanHint;
 use crate::version::edit::{Edit, TableInfo};
 use crate::version::levels::{LEVELS, Levels, Table};
 
-/// How often a tree is let go of again because a merge of it has begun, before tables go to level 0 whatever it does.
-const TRIES_MAX: usize = 4;
-
 /// What is to become part of a tree: ascending keys, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Ingested {
@@ -40,17 +37,23 @@ pub(crate) struct Ingested {
     pub(crate) additions: u64,
 }
 
-impl Ingested {
-    fn overlaps_keys_of(&self, mem: &Mem) -> Result<bool> {
-        let mut cursor = mem.table.cursor();
-        for table in &self.tables {
-            cursor.seek(&table.smallest, MAX_SEQ)?;
-            if cursor.valid() && cursor.key() <= table.largest.as_slice() {
-                return Ok(true);
-            }
+/// Whether a memtable has keys between those of some table.
+fn overlap_keys_of(tables: &[TableInfo], mem: &Mem) -> Result<bool> {
+    let mut cursor = mem.table.cursor();
+    for table in tables {
+        cursor.seek(&table.smallest, MAX_SEQ)?;
+        if cursor.valid() && cursor.key() <= table.largest.as_slice() {
+            return Ok(true);
         }
-        Ok(false)
     }
+    Ok(false)
+}
+
+/// Refuses tables with keys that the tree does not have any more.
+fn check_extent(tree: &TreeInner, tables: &[TableInfo]) -> Result<()> {
+    let extent = Arc::clone(&tree.state.load().extent);
+    let ends = tables.iter().flat_map(|table| [&table.smallest, &table.largest]);
+    ends.into_iter().try_for_each(|key| extent.check(&tree.name, key))
 }
 
 /// The deepest level in which `table` is newer than all that it overlaps there and above; 0 where something in level 0 or 1
@@ -81,30 +84,17 @@ impl Store {
         // Most of what has to be synced, while others write.
         self.blobs.sync()?;
         self.sync_published()?;
-        for attempt in 1.. {
-            if self.must_be_flushed(tree, ingested)? {
-                self.flush_trees(std::iter::once(tree))?;
-            }
-            if attempt < TRIES_MAX {
-                // A merge under way ends: then the tables need not go to level 0.
-                drop(tree.below_level_0.lock());
-            }
-            let _held = self.hold(tree);
-            if self.must_be_flushed(tree, ingested)? {
-                self.flush_trees(std::iter::once(tree))?;
-            }
-            let unmerged = tree.below_level_0.try_lock();
-            if unmerged.is_some() || attempt >= TRIES_MAX {
-                self.watch_again(tree, ingested)?;
-                let mut replaced = self.replaced_by(tree, ingested)?;
-                return self.install_ingested(tree, ingested, unmerged.is_some(), &mut replaced);
-            }
-        }
-        Ok(())
+        let tables = ingested.tables.clone();
+        self.while_still(tree, &|| self.must_be_flushed(tree, &tables), || {
+            check_extent(tree, &tables)?;
+            self.watch_again(tree, ingested)?;
+            let mut replaced = self.replaced_by(tree, ingested)?;
+            self.install_ingested(tree, ingested, &mut replaced)
+        })
     }
 
     /// Whether some memtable holds what has to be in tables before.
-    fn must_be_flushed(&self, tree: &Arc<TreeInner>, ingested: &Ingested) -> Result<bool> {
+    fn must_be_flushed(&self, tree: &TreeInner, tables: &[TableInfo]) -> Result<bool> {
         if broken("ingest-order") {
             return Ok(false);
         }
@@ -114,7 +104,7 @@ impl Store {
             return Ok(true);
         }
         for mem in state.waiting.iter().chain([&state.mem]) {
-            if ingested.overlaps_keys_of(mem)? {
+            if overlap_keys_of(tables, mem)? {
                 return Ok(true);
             }
         }
@@ -131,10 +121,10 @@ impl Store {
         ingested.watched.clear();
         for info in &ingested.tables {
             let file = self.registry.file(info.file, info.salt);
-            let mut cursor = Table::new(tree.id, file, info.clone()).cursor(ScanHint::Compaction)?;
+            let mut cursor = Table::new(file, info.clone()).cursor(ScanHint::Compaction)?;
             cursor.seek_to_first()?;
             while cursor.valid() {
-                if filter.may_contain(key_hash(tree.id, cursor.key())) {
+                if filter.may_contain(key_hash(tree.root, cursor.key())) {
                     ingested.watched.push(cursor.key().to_vec());
                 }
                 cursor.next()?;
@@ -167,7 +157,6 @@ impl Store {
         &self,
         tree: &Arc<TreeInner>,
         ingested: &mut Ingested,
-        below: bool,
         replaced: &mut Vec<Ended>,
     ) -> Result<()> {
         let mut structure = self.structure.lock();
@@ -179,7 +168,7 @@ impl Store {
         let levels = Arc::clone(&tree.state.load().levels);
         let mut edits: Vec<Edit> = Vec::new();
         for table in &ingested.tables {
-            let level = if below { level_of(&levels, table) } else { 0 };
+            let level = level_of(&levels, table);
             let (min_seq, max_seq) = (number.seq, number.seq);
             let table = TableInfo { one_number: true, min_seq, max_seq, ..table.clone() };
             edits.push(Edit::AddTable { tree: tree.id, level: level as u8, table });
@@ -199,6 +188,9 @@ impl Store {
             let by = number.seq;
             replaced.iter_mut().for_each(|ended| (ended.until, ended.by) = (by, by));
             self.ending.state.lock().shadowed.append(replaced);
+            if !tree.options.log {
+                self.note_flushed(&[(tree.id, by)]);
+            }
         } else {
             ingested.blobs.iter_mut().for_each(NewBlob::withdraw);
         }

@@ -150,7 +150,7 @@ impl Store {
                 Edit::AddTable { tree: of, level, table } if *of == tree.id => {
                     let entry = structure.files.entry(table.file);
                     let file = &entry.or_insert_with(|| (self.registry.file(table.file, table.salt), 0)).0;
-                    added.push((usize::from(*level), Table::new(tree.id, Arc::clone(file), table.clone())));
+                    added.push((usize::from(*level), Table::new(Arc::clone(file), table.clone())));
                 }
                 _ => {}
             }
@@ -159,7 +159,7 @@ impl Store {
     }
 
     /// Counts who names which file; one that nobody names any more goes with its last reader.
-    fn count_references(&self, structure: &mut Structure, edits: &[Edit]) {
+    pub(super) fn count_references(&self, structure: &mut Structure, edits: &[Edit]) {
         for edit in edits {
             if let Edit::AddTable { table, .. } = edit
                 && let Some(entry) = structure.files.get_mut(&table.file)
@@ -247,7 +247,7 @@ fn orphan_files(edits: &[Edit], dropped: &[TreeId]) -> Vec<FileId> {
 }
 
 /// One level less names `file`.
-pub(crate) fn release_file(structure: &mut Structure, file: FileId) {
+pub(super) fn release_file(structure: &mut Structure, file: FileId) {
     if let Some(entry) = structure.files.get_mut(&file) {
         entry.1 -= 1;
         if entry.1 == 0

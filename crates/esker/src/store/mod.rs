@@ -37,6 +37,7 @@ mod background;
 mod blobs;
 mod closing;
 mod debt;
+mod drop_tree;
 mod erase;
 mod expiry;
 mod flush;
@@ -51,6 +52,7 @@ pub(crate) mod reserve;
 mod scrub;
 mod shares;
 mod shrink;
+mod split;
 mod survivors;
 mod volatile;
 mod write;
@@ -59,7 +61,6 @@ pub(crate) use blobs::Ending;
 use expiry::ExpiryWatch;
 use flush::Waiting;
 pub(crate) use ingest::Ingested;
-pub(crate) use install::release_file;
 use reclaim::Reclaim;
 use reserve::{Reserve, is_full, with_reserve};
 use scrub::Scrub;
@@ -110,8 +111,10 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     pub(crate) replayed: ReplayReport,
     pub(crate) tables: Arc<TableMaker>,
-    /// One tree at a time is changed as a whole: something is ingested.
+    /// One tree at a time is changed as a whole: something is ingested, or it is split.
     reshaping: Mutex<()>,
+    /// How often trees were split. Raised before the tree takes writes again.
+    splits: AtomicU64,
     pub(crate) flushing: Mutex<()>,
     pub(crate) compacting: Mutex<()>,
     /// One backup at a time.
@@ -190,6 +193,7 @@ impl Store {
             replayed: parts.replayed,
             tables,
             reshaping: Mutex::new(()),
+            splits: AtomicU64::new(0),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
             backing_up: Mutex::new(()),

@@ -14,7 +14,7 @@ use crate::write::batch::{Batch, Op};
 use crate::write::watch::{Job, What};
 
 impl Store {
-    /// Writes `value`, which `key` of `tree` is to have, into a blob file.
+    /// Writes `value`, which `key` of a tree with the root `tree` is to have, into a blob file.
     pub(crate) fn put_blob(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<NewBlob> {
         self.make_room_for_blob(value.len() as u64)?;
         self.blobs.put(tree, key, value)
@@ -49,7 +49,7 @@ impl Store {
                     let gone = || Error::new(ErrorKind::InvalidInput, "a huge value of the batch is gone");
                     let pin = batch.pin_of(&pointer).ok_or_else(gone)?;
                     let value = Value::of_pin(pin, pointer).into_vec()?;
-                    copy.add_blob(tree, op.key, self.put_blob(op.tree, op.key, &value)?, entry.expiry)?;
+                    copy.add_blob(tree, op.key, self.put_blob(tree.root, op.key, &value)?, entry.expiry)?;
                 }
                 None if op.kind == Kind::DeleteRange => {
                     KeyRange::decode(op.key, op.value)
@@ -70,7 +70,8 @@ impl Store {
         let ops = (0..).zip(batch.planned_ops());
         // What is merged into lives on.
         let ending = ops.filter(|(_, (_, _, op))| op.kind != Kind::Merge || broken("merge-ends"));
-        let watched = ending.filter(|(_, (_, _, op))| filter.may_contain(key_hash(op.tree, op.key)));
+        let root = |part: usize| batch.parts()[part].tree.root;
+        let watched = ending.filter(|(_, (part, _, op))| filter.may_contain(key_hash(root(*part), op.key)));
         let tree = |part: usize| Arc::clone(&batch.parts()[part].tree);
         let job = |(place, (part, _, op)): (SeqNo, (usize, u8, Op<'_>))| Job {
             tree: tree(part),

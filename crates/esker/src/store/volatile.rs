@@ -13,6 +13,7 @@ use super::flush::Waiting;
 use crate::blob::Pointer;
 use crate::canary::broken;
 use crate::cursor::{Cursor, SeqNo};
+use crate::env::Lane;
 use crate::error::Result;
 use crate::state::{Mem, TreeInner};
 use crate::version::edit::{ManifestState, TreeId};
@@ -69,28 +70,33 @@ impl Store {
         self.flush_trees(trees.iter().filter(|tree| tree.is_volatile()))
     }
 
+    /// What trees without the log hold is in tables up to some numbers: what those writes have ended may go.
+    pub(super) fn note_flushed(&self, trees: &[(TreeId, SeqNo)]) {
+        self.ending.state.lock().flushed.extend(trees.iter().copied());
+        self.notify(Lane::Blobs);
+    }
+
     /// Ends all writing and flushes what the log does not hold, while the store can still do that.
     pub(super) fn flush_when_closing(&self) -> Result<()> {
         self.commit.end_writes();
         if self.is_closing() || broken("rule-21-close") { Ok(()) } else { self.flush_volatile() }
     }
 
-    /// Has trees flushed of which much would be freed if their last writes were durable.
-    pub(super) fn flush_what_keeps_space(&self) {
+    /// The trees of which much would be freed if their last writes were durable.
+    pub(super) fn trees_that_keep_space(&self) -> Vec<Arc<TreeInner>> {
         let mut kept: BTreeMap<TreeId, u64> = BTreeMap::new();
-        for ended in &self.ending.state.lock().dead {
+        let state = self.ending.state.lock();
+        for ended in state.shadowed.iter().filter(|ended| state.is_volatile(ended)) {
             if let Some(tree) = ended.volatile {
                 *kept.entry(tree).or_default() += ended.len;
             }
         }
-        if kept.is_empty() {
-            return;
-        }
+        drop(state);
         kept.retain(|_, len| *len >= self.options.blob_file_bytes / 4);
-        let trees: Vec<Arc<TreeInner>> = {
-            let structure = self.structure.lock();
-            kept.keys().filter_map(|tree| structure.trees.get(tree)).cloned().collect()
-        };
-        trees.iter().for_each(|tree| self.set_aside(tree, 0));
+        if kept.is_empty() {
+            return Vec::new();
+        }
+        let structure = self.structure.lock();
+        kept.keys().filter_map(|tree| structure.trees.get(tree)).cloned().collect()
     }
 }

@@ -6,16 +6,36 @@ use std::sync::atomic::Ordering;
 use super::Store;
 use super::reserve::is_full;
 use crate::canary::broken;
+use crate::cursor::Kind;
 use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::record;
 use crate::options::Durability;
-use crate::state::TreeInner;
+use crate::ranges::KeyRange;
+use crate::state::{Extent, TreeInner};
 use crate::write::batch::Batch;
 use crate::write::commit::Committed;
 
 /// A memtable of so many bytes takes its log segment along when it is set aside.
 const ROTATE_WITH: usize = 8 << 20;
+
+/// Refuses a batch with keys that their trees do not have any more.
+fn check_extents(batch: &Batch) -> Result<()> {
+    let extents: Vec<Arc<Extent>> =
+        batch.parts().iter().map(|part| Arc::clone(&part.tree.state.load().extent)).collect();
+    if extents.iter().all(|extent| extent.is_whole()) {
+        return Ok(());
+    }
+    for (part, _, op) in batch.planned_ops() {
+        let (extent, name) = (&extents[part], &batch.parts()[part].tree.name);
+        match KeyRange::decode(op.key, op.value).filter(|_| op.kind == Kind::DeleteRange) {
+            // Of a range, what the tree has.
+            Some(range) if extent.range.common(&range).is_some() => {}
+            _ => extent.check(name, op.key)?,
+        }
+    }
+    Ok(())
+}
 
 impl Store {
     /// Writes `batch` with `durability`.
@@ -61,6 +81,8 @@ impl Store {
         let mut jobs = self.ending_jobs(batch);
         self.throttle.admit(&*self.env.clock, batch.size_bytes());
         let mut has_jobs = !jobs.is_empty();
+        let mut splits = self.splits.load(Ordering::Acquire);
+        check_extents(batch)?;
         let end = loop {
             self.wait_for_memtables(batch)?;
             let state = match condition {
@@ -78,6 +100,10 @@ impl Store {
                 seen = self.blobs.filter.additions();
                 jobs = self.ending_jobs(batch);
                 has_jobs = !jobs.is_empty();
+            }
+            if splits != self.splits.load(Ordering::Acquire) {
+                splits = self.splits.load(Ordering::Acquire);
+                check_extents(batch)?;
             }
             let power = durability == Durability::Power;
             match self.commit.commit(state, &self.wal, batch, header, power, &mut jobs) {

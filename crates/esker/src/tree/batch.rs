@@ -42,7 +42,7 @@ impl Batch {
             return self.add_until(tree.inner(), Kind::Put, expiry, key, value);
         }
         check_key(key)?;
-        let blob = tree.store.put_blob(tree.inner.id, key, value)?;
+        let blob = tree.store.put_blob(tree.inner.root, key, value)?;
         self.add_blob(tree.inner(), key, blob, expiry)
     }
 

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use crate::error::Result;
 use crate::read::range::ScanRange;
 use crate::state::TreeState;
-use crate::version::levels::{Table, shared_key};
+use crate::version::levels::Table;
 
 fn bound_key(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     match bound {
@@ -21,16 +21,11 @@ fn count_in(table: &Table, range: &ScanRange) -> Result<u64> {
     if lower.is_none() && upper.is_none() {
         return Ok(table.info.entries);
     }
-    let reader = table.file.reader()?;
-    let offset = |key: &[u8]| {
-        if table.info.shared {
-            reader.approximate_offset_of(&shared_key(table.tree(), key))
-        } else {
-            reader.approximate_offset_of(key)
-        }
+    let begin = table.offset_of(lower.unwrap_or(&table.info.smallest))?;
+    let end = match upper {
+        Some(upper) => table.offset_of(upper)?,
+        None => table.offset_of(&table.info.largest)?.max(table.info.size),
     };
-    let begin = offset(lower.unwrap_or(&table.info.smallest));
-    let end = upper.map_or_else(|| offset(&table.info.largest).max(table.info.size), offset);
     let share = end.saturating_sub(begin).min(table.info.size);
     Ok((u128::from(table.info.entries) * u128::from(share) / u128::from(table.info.size.max(1))) as u64)
 }

@@ -103,7 +103,7 @@ impl Ingest {
             if !separate {
                 return ingest.add(key, Kind::Put, value);
             }
-            let blob = ingest.tree.store.put_blob(ingest.tree.inner.id, key, value)?;
+            let blob = ingest.tree.store.put_blob(ingest.tree.inner.root, key, value)?;
             let mut pointer = Vec::new();
             blob.pointer.encode(&mut pointer);
             ingest.gathered.blobs.push(blob);
@@ -114,7 +114,7 @@ impl Ingest {
     /// Notes a key that may have had a huge value.
     fn watch(&mut self, key: &[u8]) {
         let filter = &self.tree.store.blobs.filter;
-        if !filter.is_empty() && filter.may_contain(key_hash(self.tree.inner.id, key)) {
+        if !filter.is_empty() && filter.may_contain(key_hash(self.tree.inner.root, key)) {
             self.gathered.watched.push(key.to_vec());
         }
     }
@@ -193,7 +193,7 @@ impl IngestUnsorted {
             (Kind::Put, value.to_vec())
         } else {
             self.ingest.watch(key);
-            let blob = store.put_blob(self.ingest.tree.inner.id, key, value)?;
+            let blob = store.put_blob(self.ingest.tree.inner.root, key, value)?;
             let mut pointer = Vec::new();
             blob.pointer.encode(&mut pointer);
             self.blobs.insert((blob.pointer.file, blob.pointer.ordinal), blob);
@@ -245,7 +245,7 @@ impl IngestUnsorted {
             let file = tree.store.registry.file(info.file, info.salt);
             // It goes with this writer, whatever becomes of that.
             file.mark_obsolete();
-            self.runs.push(Table::new(tree.inner.id, file, info));
+            self.runs.push(Table::new(file, info));
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::checksum::hash_key;
 use crate::cursor::{Content, Expiry, Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Durability;
+use crate::ranges::KeyRange;
 use crate::read::get::get_at;
 use crate::read::newer::Newer;
 use crate::read::operands::merged_at;
@@ -70,6 +71,13 @@ impl Tree {
     /// The note that [`Tree::set_tag`] left, if any.
     pub fn tag(&self) -> Option<String> {
         self.inner.tag.lock().clone()
+    }
+
+    /// The keys that the tree may have: all, unless it was split ([`Db::split`](crate::Db::split)).
+    pub fn range(&self) -> ScanRange {
+        let KeyRange { lower, upper } = self.inner.state.load().extent.range.clone();
+        let range = if lower.is_empty() { ScanRange::all() } else { ScanRange::all().from(lower) };
+        upper.map_or(range.clone(), |upper| range.before(upper))
     }
 
     /// Leaves a small durable note with the tree, for example what type its keys have. At most 4 KiB.
@@ -441,7 +449,7 @@ impl Tree {
             return Snapshot::passing(&self.store).scan(self, range);
         }
         let operators = self.store.options.merge_operators.clone();
-        Scan::new(&state, (seq, self.store.clock.now_us()), range, operators, None)
+        Scan::new(&[state], (seq, self.store.clock.now_us()), range, operators, None)
     }
 
     /// How many keys in `range` have a value, counted one by one.
@@ -478,7 +486,9 @@ impl Tree {
         let (key, state) = (key.as_ref(), self.readable_state()?);
         let hash = hash_key(key);
         let (mut asked, mut passed) = (0, 0);
-        for (_, table) in state.levels.tables().filter(|(_, table)| table.covers(key) && !table.info.shared) {
+        for (_, table) in
+            state.levels.tables().filter(|(_, table)| table.covers(key) && table.info.prefix.is_none())
+        {
             table.file.with_reader(|reader| {
                 asked += u64::from(reader.has_filter());
                 passed += u64::from(reader.has_filter() && reader.may_contain(hash));

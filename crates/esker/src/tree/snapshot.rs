@@ -11,7 +11,7 @@ use crate::read::get::get_at;
 use crate::read::operands::merged_at;
 use crate::read::range::ScanRange;
 use crate::read::scan::{Moment, Scan};
-use crate::state::TreeState;
+use crate::state::{TreeInner, TreeState};
 use crate::store::Store;
 use crate::value::Value;
 
@@ -81,13 +81,36 @@ impl Snapshot {
         tree.readable_state()
     }
 
+    /// What to look `key` up in: where the tree was split since, it may be another tree's now.
+    fn state_with(&self, tree: &Tree, key: &[u8]) -> Result<Arc<TreeState>> {
+        let mut state = Guard::into_inner(self.state_of(tree)?);
+        while let Some(moved) = state.extent.moved_to(key, self.held.seq).cloned() {
+            state = Self::state_of_moved(&moved)?;
+        }
+        Ok(state)
+    }
+
+    fn state_of_moved(tree: &TreeInner) -> Result<Arc<TreeState>> {
+        let state = tree.state.load_full();
+        if tree.is_dropped() { Err(tree.dropped_error()) } else { Ok(state) }
+    }
+
+    /// All that the tree was at this moment, what was split off since too.
+    fn states_of(&self, state: Arc<TreeState>, all: &mut Vec<Arc<TreeState>>) -> Result<()> {
+        for moved in state.extent.moved.iter().filter(|moved| moved.seq > self.held.seq) {
+            self.states_of(Self::state_of_moved(&moved.to)?, all)?;
+        }
+        all.push(state);
+        Ok(())
+    }
+
     /// The value of `key` in `tree` at this moment.
     ///
     /// # Errors
     /// `Corruption` or `Io` when a table cannot be read, `Closed` when the tree was dropped.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        let state = self.state_of(tree)?;
         let key = key.as_ref();
+        let state = self.state_with(tree, key)?;
         let now = || self.held.time_us;
         let Held { store, seq, time_us, .. } = &*self.held;
         let found = get_at(&state, key, *seq, now, |entry| match entry.kind {
@@ -113,7 +136,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
-        let state = self.state_of(tree)?;
+        let state = self.state_with(tree, key.as_ref())?;
         Ok(get_at(&state, key.as_ref(), self.held.seq, || self.held.time_us, |_| ())?.is_some())
     }
 
@@ -122,10 +145,11 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn scan(&self, tree: &Tree, range: ScanRange) -> Result<Scan> {
-        let state = self.state_of(tree)?;
+        let mut states = Vec::new();
+        self.states_of(Guard::into_inner(self.state_of(tree)?), &mut states)?;
         let store = &self.held.store;
         let moment = Moment { blobs: Arc::clone(&store.blobs), _held: Box::new(self.clone()) };
         let operators = store.options.merge_operators.clone();
-        Scan::new(&state, (self.held.seq, self.held.time_us), range, operators, Some(moment))
+        Scan::new(&states, (self.held.seq, self.held.time_us), range, operators, Some(moment))
     }
 }

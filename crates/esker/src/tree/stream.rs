@@ -193,7 +193,7 @@ impl ValueWriter {
         match self.stream {
             None => batch.put_until(&self.tree, &self.key, &self.held, self.expiry),
             Some(stream) => {
-                let blob = stream.finish(self.tree.inner.id, &self.key)?;
+                let blob = stream.finish(self.tree.inner.root, &self.key)?;
                 batch.add_blob(&self.tree.inner, &self.key, blob, self.expiry)
             }
         }

@@ -69,7 +69,7 @@ impl Tree {
                 batch.put(self, to, value)?;
             } else if entry.kind == Kind::Blob {
                 let shared = match Pointer::decode(entry.value) {
-                    Some(pointer) => self.store.share_blob(self.inner.id, to, &pointer)?,
+                    Some(pointer) => self.store.share_blob(self.inner.root, to, &pointer)?,
                     None => None,
                 };
                 match shared {

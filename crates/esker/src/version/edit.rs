@@ -77,6 +77,12 @@ pub(crate) enum Edit {
         tree: TreeId,
         seq: SeqNo,
     },
+    /// The tree holds keys of a range alone, and files its huge values under the number `root`.
+    Extent {
+        tree: TreeId,
+        root: TreeId,
+        range: KeyRange,
+    },
     /// The clock by which values expire showed this, in microseconds since 1970.
     Clock {
         us: u64,
@@ -98,8 +104,9 @@ const CLOCK: u8 = 11;
 pub(crate) const CLOCK_MAX: u64 = 1 << 62;
 const DELETE_RANGE: u8 = 12;
 const FORGET_RANGE: u8 = 13;
+const EXTENT: u8 = 14;
 
-fn tree_id(from: &mut Decoder<'_>) -> Option<TreeId> {
+pub(super) fn tree_id(from: &mut Decoder<'_>) -> Option<TreeId> {
     TreeId::try_from(from.varint()?).ok().filter(|&id| id < TreeId::MAX)
 }
 
@@ -187,6 +194,19 @@ impl Edit {
                 out.push(BLOB);
                 edit.encode(out);
             }
+            Edit::DeleteRange { .. } | Edit::ForgetRange { .. } | Edit::Extent { .. } => {
+                self.encode_range(out);
+            }
+            Edit::Clock { us } => {
+                out.push(CLOCK);
+                put_varint(out, *us);
+            }
+        }
+    }
+
+    /// [`Edit::encode`] of what concerns a range of keys.
+    fn encode_range(&self, out: &mut Vec<u8>) {
+        match self {
             Edit::DeleteRange { tree, seq, range } => {
                 out.push(DELETE_RANGE);
                 put_varint(out, u64::from(*tree));
@@ -198,10 +218,13 @@ impl Edit {
                 put_varint(out, u64::from(*tree));
                 put_varint(out, *seq);
             }
-            Edit::Clock { us } => {
-                out.push(CLOCK);
-                put_varint(out, *us);
+            Edit::Extent { tree, root, range } => {
+                out.push(EXTENT);
+                put_varint(out, u64::from(*tree));
+                put_varint(out, u64::from(*root));
+                range.encode(out);
             }
+            _ => {}
         }
     }
 
@@ -234,6 +257,11 @@ impl Edit {
                 range: KeyRange::decode_from(from)?,
             },
             FORGET_RANGE => Edit::ForgetRange { tree: tree_id(from)?, seq: seq(from)? },
+            EXTENT => Edit::Extent {
+                tree: tree_id(from)?,
+                root: tree_id(from)?,
+                range: KeyRange::decode_from(from)?,
+            },
             _ => return None,
         })
     }
@@ -281,7 +309,7 @@ impl ManifestState {
     pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), String> {
         match edit {
             Edit::CreateTree { tree, name, options } => {
-                let record = TreeRecord::new(name, options);
+                let record = TreeRecord::new(*tree, name, options);
                 if self.trees.insert(*tree, record).is_some() {
                     return Err(format!("tree {tree} is created twice"));
                 }
@@ -322,6 +350,10 @@ impl ManifestState {
             Edit::LogSynced { position } => self.log_synced = self.log_synced.max(*position),
             Edit::DeleteRange { tree, seq, range } => self.tree(*tree)?.delete_range(*seq, range)?,
             Edit::ForgetRange { tree, seq } => self.tree(*tree)?.forget_range(*seq)?,
+            Edit::Extent { tree, root, range } => {
+                let record = self.tree(*tree)?;
+                (record.root, record.range) = (*root, range.clone());
+            }
             Edit::Clock { us } => self.clock_us = self.clock_us.max(*us),
             Edit::Counters { next_file, next_tree, last_seq } => {
                 self.next_file = self.next_file.max(*next_file);
@@ -354,6 +386,9 @@ impl ManifestState {
         for (&tree, record) in &self.trees {
             let (name, options) = (record.name.clone(), record.options.clone());
             edits.push(Edit::CreateTree { tree, name, options });
+            if record.root != tree || record.range != KeyRange::default() {
+                edits.push(Edit::Extent { tree, root: record.root, range: record.range.clone() });
+            }
             edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree, tag: tag.clone() }));
             if record.flushed > 0 {
                 edits.push(Edit::Flushed { tree, seq: record.flushed });
@@ -364,6 +399,12 @@ impl ManifestState {
             edits.extend(tables.map(|(level, table)| Edit::AddTable { tree, level, table: table.clone() }));
         }
         edits
+    }
+
+    /// Whether the tree was split, or is what was split off one.
+    pub(crate) fn has_split(&self, tree: TreeId) -> bool {
+        let record = self.trees.get(&tree);
+        record.is_some_and(|record| record.root != tree || record.range != KeyRange::default())
     }
 
     /// The numbers of all tables that some tree uses.
@@ -379,110 +420,4 @@ impl ManifestState {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::table_info::AMOUNT_MAX;
-    use super::*;
-    use crate::table::Expiring;
-    use crate::version::blobs::BlobFileInfo;
-
-    fn table(file: FileId) -> TableInfo {
-        TableInfo {
-            file,
-            salt: !file,
-            shared: file.is_multiple_of(2),
-            one_number: false,
-            size: 1 << 33,
-            entries: 10,
-            tombstones: 3,
-            raw_bytes: 99,
-            expiring: Expiring { count: 2, earliest: 1 << 50, latest: 1 << 51, huge: Some(1 << 51) },
-            min_seq: 5,
-            max_seq: 1 << 40,
-            cleared: 1 << 41,
-            smallest: b"a".to_vec(),
-            largest: vec![0xff; 300],
-        }
-    }
-
-    fn sample() -> Vec<Edit> {
-        let options = TreeOptions { compression: Compression::Lz4, log: false };
-        vec![
-            Edit::CreateTree { tree: 3, name: "naïve".into(), options },
-            Edit::SetTag { tree: 3, tag: "u64".into() },
-            Edit::AddTable { tree: 3, level: 0, table: table(7) },
-            Edit::AddTable { tree: 3, level: 6, table: table(8) },
-            Edit::RemoveTable { tree: 3, level: 0, file: 7 },
-            Edit::Flushed { tree: 3, seq: 77 },
-            Edit::Floor(LogFloor { segment: 4, start: 12345 }),
-            Edit::LogSynced { position: 23456 },
-            Edit::Clock { us: 1 << 60 },
-            Edit::Flushed { tree: 3, seq: 9 },
-            Edit::DeleteRange { tree: 3, seq: 8, range: KeyRange { lower: Vec::new(), upper: None } },
-            Edit::DeleteRange {
-                tree: 3,
-                seq: 9,
-                range: KeyRange { lower: b"a".to_vec(), upper: Some(b"b".to_vec()) },
-            },
-            Edit::ForgetRange { tree: 3, seq: 8 },
-            Edit::Blob(BlobEdit::Note(BlobFileInfo {
-                file: 9,
-                salt: 1,
-                single: false,
-                sealed: true,
-                entries: 2,
-                pending: [1].into(),
-            })),
-            Edit::Counters { next_file: 20, next_tree: 5, last_seq: 78 },
-        ]
-    }
-
-    #[test]
-    fn edits_round_trip_and_refuse_every_cut() {
-        let payload = Edit::encode_all(&sample());
-        assert_eq!(Edit::decode_all(&payload), Some(sample()));
-        for len in 0..payload.len() {
-            // A cut between two edits decodes to fewer of them; the record's checksum guards against that.
-            if let Some(edits) = Edit::decode_all(&payload[..len]) {
-                assert!(edits.len() < sample().len());
-            }
-        }
-    }
-
-    #[test]
-    fn numbers_out_of_range_are_refused() {
-        let decodes = |edit: Edit| Edit::decode_all(&Edit::encode_all(&[edit])).is_some();
-        let floor = |segment, start| Edit::Floor(LogFloor { segment, start });
-        assert!(decodes(floor(SEGMENT_ID_MAX, POSITION_MAX)));
-        assert!(!decodes(floor(SEGMENT_ID_MAX + 1, 0)) && !decodes(floor(1, POSITION_MAX + 1)));
-        assert!(decodes(Edit::LogSynced { position: POSITION_MAX }));
-        assert!(!decodes(Edit::LogSynced { position: POSITION_MAX + 1 }));
-        let add = |change: fn(&mut TableInfo)| {
-            let mut table = table(7);
-            change(&mut table);
-            Edit::AddTable { tree: 3, level: 0, table }
-        };
-        assert!(decodes(add(|table| table.size = AMOUNT_MAX)));
-        let hostile: [fn(&mut TableInfo); 4] = [
-            |table| table.size = u64::MAX,
-            |table| table.entries = AMOUNT_MAX + 1,
-            |table| table.tombstones = table.entries + 1,
-            |table| table.raw_bytes = u64::MAX,
-        ];
-        assert!(!hostile.into_iter().any(|change| decodes(add(change))));
-    }
-
-    #[test]
-    fn a_state_is_rebuilt_from_its_own_edits() {
-        let mut state = ManifestState::default();
-        for edit in sample() {
-            state.apply(&edit).unwrap();
-        }
-        let mut rebuilt = ManifestState::default();
-        for edit in state.to_edits() {
-            rebuilt.apply(&edit).unwrap();
-        }
-        assert_eq!(state, rebuilt);
-        assert!(state.apply(&Edit::RemoveTable { tree: 3, level: 0, file: 7 }).is_err());
-        assert!(state.apply(&Edit::DropTree { tree: 9 }).is_err());
-    }
-}
+mod tests;

@@ -13,6 +13,7 @@ use super::edit::{FileId, TableInfo, TreeId};
 use super::read_cost::ReadCost;
 use super::table_cursor::{PartCursor, TreeCursor};
 use super::tables::TableFile;
+use crate::canary::broken;
 use crate::checksum::hash_key;
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::error::Result;
@@ -26,7 +27,6 @@ pub(crate) const LEVELS: usize = 7;
 pub(crate) struct Table {
     pub(crate) file: Arc<TableFile>,
     pub(crate) info: TableInfo,
-    tree: TreeId,
 }
 
 /// A user key as shared tables hold it.
@@ -38,12 +38,8 @@ pub(crate) fn shared_key(tree: TreeId, key: &[u8]) -> Vec<u8> {
 }
 
 impl Table {
-    pub(crate) fn new(tree: TreeId, file: Arc<TableFile>, info: TableInfo) -> Arc<Table> {
-        Arc::new(Table { file, info, tree })
-    }
-
-    pub(crate) fn tree(&self) -> TreeId {
-        self.tree
+    pub(crate) fn new(file: Arc<TableFile>, info: TableInfo) -> Arc<Table> {
+        Arc::new(Table { file, info })
     }
 
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
@@ -55,14 +51,24 @@ impl Table {
         self.info.smallest.as_slice() <= largest && smallest <= self.info.largest.as_slice()
     }
 
-    /// The newest version of `key` at or before `seq`; `hash` is [`hash_key`] of `key`.
+    /// About where in the file `key` is, or would be.
+    pub(crate) fn offset_of(&self, key: &[u8]) -> Result<u64> {
+        self.file.with_reader(|reader| {
+            Ok(match self.info.prefix {
+                Some(tree) => reader.approximate_offset_of(&shared_key(tree, key)),
+                None => reader.approximate_offset_of(key),
+            })
+        })
+    }
+
+    /// The newest version of `key`, which the table covers, at or before `seq`; `hash` is [`hash_key`] of `key`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
         if self.info.one_number {
             return self.get_unnumbered(key, hash, seq);
         }
-        if self.info.shared {
-            let key = shared_key(self.tree, key);
+        if let Some(tree) = self.info.prefix {
+            let key = shared_key(tree, key);
             return self.file.with_reader(|reader| reader.get(&key, hash_key(&key), seq));
         }
         self.file.with_reader(|reader| reader.get(key, hash, seq))
@@ -80,12 +86,14 @@ impl Table {
 
     pub(crate) fn cursor(&self, hint: ScanHint) -> Result<TreeCursor> {
         let cursor = self.file.reader()?.cursor(hint);
-        if !self.info.shared && !self.info.one_number {
+        let info = &self.info;
+        if info.prefix.is_none() && !info.one_number && !info.clipped {
             return Ok(TreeCursor::Whole(cursor));
         }
-        let prefix = if self.info.shared { self.tree.to_be_bytes().to_vec() } else { Vec::new() };
-        let number = self.info.one_number.then_some(self.info.max_seq);
-        Ok(TreeCursor::Part(PartCursor::new(cursor, prefix, number)))
+        let number = info.one_number.then_some(info.max_seq);
+        let is_clipped = info.clipped && !broken("rule-20");
+        let bounds = is_clipped.then(|| (info.smallest.clone(), info.largest.clone()));
+        Ok(TreeCursor::Part(PartCursor::new(cursor, info.own(), number, bounds)))
     }
 }
 

@@ -13,20 +13,27 @@ pub(crate) enum TreeCursor {
     Part(PartCursor),
 }
 
-/// Walks the keys that begin with a prefix, without it.
+/// Walks the keys of a tree: those that begin with a prefix, without it, or those within bounds, or both.
 pub(crate) struct PartCursor {
     cursor: TableCursor,
     /// What the tree's keys begin with in a file that several trees share.
     prefix: Vec<u8>,
     /// The number of all entries, which stand in the file without one.
     number: Option<SeqNo>,
+    /// The first and the last key that are the tree's, where others stand around them.
+    bounds: Option<(Vec<u8>, Vec<u8>)>,
     /// Reused for the keys of seeks.
     key: Vec<u8>,
 }
 
 impl PartCursor {
-    pub(super) fn new(cursor: TableCursor, prefix: Vec<u8>, number: Option<SeqNo>) -> Self {
-        PartCursor { cursor, prefix, number, key: Vec::new() }
+    pub(super) fn new(
+        cursor: TableCursor,
+        prefix: Vec<u8>,
+        number: Option<SeqNo>,
+        bounds: Option<(Vec<u8>, Vec<u8>)>,
+    ) -> Self {
+        PartCursor { cursor, prefix, number, bounds, key: Vec::new() }
     }
 
     /// `key` as the file has it, or the first key behind that.
@@ -50,7 +57,13 @@ impl PartCursor {
     }
 
     fn valid(&self) -> bool {
-        self.cursor.valid() && self.cursor.key().starts_with(&self.prefix)
+        if !self.cursor.valid() || !self.cursor.key().starts_with(&self.prefix) {
+            return false;
+        }
+        let is_within = |(first, last): &(Vec<u8>, Vec<u8>)| {
+            first.as_slice() <= self.key() && self.key() <= last.as_slice()
+        };
+        self.bounds.as_ref().is_none_or(is_within)
     }
 
     fn key(&self) -> &[u8] {
@@ -58,20 +71,33 @@ impl PartCursor {
     }
 
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        let (key, seq) = self.place(key, seq);
+        let first =
+            self.bounds.as_ref().map(|(first, _)| first).filter(|first| key < first.as_slice()).cloned();
+        let (key, seq) = match first {
+            Some(first) => (self.in_file(&first, false), MAX_SEQ),
+            None => self.place(key, seq),
+        };
         let result = self.cursor.seek(&key, seq);
         self.key = key;
         result
     }
 
     fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        let (key, seq) = self.place(key, seq);
+        let last = self.bounds.as_ref().map(|(_, last)| last).filter(|last| key > last.as_slice()).cloned();
+        let (key, seq) = match last {
+            Some(last) => (self.in_file(&last, true), MAX_SEQ),
+            None => self.place(key, seq),
+        };
         let result = self.cursor.seek_before(&key, seq);
         self.key = key;
         result
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
+        if let Some((_, last)) = self.bounds.clone() {
+            let behind = self.in_file(&last, true);
+            return self.cursor.seek_before(&behind, MAX_SEQ);
+        }
         match prefix_end(&self.prefix) {
             Some(next) => self.cursor.seek_before(&next, MAX_SEQ),
             None => self.cursor.seek_to_last(),

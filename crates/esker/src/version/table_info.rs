@@ -1,6 +1,6 @@
 //! What the manifest knows of a table.
 
-use super::edit::{FileId, file_id, seq, within};
+use super::edit::{FileId, TreeId, file_id, seq, tree_id, within};
 use crate::codec::{Decoder, put_slice, put_varint};
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::error::{Error, Result};
@@ -9,10 +9,12 @@ use crate::table::{Expiring, TableReader};
 /// The most bytes, or entries, that one table is believed to have.
 pub(super) const AMOUNT_MAX: u64 = 1 << 48;
 
-/// In what the manifest says of a table: its keys begin with the tree's number.
-const SHARED: u8 = 1;
+/// In what the manifest says of a table: its keys begin with a tree's number.
+const PREFIX: u8 = 1;
 /// Its entries have the number that the manifest says.
 const ONE_NUMBER: u8 = 2;
+/// Not all of its keys are the tree's.
+const CLIPPED: u8 = 4;
 
 /// What the manifest knows of one table, or of one tree's part of a shared table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +22,12 @@ pub(crate) struct TableInfo {
     pub(crate) file: FileId,
     /// The file's own random number, which stands in its footer too: another file in its place is damage.
     pub(crate) salt: u64,
-    /// Whether the file's keys begin with the tree's number, because several trees share it.
-    pub(crate) shared: bool,
+    /// What the tree's keys begin with in the file, where several trees share it: its number, or that of the tree that it
+    /// was split from since.
+    pub(crate) prefix: Option<TreeId>,
+    /// Whether the file has keys outside of `smallest..=largest` that the tree has not, because it was split. Then what is
+    /// said of sizes and counts is an estimate.
+    pub(crate) clipped: bool,
     /// Whether all entries have the number `min_seq`, which is `max_seq` too, whatever stands in the file: it was written
     /// before the number was known. Then each key is there once.
     pub(crate) one_number: bool,
@@ -41,6 +47,11 @@ pub(crate) struct TableInfo {
 }
 
 impl TableInfo {
+    /// What the tree's keys begin with in the file.
+    pub(crate) fn own(&self) -> Vec<u8> {
+        self.prefix.map_or_else(Vec::new, |tree| tree.to_be_bytes().to_vec())
+    }
+
     /// When it should be merged for what has expired in it, if ever.
     pub(crate) fn due_us(&self) -> Option<u64> {
         self.expiring.due_us(self.entries)
@@ -52,7 +63,9 @@ impl TableInfo {
 pub(crate) fn check_described(table: &TableReader, infos: &[TableInfo]) -> Result<()> {
     let properties = table.properties();
     let named: u64 = infos.iter().map(|info| info.entries).sum();
-    let whole = infos.first().is_some_and(|info| !info.shared);
+    let is_part = |info: &TableInfo| info.prefix.is_some() || info.clipped;
+    let whole = infos.first().is_some_and(|info| !is_part(info));
+    let clipped = infos.iter().any(|info| info.clipped);
     let differs = whole
         && infos.iter().any(|info| {
             info.entries != properties.entries
@@ -61,7 +74,7 @@ pub(crate) fn check_described(table: &TableReader, infos: &[TableInfo]) -> Resul
                 || (info.max_seq != properties.max_seq && !info.one_number)
         });
     let another = infos.iter().any(|info| info.salt != table.salt());
-    if another || differs || (!infos.is_empty() && named > properties.entries) {
+    if another || differs || (!infos.is_empty() && named > properties.entries && !clipped) {
         let message = "the table is not the one that the manifest describes";
         return Err(Error::corruption(table.path(), 0, message));
     }
@@ -71,8 +84,9 @@ pub(crate) fn check_described(table: &TableReader, infos: &[TableInfo]) -> Resul
 pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
     put_varint(out, table.file);
     out.extend_from_slice(&table.salt.to_le_bytes());
-    let flags = [(table.shared, SHARED), (table.one_number, ONE_NUMBER)];
+    let flags = [(table.prefix.is_some(), PREFIX), (table.one_number, ONE_NUMBER), (table.clipped, CLIPPED)];
     out.push(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum());
+    table.prefix.iter().for_each(|tree| put_varint(out, u64::from(*tree)));
     for number in [
         table.size,
         table.entries,
@@ -92,8 +106,9 @@ pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
 pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
     let file = file_id(from)?;
     let salt = from.u64()?;
-    let flags = from.u8().filter(|flags| flags & !(SHARED | ONE_NUMBER) == 0)?;
-    let (shared, one_number) = (flags & SHARED != 0, flags & ONE_NUMBER != 0);
+    let flags = from.u8().filter(|flags| flags & !(PREFIX | ONE_NUMBER | CLIPPED) == 0)?;
+    let (one_number, clipped) = (flags & ONE_NUMBER != 0, flags & CLIPPED != 0);
+    let prefix = if flags & PREFIX != 0 { Some(tree_id(from)?) } else { None };
     let mut amount = || within(from, AMOUNT_MAX);
     let (size, entries, tombstones, raw_bytes) = (amount()?, amount()?, amount()?, amount()?);
     let min_seq = from.varint()?;
@@ -102,12 +117,13 @@ pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
     let expiring = Expiring::decode(from)?;
     let smallest = from.slice()?.to_vec();
     let largest = from.slice()?.to_vec();
-    let is_numbered = !one_number || (min_seq == max_seq && !shared);
+    let is_numbered = !one_number || (min_seq == max_seq && prefix.is_none());
     let plausible = is_numbered && smallest <= largest && tombstones <= entries && expiring.count <= entries;
     plausible.then_some(TableInfo {
         file,
         salt,
-        shared,
+        prefix,
+        clipped,
         one_number,
         size,
         entries,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::edit::TreeId;
 use crate::cursor::SeqNo;
 use crate::options::TreeOptions;
 use crate::ranges::{KeyRange, RangeTombstone};
@@ -13,14 +14,19 @@ pub(crate) struct TreeRecord {
     pub(crate) options: TreeOptions,
     pub(crate) tag: Option<String>,
     pub(crate) flushed: SeqNo,
+    /// The tree under whose number its huge values are filed: itself, or the one that it was split from at last.
+    pub(crate) root: TreeId,
+    /// Its keys are in this range.
+    pub(crate) range: KeyRange,
     /// What was deleted by ranges, by number.
     pub(crate) ranges: BTreeMap<SeqNo, KeyRange>,
 }
 
 impl TreeRecord {
-    pub(super) fn new(name: &str, options: &TreeOptions) -> Self {
+    pub(super) fn new(tree: TreeId, name: &str, options: &TreeOptions) -> Self {
         let (name, options, ranges) = (name.to_owned(), options.clone(), BTreeMap::new());
-        TreeRecord { name, options, tag: None, flushed: 0, ranges }
+        let (root, range) = (tree, KeyRange::default());
+        TreeRecord { name, options, tag: None, flushed: 0, root, range, ranges }
     }
 
     /// Its range tombstones, by number.

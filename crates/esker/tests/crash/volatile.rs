@@ -1,5 +1,6 @@
-//! Trees whose writes skip the log (durability rule 21), beside one whose writes do not: after a crash either holds all of
-//! its own writes up to some moment, not before what was promised for it.
+//! Trees whose writes skip the log (durability rule 21), beside such whose writes do not, and what becomes of a tree as a
+//! whole: data that is ingested, trees that are split and dropped. After a crash each holds all of its own writes up to some
+//! moment, not before what was promised for it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -66,16 +67,47 @@ fn contents(tree: &Tree) -> Pairs {
     tree.scan(ScanRange::all()).unwrap().collect::<esker::Result<_>>().unwrap()
 }
 
+/// A tree, and what it held.
+struct Known {
+    name: String,
+    logged: bool,
+    history: History,
+    /// Its keys are from this one on,
+    lower: Vec<u8>,
+    /// and before this one.
+    upper: Option<Vec<u8>>,
+    tree: Option<Tree>,
+}
+
+impl Known {
+    fn new(name: &str, logged: bool) -> Known {
+        let history = History::of(Pairs::new());
+        Known { name: name.to_owned(), logged, history, lower: Vec::new(), upper: None, tree: None }
+    }
+
+    fn tree(&self) -> Tree {
+        self.tree.clone().unwrap()
+    }
+}
+
+/// What was under way when the power failed.
+enum Change {
+    /// The tree at this place was to be split.
+    Split { old: usize, new: String, at: Vec<u8> },
+    /// It was to be dropped.
+    Drop(usize),
+}
+
 struct Life {
     rng: Rng,
     disk: SimFs,
     options: Options,
     db: Option<Db>,
-    trees: Vec<Tree>,
-    /// Of the tree with the log, then of the one without.
-    histories: [History; 2],
+    trees: Vec<Known>,
+    unclear: Option<Change>,
     writes: u64,
     copies: u64,
+    names: u64,
 }
 
 /// Dead disks fail calls; nothing else does.
@@ -98,44 +130,121 @@ impl Life {
         options.table_bytes = 4 << 10;
         options.separate_at = *rng.pick(&[100, 1000, usize::MAX]);
         options.blob_file_bytes = *rng.pick(&[1, 10_000, 256 << 20]);
-        let histories = [History::of(Pairs::new()), History::of(Pairs::new())];
-        Life { rng, disk, options, db: None, trees: Vec::new(), histories, writes: 0, copies: 0 }
+        let trees = vec![Known::new("default", true), Known::new("volatile", false)];
+        Life { rng, disk, options, db: None, trees, unclear: None, writes: 0, copies: 0, names: 0 }
     }
 
     fn open(&mut self) {
         let options = self.options.clone().env(env(&self.disk, self.rng.next()));
         let db = Db::open(STORE, options).unwrap();
-        let volatile = match db.open_tree("volatile").unwrap() {
-            Some(tree) => tree,
-            None => db.create_tree("volatile", TreeOptions::default().log(false)).unwrap(),
-        };
-        self.trees = vec![db.default_tree().clone(), volatile];
+        if db.open_tree("volatile").unwrap().is_none() && self.names == 0 {
+            db.create_tree("volatile", TreeOptions::default().log(false)).unwrap();
+        }
+        match self.unclear.take() {
+            Some(Change::Split { old, new, at }) if db.open_tree(&new).unwrap().is_some() => {
+                self.note_split(old, &new, &at);
+            }
+            Some(Change::Drop(which)) if db.open_tree(&self.trees[which].name).unwrap().is_none() => {
+                self.trees.remove(which);
+            }
+            _ => {}
+        }
+        for known in &mut self.trees {
+            known.tree = db.open_tree(&known.name).unwrap();
+        }
+        assert_eq!(db.tree_names().len(), self.trees.len(), "{:?}", db.tree_names());
         self.db = Some(db);
     }
 
+    /// What is there; `all`: nothing can have been lost of what went to the log, or of the rest.
     fn look(&mut self, all: [bool; 2], what: &str) {
-        for (index, tree) in self.trees.iter().enumerate() {
-            let found = contents(tree);
-            self.histories[index].settle(&found, all[index], &format!("{what}, {}", tree.name()));
+        for known in &mut self.trees {
+            let found = contents(&known.tree());
+            let all = all[usize::from(!known.logged)];
+            known.history.settle(&found, all, &format!("{what}, {}", known.name));
         }
     }
 
-    fn key(&mut self) -> Vec<u8> {
-        format!("key{:02}", self.rng.below(30)).into_bytes()
+    fn make_durable(&mut self, logged: bool, rest: bool) {
+        for known in &mut self.trees {
+            if if known.logged { logged } else { rest } {
+                known.history.make_durable();
+            }
+        }
+    }
+
+    fn note_split(&mut self, old: usize, name: &str, at: &[u8]) {
+        let known = &mut self.trees[old];
+        let mut low = known.history.now().clone();
+        let high = low.split_off(at);
+        known.history = History::of(low);
+        let new = Known {
+            history: History::of(high),
+            lower: at.to_vec(),
+            upper: known.upper.replace(at.to_vec()),
+            ..Known::new(name, known.logged)
+        };
+        self.trees.push(new);
+    }
+
+    fn split(&mut self, which: usize) -> bool {
+        let at = self.key(which);
+        if at == b"key00" || at == self.trees[which].lower {
+            return true;
+        }
+        self.names += 1;
+        let name = format!("half{}", self.names);
+        let db = self.db.clone().unwrap();
+        let split = db.split(&self.trees[which].tree(), &at, &name);
+        let new = split.as_ref().ok().cloned();
+        if !alive(&self.disk, split.map(drop)) {
+            self.unclear = Some(Change::Split { old: which, new: name, at });
+            return false;
+        }
+        self.note_split(which, &name, &at);
+        self.trees.last_mut().unwrap().tree = new;
+        self.make_durable(true, false);
+        true
+    }
+
+    fn drop_one(&mut self, which: usize) -> bool {
+        if which == 0 {
+            return true;
+        }
+        self.names += 1;
+        let name = self.trees[which].name.clone();
+        if !alive(&self.disk, self.db.clone().unwrap().drop_tree(&name)) {
+            self.unclear = Some(Change::Drop(which));
+            return false;
+        }
+        self.trees.remove(which);
+        true
+    }
+
+    /// A key of the tree.
+    fn key(&mut self, which: usize) -> Vec<u8> {
+        let (lower, upper) = (self.trees[which].lower.clone(), self.trees[which].upper.clone());
+        for _ in 0..100 {
+            let key = format!("key{:02}", self.rng.below(30)).into_bytes();
+            if key >= lower && upper.as_ref().is_none_or(|upper| key < *upper) {
+                return key;
+            }
+        }
+        if lower.is_empty() { b"key00".to_vec() } else { lower }
     }
 
     fn write(&mut self, which: usize) -> bool {
         let mut batch = Batch::new();
-        let mut next = self.histories[which].now().clone();
+        let mut next = self.trees[which].history.now().clone();
         for _ in 0..=self.rng.below(4) {
-            let (key, tree) = (self.key(), self.trees[which].clone());
+            let (key, tree) = (self.key(which), self.trees[which].tree());
             match self.rng.below(12) {
                 0..3 => {
                     batch.delete(&tree, &key).unwrap();
                     next.remove(&key);
                 }
                 3 => {
-                    let end = self.key().max(key.clone());
+                    let end = self.key(which).max(key.clone());
                     batch.delete_range(&tree, &ScanRange::all().from(&key).before(&end)).unwrap();
                     next.retain(|other, _| *other < key || *other >= end);
                 }
@@ -154,19 +263,19 @@ impl Life {
         let durability = if self.rng.one_in(8) { Durability::Power } else { Durability::Process };
         let db = self.db.as_ref().unwrap();
         let written = db.write_with(&batch, durability);
-        self.histories[which].states.push(next);
+        self.trees[which].history.states.push(next);
         let alive = alive(&self.disk, written);
         if alive && durability == Durability::Power && !batch.is_empty() {
-            self.histories[which].make_durable();
+            self.trees[which].history.make_durable();
         }
         alive
     }
 
     fn transfer(&mut self, which: usize) -> bool {
-        let (from, to, keep) = (self.key(), self.key(), self.rng.one_in(2));
-        let tree = &self.trees[which];
+        let (from, to, keep) = (self.key(which), self.key(which), self.rng.one_in(2));
+        let tree = self.trees[which].tree();
         let done = if keep { tree.copy(&from, &to) } else { tree.rename(&from, &to) };
-        self.histories[which].write(|pairs| {
+        self.trees[which].history.write(|pairs| {
             if let Some(value) = pairs.get(&from).cloned()
                 && from != to
             {
@@ -181,41 +290,23 @@ impl Life {
 
     fn step(&mut self) -> bool {
         let db = self.db.clone().unwrap();
-        match self.rng.below(40) {
-            0..26 => {
-                let which = self.rng.index(2);
-                self.write(which)
-            }
-            26..29 => {
-                let which = self.rng.index(2);
-                self.transfer(which)
-            }
+        let which = self.rng.index(self.trees.len());
+        match self.rng.below(42) {
+            0..26 => self.write(which),
+            26..29 => self.transfer(which),
             29 => {
-                let alive = alive(&self.disk, self.trees[1].flush());
+                let alive = alive(&self.disk, self.trees[which].tree().flush());
                 if alive {
-                    self.histories[1].make_durable();
+                    self.trees[which].history.make_durable();
                 }
                 alive
             }
-            30 => {
-                let alive = alive(&self.disk, db.sync());
-                if alive {
-                    self.histories.iter_mut().for_each(History::make_durable);
-                }
-                alive
-            }
-            31 => {
-                let alive = alive(&self.disk, db.compact());
-                if alive {
-                    self.histories.iter_mut().for_each(History::make_durable);
-                }
-                alive
-            }
+            30 => self.all_durable(|| db.sync()),
+            31 => self.all_durable(|| db.compact()),
             32 => self.copy(&db),
-            33 => {
-                let which = self.rng.index(2);
-                self.ingest(which)
-            }
+            33 => self.ingest(which),
+            34 | 35 => self.split(which),
+            36 if self.rng.one_in(2) => self.drop_one(which),
             _ => {
                 db.step(*self.rng.pick(&Lane::ALL));
                 !self.disk.is_dead()
@@ -223,24 +314,32 @@ impl Life {
         }
     }
 
+    fn all_durable(&mut self, call: impl FnOnce() -> esker::Result<()>) -> bool {
+        let alive = alive(&self.disk, call());
+        if alive {
+            self.make_durable(true, true);
+        }
+        alive
+    }
+
     /// What is ingested is there at once, and with it all that was written before.
     fn ingest(&mut self, which: usize) -> bool {
-        let (from, end) = (self.key(), self.key());
+        let (from, end) = (self.key(which), self.key(which));
         let value = vec![9; *self.rng.pick(&[10, 2000])];
         let pairs = (0..30).map(|number| format!("key{number:02}").into_bytes());
         let pairs: Pairs =
             pairs.filter(|key| (&from..&end).contains(&key)).map(|key| (key, value.clone())).collect();
         let fill = || {
-            let mut ingest = self.trees[which].ingest()?;
+            let mut ingest = self.trees[which].tree().ingest()?;
             pairs.iter().try_for_each(|(key, value)| ingest.put(key, value))?;
             ingest.commit()
         };
         let done = fill();
-        self.histories[which].write(|now| now.extend(pairs.clone()));
+        self.trees[which].history.write(|now| now.extend(pairs.clone()));
         let alive = alive(&self.disk, done.map(drop));
         if alive && !pairs.is_empty() {
-            self.histories[which].make_durable();
-            self.histories[0].make_durable();
+            self.trees[which].history.make_durable();
+            self.make_durable(true, false);
         }
         alive
     }
@@ -254,9 +353,9 @@ impl Life {
         }
         let options = self.options.clone().env(env(&self.disk.crash(1), 1));
         let copy = Db::open(dir, options).unwrap();
-        for (index, name) in ["default", "volatile"].iter().enumerate() {
-            let tree = copy.open_tree(name).unwrap().unwrap();
-            assert!(contents(&tree) == *self.histories[index].now(), "a checkpoint, {name}");
+        for known in &self.trees {
+            let tree = copy.open_tree(&known.name).unwrap().unwrap();
+            assert!(contents(&tree) == *known.history.now(), "a checkpoint, {}", known.name);
         }
         true
     }
@@ -266,7 +365,7 @@ impl Life {
         let (seed, choice) = (self.rng.next(), self.rng.below(4));
         if alive && choice == 0 {
             self.db.take().unwrap().close().unwrap();
-            self.trees.clear();
+            self.trees.iter_mut().for_each(|known| known.tree = None);
             return [true, true];
         }
         let killed = alive && choice == 1;
@@ -275,7 +374,7 @@ impl Life {
             2 => self.disk.crash_keeping(0.0, seed),
             _ => self.disk.crash(seed),
         };
-        self.trees.clear();
+        self.trees.iter_mut().for_each(|known| known.tree = None);
         self.db = None;
         self.disk = next;
         [killed, false]
@@ -307,8 +406,8 @@ fn a_tree_without_the_log_holds_what_it_held_at_some_moment() {
 /// The space of what was deleted comes back.
 fn nothing_is_left(life: &mut Life) {
     let db = life.db.clone().unwrap();
-    for tree in &life.trees {
-        tree.delete_range(&ScanRange::all()).unwrap();
+    for known in &life.trees {
+        known.tree().delete_range(&ScanRange::all()).unwrap();
     }
     db.compact().unwrap();
     while db.step(Lane::Blobs) {}

@@ -6,7 +6,7 @@ use super::{Repair, log};
 use crate::blob::{BlobFile, BlobFileId, Pointer, blob_path, key_hash};
 use crate::error::Result;
 use crate::version::blobs::{BlobEdit, BlobFileInfo, SharesRecord};
-use crate::version::edit::Edit;
+use crate::version::edit::{Edit, TreeId};
 
 /// The entries that name each value of a file, by share, with the hashes of their keys.
 type Named = BTreeMap<u64, BTreeMap<u64, u64>>;
@@ -19,11 +19,12 @@ impl Repair<'_> {
             let shares = named.entry(pointer.file).or_default().entry(pointer.ordinal).or_default();
             shares.insert(pointer.share, if pointer.share == 0 { 0 } else { hash });
         };
+        let root = |tree: TreeId| self.state.trees.get(&tree).map_or(tree, |record| record.root);
         for (tree, key, pointer) in &self.pointers {
-            name(pointer, key_hash(*tree, key));
+            name(pointer, key_hash(root(*tree), key));
         }
         for (tree, key, pointer) in log::pointers(payloads) {
-            name(&pointer, key_hash(tree, key));
+            name(&pointer, key_hash(root(tree), key));
         }
         // No number that a pointer has is given out again.
         let next = named.keys().next_back().map_or(0, |last| last + 1);

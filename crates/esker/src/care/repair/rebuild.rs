@@ -16,7 +16,7 @@ use crate::open::DEFAULT_TREE;
 use crate::options::TreeOptions;
 use crate::ranges::RangeTombstone;
 use crate::table::{Owner, Salvage};
-use crate::version::edit::{Edit, FileId, ManifestState, TreeId};
+use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
 use crate::version::levels::LEVELS;
 use crate::version::tables::table_path;
 
@@ -33,6 +33,37 @@ struct Part {
     max_seq: SeqNo,
     /// The number of all its entries, which was ingested.
     number: Option<SeqNo>,
+    /// Whether other keys than those from `smallest` to `largest` are another tree's.
+    clipped: bool,
+}
+
+impl Part {
+    /// The part of a tree that the manifest knows to have one of a table.
+    fn of(info: &TableInfo) -> Part {
+        Part {
+            file: info.file,
+            salt: Some(info.salt),
+            own: info.own(),
+            cleared: info.cleared,
+            smallest: info.smallest.clone(),
+            largest: info.largest.clone(),
+            max_seq: info.max_seq,
+            number: info.one_number.then_some(info.max_seq),
+            clipped: info.clipped,
+        }
+    }
+
+    /// Whether a key of the file comes before all of the tree's.
+    fn begins_behind(&self, key: &[u8]) -> bool {
+        let is_below = |rest: &[u8]| self.clipped && rest < self.smallest.as_slice();
+        key < self.own.as_slice() || key.strip_prefix(self.own.as_slice()).is_some_and(is_below)
+    }
+
+    /// Whether a key of the file, which does not come before all of the tree's, is the tree's.
+    fn has(&self, key: &[u8]) -> bool {
+        let is_within = |rest: &[u8]| !self.clipped || rest <= self.largest.as_slice();
+        key.strip_prefix(self.own.as_slice()).is_some_and(is_within)
+    }
 }
 
 /// Parts with ascending keys, of which one is open.
@@ -52,10 +83,10 @@ impl Run {
         loop {
             if let Some((part, mut salvage)) = self.open.take() {
                 let mut more = salvage.advance()?;
-                while more && salvage.key() < part.own.as_slice() {
+                while more && part.begins_behind(salvage.key()) {
                     more = salvage.advance()?;
                 }
-                if more && salvage.key().starts_with(&part.own) {
+                if more && part.has(salvage.key()) {
                     self.open = Some((part, salvage));
                     return Ok(());
                 }
@@ -117,10 +148,13 @@ impl Repair<'_> {
         }
         // One value must not have two entries: the end of either would be its own. Where both have it, the log's is kept.
         let payloads = self.unflushed(records);
-        let logged: BTreeSet<Pointer> = log::pointers(&payloads).map(|(_, _, pointer)| pointer).collect();
-        for (tree, parts) in parts {
+        let mut held: BTreeSet<Pointer> = log::pointers(&payloads).map(|(_, _, pointer)| pointer).collect();
+        // Of two trees the newer one: it may have been split from the other, which nobody knows any more.
+        for (tree, parts) in parts.into_iter().rev() {
             let of_tree = ranges.iter().filter(|(of, _)| *of == tree).map(|(_, range)| range.clone());
-            self.merge(tree, parts, &of_tree.collect::<Vec<_>>(), &logged)?;
+            let before = self.pointers.len();
+            self.merge(tree, parts, &of_tree.collect::<Vec<_>>(), &held)?;
+            held.extend(self.pointers[before..].iter().map(|(_, _, pointer)| *pointer));
         }
         self.needs_manifest = true;
         Ok(())
@@ -170,8 +204,17 @@ impl Repair<'_> {
         let salt = info.map(|(_, info)| info.salt);
         let opened = self.env.fs.open_read(&path).and_then(|source| Salvage::open(source, salt));
         let Some(mut salvage) = self.lose_damage(opened)? else { return Ok(()) };
+        let users = known.tables.iter().filter(|((_, _, of), _)| *of == file);
+        let inherited = users.clone().any(|((tree, ..), info)| {
+            info.clipped || info.prefix.is_some_and(|prefix| prefix != *tree) || known.has_split(*tree)
+        });
+        if inherited {
+            // Whose keys these are is not what the file says any more.
+            users.for_each(|((tree, ..), info)| parts.entry(*tree).or_default().push(Part::of(info)));
+            return Ok(());
+        }
         let by_manifest = info.map(|(&(tree, _, _), info)| Owner {
-            tree: (!info.shared).then_some(tree),
+            tree: info.prefix.is_none().then_some(tree),
             cleared: info.cleared,
         });
         let number = info.filter(|(_, info)| info.one_number).map(|(_, info)| info.max_seq);
@@ -190,6 +233,7 @@ impl Repair<'_> {
                 largest: properties.largest.clone(),
                 max_seq: number.unwrap_or(properties.max_seq),
                 number,
+                clipped: false,
             });
             return Ok(());
         }
@@ -208,6 +252,7 @@ impl Repair<'_> {
                 largest: Vec::new(),
                 max_seq: 0,
                 number: None,
+                clipped: false,
                 cleared: owner.cleared,
                 own,
             });

@@ -19,7 +19,9 @@ impl Repair<'_> {
         for (&(tree, level, file), info) in &self.state.tables {
             users.entry(file).or_default().push((tree, level, info.clone()));
         }
-        for (file, users) in users {
+        for (file, mut users) in users {
+            // In the order in which their parts stand in the file.
+            users.sort_by_key(|(_, _, info)| [info.own(), info.smallest.clone()].concat());
             if self.damaged.contains(&table_path(self.dir, file)) {
                 self.mend_table(file, &users)?;
             }
@@ -46,7 +48,6 @@ impl Repair<'_> {
     fn mend_table(&mut self, file: FileId, users: &[User]) -> Result<()> {
         let mut salvage = self.salvage(file, users)?;
         let mut edits = Vec::new();
-        // Ascending by tree, as the parts of a shared table are.
         for (tree, level, info) in users {
             edits.push(Edit::RemoveTable { tree: *tree, level: *level, file });
             let Some(salvage) = &mut salvage else { continue };
@@ -59,7 +60,7 @@ impl Repair<'_> {
         }
         for gap in salvage.iter().flat_map(Salvage::gaps) {
             for (tree, _, info) in users {
-                if let Some(keys) = lost_keys(gap.behind.as_slice(), gap.up_to.as_deref(), *tree, info) {
+                if let Some(keys) = lost_keys(gap.behind.as_slice(), gap.up_to.as_deref(), info) {
                     self.lose(&gap.error, Some(*tree), Some(keys));
                 }
             }
@@ -79,7 +80,9 @@ impl Repair<'_> {
         level: u8,
         info: &TableInfo,
     ) -> Result<Vec<TableInfo>> {
-        let own = if info.shared { tree.to_be_bytes().to_vec() } else { Vec::new() };
+        let own = info.own();
+        let (first, last) =
+            ([own.as_slice(), &info.smallest].concat(), [own.as_slice(), &info.largest].concat());
         let compression = self.state.trees.get(&tree).map(|record| record.options.compression);
         let options = OutputOptions {
             compression: compression.unwrap_or_default(),
@@ -91,10 +94,10 @@ impl Repair<'_> {
         };
         let mut output = Output::new(&self.maker, options);
         let mut more = salvage.is_at_entry() || salvage.advance()?;
-        while more && salvage.key() < own.as_slice() {
+        while more && salvage.key() < first.as_slice() {
             more = salvage.advance()?;
         }
-        while more && salvage.key().starts_with(&own) {
+        while more && salvage.key() <= last.as_slice() {
             let key = &salvage.key()[own.len()..];
             let seq = if info.one_number { info.max_seq } else { salvage.seq() };
             output.add(key, seq, salvage.kind(), salvage.value())?;
@@ -104,14 +107,9 @@ impl Repair<'_> {
     }
 }
 
-/// The keys of `tree` that may lie in a gap of a table of which it has the part `info`.
-fn lost_keys(
-    behind: &[u8],
-    up_to: Option<&[u8]>,
-    tree: TreeId,
-    info: &TableInfo,
-) -> Option<(Vec<u8>, Vec<u8>)> {
-    let own = if info.shared { tree.to_be_bytes().to_vec() } else { Vec::new() };
+/// The keys of a tree that may lie in a gap of a table of which it has the part `info`.
+fn lost_keys(behind: &[u8], up_to: Option<&[u8]>, info: &TableInfo) -> Option<(Vec<u8>, Vec<u8>)> {
+    let own = info.own();
     let (first, last) = ([own.as_slice(), &info.smallest].concat(), [own.as_slice(), &info.largest].concat());
     let from = first.as_slice().max(behind);
     let to = up_to.map_or(last.as_slice(), |up_to| up_to.min(last.as_slice()));

@@ -1,0 +1,221 @@
+//! A tree becomes two, without its tables being written anew: both name them, each with the bounds of its own keys
+//! (durability rule 20).
+//!
+//! ```text
+//! before   tree   [ a .. f ] [ g .. p ] [ r .. z ]
+//! split at k
+//! after    tree   [ a .. f ] [ g .. j ]
+//!          new               [ k .. p ] [ r .. z ]      the table in the middle is clipped in both
+//! ```
+//!
+//! The tree is flushed and held, so all of its keys are in tables: no record of the log that is behind what both trees have
+//! flushed names a key that is the other's. A number is taken as for a write, so that moments before it go on seeing one tree.
+//! Huge values stay filed under the number that they were filed under, the *root*, which both trees have from then on.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Store, Structure};
+use crate::cursor::{Cursor, MAX_SEQ, SeqNo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ranges::{KeyRange, RangeTombstone, RangeTombstones};
+use crate::state::{Extent, Moved, Shape, TreeInner, TreeState};
+use crate::table::{Expiring, ScanHint};
+use crate::version::edit::{Edit, TableInfo, TreeId};
+use crate::version::levels::{Levels, Table};
+
+/// What a tree has below a key, and from there on.
+#[derive(Debug, Default)]
+struct Halves<T> {
+    low: T,
+    high: T,
+}
+
+type Tables = Vec<(usize, Arc<Table>)>;
+
+/// So many entries of `count` are in a part of `(part, whole)`: rounded up, lest there seem to be none.
+fn share_of(count: u64, (part, whole): (u64, u64)) -> u64 {
+    (u128::from(count) * u128::from(part)).div_ceil(u128::from(whole.max(1))) as u64
+}
+
+/// The part `smallest..=largest` of a table, that is about `share` of it.
+fn part_of(info: &TableInfo, share: (u64, u64), smallest: Vec<u8>, largest: Vec<u8>) -> TableInfo {
+    let tombstones = share_of(info.tombstones, share);
+    let expiring = Expiring { count: share_of(info.expiring.count, share), ..info.expiring };
+    TableInfo {
+        clipped: true,
+        size: share_of(info.size, share).max(1),
+        entries: share_of(info.entries, share).max(tombstones).max(expiring.count).max(1),
+        tombstones,
+        raw_bytes: share_of(info.raw_bytes, share),
+        expiring,
+        smallest,
+        largest,
+        ..info.clone()
+    }
+}
+
+/// What of a table is below `at`, and what is not.
+fn halves_of(table: &Table, at: &[u8]) -> Result<Halves<Option<TableInfo>>> {
+    let info = &table.info;
+    if info.largest.as_slice() < at {
+        return Ok(Halves { low: Some(info.clone()), high: None });
+    }
+    if info.smallest.as_slice() >= at {
+        return Ok(Halves { low: None, high: Some(info.clone()) });
+    }
+    let mut cursor = table.cursor(ScanHint::Scan)?;
+    cursor.seek_before(at, MAX_SEQ)?;
+    let last = cursor.valid().then(|| cursor.key().to_vec());
+    cursor.seek(at, MAX_SEQ)?;
+    let first = cursor.valid().then(|| cursor.key().to_vec());
+    let begin = table.offset_of(&info.smallest)?;
+    let whole = table.offset_of(&info.largest)?.saturating_sub(begin).max(1);
+    let below = table.offset_of(at)?.saturating_sub(begin).min(whole);
+    Ok(Halves {
+        low: last.map(|last| part_of(info, (below, whole), info.smallest.clone(), last)),
+        high: first.map(|first| part_of(info, (whole - below, whole), first, info.largest.clone())),
+    })
+}
+
+/// The tables of two trees that one is to become, and the edits that say so.
+fn split_tables(
+    state: &TreeState,
+    (old, new): (TreeId, TreeId),
+    at: &[u8],
+) -> Result<(Halves<Tables>, Vec<Edit>)> {
+    let (mut tables, mut edits) = (Halves::<Tables>::default(), Vec::new());
+    for (level, table) in state.levels.tables() {
+        let halves = halves_of(table, at)?;
+        let place = level as u8;
+        let with = |info: &TableInfo| (level, Table::new(Arc::clone(&table.file), info.clone()));
+        let stays = halves.low.as_ref() == Some(&table.info);
+        if !stays {
+            edits.push(Edit::RemoveTable { tree: old, level: place, file: table.info.file });
+        }
+        if let Some(info) = halves.low {
+            tables.low.push(with(&info));
+            if !stays {
+                edits.push(Edit::AddTable { tree: old, level: place, table: info });
+            }
+        }
+        if let Some(info) = halves.high {
+            tables.high.push(with(&info));
+            edits.push(Edit::AddTable { tree: new, level: place, table: info });
+        }
+    }
+    Ok((tables, edits))
+}
+
+/// The range tombstones of two trees that one is to become, and the edits that say so.
+fn split_ranges(
+    state: &TreeState,
+    (old, new): (TreeId, TreeId),
+    halves: &Halves<KeyRange>,
+) -> (Halves<Vec<RangeTombstone>>, Vec<Edit>) {
+    let (mut split, mut edits) = (Halves::<Vec<RangeTombstone>>::default(), Vec::new());
+    for RangeTombstone { range, seq } in state.ranges.list() {
+        let (low, high) = (range.common(&halves.low), range.common(&halves.high));
+        let stays = low.as_ref() == Some(&range);
+        if !stays {
+            edits.push(Edit::ForgetRange { tree: old, seq });
+        }
+        if let Some(range) = low {
+            if !stays {
+                edits.push(Edit::DeleteRange { tree: old, seq, range: range.clone() });
+            }
+            split.low.push(RangeTombstone { range, seq });
+        }
+        if let Some(range) = high {
+            edits.push(Edit::DeleteRange { tree: new, seq, range: range.clone() });
+            split.high.push(RangeTombstone { range, seq });
+        }
+    }
+    (split, edits)
+}
+
+impl Store {
+    /// Makes the keys of `tree` from `at` on a tree of their own, called `name`.
+    pub(crate) fn split(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
+        let _one_at_a_time = self.reshaping.lock();
+        self.sync_published()?;
+        self.while_still(tree, &|| Ok(!tree.is_flushed()), || self.split_still(tree, at, name))
+    }
+
+    fn split_still(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
+        // What writes have ended is looked up in the tree that they were written to.
+        self.settle_blobs(self.commit.visible())?;
+        let mut structure = self.structure.lock();
+        self.check_changeable()?;
+        if tree.is_dropped() {
+            return Err(tree.dropped_error());
+        }
+        if structure.by_name.contains_key(name) {
+            return Err(Error::new(ErrorKind::AlreadyExists, format!("there is a tree \"{name}\" already")));
+        }
+        let range = tree.state.load().extent.range.clone();
+        let halves = Halves {
+            low: range.common(&KeyRange { lower: Vec::new(), upper: Some(at.to_vec()) }),
+            high: range.common(&KeyRange { lower: at.to_vec(), upper: None }),
+        };
+        let Halves { low: Some(low), high: Some(high) } = halves else {
+            let message = format!("\"{}\" lies not within the bounds of the tree", at.escape_ascii());
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        };
+        let number = self.commit.take_number()?;
+        let synced = self.sync_log(number.end);
+        let split = synced
+            .and_then(|()| self.install_split(&mut structure, tree, Halves { low, high }, name, number.seq));
+        self.commit.show_number(&number);
+        split
+    }
+
+    fn install_split(
+        &self,
+        structure: &mut Structure,
+        tree: &Arc<TreeInner>,
+        halves: Halves<KeyRange>,
+        name: &str,
+        seq: SeqNo,
+    ) -> Result<Arc<TreeInner>> {
+        let state = tree.state.load_full();
+        let (id, root, ids) = (structure.next_tree, tree.root, (tree.id, structure.next_tree));
+        let (tables, table_edits) = split_tables(&state, ids, &halves.high.lower)?;
+        let (ranges, range_edits) = split_ranges(&state, ids, &halves);
+        let tag = tree.tag.lock().clone();
+        let mut edits = vec![
+            Edit::CreateTree { tree: id, name: name.to_owned(), options: tree.options.clone() },
+            Edit::Extent { tree: id, root, range: halves.high.clone() },
+            Edit::Extent { tree: tree.id, root, range: halves.low.clone() },
+            // All of both is in tables.
+            Edit::Flushed { tree: id, seq },
+            Edit::Flushed { tree: tree.id, seq },
+        ];
+        edits.extend(tag.iter().map(|tag| Edit::SetTag { tree: id, tag: tag.clone() }));
+        edits.extend(table_edits);
+        edits.extend(range_edits);
+        self.commit_edits(structure, &edits)?;
+
+        let high = Shape {
+            levels: Levels::default().with(&[], tables.high),
+            ranges: RangeTombstones::new(ranges.high),
+            extent: Extent { range: halves.high.clone(), moved: Vec::new() },
+        };
+        let new = TreeInner::new((id, root), self.id, name, tree.options.clone(), tag, high, &self.chunks);
+        let mut moved = state.extent.moved.clone();
+        moved.push(Moved { range: halves.high, seq, to: Arc::clone(&new) });
+        tree.reshape(Shape {
+            levels: Levels::default().with(&[], tables.low),
+            ranges: RangeTombstones::new(ranges.low),
+            extent: Extent { range: halves.low, moved },
+        });
+        self.splits.fetch_add(1, Ordering::AcqRel);
+        structure.next_tree = id + 1;
+        structure.by_name.insert(name.to_owned(), id);
+        structure.trees.insert(id, Arc::clone(&new));
+        self.count_references(structure, &edits);
+        self.note_expiring(&edits);
+        self.add_compaction_candidates([Arc::clone(tree), Arc::clone(&new)]);
+        Ok(new)
+    }
+}
