@@ -17,6 +17,7 @@ esker-bench COMMAND [OPTIONS]
   chunks       reads of a huge value by the size of its chunks
   index        the block index of a table beside binary searches; ns a lookup
   memtable     --n N: the skip list beside a BTreeMap behind a lock; ns an operation (default 400,000 entries)
+  regions      --n BYTES: a tree of so many bytes (default 10 GiB) is ingested and split: time and bytes written
   trees        --n N: a store of N trees (default 10,000): time to open, memory, file descriptors
   huge-reads   --n BYTES --rounds R: values of 64 KiB to 645 MB (or BYTES) read in every way, warm and cold, beside
                plain files of the same bytes

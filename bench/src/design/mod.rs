@@ -16,6 +16,7 @@ pub(crate) mod huge_writes;
 mod index;
 #[cfg(esker_measure)]
 mod memtable;
+pub(crate) mod regions;
 pub(crate) mod trees;
 
 /// Repetitions of each measurement; the best one is shown.

@@ -294,7 +294,7 @@ impl Commit {
 
     /// What has the number is there, or will never be.
     pub(crate) fn show_number(&self, number: &Number) {
-        self.publish(number.ticket, true);
+        self.publish(number.ticket, false);
     }
 
     /// Marks the reservation as done and returns when it is visible.

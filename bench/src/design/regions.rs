@@ -1,0 +1,50 @@
+//! `regions`: what it takes to make a large tree part of a store, and to split it: time, and bytes written.
+
+use crate::args::Args;
+use crate::data::{Values, key16};
+use crate::process;
+use crate::stores::Result;
+use esker::{Db, Options, ScanRange};
+use std::time::Instant;
+
+const VALUE_BYTES: usize = 1000;
+
+/// Prints what `work` took.
+fn measure<T>(what: &str, work: impl FnOnce() -> esker::Result<T>) -> Result<T> {
+    let (written, begun) = (process::written_bytes(), Instant::now());
+    let done = work()?;
+    let (seconds, written) = (begun.elapsed().as_secs_f64(), process::written_bytes() - written);
+    println!("  {what:<44}{:>10.1} ms {:>10.3} MB written", seconds * 1e3, written as f64 / 1e6);
+    Ok(done)
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let dir = args.dir.join("regions");
+    std::fs::remove_dir_all(&dir).ok();
+    std::fs::create_dir_all(&args.dir)?;
+    let pairs = (args.n / (16 + VALUE_BYTES as u64)).max(2);
+    println!("{pairs} pairs of 16 + {VALUE_BYTES} bytes");
+    let values = Values::new(args.seed, VALUE_BYTES);
+    let db = Db::open(&dir, Options::default())?;
+    let tree = db.tree("bulk")?;
+    let mut ingest = tree.ingest()?;
+    measure("gathered for ingest", || {
+        (0..pairs).try_for_each(|number| ingest.put(key16(number), values.get(number)))
+    })?;
+    measure("ingest: the end of the last table, and commit", || ingest.commit())?;
+    for number in 0..1000 {
+        tree.put(key16(number * (pairs / 1000).max(1)), values.get(number))?;
+    }
+    let right = measure("split in the middle, 1,000 pairs in memory", || {
+        db.split(&tree, key16(pairs / 2), "right")
+    })?;
+    measure("split of the second half", || db.split(&right, key16(pairs / 4 * 3), "last"))?;
+    let counted = measure("a count of the second quarter", || right.count(ScanRange::all()))?;
+    if counted != pairs / 4 * 3 - pairs / 2 {
+        return Err(format!("{counted} pairs").into());
+    }
+    measure("drop of it", || db.drop_tree("right"))?;
+    db.close()?;
+    std::fs::remove_dir_all(&dir)?;
+    Ok(())
+}
