@@ -123,6 +123,15 @@ struct Newest {
     operands: BTreeMap<SeqNo, (FileId, Vec<u8>)>,
 }
 
+/// The parts of a table of which the manifest knows better than the file whose keys they are, because a tree was split.
+fn inherited(known: &ManifestState, file: FileId) -> Option<Vec<(TreeId, Part)>> {
+    let users = known.tables.iter().filter(|((_, _, of), _)| *of == file);
+    let is_inherited = users.clone().any(|((tree, ..), info)| {
+        info.clipped || info.prefix.is_some_and(|prefix| prefix != *tree) || known.has_split(*tree)
+    });
+    is_inherited.then(|| users.map(|((tree, ..), info)| (*tree, Part::of(info))).collect())
+}
+
 impl Repair<'_> {
     /// Puts the state together from tables and from what is known of trees; `records` are those of the log.
     pub(super) fn rebuild(&mut self, records: &[Salvaged]) -> Result<()> {
@@ -204,13 +213,8 @@ impl Repair<'_> {
         let salt = info.map(|(_, info)| info.salt);
         let opened = self.env.fs.open_read(&path).and_then(|source| Salvage::open(source, salt));
         let Some(mut salvage) = self.lose_damage(opened)? else { return Ok(()) };
-        let users = known.tables.iter().filter(|((_, _, of), _)| *of == file);
-        let inherited = users.clone().any(|((tree, ..), info)| {
-            info.clipped || info.prefix.is_some_and(|prefix| prefix != *tree) || known.has_split(*tree)
-        });
-        if inherited {
-            // Whose keys these are is not what the file says any more.
-            users.for_each(|((tree, ..), info)| parts.entry(*tree).or_default().push(Part::of(info)));
+        if let Some(inherited) = inherited(known, file) {
+            inherited.into_iter().for_each(|(tree, part)| parts.entry(tree).or_default().push(part));
             return Ok(());
         }
         let by_manifest = info.map(|(&(tree, _, _), info)| Owner {
