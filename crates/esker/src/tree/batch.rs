@@ -31,7 +31,7 @@ impl Batch {
         self.put_until(tree, key.as_ref(), value.as_ref(), Some(tree.store.expiry_after(ttl)))
     }
 
-    pub(super) fn put_until(
+    pub(crate) fn put_until(
         &mut self,
         tree: &Tree,
         key: &[u8],

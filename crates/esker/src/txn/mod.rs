@@ -27,6 +27,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
@@ -182,9 +183,9 @@ impl Txn {
 
     fn read_key(&self, tree: &Tree, key: &[u8], for_update: bool) -> Result<Option<Value>> {
         self.check_tree(tree)?;
-        let own = self.inner.borrow().writes.get(tree.inner().id, key).cloned();
+        let own = self.inner.borrow().writes.get(tree.inner().id, key);
         if let Some(change) = own {
-            return Ok(change.map(|value| Value::of_bytes(&value)));
+            return Ok(change.map(|(value, expiry)| Value::of_bytes(&value).expiring(expiry)));
         }
         let moment = self.moment_for_reading(tree, || Target::Key(key.to_vec()), for_update)?;
         let found = moment.get(tree, key)?;
@@ -241,7 +242,46 @@ impl Txn {
     /// `Deadlock` and `LockTimeout`, and, under snapshot isolation, `Conflict` when the key was changed since the
     /// transaction's first read.
     pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.change(tree, key.as_ref(), Some(value.as_ref().into()))
+        self.change(tree, key.as_ref(), Some((value.as_ref().into(), None)))
+    }
+
+    /// Gives `key` the value `value`, which is copied, for as long as `ttl`, from now on ([`Tree::put_for`]). To this
+    /// transaction it does not expire.
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn put_for(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let expiry = self.store.expiry_after(ttl);
+        self.change(tree, key.as_ref(), Some((value.as_ref().into(), Some(expiry))))
+    }
+
+    /// Makes all keys of `range` absent ([`Tree::delete_range`]). A pessimistic transaction locks the range for itself;
+    /// under snapshot isolation nothing in it may have been written since the transaction's moment, put or deleted.
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn delete_range(&self, tree: &Tree, range: &ScanRange) -> Result<()> {
+        self.check_tree(tree)?;
+        let span = Span { lower: range.lower.clone(), upper: range.upper.clone() };
+        if self.is_pessimistic() {
+            self.lock(tree, Target::Range(span.clone()), LockMode::Exclusive)?;
+        }
+        let mut inner = self.inner.borrow_mut();
+        if !self.is_serializable() {
+            let moment = inner.moment.seq();
+            inner.reads.note_range(tree, span, moment);
+        }
+        let keys = range.keys();
+        if !keys.is_empty() {
+            inner.writes.delete_range(tree, keys);
+        }
+        Ok(())
     }
 
     /// Makes `key` absent. Not an error when it is.

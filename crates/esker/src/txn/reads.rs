@@ -120,7 +120,7 @@ impl Validation<'_> {
         for (tree, changes) in writes.trees() {
             let state = tree.readable_state()?;
             let newer = Newer::than(since, &state);
-            for key in changes.keys().take_while(|_| !newer.is_empty()) {
+            for key in changes.keys.keys().take_while(|_| !newer.is_empty()) {
                 if !broken("txn-writes") && newer.has_key(key, since)? {
                     return Err(conflict(tree, key, "began, which writes it too"));
                 }

@@ -60,10 +60,10 @@ impl<'t> TxnScan<'t> {
     pub fn advance(&mut self) -> Result<bool> {
         match self.at {
             At::Start => {
-                self.store_on = self.store.advance()?;
+                self.store_on = self.advance_store()?;
                 self.next_own = self.first_own();
             }
-            At::Store => self.store_on = self.store.advance()?,
+            At::Store => self.store_on = self.advance_store()?,
             At::Own => self.pass_own()?,
             At::End => return Ok(false),
         }
@@ -88,11 +88,22 @@ impl<'t> TxnScan<'t> {
         }
     }
 
+    /// To the store's next pair that lies in no range which the transaction has deleted.
+    fn advance_store(&mut self) -> Result<bool> {
+        while self.store.advance()? {
+            // What it has put there since hides it.
+            if !self.own.as_ref().is_some_and(|own| own.deletes(self.store.key())) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// To the next of the own writes, and past what it hides.
     fn pass_own(&mut self) -> Result<()> {
         let Some((key, _)) = self.next_own.take() else { return Ok(()) };
         if self.store_on && self.store.key() == key {
-            self.store_on = self.store.advance()?;
+            self.store_on = self.advance_store()?;
         }
         self.next_own = self.own_behind(&key);
         Ok(())
@@ -117,7 +128,7 @@ impl<'t> TxnScan<'t> {
     }
 
     fn own_within(&self, bounds: Bounds<'_>) -> Option<(Vec<u8>, Change)> {
-        let mut found = self.own.as_ref()?.range::<[u8], _>(bounds);
+        let mut found = self.own.as_ref()?.keys.range::<[u8], _>(bounds);
         let found = if self.range.reverse { found.next_back() } else { found.next() };
         found.map(|(key, change)| (key.clone(), change.clone()))
     }
@@ -138,7 +149,7 @@ impl<'t> TxnScan<'t> {
     pub fn value(&mut self) -> Result<&[u8]> {
         match (self.at, &self.next_own) {
             (At::Store, _) => self.store.value(),
-            (At::Own, Some((_, Some(value)))) if !self.range.keys_only => Ok(value),
+            (At::Own, Some((_, Some((value, _))))) if !self.range.keys_only => Ok(value),
             _ => Ok(&[]),
         }
     }
@@ -148,7 +159,14 @@ impl<'t> TxnScan<'t> {
     /// # Errors
     /// As [`TxnScan::value`].
     pub fn handle(&mut self) -> Result<Value> {
-        if self.at == At::Store { self.store.handle() } else { Ok(Value::of_bytes(self.value()?)) }
+        if self.at == At::Store {
+            return self.store.handle();
+        }
+        let expiry = match &self.next_own {
+            Some((_, Some((_, expiry)))) => *expiry,
+            _ => None,
+        };
+        Ok(Value::of_bytes(self.value()?).expiring(expiry))
     }
 
     /// What was walked over; `None` before the first pair.

@@ -1,6 +1,7 @@
 //! Interleaved transactions on one thread, decided by a seed, against sorted maps: what each sees, and which may commit.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::*;
 use crate::rng::Rng;
@@ -67,10 +68,27 @@ impl Model {
         let place = (rng.index(2), name(rng.index(KEYS)));
         let value = rng.chance(0.7).then(|| rng.next().to_le_bytes().to_vec());
         match &value {
+            Some(value) if rng.chance(0.2) => {
+                self.txn.put_for(&trees[place.0], &place.1, value, Duration::from_secs(3600)).unwrap();
+            }
             Some(value) => self.txn.put(&trees[place.0], &place.1, value).unwrap(),
             None => self.txn.delete(&trees[place.0], &place.1).unwrap(),
         }
         self.own.insert(place, value);
+    }
+
+    fn delete_range(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
+        let (tree, first) = (rng.index(2), rng.index(KEYS));
+        let last = first + rng.index((KEYS - first).min(4));
+        let range = ScanRange::all().from(name(first)).to(name(last));
+        self.txn.delete_range(&trees[tree], &range).unwrap();
+        for key in first..=last {
+            let place = (tree, name(key));
+            if self.options.isolation == Isolation::Snapshot {
+                self.read.insert(place.clone());
+            }
+            self.own.insert(place, None);
+        }
     }
 
     fn scan(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
@@ -199,6 +217,7 @@ impl World {
                 let index = rng.index(self.open.len());
                 let (model, trees) = (&mut self.open[index], &self.trees);
                 match rng.index(8) {
+                    0..3 if rng.chance(0.1) => model.delete_range(trees, rng),
                     0..3 => model.get(trees, rng),
                     3..5 => model.write(trees, rng),
                     5..7 => model.scan(trees, rng),
