@@ -9,6 +9,8 @@ esker-bench COMMAND [OPTIONS]
   run          the workloads in README.md, each store and group in a fresh process
   source001    put, put again, get in order, get absent: numbered keys, 128-byte values
   source003    random strings: 1,000,000 puts, 10,000 gets, ranges of 255,053 pairs
+  source004    [--n N] [OUT]: 134,217,728 puts of 4-byte keys and values, memtable 1 MB, buffer pool 10 MB; throughput of
+               put, get and scan at 8 sizes, a table and plots into OUT (default: source004-results)
   gen001       --n N --mode put|get|missing [--seed S] [--oracle ORACLE] FILE
                a command file for `esker run --keys u64`, and the output it must give
   probe        --n N STORE: asks Esker's filters for N absent keys between the u64 keys of STORE, and prints

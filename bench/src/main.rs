@@ -15,9 +15,11 @@ mod design;
 mod gen001;
 mod measure;
 mod paper;
+mod plot;
 mod probe;
 mod process;
 mod report;
+mod source004;
 mod space;
 mod stores;
 mod warm;
@@ -40,6 +42,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         "run" => parent(&Args::parse(rest, 5_000_000, &workloads::GROUPS)?),
         "source001" => parent(&Args::parse(rest, 25_000_000, &["source001"])?),
         "source003" => parent(&Args::parse(rest, 1_000_000, &["source003"])?),
+        "source004" => source004::run(&Args::parse(rest, 134_217_728, &[])?),
         "gen001" => gen001::run(&Args::parse(rest, 25_000_000, &[])?),
         "probe" => probe::run(&Args::parse(rest, 1_000_000, &[])?),
         "cache" | "chunks" | "index" | "memtable" => design::run(command, &Args::parse(rest, 400_000, &[])?),

@@ -5,6 +5,7 @@ use super::child::THREADS;
 use super::plan::{MIXES, SIZES};
 use super::stores::CONTENDERS;
 use super::targets;
+use crate::plot::number;
 use std::fmt::Write;
 
 /// More than this on something else's account, and a figure is marked.
@@ -131,27 +132,6 @@ fn head(out: &mut String, title: &str, first: &str, columns: &[&str]) {
     row(out, "---", columns.iter().map(|_| "--:".to_owned()));
 }
 
-/// Four digits at most where there is a point.
-pub(super) fn number(x: f64) -> String {
-    let digits = if x >= 100.0 {
-        0
-    } else if x >= 10.0 {
-        1
-    } else {
-        2
-    };
-    let plain = format!("{x:.digits$}");
-    let Some(whole) = plain.split('.').next().filter(|whole| whole.len() > 3) else { return plain };
-    let mut grouped = String::new();
-    for (i, digit) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
 fn counts(cells: &Cells<'_>, out: &mut String) {
     out.push_str("### Values of each size\n\n");
     let count = |name| cells.0.iter().find(|cell| cell.row == name && cell.what == "put");
@@ -261,12 +241,6 @@ fn mixes(cells: &Cells<'_>, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_short_and_grouped() {
-        let of = [0.1234, 12.34, 123.4, 1234.0, 1_234_567.8].map(number);
-        assert_eq!(of, ["0.12", "12.3", "123", "1,234", "1,234,568"]);
-    }
 
     #[test]
     fn the_median_round_counts() {

@@ -3,10 +3,10 @@
 use super::cold::{make_warm, settle};
 use super::options::Options;
 use super::plan::shuffle;
-use super::report::number;
 use super::stores::{Huge, esker::Esker};
 use super::values::{Buffer, Pool, key};
 use crate::data::Draws;
+use crate::plot::number;
 use crate::stores::Result;
 use crate::warm;
 use std::path::Path;

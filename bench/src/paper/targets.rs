@@ -2,8 +2,9 @@
 
 use super::cell::Cell;
 use super::plan::{MIXES, SIZES};
-use super::report::{Cells, number};
+use super::report::Cells;
 use super::stores::CONTENDERS;
+use crate::plot::number;
 use std::fmt::Write;
 
 /// Sizes up to a megabyte; to 16 MB; all.
