@@ -75,6 +75,28 @@ fn long_operands_do_not_gather_in_memory() {
 }
 
 #[test]
+fn what_was_deleted_with_its_range_is_not_merged_into() {
+    let db = Db::open(STORE, options(&SimFs::new(1))).unwrap();
+    let tree = db.default_tree();
+    for part in ["old", "new"] {
+        tree.append("k", part).unwrap();
+        let snapshot = db.snapshot();
+        if part == "old" {
+            tree.delete_range(&ScanRange::all()).unwrap();
+        }
+        assert_eq!(snapshot.get_vec(tree, "k").unwrap().unwrap(), part.as_bytes());
+    }
+    for _ in 0..2 {
+        assert_eq!(tree.get_vec("k").unwrap().unwrap(), b"new");
+        for range in [ScanRange::all(), ScanRange::all().reverse()] {
+            let pairs: Vec<_> = tree.scan(range).unwrap().map(Result::unwrap).collect();
+            assert_eq!(pairs, [(b"k".to_vec(), b"new".to_vec())]);
+        }
+        db.flush().unwrap();
+    }
+}
+
+#[test]
 fn without_its_operator_a_value_is_kept_and_named() {
     let disk = SimFs::new(1);
     let db = Db::open(STORE, options(&disk).merge_operator(Longest)).unwrap();

@@ -209,6 +209,42 @@ mod tests {
         assert_eq!(judged(100, 100, true), Verdict::Drop);
     }
 
+    /// One tombstone of number 5 over all keys.
+    fn deleted_at_5() -> Arc<RangeTombstones> {
+        let ranges = RangeTombstones::default();
+        let range = crate::ranges::KeyRange { lower: Vec::new(), upper: None };
+        ranges.add(crate::ranges::RangeTombstone { range, seq: 5 });
+        Arc::new(ranges)
+    }
+
+    #[test]
+    fn what_a_range_hides_goes_once_that_is_certain_and_what_is_newer_stays_so() {
+        let judged = |certain, seq| {
+            let moments = Moments { seqs: vec![10], time_us: 0 };
+            Retention::new(moments, &deleted_at_5(), certain).judge(b"k", seq, Kind::Put, b"", true)
+        };
+        assert_eq!(judged(5, 3), Verdict::Drop);
+        assert_eq!(judged(4, 3), Verdict::Keep(0));
+        // As 0 it would be older than what it came after.
+        assert_eq!(judged(5, 8), Verdict::Keep(8));
+    }
+
+    #[test]
+    fn operands_on_the_two_sides_of_a_moment_or_a_deletion_stay_apart() {
+        let judged = |moments: &[SeqNo], certain, ranges: &Arc<RangeTombstones>| {
+            let moments = Moments { seqs: moments.to_vec(), time_us: 0 };
+            let mut retention = Retention::new(moments, ranges, certain);
+            retention.judge(b"k", 7, Kind::Merge, b"", true);
+            (retention.judge(b"k", 4, Kind::Merge, b"", true), retention.beneath())
+        };
+        let none = Arc::default();
+        let gather = |joins, beneath| (Verdict::Gather { joins, settled: 0 }, beneath);
+        assert_eq!(judged(&[10], 0, &none), gather(true, Beneath::Apart));
+        assert_eq!(judged(&[6, 10], 0, &none), gather(false, Beneath::Apart));
+        assert_eq!(judged(&[10], 5, &deleted_at_5()), (Verdict::Drop, Beneath::Nothing));
+        assert_eq!(judged(&[10], 4, &deleted_at_5()), gather(false, Beneath::Apart));
+    }
+
     #[test]
     fn operands_are_gathered_down_to_what_lies_below_them() {
         let mut retention = Retention::new(Moments { seqs: vec![5, 10], time_us: 100 }, &Arc::default(), 0);
