@@ -3,6 +3,7 @@
 mod cache_sim;
 mod change;
 mod help;
+mod stats;
 mod units;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ use crate::formats::Format;
 use crate::ranges::ByteRange;
 pub(crate) use cache_sim::{CacheSim, Kind};
 pub(crate) use change::{Delete, Merge, Put, Transfer};
+pub(crate) use stats::{Stats, StatsFormat};
 
 /// A key-value store for small records and huge values.
 #[derive(Debug, Parser)]
@@ -177,10 +179,8 @@ Example:
   esker compact")]
     Compact,
     /// Print figures about the store
-    #[command(after_help = "Examples:
-  esker stats
-  esker stats --json")]
-    Stats,
+    #[command(after_help = help::STATS)]
+    Stats(Stats),
     /// List the trees (keyspaces) of the store
     #[command(after_help = "Examples:
   esker trees

@@ -182,3 +182,36 @@ fn any_keys_survive_an_export_to_a_directory() {
     assert_eq!(before.stdout().lines().count(), rows.len());
     assert_eq!(before.stdout(), after.stdout());
 }
+
+/// Lets a writer take the store between two looks at it, and waits for it.
+#[test]
+fn stats_are_watched_until_somebody_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(esker(dir.path(), "put a 1").code, 0);
+    let mut command = esker_in(dir.path());
+    command.args(["stats", "--watch", "0.02", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut watching = command.spawn().unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut next = move || lines.next().unwrap().unwrap();
+    assert!(next().contains("\"disk_bytes\":"));
+    let mut writer = runner(dir.path());
+    let mut stdin = writer.stdin.take().unwrap();
+    let mut answers = BufReader::new(writer.stdout.take().unwrap());
+    // It may have the store just now, and then the writer is refused.
+    let mut answer = String::new();
+    while write!(stdin, "PUT b 1\nGET b\n").is_err() || answers.read_line(&mut answer).unwrap() == 0 {
+        writer.wait().unwrap();
+        writer = runner(dir.path());
+        stdin = writer.stdin.take().unwrap();
+        answers = BufReader::new(writer.stdout.take().unwrap());
+    }
+    let mut said = String::new();
+    BufReader::new(watching.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "esker: another process has the store open for writing; waiting for it\n");
+    drop(stdin);
+    assert!(writer.wait().unwrap().success());
+    // Those that were printed before come first.
+    while !next().contains("\"entries\":2") {}
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+}

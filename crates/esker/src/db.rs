@@ -2,31 +2,27 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::care::BackupReport;
 use crate::env::{Env, Lane, Worker};
 use crate::error::{Error, ErrorKind, Result};
-use crate::finding::CheckReport;
 use crate::fs::sim::SimFs;
-use crate::open::{DEFAULT_TREE, Listing};
+use crate::open::DEFAULT_TREE;
 use crate::options::{Durability, Options, TreeOptions};
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
 use crate::state::{Shape, TreeInner};
-use crate::stats::{Stats, TreeStats};
 use crate::store::Store;
+use crate::trace::{Cause, Operation, Subject, notes};
 use crate::tree::{Snapshot, Tree};
 use crate::txn::{LockTable, Txn, TxnOptions};
 use crate::value::Value;
 use crate::version::edit::Edit;
-use crate::version::levels::LEVELS;
-use crate::version::manifest::manifest_path;
 use crate::write::batch::Batch;
 
-mod updates;
-
+mod insight;
 mod split;
+mod updates;
 
 /// The longest name of a tree, in bytes.
 const TREE_NAME_MAX: usize = 255;
@@ -308,8 +304,12 @@ impl Db {
     /// `Poisoned` when the disk failed: reopen the store; `OutOfSpace` when there is no room for such tables.
     pub fn sync(&self) -> Result<()> {
         self.store.check_changeable()?;
-        self.store.sync_published()?;
-        self.store.flush_volatile()
+        let sync = || {
+            self.store.sync_published()?;
+            self.store.flush_volatile()
+        };
+        let metrics = &self.store.metrics;
+        metrics.time(Operation::Sync, Subject::none, || notes::waiting(&*metrics.clock, Cause::Sync, sync))
     }
 
     // ---- care ----------------------------------------------------------------------------------------
@@ -336,16 +336,6 @@ impl Db {
     /// cold reads; the system's page cache is not emptied.
     pub fn clear_cache(&self) {
         self.store.pool.clear();
-    }
-
-    /// Reads all tables and huge values now, from the files, while others read and write, and reports what is damaged as
-    /// [`check`](crate::check) does, which also reads log and manifest but wants the store for itself. In the background
-    /// the same happens once a week ([`Options::scrub_rate`]); [`Stats::damage`] has what either found.
-    ///
-    /// # Errors
-    /// `Closed`. Damage is not an error: it is in the report.
-    pub fn scrub(&self) -> Result<CheckReport> {
-        self.store.scrub()
     }
 
     /// Makes a copy of the store as it is now in the directory `dir`, which must not exist yet, while
@@ -383,95 +373,4 @@ impl Db {
     pub fn step(&self, lane: Lane) -> bool {
         self.store.run_one(lane)
     }
-
-    /// What the store is made of and has done since it was opened.
-    ///
-    /// # Errors
-    /// `Io` when a table cannot be opened. Those that are damaged are left out of what only they tell.
-    pub fn stats(&self) -> Result<Stats> {
-        let store = &self.store;
-        let mut stats = Stats::default();
-        let trees: Vec<Arc<TreeInner>> = {
-            let structure = store.structure.lock();
-            stats.table_files = structure.files.len() as u64;
-            stats.manifest_bytes = match &structure.manifest {
-                Some(manifest) => manifest.synced().1,
-                None => {
-                    let number = Listing::read(&store.env, &store.dir)?.manifest();
-                    store.env.fs.file_len(&manifest_path(&store.dir, number))?
-                }
-            };
-            structure.by_name.values().filter_map(|id| structure.trees.get(id)).cloned().collect()
-        };
-        for tree in &trees {
-            stats.memtable_bytes += tree.mem().table.memory() as u64;
-            stats.trees.push(tree_stats(tree)?);
-        }
-        stats.memtable_bytes += store.waiting_bytes.load(Ordering::Relaxed) as u64;
-        stats.open_tables = store.registry.open_count() as u64;
-        stats.log_bytes = if store.read_only {
-            let paths = Listing::read(&store.env, &store.dir)?.segments;
-            let lens = paths.iter().map(|(_, path)| store.env.fs.file_len(path));
-            lens.sum::<Result<u64>>()?
-        } else {
-            store.wal.disk_bytes()
-        };
-        for live in store.blobs.files() {
-            stats.blob_files += 1;
-            let life = live.life.lock();
-            stats.blob_values += life.entries - life.freed_count();
-            drop(life);
-            // A file whose values are lost takes no space.
-            stats.blob_disk_bytes +=
-                store.env.fs.allocated_bytes(&store.blobs.path_of(live.id)).unwrap_or_default();
-        }
-        stats.reserve_bytes = store.reserve.held();
-        stats.log_live_bytes = store.commit.published().saturating_sub(store.wal.floor_start());
-        stats.pool_policy = store.pool.policy();
-        stats.pool_bytes = store.pool.used() as u64;
-        stats.pool_capacity = store.pool.capacity() as u64;
-        stats.table_memory = store.registry.memory() as u64;
-        (stats.pool_hits, stats.pool_misses) = store.pool.hits_and_misses();
-        stats.snapshots = store.snapshots.count() as u64;
-        stats.log_syncs = store.wal.sync_count();
-        stats.throttled_us = store.throttle.slept_us();
-        stats.replayed_records = store.replayed.records;
-        stats.replayed_torn_tail = store.replayed.torn.is_some();
-        stats.failure = store.failure().map(|error| error.to_string());
-        store.scrub.fill(&mut stats);
-        store.counters.fill(&mut stats);
-        Ok(stats)
-    }
-}
-
-fn tree_stats(tree: &TreeInner) -> Result<TreeStats> {
-    let state = tree.state.load_full();
-    let mut stats = TreeStats {
-        name: tree.name.clone(),
-        tag: tree.tag.lock().clone(),
-        tables_by_level: vec![0; LEVELS],
-        bytes_by_level: vec![0; LEVELS],
-        ..TreeStats::default()
-    };
-    let mems = std::iter::once(&state.mem).chain(&state.waiting);
-    stats.range_tombstones = state.ranges.list().len() as u64;
-    stats.memtable_entries = mems.map(|mem| mem.table.len() as u64).sum();
-    for (level, table) in state.levels.tables() {
-        stats.table_entries += table.info.entries;
-        stats.tombstones += table.info.tombstones;
-        stats.raw_bytes += table.info.raw_bytes;
-        stats.table_bytes += table.info.size;
-        stats.tables_by_level[level] += 1;
-        stats.bytes_by_level[level] += table.info.size;
-        if table.info.prefix.is_none() && !table.info.clipped {
-            let (filter, index) = match table.file.with_reader(|reader| Ok(reader.metadata_bytes())) {
-                // Who looks after a store wants to know the rest all the more.
-                Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => (0, 0),
-                lengths => lengths?,
-            };
-            stats.filter_bytes += filter;
-            stats.index_bytes += index;
-        }
-    }
-    Ok(stats)
 }

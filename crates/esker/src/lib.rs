@@ -59,6 +59,7 @@ mod stats;
 mod store;
 mod sync;
 mod table;
+mod trace;
 mod tree;
 mod txn;
 mod updates;
@@ -79,6 +80,9 @@ pub use options::{CachePolicy, Compression, Durability, Options, TreeOptions};
 pub use read::range::ScanRange;
 pub use read::scan::Scan;
 pub use stats::{Stats, TreeStats};
+pub use trace::{
+    Cause, Latency, Operation, OperationStats, SlowOperation, Spent, Step, Trace, WaitStats, WhySlow,
+};
 pub use tree::{Ingest, IngestUnsorted, Snapshot, Tree, ValueWriter};
 pub use txn::{Isolation, Savepoint, Txn, TxnMode, TxnOptions, TxnScan};
 pub use updates::{Change, Update, Updates, What};

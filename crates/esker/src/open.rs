@@ -37,6 +37,7 @@ use crate::ranges::RangeTombstones;
 use crate::state::{Extent, Shape, TreeInner};
 use crate::store::reserve::Reserve;
 use crate::store::{Parts, Store, Structure};
+use crate::trace::Metrics;
 use crate::version::edit::{Edit, ManifestState, TreeId};
 use crate::version::levels::{Levels, Table};
 use crate::version::manifest::{Manifest, manifest_path, read_manifest};
@@ -199,13 +200,8 @@ impl Opening {
         let memtables = options.waiting_max() + options.memtable_limit();
         let pool_bytes = options.memory().saturating_sub(memtables + mapped).max(options.memory() / 8);
         let pool = Arc::new(BufferPool::new(pool_bytes, options.cache_policy));
-        let registry = TableRegistry::new(
-            Arc::clone(&env.fs),
-            dir,
-            Arc::clone(&pool),
-            options.open_tables_max,
-            pool_bytes / 2,
-        );
+        let registry =
+            TableRegistry::new(&env, dir, Arc::clone(&pool), options.open_tables_max, pool_bytes / 2);
         let chunks = Arc::new(ChunkPool::new(options.memtable_limit()));
         let mut structure = Structure {
             manifest: None,
@@ -243,7 +239,8 @@ impl Opening {
         let default_executor = || Arc::new(ThreadExecutor::default()) as Arc<dyn Executor>;
         let executor = env.executor.clone().unwrap_or_else(default_executor);
         let (numbers, signal) = (Arc::clone(&next_file), Arc::clone(&executor));
-        let blobs = Arc::new(BlobSet::new(&env, dir, numbers, signal, options));
+        let metrics = Metrics::new(&env.clock);
+        let blobs = Arc::new(BlobSet::new(&env, dir, numbers, signal, metrics, options));
         let unneeded = blobs::find(&blobs, &env, dir, listing, state, read_only)?;
         let (jobs, dir) = (RefCell::default(), dir.to_path_buf());
         Ok(Opening {

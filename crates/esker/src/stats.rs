@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::finding::Finding;
 use crate::options::CachePolicy;
+use crate::trace::{OperationStats, WaitStats};
 use crate::version::edit::TableInfo;
+
+mod prometheus;
 
 /// Counts since the store was opened.
 #[derive(Debug, Default)]
@@ -102,6 +105,10 @@ pub struct Stats {
     /// Whether the log ended in a torn record when the store was opened: it was never acknowledged as
     /// synced, and was dropped.
     pub replayed_torn_tail: bool,
+    /// Operations by kind, and how long they took.
+    pub operations: Vec<OperationStats>,
+    /// What operations waited for, and read from files, by cause.
+    pub waits: Vec<WaitStats>,
     /// Bytes that were read to find damage, by the background and by [`Db::scrub`](crate::Db::scrub).
     pub scrubbed_bytes: u64,
     /// How often everything was read so.

@@ -85,3 +85,16 @@ Copy the directory first, or restore a backup instead, if you can.
 
 Example:
   esker repair --db /srv/x.db";
+
+pub(super) const STATS: &str = "Counts and times are those of the process that has the store open. Outside of the shell that \
+is this one, which
+has only just opened it: a program shows its own by `Db::stats`, `Stats::prometheus` and `Db::why_slow`.
+With --watch the store is opened for reading each time, and let go between: a writer may take it then, and is waited
+for. One object a line with --json.
+
+Examples:
+  esker stats
+  esker stats --json
+  esker stats --format prometheus
+  esker stats --watch          every second; --watch 10: every ten
+  esker shell                  and there: stats --why";

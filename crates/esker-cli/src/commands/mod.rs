@@ -44,7 +44,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Run(args) => run::run(&global, &args),
         Command::Check => check::run(&global),
         Command::Compact => admin::compact(&global),
-        Command::Stats => stats::run(&global),
+        Command::Stats(args) => stats::run(&global, &args),
         Command::Trees(args) => trees::run(&global, &args),
         Command::Dump(args) => admin::dump(&global, &args),
         Command::Checkpoint(args) => admin::checkpoint(&global, &args),

@@ -1,27 +1,128 @@
-//! `esker stats`: figures about the store, aligned or as one JSON object.
+//! `esker stats`: figures about the store, aligned, as one JSON object or for Prometheus; why operations were slow.
 
-use esker::{Stats, TreeStats};
+use std::io::{IsTerminal, stdout};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use esker::{Db, ErrorKind, Stats, TreeStats, WhySlow};
 use serde_json::{Map, Value, json};
 
-use crate::args::Global;
+use crate::args::{Global, Stats as Args, StatsFormat};
 use crate::datatype::parts;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, note};
+use crate::interrupt;
 use crate::json;
 use crate::output::Out;
-use crate::store::read_only;
+use crate::store::{opening, options, read_only};
 
-pub(crate) fn run(global: &Global) -> Outcome {
-    let figures = figures(&read_only(global)?.stats()?);
-    Out::stdout()?.with(|out| {
-        if global.json {
-            json::object(out.buffer(), &Value::Object(figures));
-            return Ok(());
+/// How soon Ctrl-C in the shell is noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+pub(crate) fn run(global: &Global, args: &Args) -> Outcome {
+    match args.watch {
+        None => print(global, args, &read_only(global)?),
+        Some(interval) => watch(global, args, interval),
+    }
+}
+
+/// Prints every `interval` until somebody interrupts it, or nobody reads any more.
+fn watch(global: &Global, args: &Args, interval: Duration) -> Outcome {
+    let mut waits_for_writer = false;
+    loop {
+        match &global.open {
+            Some(db) => show(global, args, db)?,
+            None => match Db::open_read_only(&global.db, options(global)) {
+                Ok(db) => {
+                    waits_for_writer = false;
+                    show(global, args, &db)?;
+                }
+                Err(error) if error.kind() == ErrorKind::Locked => {
+                    if !std::mem::replace(&mut waits_for_writer, true) {
+                        note("another process has the store open for writing; waiting for it");
+                    }
+                }
+                Err(error) => return Err(opening(global, error)),
+            },
         }
-        let mut rows = Vec::new();
-        flatten("", &Value::Object(figures), &mut rows);
-        let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-        rows.iter().try_for_each(|(name, value)| out.line(&format!("{name:width$}  {value:>15}")))
+        let until = Instant::now() + interval;
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            interrupt::check()?;
+            thread::sleep(left.min(LOOK_EVERY));
+        }
+    }
+}
+
+/// One of many pictures: in place of the one before at a terminal, behind an empty line elsewhere.
+fn show(global: &Global, args: &Args, db: &Db) -> Outcome {
+    if stdout().is_terminal() {
+        Out::stdout()?.with(|out| out.write(b"\x1b[H\x1b[2J"))?;
+    }
+    print(global, args, db)?;
+    let is_json = global.json || args.format == Some(StatsFormat::Json);
+    if is_json || stdout().is_terminal() { Ok(()) } else { Out::stdout()?.with(|out| out.line("")) }
+}
+
+fn print(global: &Global, args: &Args, db: &Db) -> Outcome {
+    let fallback = if global.json { StatsFormat::Json } else { StatsFormat::Text };
+    let format = args.format.unwrap_or(fallback);
+    if args.why {
+        let why = db.why_slow();
+        return Out::stdout()?.with(|out| match format {
+            StatsFormat::Json => {
+                json::object(out.buffer(), &why_figures(&why));
+                Ok(())
+            }
+            _ => out.line(&why.to_string()),
+        });
+    }
+    let stats = db.stats()?;
+    Out::stdout()?.with(|out| match format {
+        StatsFormat::Prometheus => out.write(stats.prometheus().as_bytes()),
+        StatsFormat::Json => {
+            json::object(out.buffer(), &Value::Object(figures(&stats)));
+            Ok(())
+        }
+        StatsFormat::Text => {
+            let mut rows = Vec::new();
+            flatten("", &Value::Object(figures(&stats)), &mut rows);
+            let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+            rows.iter().try_for_each(|(name, value)| out.line(&format!("{name:width$}  {value:>15}")))
+        }
     })
+}
+
+fn why_figures(why: &WhySlow) -> Value {
+    let spent = |spent: &esker::Spent| json!({ "cause": spent.cause.name(), "count": spent.count, "us": spent.us, "bytes": spent.bytes });
+    let slow = |slow: &esker::SlowOperation| {
+        json!({
+            "operation": slow.operation.name(),
+            "tree": slow.tree,
+            "key": slow.key.escape_ascii().to_string(),
+            "ended_us": slow.ended_us,
+            "took_us": slow.took_us,
+            "causes": slow.causes.iter().map(spent).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "count": why.count,
+        "took_us": why.took_us,
+        "causes": why.causes.iter().map(spent).collect::<Vec<_>>(),
+        "slowest": why.slowest.iter().map(slow).collect::<Vec<_>>(),
+    })
+}
+
+/// Counts, and times in nanoseconds, by kind of operation.
+fn operations(stats: &Stats) -> Map<String, Value> {
+    let of_kind = |stats: &esker::OperationStats| {
+        let quantile = |part| stats.latency.quantile(part);
+        let figures = json!({
+            "count": stats.count,
+            "p50_ns": quantile(0.5),
+            "p99_ns": quantile(0.99),
+        });
+        (stats.operation.name().to_owned(), figures)
+    };
+    stats.operations.iter().map(of_kind).collect()
 }
 
 /// Every figure under its name, the trees' own under `trees`.
@@ -48,6 +149,10 @@ fn figures(stats: &Stats) -> Map<String, Value> {
         "pool_hits": stats.pool_hits,
         "pool_misses": stats.pool_misses,
         "pool_hit_rate": stats.pool_hit_rate(),
+        "operations": operations(stats),
+        "scrubs": stats.scrubs,
+        "damaged_places": stats.damage.len(),
+        "failure": stats.failure,
         "replayed_records": stats.replayed_records,
         "replayed_torn_tail": stats.replayed_torn_tail,
         "trees": trees,

@@ -8,6 +8,10 @@ use super::{BlobFileId, BlobSet, Entry, LiveFile, Pointer, SingleWriter, key_has
 use crate::env::Lane;
 use crate::error::Result;
 use crate::fs::{DirLock, Mapping, UserFile};
+use crate::trace::{Cause, Operation, Step, Subject, notes};
+
+/// Reads of so many bytes take long enough to be timed each.
+const NOTED_FROM: u64 = 64 << 10;
 
 /// A blob that is written, or an entry more for one that was, and not committed. Dropped so, it is abandoned.
 #[derive(Debug)]
@@ -166,14 +170,14 @@ pub(crate) struct Pin {
 impl Pin {
     /// Copies the bytes of `pointer`, which are the pinned ones, by sharing blocks, as far as that can be done.
     pub(crate) fn copy_to(&self, pointer: &Pointer, target: &UserFile) -> Result<u64> {
-        let copied = self.live.readable()?.copy_to(pointer, target)?;
+        let copied = self.measured(pointer.len, || self.live.readable()?.copy_to(pointer, target))?;
         self.check_open().map(|()| copied)
     }
 
     /// Shows the bytes of `pointer`, which are the pinned ones.
     pub(crate) fn map(self: &Arc<Self>, pointer: &Pointer, verify: bool) -> Result<PinnedMap> {
         let lock = self.set.locked()?;
-        let bytes = self.live.readable()?.map(pointer, verify)?;
+        let bytes = self.measured(pointer.len, || self.live.readable()?.map(pointer, verify))?;
         Ok(PinnedMap { bytes, _pin: Arc::clone(self), _lock: lock })
     }
 
@@ -186,7 +190,8 @@ impl Pin {
 
     /// Fills `buf` with the bytes of `pointer`, which are the pinned ones, from `offset` on.
     pub(crate) fn read_at(&self, pointer: &Pointer, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.live.readable()?.read_at(pointer, offset, buf, &*self.set.executor)?;
+        let executor = &*self.set.executor;
+        self.measured(buf.len() as u64, || self.live.readable()?.read_at(pointer, offset, buf, executor))?;
         self.check_open()
     }
 
@@ -198,8 +203,22 @@ impl Pin {
         len: u64,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        self.live.readable()?.append_to(pointer, offset, len, out, &*self.set.executor)?;
+        let executor = &*self.set.executor;
+        self.measured(len, || self.live.readable()?.append_to(pointer, offset, len, out, executor))?;
         self.check_open()
+    }
+
+    /// Does `read`, which reads `len` bytes of the value.
+    fn measured<T>(&self, len: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
+        let metrics = &self.set.metrics;
+        metrics.measure(Operation::Value, Subject::none, || {
+            notes::step(|| Step::Value { bytes: len });
+            if len >= NOTED_FROM {
+                notes::expect(&*metrics.clock);
+                notes::note(Cause::Values, 0, len);
+            }
+            read()
+        })
     }
 
     /// Fails when the store was closed: until then the pin has kept the bytes, and a store opened anew knows

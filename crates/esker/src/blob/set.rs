@@ -31,6 +31,7 @@ use crate::env::{Env, Executor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, ReadFile};
 use crate::options::{Durability, Options};
+use crate::trace::Metrics;
 
 /// A value of so many bytes gets a file of its own: deleting it is an unlink, and it is never written anew. Puts beside
 /// plain files, in turn (`esker-bench huge-writes`; alone, shared): 4 MiB 0.91 and 1.4 times as fast, 8 MiB 0.88 and 1.16,
@@ -44,6 +45,8 @@ pub(crate) struct BlobSet {
     dir: PathBuf,
     next_file: Arc<AtomicU64>,
     pub(super) executor: Arc<dyn Executor>,
+    /// The store's.
+    pub(crate) metrics: Arc<Metrics>,
     /// Whether writers wait for syncs, as far as the store knows.
     sync_follows: bool,
     /// A shared file of so many bytes takes no further value.
@@ -81,6 +84,7 @@ impl BlobSet {
         dir: &Path,
         next_file: Arc<AtomicU64>,
         executor: Arc<dyn Executor>,
+        metrics: Arc<Metrics>,
         options: &Options,
     ) -> BlobSet {
         BlobSet {
@@ -88,6 +92,7 @@ impl BlobSet {
             dir: dir.to_path_buf(),
             next_file,
             executor,
+            metrics,
             sync_follows: options.durability == Durability::Power,
             shared_len_max: options.blob_file_bytes,
             handles: Handles::new(&env.fs),

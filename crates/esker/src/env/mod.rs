@@ -24,6 +24,11 @@ pub trait Clock: Send + Sync + Debug {
     /// Microseconds since some fixed instant. Never goes back.
     fn monotonic_us(&self) -> u64;
 
+    /// As [`Clock::monotonic_us`], in nanoseconds, for what takes less than a few microseconds.
+    fn monotonic_ns(&self) -> u64 {
+        self.monotonic_us().saturating_mul(1000)
+    }
+
     /// Holds up the calling thread.
     fn sleep(&self, duration: Duration);
 

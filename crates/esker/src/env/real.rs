@@ -29,6 +29,10 @@ impl Clock for SystemClock {
         self.start.elapsed().as_micros() as u64
     }
 
+    fn monotonic_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
     #[expect(clippy::disallowed_methods, reason = "this is the room that tells the time")]
     fn sleep(&self, duration: Duration) {
         std::thread::sleep(duration);

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::ranges::KeyRange;
 use crate::state::TreeState;
 use crate::table::ScanHint;
+use crate::trace::{Step, notes};
 
 /// Calls `use_value` with what `key` had at `seq`, if it had something that lives at the time that `now` tells.
 #[inline]
@@ -23,7 +24,9 @@ pub(crate) fn get_at<T>(
     let hash = hash_key(key);
     let mems = std::iter::once(&state.mem).chain(&state.waiting);
     for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
-        if let Some((found, kind, value)) = mem.table.get(key, seq) {
+        let found = mem.table.get(key, seq);
+        notes::step(|| Step::Memtable { found: found.is_some() });
+        if let Some((found, kind, value)) = found {
             let entry = Content::open(kind, value);
             let lives = entry.lives(now) && state.ranges.newest_over(key, seq) <= found;
             return Ok(lives.then(|| use_value(entry)));

@@ -7,6 +7,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::merge::{Direction, MergeCursor, sources_of};
+use super::meter::ScanMeter;
 use super::operands::bytes_below;
 use super::range::ScanRange;
 use crate::blob::{BlobSet, Pointer};
@@ -16,6 +17,7 @@ use crate::operators::MergeOperators;
 use crate::ranges::Cover;
 use crate::state::TreeState;
 use crate::table::ScanHint;
+use crate::trace::{Step, notes};
 use crate::value::Value;
 
 /// After so many versions that are not the one, a scan seeks: two seeks cost about as much as so many steps.
@@ -49,6 +51,7 @@ pub struct Scan {
     is_ahead: bool,
     operators: MergeOperators,
     moment: Option<Moment>,
+    meter: ScanMeter,
 }
 
 /// A moment that stays registered as long as a scan lasts, and where its huge values are.
@@ -71,6 +74,7 @@ impl Scan {
         range: ScanRange,
         operators: MergeOperators,
         moment: Option<Moment>,
+        mut meter: ScanMeter,
     ) -> Result<Scan> {
         let direction = if range.reverse { Direction::Backward } else { Direction::Forward };
         let (mut sources, mut cover) = (Vec::new(), Cover::default());
@@ -78,9 +82,10 @@ impl Scan {
             if let Some(cost) = state.levels.read_cost() {
                 cost.note_scan(state.levels.level(0).len());
             }
-            sources.extend(sources_of(state, ScanHint::Scan)?);
+            sources.extend(meter.measured(|| sources_of(state, ScanHint::Scan))?);
             cover.join(state.ranges.cover(&range.keys(), seq));
         }
+        notes::step(|| Step::Sources { count: sources.len() as u64 });
         let merge = MergeCursor::new(sources, direction);
         Ok(Scan {
             merge,
@@ -98,6 +103,7 @@ impl Scan {
             is_ahead: false,
             operators,
             moment,
+            meter,
         })
     }
 
@@ -107,12 +113,16 @@ impl Scan {
     /// `Corruption` or `Io` when a table cannot be read; the scan is at its end then.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
+        notes::begin();
         let mut moved = if self.range.reverse { self.advance_backward() } else { self.advance_forward() };
         if self.loaded.is_some() || self.unmade.is_some() {
             (self.loaded, self.unmade) = (None, None);
         }
         if self.kind == Kind::Merge && matches!(moved, Ok(true)) && !self.range.keys_only {
             moved = self.make_value().map(|()| true);
+        }
+        if notes::are_there() {
+            self.meter.note();
         }
         self.on_pair = matches!(moved, Ok(true));
         moved
@@ -250,6 +260,7 @@ impl Scan {
         let mut first = !self.started;
         if first {
             self.start_forward()?;
+            self.meter.has_begun();
             self.key.clear();
         } else if !std::mem::take(&mut self.is_ahead) {
             self.merge.advance()?;
@@ -322,6 +333,7 @@ impl Scan {
     fn advance_backward(&mut self) -> Result<bool> {
         if !self.started {
             self.start_backward()?;
+            self.meter.has_begun();
         }
         while self.merge.valid() {
             if !self.range.above_lower(self.merge.key()) {

@@ -16,6 +16,7 @@ use super::Store;
 use crate::blob::blob_number;
 use crate::env::Lane;
 use crate::error::{ErrorKind, Result};
+use crate::trace::{Cause, Operation, Subject, notes};
 
 /// What has ended and what became of it.
 #[derive(Debug, Default)]
@@ -90,7 +91,11 @@ impl Store {
         let enough = debt.paid().saturating_add(put);
         self.notify(Lane::Blobs);
         // A disk that gives nothing back now is no reason to wait: there is room for the put, or there is not.
-        self.wait_until(|| fits() || debt.paid() >= enough || self.failure().is_some())
+        notes::begin();
+        let wait = || self.wait_until(|| fits() || debt.paid() >= enough || self.failure().is_some());
+        let waited = notes::waiting(&*self.env.clock, Cause::Space, wait);
+        self.metrics.end(Operation::Write, Subject::none);
+        waited
     }
 
     /// Some of what is owed was given back.

@@ -27,6 +27,7 @@ use crate::options::Options;
 use crate::read::moments::SnapshotRegistry;
 use crate::state::TreeInner;
 use crate::stats::Counters;
+use crate::trace::Metrics;
 use crate::version::edit::{Edit, FileId, TreeId};
 use crate::version::manifest::Manifest;
 use crate::version::tables::{TableFile, TableRegistry};
@@ -109,6 +110,7 @@ pub(crate) struct Store {
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) throttle: Throttle,
     pub(crate) counters: Counters,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) replayed: ReplayReport,
     pub(crate) tables: Arc<TableMaker>,
     /// One tree at a time is changed as a whole: something is ingested, or it is split.
@@ -183,6 +185,7 @@ impl Store {
             expiry: ExpiryWatch::default(),
             registry: parts.registry,
             pool: parts.pool,
+            metrics: Arc::clone(&parts.blobs.metrics),
             blobs: parts.blobs,
             ending: Ending::default(),
             reclaim: Reclaim::default(),

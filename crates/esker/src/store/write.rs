@@ -13,6 +13,7 @@ use crate::log::record;
 use crate::options::Durability;
 use crate::ranges::KeyRange;
 use crate::state::{Extent, TreeInner};
+use crate::trace::{Cause, Operation, Step, Subject, notes};
 use crate::write::batch::Batch;
 use crate::write::commit::Committed;
 
@@ -37,6 +38,12 @@ fn check_extents(batch: &Batch) -> Result<()> {
     Ok(())
 }
 
+/// The first thing that `batch` writes.
+fn subject(batch: &Batch) -> Subject {
+    let first = batch.planned_ops().next();
+    first.map_or_else(Subject::none, |(part, _, op)| Subject::of(&batch.parts()[part].tree.name, op.key))
+}
+
 impl Store {
     /// Writes `batch` with `durability`.
     pub(crate) fn write(&self, batch: &Batch, durability: Durability) -> Result<()> {
@@ -46,6 +53,16 @@ impl Store {
     /// Writes `batch` if `condition` holds; it is asked while no other write is under way. Returns the log position
     /// behind it, which orders writes; `None` where the condition did not hold.
     pub(crate) fn write_if(
+        &self,
+        batch: &Batch,
+        durability: Durability,
+        condition: Option<&dyn Fn() -> Result<bool>>,
+    ) -> Result<Option<u64>> {
+        let work = || self.write_checked(batch, durability, condition);
+        self.metrics.measure(Operation::Write, || subject(batch), work)
+    }
+
+    fn write_checked(
         &self,
         batch: &Batch,
         durability: Durability,
@@ -61,7 +78,7 @@ impl Store {
         }
         if !batch.claim() {
             // What it points to may have been overwritten and freed since.
-            return self.write_if(&self.copy_of_batch(batch)?, durability, condition);
+            return self.write_checked(&self.copy_of_batch(batch)?, durability, condition);
         }
         let written = self.write_claimed(batch, durability, condition);
         if !matches!(written, Ok(Some(_))) {
@@ -108,8 +125,13 @@ impl Store {
             let power = durability == Durability::Power;
             match self.commit.commit(state, &self.wal, batch, header, power, &mut jobs) {
                 Ok(Committed::Done { end }) => break end,
-                Ok(Committed::Held) => self.wait_while_held(batch),
-                Ok(Committed::NeedsSegment(len)) => self.prepare_segment(len, batch.only_deletes())?,
+                Ok(Committed::Held) => {
+                    notes::waiting(&*self.env.clock, Cause::Ingest, || self.wait_while_held(batch));
+                }
+                Ok(Committed::NeedsSegment(len)) => {
+                    let prepare = || self.prepare_segment(len, batch.only_deletes());
+                    notes::waiting(&*self.env.clock, Cause::Segment, prepare)?;
+                }
                 Err(_) if self.is_closing() => return Err(self.closed_error()),
                 Err(error) => return Err(error),
             }
@@ -119,14 +141,16 @@ impl Store {
             self.notify(Lane::Blobs);
         }
         if durability == Durability::Power {
-            match header {
+            let make_durable = || match header {
                 Some(_) => {
                     self.wal.note_waiter();
-                    self.sync_log(end)?;
+                    self.sync_log(end)
                 }
-                None => self.flush_trees(batch.parts().iter().map(|part| &part.tree))?,
-            }
+                None => self.flush_trees(batch.parts().iter().map(|part| &part.tree)),
+            };
+            notes::waiting(&*self.env.clock, Cause::Sync, make_durable)?;
         }
+        notes::step(|| Step::Write { bytes: (record::HEADER_LEN + batch.payload().len()) as u64 });
         Ok(Some(end))
     }
 
@@ -204,7 +228,7 @@ impl Store {
             return Ok(());
         }
         self.executor.notify(Lane::Flush);
-        match self.wait_until(|| !full()) {
+        match notes::waiting(&*self.env.clock, Cause::Memtables, || self.wait_until(|| !full())) {
             // The background may have given up: whoever deletes finds out whether a flush is possible.
             Err(error) if is_full(&error) && batch.only_deletes() => {
                 while full() && self.flush_some()? {}

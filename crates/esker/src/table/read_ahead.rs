@@ -57,6 +57,7 @@ impl ReadAhead {
             if let Some(block) = ahead.or_else(|| table.cached(i)) {
                 let last = self.last.replace(i);
                 self.misses = 0;
+                table.step_to_pooled(i);
                 self.look_ahead(table, last, i);
                 return Ok(block);
             }
@@ -137,6 +138,7 @@ impl ReadAhead {
         self.buffer_at = table.place(from).start;
         self.buffer.resize(size(from, to) as usize, 0);
         self.window = (self.window * 2).min(LAST_WINDOW);
+        table.note_reading(from, size(from, to));
         if let Err(error) = table.read_raw(self.buffer_at, &mut self.buffer) {
             self.buffer.clear();
             return Err(error);

@@ -17,8 +17,10 @@ use super::index::Index;
 use super::read_ahead::ScanHint;
 use crate::cache::{BufferPool, PageId};
 use crate::cursor::{Kind, SeqNo};
+use crate::env::Clock;
 use crate::error::{Error, Result};
 use crate::fs::ReadFile;
+use crate::trace::{Cause, Step, notes};
 
 /// A table of at most so many bytes is asked for whole when it is opened: the disk gives it in the time of a few blocks,
 /// one of which each get of another key would wait for. The pointers of huge values are mostly such a table.
@@ -37,6 +39,8 @@ pub(crate) struct TableReader {
     file: Arc<dyn ReadFile>,
     pool: Arc<BufferPool>,
     id: u64,
+    /// By which reads of its blocks are noted, if they are.
+    clock: Option<Arc<dyn Clock>>,
     index: Index,
     filter: Option<Filter>,
     properties: Properties,
@@ -81,19 +85,29 @@ impl TableReader {
         if properties.blocks != index.len() as u64 {
             return Err(damage(footer.properties_at, "expected as many blocks as the index has"));
         }
-        Ok(TableReader { file, pool, id, index, filter, properties, footer })
+        Ok(TableReader { file, pool, id, clock: None, index, filter, properties, footer })
+    }
+
+    /// Has reads of its blocks noted as what takes an operation long.
+    pub(crate) fn noted_by(self, clock: &Arc<dyn Clock>) -> Self {
+        TableReader { clock: Some(Arc::clone(clock)), ..self }
     }
 
     /// The newest version of `key` at or before `seq`. `key_hash` is [`crate::checksum::hash_key`] of it.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], key_hash: u64, seq: SeqNo) -> Result<Option<Found>> {
-        if !self.may_contain(key_hash) {
+        let passed = self.may_contain(key_hash);
+        notes::step(|| Step::Filter { table: self.id, passed });
+        if !passed {
             return Ok(None);
         }
         let mut i = self.index.find(key);
         while i < self.index.len() {
             let block = match self.cached(i) {
-                Some(block) => block,
+                Some(block) => {
+                    self.step_to_pooled(i);
+                    block
+                }
                 None => self.load(i)?,
             };
             let layout = block.layout();
@@ -193,11 +207,28 @@ impl TableReader {
     /// Block `i` from the file, into the pool.
     #[cold]
     pub(super) fn load(&self, i: usize) -> Result<Block> {
+        let place = self.place(i);
+        self.note_reading(i, place.end - place.start);
         let block = self.read(i)?;
         if let Some(page) = self.page(i) {
             self.pool.insert(page, block.shared());
         }
         Ok(block)
+    }
+
+    /// `bytes` of blocks from number `i` on are about to be read from the file.
+    pub(super) fn note_reading(&self, i: usize, bytes: u64) {
+        if let Some(clock) = &self.clock {
+            notes::expect(&**clock);
+            notes::note(Cause::Blocks, 0, bytes);
+            notes::step(|| Step::FileBlocks { table: self.id, block: i as u64, bytes });
+        }
+    }
+
+    /// Block `i` was in the pool.
+    #[inline]
+    pub(super) fn step_to_pooled(&self, i: usize) {
+        notes::step(|| Step::PoolBlock { table: self.id, block: i as u64 });
     }
 
     /// Puts block `i` into the pool if there is free room.

@@ -1,11 +1,48 @@
-//! Counting without reading: what the tables' indexes say.
+//! Counting without reading: what the tables' indexes and filters say.
 
 use std::ops::Bound;
 
+use super::Tree;
+use crate::checksum::hash_key;
 use crate::error::Result;
 use crate::read::range::ScanRange;
 use crate::state::TreeState;
 use crate::version::levels::Table;
+
+impl Tree {
+    /// About how many keys in `range` have a value, from tables' indexes alone: fast, but overwritten and
+    /// deleted keys are counted until they are merged away.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    #[expect(clippy::needless_pass_by_value, reason = "called as `scan` and `count` are")]
+    pub fn approximate_count(&self, range: ScanRange) -> Result<u64> {
+        let (state, _) = self.consistent_state()?;
+        count(&state, &range)
+    }
+
+    /// How many tables whose key range covers `key` have a filter, and how many of these filters let it
+    /// through. With keys that are absent, the second over the first is the rate of false positives.
+    /// Tables that small trees share are not asked.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn filter_probe(&self, key: impl AsRef<[u8]>) -> Result<(u64, u64)> {
+        let (key, state) = (key.as_ref(), self.readable_state()?);
+        let hash = hash_key(key);
+        let (mut asked, mut passed) = (0, 0);
+        for (_, table) in
+            state.levels.tables().filter(|(_, table)| table.covers(key) && table.info.prefix.is_none())
+        {
+            table.file.with_reader(|reader| {
+                asked += u64::from(reader.has_filter());
+                passed += u64::from(reader.has_filter() && reader.may_contain(hash));
+                Ok(())
+            })?;
+        }
+        Ok((asked, passed))
+    }
+}
 
 fn bound_key(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     match bound {

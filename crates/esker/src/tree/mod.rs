@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use arc_swap::Guard;
 
-use crate::checksum::hash_key;
 use crate::cursor::{Content, Expiry, Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Durability;
 use crate::ranges::KeyRange;
 use crate::read::get::get_at;
+use crate::read::meter::ScanMeter;
 use crate::read::newer::Newer;
 use crate::read::operands::merged_at;
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
 use crate::state::{TreeInner, TreeState};
 use crate::store::Store;
+use crate::trace::{Operation, Subject, notes};
 use crate::value::Value;
 use crate::version::edit::Edit;
 use crate::version::read_cost::ReadCost;
@@ -333,14 +334,21 @@ impl Tree {
     /// The newest value: `use_value` of a small one, or a handle of a huge one.
     #[inline]
     fn get_now<T>(&self, key: &[u8], use_value: impl FnOnce(&Content<'_>) -> T) -> Result<Option<Found<T>>> {
-        let state = self.readable_state()?;
+        let metrics = &self.store.metrics;
+        metrics.begin(Operation::Get);
         let now = || self.store.clock.now_us();
-        let found = get_at(&state, key, self.store.commit.visible(), now, |entry| match entry.kind {
-            Kind::Blob => Err(Some((entry.value.to_vec(), entry.expiry))),
-            Kind::Merge => Err(None),
-            _ => Ok(use_value(&entry)),
-        })?;
-        Ok(match found {
+        let found = self.readable_state().and_then(|state| {
+            get_at(&state, key, self.store.commit.visible(), now, |entry| match entry.kind {
+                Kind::Blob => Err(Some((entry.value.to_vec(), entry.expiry))),
+                Kind::Merge => Err(None),
+                _ => Ok(use_value(&entry)),
+            })
+        });
+        // Here and not by `measure`: what is found is not moved for it.
+        if notes::are_there() {
+            metrics.end(Operation::Get, || Subject::of(&self.inner.name, key));
+        }
+        Ok(match found? {
             None => None,
             Some(Ok(used)) => Some(Found::Small(used)),
             Some(Err(Some((pointer, expiry)))) => self.get_huge(key, &pointer, expiry)?.map(Found::Whole),
@@ -348,11 +356,23 @@ impl Tree {
         })
     }
 
+    /// Does `work`, a get of `key`.
+    #[inline]
+    fn measured<T>(&self, key: &[u8], work: impl FnOnce() -> T) -> T {
+        self.store.metrics.measure(Operation::Get, move || Subject::of(&self.inner.name, key), work)
+    }
+
     /// The value of a key whose newest version is an operand. What lies below may be a huge value: the moment is
     /// registered, so that it stays.
     #[cold]
     fn get_merged(&self, key: &[u8]) -> Result<Option<Value>> {
-        Snapshot::passing(&self.store).get(self, key)
+        // Part of a get that was counted.
+        notes::begin();
+        let found = Snapshot::passing(&self.store).find(self, key);
+        if notes::are_there() {
+            self.store.metrics.end(Operation::Get, || Subject::of(&self.inner.name, key));
+        }
+        found
     }
 
     /// The huge value that `pointer` points to; where it was overwritten and freed meanwhile, what `key` has
@@ -361,7 +381,7 @@ impl Tree {
     fn get_huge(&self, key: &[u8], pointer: &[u8], expiry: Option<Expiry>) -> Result<Option<Value>> {
         match Value::of_blob(&self.store.blobs, key, pointer, expiry) {
             // Nothing that a registered moment sees is freed.
-            Err(_) => Snapshot::passing(&self.store).get(self, key),
+            Err(_) => Snapshot::passing(&self.store).find(self, key),
             found => found.map(Some),
         }
     }
@@ -424,7 +444,7 @@ impl Tree {
             _ => Ok(Value::copy_of(entry)),
         };
         let get = |key: &[u8]| get_at(&state, key, seq, || time, |entry| value_of(key, &entry))?.transpose();
-        keys.iter().map(|key| get(key.as_ref())).collect()
+        keys.iter().map(|key| self.measured(key.as_ref(), || get(key.as_ref()))).collect()
     }
 
     /// Whether `key` has a value.
@@ -433,9 +453,12 @@ impl Tree {
     /// As [`Tree::get`].
     #[inline]
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let state = self.readable_state()?;
-        let now = || self.store.clock.now_us();
-        Ok(get_at(&state, key.as_ref(), self.store.commit.visible(), now, |_| ())?.is_some())
+        let key = key.as_ref();
+        self.measured(key, || {
+            let state = self.readable_state()?;
+            let now = || self.store.clock.now_us();
+            Ok(get_at(&state, key, self.store.commit.visible(), now, |_| ())?.is_some())
+        })
     }
 
     /// The pairs in `range`, as they are now.
@@ -448,8 +471,9 @@ impl Tree {
             // A huge value is kept where it is only for moments that are registered.
             return Snapshot::passing(&self.store).scan(self, range);
         }
-        let operators = self.store.options.merge_operators.clone();
-        Scan::new(&[state], (seq, self.store.clock.now_us()), range, operators, None)
+        let (operators, meter) =
+            (self.store.options.merge_operators.clone(), ScanMeter::begin(&self.store.metrics, &self.inner));
+        Scan::new(&[state], (seq, self.store.clock.now_us()), range, operators, None, meter)
     }
 
     /// How many keys in `range` have a value, counted one by one.
@@ -463,38 +487,5 @@ impl Tree {
             count += 1;
         }
         Ok(count)
-    }
-
-    /// About how many keys in `range` have a value, from tables' indexes alone: fast, but overwritten and
-    /// deleted keys are counted until they are merged away.
-    ///
-    /// # Errors
-    /// As [`Tree::get`].
-    #[expect(clippy::needless_pass_by_value, reason = "called as `scan` and `count` are")]
-    pub fn approximate_count(&self, range: ScanRange) -> Result<u64> {
-        let (state, _) = self.consistent_state()?;
-        estimate::count(&state, &range)
-    }
-
-    /// How many tables whose key range covers `key` have a filter, and how many of these filters let it
-    /// through. With keys that are absent, the second over the first is the rate of false positives.
-    /// Tables that small trees share are not asked.
-    ///
-    /// # Errors
-    /// As [`Tree::get`].
-    pub fn filter_probe(&self, key: impl AsRef<[u8]>) -> Result<(u64, u64)> {
-        let (key, state) = (key.as_ref(), self.readable_state()?);
-        let hash = hash_key(key);
-        let (mut asked, mut passed) = (0, 0);
-        for (_, table) in
-            state.levels.tables().filter(|(_, table)| table.covers(key) && table.info.prefix.is_none())
-        {
-            table.file.with_reader(|reader| {
-                asked += u64::from(reader.has_filter());
-                passed += u64::from(reader.has_filter() && reader.may_contain(hash));
-                Ok(())
-            })?;
-        }
-        Ok((asked, passed))
     }
 }

@@ -8,6 +8,7 @@ use super::Tree;
 use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::get::get_at;
+use crate::read::meter::ScanMeter;
 use crate::read::operands::merged_at;
 use crate::read::range::ScanRange;
 use crate::read::scan::{Moment, Scan};
@@ -110,6 +111,11 @@ impl Snapshot {
     /// `Corruption` or `Io` when a table cannot be read, `Closed` when the tree was dropped.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
+        tree.measured(key, || self.find(tree, key))
+    }
+
+    /// As [`Snapshot::get`], as part of another operation.
+    pub(super) fn find(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
         let state = self.state_with(tree, key)?;
         let now = || self.held.time_us;
         let Held { store, seq, time_us, .. } = &*self.held;
@@ -136,8 +142,11 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
-        let state = self.state_with(tree, key.as_ref())?;
-        Ok(get_at(&state, key.as_ref(), self.held.seq, || self.held.time_us, |_| ())?.is_some())
+        let key = key.as_ref();
+        tree.measured(key, || {
+            let state = self.state_with(tree, key)?;
+            Ok(get_at(&state, key, self.held.seq, || self.held.time_us, |_| ())?.is_some())
+        })
     }
 
     /// The pairs of `tree` in `range` at this moment.
@@ -150,6 +159,7 @@ impl Snapshot {
         let store = &self.held.store;
         let moment = Moment { blobs: Arc::clone(&store.blobs), _held: Box::new(self.clone()) };
         let operators = store.options.merge_operators.clone();
-        Scan::new(&states, (self.held.seq, self.held.time_us), range, operators, Some(moment))
+        let meter = ScanMeter::begin(&store.metrics, tree.inner());
+        Scan::new(&states, (self.held.seq, self.held.time_us), range, operators, Some(moment), meter)
     }
 }

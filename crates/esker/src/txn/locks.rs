@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 
 use super::span::Span;
 use crate::env::{Clock, Waker};
+use crate::trace::{Cause, notes};
 use crate::version::edit::TreeId;
 
 mod queue;
@@ -217,7 +218,7 @@ impl LockTable {
             return Outcome::Deadlock;
         }
         drop(state);
-        self.wait(owner, timeout, clock)
+        notes::waiting(clock, Cause::Lock, || self.wait(owner, timeout, clock))
     }
 
     /// Waits until the owner's request, which is in the queue, was granted.

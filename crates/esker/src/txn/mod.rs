@@ -33,6 +33,7 @@ use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::range::ScanRange;
 use crate::store::Store;
+use crate::trace::{Operation, Subject, notes};
 use crate::tree::{Snapshot, Tree};
 use crate::value::Value;
 use crate::write::batch::check_key;
@@ -313,13 +314,27 @@ impl Txn {
         Ok(())
     }
 
+    /// Takes a lock; that it had to wait for it is an operation.
+    fn waited_for(&self, tree: &Tree, take: impl FnOnce(&Locks) -> Outcome) -> Outcome {
+        notes::begin();
+        let outcome = take(&self.locks);
+        if notes::are_there() {
+            let metrics = &self.store.metrics;
+            metrics.count(Operation::Lock);
+            metrics.end(Operation::Lock, || Subject::of(tree.name(), &[]));
+        }
+        outcome
+    }
+
     fn lock(&self, tree: &Tree, target: Target, mode: LockMode) -> Result<()> {
         let what = match &target {
             Target::Key(key) => format!("key \"{}\"", shown(key)),
             Target::Range(_) => "a range".to_owned(),
         };
         let (timeout, clock) = (self.options.lock_timeout, &*self.store.env.clock);
-        match self.locks.take(tree.inner().id, target, mode, timeout, clock) {
+        let outcome =
+            self.waited_for(tree, |locks| locks.take(tree.inner().id, target, mode, timeout, clock));
+        match outcome {
             Outcome::Held | Outcome::HeldBefore => {}
             Outcome::Deadlock => {
                 let message = format!(

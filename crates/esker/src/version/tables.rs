@@ -16,9 +16,11 @@ use parking_lot::Mutex;
 use super::edit::FileId;
 use crate::cache::BufferPool;
 use crate::codec::file_number;
+use crate::env::{Clock, Env};
 use crate::error::{Error, Result};
 use crate::fs::FileSystem;
 use crate::table::TableReader;
+use crate::trace::{Cause, Step, notes};
 
 /// The number in a table's file name.
 pub(crate) fn table_number(name: &str) -> Option<FileId> {
@@ -48,6 +50,7 @@ pub(crate) struct TableFile {
 #[derive(Debug)]
 pub(crate) struct TableRegistry {
     fs: Arc<dyn FileSystem>,
+    clock: Arc<dyn Clock>,
     dir: PathBuf,
     pool: Arc<BufferPool>,
     open_max: usize,
@@ -60,14 +63,15 @@ pub(crate) struct TableRegistry {
 
 impl TableRegistry {
     pub(crate) fn new(
-        fs: Arc<dyn FileSystem>,
+        env: &Env,
         dir: &Path,
         pool: Arc<BufferPool>,
         open_max: usize,
         memory_max: usize,
     ) -> Arc<TableRegistry> {
         Arc::new(TableRegistry {
-            fs,
+            fs: Arc::clone(&env.fs),
+            clock: Arc::clone(&env.clock),
             dir: dir.to_path_buf(),
             pool,
             open_max: open_max.max(1),
@@ -111,8 +115,13 @@ impl TableRegistry {
     }
 
     fn open(&self, file: &Arc<TableFile>) -> Result<Arc<TableReader>> {
+        notes::expect(&*self.clock);
         let source = self.fs.open_read(&table_path(&self.dir, file.id))?;
-        let reader = Arc::new(TableReader::open(source, file.id, Arc::clone(&self.pool))?);
+        let reader = TableReader::open(source, file.id, Arc::clone(&self.pool))?.noted_by(&self.clock);
+        let bytes = reader.size() - reader.data_bytes();
+        notes::note(Cause::Tables, 0, bytes);
+        notes::step(|| Step::OpenTable { table: file.id, bytes });
+        let reader = Arc::new(reader);
         if reader.salt() != file.salt {
             let message = "this is another table than the one that the manifest names";
             return Err(Error::corruption(&table_path(&self.dir, file.id), 0, message));

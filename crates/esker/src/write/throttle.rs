@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::env::Clock;
+use crate::trace::{Cause, notes};
 
 /// Unmerged runs in one tree's level 0 from which on writers are slowed.
 pub(crate) const SLOW_RUNS: usize = 10;
@@ -63,7 +64,7 @@ impl Throttle {
         if wait >= SLEEP_MIN_US {
             let wait = wait.min(SLEEP_MAX_US);
             self.slept_us.fetch_add(wait, Ordering::Relaxed);
-            clock.sleep(Duration::from_micros(wait));
+            notes::waiting(clock, Cause::Throttled, || clock.sleep(Duration::from_micros(wait)));
         }
     }
 

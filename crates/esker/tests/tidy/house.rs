@@ -82,6 +82,7 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["ranges", "operators"],
     &["fs"],
     &["env"],
+    &["trace"],
     &["options"],
     &["log", "memtable"],
     &["cache"],

@@ -9,6 +9,7 @@ use crate::env::{Env, StepExecutor};
 use crate::fs::FileSystem;
 use crate::fs::sim::SimFs;
 use crate::options::Options;
+use crate::trace::Metrics;
 
 fn set(disk: &SimFs) -> Arc<BlobSet> {
     let dir = Path::new("/db");
@@ -16,7 +17,8 @@ fn set(disk: &SimFs) -> Arc<BlobSet> {
     fs.create_dir_all(dir).unwrap();
     let env = Env { fs, ..Env::system() };
     let (numbers, executor) = (Arc::new(AtomicU64::new(1)), Arc::new(StepExecutor));
-    Arc::new(BlobSet::new(&env, dir, numbers, executor, &Options::default()))
+    let metrics = Metrics::new(&env.clock);
+    Arc::new(BlobSet::new(&env, dir, numbers, executor, metrics, &Options::default()))
 }
 
 fn is_sealed(live: &LiveFile) -> bool {

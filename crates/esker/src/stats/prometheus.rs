@@ -1,0 +1,175 @@
+//! Figures in the text format that Prometheus reads, version 0.0.4 (its documentation: "Exposition formats").
+
+use std::fmt::Write;
+
+use super::{Stats, TreeStats};
+
+/// Text under way.
+struct Text(String);
+
+/// A label's value between quotes.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+impl Text {
+    /// Begins a family: `kind` is `counter`, `gauge` or `histogram`.
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing into memory does not fail.
+        let _ = writeln!(self.0, "# HELP esker_{name} {help}\n# TYPE esker_{name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        let labels: Vec<String> =
+            labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.0, "esker_{name}{labels} {value}");
+    }
+
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    fn of_trees(&mut self, stats: &Stats, name: &str, help: &str, figure: fn(&TreeStats) -> u64) {
+        self.family(name, "gauge", help);
+        for tree in &stats.trees {
+            self.sample(name, &[("tree", &tree.name)], figure(tree));
+        }
+    }
+
+    fn operations(&mut self, stats: &Stats) {
+        self.family("operations_total", "counter", "Operations, by kind.");
+        for operation in &stats.operations {
+            self.sample("operations_total", &[("operation", operation.operation.name())], operation.count);
+        }
+        self.family(
+            "operation_seconds",
+            "histogram",
+            "How long operations took: of gets, writes and scans one of 64 is timed.",
+        );
+        for operation in &stats.operations {
+            let kind = ("operation", operation.operation.name());
+            let mut up_to = 0;
+            for (end, count) in operation.latency.classes() {
+                up_to += count;
+                let end = end.map_or("+Inf".to_owned(), |ns| seconds(ns).to_string());
+                self.sample("operation_seconds_bucket", &[kind, ("le", &end)], up_to);
+            }
+            self.sample("operation_seconds_sum", &[kind], seconds(operation.latency.sum_ns));
+            self.sample("operation_seconds_count", &[kind], up_to);
+        }
+    }
+
+    fn waits(&mut self, stats: &Stats) {
+        self.family("waits_total", "counter", "What operations waited for or read from files, by cause.");
+        for wait in &stats.waits {
+            self.sample("waits_total", &[("cause", wait.cause.name())], wait.count);
+        }
+        self.family("wait_seconds_total", "counter", "How long operations waited, by cause.");
+        for wait in &stats.waits {
+            self.sample("wait_seconds_total", &[("cause", wait.cause.name())], wait.us as f64 / 1e6);
+        }
+        self.family("wait_bytes_total", "counter", "What operations read from files, by cause.");
+        for wait in &stats.waits {
+            self.sample("wait_bytes_total", &[("cause", wait.cause.name())], wait.bytes);
+        }
+    }
+
+    fn counters(&mut self, stats: &Stats) {
+        for (name, help, value) in [
+            ("pool_hits_total", "Block reads that the buffer pool answered.", stats.pool_hits),
+            ("pool_misses_total", "Block reads that went to the file.", stats.pool_misses),
+            ("log_syncs_total", "Syncs of log segments.", stats.log_syncs),
+            ("flushes_total", "Flushes of memtables.", stats.flushes),
+            ("flushed_bytes_total", "What flushes wrote.", stats.flushed_bytes),
+            ("merges_total", "Merges of tables.", stats.merges),
+            ("merged_in_bytes_total", "What merges read.", stats.merged_bytes_in),
+            ("merged_out_bytes_total", "What merges wrote.", stats.merged_bytes_out),
+            ("scrubbed_bytes_total", "What was read to find damage.", stats.scrubbed_bytes),
+            ("scrubs_total", "How often everything was read to find damage.", stats.scrubs),
+        ] {
+            self.single(name, "counter", help, value);
+        }
+    }
+
+    fn gauges(&mut self, stats: &Stats) {
+        let failed = u64::from(stats.failure.is_some());
+        for (name, help, value) in [
+            (
+                "failed",
+                "1 if background work has failed: writes fail until the store is opened again.",
+                failed,
+            ),
+            ("damaged_places", "Damaged places that were found.", stats.damage.len() as u64),
+            ("table_files", "Table files in use.", stats.table_files),
+            ("open_tables", "Table files held open.", stats.open_tables),
+            ("table_memory_bytes", "Filters and indexes of open tables in memory.", stats.table_memory),
+            ("log_bytes", "Log segments on disk.", stats.log_bytes),
+            ("log_live_bytes", "Log that recovery would have to read.", stats.log_live_bytes),
+            ("manifest_bytes", "The manifest.", stats.manifest_bytes),
+            ("reserve_bytes", "Set aside for a full disk.", stats.reserve_bytes),
+            ("blob_files", "Files of huge values.", stats.blob_files),
+            ("blob_values", "Huge values that something needs.", stats.blob_values),
+            ("blob_disk_bytes", "What files of huge values take on the disk.", stats.blob_disk_bytes),
+            ("memtable_bytes", "Memory of memtables.", stats.memtable_bytes),
+            ("pool_bytes", "Memory of the buffer pool's blocks.", stats.pool_bytes),
+            ("pool_capacity_bytes", "What the buffer pool may hold.", stats.pool_capacity),
+            ("snapshots", "Open snapshots.", stats.snapshots),
+        ] {
+            self.single(name, "gauge", help, value);
+        }
+    }
+
+    fn trees(&mut self, stats: &Stats) {
+        self.of_trees(stats, "tree_memtable_entries", "Entries in memtables.", |tree| tree.memtable_entries);
+        self.of_trees(stats, "tree_table_entries", "Entries in tables.", |tree| tree.table_entries);
+        self.of_trees(stats, "tree_tombstones", "Of the entries in tables, tombstones.", |tree| {
+            tree.tombstones
+        });
+        self.of_trees(stats, "tree_table_bytes", "Table files.", |tree| tree.table_bytes);
+        self.of_trees(stats, "tree_level_0_tables", "Tables in level 0.", |tree| {
+            tree.tables_by_level.first().copied().unwrap_or(0)
+        });
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+impl Stats {
+    /// The figures in the text format that Prometheus reads, for a program that is asked for them.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// db.put("apple", "red")?;
+    /// let text = db.stats()?.prometheus();
+    /// assert!(text.contains("\nesker_operations_total{operation=\"write\"} 1\n"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn prometheus(&self) -> String {
+        let mut text = Text(String::new());
+        text.operations(self);
+        text.waits(self);
+        text.counters(self);
+        text.gauges(self);
+        text.trees(self);
+        text.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_trees_are_escaped() {
+        let tree = TreeStats { name: "a\"b\\c\nd".to_owned(), table_entries: 3, ..TreeStats::default() };
+        let text = Stats { trees: vec![tree], ..Stats::default() }.prometheus();
+        assert!(text.contains("esker_tree_table_entries{tree=\"a\\\"b\\\\c\\nd\"} 3\n"), "{text}");
+    }
+}

@@ -1,0 +1,148 @@
+//! What operations do and why they take long: counts and latencies of all, the causes of slow ones, and on request
+//! every step of some.
+//!
+//! ```text
+//! each operation   Metrics::measure: one count; of 64 operations of a kind one is timed
+//!   cold places    notes::waiting, notes::note: what it waits for or reads, kept by the thread until its end
+//!   on request     notes::step: everything it asks, in order
+//! at the end       with notes, or if timed: a slow one goes into the list of its minute
+//! ```
+//! What is noted costs a look at the clock when the first of it begins and one when the operation ends, beside a
+//! system call at least; an operation that neither waits nor reads costs an addition to a counter that no other thread writes
+//! and some looks at memory of the thread's own. Relies on callers to end an operation on the thread that began it.
+
+mod latency;
+mod metrics;
+pub(crate) mod notes;
+mod places;
+mod recording;
+mod slow;
+
+pub use latency::Latency;
+pub(crate) use metrics::{Metrics, Subject};
+pub use metrics::{OperationStats, WaitStats};
+pub(crate) use notes::Notes;
+pub use recording::{Step, Trace};
+pub use slow::{SlowOperation, Spent, WhySlow};
+
+/// A kind of operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// A lookup of one key, without the reading of a huge value.
+    Get,
+    /// A put, a delete, a batch, the commit of a transaction.
+    Write,
+    /// A scan. Its time is that to its first pair; slow is what reads from files for long, from beginning to end.
+    Scan,
+    /// The reading of a huge value, or of a part of one.
+    Value,
+    /// A call of `sync`.
+    Sync,
+    /// A transaction's lock that was waited for.
+    Lock,
+}
+
+impl Operation {
+    /// Every kind.
+    pub const ALL: &[Operation] = &[
+        Operation::Get,
+        Operation::Write,
+        Operation::Scan,
+        Operation::Value,
+        Operation::Sync,
+        Operation::Lock,
+    ];
+
+    /// Its name in statistics: `get`, `write`, `scan`, `value`, `sync` or `lock`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Get => "get",
+            Operation::Write => "write",
+            Operation::Scan => "scan",
+            Operation::Value => "value",
+            Operation::Sync => "sync",
+            Operation::Lock => "lock",
+        }
+    }
+}
+
+/// Something that an operation waits for, or reads, and that takes time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Writers are slowed because merges are behind.
+    Throttled,
+    /// Writers wait until memtables that are full are flushed.
+    Memtables,
+    /// Puts of huge values wait until the space of overwritten ones is given back.
+    Space,
+    /// The next log segment was not ready.
+    Segment,
+    /// A sync of the log, and of what is synced with it.
+    Sync,
+    /// Another transaction's lock.
+    Lock,
+    /// The tree changes as a whole: data in bulk is being taken into it.
+    Ingest,
+    /// Tables are opened: their filters and indexes are read.
+    Tables,
+    /// Blocks of tables are read from files, since the buffer pool does not have them.
+    Blocks,
+    /// Huge values are read.
+    Values,
+}
+
+impl Cause {
+    /// Every cause.
+    pub const ALL: &[Cause] = &[
+        Cause::Throttled,
+        Cause::Memtables,
+        Cause::Space,
+        Cause::Segment,
+        Cause::Sync,
+        Cause::Lock,
+        Cause::Ingest,
+        Cause::Tables,
+        Cause::Blocks,
+        Cause::Values,
+    ];
+
+    /// Its name in statistics: `throttled`, `memtables`, `space`, `segment`, `sync`, `lock`, `ingest`, `tables`, `blocks` or
+    /// `values`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Throttled => "throttled",
+            Cause::Memtables => "memtables",
+            Cause::Space => "space",
+            Cause::Segment => "segment",
+            Cause::Sync => "sync",
+            Cause::Lock => "lock",
+            Cause::Ingest => "ingest",
+            Cause::Tables => "tables",
+            Cause::Blocks => "blocks",
+            Cause::Values => "values",
+        }
+    }
+
+    /// What it means and what helps.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Cause::Throttled => "merges are behind: write less at once, or to a faster disk",
+            Cause::Memtables => "flushes are behind: a larger memory budget, or a faster disk",
+            Cause::Space => "huge values are overwritten faster than their space is given back",
+            Cause::Segment => "the log grew faster than segments were made ready",
+            Cause::Sync => "durability Power: more threads, or larger batches, share a sync",
+            Cause::Lock => "transactions want the same keys: shorter ones, or optimistic ones",
+            Cause::Ingest => "writes to a tree wait while data in bulk is taken into it",
+            Cause::Tables => "more tables than stay open: a larger open_tables_max or memory budget",
+            Cause::Blocks => "the buffer pool lacks blocks: a larger memory budget, or reads in order",
+            Cause::Values => "huge values are long: read parts, or prefetch",
+        }
+    }
+}
+
+/// How many causes there are.
+const CAUSES: usize = Cause::Values as usize + 1;
+/// How many kinds of operations there are.
+const OPERATIONS: usize = Operation::Lock as usize + 1;

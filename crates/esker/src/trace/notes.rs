@@ -1,0 +1,167 @@
+//! What the operation under way on this thread waits for and reads. Written in places that are cold by nature.
+
+use std::cell::{Cell, RefCell};
+
+use super::recording::{Step, Trace};
+use super::{CAUSES, Cause};
+use crate::env::Clock;
+
+/// What one cause took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) count: u64,
+    /// Where the time was measured.
+    pub(crate) ns: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The notes of an operation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Notes {
+    /// When the operation began, if it is timed, or else the first of what is noted; by the monotonic clock.
+    pub(crate) began_ns: u64,
+    pub(crate) timed: bool,
+    pub(crate) spent: [Amount; CAUSES],
+}
+
+impl Notes {
+    const NONE: Notes =
+        Notes { began_ns: 0, timed: false, spent: [Amount { count: 0, ns: 0, bytes: 0 }; CAUSES] };
+
+    pub(crate) fn add(&mut self, other: &Notes) {
+        for (sum, amount) in self.spent.iter_mut().zip(&other.spent) {
+            sum.count += amount.count;
+            sum.ns += amount.ns;
+            sum.bytes += amount.bytes;
+        }
+    }
+}
+
+impl Default for Notes {
+    fn default() -> Self {
+        Notes::NONE
+    }
+}
+
+const NOTHING: u8 = 0;
+const NOTED: u8 = 1;
+const TIMED: u8 = 2;
+
+thread_local! {
+    /// What is known since the operation began.
+    static KNOWN: Cell<u8> = const { Cell::new(NOTHING) };
+    static NOTES: RefCell<Notes> = const { RefCell::new(Notes::NONE) };
+    /// Whether somebody wants to know every step.
+    static RECORDED: Cell<bool> = const { Cell::new(false) };
+    static RECORDING: RefCell<Option<Box<Trace>>> = const { RefCell::new(None) };
+}
+
+/// An operation begins: what was noted before is not its own.
+#[inline]
+pub(crate) fn begin() {
+    KNOWN.set(NOTHING);
+}
+
+/// An operation begins whose time is wanted.
+#[cold]
+pub(crate) fn begin_timed(clock: &dyn Clock) {
+    begin_at(clock, TIMED);
+}
+
+/// Whether there is anything to be told of the operation at its end.
+#[inline]
+pub(crate) fn are_there() -> bool {
+    KNOWN.get() != NOTHING
+}
+
+/// Something begins that will be noted.
+#[cold]
+pub(crate) fn expect(clock: &dyn Clock) {
+    if KNOWN.get() == NOTHING {
+        begin_at(clock, NOTED);
+    }
+}
+
+fn begin_at(clock: &dyn Clock, known: u8) {
+    KNOWN.set(known);
+    let began_ns = clock.monotonic_ns();
+    NOTES.with_borrow_mut(|notes| *notes = Notes { began_ns, timed: known == TIMED, ..Notes::NONE });
+}
+
+/// Notes one thing that was expected.
+#[cold]
+pub(crate) fn note(cause: Cause, ns: u64, bytes: u64) {
+    NOTES.with_borrow_mut(|notes| {
+        let amount = &mut notes.spent[cause as usize];
+        amount.count += 1;
+        amount.ns += ns;
+        amount.bytes += bytes;
+    });
+}
+
+/// Does `work`, which waits for `cause`, and notes how long.
+#[cold]
+pub(crate) fn waiting<T>(clock: &dyn Clock, cause: Cause, work: impl FnOnce() -> T) -> T {
+    expect(clock);
+    let began = clock.monotonic_ns();
+    let done = work();
+    let ns = clock.monotonic_ns().saturating_sub(began);
+    note(cause, ns, 0);
+    step(|| Step::Wait { cause, us: ns / 1000 });
+    done
+}
+
+/// The notes of the operation that ends, which there are.
+#[cold]
+pub(crate) fn take() -> Notes {
+    KNOWN.set(NOTHING);
+    NOTES.with_borrow(|notes| *notes)
+}
+
+/// A step was taken.
+#[inline]
+pub(crate) fn step(step: impl FnOnce() -> Step) {
+    if RECORDED.get() {
+        record(step());
+    }
+}
+
+#[cold]
+fn record(step: Step) {
+    RECORDING.with_borrow_mut(|recording| {
+        if let Some(trace) = recording {
+            trace.add(step);
+        }
+    });
+}
+
+/// Records until it is ended or dropped. One within another takes over meanwhile.
+pub(crate) struct Recorder {
+    outer: Option<Box<Trace>>,
+    ended: bool,
+}
+
+impl Recorder {
+    pub(crate) fn begin() -> Recorder {
+        RECORDED.set(true);
+        Recorder { outer: RECORDING.replace(Some(Box::default())), ended: false }
+    }
+
+    pub(crate) fn end(mut self) -> Trace {
+        self.restore().map_or_else(Trace::default, |trace| *trace)
+    }
+
+    fn restore(&mut self) -> Option<Box<Trace>> {
+        self.ended = true;
+        RECORDED.set(self.outer.is_some());
+        RECORDING.replace(self.outer.take())
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        if !self.ended {
+            drop(self.restore());
+        }
+    }
+}
