@@ -17,7 +17,7 @@ use crate::version::manifest::manifest_path;
 impl Db {
     /// Reads all tables and huge values now, from the files, while others read and write, and reports what is damaged as
     /// [`check`](crate::check) does, which also reads log and manifest but wants the store for itself. In the background
-    /// the same happens once a week ([`Options::scrub_rate`]); [`Stats::damage`] has what either found.
+    /// the same happens once a week ([`Options::scrub_rate`](crate::Options::scrub_rate)); [`Stats::damage`] has what either found.
     ///
     /// # Errors
     /// `Closed`. Damage is not an error: it is in the report.

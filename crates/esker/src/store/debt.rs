@@ -94,7 +94,9 @@ impl Store {
         notes::begin();
         let wait = || self.wait_until(|| fits() || debt.paid() >= enough || self.failure().is_some());
         let waited = notes::waiting(&*self.env.clock, Cause::Space, wait);
-        self.metrics.end(Operation::Write, Subject::none);
+        if notes::are_there() {
+            self.metrics.end(Operation::Write, Subject::none);
+        }
         waited
     }
 

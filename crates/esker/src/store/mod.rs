@@ -392,6 +392,7 @@ impl Store {
         // Another thread that closes may be giving space back still; from here on it finds the store closing.
         drop(self.ending.round.lock());
         self.reclaim.end();
+        self.scrub.stop();
         if !self.read_only {
             self.seal_blobs_when_closing();
         }

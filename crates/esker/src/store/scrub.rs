@@ -83,6 +83,11 @@ impl Scrub {
         self.passes.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Lets go of the files of a pass under way: the store is closing.
+    pub(super) fn stop(&self) {
+        self.background.lock().pass = None;
+    }
+
     pub(crate) fn fill(&self, stats: &mut Stats) {
         let found = self.found.lock();
         stats.damage = found.last.union(&found.new).cloned().collect();

@@ -127,7 +127,9 @@ impl Metrics {
         self.count(operation);
         notes::begin_timed(&*self.clock);
         let done = work();
-        self.end(operation, subject);
+        if notes::are_there() {
+            self.end(operation, subject);
+        }
         done
     }
 
