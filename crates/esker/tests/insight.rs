@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use esker::env::{Clock, Lane, StepExecutor};
 use esker::fs::sim::SimFs;
-use esker::{Batch, Cause, Db, ErrorKind, Operation, Options, ScanRange, Step, TxnMode, TxnOptions};
+use esker::{
+    Batch, Cause, Db, Durability, ErrorKind, Operation, Options, ScanRange, Step, TxnMode, TxnOptions,
+};
 
 mod common;
 
@@ -73,6 +76,11 @@ fn a_trace_says_where_a_get_looked() {
     };
     let (found, trace) = get("0500");
     assert_eq!((found, trace.steps.as_slice()), (true, &[Step::Memtable { found: true }][..]));
+    let put = |durability| db.trace(|| db.default_tree().put_with("x", "y", durability).unwrap()).1;
+    let written = put(Durability::Process).steps;
+    assert!(matches!(written[..], [Step::Write { bytes: 20..60 }]), "{written:?}");
+    let synced = put(Durability::Power).steps;
+    assert!(matches!(synced[..], [Step::Wait { cause: Cause::Sync, .. }, Step::Write { .. }]), "{synced:?}");
 }
 
 #[test]
@@ -174,4 +182,43 @@ fn what_was_slow_is_forgotten() {
     assert_eq!(db.why_slow().count, count);
     clock.sleep(Duration::from_secs(2 * 60));
     assert_eq!(db.why_slow().count, 0);
+}
+
+/// What Prometheus's parser asks for: samples right behind the types of their families, and classes that add up.
+#[test]
+fn prometheus_can_read_the_figures() {
+    let db = open(options());
+    db.put("a", "1").unwrap();
+    db.get("a").unwrap();
+    db.tree("other").unwrap();
+    let text = db.stats().unwrap().prometheus();
+    let (mut families, mut current) = (BTreeSet::new(), (String::new(), String::new()));
+    let mut up_to: f64 = 0.0;
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(families.insert(name.to_owned()), "{name} twice");
+            current = (name.to_owned(), kind.to_owned());
+        } else if !line.starts_with("# HELP ") {
+            let (sample, value) = line.rsplit_once(' ').unwrap();
+            let value: f64 = value.parse().unwrap();
+            let name = sample.split('{').next().unwrap();
+            let ending = name.strip_prefix(&current.0).unwrap_or_else(|| panic!("{line} in {current:?}"));
+            let endings: &[&str] =
+                if current.1 == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+            assert!(endings.contains(&ending), "{line} in {current:?}");
+            assert_eq!(name.ends_with("_total"), current.1 == "counter", "{line}");
+            match ending {
+                "_bucket" if sample.contains("\"+Inf\"") => up_to = value,
+                "_count" => assert!((value - up_to).abs() < 0.5, "{line}"),
+                _ => {}
+            }
+        }
+    }
+    assert!(families.len() > 25, "{families:?}");
+    for wanted in
+        ["esker_tree_table_entries{tree=\"other\"} 0", "esker_operations_total{operation=\"get\"} 1"]
+    {
+        assert!(text.lines().any(|line| line == wanted), "{wanted}");
+    }
 }

@@ -152,7 +152,7 @@ impl Slow {
     }
 }
 
-/// Such as `waited 3 times, 12 ms in all, for sync`.
+/// Such as `waited 12.0 ms for the log's sync`.
 impl fmt::Display for Spent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times = if self.count == 1 { "once".to_owned() } else { format!("{} times", self.count) };
@@ -172,7 +172,7 @@ impl fmt::Display for Spent {
     }
 }
 
-/// Such as `get of "k17" in "default" took 3.1 ms: read blocks of tables 2 times, 8192 bytes`.
+/// Such as `get of "k17" in "default" took 3.1 ms: read blocks of tables once, 4096 bytes`.
 impl fmt::Display for SlowOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.operation.name())?;
