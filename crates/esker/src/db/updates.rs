@@ -7,8 +7,9 @@ use crate::updates::Updates;
 impl Db {
     /// What was written behind moment `sequence` ([`Snapshot::sequence`](crate::Snapshot::sequence), [`Update::sequence`](crate::Update::sequence)), in
     /// order, and what is written from now on. It is read from the log: as far back as that reaches
-    /// ([`Options::log_history`](crate::Options::log_history)). Trees that skip the log are not in it, trees that are created or dropped
-    /// show by the changes of their keys alone, and a merge may show as the put of what has come of it.
+    /// ([`Options::log_history`](crate::Options::log_history)). Trees that skip the log are not in it, nor is what is ingested; trees
+    /// that are created, split or dropped show by the changes of their keys alone, and a merge may show as the put of what has
+    /// come of it.
     ///
     /// # Example
     /// ```
