@@ -209,7 +209,7 @@ impl MergeOperators {
                 );
                 return Err(Error::new(ErrorKind::Unsupported, message));
             };
-            let applied = operator.apply(value.as_deref(), &run).map_err(|why| {
+            let applied = guarded(|| operator.apply(value.as_deref(), &run)).map_err(|why| {
                 let message = format!("the merge operator {name} cannot say what {} has: {why}", shown(key));
                 Error::new(ErrorKind::InvalidInput, message)
             })?;
@@ -230,13 +230,22 @@ impl MergeOperators {
             rest = others;
             let operands: Vec<&[u8]> = run.iter().rev().filter_map(|(_, one)| Some(parts(one)?.1)).collect();
             let operator = name.and_then(|name| self.by_name.get(name)).filter(|_| operands.len() > 1);
-            match operator.and_then(|operator| Some((operator.name(), operator.combine(&operands)?))) {
+            let combine = |operator: &dyn MergeOperator| {
+                guarded(|| operator.combine(&operands).ok_or_else(String::new)).ok()
+            };
+            match operator.and_then(|operator| Some((operator.name(), combine(&**operator)?))) {
                 Some((name, operand)) => combined.push((*seq, stored(name, &operand))),
                 None => combined.extend_from_slice(run),
             }
         }
         combined
     }
+}
+
+/// Takes a panic of an operator for an error: it may come on a thread of the store, which has to go on.
+fn guarded<T>(ask: impl FnOnce() -> std::result::Result<T, String>) -> std::result::Result<T, String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask))
+        .unwrap_or_else(|_| Err("it panicked".to_owned()))
 }
 
 fn shown(key: &[u8]) -> String {

@@ -63,7 +63,8 @@ pub struct Change {
 pub enum What {
     /// A key got a value, which may say when it expires.
     Put(Vec<u8>, Value),
-    /// A key got a huge value, of which nothing is left: it was replaced since, by a change that is still to come.
+    /// A key got a huge value, of which nothing is left: it was replaced since, mostly by a change that is still to come.
+    /// Until then it is best taken for absent.
     Replaced(Vec<u8>),
     /// A key became absent.
     Delete(Vec<u8>),
@@ -131,7 +132,7 @@ impl Updates {
     /// Returns whether there is more, at the latest after `at_most`. Of what is to be [`Updates::durable`] it is only known
     /// that it was written.
     pub fn wait(&self, at_most: Duration) -> bool {
-        self.store.commit.wait_published(self.log.position(), at_most)
+        self.store.commit.wait_published(self.log.position(), at_most, &*self.store.env.clock)
     }
 }
 
@@ -157,6 +158,7 @@ fn what(store: &Store, op: &Op<'_>) -> What {
         }
         Kind::Blob => match huge(store, entry.value, entry.expiry) {
             Some(value) => What::Put(key, value),
+            None if !entry.lives(|| store.clock.now_us()) => What::Delete(key),
             None => What::Replaced(key),
         },
         Kind::Put | Kind::PutUntil | Kind::BlobUntil => What::Put(key, Value::copy_of(&entry)),

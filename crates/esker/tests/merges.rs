@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esker::env::{Env, Lane, StepExecutor};
 use esker::fs::sim::SimFs;
-use esker::{ADD, APPEND, Db, ErrorKind, Options, ScanRange, keys};
+use esker::{ADD, APPEND, Db, ErrorKind, MergeOperator, Options, ScanRange, keys};
 
 mod common;
 
@@ -149,6 +149,64 @@ fn a_value_that_cannot_be_changed_is_kept_and_can_be_replaced() {
     tree.add("k", 1).unwrap();
     db.compact().unwrap();
     assert_eq!((kept(&db).0, number(&db, "k")), (1, 5));
+}
+
+#[test]
+fn a_damaged_value_below_operands_is_named_and_scans_go_on() {
+    let disk = SimFs::new(1);
+    let db = Db::open(STORE, options(&disk)).unwrap();
+    db.put("k", vec![7; 5000]).unwrap();
+    db.compact().unwrap();
+    db.close().unwrap();
+    let path = disk.paths().into_iter().find(|path| path.to_string_lossy().ends_with(".blob")).unwrap();
+    disk.flip_byte(&path, 4096 + 100, 1).unwrap();
+    let db = Db::open(STORE, options(&disk)).unwrap();
+    let tree = db.default_tree();
+    tree.append("k", "more").unwrap();
+    for key in ["j", "l"] {
+        tree.put(key, "sound").unwrap();
+    }
+    assert_eq!(tree.get("k").unwrap_err().kind(), ErrorKind::Corruption);
+    for (range, keys) in [(ScanRange::all(), ["j", "k", "l"]), (ScanRange::all().reverse(), ["l", "k", "j"])]
+    {
+        let mut scan = tree.scan(range).unwrap();
+        for key in keys {
+            assert!(scan.advance().unwrap());
+            assert_eq!(scan.value().is_ok(), key != "k");
+            assert_eq!(scan.key(), key.as_bytes());
+        }
+        assert!(!scan.advance().unwrap());
+    }
+}
+
+struct Panics;
+
+impl MergeOperator for Panics {
+    fn name(&self) -> &str {
+        "panics"
+    }
+
+    fn apply(&self, _: Option<&[u8]>, _: &[&[u8]]) -> Result<Vec<u8>, String> {
+        panic!("an operator with a mistake")
+    }
+
+    fn combine(&self, _: &[&[u8]]) -> Option<Vec<u8>> {
+        panic!("an operator with a mistake")
+    }
+}
+
+#[test]
+fn an_operator_that_panics_harms_nothing_but_its_keys() {
+    let db = Db::open(STORE, options(&SimFs::new(1)).merge_operator(Panics)).unwrap();
+    let tree = db.default_tree();
+    for _ in 0..3 {
+        tree.merge("k", "panics", "x").unwrap();
+    }
+    db.compact().unwrap();
+    assert_eq!(tree.get("k").unwrap_err().kind(), ErrorKind::InvalidInput);
+    tree.put("k", "v").unwrap();
+    db.compact().unwrap();
+    assert_eq!(tree.get_vec("k").unwrap().unwrap(), b"v");
 }
 
 #[test]

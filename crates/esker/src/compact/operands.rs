@@ -7,6 +7,9 @@ use crate::operators::MergeOperators;
 /// Bytes of operands at which they are put together, and written if that did not help.
 const GATHERED_MAX: usize = 1 << 20;
 
+/// Bytes of a value, or of operands together, beyond which they stay apart: far below what a table's entry can hold.
+const TOGETHER_MAX: usize = 256 << 20;
+
 /// Operands between which no reader can tell a moment, and no range tombstone lies.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
@@ -39,20 +42,29 @@ impl Gathered {
         if self.bytes < GATHERED_MAX {
             return false;
         }
+        if self.bytes > TOGETHER_MAX {
+            return true;
+        }
         self.operands = operators.combine(&self.operands);
         self.bytes = self.operands.iter().map(|(_, operand)| operand.len()).sum();
         self.bytes >= GATHERED_MAX / 2
     }
 
-    /// Writes what comes of them and of `value`; nothing, and `false`, where their operators cannot tell.
+    /// Writes what comes of them and of `value`; nothing, and `false`, where their operators cannot tell, or it is long.
     pub(crate) fn settle(
         &mut self,
         operators: &MergeOperators,
         value: Option<&[u8]>,
         write: &mut impl FnMut(&[u8], SeqNo, Kind, &[u8]) -> Result<()>,
     ) -> Result<bool> {
+        if self.bytes + value.map_or(0, <[u8]>::len) > TOGETHER_MAX {
+            return Ok(false);
+        }
         let newest_first: Vec<&[u8]> = self.operands.iter().map(|(_, operand)| operand.as_slice()).collect();
-        let Ok(whole) = operators.apply(&self.key, value, &newest_first) else { return Ok(false) };
+        let whole = match operators.apply(&self.key, value, &newest_first) {
+            Ok(whole) if whole.len() <= TOGETHER_MAX => whole,
+            _ => return Ok(false),
+        };
         write(&self.key, self.settled, Kind::Put, &whole)?;
         self.clear();
         Ok(true)
@@ -64,7 +76,9 @@ impl Gathered {
         operators: &MergeOperators,
         write: &mut impl FnMut(&[u8], SeqNo, Kind, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        for (seq, operand) in operators.combine(&self.operands) {
+        let apart = std::mem::take(&mut self.operands);
+        let written = if self.bytes > TOGETHER_MAX { apart } else { operators.combine(&apart) };
+        for (seq, operand) in written {
             write(&self.key, seq, Kind::Merge, &operand)?;
         }
         self.clear();
@@ -74,5 +88,44 @@ impl Gathered {
     fn clear(&mut self) {
         self.operands.clear();
         self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::operators::MergeOperator;
+
+    /// Makes more of anything than a value may be.
+    struct Swells;
+
+    impl MergeOperator for Swells {
+        fn name(&self) -> &str {
+            "swells"
+        }
+
+        fn apply(&self, _: Option<&[u8]>, _: &[&[u8]]) -> std::result::Result<Vec<u8>, String> {
+            Ok(vec![0; TOGETHER_MAX + 1])
+        }
+    }
+
+    #[test]
+    fn what_would_be_too_long_stays_operands() {
+        let mut operators = MergeOperators::default();
+        operators.add(Arc::new(Swells));
+        let mut gathered = Gathered::default();
+        for seq in [9, 8] {
+            gathered.push(b"k", seq, &operators.encode("swells", b"x").unwrap(), 9);
+        }
+        let mut written = Vec::new();
+        let mut write = |_: &[u8], seq: SeqNo, kind: Kind, _: &[u8]| {
+            written.push((seq, kind));
+            Ok(())
+        };
+        assert!(!gathered.settle(&operators, Some(b"v"), &mut write).unwrap());
+        gathered.put_out(&operators, &mut write).unwrap();
+        assert_eq!(written, [(9, Kind::Merge), (8, Kind::Merge)]);
     }
 }

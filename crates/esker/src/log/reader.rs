@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::record;
-use super::segment::RECORDS_AT;
+use super::segment::{RECORDS_AT, SegmentHeader};
 use super::wal::{Readable, Wal};
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
@@ -87,10 +87,25 @@ impl LogReader {
         let epoch = self.segment.header.epoch;
         let shown = record::read_at(bytes, self.offset, epoch)
             .and_then(|record| Some((record.len() as u64, show(self.seq, record.payload)?)));
-        let Some((len, (taken, shown))) = shown else { return Err(gone(self.seq)) };
+        let Some((len, (taken, shown))) = shown else { return Err(self.lost()) };
         self.offset += len;
         self.seq += taken;
         Ok(Some(shown))
+    }
+
+    /// Why the next record is not there: the file has another use by now, or it is damaged.
+    fn lost(&self) -> Error {
+        let mut page = vec![0; RECORDS_AT as usize];
+        let header = self.file.read_exact_at(&mut page, 0);
+        match header.and_then(|()| SegmentHeader::decode(&page, &self.segment.path)) {
+            Ok(Some(header)) if header == self.segment.header => {
+                let message =
+                    "a log record is damaged: take a snapshot, copy what it has, and go on from there";
+                Error::corruption(&self.segment.path, self.offset, message)
+            }
+            Err(error) if error.kind() != ErrorKind::Corruption => error,
+            _ => gone(self.seq),
+        }
     }
 
     /// Whether the next record is in the buffer, whole. If not, the segment has none, or not any more.
@@ -124,7 +139,7 @@ impl LogReader {
         let (position, id) = (self.position(), self.segment.header.id);
         let next = wal.readable().into_iter().find(|segment| segment.header.id > id);
         let next = next.filter(|next| next.header.start == position && next.header.id == id + 1);
-        *self = LogReader::begin(&self.fs, next.ok_or_else(|| gone(self.seq))?, self.seq)?;
+        *self = LogReader::begin(&self.fs, next.ok_or_else(|| self.lost())?, self.seq)?;
         Ok(())
     }
 }

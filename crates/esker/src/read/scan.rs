@@ -197,12 +197,12 @@ impl Scan {
             self.merge.turn(Direction::Forward);
             self.merge.seek(&self.key, self.seq)?;
         }
-        let (deleted, mut operands, mut below) = (self.cover.over(&self.key), Vec::new(), None);
+        let (deleted, mut operands, mut below) = (self.cover.over(&self.key), Vec::new(), Ok(None));
         while self.merge.valid() && self.merge.key() == self.key.as_slice() && self.merge.seq() >= deleted {
             if self.merge.kind() != Kind::Merge {
                 let version = (self.merge.kind(), self.merge.value());
                 let blobs = self.moment.as_ref().map(|moment| &moment.blobs);
-                below = bytes_below(blobs, &self.key, version, self.time_us)?;
+                below = bytes_below(blobs, &self.key, version, self.time_us);
                 break;
             }
             operands.push(self.merge.value().to_vec());
@@ -214,7 +214,7 @@ impl Scan {
         } else {
             self.is_ahead = true;
         }
-        match self.operators.apply(&self.key, below.as_deref(), &operands) {
+        match below.and_then(|below| self.operators.apply(&self.key, below.as_deref(), &operands)) {
             Ok(made) => self.loaded = Some(made),
             Err(error) => self.unmade = Some(error),
         }

@@ -13,6 +13,7 @@ impl Tree {
     /// `false`, and nothing changes, where `from` is absent. Where both are one key nothing changes either.
     ///
     /// However long the value is, it is not copied: it keeps its place, its stored time, and the time at which it expires.
+    /// What was merged into ([`Tree::merge`]) is written whole, as it is now, and then does not expire.
     ///
     /// # Example
     /// ```

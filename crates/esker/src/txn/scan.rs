@@ -58,6 +58,11 @@ impl<'t> TxnScan<'t> {
     /// # Errors
     /// `Corruption` or `Io` when a table cannot be read.
     pub fn advance(&mut self) -> Result<bool> {
+        // At its end it has read all of the range, as far as the transaction's check goes.
+        self.step().inspect_err(|_| self.at = At::End)
+    }
+
+    fn step(&mut self) -> Result<bool> {
         match self.at {
             At::Start => {
                 self.store_on = self.advance_store()?;

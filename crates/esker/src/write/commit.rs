@@ -28,6 +28,7 @@ use super::watch::{Job, JobQueue};
 use crate::blob::VOLATILE;
 use crate::canary::broken;
 use crate::cursor::{Kind, MAX_SEQ, SeqNo};
+use crate::env::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::record;
 use crate::log::replay::LogFloor;
@@ -184,10 +185,12 @@ impl Commit {
     }
 
     /// Whether anything is published behind `position`, at the latest after `at_most`.
-    pub(crate) fn wait_published(&self, position: u64, at_most: Duration) -> bool {
+    pub(crate) fn wait_published(&self, position: u64, at_most: Duration, clock: &dyn Clock) -> bool {
+        let begun = clock.monotonic_us();
         let mut state = self.state.lock();
         while self.published() <= position {
-            if self.advanced.wait_for(&mut state, at_most).timed_out() {
+            let left = at_most.saturating_sub(Duration::from_micros(clock.monotonic_us() - begun));
+            if self.advanced.wait_for(&mut state, left).timed_out() {
                 return self.published() > position;
             }
         }
