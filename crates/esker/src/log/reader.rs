@@ -139,7 +139,7 @@ impl LogReader {
         let (position, id) = (self.position(), self.segment.header.id);
         let next = wal.readable().into_iter().find(|segment| segment.header.id > id);
         let next = next.filter(|next| next.header.start == position && next.header.id == id + 1);
-        *self = LogReader::begin(&self.fs, next.ok_or_else(|| self.lost())?, self.seq)?;
+        *self = LogReader::begin(&self.fs, next.ok_or_else(|| gone(self.seq))?, self.seq)?;
         Ok(())
     }
 }
