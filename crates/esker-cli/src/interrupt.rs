@@ -19,7 +19,7 @@ use crate::exit::{Failure, Outcome};
 static ASKED_TO_STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// How soon [`wait`] notices.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// From now on Ctrl-C ends no process, but stops commands.
 pub(crate) fn install() -> io::Result<()> {

@@ -7,14 +7,14 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker::env::{Lane, StepExecutor};
+use esker::env::StepExecutor;
 use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Db, Error, ErrorKind, Options, ScanRange};
 
 mod common;
 
-use common::{Rng, world};
+use common::{Rng, settle, world};
 
 const STORE: &str = "/store";
 
@@ -25,10 +25,6 @@ fn options(disk: &SimFs) -> Options {
 
 fn open(disk: &SimFs) -> Db {
     Db::open(STORE, options(disk)).unwrap()
-}
-
-fn settle(db: &Db) {
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
 }
 
 fn blob_files(disk: &SimFs) -> Vec<PathBuf> {

@@ -12,7 +12,7 @@ use esker::{Batch, Db, Durability, Options, ScanRange};
 
 mod common;
 
-use common::world;
+use common::{settle, world};
 
 const STORE: &str = "/store";
 
@@ -28,10 +28,6 @@ fn open(disk: &SimFs) -> Db {
 fn blob_bytes(disk: &SimFs) -> u64 {
     let paths = disk.paths().into_iter().filter(|path| path.extension().is_some_and(|ext| ext == "blob"));
     paths.map(|path| disk.allocated_bytes(&path).unwrap()).sum()
-}
-
-fn settle(db: &Db) {
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
 }
 
 fn value(seed: u8, len: usize) -> Vec<u8> {

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use esker::env::{Env, Lane, StepExecutor};
+use esker::env::{Env, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Db, Options, ScanRange};
 
 mod common;
 
-use common::{HourClock, ttl, world};
+use common::{HourClock, settle, ttl, world};
 
 const STORE: &str = "/store";
 
@@ -19,10 +19,6 @@ fn open(disk: &SimFs, clock: &Arc<HourClock>) -> Db {
     let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
     let env = Env { clock: Arc::<HourClock>::clone(clock), ..env };
     Db::open(STORE, Options::default().memory_budget(8 << 20).separate_at(1000).env(env)).unwrap()
-}
-
-fn settle(db: &Db) {
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
 }
 
 /// Entries in tables, and huge values.

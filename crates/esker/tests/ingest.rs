@@ -13,23 +13,11 @@ use esker::{Db, ErrorKind, Options, ScanRange, Snapshot, Tree, TreeOptions, TxnO
 
 mod common;
 
-use common::{Rng, seeds, tiny_options, world};
+use common::{Rng, contents, seeds, settle, tables, tiny_options, world};
 
 const STORE: &str = "/store";
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn contents(tree: &Tree) -> Pairs {
-    tree.scan(ScanRange::all()).unwrap().collect::<esker::Result<_>>().unwrap()
-}
-
-fn settle(db: &Db) {
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
-}
-
-fn tables(disk: &SimFs) -> usize {
-    disk.paths().iter().filter(|path| path.extension().is_some_and(|ext| ext == "table")).count()
-}
 
 /// A store whose tree "t" a model follows.
 struct Session {
@@ -172,7 +160,7 @@ fn it_is_as_if_all_had_been_put_at_once() {
         session.db.compact().unwrap();
         settle(&session.db);
         assert_eq!(session.db.stats().unwrap().blob_values, 0, "values that nobody has keep their space");
-        assert_eq!(tables(&session.disk), 0, "tables are left over");
+        assert_eq!(tables(&session.disk, STORE), 0, "tables are left over");
     }
 }
 
@@ -226,7 +214,7 @@ fn what_is_dropped_or_fails_leaves_nothing() {
         settle(&db);
         assert_eq!(contents(db.default_tree()).len(), 1);
         assert_eq!(db.stats().unwrap().blob_values, 0);
-        assert!(tables(&disk) <= 1, "{} tables", tables(&disk));
+        assert!(tables(&disk, STORE) <= 1, "{} tables", tables(&disk, STORE));
         db.put("b", "again").unwrap();
     }
     db.sync().unwrap();

@@ -5,23 +5,19 @@
 
 use std::sync::Arc;
 
-use esker::env::{Env, Lane, StepExecutor};
+use esker::env::{Env, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{ADD, APPEND, Db, ErrorKind, MergeOperator, Options, ScanRange, keys};
 
 mod common;
 
-use common::{HourClock, Longest, ttl, world};
+use common::{HourClock, Longest, settle, ttl, world};
 
 const STORE: &str = "/store";
 
 fn options(disk: &SimFs) -> Options {
     let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
     Options::default().memory_budget(8 << 20).separate_at(1000).env(env)
-}
-
-fn settle(db: &Db) {
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
 }
 
 fn number(db: &Db, key: &str) -> i64 {

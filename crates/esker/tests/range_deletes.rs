@@ -11,7 +11,7 @@ use esker::{Db, ErrorKind, Options, ScanRange, TxnOptions};
 
 mod common;
 
-use common::world;
+use common::{settle, world};
 
 const STORE: &str = "/store";
 
@@ -20,10 +20,6 @@ fn open(disk: &SimFs) -> Db {
     let mut options = Options::default().memory_budget(8 << 20).separate_at(1000).env(env);
     options.table_bytes = 16 << 10;
     Db::open(STORE, options).unwrap()
-}
-
-fn settle(db: &Db) {
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
 }
 
 /// Keys with small and huge values in turn.

@@ -5,8 +5,12 @@
 
 use std::sync::Arc;
 
-use esker::env::{Env, Lane, StepExecutor};
+use esker::env::{Env, StepExecutor};
 use esker::{CachePolicy, Compression, Db, Options, ScanRange, TreeOptions};
+
+mod common;
+
+use common::settle;
 
 const KEYS: u32 = 4000;
 
@@ -21,10 +25,6 @@ fn write_run(db: &Db, run: u32) {
     }
     db.flush().unwrap();
     settle(db);
-}
-
-fn settle(db: &Db) {
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
 }
 
 fn runs(db: &Db) -> u64 {

@@ -12,7 +12,7 @@ use esker::{Db, Options};
 
 mod common;
 
-use common::{Rng, world};
+use common::{Rng, settle, world};
 
 const STORE: &str = "/store";
 const FILE_BYTES: u64 = 400_000;
@@ -26,10 +26,6 @@ fn options(disk: &SimFs) -> Options {
 
 fn open(disk: &SimFs) -> Db {
     Db::open(STORE, options(disk)).unwrap()
-}
-
-fn settle(db: &Db) {
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
 }
 
 /// What the blob files of a store take, and how many they are.

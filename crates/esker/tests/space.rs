@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker::env::{Lane, StepExecutor};
+use esker::env::StepExecutor;
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{Db, Options, Snapshot};
 
 mod common;
 
-use common::{Rng, seeds, world};
+use common::{Rng, seeds, settle, world};
 
 const STORE: &str = "/store";
 /// What is live, about.
@@ -30,10 +30,6 @@ fn open(disk: &SimFs) -> Db {
     let mut options = Options::default().memory_budget(8 << 20).env(env);
     options.blob_file_bytes = 2 << 20;
     Db::open(STORE, options).unwrap()
-}
-
-fn settle(db: &Db) {
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
 }
 
 /// Allocated bytes of all files whose names have `part`.

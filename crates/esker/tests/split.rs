@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,25 +12,11 @@ use esker::{Db, ErrorKind, Options, ScanRange, Snapshot, Tree, TreeOptions, TxnM
 
 mod common;
 
-use common::{Rng, seeds, tiny_options, world};
+use common::{Rng, contents, seeds, settle, tables, tiny_options, world};
 
 const STORE: &str = "/store";
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn contents(tree: &Tree) -> Pairs {
-    tree.scan(ScanRange::all()).unwrap().collect::<esker::Result<_>>().unwrap()
-}
-
-fn settle(db: &Db) {
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
-}
-
-fn tables(disk: &SimFs) -> usize {
-    let is_table =
-        |path: &&PathBuf| path.starts_with(STORE) && path.extension().is_some_and(|ext| ext == "table");
-    disk.paths().iter().filter(is_table).count()
-}
 
 /// A tree and what it should hold.
 #[derive(Clone)]
@@ -271,7 +256,7 @@ fn each_half_is_a_tree_of_its_own() {
         }
         settle(&session.db);
         assert_eq!(session.db.stats().unwrap().blob_values, 0, "values that nobody has keep their space");
-        assert_eq!(tables(&session.disk), 0, "tables are left over");
+        assert_eq!(tables(&session.disk, STORE), 0, "tables are left over");
     }
 }
 
@@ -301,10 +286,10 @@ fn the_halves_share_their_tables() {
     }
     assert_eq!(right.range(), ScanRange::all().from(15_000_u32.to_be_bytes()));
     assert_eq!(tree.range(), ScanRange::all().before(15_000_u32.to_be_bytes()));
-    let before = tables(&disk);
+    let before = tables(&disk, STORE);
     db.drop_tree("t").unwrap();
     settle(&db);
-    assert!(tables(&disk) <= before, "{} tables", tables(&disk));
+    assert!(tables(&disk, STORE) <= before, "{} tables", tables(&disk, STORE));
     db.compact().unwrap();
     assert_eq!(right.count(ScanRange::all()).unwrap(), 5_000);
     assert_eq!(right.approximate_count(ScanRange::all()).unwrap(), 5_000, "merging has written it anew");

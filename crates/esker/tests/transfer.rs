@@ -5,14 +5,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker::env::{Lane, StepExecutor};
+use esker::env::StepExecutor;
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{Db, Options, ScanRange};
 
 mod common;
 
-use common::world;
+use common::{settle, world};
 
 const STORE: &str = "/store";
 const LEN: usize = 300_000;
@@ -31,10 +31,6 @@ fn blob_bytes(disk: &SimFs) -> u64 {
         |path: &PathBuf| path.starts_with(STORE) && path.extension().is_some_and(|ext| ext == "blob");
     let paths = disk.paths().into_iter().filter(is_blob);
     paths.map(|path| disk.allocated_bytes(&path).unwrap()).sum()
-}
-
-fn settle(db: &Db) {
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
 }
 
 fn value(seed: u8) -> Vec<u8> {

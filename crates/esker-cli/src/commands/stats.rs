@@ -15,9 +15,6 @@ use crate::json;
 use crate::output::Out;
 use crate::store::{opening, options, read_only};
 
-/// How soon Ctrl-C in the shell is noticed.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-
 pub(crate) fn run(global: &Global, args: &Args) -> Outcome {
     match args.watch {
         None => print(global, args, &read_only(global)?),
@@ -47,7 +44,7 @@ fn watch(global: &Global, args: &Args, interval: Duration) -> Outcome {
         let until = Instant::now() + interval;
         while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
             interrupt::check()?;
-            thread::sleep(left.min(LOOK_EVERY));
+            thread::sleep(left.min(interrupt::LOOK_EVERY));
         }
     }
 }

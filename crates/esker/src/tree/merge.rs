@@ -6,7 +6,6 @@ use crate::error::Result;
 use crate::keys;
 use crate::operators::{ADD, APPEND};
 use crate::options::Durability;
-use crate::read::newer::Newer;
 use crate::read::operands::gather;
 use crate::write::batch::Batch;
 
@@ -74,7 +73,7 @@ impl Tree {
         if value.len() > SETTLED_MAX.min(self.store.options.separate_at.saturating_sub(1)) {
             return Ok(());
         }
-        let unchanged = || Ok(!Newer::than(seen, &*self.readable_state()?).has_key(key, seen)?);
+        let unchanged = || self.is_unchanged(key, seen);
         Batch::with_scratch(|batch| {
             batch.add(&self.inner, Kind::Put, key, &value)?;
             self.store.write_if(batch, Durability::Process, Some(&unchanged)).map(drop)

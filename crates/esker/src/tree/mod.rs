@@ -11,7 +11,6 @@ use crate::options::Durability;
 use crate::ranges::KeyRange;
 use crate::read::get::get_at;
 use crate::read::meter::ScanMeter;
-use crate::read::newer::Newer;
 use crate::read::operands::merged_at;
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
@@ -281,7 +280,7 @@ impl Tree {
                 None => batch.delete(self, key)?,
             }
             let seen = snapshot.seq();
-            let unchanged = || Ok(!Newer::than(seen, &*self.readable_state()?).has_key(key, seen)?);
+            let unchanged = || self.is_unchanged(key, seen);
             if self.store.write_if(&batch, self.store.options.durability, Some(&unchanged))?.is_some() {
                 return Ok(());
             }

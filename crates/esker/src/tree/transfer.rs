@@ -2,7 +2,7 @@
 
 use super::{Snapshot, Tree};
 use crate::blob::Pointer;
-use crate::cursor::{Content, Kind};
+use crate::cursor::{Content, Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::get::version_at;
 use crate::read::newer::Newer;
@@ -44,6 +44,11 @@ impl Tree {
     /// As [`Tree::put`] and [`Tree::get`].
     pub fn copy(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<bool> {
         self.transfer(from.as_ref(), to.as_ref(), true)
+    }
+
+    /// Whether `key` has no version newer than `seen`, a registered moment.
+    pub(super) fn is_unchanged(&self, key: &[u8], seen: SeqNo) -> Result<bool> {
+        Ok(!Newer::than(seen, &*self.readable_state()?).has_key(key, seen)?)
     }
 
     fn transfer(&self, from: &[u8], to: &[u8], keep: bool) -> Result<bool> {
@@ -92,7 +97,7 @@ impl Tree {
             if !keep {
                 batch.delete(self, from)?;
             }
-            let unchanged = || Ok(!Newer::than(seen, &*self.readable_state()?).has_key(from, seen)?);
+            let unchanged = || self.is_unchanged(from, seen);
             if self.store.write_if(&batch, self.store.options.durability, Some(&unchanged))?.is_some() {
                 return Ok(true);
             }

@@ -4,13 +4,16 @@
 
 #![allow(dead_code, unused_imports, reason = "each test uses its share")]
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use esker::env::{Clock, Env, Executor, Random};
+use esker::env::{Clock, Env, Executor, Lane, Random};
 use esker::fs::FileSystem;
-use esker::{CachePolicy, MergeOperator, Options};
+use esker::fs::sim::SimFs;
+use esker::{CachePolicy, Db, MergeOperator, Options, ScanRange, Tree};
 
 mod rng;
 
@@ -111,6 +114,22 @@ pub(crate) fn tiny_options(rng: &mut Rng, env: Env) -> Options {
     options.cache_policy = *rng.pick(CachePolicy::ALL);
     options.log_history = *rng.pick(&[0, 0, 600 << 10]);
     options.merge_operator(Longest)
+}
+
+/// Does all background work that there is.
+pub(crate) fn settle(db: &Db) {
+    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+}
+
+/// All pairs of a tree.
+pub(crate) fn contents(tree: &Tree) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    tree.scan(ScanRange::all()).unwrap().collect::<esker::Result<_>>().unwrap()
+}
+
+/// How many table files are in `dir`.
+pub(crate) fn tables(disk: &SimFs, dir: &str) -> usize {
+    let is_table = |path: &Path| path.starts_with(dir) && path.extension().is_some_and(|ext| ext == "table");
+    disk.paths().iter().filter(|path| is_table(path)).count()
 }
 
 /// Keeps the longest of all, of several the last one. It does not tell how operands go together.
