@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use esker::env::{Env, StepExecutor};
-use esker::{CachePolicy, Compression, Db, Options, ScanRange, TreeOptions};
+use esker::{CachePolicy, Compression, Db, Options, ScanRange, Step, TreeOptions};
 
 mod common;
 
@@ -156,4 +156,43 @@ fn every_policy_answers_alike_and_an_emptied_cache_is_filled_again() {
         }
         db.close().unwrap();
     }
+}
+
+#[test]
+fn filters_that_do_not_fit_are_not_read_again_and_again() {
+    const MANY: u32 = 300_000;
+    let store = tempfile::tempdir().unwrap();
+    let mut options = stepped().memory_budget(8 << 20);
+    options.filter_bits = 96;
+    let db = Db::open(store.path(), options).unwrap();
+    let key = |i: u32| i.wrapping_mul(0x9e37_79b1).to_be_bytes();
+    for i in 0..MANY {
+        db.put(key(i), i.to_be_bytes()).unwrap();
+        if i % 1000 == 0 {
+            settle(&db);
+        }
+    }
+    db.flush().unwrap();
+    settle(&db);
+    let stats = db.stats().unwrap();
+    let filters = stats.trees[0].filter_bytes;
+    assert!(filters > stats.pool_capacity / 2, "{filters} bytes of filters, pool of {}", stats.pool_capacity);
+    let mut opened = Vec::new();
+    for _pass in 0..3 {
+        let bytes = (0..MANY).step_by(97).map(|i| {
+            let (found, trace) = db.trace(|| db.get_vec(key(i)).unwrap());
+            assert_eq!(found, Some(i.to_be_bytes().to_vec()));
+            trace
+                .steps
+                .iter()
+                .map(|step| if let Step::OpenTable { bytes, .. } = step { *bytes } else { 0 })
+                .sum::<u64>()
+        });
+        opened.push(bytes.sum::<u64>());
+        settle(&db);
+    }
+    assert_eq!(opened[2], 0, "of open tables were read {opened:?}");
+    let table_memory = db.stats().unwrap().table_memory;
+    assert!(table_memory <= filters, "{table_memory} bytes of memory");
+    db.close().unwrap();
 }

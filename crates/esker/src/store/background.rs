@@ -155,6 +155,7 @@ impl Store {
     fn run_compact_lane(&self) -> Result<bool> {
         let worked = self.registry.has_obsolete();
         self.remove_obsolete()?;
+        self.registry.use_free_room();
         self.consider_expired();
         let merged = with_reserve(&self.reserve, || merge::compact_some(self))?;
         let worked = self.forget_ranges()? || merged || worked;

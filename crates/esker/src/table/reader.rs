@@ -50,6 +50,17 @@ pub(crate) struct TableReader {
 impl TableReader {
     /// Opens a table, reading and verifying everything but its data blocks. `id` names it in the pool.
     pub(crate) fn open(file: Arc<dyn ReadFile>, id: u64, pool: Arc<BufferPool>) -> Result<Self> {
+        Self::open_with(file, id, pool, |_, _| true)
+    }
+
+    /// [`TableReader::open`], with the filter only if there is `room` for it, beside the index: of so many bytes are they.
+    /// Without it, a table that lacks a key is asked for a block.
+    pub(crate) fn open_with(
+        file: Arc<dyn ReadFile>,
+        id: u64,
+        pool: Arc<BufferPool>,
+        room: impl FnOnce(u64, u64) -> bool,
+    ) -> Result<Self> {
         let len = file.len();
         let damage = |offset, message: &str| Error::corruption(file.path(), offset, message);
         let Some(footer_at) = len.checked_sub(FOOTER as u64) else {
@@ -62,10 +73,14 @@ impl TableReader {
         file.read_exact_at(&mut bytes, footer_at)?;
         let footer = Footer::decode(&bytes, len).map_err(|flaw| flaw.into_error(file.path(), footer_at))?;
 
-        let mut sections = vec![0; (footer_at - footer.filter_at) as usize];
-        file.read_exact_at(&mut sections, footer.filter_at)?;
+        let filter_bytes = footer.index_at - footer.filter_at;
+        // Keys are stored by their differences: in memory, an index of short ones takes about twice the bytes.
+        let has_room = room(filter_bytes, (footer.properties_at - footer.index_at) * 2);
+        let begin = if has_room { footer.filter_at } else { footer.index_at };
+        let mut sections = vec![0; (footer_at - begin) as usize];
+        file.read_exact_at(&mut sections, begin)?;
         let section = |from: u64, to: u64| {
-            let stored = &sections[(from - footer.filter_at) as usize..(to - footer.filter_at) as usize];
+            let stored = &sections[(from - begin) as usize..(to - begin) as usize];
             frame::open_section(stored, footer.salt, from).map_err(|flaw| flaw.into_error(file.path(), from))
         };
         let at = |offset| {
@@ -74,7 +89,7 @@ impl TableReader {
         };
 
         let mut filter = None;
-        if footer.filter_at < footer.index_at {
+        if begin < footer.index_at {
             let payload = section(footer.filter_at, footer.index_at)?;
             filter = Some(Filter::decode(payload).map_err(at(footer.filter_at))?);
         }
@@ -125,9 +140,14 @@ impl TableReader {
         Ok(None)
     }
 
-    /// Whether the table has a filter.
+    /// Whether the table has a filter in memory.
     pub(crate) fn has_filter(&self) -> bool {
         self.filter.is_some()
+    }
+
+    /// Bytes of the filter that the table has in its file and was opened without.
+    pub(crate) fn filter_left_out(&self) -> u64 {
+        if self.has_filter() { 0 } else { self.metadata_bytes().0 }
     }
 
     /// `false` only if the table has no entry for the key of this hash.

@@ -147,6 +147,7 @@ impl Levels {
         let mut touched = [false; LEVELS];
         for (level, table) in added {
             touched[level] = true;
+            table.file.set_level(level);
             Arc::make_mut(&mut next.levels[level]).push(table);
         }
         for (level, _) in touched.iter().enumerate().filter(|&(_, &touched)| touched) {

@@ -1,19 +1,19 @@
 //! Table files as shared handles.
 //!
 //! A [`TableFile`] is opened when it is first read and closed again when more files are open than the
-//! limit allows or their filters and indexes take more than their share of memory (a clock over the open
-//! ones); readers that are at work keep theirs. When the last handle of a file that is no longer part of
+//! limit allows or their filters and indexes take more than their share of memory ([`super::open_tables`]); readers that
+//! are at work keep theirs. When the last handle of a file that is no longer part of
 //! the store goes, the file is queued for removal: nobody reads a removed file.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 
 use super::edit::FileId;
+use super::open_tables::OpenTables;
 use crate::cache::BufferPool;
 use crate::codec::file_number;
 use crate::env::{Clock, Env};
@@ -40,8 +40,10 @@ pub(crate) struct TableFile {
     salt: u64,
     registry: Arc<TableRegistry>,
     reader: ArcSwapOption<TableReader>,
+    /// The level that it was last put into: the smaller the level, the oftener one of its tables is asked.
+    level: AtomicU8,
     /// Read since the clock last came by.
-    used: AtomicBool,
+    pub(super) used: AtomicBool,
     /// No longer part of the store: removed with the last handle.
     obsolete: AtomicBool,
 }
@@ -53,11 +55,7 @@ pub(crate) struct TableRegistry {
     clock: Arc<dyn Clock>,
     dir: PathBuf,
     pool: Arc<BufferPool>,
-    open_max: usize,
-    /// Bytes that filters and indexes of open tables may take.
-    memory_max: usize,
-    memory: AtomicUsize,
-    open: Mutex<VecDeque<Weak<TableFile>>>,
+    open: OpenTables,
     obsolete: Mutex<Vec<FileId>>,
 }
 
@@ -74,10 +72,7 @@ impl TableRegistry {
             clock: Arc::clone(&env.clock),
             dir: dir.to_path_buf(),
             pool,
-            open_max: open_max.max(1),
-            memory_max,
-            memory: AtomicUsize::new(0),
-            open: Mutex::new(VecDeque::new()),
+            open: OpenTables::new(open_max, memory_max),
             obsolete: Mutex::new(Vec::new()),
         })
     }
@@ -89,6 +84,7 @@ impl TableRegistry {
             salt,
             registry: Arc::clone(self),
             reader: ArcSwapOption::empty(),
+            level: AtomicU8::new(0),
             used: AtomicBool::new(false),
             obsolete: AtomicBool::new(false),
         })
@@ -96,12 +92,17 @@ impl TableRegistry {
 
     /// Bytes of filters and indexes in memory.
     pub(crate) fn memory(&self) -> usize {
-        self.memory.load(Ordering::Relaxed)
+        self.open.memory()
     }
 
     /// How many tables are open.
     pub(crate) fn open_count(&self) -> usize {
-        self.open.lock().len()
+        self.open.count()
+    }
+
+    /// Gives filters that were left out the room that has come free since.
+    pub(crate) fn use_free_room(&self) {
+        self.open.use_free_room();
     }
 
     /// Files that nobody uses any more, for removal.
@@ -117,42 +118,17 @@ impl TableRegistry {
     fn open(&self, file: &Arc<TableFile>) -> Result<Arc<TableReader>> {
         notes::expect(&*self.clock);
         let source = self.fs.open_read(&table_path(&self.dir, file.id))?;
-        let reader = TableReader::open(source, file.id, Arc::clone(&self.pool))?.noted_by(&self.clock);
-        let bytes = reader.size() - reader.data_bytes();
+        let room = |filter, index| self.open.make_room(filter, index, file.level());
+        let reader = TableReader::open_with(source, file.id, Arc::clone(&self.pool), room)?;
+        let reader = Arc::new(reader.noted_by(&self.clock));
+        let bytes = reader.size() - reader.data_bytes() - reader.filter_left_out();
         notes::note(Cause::Tables, 0, bytes);
         notes::step(|| Step::OpenTable { table: file.id, bytes });
-        let reader = Arc::new(reader);
         if reader.salt() != file.salt {
             let message = "this is another table than the one that the manifest names";
             return Err(Error::corruption(&table_path(&self.dir, file.id), 0, message));
         }
-        let mut open = self.open.lock();
-        if let Some(other) = file.reader.load_full() {
-            return Ok(other);
-        }
-        self.memory.fetch_add(reader.memory(), Ordering::Relaxed);
-        file.reader.store(Some(Arc::clone(&reader)));
-        open.push_back(Arc::downgrade(file));
-        self.close_some(&mut open);
-        Ok(reader)
-    }
-
-    /// Closes tables that were not read lately until the limits hold; the newest is never closed.
-    fn close_some(&self, open: &mut VecDeque<Weak<TableFile>>) {
-        let mut passes = open.len() * 2;
-        while passes > 0
-            && open.len() > 1
-            && (open.len() > self.open_max || self.memory.load(Ordering::Relaxed) > self.memory_max)
-        {
-            passes -= 1;
-            let Some(candidate) = open.pop_front() else { break };
-            let Some(file) = candidate.upgrade() else { continue };
-            if file.used.swap(false, Ordering::Relaxed) {
-                open.push_back(candidate);
-            } else {
-                file.close();
-            }
-        }
+        Ok(self.open.enter(file, reader))
     }
 }
 
@@ -183,9 +159,26 @@ impl TableFile {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    fn close(&self) {
+    pub(super) fn level(&self) -> u8 {
+        self.level.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_level(&self, level: usize) {
+        self.level.store(level as u8, Ordering::Relaxed);
+    }
+
+    /// The open table, if it is open.
+    pub(super) fn opened(&self) -> Option<Arc<TableReader>> {
+        self.reader.load_full()
+    }
+
+    pub(super) fn set_opened(&self, reader: &Arc<TableReader>) {
+        self.reader.store(Some(Arc::clone(reader)));
+    }
+
+    pub(super) fn close(&self) {
         if let Some(reader) = self.reader.swap(None) {
-            self.registry.memory.fetch_sub(reader.memory(), Ordering::Relaxed);
+            self.registry.open.note_closed(reader.memory());
         }
     }
 }

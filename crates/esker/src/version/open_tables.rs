@@ -1,0 +1,143 @@
+//! Which tables are open, and which of these have their filter in memory, within limits.
+//!
+//! Every get that comes so far asks one table of each level, so a filter saves the more the smaller its level is, and costs
+//! the same. Where not all fit, those of deeper levels give way to those above: what they save is mostly the gets of
+//! absent keys. A table that is opened without its filter stays so, rather than that gets take turns in reading whole
+//! filters, until there is free room.
+//!
+//! Locks: `open` is taken while no other is, but the structure lock. Nothing that frees a [`TableFile`] runs under it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use super::tables::TableFile;
+use crate::table::TableReader;
+
+/// Such a part of the memory is not given to filters that were left out before.
+const KEPT_FREE: usize = 4;
+
+/// The open tables of a store.
+#[derive(Debug)]
+pub(super) struct OpenTables {
+    count_max: usize,
+    /// Bytes that filters and indexes may take.
+    memory_max: usize,
+    memory: AtomicUsize,
+    open: Mutex<VecDeque<Weak<TableFile>>>,
+}
+
+impl OpenTables {
+    pub(super) fn new(count_max: usize, memory_max: usize) -> Self {
+        let (memory, open) = (AtomicUsize::new(0), Mutex::new(VecDeque::new()));
+        OpenTables { count_max: count_max.max(1), memory_max, memory, open }
+    }
+
+    /// Bytes of filters and indexes in memory.
+    pub(super) fn memory(&self) -> usize {
+        self.memory.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.open.lock().len()
+    }
+
+    /// Bytes that are free.
+    fn room(&self) -> u64 {
+        self.memory_max.saturating_sub(self.memory()) as u64
+    }
+
+    /// A table that held `memory` bytes is closed.
+    pub(super) fn note_closed(&self, memory: usize) {
+        self.memory.fetch_sub(memory, Ordering::Relaxed);
+    }
+
+    /// Whether the filter of a table in `level` may be read into memory beside its index. Tables that have theirs are closed
+    /// for that, to be opened without it: the deepest first, for an index any, for a filter such as are in deeper levels.
+    pub(super) fn make_room(&self, filter: u64, index: u64, level: u8) -> bool {
+        if filter + index <= self.room() {
+            return true;
+        }
+        let with_filters = self.files().filter_map(|file| {
+            let reader = file.opened().filter(|reader| reader.has_filter())?;
+            Some((file.level(), reader.memory() as u64, file))
+        });
+        let mut with_filters: Vec<_> = with_filters.collect();
+        with_filters.sort_by_key(|(level, ..)| std::cmp::Reverse(*level));
+        let below = with_filters.iter().filter(|(other, ..)| *other > level);
+        let fits = filter + index <= self.room() + below.map(|(_, bytes, _)| bytes).sum::<u64>();
+        let wanted = if fits { filter + index } else { index };
+        for (.., file) in with_filters {
+            if wanted <= self.room() {
+                break;
+            }
+            self.close(&file);
+        }
+        fits
+    }
+
+    fn close(&self, file: &Arc<TableFile>) {
+        self.open.lock().retain(|other| other.as_ptr() != Arc::as_ptr(file));
+        file.close();
+    }
+
+    /// Those that are open, without the lock.
+    fn files(&self) -> impl Iterator<Item = Arc<TableFile>> + use<> {
+        let open: Vec<Weak<TableFile>> = self.open.lock().iter().cloned().collect();
+        open.into_iter().filter_map(|file| file.upgrade())
+    }
+
+    /// Notes that `file` is open as `reader`, unless another thread was first; returns what it is open as.
+    pub(super) fn enter(&self, file: &Arc<TableFile>, reader: Arc<TableReader>) -> Arc<TableReader> {
+        let mut closed = Vec::new();
+        {
+            let mut open = self.open.lock();
+            if let Some(other) = file.opened() {
+                return other;
+            }
+            self.memory.fetch_add(reader.memory(), Ordering::Relaxed);
+            file.set_opened(&reader);
+            open.push_back(Arc::downgrade(file));
+            self.close_some(&mut open, &mut closed);
+        }
+        reader
+    }
+
+    /// Closes tables that were not read lately until the limits hold; the newest is never closed. What it has taken hold of
+    /// is put into `closed`.
+    fn close_some(&self, open: &mut VecDeque<Weak<TableFile>>, closed: &mut Vec<Arc<TableFile>>) {
+        let mut passes = open.len() * 2;
+        while passes > 0 && open.len() > 1 && (open.len() > self.count_max || self.memory() > self.memory_max)
+        {
+            passes -= 1;
+            let Some(candidate) = open.pop_front() else { break };
+            let Some(file) = candidate.upgrade() else { continue };
+            if file.used.swap(false, Ordering::Relaxed) {
+                open.push_back(candidate);
+            } else {
+                file.close();
+            }
+            closed.push(file);
+        }
+    }
+
+    /// Closes tables that were opened without their filter, the highest level first, as far as there is room for their
+    /// filters now: they are opened with them again. A part stays free for tables to come.
+    pub(super) fn use_free_room(&self) {
+        let mut room = self.room().saturating_sub((self.memory_max / KEPT_FREE) as u64);
+        let bare = self.files().filter_map(|file| {
+            let left_out = file.opened().map_or(0, |reader| reader.filter_left_out());
+            (left_out > 0 && left_out <= room).then_some((file.level(), left_out, file))
+        });
+        let mut bare: Vec<_> = bare.collect();
+        bare.sort_by_key(|(level, ..)| *level);
+        for (_, bytes, file) in bare {
+            if bytes <= room {
+                room -= bytes;
+                self.close(&file);
+            }
+        }
+    }
+}
