@@ -127,10 +127,11 @@ impl Db {
     /// Creates the tree called `name`.
     ///
     /// # Errors
-    /// `AlreadyExists`, or as [`Db::tree`].
+    /// `AlreadyExists`, `InvalidInput` when an option is out of range, or as [`Db::tree`].
     pub fn create_tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
         check_tree_name(name)?;
         self.store.check_writable()?;
+        options.check()?;
         crate::table::check_supported(options.compression)?;
         // What was written before must not be lost when this survives: the store stays a prefix.
         self.store.sync_published()?;

@@ -76,7 +76,7 @@ pub use db::Db;
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{CheckReport, Finding};
 pub use operators::{ADD, APPEND, MergeOperator, MergeOperators, OPERATOR_NAME_MAX};
-pub use options::{CachePolicy, Compression, Durability, Options, TreeOptions};
+pub use options::{CachePolicy, CompactionStyle, Compression, Durability, Options, TreeOptions};
 pub use read::range::ScanRange;
 pub use read::scan::Scan;
 pub use stats::{Stats, TreeStats};

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use crate::env::Env;
 use crate::operators::{MergeOperator, MergeOperators};
 
+mod tree;
+
+pub use tree::{CompactionStyle, TreeOptions};
+
 /// What an acknowledged write survives. See `docs/guarantees.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
@@ -258,53 +262,4 @@ impl Options {
 fn default_memory_budget() -> usize {
     let quarter = crate::fs::physical_memory().map_or(1 << 30, |bytes| bytes / 4);
     usize::try_from(quarter.min(1 << 30)).unwrap_or(1 << 30)
-}
-
-/// What is fixed for a tree when it is created.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TreeOptions {
-    /// How the tree's blocks are compressed.
-    pub compression: Compression,
-    /// Whether writes go to the log. Default: yes. [`TreeOptions::log`] says what it means if not.
-    pub log: bool,
-}
-
-impl Default for TreeOptions {
-    fn default() -> Self {
-        TreeOptions { compression: Compression::default(), log: true }
-    }
-}
-
-impl TreeOptions {
-    /// Sets [`TreeOptions::log`]. Writes to a tree without the log are made durable by a flush, and not before:
-    /// [`Tree::flush`](crate::Tree::flush), [`Db::flush`](crate::Db::flush), [`Db::sync`](crate::Db::sync), closing the
-    /// store, memory that is needed for others, or a write with [`Durability::Power`], each of which writes a table then.
-    /// After a crash the tree holds all of its writes up to some flush, batches whole, whatever other trees hold.
-    ///
-    /// For what can be made again, or comes in bulk: it is written once instead of twice. A batch or transaction that
-    /// writes to such a tree writes to no other.
-    ///
-    /// # Example
-    /// ```
-    /// # fn main() -> esker::Result<()> {
-    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
-    /// let cache = db.create_tree("cache", esker::TreeOptions::default().log(false))?;
-    /// cache.put("page/1", "<html>")?;
-    /// cache.flush()?; // from here on it survives power loss
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn log(mut self, log: bool) -> Self {
-        self.log = log;
-        self
-    }
-
-    /// Sets [`TreeOptions::compression`].
-    #[must_use]
-    pub fn compression(mut self, compression: Compression) -> Self {
-        self.compression = compression;
-        self
-    }
 }

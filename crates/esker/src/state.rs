@@ -150,7 +150,9 @@ pub(crate) struct TreeInner {
     /// Which opened store it belongs to: handles of another one are refused.
     pub(crate) store: u64,
     pub(crate) name: String,
-    pub(crate) options: TreeOptions,
+    /// Whether its writes go to the log: as its options say, which never change that.
+    pub(crate) log: bool,
+    options: Mutex<TreeOptions>,
     pub(crate) tag: Mutex<Option<String>>,
     pub(crate) state: ArcSwap<TreeState>,
     /// Held while the tree's tables are merged or moved, and while a flush puts new ones below level 0:
@@ -180,13 +182,23 @@ impl TreeInner {
             root,
             store,
             name: name.to_owned(),
-            options,
+            log: options.log,
+            options: Mutex::new(options),
             tag: Mutex::new(tag),
             state: ArcSwap::from_pointee(state),
             below_level_0: Mutex::new(()),
             dropped: AtomicBool::new(false),
             held: AtomicBool::new(false),
         })
+    }
+
+    pub(crate) fn options(&self) -> TreeOptions {
+        self.options.lock().clone()
+    }
+
+    /// `options` are durable. Under the structure lock.
+    pub(crate) fn set_options(&self, options: TreeOptions) {
+        *self.options.lock() = options;
     }
 
     /// The memtable that takes writes. Stays so only under the commit lock.
@@ -243,7 +255,7 @@ impl TreeInner {
 
     /// Whether some of it is in memory alone: its writes skip the log, and were not all flushed.
     pub(crate) fn is_volatile(&self) -> bool {
-        !self.options.log && !self.is_flushed()
+        !self.log && !self.is_flushed()
     }
 
     /// Where recovery would have to begin for this tree; `None` when the log holds nothing that tables lack.

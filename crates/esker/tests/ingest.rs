@@ -13,7 +13,7 @@ use esker::{Db, ErrorKind, Options, ScanRange, Snapshot, Tree, TreeOptions, TxnO
 
 mod common;
 
-use common::{Rng, contents, seeds, settle, tables, tiny_options, world};
+use common::{Rng, any_style, contents, seeds, settle, tables, tiny_options, world};
 
 const STORE: &str = "/store";
 
@@ -37,7 +37,8 @@ impl Session {
         let env = world(Arc::new(disk.clone()), seed, Some(Arc::new(StepExecutor)));
         let options = tiny_options(&mut rng, env);
         let db = Db::open(STORE, options.clone()).unwrap();
-        let tree = db.create_tree("t", TreeOptions::default().log(!rng.one_in(4))).unwrap();
+        let style = any_style(&mut rng, TreeOptions::default()).log(!rng.one_in(4));
+        let tree = db.create_tree("t", style).unwrap();
         Session { rng, disk, options, db, tree, model: Pairs::new(), snapshots: Vec::new() }
     }
 

@@ -12,7 +12,7 @@ use esker::{Db, ErrorKind, Options, ScanRange, Snapshot, Tree, TreeOptions, TxnM
 
 mod common;
 
-use common::{Rng, contents, seeds, settle, tables, tiny_options, world};
+use common::{Rng, any_style, contents, seeds, settle, tables, tiny_options, world};
 
 const STORE: &str = "/store";
 
@@ -51,7 +51,8 @@ impl Session {
         let mut halves = BTreeMap::new();
         for family in 0..2 {
             let name = format!("t{family}");
-            let tree = db.create_tree(&name, TreeOptions::default().log(!rng.one_in(4))).unwrap();
+            let options = TreeOptions::default().log(!rng.one_in(4));
+            let tree = db.create_tree(&name, any_style(&mut rng, options)).unwrap();
             halves.insert(name, Half { tree, pairs: Pairs::new(), lower: Vec::new(), upper: None, family });
         }
         Session { rng, disk, options, db, halves, snapshots: Vec::new(), names: 2, copies: 0 }

@@ -12,6 +12,7 @@ use crate::fs::WriteFile;
 use crate::options::Compression;
 use crate::table::{Expiring, Owner, TableOptions, TableWriter};
 use crate::version::edit::{FileId, TableInfo, TreeId};
+use crate::version::levels::LEVELS;
 use crate::version::tables::table_path;
 
 /// Where new tables come to be: their directory, their numbers.
@@ -171,6 +172,13 @@ pub(crate) fn filter_bits(base: u32, level: usize, deepest: usize) -> u32 {
     // Levels between level 0 and the base level are empty: level 0 is one step above whatever is full.
     let above = if level == 0 { 2 } else { deepest.saturating_sub(level) as u32 };
     base + above.min(4) * 3
+}
+
+/// Bits of filter per key for a run of `bytes` in level 0, of a tree that has `all`: the more the smaller it is, as
+/// [`filter_bits`] has it.
+pub(crate) fn run_filter_bits(base: u32, bytes: u64, all: u64) -> u32 {
+    let tenths = (all / bytes.max(1)).checked_ilog10().unwrap_or(0);
+    filter_bits(base, LEVELS - 1 - tenths.min(2) as usize, LEVELS - 1)
 }
 
 /// The part of `tree` in a shared table that holds `parts` bytes of keys and values in all.

@@ -1,37 +1,39 @@
-//! What to merge next in a tree: leveled, with level sizes that follow the largest level.
-//!
-//! ```text
-//! level 0   runs as they were flushed; from 4 on they are merged into the base level, two or three of them
-//!           when reads have paid for it (`version/read_cost.rs`)
-//! base      at most target(base) bytes      target(l) = target(l + 1) / 10
-//! ...
-//! level 6   the largest: as it is
-//! ```
-//!
-//! The base level is the first whose target reaches a few memtables, so a small tree has level 0 and
-//! level 6 only, and space is bounded by about 1.1 times the data. Where nothing overlaps, a table is
-//! moved instead of rewritten.
+//! What to merge next in a tree: `leveled.rs` or `tiered.rs` decides, by the tree's options.
 
 use std::sync::Arc;
 
+use super::{leveled, tiered};
+use crate::cursor::SeqNo;
+use crate::options::{CompactionStyle, TreeOptions};
 use crate::version::levels::{LEVELS, Levels, Table};
-use crate::version::read_cost::ReadCost;
 
-/// Runs in level 0 from which on they are merged.
+/// Runs in level 0 of a leveled tree from which on they are merged.
 pub(crate) const L0_RUNS: usize = 4;
 
-/// Runs of level 0 that one merge takes at most.
-const L0_RUNS_AT_ONCE: usize = 8;
+pub(super) const BOTTOM: usize = LEVELS - 1;
 
-/// How much larger each level is than the one above.
-const SIZE_RATIO: u64 = 10;
+/// What the tables of a tree are to be like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Goal {
+    pub(crate) style: CompactionStyle,
+    pub(crate) ratio: usize,
+    /// Bytes that a full level 0 of a leveled tree brings, about.
+    pub(crate) base_bytes: u64,
+    /// What has expired before is of no use to anybody.
+    pub(crate) time_us: u64,
+}
 
-const BOTTOM: usize = LEVELS - 1;
+impl Goal {
+    pub(crate) fn new(options: &TreeOptions, base_bytes: u64, time_us: u64) -> Self {
+        Goal { style: options.compaction, ratio: options.ratio(), base_bytes, time_us }
+    }
+}
 
 /// A merge to be done.
 #[derive(Debug)]
 pub(crate) struct Compaction {
-    /// Tables with the level they are in now. Those of one level >= 1 are disjoint.
+    /// Tables with the level they are in now. Of a level >= 1 they are disjoint. What is left out of level 0 is newer than
+    /// all that is taken, or older, or overlaps nothing of it.
     pub(crate) inputs: Vec<(usize, Arc<Table>)>,
     pub(crate) target: usize,
     /// Reads have asked for it.
@@ -41,154 +43,77 @@ pub(crate) struct Compaction {
 impl Compaction {
     /// Whether the input can be moved down as it is.
     pub(crate) fn is_move(&self) -> bool {
-        self.inputs.len() == 1
+        self.inputs.len() == 1 && self.inputs[0].0 != self.target
+    }
+
+    /// A table to be written anew where it is.
+    pub(super) fn in_place(level: usize, table: &Arc<Table>) -> Self {
+        Compaction { inputs: vec![(level, Arc::clone(table))], target: level, for_reads: false }
     }
 
     /// Bytes that are read, and at most so many written.
-    fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.inputs.iter().map(|(_, table)| table.info.size).sum()
     }
+
+    /// Whether versions that are older than those of an input may lie in a table that is left out of the merge.
+    pub(crate) fn has_older_below(&self, levels: &Levels) -> bool {
+        let infos = || self.inputs.iter().map(|(_, table)| &table.info);
+        let (Some(smallest), Some(largest), Some(newest)) = (
+            infos().map(|info| info.smallest.as_slice()).min(),
+            infos().map(|info| info.largest.as_slice()).max(),
+            infos().map(|info| info.max_seq).max(),
+        ) else {
+            return false;
+        };
+        let deepest = self.inputs.iter().map(|(level, _)| *level).max().unwrap_or(0);
+        let is_input = |table: &Arc<Table>| self.inputs.iter().any(|(_, input)| Arc::ptr_eq(input, table));
+        levels.tables().filter(|(_, table)| table.overlaps(smallest, largest)).any(|(level, table)| {
+            match level {
+                0 => deepest == 0 && table.info.min_seq <= newest && !is_input(table),
+                _ => level > self.target,
+            }
+        })
+    }
 }
 
-/// The first level below level 0 that holds anything, and how many bytes each level may hold.
-fn targets(levels: &Levels, base_bytes: u64) -> (usize, [u64; LEVELS]) {
-    let mut targets = [u64::MAX; LEVELS];
-    let mut base = BOTTOM;
-    let mut target = levels.bytes(BOTTOM);
-    while base > 1 && target / SIZE_RATIO >= base_bytes {
-        target /= SIZE_RATIO;
-        base -= 1;
-        targets[base] = target;
+/// Runs of a tree whose merging is behind, as far as writers are to be slowed for it.
+pub(crate) fn runs_behind(levels: &Levels, options: &TreeOptions) -> usize {
+    match options.compaction {
+        // Tables that are to be moved as they are cost little.
+        CompactionStyle::Leveled => levels.run_places().count().max(levels.level(0).len() / 4),
+        _ => tiered::runs_behind(levels, options.ratio()),
     }
-    for target in &mut targets[1..base] {
-        *target = 0;
-    }
-    (base, targets)
 }
 
-/// Runs in level 0: tables that do not overlap count as one.
-pub(crate) fn l0_runs(levels: &Levels) -> usize {
-    let tables = levels.level(0);
-    if tables.len() <= 1 {
-        return tables.len();
-    }
-    let disjoint = {
-        let mut sorted: Vec<&Arc<Table>> = tables.iter().collect();
-        sorted.sort_by(|a, b| a.info.smallest.cmp(&b.info.smallest));
-        sorted.windows(2).all(|pair| pair[0].info.largest < pair[1].info.smallest)
+/// How urgently the tree needs a merge: from 1 on it does.
+pub(crate) fn urgency(levels: &Levels, goal: Goal) -> f64 {
+    let urgency = match goal.style {
+        CompactionStyle::Leveled => leveled::urgency(levels, goal),
+        _ => tiered::urgency(levels, goal),
     };
-    if disjoint { 1.max(tables.len() / 4) } else { tables.len() }
-}
-
-/// How urgently the tree needs a merge: from 1 on it does. `time_us`: what has expired before is of no use to anybody.
-pub(crate) fn urgency(levels: &Levels, base_bytes: u64, time_us: u64) -> f64 {
-    let urgency = scores(levels, base_bytes).into_iter().fold(0.0, f64::max);
-    if urgency < 1.0 && due(levels, time_us).is_some() { 1.0 } else { urgency }
-}
-
-/// A table that should be merged for what has expired in it, the deepest first: what lies above has to pass its level.
-fn due(levels: &Levels, time_us: u64) -> Option<(usize, &Arc<Table>)> {
-    levels.tables().filter(|(_, table)| table.info.due_us().is_some_and(|due| due <= time_us)).last()
-}
-
-fn scores(levels: &Levels, base_bytes: u64) -> [f64; LEVELS] {
-    let (base, targets) = targets(levels, base_bytes);
-    let mut scores = [0.0; LEVELS];
-    scores[0] = levels.level(0).len() as f64 / L0_RUNS as f64;
-    if scores[0] < 1.0 && reads_have_paid(levels, base) {
-        scores[0] = 1.0;
-    }
-    for level in 1..BOTTOM {
-        let bytes = levels.bytes(level);
-        if bytes > 0 {
-            scores[level] = bytes as f64 / (targets[level].max(1)) as f64;
-        }
-    }
-    scores
-}
-
-/// Whether the unmerged runs have cost reads as much as their merge would cost.
-fn reads_have_paid(levels: &Levels, base: usize) -> bool {
-    let paid = levels.read_cost().map_or(0, ReadCost::paid);
-    paid > 0 && pick_l0(levels, base).bytes() <= paid
+    if urgency < 1.0 && due(levels, goal.time_us).is_some() { 1.0 } else { urgency }
 }
 
 /// The most urgent merge, if one is needed.
-pub(crate) fn pick(levels: &Levels, base_bytes: u64, time_us: u64) -> Option<Compaction> {
-    let scores = scores(levels, base_bytes);
-    let (level, score) = scores.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let (base, _) = targets(levels, base_bytes);
-    if score < 1.0 {
-        return due(levels, time_us).map(|(level, table)| match level {
-            0 => pick_l0(levels, base),
-            BOTTOM => {
-                Compaction { inputs: vec![(BOTTOM, Arc::clone(table))], target: BOTTOM, for_reads: false }
-            }
-            _ => merge_down(levels, level, table),
-        });
-    }
-    if level == 0 { Some(pick_l0(levels, base)) } else { pick_level(levels, level) }
-}
-
-/// Merges `table` of `level` into the next level.
-fn merge_down(levels: &Levels, level: usize, table: &Arc<Table>) -> Compaction {
-    let target = level + 1;
-    let below = levels.overlapping(target, &table.info.smallest, &table.info.largest);
-    let inputs = std::iter::once((level, Arc::clone(table)));
-    Compaction {
-        inputs: inputs.chain(below.into_iter().map(|table| (target, table))).collect(),
-        target,
-        for_reads: false,
+pub(crate) fn pick(levels: &Levels, goal: Goal) -> Option<Compaction> {
+    match goal.style {
+        CompactionStyle::Leveled => leveled::pick(levels, goal),
+        _ => tiered::pick(levels, goal),
     }
 }
 
-/// The levels between 0 and `target` that hold anything must be empty before level 0 may pass them.
-fn first_occupied(levels: &Levels, base: usize) -> usize {
-    (1..base).find(|&level| !levels.level(level).is_empty()).unwrap_or(base)
-}
-
-fn pick_l0(levels: &Levels, base: usize) -> Compaction {
-    let target = first_occupied(levels, base);
-    let tables = levels.level(0);
-    let for_reads = tables.len() < L0_RUNS;
-    let oldest_first = || tables.iter().rev();
-    if let Some(oldest) = oldest_first().next() {
-        let (smallest, largest) = (&oldest.info.smallest, &oldest.info.largest);
-        let alone = tables.iter().filter(|table| table.overlaps(smallest, largest)).count() == 1;
-        if alone && levels.overlapping(target, smallest, largest).is_empty() {
-            return Compaction { inputs: vec![(0, Arc::clone(oldest))], target, for_reads };
-        }
-    }
-    let chosen: Vec<Arc<Table>> = oldest_first().take(L0_RUNS_AT_ONCE).cloned().collect();
-    let overlapped = overlapped_by(levels, target, &chosen);
-    let inputs = chosen.into_iter().map(|table| (0, table));
-    Compaction {
-        inputs: inputs.chain(overlapped.into_iter().map(|table| (target, table))).collect(),
-        target,
-        for_reads,
+/// The next merge of what is newer than `seq` alone, if one is needed, while what is older is being merged.
+pub(crate) fn pick_newer(levels: &Levels, goal: Goal, seq: SeqNo) -> Option<Compaction> {
+    match goal.style {
+        CompactionStyle::Leveled => None,
+        _ => tiered::pick_newer(levels, goal, seq),
     }
 }
 
-/// The tables of `level` that some of `tables` overlaps.
-fn overlapped_by(levels: &Levels, level: usize, tables: &[Arc<Table>]) -> Vec<Arc<Table>> {
-    levels
-        .level(level)
-        .iter()
-        .filter(|below| tables.iter().any(|table| table.overlaps(&below.info.smallest, &below.info.largest)))
-        .cloned()
-        .collect()
-}
-
-/// The table of `level` whose merge into the next level rewrites least for what it brings.
-fn pick_level(levels: &Levels, level: usize) -> Option<Compaction> {
-    let target = level + 1;
-    let cost = |table: &&Arc<Table>| {
-        let below = levels.overlapping(target, &table.info.smallest, &table.info.largest);
-        let bytes: u64 = below.iter().map(|table| table.info.size).sum();
-        bytes as f64 / table.info.size.max(1) as f64
-    };
-    let cheapest = levels.level(level).iter().min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
-    Some(merge_down(levels, level, cheapest))
+/// A table that should be merged for what has expired in it, the deepest first: what lies above has to pass its level.
+pub(super) fn due(levels: &Levels, time_us: u64) -> Option<(usize, &Arc<Table>)> {
+    levels.tables().filter(|(_, table)| table.info.due_us().is_some_and(|due| due <= time_us)).last()
 }
 
 /// Everything into the bottom level: what a user's `compact` asks for. `None` when it is there already

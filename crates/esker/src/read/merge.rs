@@ -6,6 +6,7 @@
 //! list beats a heap.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cursor::{Cursor, Kind, SeqNo};
@@ -41,6 +42,14 @@ macro_rules! each {
 }
 
 impl Source {
+    /// The run at `place` of `tables`.
+    pub(crate) fn of_run(tables: Arc<Vec<Arc<Table>>>, place: Range<usize>, hint: ScanHint) -> Result<Self> {
+        match &tables[place.clone()] {
+            [table] => Ok(Source::Table(table.cursor(hint)?)),
+            _ => Ok(Source::Level(LevelCursor::new(tables, place, hint))),
+        }
+    }
+
     #[inline]
     fn valid(&self) -> bool {
         each!(self, c => c.valid())
@@ -71,13 +80,13 @@ pub(crate) fn sources_of(state: &TreeState, hint: ScanHint) -> Result<Vec<Source
             sources.push(Source::Mem(mem.table.cursor()));
         }
     }
-    for table in state.levels.level(0) {
-        sources.push(Source::Table(table.cursor(hint)?));
+    for place in state.levels.run_places() {
+        sources.push(Source::of_run(state.levels.shared_level(0), place, hint)?);
     }
-    for level in 1..LEVELS {
-        if !state.levels.level(level).is_empty() {
-            sources.push(Source::Level(LevelCursor::new(state.levels.shared_level(level), hint)));
-        }
+    for level in (1..LEVELS).filter(|&level| !state.levels.level(level).is_empty()) {
+        let tables = state.levels.shared_level(level);
+        let whole = 0..tables.len();
+        sources.push(Source::Level(LevelCursor::new(tables, whole, hint)));
     }
     Ok(sources)
 }
@@ -196,20 +205,26 @@ impl MergeCursor {
 /// Walks the disjoint tables of one sorted level, opening one at a time.
 pub(crate) struct LevelCursor {
     tables: Arc<Vec<Arc<Table>>>,
+    /// Where among them the run is.
+    place: Range<usize>,
     index: usize,
     current: Option<TreeCursor>,
     hint: ScanHint,
 }
 
 impl LevelCursor {
-    pub(crate) fn new(tables: Arc<Vec<Arc<Table>>>, hint: ScanHint) -> Self {
-        LevelCursor { tables, index: 0, current: None, hint }
+    pub(crate) fn new(tables: Arc<Vec<Arc<Table>>>, place: Range<usize>, hint: ScanHint) -> Self {
+        LevelCursor { tables, place, index: 0, current: None, hint }
+    }
+
+    fn run(&self) -> &[Arc<Table>] {
+        &self.tables[self.place.clone()]
     }
 
     fn open(&mut self, index: usize) -> Result<Option<&mut TreeCursor>> {
         if self.index != index || self.current.is_none() {
             self.current = None;
-            self.current = match self.tables.get(index) {
+            self.current = match self.run().get(index) {
                 Some(table) => Some(table.cursor(self.hint)?),
                 None => None,
             };
@@ -263,14 +278,14 @@ impl Cursor for LevelCursor {
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        if let Some(cursor) = self.open(self.tables.len().saturating_sub(1))? {
+        if let Some(cursor) = self.open(self.run().len().saturating_sub(1))? {
             cursor.seek_to_last()?;
         }
         self.skip_backward()
     }
 
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        let index = self.tables.partition_point(|table| table.info.largest.as_slice() < key);
+        let index = self.run().partition_point(|table| table.info.largest.as_slice() < key);
         if let Some(cursor) = self.open(index)? {
             cursor.seek(key, seq)?;
         }
@@ -279,7 +294,7 @@ impl Cursor for LevelCursor {
 
     fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         // The last table that begins at or before `key` holds the answer, or the one before it does.
-        let behind = self.tables.partition_point(|table| table.info.smallest.as_slice() <= key);
+        let behind = self.run().partition_point(|table| table.info.smallest.as_slice() <= key);
         let Some(index) = behind.checked_sub(1) else {
             self.current = None;
             return Ok(());

@@ -10,7 +10,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operators::MergeOperators;
 use crate::state::TreeState;
 use crate::value::Value;
-use crate::version::levels::LEVELS;
 
 /// Shows the versions of `key` at or before `seq`, newest first, until `show` has seen enough (`false`).
 fn versions_down(
@@ -31,9 +30,7 @@ fn versions_down(
             cursor.next()?;
         }
     }
-    let runs = state.levels.level(0).iter().filter(|table| table.covers(key));
-    let below = (1..LEVELS).filter_map(|level| state.levels.find(level, key));
-    for table in runs.chain(below) {
+    for table in state.levels.covering(key) {
         // Merges leave few operands of a key in a table.
         let mut at = seq;
         while let Some(found) = table.get(key, hash, at)? {

@@ -80,7 +80,7 @@ impl Scan {
         let (mut sources, mut cover) = (Vec::new(), Cover::default());
         for state in states {
             if let Some(cost) = state.levels.read_cost() {
-                cost.note_scan(state.levels.level(0).len());
+                cost.note_scan(state.levels.run_places().count());
             }
             sources.extend(meter.measured(|| sources_of(state, ScanHint::Scan))?);
             cover.join(state.ranges.cover(&range.keys(), seq));

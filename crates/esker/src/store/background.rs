@@ -66,7 +66,7 @@ impl Store {
 
     /// Bytes that the level below level 0 may hold: what a full level 0 brings.
     pub(crate) fn base_bytes(&self) -> u64 {
-        (self.options.memtable_limit() * pick::L0_RUNS) as u64
+        self.counters.flushed_from((self.options.memtable_limit() * pick::L0_RUNS) as u64)
     }
 
     /// Removes files that nobody uses any more, but a few log segments, and sets aside again what the

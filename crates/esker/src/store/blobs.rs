@@ -175,7 +175,7 @@ fn ended_by(job: &Job) -> Result<Vec<Ended>> {
 /// The huge value of an entry with the number `from`, if it has one, whose life the write `by` to the tree ends.
 pub(super) fn ended(tree: &TreeInner, from: SeqNo, kind: Kind, stored: &[u8], by: SeqNo) -> Option<Ended> {
     let Pointer { file, ordinal, share, len, .. } = Pointer::of_entry(kind, stored)?;
-    let volatile = (!tree.options.log).then_some(tree.id);
+    let volatile = (!tree.log).then_some(tree.id);
     Some(Ended { file, ordinal, share: Some(share), from, until: by, by, volatile, len })
 }
 

@@ -109,7 +109,7 @@ impl Store {
         state.levels.tables().for_each(|(_, table)| release_file(&mut structure, table.info.file));
         drop(structure);
         self.forget_waiting(tree);
-        if !tree.options.log {
+        if !tree.log {
             // With the tree goes what could bring anything back.
             self.note_flushed(&[(tree.id, SeqNo::MAX)]);
         }

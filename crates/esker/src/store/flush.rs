@@ -66,7 +66,7 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
         if !volatile.is_empty() && !broken("rule-21-blobs") {
             store.blobs.sync()?;
         }
-        let unlogged = flushed.iter().filter(|(tree, _)| !tree.options.log);
+        let unlogged = flushed.iter().filter(|(tree, _)| !tree.log);
         let seqs: Vec<_> = unlogged.map(|(tree, mems)| (tree.id, self::last_seq(mems))).collect();
         let dead_up_to = Some(if broken("rule-21") { last_seq } else { logged_seq });
         let frees =
@@ -181,7 +181,7 @@ fn write_own(
     let mut output = Output::new(
         &store.tables,
         OutputOptions {
-            compression: tree.options.compression,
+            compression: tree.options().compression,
             filter_bits: filter_bits(store.options.filter_bits, level, levels.deepest().max(level)),
             // A run of level 0 is one table.
             table_bytes: if bottom { store.options.table_bytes as u64 } else { u64::MAX },
@@ -197,8 +197,12 @@ fn write_own(
         |key, seq, kind, stored| output.add(key, seq, kind, stored),
     )?;
     let tables = output.finish()?;
-    store.counters.note_flush(&tables);
+    store.counters.note_flush(memory_of(mems), &tables);
     Ok((level as u8, tables))
+}
+
+fn memory_of(mems: &[Arc<Mem>]) -> usize {
+    mems.iter().map(|mem| mem.table.memory()).sum()
 }
 
 /// The smallest and largest key of the memtables.
@@ -251,7 +255,7 @@ fn write_shared(
         parts.push(part);
     }
     let tables = output.finish()?;
-    store.counters.note_flush(&tables);
+    store.counters.note_flush(groups.iter().map(|(_, mems)| memory_of(mems)).sum(), &tables);
     let Some(whole) = tables.first() else { return Ok(Vec::new()) };
     let parts = parts.into_iter().filter(|part| !part.is_empty());
     Ok(parts

@@ -173,7 +173,7 @@ impl Store {
             let table = TableInfo { one_number: true, min_seq, max_seq, ..table.clone() };
             edits.push(Edit::AddTable { tree: tree.id, level: level as u8, table });
         }
-        if tree.options.log {
+        if tree.log {
             edits.push(Edit::Counters { next_file: 0, next_tree: 0, last_seq: number.seq });
         } else {
             edits.push(Edit::Flushed { tree: tree.id, seq: number.seq });
@@ -188,7 +188,7 @@ impl Store {
             let by = number.seq;
             replaced.iter_mut().for_each(|ended| (ended.until, ended.by) = (by, by));
             self.ending.state.lock().shadowed.append(replaced);
-            if !tree.options.log {
+            if !tree.log {
                 self.note_flushed(&[(tree.id, by)]);
             }
         } else {

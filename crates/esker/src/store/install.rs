@@ -80,7 +80,8 @@ impl Store {
         let installed = trees.iter().map(|(tree, _)| Arc::clone(tree));
         self.add_compaction_candidates(installed);
         let candidates = self.candidates.lock();
-        let runs = candidates.values().map(|tree| pick::l0_runs(&tree.state.load().levels)).max();
+        let behind = |tree: &Arc<TreeInner>| pick::runs_behind(&tree.state.load().levels, &tree.options());
+        let runs = candidates.values().map(behind).max();
         self.throttle.set_runs(runs.unwrap_or(0));
         drop(candidates);
         self.executor.notify(Lane::Compact);

@@ -1,33 +1,41 @@
 //! Merging tables down, or moving them where nothing overlaps.
+//!
+//! One merge is under way at a time, but a long one is interrupted for shorter ones that have become urgent: of other trees,
+//! and of newer runs of the same one. So none of them has its writers slowed for as long as a merge of everything takes.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::Store;
 use super::survivors::Survivors;
 use crate::blob::Pointer;
 use crate::cache::Offer;
-use crate::compact::output::{Output, OutputOptions, filter_bits};
-use crate::compact::pick::{self, Compaction};
+use crate::compact::output::{Output, OutputOptions, filter_bits, run_filter_bits};
+use crate::compact::pick::{self, Compaction, Goal};
 use crate::compact::retain::Retention;
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, SeqNo};
 use crate::error::Result;
-use crate::read::merge::{Direction, LevelCursor, MergeCursor, Source};
+use crate::read::merge::{Direction, MergeCursor, Source};
 use crate::state::TreeInner;
 use crate::table::ScanHint;
 use crate::version::edit::{Edit, TableInfo};
-use crate::version::levels::{LEVELS, Levels, Table};
+use crate::version::levels::{LEVELS, Levels, Table, runs_among};
+
+/// A merge is interrupted by such as take at most a fourth of its bytes.
+const MUCH_SHORTER: u64 = 4;
+
+/// After so many keys it is looked whether a shorter one has become urgent.
+const KEYS_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 5 } else { 1 << 16 };
 
 /// Merges once in the tree that needs it most; `false` when none does.
 pub(crate) fn compact_some(store: &Store) -> Result<bool> {
     let _one_at_a_time = store.compacting.lock();
-    let base = store.base_bytes();
-    let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
     let urgent = {
         let trees = store.take_compaction_candidates();
         let scored = trees.into_iter().filter(|tree| !tree.is_dropped()).map(|tree| {
             let urgency = match store.has_deleted(&tree) {
                 true => f64::INFINITY,
-                false => pick::urgency(&tree.state.load().levels, base, time_us),
+                false => pick::urgency(&tree.state.load().levels, goal_of(store, &tree)),
             };
             (urgency, tree)
         });
@@ -45,8 +53,8 @@ pub(crate) fn compact_some(store: &Store) -> Result<bool> {
         store.add_compaction_candidates([Arc::clone(&tree)]);
         return Ok(true);
     }
-    let Some(compaction) = pick::pick(&levels, base, time_us) else { return Ok(true) };
-    let result = run(store, &tree, &levels, &compaction);
+    let Some(compaction) = pick::pick(&levels, goal_of(store, &tree)) else { return Ok(true) };
+    let result = run(store, &tree, &levels, &compaction, None);
     store.add_compaction_candidates([Arc::clone(&tree)]);
     result.map(|()| true)
 }
@@ -60,21 +68,85 @@ pub(crate) fn compact_all(store: &Store, tree: &Arc<TreeInner>) -> Result<()> {
     let has_ranges = !tree.state.load().ranges.is_empty();
     match pick::pick_all(&levels, time_us, has_ranges) {
         // A move would keep tombstones and older versions, and shared files alive.
-        Some(compaction) => rewrite(store, tree, &levels, &compaction),
+        Some(compaction) => rewrite(store, tree, &levels, &compaction, None),
         None => Ok(()),
     }
 }
 
-fn run(store: &Store, tree: &Arc<TreeInner>, levels: &Levels, compaction: &Compaction) -> Result<()> {
-    if compaction.is_move() && compaction.inputs[0].0 != compaction.target {
-        return move_table(store, tree, compaction);
-    }
-    rewrite(store, tree, levels, compaction)
+/// What the tables of `tree` are to be like.
+fn goal_of(store: &Store, tree: &TreeInner) -> Goal {
+    let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
+    Goal::new(&tree.options(), store.base_bytes(), time_us)
 }
 
-fn rewrite(store: &Store, tree: &Arc<TreeInner>, levels: &Levels, compaction: &Compaction) -> Result<()> {
+/// A merge that is under way, and those that it has interrupted.
+#[derive(Debug, Clone, Copy)]
+struct UnderWay<'a> {
+    tree: &'a TreeInner,
+    /// The newest entry that it takes.
+    newest: SeqNo,
+    bytes: u64,
+    interrupted: Option<&'a UnderWay<'a>>,
+}
+
+impl UnderWay<'_> {
+    /// The newest entry of `tree` that is being merged.
+    fn newest_of(&self, tree: &TreeInner) -> Option<SeqNo> {
+        let here = (self.tree.id == tree.id).then_some(self.newest);
+        here.max(self.interrupted.and_then(|outer| outer.newest_of(tree)))
+    }
+
+    fn is_shorter(&self, compaction: &Compaction) -> bool {
+        compaction.bytes().saturating_mul(MUCH_SHORTER) <= self.bytes
+    }
+}
+
+/// Does merges that are much shorter than the one that is under way, and urgent.
+fn merge_meanwhile(store: &Store, under_way: &UnderWay<'_>) -> Result<()> {
+    let trees: Vec<Arc<TreeInner>> = store.candidates.lock().values().cloned().collect();
+    for tree in trees.into_iter().filter(|tree| !tree.is_dropped()) {
+        let goal = goal_of(store, &tree);
+        let newest = under_way.newest_of(&tree);
+        // Of a tree that is being merged it is held already.
+        let _no_flush_below = newest.is_none().then(|| tree.below_level_0.lock());
+        let levels = Arc::clone(&tree.state.load().levels);
+        let urgent = match newest {
+            Some(newest) => pick::pick_newer(&levels, goal, newest),
+            None => pick::pick(&levels, goal),
+        };
+        if let Some(compaction) = urgent.filter(|compaction| under_way.is_shorter(compaction)) {
+            run(store, &tree, &levels, &compaction, Some(under_way))?;
+        }
+    }
+    Ok(())
+}
+
+type Interrupted<'a> = Option<&'a UnderWay<'a>>;
+
+fn run(
+    store: &Store,
+    tree: &Arc<TreeInner>,
+    levels: &Levels,
+    compaction: &Compaction,
+    interrupted: Interrupted<'_>,
+) -> Result<()> {
+    if compaction.is_move() {
+        return move_table(store, tree, compaction);
+    }
+    rewrite(store, tree, levels, compaction, interrupted)
+}
+
+fn rewrite(
+    store: &Store,
+    tree: &Arc<TreeInner>,
+    levels: &Levels,
+    compaction: &Compaction,
+    interrupted: Interrupted<'_>,
+) -> Result<()> {
     let mut dropped = Vec::new();
-    let outputs = merge(store, tree, levels, compaction, &mut dropped)?;
+    let newest = compaction.inputs.iter().map(|(_, table)| table.info.max_seq).max().unwrap_or(0);
+    let under_way = UnderWay { tree, newest, bytes: compaction.bytes(), interrupted };
+    let outputs = merge(store, tree, levels, compaction, &under_way, &mut dropped)?;
     let mut edits: Vec<Edit> = removals(tree, compaction).collect();
     let level = compaction.target as u8;
     edits.extend(outputs.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
@@ -109,18 +181,21 @@ pub(super) fn pointers_of(table: &Arc<Table>, pointers: &mut Vec<Pointer>) -> Re
     Ok(())
 }
 
-/// One source per run of level 0, one per sorted level.
+/// One source per run.
 fn sources(inputs: &[(usize, Arc<Table>)]) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
-    for (_, table) in inputs.iter().filter(|(level, _)| *level == 0) {
-        sources.push(Source::Table(table.cursor(ScanHint::Compaction)?));
-    }
-    for level in 1..LEVELS {
+    for level in 0..LEVELS {
         let of_level = inputs.iter().filter(|(of, _)| *of == level).map(|(_, table)| Arc::clone(table));
         let mut tables: Vec<Arc<Table>> = of_level.collect();
-        if !tables.is_empty() {
+        let places = if level == 0 {
+            runs_among(&mut tables)
+        } else {
             tables.sort_by(|a, b| a.info.smallest.cmp(&b.info.smallest));
-            sources.push(Source::Level(LevelCursor::new(Arc::new(tables), ScanHint::Compaction)));
+            std::iter::once(0..tables.len()).collect()
+        };
+        let tables = Arc::new(tables);
+        for place in places.into_iter().filter(|place| !place.is_empty()) {
+            sources.push(Source::of_run(Arc::clone(&tables), place, ScanHint::Compaction)?);
         }
     }
     Ok(sources)
@@ -131,28 +206,29 @@ fn merge(
     tree: &TreeInner,
     levels: &Levels,
     compaction: &Compaction,
+    under_way: &UnderWay<'_>,
     dropped: &mut Vec<Pointer>,
 ) -> Result<Vec<TableInfo>> {
     let Compaction { inputs, target, for_reads } = compaction;
-    let smallest = inputs.iter().map(|(_, table)| table.info.smallest.as_slice()).min().unwrap_or_default();
-    let largest = inputs.iter().map(|(_, table)| table.info.largest.as_slice()).max().unwrap_or_default();
-    let deeper_overlap = (target + 1..LEVELS)
-        .any(|level| levels.level(level).iter().any(|table| table.overlaps(smallest, largest)));
-    // Runs of level 0 that this merge leaves out are newer than those it takes, never older.
+    let nothing_below = !compaction.has_older_below(levels);
     let moments = store.snapshots.moments(&store.commit, &store.clock);
     let certain = store.flushed_up_to(tree.id);
     let retention = Retention::new(moments, &tree.state.load().ranges, certain);
     // Tables of the target level that the merge leaves out lie between its keys, never across them: no
     // output table may span one.
     let is_input = |table: &Arc<Table>| inputs.iter().any(|(_, input)| Arc::ptr_eq(input, table));
-    let left_out = levels.level(*target).iter().filter(|table| !is_input(table));
+    let sorted = if *target == 0 { &[] } else { levels.level(*target) };
+    let left_out = sorted.iter().filter(|table| !is_input(table));
     let mut fences = left_out.map(|table| table.info.smallest.as_slice()).peekable();
     let deepest = levels.deepest().max(*target);
     let mut output = Output::new(
         &store.tables,
         OutputOptions {
-            compression: tree.options.compression,
-            filter_bits: filter_bits(store.options.filter_bits, *target, deepest),
+            compression: tree.options().compression,
+            filter_bits: match target {
+                0 => run_filter_bits(store.options.filter_bits, compaction.bytes(), levels.bytes_in_all()),
+                _ => filter_bits(store.options.filter_bits, *target, deepest),
+            },
             table_bytes: store.options.table_bytes as u64,
             offer: for_reads.then_some(Offer::Wanted),
             cleared: retention.cleared(),
@@ -162,9 +238,16 @@ fn merge(
     let mut merge = MergeCursor::new(sources(inputs)?, Direction::Forward);
     merge.seek_to_start()?;
     // Dropping the output removes its files; the inputs are as they were.
-    let goes_on = || if store.is_closing() { Err(store.closed_error()) } else { Ok(()) };
+    let keys = Cell::new(0_u64);
+    let goes_on = || {
+        if store.is_closing() {
+            return Err(store.closed_error());
+        }
+        keys.set(keys.get() + 1);
+        if keys.get().is_multiple_of(KEYS_BETWEEN) { merge_meanwhile(store, under_way) } else { Ok(()) }
+    };
     let operators = &store.options.merge_operators;
-    Survivors { operators, retention, nothing_below: !deeper_overlap, dropped }.write_all(
+    Survivors { operators, retention, nothing_below, dropped }.write_all(
         &mut merge,
         &goes_on,
         |key, seq, kind, stored| {

@@ -184,7 +184,7 @@ impl Store {
         let (ranges, range_edits) = split_ranges(&state, ids, &halves);
         let tag = tree.tag.lock().clone();
         let mut edits = vec![
-            Edit::CreateTree { tree: id, name: name.to_owned(), options: tree.options.clone() },
+            Edit::CreateTree { tree: id, name: name.to_owned(), options: tree.options() },
             Edit::Extent { tree: id, root, range: halves.high.clone() },
             Edit::Extent { tree: tree.id, root, range: halves.low.clone() },
             // All of both is in tables.
@@ -201,7 +201,7 @@ impl Store {
             ranges: RangeTombstones::new(ranges.high),
             extent: Extent { range: halves.high.clone(), moved: Vec::new() },
         };
-        let new = TreeInner::new((id, root), self.id, name, tree.options.clone(), tag, high, &self.chunks);
+        let new = TreeInner::new((id, root), self.id, name, tree.options(), tag, high, &self.chunks);
         let mut moved = state.extent.moved.clone();
         moved.push(Moved { range: halves.high, seq, to: Arc::clone(&new) });
         tree.reshape(Shape {

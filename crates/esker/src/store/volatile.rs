@@ -34,7 +34,7 @@ pub(super) fn is_flushed(
 /// The pointers to huge values in those of some memtables that no log has.
 pub(super) fn pointers_of_volatile(waiting: &[Waiting]) -> Result<Vec<Pointer>> {
     let mut pointers = Vec::new();
-    for (_, mem) in waiting.iter().filter(|(tree, _)| !tree.options.log) {
+    for (_, mem) in waiting.iter().filter(|(tree, _)| !tree.log) {
         let mut cursor = mem.table.cursor();
         cursor.seek_to_first()?;
         while cursor.valid() {

@@ -60,7 +60,7 @@ impl Ingest {
         let store = &tree.store;
         store.check_writable()?;
         let options = OutputOptions {
-            compression: tree.inner.options.compression,
+            compression: tree.inner.options().compression,
             filter_bits: filter_bits(store.options.filter_bits, LEVELS - 1, LEVELS - 1),
             table_bytes: store.options.table_bytes as u64,
             offer: None,
@@ -226,7 +226,7 @@ impl IngestUnsorted {
         self.ingest.attempt(|_| {
             let store = &tree.store;
             let options = OutputOptions {
-                compression: tree.inner.options.compression,
+                compression: tree.inner.options().compression,
                 filter_bits: 0,
                 table_bytes: u64::MAX,
                 offer: None,

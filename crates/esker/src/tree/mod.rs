@@ -6,7 +6,7 @@ use std::time::Duration;
 use arc_swap::Guard;
 
 use crate::cursor::{Content, Expiry, Kind, SeqNo};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::options::Durability;
 use crate::ranges::KeyRange;
 use crate::read::get::get_at;
@@ -18,7 +18,6 @@ use crate::state::{TreeInner, TreeState};
 use crate::store::Store;
 use crate::trace::{Operation, Subject, notes};
 use crate::value::Value;
-use crate::version::edit::Edit;
 use crate::version::read_cost::ReadCost;
 use crate::write::batch::{Batch, check_key};
 
@@ -26,6 +25,7 @@ mod batch;
 mod estimate;
 mod ingest;
 mod merge;
+mod settings;
 mod snapshot;
 mod stream;
 mod transfer;
@@ -33,9 +33,6 @@ mod transfer;
 pub use ingest::{Ingest, IngestUnsorted};
 pub use snapshot::Snapshot;
 pub use stream::ValueWriter;
-
-/// The longest tag, in bytes.
-const TAG_LEN_MAX: usize = 4096;
 
 /// A named keyspace of a store: a sorted map from keys to values. Cheap to clone; any number of threads
 /// may use it at once. Readers take no locks and are never held up by writers.
@@ -68,38 +65,11 @@ impl Tree {
         &self.inner.name
     }
 
-    /// The note that [`Tree::set_tag`] left, if any.
-    pub fn tag(&self) -> Option<String> {
-        self.inner.tag.lock().clone()
-    }
-
     /// The keys that the tree may have: all, unless it was split ([`Db::split`](crate::Db::split)).
     pub fn range(&self) -> ScanRange {
         let KeyRange { lower, upper } = self.inner.state.load().extent.range.clone();
         let range = if lower.is_empty() { ScanRange::all() } else { ScanRange::all().from(lower) };
         upper.map_or(range.clone(), |upper| range.before(upper))
-    }
-
-    /// Leaves a small durable note with the tree, for example what type its keys have. At most 4 KiB.
-    ///
-    /// # Errors
-    /// `InvalidInput` when the tag is too long, or as a write.
-    pub fn set_tag(&self, tag: &str) -> Result<()> {
-        self.store.check_writable()?;
-        if tag.len() > TAG_LEN_MAX {
-            let message = format!("the tag has {} bytes; the limit is {TAG_LEN_MAX}", tag.len());
-            return Err(Error::new(ErrorKind::InvalidInput, message));
-        }
-        // What was written before must not be lost when this survives: the store stays a prefix.
-        self.store.sync_published()?;
-        let mut structure = self.store.structure.lock();
-        if self.inner.is_dropped() {
-            return Err(self.inner.dropped_error());
-        }
-        let edit = Edit::SetTag { tree: self.inner.id, tag: tag.to_owned() };
-        self.store.commit_edits(&mut structure, &[edit])?;
-        *self.inner.tag.lock() = Some(tag.to_owned());
-        Ok(())
     }
 
     // ---- writing -------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ use crate::codec::{Decoder, FILE_NUMBER_MAX, put_slice, put_varint};
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::log::replay::LogFloor;
 use crate::log::segment::{POSITION_MAX, SEGMENT_ID_MAX};
-use crate::options::{Compression, TreeOptions};
+use crate::options::TreeOptions;
 use crate::ranges::KeyRange;
 
 /// The number of a tree, never used twice in a store.
@@ -36,6 +36,10 @@ pub(crate) enum Edit {
     SetTag {
         tree: TreeId,
         tag: String,
+    },
+    SetOptions {
+        tree: TreeId,
+        options: TreeOptions,
     },
     AddTable {
         tree: TreeId,
@@ -105,6 +109,7 @@ pub(crate) const CLOCK_MAX: u64 = 1 << 62;
 const DELETE_RANGE: u8 = 12;
 const FORGET_RANGE: u8 = 13;
 const EXTENT: u8 = 14;
+const SET_OPTIONS: u8 = 15;
 
 pub(super) fn tree_id(from: &mut Decoder<'_>) -> Option<TreeId> {
     TreeId::try_from(from.varint()?).ok().filter(|&id| id < TreeId::MAX)
@@ -128,14 +133,6 @@ fn position(from: &mut Decoder<'_>) -> Option<u64> {
 }
 
 /// A byte that says yes or no.
-fn flag(from: &mut Decoder<'_>) -> Option<bool> {
-    match from.u8()? {
-        0 => Some(false),
-        1 => Some(true),
-        _ => None,
-    }
-}
-
 fn text(from: &mut Decoder<'_>) -> Option<String> {
     String::from_utf8(from.slice()?.to_vec()).ok()
 }
@@ -147,7 +144,7 @@ impl Edit {
                 out.push(CREATE_TREE);
                 put_varint(out, u64::from(*tree));
                 put_slice(out, name.as_bytes());
-                out.extend_from_slice(&[options.compression.to_u8(), u8::from(options.log)]);
+                options.encode(out);
             }
             Edit::DropTree { tree } => {
                 out.push(DROP_TREE);
@@ -157,6 +154,11 @@ impl Edit {
                 out.push(SET_TAG);
                 put_varint(out, u64::from(*tree));
                 put_slice(out, tag.as_bytes());
+            }
+            Edit::SetOptions { tree, options } => {
+                out.push(SET_OPTIONS);
+                put_varint(out, u64::from(*tree));
+                options.encode(out);
             }
             Edit::AddTable { tree, level, table } => {
                 out.push(ADD_TABLE);
@@ -233,10 +235,11 @@ impl Edit {
             CREATE_TREE => Edit::CreateTree {
                 tree: tree_id(from)?,
                 name: text(from)?,
-                options: TreeOptions { compression: Compression::from_u8(from.u8()?)?, log: flag(from)? },
+                options: TreeOptions::decode(from)?,
             },
             DROP_TREE => Edit::DropTree { tree: tree_id(from)? },
             SET_TAG => Edit::SetTag { tree: tree_id(from)?, tag: text(from)? },
+            SET_OPTIONS => Edit::SetOptions { tree: tree_id(from)?, options: TreeOptions::decode(from)? },
             ADD_TABLE => {
                 Edit::AddTable { tree: tree_id(from)?, level: from.u8()?, table: decode_table(from)? }
             }
@@ -322,6 +325,7 @@ impl ManifestState {
                 gone.iter().for_each(|place| drop(self.tables.remove(place)));
             }
             Edit::SetTag { tree, tag } => self.tree(*tree)?.tag = Some(tag.clone()),
+            Edit::SetOptions { tree, options } => self.tree(*tree)?.options = options.clone(),
             Edit::AddTable { tree, level, table } => {
                 if usize::from(*level) >= super::levels::LEVELS {
                     return Err(format!("table {} stands in level {level}", table.file));

@@ -1,12 +1,16 @@
 //! One tree's tables: immutable, swapped whole.
 //!
 //! ```text
-//! level 0    [newest .. oldest]          tables may overlap; each is wholly newer than the next
-//! level 1..6 [a-c] [d-k] [m-z]           sorted, disjoint; all of a key's older versions are further down
+//! level 0    [b-f] [g-y] | [a-z] | [c-d] [h-k]     runs, newest first; a key's versions in one are newer than in the next
+//! level 1..6 [a-c] [d-k] [m-z]                      a run each; all of a key's older versions are further down
 //! ```
+//! A *run* is sorted, and its tables are disjoint. Which tables of level 0 make up a run is not stored: in the order of their
+//! newest entries, each joins those before it unless it overlaps one of them. So there are no more runs than were written, and
+//! what was written in the order of keys is one.
 //!
 //! A table that several trees share holds keys that begin with the tree's number; [`Table`] hides that.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::edit::{FileId, TableInfo, TreeId};
@@ -105,6 +109,8 @@ const RUNS_THAT_COST: usize = 2;
 #[derive(Debug, Clone)]
 pub(crate) struct Levels {
     levels: [Arc<Vec<Arc<Table>>>; LEVELS],
+    /// Where each run of level 0 ends in its list.
+    run_ends: Arc<[usize]>,
     /// Counted since level 0 was merged last, while it has [`RUNS_THAT_COST`] runs.
     read_cost: Option<Arc<ReadCost>>,
 }
@@ -113,16 +119,32 @@ impl Default for Levels {
     fn default() -> Self {
         // All levels of an empty tree are one shared empty list.
         let empty = Arc::new(Vec::new());
-        Levels { levels: std::array::from_fn(|_| Arc::clone(&empty)), read_cost: None }
+        Levels {
+            levels: std::array::from_fn(|_| Arc::clone(&empty)),
+            run_ends: Arc::default(),
+            read_cost: None,
+        }
     }
 }
 
 impl Levels {
+    /// The tables of a level: by key, in level 0 by run and key.
     pub(crate) fn level(&self, level: usize) -> &[Arc<Table>] {
         &self.levels[level]
     }
 
-    /// A level's list, to be shared with a cursor.
+    /// Where the runs of level 0 lie in its list, newest first.
+    pub(crate) fn run_places(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + Clone + '_ {
+        places_of(&self.run_ends)
+    }
+
+    /// The runs of level 0, newest first.
+    #[inline]
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &[Arc<Table>]> {
+        self.run_places().map(|place| &self.levels[0][place])
+    }
+
+    /// A level's list, to be shared with cursors.
     pub(crate) fn shared_level(&self, level: usize) -> Arc<Vec<Arc<Table>>> {
         Arc::clone(&self.levels[level])
     }
@@ -132,6 +154,10 @@ impl Levels {
             .iter()
             .enumerate()
             .flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)))
+    }
+
+    pub(crate) fn bytes_in_all(&self) -> u64 {
+        (0..LEVELS).map(|level| self.bytes(level)).sum()
     }
 
     pub(crate) fn bytes(&self, level: usize) -> u64 {
@@ -145,6 +171,7 @@ impl Levels {
             Arc::make_mut(&mut next.levels[level]).retain(|table| table.info.file != file);
         }
         let mut touched = [false; LEVELS];
+        removed.iter().for_each(|&(level, _)| touched[level] = true);
         for (level, table) in added {
             touched[level] = true;
             table.file.set_level(level);
@@ -153,7 +180,7 @@ impl Levels {
         for (level, _) in touched.iter().enumerate().filter(|&(_, &touched)| touched) {
             let tables = Arc::make_mut(&mut next.levels[level]);
             if level == 0 {
-                tables.sort_by_key(|table| std::cmp::Reverse(table.info.max_seq));
+                next.run_ends = arrange_runs(tables);
             } else {
                 tables.sort_by(|a, b| a.info.smallest.cmp(&b.info.smallest));
                 let disjoint = tables.windows(2).all(|pair| pair[0].info.largest < pair[1].info.smallest);
@@ -163,7 +190,7 @@ impl Levels {
         if removed.iter().any(|&(level, _)| level == 0) {
             next.read_cost = None;
         }
-        if next.level(0).len() >= RUNS_THAT_COST && next.read_cost.is_none() {
+        if next.run_ends.len() >= RUNS_THAT_COST && next.read_cost.is_none() {
             next.read_cost = Some(Arc::default());
         }
         next
@@ -178,9 +205,14 @@ impl Levels {
     /// The one table of a sorted level that may hold `key`.
     #[inline]
     pub(crate) fn find(&self, level: usize, key: &[u8]) -> Option<&Arc<Table>> {
-        let tables = self.level(level);
-        let index = tables.partition_point(|table| table.info.largest.as_slice() < key);
-        tables.get(index).filter(|table| table.info.smallest.as_slice() <= key)
+        find_in(self.level(level), key)
+    }
+
+    /// The tables that may hold `key`, one of each run of level 0 and of each level: the first that does has its newest
+    /// version.
+    pub(crate) fn covering(&self, key: &[u8]) -> impl Iterator<Item = &Arc<Table>> {
+        let above = self.runs().filter_map(move |run| find_in(run, key));
+        above.chain((1..LEVELS).filter_map(move |level| self.find(level, key)))
     }
 
     /// The tables of a level that overlap `smallest..=largest`.
@@ -196,7 +228,7 @@ impl Levels {
     /// The newest version of `key` in any table at or before `seq`; `hash` is [`hash_key`] of `key`.
     pub(crate) fn get(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
         let mut passed = 0;
-        for table in self.level(0).iter().filter(|table| table.covers(key)) {
+        for table in self.runs().filter_map(|run| find_in(run, key)) {
             if let Some(found) = table.get(key, hash, seq)? {
                 return Ok(Some(found));
             }
@@ -214,4 +246,45 @@ impl Levels {
         }
         Ok(None)
     }
+}
+
+/// The one table of a run that may hold `key`.
+#[inline]
+fn find_in<'a>(run: &'a [Arc<Table>], key: &[u8]) -> Option<&'a Arc<Table>> {
+    let index = run.partition_point(|table| table.info.largest.as_slice() < key);
+    run.get(index).filter(|table| table.info.smallest.as_slice() <= key)
+}
+
+/// Puts tables of level 0 in the order of their runs, and within each of their keys; returns where each run ends.
+fn arrange_runs(tables: &mut Vec<Arc<Table>>) -> Arc<[usize]> {
+    tables.sort_by_key(|table| std::cmp::Reverse(table.info.max_seq));
+    let (mut arranged, mut ends): (Vec<Arc<Table>>, Vec<usize>) =
+        (Vec::with_capacity(tables.len()), Vec::new());
+    let mut begin = 0;
+    for table in tables.drain(..) {
+        let run = &arranged[begin..];
+        let place = run.partition_point(|other| other.info.largest < table.info.smallest);
+        if run.get(place).is_some_and(|next| next.info.smallest <= table.info.largest) {
+            begin = arranged.len();
+            ends.push(begin);
+            arranged.push(table);
+        } else {
+            arranged.insert(begin + place, table);
+        }
+    }
+    if !arranged.is_empty() {
+        ends.push(arranged.len());
+    }
+    *tables = arranged;
+    ends.into()
+}
+
+fn places_of(ends: &[usize]) -> impl DoubleEndedIterator<Item = Range<usize>> + Clone + '_ {
+    let begin = |run: usize| run.checked_sub(1).map_or(0, |before| ends[before]);
+    (0..ends.len()).map(move |run| begin(run)..ends[run])
+}
+
+/// Puts tables of level 0 in order and returns where their runs are.
+pub(crate) fn runs_among(tables: &mut Vec<Arc<Table>>) -> Vec<Range<usize>> {
+    places_of(&arrange_runs(tables)).collect()
 }

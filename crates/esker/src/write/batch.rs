@@ -306,7 +306,7 @@ impl Batch {
     /// Whether it goes to the log. A tree whose writes skip the log is written to alone: a crash could keep of the batch
     /// what other trees got, and lose this one's part.
     pub(crate) fn is_logged(&self) -> Result<bool> {
-        let Some(volatile) = self.parts.iter().find(|part| !part.tree.options.log) else { return Ok(true) };
+        let Some(volatile) = self.parts.iter().find(|part| !part.tree.log) else { return Ok(true) };
         if self.parts.len() > 1 {
             let name = &volatile.tree.name;
             let message = format!(

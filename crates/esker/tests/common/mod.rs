@@ -13,7 +13,7 @@ use std::time::Duration;
 use esker::env::{Clock, Env, Executor, Lane, Random};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
-use esker::{CachePolicy, Db, MergeOperator, Options, ScanRange, Tree};
+use esker::{CachePolicy, CompactionStyle, Db, MergeOperator, Options, ScanRange, Tree, TreeOptions};
 
 mod rng;
 
@@ -114,6 +114,12 @@ pub(crate) fn tiny_options(rng: &mut Rng, env: Env) -> Options {
     options.cache_policy = *rng.pick(CachePolicy::ALL);
     options.log_history = *rng.pick(&[0, 0, 600 << 10]);
     options.merge_operator(Longest)
+}
+
+/// Some way to merge the tables of a tree that has `options`.
+pub(crate) fn any_style(rng: &mut Rng, options: TreeOptions) -> TreeOptions {
+    let options = options.compaction(*rng.pick(CompactionStyle::ALL));
+    options.size_ratio(*rng.pick(&[2, 3, 4, 10]))
 }
 
 /// Does all background work that there is.

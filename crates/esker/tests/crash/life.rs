@@ -9,7 +9,7 @@ use esker::env::Lane;
 use esker::fs::sim::SimFs;
 use esker::{APPEND, Batch, Db, Durability, Error, ErrorKind, ScanRange, Tree, TreeOptions};
 
-use crate::common::Rng;
+use crate::common::{Rng, any_style};
 use crate::counts::Counts;
 use crate::history::{Bytes, Event, History, Pairs, State, Write, describe, describe_writes, differences};
 use crate::world::Knobs;
@@ -176,7 +176,8 @@ impl Life {
             87..89 => self.create_tree(),
             89 => self.stream_on(),
             90 => self.drop_tree(),
-            91 if self.rng.one_in(2) => self.set_tag(),
+            91 if self.rng.one_in(3) => self.set_tag(),
+            91 if self.rng.one_in(2) => self.set_options(),
             91 => self.make_checkpoint(),
             92 => self.reopen(),
             93..95 => self.transfer(),
@@ -396,6 +397,7 @@ impl Life {
             return Ok(());
         }
         let options = TreeOptions::default().compression(self.knobs.compression);
+        let options = any_style(&mut self.rng, options);
         let created = self.db().create_tree(&name, options);
         self.history.begin(Event::Create(name.clone()));
         let result = created.map(|tree| drop(self.trees.insert(name, tree)));
@@ -403,6 +405,14 @@ impl Life {
         if result.is_ok() && !self.disk.is_dead() {
             self.history.acknowledge();
         }
+        self.settle(result, true)
+    }
+
+    /// The default tree is to be merged in another way.
+    fn set_options(&mut self) -> Outcome<()> {
+        let tree = self.db().default_tree().clone();
+        let options = any_style(&mut self.rng, tree.options());
+        let result = tree.set_options(options);
         self.settle(result, true)
     }
 

@@ -17,6 +17,12 @@ impl Session {
                 same!(handle.tag().as_ref(), Some(&tag), "the tag");
                 self.model.trees.entry(TREES[*tree].to_owned()).or_default().tag = Some(tag);
             }
+            Op::SetOptions { tree, style, ratio } => {
+                let Some(handle) = self.tree(*tree)? else { return Ok(()) };
+                let options = handle.options().compaction(*style).size_ratio(*ratio);
+                handle.set_options(options.clone())?;
+                same!(handle.options(), options, "the tree's options");
+            }
             Op::BadInput { tree } => self.bad_input(*tree)?,
             Op::Pass { hours } => {
                 self.clock.pass(*hours);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use esker::{Compression, KEY_LEN_MAX};
+use esker::{CompactionStyle, Compression, KEY_LEN_MAX};
 
 use crate::common::Rng;
 use crate::ops::{Key, LANES, Op, Range, Recipe, Reopen, SLOTS, StreamEnd, TREES, Write};
@@ -295,7 +295,11 @@ impl Generator {
             160..200 => Op::Sync,
             200..850 => Op::Step { lane: self.rng.index(LANES.len()), times: self.rng.between(1, 4) as u32 },
             850..930 => Op::Stats,
-            930..945 => Op::Checkpoint,
+            930..940 => Op::Checkpoint,
+            940..945 => {
+                let (style, ratio) = (*self.rng.pick(CompactionStyle::ALL), *self.rng.pick(&[2, 3, 4, 10]));
+                Op::SetOptions { tree: self.tree(), style, ratio }
+            }
             _ => {
                 let how = *self.rng.pick(&[Reopen::Close, Reopen::Drop, Reopen::Kill, Reopen::ReadOnly]);
                 Op::Reopen { how, seed: self.rng.next() }

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use esker::env::Lane;
-use esker::{Compression, ScanRange};
+use esker::{CompactionStyle, Compression, ScanRange};
 
 use crate::common::Rng;
 use crate::model::Bytes;
@@ -273,6 +273,11 @@ pub(crate) enum Op {
     SetTag {
         tree: usize,
         tag: u32,
+    },
+    SetOptions {
+        tree: usize,
+        style: CompactionStyle,
+        ratio: u8,
     },
     BadInput {
         tree: usize,

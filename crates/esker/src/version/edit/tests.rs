@@ -1,6 +1,7 @@
 //! Edits as bytes, and what they add up to.
 
 use super::*;
+use crate::options::{CompactionStyle, Compression};
 use crate::table::Expiring;
 use crate::version::blobs::BlobFileInfo;
 use crate::version::table_info::AMOUNT_MAX;
@@ -26,10 +27,15 @@ fn table(file: FileId) -> TableInfo {
 }
 
 fn sample() -> Vec<Edit> {
-    let options = TreeOptions { compression: Compression::Lz4, log: false };
+    let options = TreeOptions::default()
+        .compression(Compression::Lz4)
+        .log(false)
+        .compaction(CompactionStyle::LazyLeveled)
+        .size_ratio(7);
     vec![
         Edit::CreateTree { tree: 3, name: "naïve".into(), options },
         Edit::SetTag { tree: 3, tag: "u64".into() },
+        Edit::SetOptions { tree: 3, options: TreeOptions::default() },
         Edit::AddTable { tree: 3, level: 0, table: table(7) },
         Edit::AddTable { tree: 3, level: 6, table: table(8) },
         Edit::RemoveTable { tree: 3, level: 0, file: 7 },

@@ -1,0 +1,142 @@
+//! What to merge next in a leveled tree, with level sizes that follow the largest level.
+//!
+//! ```text
+//! level 0   runs as they were flushed; from 4 on they are merged into the base level, two or three of them
+//!           when reads have paid for it (`version/read_cost.rs`)
+//! base      at most target(base) bytes      target(l) = target(l + 1) / size ratio
+//! ...
+//! level 6   the largest: as it is
+//! ```
+//!
+//! The base level is the first whose target reaches what a few flushes bring, so a small tree has level 0 and
+//! level 6 only, and space is bounded by about 1.1 times the data (at a size ratio of 10). Where nothing overlaps, a table
+//! is moved instead of rewritten.
+
+use std::sync::Arc;
+
+use super::pick::{BOTTOM, Compaction, Goal, L0_RUNS, due};
+use crate::version::levels::{LEVELS, Levels, Table};
+use crate::version::read_cost::ReadCost;
+
+/// Tables of level 0 that one merge takes at most.
+const L0_TABLES_AT_ONCE: usize = 8;
+
+/// The first level below level 0 that holds anything, and how many bytes each level may hold.
+fn targets(levels: &Levels, goal: Goal) -> (usize, [u64; LEVELS]) {
+    let mut targets = [u64::MAX; LEVELS];
+    let ratio = goal.ratio as u64;
+    let mut base = BOTTOM;
+    let mut target = levels.bytes(BOTTOM);
+    while base > 1 && target / ratio >= goal.base_bytes {
+        target /= ratio;
+        base -= 1;
+        targets[base] = target;
+    }
+    for target in &mut targets[1..base] {
+        *target = 0;
+    }
+    (base, targets)
+}
+
+/// How urgently the tree needs a merge: from 1 on it does.
+pub(super) fn urgency(levels: &Levels, goal: Goal) -> f64 {
+    scores(levels, goal).into_iter().fold(0.0, f64::max)
+}
+
+fn scores(levels: &Levels, goal: Goal) -> [f64; LEVELS] {
+    let (base, targets) = targets(levels, goal);
+    let mut scores = [0.0; LEVELS];
+    scores[0] = levels.level(0).len() as f64 / L0_RUNS as f64;
+    if scores[0] < 1.0 && reads_have_paid(levels, base) {
+        scores[0] = 1.0;
+    }
+    for level in 1..BOTTOM {
+        let bytes = levels.bytes(level);
+        if bytes > 0 {
+            scores[level] = bytes as f64 / (targets[level].max(1)) as f64;
+        }
+    }
+    scores
+}
+
+/// Whether the unmerged runs have cost reads as much as their merge would cost.
+fn reads_have_paid(levels: &Levels, base: usize) -> bool {
+    let paid = levels.read_cost().map_or(0, ReadCost::paid);
+    paid > 0 && pick_l0(levels, base).bytes() <= paid
+}
+
+/// The most urgent merge, if one is needed.
+pub(super) fn pick(levels: &Levels, goal: Goal) -> Option<Compaction> {
+    let scores = scores(levels, goal);
+    let (level, score) = scores.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (base, _) = targets(levels, goal);
+    if score < 1.0 {
+        return due(levels, goal.time_us).map(|(level, table)| match level {
+            0 => pick_l0(levels, base),
+            BOTTOM => Compaction::in_place(BOTTOM, table),
+            _ => merge_down(levels, level, table),
+        });
+    }
+    if level == 0 { Some(pick_l0(levels, base)) } else { pick_level(levels, level) }
+}
+
+/// Merges `table` of `level` into the next level.
+fn merge_down(levels: &Levels, level: usize, table: &Arc<Table>) -> Compaction {
+    let target = level + 1;
+    let below = levels.overlapping(target, &table.info.smallest, &table.info.largest);
+    let inputs = std::iter::once((level, Arc::clone(table)));
+    Compaction {
+        inputs: inputs.chain(below.into_iter().map(|table| (target, table))).collect(),
+        target,
+        for_reads: false,
+    }
+}
+
+/// The levels between 0 and `target` that hold anything must be empty before level 0 may pass them.
+fn first_occupied(levels: &Levels, base: usize) -> usize {
+    (1..base).find(|&level| !levels.level(level).is_empty()).unwrap_or(base)
+}
+
+fn pick_l0(levels: &Levels, base: usize) -> Compaction {
+    let target = first_occupied(levels, base);
+    let tables = levels.level(0);
+    let for_reads = tables.len() < L0_RUNS;
+    let oldest_first = || tables.iter().rev();
+    if let Some(oldest) = oldest_first().next() {
+        let (smallest, largest) = (&oldest.info.smallest, &oldest.info.largest);
+        let alone = tables.iter().filter(|table| table.overlaps(smallest, largest)).count() == 1;
+        if alone && levels.overlapping(target, smallest, largest).is_empty() {
+            return Compaction { inputs: vec![(0, Arc::clone(oldest))], target, for_reads };
+        }
+    }
+    let chosen: Vec<Arc<Table>> = oldest_first().take(L0_TABLES_AT_ONCE).cloned().collect();
+    let overlapped = overlapped_by(levels, target, &chosen);
+    let inputs = chosen.into_iter().map(|table| (0, table));
+    Compaction {
+        inputs: inputs.chain(overlapped.into_iter().map(|table| (target, table))).collect(),
+        target,
+        for_reads,
+    }
+}
+
+/// The tables of `level` that some of `tables` overlaps.
+fn overlapped_by(levels: &Levels, level: usize, tables: &[Arc<Table>]) -> Vec<Arc<Table>> {
+    levels
+        .level(level)
+        .iter()
+        .filter(|below| tables.iter().any(|table| table.overlaps(&below.info.smallest, &below.info.largest)))
+        .cloned()
+        .collect()
+}
+
+/// The table of `level` whose merge into the next level rewrites least for what it brings.
+fn pick_level(levels: &Levels, level: usize) -> Option<Compaction> {
+    let target = level + 1;
+    let cost = |table: &&Arc<Table>| {
+        let below = levels.overlapping(target, &table.info.smallest, &table.info.largest);
+        let bytes: u64 = below.iter().map(|table| table.info.size).sum();
+        bytes as f64 / table.info.size.max(1) as f64
+    };
+    let cheapest = levels.level(level).iter().min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    Some(merge_down(levels, level, cheapest))
+}

@@ -1,0 +1,116 @@
+//! What to merge next in a tiered or lazy-leveled tree.
+//!
+//! ```text
+//! level 0    | 1 | 1 | 1 | 4 | 4 | 16 |     runs, newest first, with their sizes
+//! level 6    | 64 |                         the oldest run
+//! ```
+//! As many neighbours as the size ratio, of about one size, become one run. There are fewer than so many of each size, and
+//! sizes grow by the ratio: so the runs are few, and an entry is written once for each size. The oldest run is in
+//! level 6 once it has been merged. (Dayan, Idreos: Dostoevsky, SIGMOD 2018.)
+//!
+//! *Lazy-leveled*: when what lies above level 6 has grown to a part of it, all of that is merged into it.
+//!
+//! Neighbours are of about one size when the largest is less than ratio times the smallest. A run that is smaller than a newer
+//! one counts as of that one's size: sizes never fall with age, and none is left between larger ones.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::pick::{BOTTOM, Compaction, Goal, due};
+use crate::cursor::SeqNo;
+use crate::options::CompactionStyle;
+use crate::version::levels::{LEVELS, Levels, Table};
+
+/// A run and the size that it counts for.
+#[derive(Debug, Clone)]
+struct Run {
+    level: usize,
+    /// Where in its level it is.
+    place: Range<usize>,
+    bytes: u64,
+}
+
+/// All runs of a tree, newest first, by sizes that never fall.
+fn runs_of(levels: &Levels) -> Vec<Run> {
+    let above = levels.run_places().map(|place| (0, place));
+    let below = (1..LEVELS).map(|level| (level, 0..levels.level(level).len()));
+    let mut least = 0;
+    let runs = above.chain(below.filter(|(_, place)| !place.is_empty())).map(|(level, place)| {
+        let tables = &levels.level(level)[place.clone()];
+        least = tables.iter().map(|table| table.info.size).sum::<u64>().max(least);
+        Run { level, place, bytes: least }
+    });
+    runs.collect()
+}
+
+/// How many runs from `runs[0]` on are of about one size.
+fn alike(runs: &[Run], ratio: usize) -> usize {
+    let limit = runs.first().map_or(0, |run| run.bytes.max(1).saturating_mul(ratio as u64));
+    runs.iter().take_while(|run| run.bytes < limit).count()
+}
+
+/// The newest neighbours that are to become one.
+fn neighbours(runs: &[Run], ratio: usize) -> Option<Range<usize>> {
+    let mut all = (0..runs.len()).map(|begin| begin..begin + alike(&runs[begin..], ratio));
+    all.find(|found| found.len() >= ratio)
+}
+
+/// Runs that wait to be merged, beyond those that are there as a rule.
+pub(super) fn runs_behind(levels: &Levels, ratio: usize) -> usize {
+    alike(&runs_of(levels), ratio).saturating_sub(ratio)
+}
+
+pub(super) fn urgency(levels: &Levels, goal: Goal) -> f64 {
+    let found = neighbours(&runs_of(levels), goal.ratio);
+    found.map_or(0.0, |found| found.len() as f64 / goal.ratio as f64)
+}
+
+/// The next merge, if one is needed.
+pub(super) fn pick(levels: &Levels, goal: Goal) -> Option<Compaction> {
+    let runs = runs_of(levels);
+    let Some(found) = neighbours(&runs, goal.ratio) else {
+        return due(levels, goal.time_us).map(|(level, table)| Compaction::in_place(level, table));
+    };
+    if goal.style == CompactionStyle::LazyLeveled && is_full(levels, goal.ratio) {
+        return Some(into_bottom(levels));
+    }
+    let target = if found.end == runs.len() { BOTTOM } else { runs[found.end - 1].level };
+    Some(merge_of(levels, &runs[found], target))
+}
+
+/// The next merge of runs of level 0 that are newer than `seq`, if one is needed.
+pub(super) fn pick_newer(levels: &Levels, goal: Goal, seq: SeqNo) -> Option<Compaction> {
+    let mut runs = runs_of(levels);
+    let is_newer = |run: &Run| {
+        run.level == 0 && levels.level(0)[run.place.clone()].iter().all(|table| table.info.min_seq > seq)
+    };
+    runs.truncate(runs.iter().take_while(|run| is_newer(run)).count());
+    neighbours(&runs, goal.ratio).map(|found| merge_of(levels, &runs[found], 0))
+}
+
+fn merge_of(levels: &Levels, runs: &[Run], target: usize) -> Compaction {
+    let tables = |run: &Run| {
+        let (level, tables) = (run.level, levels.level(run.level)[run.place.clone()].to_vec());
+        tables.into_iter().map(move |table| (level, table))
+    };
+    Compaction { inputs: runs.iter().flat_map(tables).collect(), target, for_reads: false }
+}
+
+/// Whether what lies above the bottom level has grown to the part of it that a lazy-leveled tree has there.
+fn is_full(levels: &Levels, ratio: usize) -> bool {
+    let above: u64 = (0..BOTTOM).map(|level| levels.bytes(level)).sum();
+    above.saturating_mul(ratio as u64) >= levels.bytes(BOTTOM)
+}
+
+/// All that lies above the bottom level, into it.
+fn into_bottom(levels: &Levels) -> Compaction {
+    let above = |(level, table): &(usize, &Arc<Table>)| {
+        *level < BOTTOM || levels.tables().any(|(other, above)| other < BOTTOM && meets(table, above))
+    };
+    let inputs = levels.tables().filter(above).map(|(level, table)| (level, Arc::clone(table)));
+    Compaction { inputs: inputs.collect(), target: BOTTOM, for_reads: false }
+}
+
+fn meets(table: &Table, other: &Table) -> bool {
+    table.overlaps(&other.info.smallest, &other.info.largest)
+}

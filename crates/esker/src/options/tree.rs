@@ -1,0 +1,164 @@
+//! What a user may choose for one tree.
+
+use super::Compression;
+use crate::codec::Decoder;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How a tree's tables are merged: what writing costs against what reading and space cost. `docs/tuning.md` has the figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum CompactionStyle {
+    /// Each level is one sorted run, [`TreeOptions::size_ratio`] times as large as the one above. Reads ask few tables, and old
+    /// versions take a tenth of the space; what is written is written anew several times for each level. The default.
+    #[default]
+    Leveled,
+    /// As many runs as the size ratio, of about one size, are merged into one. Each entry is written once for each such
+    /// step: the least writing. Reads ask all runs, and the same keys may stand in several: up to the size ratio times the
+    /// space of what is live, and as much again while the largest are merged.
+    Tiered,
+    /// Tiered, but for one sorted run at the bottom that the others are merged into when they have grown to a part of it
+    /// (1 in size ratio). Little more writing than tiered, and little more space than leveled (Dayan, Idreos: Dostoevsky,
+    /// SIGMOD 2018, section 4).
+    LazyLeveled,
+}
+
+impl CompactionStyle {
+    /// Every style.
+    pub const ALL: &[CompactionStyle] =
+        &[CompactionStyle::Leveled, CompactionStyle::Tiered, CompactionStyle::LazyLeveled];
+
+    fn to_u8(self) -> u8 {
+        match self {
+            CompactionStyle::Leveled => 0,
+            CompactionStyle::Tiered => 1,
+            CompactionStyle::LazyLeveled => 2,
+        }
+    }
+
+    fn from_u8(byte: u8) -> Option<CompactionStyle> {
+        CompactionStyle::ALL.iter().copied().find(|style| style.to_u8() == byte)
+    }
+}
+
+/// The size ratios that a tree may have.
+const SIZE_RATIOS: std::ops::RangeInclusive<u8> = 2..=100;
+
+/// What is chosen for a tree when it is created. All but [`TreeOptions::log`] may change later
+/// ([`Tree::set_options`](crate::Tree::set_options)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TreeOptions {
+    /// How the tree's blocks are compressed.
+    pub compression: Compression,
+    /// Whether writes go to the log. Default: yes. [`TreeOptions::log`] says what it means if not.
+    pub log: bool,
+    /// How its tables are merged.
+    pub compaction: CompactionStyle,
+    /// How many times as large as the level above a level is, or how many runs of one size become one: 2 to 100. `None`: 10
+    /// leveled, 4 otherwise.
+    pub size_ratio: Option<u8>,
+}
+
+impl Default for TreeOptions {
+    fn default() -> Self {
+        let (compression, compaction) = (Compression::default(), CompactionStyle::default());
+        TreeOptions { compression, log: true, compaction, size_ratio: None }
+    }
+}
+
+impl TreeOptions {
+    /// Sets [`TreeOptions::log`]. Writes to a tree without the log are made durable by a flush, and not before:
+    /// [`Tree::flush`](crate::Tree::flush), [`Db::flush`](crate::Db::flush), [`Db::sync`](crate::Db::sync), closing the
+    /// store, memory that is needed for others, or a write with [`Durability::Power`], each of which writes a table then.
+    /// After a crash the tree holds all of its writes up to some flush, batches whole, whatever other trees hold.
+    ///
+    /// For what can be made again, or comes in bulk: it is written once instead of twice. A batch or transaction that
+    /// writes to such a tree writes to no other.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let cache = db.create_tree("cache", esker::TreeOptions::default().log(false))?;
+    /// cache.put("page/1", "<html>")?;
+    /// cache.flush()?; // from here on it survives power loss
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn log(mut self, log: bool) -> Self {
+        self.log = log;
+        self
+    }
+
+    /// Sets [`TreeOptions::compression`].
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// Sets [`TreeOptions::compaction`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// use esker::{CompactionStyle, TreeOptions};
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// // Written much, read little.
+    /// let events = db.create_tree("events", TreeOptions::default().compaction(CompactionStyle::Tiered))?;
+    /// events.put("2026-11-22/1", "began")?;
+    /// // It is read now.
+    /// events.set_options(events.options().compaction(CompactionStyle::Leveled))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn compaction(mut self, style: CompactionStyle) -> Self {
+        self.compaction = style;
+        self
+    }
+
+    /// Sets [`TreeOptions::size_ratio`].
+    #[must_use]
+    pub fn size_ratio(mut self, ratio: u8) -> Self {
+        self.size_ratio = Some(ratio);
+        self
+    }
+
+    /// The size ratio, the style's own where none was chosen.
+    pub(crate) fn ratio(&self) -> usize {
+        let own = if self.compaction == CompactionStyle::Leveled { 10 } else { 4 };
+        usize::from(self.size_ratio.unwrap_or(own)).max(2)
+    }
+
+    /// Refuses what is out of range.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.size_ratio {
+            Some(ratio) if !SIZE_RATIOS.contains(&ratio) => {
+                let message = format!("a size ratio of {ratio}; it must be 2 to 100");
+                Err(Error::new(ErrorKind::InvalidInput, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let ratio = self.size_ratio.unwrap_or(0);
+        out.extend_from_slice(&[
+            self.compression.to_u8(),
+            u8::from(self.log),
+            self.compaction.to_u8(),
+            ratio,
+        ]);
+    }
+
+    pub(crate) fn decode(from: &mut Decoder<'_>) -> Option<Self> {
+        let compression = Compression::from_u8(from.u8()?)?;
+        let log = from.u8().filter(|&flag| flag <= 1)? != 0;
+        let compaction = CompactionStyle::from_u8(from.u8()?)?;
+        let size_ratio = Some(from.u8()?).filter(|&ratio| ratio != 0);
+        let options = TreeOptions { compression, log, compaction, size_ratio };
+        size_ratio.is_none_or(|ratio| SIZE_RATIOS.contains(&ratio)).then_some(options)
+    }
+}
