@@ -17,6 +17,7 @@ mod index;
 #[cfg(esker_measure)]
 mod memtable;
 pub(crate) mod regions;
+pub(crate) mod styles;
 pub(crate) mod trees;
 
 /// Repetitions of each measurement; the best one is shown.
