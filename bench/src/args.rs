@@ -9,8 +9,9 @@ esker-bench COMMAND [OPTIONS]
   run          the workloads in README.md, each store and group in a fresh process
   source001    put, put again, get in order, get absent: numbered keys, 128-byte values
   source003    random strings: 1,000,000 puts, 10,000 gets, ranges of 255,053 pairs
-  source004    [--n N] [OUT]: 134,217,728 puts of 4-byte keys and values, memtable 1 MB, buffer pool 10 MB; throughput of
+  source004    [--n N] [--direct] [OUT]: 134,217,728 puts of 4-byte keys and values, memtable 1 MB, buffer pool 10 MB; throughput of
                put, get and scan at 8 sizes, a table and plots into OUT (default: source004-results)
+               --direct: tables past the operating system's cache
   gen001       --n N --mode put|get|missing [--seed S] [--oracle ORACLE] FILE
                a command file for `esker run --keys u64`, and the output it must give
   probe        --n N STORE: asks Esker's filters for N absent keys between the u64 keys of STORE, and prints
@@ -62,6 +63,8 @@ pub(crate) struct Args {
     pub json: Option<PathBuf>,
     pub require: Option<f64>,
     pub warm: bool,
+    /// source004
+    pub direct: bool,
     /// gen001
     pub mode: String,
     pub oracle: Option<PathBuf>,
@@ -102,6 +105,7 @@ impl Args {
             json: None,
             require: None,
             warm: true,
+            direct: false,
             mode: "put".to_owned(),
             oracle: None,
             file: None,
@@ -112,6 +116,8 @@ impl Args {
         while let Some(word) = words.next() {
             if word == "--no-warm" {
                 args.warm = false;
+            } else if word == "--direct" {
+                args.direct = true;
             } else if word.starts_with("--") {
                 let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
                 args.option(word, value, &mut later)?;

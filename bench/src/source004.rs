@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     std::fs::create_dir_all(&args.dir)?;
     let out = args.file.clone().unwrap_or_else(|| PathBuf::from("source004-results"));
     std::fs::create_dir_all(&out)?;
-    let mut options = Options::default().memory_budget(BUDGET_BYTES);
+    let mut options = Options::default().memory_budget(BUDGET_BYTES).direct_io(args.direct);
     options.memtable_bytes = Some(MEMTABLE_BYTES);
     let db = Db::open(&dir, options)?;
     let begun = Instant::now();

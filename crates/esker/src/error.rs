@@ -24,7 +24,8 @@ pub enum ErrorKind {
     AlreadyExists,
     /// The caller passed something out of the stated limits.
     InvalidInput,
-    /// The store was written by a newer format, or with a feature that this build lacks.
+    /// The store was written by a newer format, or with a feature that this build lacks; or the file system cannot do
+    /// what was asked of it.
     Unsupported,
     /// The disk is full (or below the store's reserve). Deletes and reads still work.
     OutOfSpace,

@@ -110,6 +110,9 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let mode = if read_only { LockMode::Shared } else { LockMode::Exclusive };
     let lock: Arc<dyn DirLock> = Arc::from(env.fs.lock(&dir.join(LOCK_FILE), mode)?);
     let mut found = Found::read(&env, dir)?;
+    if options.direct_io {
+        check_direct(&env, dir, &found.listing)?;
+    }
     if !read_only && found.listing.has_backup_dir {
         // Its links would keep the space of tables and huge values that go.
         remove_flat_dir(&env, &dir.join(BACKUP_DIR))?;
@@ -124,6 +127,22 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     store.blobs.note_lock(lock);
     store.start();
     Ok(store)
+}
+
+/// Refuses a store whose tables cannot be read and written past the operating system's cache. What is tried is a file
+/// that is there already.
+fn check_direct(env: &Env, dir: &Path, listing: &Listing) -> Result<()> {
+    let file = match listing.manifest() {
+        0 => dir.join(LOCK_FILE),
+        number => manifest_path(dir, number),
+    };
+    match env.fs.open_direct(&file) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            let message = format!("{}: open the store without `direct_io`, or move it", error.message());
+            Err(Error::new(ErrorKind::Unsupported, message).at(dir))
+        }
+        tried => tried.map(drop),
+    }
 }
 
 /// What lies in a store's directory, and what its manifest says.
@@ -200,8 +219,7 @@ impl Opening {
         let memtables = options.waiting_max() + options.memtable_limit();
         let pool_bytes = options.memory().saturating_sub(memtables + mapped).max(options.memory() / 8);
         let pool = Arc::new(BufferPool::new(pool_bytes, options.cache_policy));
-        let registry =
-            TableRegistry::new(&env, dir, Arc::clone(&pool), options.open_tables_max, pool_bytes / 2);
+        let registry = TableRegistry::new(options, dir, Arc::clone(&pool), pool_bytes / 2);
         let chunks = Arc::new(ChunkPool::new(options.memtable_limit()));
         let mut structure = Structure {
             manifest: None,

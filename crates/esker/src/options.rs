@@ -146,6 +146,12 @@ pub struct Options {
     /// Bytes a second that are read in the background to find damage while there is still a copy to mend it from: all
     /// tables and huge values once a week, from an hour after opening on. 0: none. Default: 4 MiB.
     pub scrub_rate: u64,
+    /// Whether tables are read and written past the operating system's cache (Linux: `O_DIRECT`), so that the buffer
+    /// pool is the only one and the machine's memory is left to others. A read that the pool cannot serve is one of the
+    /// disk then, so the budget should be as large as it may be. Not so the log and huge values: the log is mapped, and
+    /// huge values have no cache but that of the system. Opening fails with
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) where the file system refuses. Default: no.
+    pub direct_io: bool,
     /// Files, clock, randomness and background work.
     pub env: Env,
 }
@@ -167,6 +173,7 @@ impl Default for Options {
             log_history: 0,
             open_tables_max: 512,
             scrub_rate: 4 << 20,
+            direct_io: false,
             env: Env::system(),
         }
     }
@@ -219,6 +226,13 @@ impl Options {
     #[must_use]
     pub fn merge_operator(mut self, operator: impl MergeOperator) -> Self {
         self.merge_operators.add(Arc::new(operator));
+        self
+    }
+
+    /// Sets [`Options::direct_io`].
+    #[must_use]
+    pub fn direct_io(mut self, direct: bool) -> Self {
+        self.direct_io = direct;
         self
     }
 

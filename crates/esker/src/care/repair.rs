@@ -148,6 +148,7 @@ impl<'a> Repair<'a> {
             dir: dir.to_path_buf(),
             next_file: Arc::new(AtomicU64::new(last + 1)),
             block_bytes: options.block_bytes,
+            direct: false,
             pool: Arc::new(BufferPool::new(0, CachePolicy::None)),
         });
         let mut repair = Repair {

@@ -23,6 +23,8 @@ pub(crate) struct TableMaker {
     /// No table has this number or a greater one.
     pub(crate) next_file: Arc<AtomicU64>,
     pub(crate) block_bytes: usize,
+    /// Whether tables are written past the operating system's cache.
+    pub(crate) direct: bool,
     pub(crate) pool: Arc<BufferPool>,
 }
 
@@ -83,7 +85,8 @@ impl Output {
 
     fn start_table(&self) -> Result<(FileId, TableWriter)> {
         let id = self.maker.next_file.fetch_add(1, Ordering::Relaxed);
-        let file = self.maker.env.fs.create(&table_path(&self.maker.dir, id))?;
+        let (fs, path) = (&self.maker.env.fs, table_path(&self.maker.dir, id));
+        let file = if self.maker.direct { fs.create_direct(&path) } else { fs.create(&path) }?;
         let options = TableOptions {
             block_size: self.maker.block_bytes,
             compression: self.options.compression,

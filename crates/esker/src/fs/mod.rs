@@ -229,6 +229,19 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Creates a file for appending; fails with `AlreadyExists` if the name is taken.
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
 
+    /// As [`open_read`](Self::open_read), past the operating system's cache: what is read comes from the disk, whatever
+    /// was read before, and leaves no trace in memory. For files that nobody writes any more. `Unsupported` where that
+    /// cannot be.
+    fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        Err(no_direct(path))
+    }
+
+    /// As [`create`](Self::create), past the operating system's cache. What was appended is to be read after a `sync`,
+    /// and not before; after an error the file takes nothing more. `Unsupported` where that cannot be.
+    fn create_direct(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        Err(no_direct(path))
+    }
+
     /// Creates a file of `len` bytes (a multiple of 4096), allocates and zero-fills it (in 4 KiB
     /// writes, rule 7), and syncs it. The name is durable only after `sync_dir`.
     fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>>;
@@ -328,6 +341,11 @@ fn lock_held_message(mode: LockMode) -> &'static str {
              close it there first, or ask that process for the data"
         }
     }
+}
+
+fn no_direct(path: &Path) -> Error {
+    let message = "the file system cannot read and write past the operating system's cache (direct I/O)";
+    Error::new(ErrorKind::Unsupported, message).at(path)
 }
 
 /// `len` bytes were wanted from `offset` and the file ends before.

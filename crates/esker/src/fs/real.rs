@@ -7,6 +7,7 @@
 //! ```text
 //! ReadFile    pread, or mappings              any thread, no cursor
 //! WriteFile   pwrite at the known length     a failed append leaves the length as it was
+//!             opened directly: `direct`      one that failed takes no more
 //! RandomFile  pwritev                        a failed write leaves the length as it was
 //! MappedFile  store into a shared mapping    ext4, tmpfs: no system call, cannot fail
 //!             pwrite                         everything else
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use super::{DirLock, FileSystem, LockMode, MappedFile, Mapping, RandomFile, ReadFile, UserFile, WriteFile};
 use crate::error::{Error, ErrorKind, Result};
 
+mod direct;
 mod file;
 mod lock;
 mod mapped;
@@ -31,6 +33,7 @@ mod random;
 #[cfg(test)]
 mod tests;
 
+use direct::{DirectRead, DirectWrite};
 use file::{RealRead, RealWrite};
 use lock::RealLock;
 use mapped::{RealMapped, Stores};
@@ -49,6 +52,14 @@ impl FileSystem for RealFs {
 
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         Ok(Box::new(RealWrite::create(path)?))
+    }
+
+    fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        Ok(Arc::new(DirectRead::open(path)?))
+    }
+
+    fn create_direct(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        Ok(Box::new(DirectWrite::create(path)?))
     }
 
     fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {

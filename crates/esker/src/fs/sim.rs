@@ -42,7 +42,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{DirLock, FileSystem, LockMode, MappedFile, RandomFile, ReadFile, WriteFile, check_punch};
+use super::{
+    DirLock, FileSystem, LockMode, MappedFile, RandomFile, ReadFile, WriteFile, check_punch, no_direct,
+};
 use crate::error::{Error, ErrorKind, Result};
 
 mod calls;
@@ -153,6 +155,15 @@ impl SimFs {
     /// The sum of all file lengths, as [`SimFs::set_capacity`] counts them.
     pub fn used(&self) -> u64 {
         self.world.lock().used()
+    }
+
+    /// Whether files can be opened past the operating system's cache. By default they can, though there is none.
+    pub fn set_direct(&self, can: bool) {
+        self.world.lock().direct = can;
+    }
+
+    fn check_direct(&self, path: &Path) -> Result<()> {
+        if self.world.lock().direct { Ok(()) } else { Err(no_direct(path)) }
     }
 
     /// The probability that beside a changing call the kernel writes back part of some page. By default

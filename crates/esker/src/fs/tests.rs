@@ -351,3 +351,50 @@ fn run_against_model(fs: &dyn FileSystem, dir: &Path, random: &mut u64) {
 fn model_name<'a>(model: &'a BTreeMap<String, Arc<Vec<u8>>>, bytes: &Arc<Vec<u8>>) -> &'a str {
     model.iter().find(|(_, other)| Arc::ptr_eq(bytes, other)).map_or("", |(name, _)| name)
 }
+
+/// What was appended past the cache is there after a sync, for readers with it and without, at any offset.
+#[test]
+fn direct_files_hold_what_was_appended() {
+    on_both(|fs, dir| {
+        let mut random = 0x5EED_0002;
+        for run in 0..12 {
+            let path = dir.join(format!("d{run}"));
+            let mut file = match fs.create_direct(&path) {
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    return println!("not tested: {error}");
+                }
+                file => file.unwrap(),
+            };
+            let mut bytes = Vec::new();
+            for _ in 0..next(&mut random) % 6 {
+                let len = next(&mut random) % if run % 2 == 0 { 5000 } else { 900_000 };
+                let part: Vec<u8> = (0..len).map(|i| (i / 7 + len) as u8).collect();
+                file.append(&part).unwrap();
+                bytes.extend(part);
+                file.start_writeback();
+                assert_eq!((file.len(), file.is_empty()), (bytes.len() as u64, bytes.is_empty()));
+                if next(&mut random).is_multiple_of(3) {
+                    file.sync().unwrap();
+                    assert!(fs.read(&path).unwrap() == bytes, "a sync in between");
+                }
+            }
+            file.sync().unwrap();
+            assert!(fs.read(&path).unwrap() == bytes, "run {run}: {} bytes", bytes.len());
+            let reader = fs.open_direct(&path).unwrap();
+            assert_eq!((reader.len(), reader.path()), (bytes.len() as u64, path.as_path()));
+            for _ in 0..40 {
+                let from = next(&mut random) as usize % (bytes.len() + 1);
+                let to = (from + next(&mut random) as usize % 700_000).min(bytes.len());
+                let mut buf = vec![1; to - from];
+                reader.read_exact_at(&mut buf, from as u64).unwrap();
+                assert!(buf == bytes[from..to], "run {run}: {from} to {to}");
+            }
+            let len = bytes.len() as u64;
+            for offset in [len, len + 1, len + 5000, i64::MAX as u64, u64::MAX - 2] {
+                assert_eq!(kind(reader.read_exact_at(&mut [0; 2], offset)), ErrorKind::Corruption);
+            }
+            assert_eq!(kind(fs.create_direct(&path)), ErrorKind::AlreadyExists);
+        }
+        assert_eq!(kind(fs.open_direct(&dir.join("none"))), ErrorKind::NotFound);
+    });
+}

@@ -169,6 +169,7 @@ impl Store {
             dir: parts.dir.clone(),
             next_file: parts.next_file,
             block_bytes: parts.options.block_bytes,
+            direct: parts.options.direct_io,
             pool: Arc::clone(&parts.pool),
         });
         Arc::new(Store {

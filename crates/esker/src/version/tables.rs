@@ -16,9 +16,10 @@ use super::edit::FileId;
 use super::open_tables::OpenTables;
 use crate::cache::BufferPool;
 use crate::codec::file_number;
-use crate::env::{Clock, Env};
+use crate::env::Clock;
 use crate::error::{Error, Result};
-use crate::fs::FileSystem;
+use crate::fs::{FileSystem, ReadFile};
+use crate::options::Options;
 use crate::table::TableReader;
 use crate::trace::{Cause, Step, notes};
 
@@ -52,6 +53,7 @@ pub(crate) struct TableFile {
 #[derive(Debug)]
 pub(crate) struct TableRegistry {
     fs: Arc<dyn FileSystem>,
+    direct: bool,
     clock: Arc<dyn Clock>,
     dir: PathBuf,
     pool: Arc<BufferPool>,
@@ -61,18 +63,18 @@ pub(crate) struct TableRegistry {
 
 impl TableRegistry {
     pub(crate) fn new(
-        env: &Env,
+        options: &Options,
         dir: &Path,
         pool: Arc<BufferPool>,
-        open_max: usize,
         memory_max: usize,
     ) -> Arc<TableRegistry> {
         Arc::new(TableRegistry {
-            fs: Arc::clone(&env.fs),
-            clock: Arc::clone(&env.clock),
+            fs: Arc::clone(&options.env.fs),
+            direct: options.direct_io,
+            clock: Arc::clone(&options.env.clock),
             dir: dir.to_path_buf(),
             pool,
-            open: OpenTables::new(open_max, memory_max),
+            open: OpenTables::new(options.open_tables_max, memory_max),
             obsolete: Mutex::new(Vec::new()),
         })
     }
@@ -115,9 +117,15 @@ impl TableRegistry {
         !self.obsolete.lock().is_empty()
     }
 
+    /// The file of table `id`, as this store reads tables.
+    pub(crate) fn open_file(&self, id: FileId) -> Result<Arc<dyn ReadFile>> {
+        let path = table_path(&self.dir, id);
+        if self.direct { self.fs.open_direct(&path) } else { self.fs.open_read(&path) }
+    }
+
     fn open(&self, file: &Arc<TableFile>) -> Result<Arc<TableReader>> {
         notes::expect(&*self.clock);
-        let source = self.fs.open_read(&table_path(&self.dir, file.id))?;
+        let source = self.open_file(file.id)?;
         let room = |filter, index| self.open.make_room(filter, index, file.level());
         let reader = TableReader::open_with(source, file.id, Arc::clone(&self.pool), room)?;
         let reader = Arc::new(reader.noted_by(&self.clock));

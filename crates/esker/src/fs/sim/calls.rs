@@ -15,6 +15,16 @@ impl FileSystem for SimFs {
         Ok(Box::new(SimWrite { handle: self.create_handle(path)?, len: 0 }))
     }
 
+    fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.check_direct(path)?;
+        self.open_read(path)
+    }
+
+    fn create_direct(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        self.check_direct(path)?;
+        self.create(path)
+    }
+
     /// Two changes, with room for a crash between them: the name appears, then the file is filled and synced.
     fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
         if len == 0 || !len.is_multiple_of(PAGE) {

@@ -40,6 +40,7 @@ pub(super) struct World {
     pub(super) faults_hit: u64,
     pub(super) capacity: Option<u64>,
     pub(super) writeback: f64,
+    pub(super) direct: bool,
     rng: Rng,
 }
 
@@ -58,6 +59,7 @@ impl World {
             faults: Vec::new(),
             faults_hit: 0,
             capacity: None,
+            direct: true,
             writeback: WRITEBACK[rng.below(WRITEBACK.len() as u64) as usize],
             rng,
         }

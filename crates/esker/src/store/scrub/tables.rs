@@ -74,7 +74,7 @@ impl Described {
     fn read(&self, store: &Store, report: &mut CheckReport) -> Result<TableReader> {
         let path = table_path(&store.dir, self.id);
         let pool = Arc::new(BufferPool::new(0, CachePolicy::None));
-        let source = store.env.fs.open_read(&path).map_err(|error| match error.kind() {
+        let source = store.registry.open_file(self.id).map_err(|error| match error.kind() {
             ErrorKind::NotFound => Error::corruption(&path, 0, "a table is missing"),
             _ => error,
         })?;

@@ -2,15 +2,18 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the room that touches files")]
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::fs::BLOCK;
 
 /// How many parts the kernel takes in one call (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
@@ -31,6 +34,27 @@ pub(in crate::fs) fn write_parts_at(file: &File, parts: &[IoSlice<'_>], offset: 
 pub(in crate::fs) fn prefetch(file: &File, offset: u64, len: u64) {
     if let Some(len) = NonZeroU64::new(len) {
         let _hint = rustix::fs::fadvise(file, offset, Some(len), Advice::WillNeed);
+    }
+}
+
+/// Opens a file past the page cache, and tells of what the offsets and lengths of its reads and writes must be multiples,
+/// in bytes; they do with memory that begins on a page. `None` where the kernel or the file system refuses.
+pub(in crate::fs) fn open_direct(options: &mut OpenOptions, path: &Path) -> io::Result<Option<(File, u64)>> {
+    let file = match options.custom_flags(OFlags::DIRECT.bits() as i32).open(path) {
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => return Ok(None),
+        opened => opened?,
+    };
+    Ok(direct_unit(&file).map(|unit| (file, unit)))
+}
+
+/// Some file systems take the flag and go by the page cache all the same: the kernel says so.
+fn direct_unit(file: &File) -> Option<u64> {
+    let found = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    match found.ok().filter(|found| found.stx_mask & StatxFlags::DIOALIGN.bits() != 0) {
+        Some(found) if found.stx_dio_mem_align == 0 || u64::from(found.stx_dio_mem_align) > BLOCK => None,
+        Some(found) => Some(found.stx_dio_offset_align.into()),
+        // Kernels before 6.1, and file systems that do not tell.
+        None => Some(BLOCK),
     }
 }
 

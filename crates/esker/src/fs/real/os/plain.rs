@@ -1,14 +1,23 @@
 //! What only Linux has, done without: see `linux.rs` for what each of these is.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::path::Path;
 
 use super::write_at;
 
 /// One part at a time: who calls goes on with what is left.
 pub(in crate::fs) fn write_parts_at(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
     parts.first().map_or(Ok(0), |first| write_at(file, first, offset))
+}
+
+/// Refused.
+pub(in crate::fs) fn open_direct(
+    _options: &mut OpenOptions,
+    _path: &Path,
+) -> io::Result<Option<(File, u64)>> {
+    Ok(None)
 }
 
 pub(in crate::fs) fn prefetch(_file: &File, _offset: u64, _len: u64) {}

@@ -1,0 +1,199 @@
+//! Files past the operating system's cache: what is read comes from the disk, what is written goes there.
+//!
+//! The kernel takes whole units of the disk alone, in memory that begins on a page. So a read fetches the units around
+//! what is wanted into memory of the thread's own and copies; an append gathers in the file's own memory until there
+//! is a long write. Only a sync writes a last unit that is not full, and cuts off what lies behind the end.
+
+use std::cell::RefCell;
+use std::io;
+
+use super::*;
+use crate::fs::{BLOCK, too_short};
+
+/// The most that one read asks the disk for, in bytes, and what a thread that reads keeps.
+const READ_MAX: usize = 512 << 10;
+
+/// How much is gathered for one write, in bytes. A unit of the disk is no larger.
+const WRITE: usize = 512 << 10;
+
+thread_local! {
+    static FETCHED: RefCell<Aligned> = const { RefCell::new(Aligned { bytes: Vec::new(), skipped: 0 }) };
+}
+
+/// Memory that begins on a page.
+#[derive(Debug)]
+struct Aligned {
+    /// Longer than what is used of it.
+    bytes: Vec<u8>,
+    /// Where in it the page begins.
+    skipped: usize,
+}
+
+impl Aligned {
+    fn new(len: usize) -> Aligned {
+        let bytes = vec![0; len + BLOCK as usize];
+        let begin = bytes.as_ptr().addr();
+        Aligned { skipped: begin.next_multiple_of(BLOCK as usize) - begin, bytes }
+    }
+
+    /// The first `len` bytes, of whatever content: more memory is taken where these are too few.
+    fn first(&mut self, len: usize) -> &mut [u8] {
+        if self.skipped + len > self.bytes.len() {
+            *self = Aligned::new(len);
+        }
+        &mut self.bytes[self.skipped..][..len]
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct DirectRead {
+    file: File,
+    /// Offsets and lengths of reads are multiples of it: a power of two.
+    unit: usize,
+    len: u64,
+    path: PathBuf,
+}
+
+impl DirectRead {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let failed = |error| Error::io("open the file", path, error);
+        let opened = os::open_direct(OpenOptions::new().read(true), path).map_err(failed)?;
+        let (file, unit) = opened.and_then(usable).ok_or_else(|| crate::fs::no_direct(path))?;
+        let len = file.metadata().map_err(failed)?.len();
+        Ok(DirectRead { file, unit, len, path: path.to_path_buf() })
+    }
+
+    /// Reads the beginning of `buf` and returns how much; nothing at the end of the file.
+    fn read_some(&self, fetched: &mut Aligned, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let before = (offset % self.unit as u64) as usize;
+        let wanted = (before + buf.len()).next_multiple_of(self.unit).min(READ_MAX);
+        let units = fetched.first(wanted);
+        let read = loop {
+            match os::read_at(&self.file, units, offset - before as u64) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        let found = read.saturating_sub(before).min(buf.len());
+        buf[..found].copy_from_slice(&units[before..][..found]);
+        Ok(found)
+    }
+}
+
+impl ReadFile for DirectRead {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let end = offset.checked_add(buf.len() as u64).and_then(|end| end.checked_add(self.unit as u64));
+        if end.is_none_or(|end| end > i64::MAX as u64) {
+            return Err(too_short(&self.path, offset, buf.len()));
+        }
+        FETCHED.with_borrow_mut(|fetched| {
+            let mut done = 0;
+            while done < buf.len() {
+                match self.read_some(fetched, &mut buf[done..], offset + done as u64) {
+                    Ok(0) => return Err(too_short(&self.path, offset, buf.len())),
+                    Ok(n) => done += n,
+                    Err(error) => return Err(Error::io("read the file", &self.path, error).at_offset(offset)),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// There is no cache that could be filled.
+    fn prefetch(&self, _offset: u64, _len: u64) {}
+}
+
+#[derive(Debug)]
+pub(super) struct DirectWrite {
+    file: File,
+    /// Offsets and lengths of writes are multiples of it: a power of two.
+    unit: usize,
+    gathered: Aligned,
+    /// What of it belongs to the file, from byte `written` on, a multiple of the unit.
+    filled: usize,
+    written: u64,
+    /// A write has failed: what the file holds is not known.
+    failed: bool,
+    path: PathBuf,
+}
+
+impl DirectWrite {
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        let opened = os::open_direct(OpenOptions::new().write(true).create_new(true), path);
+        let opened = opened.map_err(|error| Error::io("create the file", path, error))?;
+        let Some((file, unit)) = opened.and_then(usable) else {
+            // The name may have been made before the kernel refused.
+            drop(fs::remove_file(path));
+            return Err(crate::fs::no_direct(path));
+        };
+        let (gathered, path) = (Aligned::new(WRITE), path.to_path_buf());
+        Ok(DirectWrite { file, unit, gathered, filled: 0, written: 0, failed: false, path })
+    }
+
+    /// Writes the first `len` bytes of what was gathered.
+    fn write(&mut self, len: usize) -> Result<()> {
+        let at = self.written;
+        let done = if self.failed {
+            Err(io::Error::other("an earlier write into the file has failed"))
+        } else {
+            os::write_all_at(&self.file, self.gathered.first(len), at)
+        };
+        self.failed |= done.is_err();
+        done.map_err(|error| Error::io("append to the file", &self.path, error).at_offset(at))
+    }
+}
+
+impl WriteFile for DirectWrite {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(WRITE - self.filled));
+            self.gathered.first(WRITE)[self.filled..][..now.len()].copy_from_slice(now);
+            self.filled += now.len();
+            if self.filled == WRITE {
+                self.write(WRITE)?;
+                self.written += WRITE as u64;
+                self.filled = 0;
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.written + self.filled as u64
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        let whole = self.filled.next_multiple_of(self.unit);
+        self.gathered.first(WRITE)[self.filled..whole].fill(0);
+        if whole > 0 {
+            self.write(whole)?;
+        }
+        let len = self.len();
+        let cut = if whole > self.filled { self.file.set_len(len) } else { Ok(()) };
+        let synced = cut.and_then(|()| self.file.sync_data());
+        synced.map_err(|error| Error::io("sync the file", &self.path, error))
+    }
+
+    /// What was written is with the disk already.
+    fn start_writeback(&mut self) {}
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The file and its unit, if reads and writes here can do with that.
+fn usable((file, unit): (File, u64)) -> Option<(File, usize)> {
+    let unit = usize::try_from(unit).ok()?;
+    (unit.is_power_of_two() && unit <= WRITE.min(READ_MAX)).then_some((file, unit))
+}
