@@ -123,7 +123,8 @@ pub struct Options {
     /// Bytes a tree's memtable may reach before it is flushed. Default: a sixteenth of the memory budget,
     /// at least 64 KiB, at most 64 MiB.
     pub memtable_bytes: Option<usize>,
-    /// Bytes of user data in one table, at which a merge begins the next. Default: 32 MiB.
+    /// Bytes of user data in one table, at which a merge begins the next, or earlier where so many small pairs would take
+    /// more than an eighth of the budget for their filter. Default: 32 MiB.
     pub table_bytes: usize,
     /// Which block leaves the buffer pool when it is full. Default: S3-FIFO, chosen by measuring.
     pub cache_policy: CachePolicy,
@@ -247,6 +248,13 @@ impl Options {
         self.memory_budget.max(8 << 20)
     }
 
+    /// Where a merge begins the next table. What waits for the filter takes at most an eighth of the budget, which a
+    /// table of 32 MiB reaches with pairs of less than 128 bytes at a budget of 16 MiB, of 4 at 512 MiB.
+    pub(crate) fn table_limits(&self) -> TableLimits {
+        let keys = self.memory() / 8 / size_of::<u64>();
+        TableLimits { bytes: self.table_bytes as u64, keys }
+    }
+
     pub(crate) fn memtable_limit(&self) -> usize {
         self.memtable_bytes.unwrap_or((self.memory() / 16).clamp(64 << 10, 64 << 20))
     }
@@ -270,6 +278,20 @@ impl Options {
     pub(crate) fn segment_len_max(&self) -> u64 {
         (self.memory() as u64 / 32).clamp(1 << 20, 16 << 20).next_power_of_two()
     }
+}
+
+/// Where one table ends and the next begins, whichever is reached first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableLimits {
+    /// Bytes of the file.
+    pub(crate) bytes: u64,
+    /// Keys for the filter, which is built when the table ends.
+    pub(crate) keys: usize,
+}
+
+impl TableLimits {
+    /// All goes into one table.
+    pub(crate) const NONE: TableLimits = TableLimits { bytes: u64::MAX, keys: usize::MAX };
 }
 
 /// 1 GiB, or a quarter of the machine's memory where that is less.

@@ -1,4 +1,4 @@
-//! Writing the tables of a flush or a merge: cut at a size, never between versions of one key.
+//! Writing the tables of a flush or a merge: cut at a size or a number of keys, never between versions of one key.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::cursor::{Kind, SeqNo};
 use crate::env::Env;
 use crate::error::Result;
 use crate::fs::WriteFile;
-use crate::options::Compression;
+use crate::options::{Compression, TableLimits};
 use crate::table::{Expiring, Owner, TableOptions, TableWriter};
 use crate::version::edit::{FileId, TableInfo, TreeId};
 use crate::version::levels::LEVELS;
@@ -33,8 +33,8 @@ pub(crate) struct TableMaker {
 pub(crate) struct OutputOptions {
     pub(crate) compression: Compression,
     pub(crate) filter_bits: u32,
-    /// Bytes of a table at which the next begins.
-    pub(crate) table_bytes: u64,
+    /// Where the next table begins.
+    pub(crate) limits: TableLimits,
     /// Whether the blocks are offered to the pool.
     pub(crate) offer: Option<Offer>,
     /// What range tombstones up to this number hide is left out.
@@ -63,8 +63,10 @@ impl Output {
 
     /// Appends an entry.
     pub(crate) fn add(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) -> Result<()> {
+        let limits = self.options.limits;
         let is_full = |writer: &TableWriter| {
-            writer.estimated_size() >= self.options.table_bytes && !writer.ends_with(key)
+            (writer.estimated_size() >= limits.bytes || writer.hashed_keys() >= limits.keys)
+                && !writer.ends_with(key)
         };
         if self.current.as_ref().is_some_and(|(_, writer)| is_full(writer)) {
             self.finish_table()?;
@@ -251,5 +253,61 @@ impl TablePart {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.entries == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::sim::SimFs;
+    use crate::options::{CachePolicy, Options};
+
+    /// Writes 1000 keys of up to 3 versions, and returns the tables.
+    fn write(limits: TableLimits, filter_bits: u32) -> Vec<TableInfo> {
+        let disk = Arc::new(SimFs::new(1));
+        let maker = Arc::new(TableMaker {
+            env: Env { fs: disk, ..Env::system() },
+            dir: PathBuf::from("/"),
+            next_file: Arc::new(AtomicU64::new(1)),
+            block_bytes: 256,
+            direct: false,
+            pool: Arc::new(BufferPool::new(0, CachePolicy::None)),
+        });
+        let (compression, tree) = (Compression::None, Some(1));
+        let options = OutputOptions { compression, filter_bits, limits, offer: None, cleared: 0, tree };
+        let mut output = Output::new(&maker, options);
+        for i in 0..1000u32 {
+            for seq in (1..=u64::from(i % 3 + 1)).rev() {
+                output.add(&i.to_be_bytes(), seq, Kind::Put, b"v").unwrap();
+            }
+        }
+        output.finish().unwrap()
+    }
+
+    #[test]
+    fn tables_are_cut_by_keys_and_never_between_versions() {
+        let tables = write(TableLimits { bytes: u64::MAX, keys: 100 }, 8);
+        assert_eq!(tables.len(), 10);
+        for (i, table) in (0..).zip(&tables) {
+            assert_eq!(table.smallest, (i * 100u32).to_be_bytes());
+            assert_eq!(table.largest, (i * 100 + 99u32).to_be_bytes());
+        }
+        assert_eq!(tables.iter().map(|table| table.entries).sum::<u64>(), 1999);
+    }
+
+    #[test]
+    fn without_filter_nothing_waits_and_nothing_is_cut() {
+        assert_eq!(write(TableLimits { bytes: u64::MAX, keys: 100 }, 0).len(), 1);
+        assert_eq!(write(TableLimits::NONE, 8).len(), 1);
+    }
+
+    #[test]
+    fn ordinary_records_fill_their_tables() {
+        for (budget, record) in [(8, 256), (16, 128), (64, 32), (1024, 2)] {
+            let limits = Options::default().memory_budget(budget << 20).table_limits();
+            assert_eq!(limits.bytes, 32 << 20);
+            assert!(limits.keys as u64 * record >= limits.bytes, "{budget} MiB");
+            assert!(limits.keys * size_of::<u64>() <= (budget << 20) / 8);
+        }
     }
 }

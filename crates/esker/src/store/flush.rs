@@ -18,7 +18,7 @@ use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shar
 use crate::compact::retain::Retention;
 use crate::cursor::SeqNo;
 use crate::error::Result;
-use crate::options::Compression;
+use crate::options::{Compression, TableLimits};
 use crate::read::merge::{Direction, MergeCursor, Source};
 use crate::state::{Mem, TreeInner};
 use crate::version::edit::{Edit, TableInfo};
@@ -184,7 +184,7 @@ fn write_own(
             compression: tree.options().compression,
             filter_bits: filter_bits(store.options.filter_bits, level, levels.deepest().max(level)),
             // A run of level 0 is one table.
-            table_bytes: if bottom { store.options.table_bytes as u64 } else { u64::MAX },
+            limits: if bottom { store.options.table_limits() } else { TableLimits::NONE },
             offer: Some(Offer::Unasked),
             cleared: retention.cleared(),
             tree: Some(tree.id),
@@ -227,7 +227,7 @@ fn write_shared(
     let options = OutputOptions {
         compression: Compression::None,
         filter_bits: filter_bits(store.options.filter_bits, 0, LEVELS - 1),
-        table_bytes: u64::MAX,
+        limits: TableLimits::NONE,
         offer: Some(Offer::Unasked),
         // For every tree that takes part.
         cleared: groups

@@ -229,7 +229,7 @@ fn merge(
                 0 => run_filter_bits(store.options.filter_bits, compaction.bytes(), levels.bytes_in_all()),
                 _ => filter_bits(store.options.filter_bits, *target, deepest),
             },
-            table_bytes: store.options.table_bytes as u64,
+            limits: store.options.table_limits(),
             offer: for_reads.then_some(Offer::Wanted),
             cleared: retention.cleared(),
             tree: Some(tree.id),

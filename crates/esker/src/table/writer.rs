@@ -186,6 +186,11 @@ impl TableWriter {
         self.last_key == key
     }
 
+    /// How many keys wait in memory, 8 bytes each, for the filter to be built.
+    pub(crate) fn hashed_keys(&self) -> usize {
+        self.hashes.len()
+    }
+
     /// About the bytes of the file if it were finished now.
     pub(crate) fn estimated_size(&self) -> u64 {
         let filter = self.hashes.len() as u64 * u64::from(self.options.filter_bits_tenths) / 80;

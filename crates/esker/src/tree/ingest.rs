@@ -9,6 +9,7 @@ use crate::compact::output::{Output, OutputOptions, filter_bits};
 use crate::cursor::{Kind, SeqNo};
 use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::TableLimits;
 use crate::read::merge::{Direction, MergeCursor, Source};
 use crate::store::Ingested;
 use crate::table::ScanHint;
@@ -62,7 +63,7 @@ impl Ingest {
         let options = OutputOptions {
             compression: tree.inner.options().compression,
             filter_bits: filter_bits(store.options.filter_bits, LEVELS - 1, LEVELS - 1),
-            table_bytes: store.options.table_bytes as u64,
+            limits: store.options.table_limits(),
             offer: None,
             cleared: 0,
             tree: Some(tree.inner.id),
@@ -228,7 +229,7 @@ impl IngestUnsorted {
             let options = OutputOptions {
                 compression: tree.inner.options().compression,
                 filter_bits: 0,
-                table_bytes: u64::MAX,
+                limits: TableLimits::NONE,
                 offer: None,
                 cleared: 0,
                 tree: Some(tree.inner.id),

@@ -285,7 +285,7 @@ impl Repair<'_> {
                 .map(|record| record.options.compression)
                 .unwrap_or_default(),
             filter_bits: filter_bits(self.options.filter_bits, LEVELS - 1, LEVELS - 1),
-            table_bytes: self.options.table_bytes as u64,
+            limits: self.options.table_limits(),
             offer: None,
             // What they hide is left out here; later ones have greater numbers than all that is known.
             cleared: ranges.iter().map(|range| range.seq).max().unwrap_or(0),

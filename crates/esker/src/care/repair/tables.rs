@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Repair;
 use crate::compact::output::{Output, OutputOptions, filter_bits};
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::TableLimits;
 use crate::table::Salvage;
 use crate::version::edit::{Edit, FileId, TableInfo, TreeId};
 use crate::version::levels::LEVELS;
@@ -87,7 +88,7 @@ impl Repair<'_> {
         let options = OutputOptions {
             compression: compression.unwrap_or_default(),
             filter_bits: filter_bits(self.options.filter_bits, usize::from(level), LEVELS - 1),
-            table_bytes: u64::MAX,
+            limits: TableLimits::NONE,
             offer: None,
             cleared: info.cleared,
             tree: Some(tree),
