@@ -26,7 +26,8 @@ impl Tree {
     /// names them, which whoever opens the store later has to do too. A value's time to live is its own: when it has
     /// expired, the operands that came after it count as if the key had been absent when they came. The value that is made
     /// is held in memory, however long, and stays in the tables: long values are better written with [`Tree::put`]. A merge
-    /// may write what has come of the key for good: to a transaction that has read it this is a change.
+    /// may write what has come of the key for good: to a transaction that has read it this is a change. In a transaction:
+    /// [`Txn::merge`](crate::Txn::merge).
     ///
     /// # Example
     /// ```

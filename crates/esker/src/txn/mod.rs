@@ -20,10 +20,12 @@
 //!   value, which nobody else can change before they end (strict two-phase locking); under snapshot isolation they lock
 //!   what they write and read for update. The check at the commit stays: writers outside of transactions and optimistic
 //!   ones take no locks. Between pessimistic ones it never fails.
+//! - What is merged into a key is a write that reads nothing: it lies on what is there when the transaction takes effect.
+//!   Its own reads find it applied to the moment, and rely on that.
 //! - A transaction that writes nothing reads one moment and needs no check, but for a serializable pessimistic one.
 //!
-//! Files: `options`, `reads` (what is relied on, and the check), `writes` (what is to be written, savepoints), `scan`,
-//! `locks`, `span` (stretches of keys), `retry`.
+//! Files: `options`, `reads` (what is relied on, and the check), `writes` (what is to be written, savepoints), `merge`,
+//! `scan`, `locks`, `span` (stretches of keys), `retry`.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -31,6 +33,7 @@ use std::time::Duration;
 
 use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
+use crate::operators::MergeOperators;
 use crate::read::range::ScanRange;
 use crate::store::Store;
 use crate::trace::{Operation, Subject, notes};
@@ -39,6 +42,7 @@ use crate::value::Value;
 use crate::write::batch::check_key;
 
 mod locks;
+mod merge;
 mod options;
 mod reads;
 mod retry;
@@ -185,8 +189,8 @@ impl Txn {
     fn read_key(&self, tree: &Tree, key: &[u8], for_update: bool) -> Result<Option<Value>> {
         self.check_tree(tree)?;
         let own = self.inner.borrow().writes.get(tree.inner().id, key);
-        if let Some(change) = own {
-            return Ok(change.map(|(value, expiry)| Value::of_bytes(&value).expiring(expiry)));
+        if let Some(change) = own.as_ref().filter(|change| !change.is_on_store()) {
+            return change.value(key, None, self.operators());
         }
         let moment = self.moment_for_reading(tree, || Target::Key(key.to_vec()), for_update)?;
         let found = moment.get(tree, key)?;
@@ -196,7 +200,9 @@ impl Txn {
             }
             self.inner.borrow_mut().reads.note_key(tree, key, moment.seq());
         }
-        Ok(found)
+        let Some(change) = own else { return Ok(found) };
+        let stored = found.map(Value::into_vec).transpose()?;
+        change.value(key, stored.as_deref(), self.operators())
     }
 
     fn read_range(&self, tree: &Tree, range: ScanRange, for_update: bool) -> Result<TxnScan<'_>> {
@@ -243,7 +249,8 @@ impl Txn {
     /// `Deadlock` and `LockTimeout`, and, under snapshot isolation, `Conflict` when the key was changed since the
     /// transaction's first read.
     pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.change(tree, key.as_ref(), Some((value.as_ref().into(), None)))
+        let change = Change::put(value.as_ref(), None);
+        self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), change))
     }
 
     /// Gives `key` the value `value`, which is copied, for as long as `ttl`, from now on ([`Tree::put_for`]). To this
@@ -259,7 +266,8 @@ impl Txn {
         ttl: Duration,
     ) -> Result<()> {
         let expiry = self.store.expiry_after(ttl);
-        self.change(tree, key.as_ref(), Some((value.as_ref().into(), Some(expiry))))
+        let change = Change::put(value.as_ref(), Some(expiry));
+        self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), change))
     }
 
     /// Makes all keys of `range` absent ([`Tree::delete_range`]). A pessimistic transaction locks the range for itself;
@@ -290,10 +298,10 @@ impl Txn {
     /// # Errors
     /// As [`Txn::put`].
     pub fn delete(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
-        self.change(tree, key.as_ref(), None)
+        self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), Change::DELETE))
     }
 
-    fn change(&self, tree: &Tree, key: &[u8], change: Change) -> Result<()> {
+    fn change(&self, tree: &Tree, key: &[u8], change: impl FnOnce(&mut WriteSet)) -> Result<()> {
         check_key(key)?;
         self.check_tree(tree)?;
         if self.is_pessimistic() {
@@ -302,8 +310,12 @@ impl Txn {
                 check_key_unchanged(tree, key, self.inner.borrow().moment.seq())?;
             }
         }
-        self.inner.borrow_mut().writes.set(tree, key, change);
+        change(&mut self.inner.borrow_mut().writes);
         Ok(())
+    }
+
+    fn operators(&self) -> &MergeOperators {
+        &self.store.options.merge_operators
     }
 
     fn check_tree(&self, tree: &Tree) -> Result<()> {

@@ -37,6 +37,8 @@ pub struct TxnScan<'t> {
     own: Option<Changes>,
     /// The next of the own writes.
     next_own: Option<(Vec<u8>, Change)>,
+    /// What was merged into the current pair has made of it, once it was asked for.
+    made: Option<Vec<u8>>,
     at: At,
     /// Where the transaction keeps what it has read, if it does.
     read: Option<RangeId>,
@@ -50,7 +52,7 @@ impl<'t> TxnScan<'t> {
         own: Option<Changes>,
         read: Option<RangeId>,
     ) -> Self {
-        TxnScan { txn, range, store, store_on: false, own, next_own: None, at: At::Start, read }
+        TxnScan { txn, range, store, store_on: false, own, next_own: None, made: None, at: At::Start, read }
     }
 
     /// To the next pair; `false` at the end.
@@ -63,6 +65,7 @@ impl<'t> TxnScan<'t> {
     }
 
     fn step(&mut self) -> Result<bool> {
+        self.made = None;
         match self.at {
             At::Start => {
                 self.store_on = self.advance_store()?;
@@ -81,7 +84,7 @@ impl<'t> TxnScan<'t> {
                 }
             };
             self.at = match &self.next_own {
-                Some((_, None)) if own_first => {
+                Some((_, change)) if own_first && change.is_delete() => {
                     self.pass_own()?;
                     continue;
                 }
@@ -150,11 +153,16 @@ impl<'t> TxnScan<'t> {
     /// The current pair's value. Empty for a scan of keys only.
     ///
     /// # Errors
-    /// `Corruption` or `Io` when it cannot be read.
+    /// `Corruption` or `Io` when it cannot be read. `InvalidInput` and `Unsupported` when nobody can say what was made of it
+    /// ([`Txn::merge`]).
     pub fn value(&mut self) -> Result<&[u8]> {
-        match (self.at, &self.next_own) {
-            (At::Store, _) => self.store.value(),
-            (At::Own, Some((_, Some((value, _))))) if !self.range.keys_only => Ok(value),
+        match self.at {
+            At::Store => self.store.value(),
+            At::Own if !self.range.keys_only => {
+                self.make_own()?;
+                let put = self.next_own.as_ref().and_then(|(_, change)| change.put_value());
+                Ok(self.made.as_deref().or(put.map(|(value, _)| value)).unwrap_or_default())
+            }
             _ => Ok(&[]),
         }
     }
@@ -167,11 +175,20 @@ impl<'t> TxnScan<'t> {
         if self.at == At::Store {
             return self.store.handle();
         }
-        let expiry = match &self.next_own {
-            Some((_, Some((_, expiry)))) => *expiry,
-            _ => None,
-        };
+        let put = self.next_own.as_ref().and_then(|(_, change)| change.put_value());
+        let expiry = put.and_then(|(_, expiry)| expiry);
         Ok(Value::of_bytes(self.value()?).expiring(expiry))
+    }
+
+    /// Makes the value of the own write at which the scan stands, if something was merged.
+    fn make_own(&mut self) -> Result<()> {
+        let Some((key, change)) = &self.next_own else { return Ok(()) };
+        if self.made.is_none() {
+            let is_stored = change.is_on_store() && self.store_on && self.store.key() == key;
+            let stored = if is_stored { Some(self.store.value()?) } else { None };
+            self.made = change.merged(key, stored, self.txn.operators())?;
+        }
+        Ok(())
     }
 
     /// What was walked over; `None` before the first pair.

@@ -418,3 +418,139 @@ fn trees_of_other_stores_and_of_the_past_are_refused() {
     db.close().unwrap();
     assert_eq!(db.begin(TxnOptions::default()).unwrap_err().kind(), ErrorKind::Closed);
 }
+
+/// Every order of a put, a delete, a merge and a merge of another kind, with a savepoint in between.
+#[test]
+fn a_transaction_reads_what_it_has_merged() {
+    for mode in MODES {
+        let db = still_store();
+        let tree = db.default_tree();
+        ["a", "b", "gone"].into_iter().for_each(|key| db.put(key, "old").unwrap());
+        let txn = db.begin(options(mode, Isolation::Serializable)).unwrap();
+        txn.append(tree, "a", "+1").unwrap();
+        txn.append(tree, "new", "x").unwrap();
+        txn.put(tree, "put", "1").unwrap();
+        txn.append(tree, "put", "2").unwrap();
+        txn.delete(tree, "gone").unwrap();
+        let before = txn.savepoint();
+        txn.append(tree, "gone", "back").unwrap();
+        txn.append(tree, "a", "+2").unwrap();
+        txn.delete_range(tree, &ScanRange::all().from("b").to("c")).unwrap();
+        txn.append(tree, "b", "y").unwrap();
+        txn.append(tree, "b", "z").unwrap();
+        assert_eq!(get(&txn, tree, "a").as_deref(), Some("old+1+2"));
+        let shown = "a=old+1+2 b=yz gone=back new=x put=12";
+        assert_eq!(pairs(txn.scan(tree, ScanRange::all()).unwrap()), shown);
+        let backward: Vec<&str> = shown.split(' ').rev().collect();
+        assert_eq!(pairs(txn.scan(tree, ScanRange::all().reverse()).unwrap()), backward.join(" "));
+        assert_eq!(pairs(txn.scan(tree, ScanRange::all().keys_only()).unwrap()), "a= b= gone= new= put=");
+        txn.rollback_to(before).unwrap();
+        assert_eq!(pairs(txn.scan(tree, ScanRange::all()).unwrap()), "a=old+1 b=old new=x put=12");
+        txn.append(tree, "b", "!").unwrap();
+        txn.commit().unwrap();
+        let found: Vec<_> = tree.scan(ScanRange::all()).unwrap().map(|pair| pair.unwrap()).collect();
+        let found = found.iter().map(|(k, v)| format!("{}={}", k.escape_ascii(), v.escape_ascii()));
+        assert_eq!(found.collect::<Vec<_>>().join(" "), "a=old+1 b=old! new=x put=12");
+    }
+}
+
+/// Two that add side by side: the values that they find, and what becomes of the second.
+#[test]
+fn additions_that_were_not_read_go_side_by_side_when_serializable() {
+    let run = |isolation, reads: bool| {
+        let db = still_store();
+        let tree = db.default_tree();
+        tree.add("n", 1).unwrap();
+        let begin = || db.begin(options(TxnMode::Optimistic, isolation)).unwrap();
+        let (one, two) = (begin(), begin());
+        one.add(tree, "n", 10).unwrap();
+        two.add(tree, "n", 100).unwrap();
+        if reads {
+            let found = two.get_vec(tree, "n").unwrap().unwrap();
+            assert_eq!(crate::keys::decode_i64(&found).unwrap(), 101);
+        }
+        one.commit().unwrap();
+        tree.add("n", 1000).unwrap();
+        let second = outcome(two.commit());
+        let found = tree.get_vec("n").unwrap().unwrap();
+        assert_eq!(crate::keys::decode_i64(&found).unwrap(), if second == "done" { 1111 } else { 1011 });
+        second
+    };
+    assert_eq!(run(Isolation::Serializable, false), "done");
+    assert_eq!(run(Isolation::Serializable, true), "conflict");
+    // The first committer wins.
+    assert_eq!(run(Isolation::Snapshot, false), "conflict");
+    assert_eq!(run(Isolation::Snapshot, true), "conflict");
+}
+
+#[test]
+fn pessimistic_additions_wait_for_each_other() {
+    let db = still_store();
+    let tree = db.default_tree();
+    for isolation in LEVELS {
+        let begin = || db.begin(options(TxnMode::Pessimistic, isolation)).unwrap();
+        let (one, two) = (begin(), begin());
+        one.add(tree, "n", 1).unwrap();
+        assert_eq!(two.add(tree, "n", 1).unwrap_err().kind(), ErrorKind::LockTimeout);
+        one.commit().unwrap();
+        two.add(tree, "n", 1).unwrap();
+        two.commit().unwrap();
+    }
+    let found = tree.get_vec("n").unwrap().unwrap();
+    assert_eq!(crate::keys::decode_i64(&found).unwrap(), 4);
+}
+
+#[test]
+fn what_cannot_be_merged_is_refused_and_what_cannot_be_applied_is_named() {
+    let db = still_store();
+    let tree = db.default_tree();
+    db.put("text", "hello").unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    assert_eq!(txn.merge(tree, "k", "max", "1").unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(txn.merge(tree, "k", crate::ADD, "short").unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(txn.add(tree, "", 1).unwrap_err().kind(), ErrorKind::InvalidInput);
+    txn.add(tree, "text", 1).unwrap();
+    assert_eq!(txn.get(tree, "text").unwrap_err().kind(), ErrorKind::InvalidInput);
+    let mut scan = txn.scan(tree, ScanRange::all()).unwrap();
+    assert!(scan.advance().unwrap());
+    assert_eq!(scan.value().unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert!(!scan.advance().unwrap());
+}
+
+/// A value that is huge, others that expire, and what many small pieces make.
+#[test]
+fn operands_of_a_transaction_lie_on_whatever_is_there() {
+    let db = still_store();
+    let tree = db.default_tree();
+    let huge = vec![b'h'; 100 << 10];
+    db.put("huge", &huge).unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    txn.append(tree, "huge", "!").unwrap();
+    txn.put(tree, "own", &huge).unwrap();
+    txn.append(tree, "own", "?").unwrap();
+    txn.put_for(tree, "short", "lived", Duration::from_secs(60)).unwrap();
+    txn.append(tree, "short", "+").unwrap();
+    let mut whole = Vec::new();
+    for i in 0..3000u32 {
+        txn.append(tree, "many", i.to_be_bytes()).unwrap();
+        txn.add(tree, "count", 1).unwrap();
+        whole.extend(i.to_be_bytes());
+    }
+    let check = |read: &dyn Fn(&str) -> Option<Vec<u8>>| {
+        assert_eq!(read("huge"), Some([&huge[..], b"!"].concat()));
+        assert_eq!(read("own"), Some([&huge[..], b"?"].concat()));
+        assert_eq!(read("short").as_deref(), Some(&b"lived+"[..]));
+        assert_eq!(read("many").as_ref(), Some(&whole));
+        assert_eq!(read("count").as_deref(), Some(&crate::keys::i64(3000)[..]));
+    };
+    check(&|key| txn.get_vec(tree, key).unwrap());
+    let batch = txn.inner.borrow().writes.to_batch().unwrap();
+    // Two puts, and of 6,000 operands those that could not be put together.
+    assert!(batch.len() < 30, "{} ops", batch.len());
+    drop(batch);
+    txn.commit().unwrap();
+    check(&|key| tree.get_vec(key).unwrap());
+    db.flush().unwrap();
+    db.compact().unwrap();
+    check(&|key| tree.get_vec(key).unwrap());
+}

@@ -1,5 +1,6 @@
 //! Random transactions from several threads over few keys of two trees, beside plain writes, flushes and merges; what each
-//! found and wrote is judged by [`checker`](super::checker).
+//! found and wrote is judged by [`checker`](super::checker). Some writes append to what is there, without reading it: a
+//! value is a list of numbers, of which the last says who wrote it, and those before it what that lay on.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -7,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use super::checker::{Node, Version, judge};
 use super::*;
 use crate::env::Env;
+use crate::operators::APPEND;
 use crate::rng::Rng;
 
 /// Keys of each of the two trees.
@@ -66,6 +68,8 @@ struct History<'a> {
     next_value: AtomicU64,
     /// A key is deleted by one write at most, so that it is known which one an absent key is of.
     deleted: [AtomicBool; 2 * KEYS],
+    /// Numbers that were appended, each with what its writer had made of the key before; `None`: nothing.
+    appended: parking_lot::Mutex<BTreeMap<u64, Option<Version>>>,
     tally: parking_lot::Mutex<Tally>,
 }
 
@@ -73,11 +77,32 @@ struct History<'a> {
 #[derive(Default)]
 struct Notes {
     reads: Vec<(usize, Version)>,
-    own: BTreeMap<usize, Version>,
+    own: BTreeMap<usize, Own>,
 }
 
-fn decode(value: &[u8]) -> u64 {
-    u64::from_le_bytes(value.try_into().unwrap())
+/// What a transaction or batch has made of a key.
+#[derive(Clone, Copy)]
+struct Own {
+    version: Version,
+    /// How many numbers of the list are its own, and whether those before them are the store's.
+    numbers: usize,
+    on_store: bool,
+}
+
+impl Own {
+    fn given(version: Version) -> Own {
+        Own { version, numbers: usize::from(version.is_some()), on_store: false }
+    }
+}
+
+fn decode(value: Option<&[u8]>) -> Vec<u64> {
+    let (numbers, rest) = value.unwrap_or_default().as_chunks();
+    assert_eq!(rest, []);
+    numbers.iter().map(|number| u64::from_le_bytes(*number)).collect()
+}
+
+fn last_of(value: Option<&[u8]>) -> Version {
+    decode(value).last().copied()
 }
 
 impl History<'_> {
@@ -111,22 +136,53 @@ impl History<'_> {
         vec![Node { session: 0, place: Some(0), reads: Vec::new(), writes }]
     }
 
-    fn note_read(notes: &mut Notes, key: usize, found: Option<Vec<u8>>) {
-        let found = found.map(|value| decode(&value));
-        match notes.own.get(&key) {
-            Some(own) => assert_eq!(*own, found, "an own write of key {key}"),
-            None => notes.reads.push((key, found)),
+    fn note_read(notes: &mut Notes, key: usize, found: Option<&[u8]>) {
+        let found = decode(found);
+        let own = notes.own.get(&key).copied().unwrap_or(Own { version: None, numbers: 0, on_store: true });
+        if own.numbers > 0 || !own.on_store {
+            assert_eq!(own.version, found.last().copied(), "an own write of key {key}");
         }
+        let below = found.len().checked_sub(own.numbers).expect("what was appended to something lies on it");
+        match own.on_store {
+            true => notes.reads.push((key, found[..below].last().copied())),
+            false => assert_eq!(below, 0, "an own write of key {key}"),
+        }
+    }
+
+    /// Remembers that `value` was appended to `key`.
+    fn note_appended(&self, own: &mut BTreeMap<usize, Own>, key: usize, value: u64) {
+        let before = own.get(&key).copied();
+        self.appended.lock().insert(value, before.map(|before| before.version));
+        let before = before.unwrap_or(Own { version: None, numbers: 0, on_store: true });
+        own.insert(key, Own { version: Some(value), numbers: before.numbers + 1, ..before });
+    }
+
+    /// The list that ends with `version`, which was written over `stored`.
+    fn list(&self, version: Version, stored: &[u64]) -> Vec<u64> {
+        let Some(value) = version else { return Vec::new() };
+        let before = self.appended.lock().get(&value).copied();
+        let mut list = match before {
+            None => Vec::new(),
+            Some(None) => stored.to_vec(),
+            Some(Some(own)) => self.list(own, stored),
+        };
+        list.push(value);
+        list
     }
 
     fn put(&self, txn: &Txn, rng: &mut Rng, notes: &mut Notes, key: usize) -> Result<()> {
         let version = self.choose_version(rng, key);
         let (tree, name) = self.key(key);
         match version {
+            Some(value) if rng.chance(0.4) => {
+                txn.append(tree, name, value.to_le_bytes())?;
+                self.note_appended(&mut notes.own, key, value);
+                return Ok(());
+            }
             Some(value) => txn.put(tree, name, value.to_le_bytes())?,
             None => txn.delete(tree, name)?,
         }
-        notes.own.insert(key, version);
+        notes.own.insert(key, Own::given(version));
         Ok(())
     }
 
@@ -157,7 +213,7 @@ impl History<'_> {
                 here
             });
             let key = key.expect("keys in order, each once");
-            Self::note_read(notes, key, Some(scan.value()?.to_vec()));
+            Self::note_read(notes, key, Some(scan.value()?));
             stop -= 1;
         }
         if stop > 0 {
@@ -173,10 +229,10 @@ impl History<'_> {
             let key = rng.index(2 * KEYS);
             let (tree, name) = self.key(key);
             match rng.index(20) {
-                0..6 => Self::note_read(&mut notes, key, txn.get_vec(tree, name)?),
+                0..6 => Self::note_read(&mut notes, key, txn.get_vec(tree, name)?.as_deref()),
                 6..8 => {
                     let found = txn.get_for_update(tree, name)?.map(|value| value.into_vec().unwrap());
-                    Self::note_read(&mut notes, key, found);
+                    Self::note_read(&mut notes, key, found.as_deref());
                 }
                 8..14 => self.put(txn, rng, &mut notes, key)?,
                 14..18 => self.scan(txn, rng, &mut notes)?,
@@ -216,7 +272,7 @@ impl History<'_> {
             Ok(None) => None,
             Ok(Some((place, notes))) => {
                 tally.commits += 1;
-                let writes: Vec<_> = notes.own.into_iter().collect();
+                let writes = written(notes.own);
                 assert_eq!(place.is_some(), !writes.is_empty());
                 Some(Node { session: 0, place, reads: notes.reads, writes })
             }
@@ -240,8 +296,8 @@ impl History<'_> {
             let (snapshot, mut node) = (self.place.db.snapshot(), Node::default());
             for key in (0..2 * KEYS).filter(|_| rng.chance(0.5)) {
                 let (tree, name) = self.key(key);
-                let found = snapshot.get_vec(tree, name).unwrap().map(|value| decode(&value));
-                node.reads.push((key, found));
+                let found = snapshot.get_vec(tree, name).unwrap();
+                node.reads.push((key, last_of(found.as_deref())));
                 std::thread::yield_now();
             }
             return Some(node);
@@ -253,14 +309,19 @@ impl History<'_> {
             let version = self.choose_version(rng, key);
             let (tree, name) = self.key(key);
             match version {
+                Some(value) if rng.chance(0.4) => {
+                    batch.merge(tree, name, APPEND, value.to_le_bytes()).unwrap();
+                    self.note_appended(&mut own, key, value);
+                    continue;
+                }
                 Some(value) => batch.put(tree, name, value.to_le_bytes()).unwrap(),
                 None => batch.delete(tree, name).unwrap(),
             }
-            own.insert(key, version);
+            own.insert(key, Own::given(version));
         }
         let store = &self.place.store;
         let place = store.write_if(&batch, store.options.durability, None).unwrap();
-        Some(Node { session: 0, place, reads: Vec::new(), writes: own.into_iter().collect() })
+        Some(Node { session: 0, place, reads: Vec::new(), writes: written(own) })
     }
 
     fn session(&self, session: usize, seed: u64) -> Vec<Node> {
@@ -298,17 +359,24 @@ impl History<'_> {
             panic!("seed {seed}, {:?}, {:?}: {found}", self.isolation, self.company);
         }
         self.tally.lock().skewed += u64::from(judge(&nodes, Isolation::Serializable).is_err());
-        // The end is what the last of each key's writers made of it.
+        // The end is what each key's writers, one after the other, made of it.
         for key in 0..2 * KEYS {
             let writes = nodes.iter().filter_map(|node| {
                 let (_, version) = node.writes.iter().find(|(written, _)| *written == key)?;
                 Some((node.place, *version))
             });
+            let mut writes: Vec<_> = writes.collect();
+            writes.sort_unstable();
+            let list = writes.iter().fold(Vec::new(), |stored, (_, version)| self.list(*version, &stored));
             let (tree, name) = self.key(key);
-            let found = tree.get_vec(name).unwrap().map(|value| decode(&value));
-            assert_eq!(Some(found), writes.max().map(|(_, version)| version), "seed {seed}, key {key}");
+            let found = tree.get_vec(name).unwrap();
+            assert_eq!(decode(found.as_deref()), list, "seed {seed}, key {key}");
         }
     }
+}
+
+fn written(own: BTreeMap<usize, Own>) -> Vec<(usize, Version)> {
+    own.into_iter().map(|(key, own)| (key, own.version)).collect()
 }
 
 /// Runs `count` histories of one kind, `count` being small enough for one store.
@@ -326,6 +394,7 @@ fn histories(count: u64, isolation: Isolation, company: Company, total: &mut Tal
             company,
             next_value: AtomicU64::new(0),
             deleted: std::array::from_fn(|_| AtomicBool::new(false)),
+            appended: parking_lot::Mutex::default(),
             tally: parking_lot::Mutex::default(),
         };
         history.run(number * 6 + isolation as u64 * 3 + company as u64);

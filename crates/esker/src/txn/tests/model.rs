@@ -4,15 +4,48 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::*;
+use crate::keys;
+use crate::operators::{ADD, APPEND};
 use crate::rng::Rng;
 
 type Map = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
 /// A key of one of the trees.
 type Place = (usize, Vec<u8>);
-/// `None`: absent from then on.
-type Writes = BTreeMap<Place, Option<Vec<u8>>>;
+type Writes = BTreeMap<Place, Own>;
 
 const KEYS: usize = 12;
+
+/// What a key was given, and what was merged into that.
+#[derive(Clone)]
+struct Own {
+    /// `None`: nothing, so that the store has its say. `Some(None)`: the key became absent.
+    given: Option<Option<Vec<u8>>>,
+    operands: Vec<Vec<u8>>,
+}
+
+impl Own {
+    fn given(value: Option<Vec<u8>>) -> Own {
+        Own { given: Some(value), operands: Vec::new() }
+    }
+
+    /// What a key of tree `tree` has by it, where the store has `stored`.
+    fn over(&self, tree: usize, stored: Option<&Vec<u8>>) -> Option<Vec<u8>> {
+        let below = self.given.clone().unwrap_or_else(|| stored.cloned());
+        self.operands.iter().fold(below, |value, operand| {
+            Some(match (OPERATORS[tree], value) {
+                (_, None) => operand.clone(),
+                (ADD, Some(value)) => {
+                    let [sum, more] = [&value, operand].map(|bytes| keys::decode_i64(bytes).unwrap());
+                    keys::i64(sum.wrapping_add(more)).to_vec()
+                }
+                (_, Some(value)) => [value, operand.clone()].concat(),
+            })
+        })
+    }
+}
+
+/// What is merged into keys of the two trees.
+const OPERATORS: [&str; 2] = [APPEND, ADD];
 
 /// What a transaction should be like.
 struct Model {
@@ -36,6 +69,13 @@ fn name(key: usize) -> Vec<u8> {
     format!("k{key:02}").into_bytes()
 }
 
+/// A key, and what is merged into it.
+fn random_merge(rng: &mut Rng) -> (Place, Vec<u8>) {
+    let place = (rng.index(2), name(rng.index(KEYS)));
+    let len = if OPERATORS[place.0] == ADD { 8 } else { rng.index(20) };
+    (place, (0..len).map(|_| rng.next() as u8).collect())
+}
+
 impl Model {
     fn relies(&self, for_update: bool) -> bool {
         for_update || self.options.isolation == Isolation::Serializable
@@ -43,9 +83,9 @@ impl Model {
 
     fn view(&self) -> Map {
         let mut view = self.seen.clone();
-        for (place, change) in &self.own {
-            match change {
-                Some(value) => view.insert(place.clone(), value.clone()),
+        for (place, own) in &self.own {
+            match own.over(place.0, self.seen.get(place)) {
+                Some(value) => view.insert(place.clone(), value),
                 None => view.remove(place),
             };
         }
@@ -59,7 +99,8 @@ impl Model {
         let found =
             if for_update { self.txn.get_for_update(tree, &place.1) } else { self.txn.get(tree, &place.1) };
         assert_eq!(found.unwrap().map(|value| value.into_vec().unwrap()), self.view().get(&place).cloned());
-        if self.relies(for_update) && !self.own.contains_key(&place) {
+        // What was merged into something is read with it.
+        if self.relies(for_update) && self.own.get(&place).is_none_or(|own| own.given.is_none()) {
             self.read.insert(place);
         }
     }
@@ -74,7 +115,14 @@ impl Model {
             Some(value) => self.txn.put(&trees[place.0], &place.1, value).unwrap(),
             None => self.txn.delete(&trees[place.0], &place.1).unwrap(),
         }
-        self.own.insert(place, value);
+        self.own.insert(place, Own::given(value));
+    }
+
+    fn merge(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
+        let (place, operand) = random_merge(rng);
+        self.txn.merge(&trees[place.0], &place.1, OPERATORS[place.0], &operand).unwrap();
+        let own = self.own.entry(place).or_insert(Own { given: None, operands: Vec::new() });
+        own.operands.push(operand);
     }
 
     fn delete_range(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
@@ -87,7 +135,7 @@ impl Model {
             if self.options.isolation == Isolation::Snapshot {
                 self.read.insert(place.clone());
             }
-            self.own.insert(place, None);
+            self.own.insert(place, Own::given(None));
         }
     }
 
@@ -175,9 +223,9 @@ impl World {
     }
 
     fn note(&mut self, writes: Writes) {
-        for (place, change) in writes {
+        for (place, own) in writes {
             self.open.iter_mut().for_each(|model| model.others.extend([place.clone()]));
-            match change {
+            match own.over(place.0, self.now.get(&place)) {
                 Some(value) => self.now.insert(place, value),
                 None => self.now.remove(&place),
             };
@@ -209,7 +257,12 @@ impl World {
                     Some(value) => self.trees[place.0].put(&place.1, value).unwrap(),
                     None => self.trees[place.0].delete(&place.1).unwrap(),
                 }
-                self.note(BTreeMap::from([(place, value)]));
+                self.note(BTreeMap::from([(place, Own::given(value))]));
+            }
+            9 if rng.chance(0.5) => {
+                let (place, operand) = random_merge(rng);
+                self.trees[place.0].merge(&place.1, OPERATORS[place.0], &operand).unwrap();
+                self.note(BTreeMap::from([(place, Own { given: None, operands: vec![operand] })]));
             }
             9 if rng.chance(0.5) => self.db.flush().unwrap(),
             9 if rng.chance(0.5) => self.db.compact().unwrap(),
@@ -219,6 +272,7 @@ impl World {
                 match rng.index(8) {
                     0..3 if rng.chance(0.1) => model.delete_range(trees, rng),
                     0..3 => model.get(trees, rng),
+                    3..5 if rng.chance(0.4) => model.merge(trees, rng),
                     3..5 => model.write(trees, rng),
                     5..7 => model.scan(trees, rng),
                     _ => model.back_or_forth(rng),
