@@ -54,6 +54,15 @@ class Decoder:
         return self.at >= len(self.data)
 
 
+def varint(number):
+    """The bytes of a number."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(out) + bytes([number])
+
+
 def read_at(path, at, count):
     with open(path, "rb") as file:
         file.seek(at)

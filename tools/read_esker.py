@@ -66,6 +66,15 @@ def lasting(kind, expires):
     return PUT if kind == PUT_UNTIL else BLOB
 
 
+def renumbered(pointer, by, below):
+    """A pointer of another store, with the number that the blob file has here."""
+    file = Decoder(pointer)
+    number = file.varint()
+    if number >= below:
+        raise Damage("a pointer names a file that was not imported")
+    return varint(number + by) + pointer[file.at:]
+
+
 class Tree:
     def __init__(self, name):
         self.name, self.tag, self.flushed = name, None, 0
@@ -158,10 +167,12 @@ class Store:
         elif tag == 4:
             level, table = edit.u8(), {"file": edit.varint(), "salt": edit.u64()}
             flags = edit.u8()
-            if flags > 7:
+            if flags > 15:
                 raise Damage(f"the manifest has a table with flags {flags} that this reader does not know")
             table["prefix"] = edit.varint().to_bytes(4, "big") if flags & 1 else b""
             table["one_number"], table["clipped"] = flags & 2, flags & 4
+            # What is added to the numbers of blob files, and what they are below, where another store wrote the table.
+            table["renumbered"] = (edit.varint(), edit.varint()) if flags & 8 else None
             for _ in range(4):
                 edit.varint()
             table["max_seq"] = edit.varint() + edit.varint()
@@ -255,6 +266,8 @@ class Store:
                 expires, value_at = u64(block, value_at), value_at + 8
             if compression or kind in (BLOB, BLOB_UNTIL):
                 where = block[value_at:end]
+                if kind in (BLOB, BLOB_UNTIL) and table["renumbered"]:
+                    where = renumbered(where, *table["renumbered"])
             else:
                 where = (path, at + value_at, end - value_at)
             tree.add(key[len(own):], order, lasting(kind, expires), where)

@@ -194,6 +194,23 @@ Example:
     #[command(after_help = "Example:
   esker checkpoint /backup/monday.db")]
     Checkpoint(Checkpoint),
+    /// Make a store of one tree, by links: a large tree takes no time and no space
+    #[command(
+        after_help = "The new store has the files of the tree under second names; on another file system they are copied.
+It is a store like any, and `esker import-tree` makes its tree one of another store's.
+
+Example:
+  esker --tree users export-tree /srv/users.db"
+    )]
+    ExportTree(ExportTree),
+    /// Make a new tree of what `esker export-tree` has made, by links
+    #[command(
+        after_help = "The tree is called as --tree says, and there must be none of that name. The directory is only read.
+
+Example:
+  esker --db other.db --tree users import-tree /srv/users.db"
+    )]
+    ImportTree(ImportTree),
     /// Copy the store, as it is now, into a directory of backups; what an earlier one has is not copied again
     #[command(
         after_help = "One directory, on another disk as a rule, holds the backups of one store. An interrupted backup leaves
@@ -344,6 +361,18 @@ pub(crate) struct Dump {
 #[derive(Debug, Args)]
 pub(crate) struct Checkpoint {
     /// The new store's directory, which must not exist
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportTree {
+    /// The new store's directory, which must not exist
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportTree {
+    /// The directory of a store with one tree
     pub(crate) dir: PathBuf,
 }
 

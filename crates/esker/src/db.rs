@@ -21,6 +21,7 @@ use crate::version::edit::Edit;
 use crate::write::batch::Batch;
 
 mod insight;
+mod port;
 mod split;
 mod updates;
 

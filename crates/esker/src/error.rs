@@ -84,6 +84,7 @@ impl Error {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OutOfSpace,
             io::ErrorKind::NotFound => ErrorKind::NotFound,
             io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
+            io::ErrorKind::CrossesDevices | io::ErrorKind::TooManyLinks => ErrorKind::Unsupported,
             _ => ErrorKind::Io,
         };
         let mut error = Error::new(kind, format!("cannot {doing}"));

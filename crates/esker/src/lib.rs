@@ -69,8 +69,8 @@ mod write;
 
 pub use cache::sim as cache_sim;
 pub use care::{
-    BackupInfo, BackupReport, Loss, RepairReport, backups, check, destroy, dump, forget_backups, repair,
-    restore,
+    BackupInfo, BackupReport, Loss, RepairReport, TreeFiles, backups, check, destroy, dump, forget_backups,
+    repair, restore,
 };
 pub use db::Db;
 pub use error::{Error, ErrorKind, Result};

@@ -146,14 +146,14 @@ fn check_direct(env: &Env, dir: &Path, listing: &Listing) -> Result<()> {
 }
 
 /// What lies in a store's directory, and what its manifest says.
-struct Found {
-    listing: Listing,
-    segments: Segments,
-    state: ManifestState,
+pub(crate) struct Found {
+    pub(crate) listing: Listing,
+    pub(crate) segments: Segments,
+    pub(crate) state: ManifestState,
 }
 
 impl Found {
-    fn read(env: &Env, dir: &Path) -> Result<Found> {
+    pub(crate) fn read(env: &Env, dir: &Path) -> Result<Found> {
         let listing = Listing::read(env, dir)?;
         let paths = listing.segments.iter().map(|(_, path)| path.clone()).collect();
         let segments = Segments::open(&*env.fs, dir, paths)?;
@@ -245,7 +245,7 @@ impl Opening {
             let shape = Shape {
                 levels: Levels::default().with(&[], tables),
                 ranges: RangeTombstones::new(record.ranges()),
-                extent: Extent { range: record.range.clone(), moved: Vec::new() },
+                extent: Extent { range: record.range.clone(), ..Extent::default() },
             };
             let (tag, options, ids) = (record.tag.clone(), record.options.clone(), (tree, record.root));
             let inner = TreeInner::new(ids, id, &record.name, options, tag, shape, &chunks);
@@ -407,7 +407,8 @@ fn unneeded(found: &Found, dir: &Path, state: &ManifestState, kept: &BTreeSet<Pa
     let manifests = listing.manifests.iter().map(|&number| manifest_path(dir, number));
     let strays = listing.tables.iter().filter(|file| !needed.contains(file));
     let tables = strays.map(|&file| table_path(dir, file));
-    segments.chain(manifests).chain(tables).chain(listing.temporaries.iter().cloned()).collect()
+    let marks = listing.imports_over().map(|imported| imported.mark(dir));
+    segments.chain(manifests).chain(tables).chain(listing.temporaries.iter().cloned()).chain(marks).collect()
 }
 
 /// Removes files of which some may be gone.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use crate::canary::broken;
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::replay::LogFloor;
@@ -97,6 +98,9 @@ pub(crate) struct Extent {
     pub(crate) range: KeyRange,
     /// What was split off since the store was opened; disjoint.
     pub(crate) moved: Vec<Moved>,
+    /// It was imported with this number, and its entries have older ones: earlier moments cannot be told. 0: it was not, since
+    /// the store was opened.
+    pub(crate) since: SeqNo,
 }
 
 impl Extent {
@@ -115,6 +119,15 @@ impl Extent {
             key.escape_ascii()
         );
         Err(Error::new(ErrorKind::InvalidInput, message))
+    }
+
+    /// Refuses a moment at which the tree `name` was another store's.
+    pub(crate) fn check_moment(&self, name: &str, seq: SeqNo) -> Result<()> {
+        if seq >= self.since || broken("import-moment") {
+            return Ok(());
+        }
+        let message = format!("the tree \"{name}\" was imported after this moment");
+        Err(Error::new(ErrorKind::Conflict, message))
     }
 
     /// The tree that had `key` at the moment `seq`, if it was split off since.

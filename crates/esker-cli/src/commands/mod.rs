@@ -16,6 +16,7 @@ mod import_dir;
 mod ls;
 mod manual;
 mod merge;
+mod port;
 mod put;
 mod repair;
 mod run;
@@ -48,6 +49,8 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Trees(args) => trees::run(&global, &args),
         Command::Dump(args) => admin::dump(&global, &args),
         Command::Checkpoint(args) => admin::checkpoint(&global, &args),
+        Command::ExportTree(args) => port::export(&global, &args),
+        Command::ImportTree(args) => port::import(&global, &args),
         Command::Backup(args) => backup::run(&global, &args),
         Command::Restore(args) => backup::restore(&global, &args),
         Command::Repair => repair::run(&global),

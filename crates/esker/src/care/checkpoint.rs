@@ -13,9 +13,10 @@ use crate::blob::blob_path;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::segment::clear_marks;
 use crate::log::wal::LogPart;
-use crate::open::{LOCK_FILE, remove_flat_dir};
+use crate::open::{LOCK_FILE, Listing, remove_flat_dir};
 use crate::store::Store;
 use crate::version::edit::ManifestState;
+use crate::version::imported::ImportedFiles;
 use crate::version::manifest::Manifest;
 use crate::version::tables::table_path;
 
@@ -65,11 +66,24 @@ fn fill(store: &Store, dir: &Path) -> Result<ManifestState> {
     for part in parts {
         copy(store, &part, dir)?;
     }
+    copy_marks(store, &state, dir)?;
     drop(structure);
     let manifest = Manifest::create(&store.env, dir, 1, state)?;
     drop(fs.create(&dir.join(LOCK_FILE))?);
     fs.sync_dir(dir)?;
     Ok(manifest.state)
+}
+
+/// Makes marks in `dir` for those files of a copy that says `state` which were imported.
+pub(super) fn copy_marks(store: &Store, state: &ManifestState, dir: &Path) -> Result<()> {
+    let (tables, blobs) = (state.files(), &state.blobs.live);
+    let is_named =
+        |imported: &ImportedFiles| tables.iter().chain(blobs.keys()).any(|&file| imported.contains(file));
+    let imports = Listing::read(&store.env, &store.dir)?.imports;
+    imports.iter().filter(|imported| is_named(imported)).try_for_each(|imported| {
+        drop(store.env.fs.create(&imported.mark(dir))?);
+        Ok(())
+    })
 }
 
 /// Copies a segment up to its last record. The marks stay behind: they are about our manifest and about

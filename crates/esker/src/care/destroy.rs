@@ -29,8 +29,11 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     let tables = listing.tables.iter().map(|&file| table_path(dir, file));
     let blobs = listing.blobs.iter().map(|&file| blob_path(dir, file));
     let temporaries = listing.temporaries.iter().cloned();
+    let marks = listing.imports.iter().map(|imported| imported.mark(dir));
     let reserve = fs.exists(&reserve_path(dir))?.then(|| reserve_path(dir));
-    for path in manifests.chain(segments).chain(tables).chain(blobs).chain(temporaries).chain(reserve) {
+    for path in
+        manifests.chain(segments).chain(tables).chain(blobs).chain(temporaries).chain(marks).chain(reserve)
+    {
         fs.remove_file(&path)?;
     }
     let directories = listing.quarantines.iter().cloned().chain([dir.join(BACKUP_DIR)]);

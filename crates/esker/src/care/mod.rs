@@ -10,7 +10,9 @@ mod check_blobs;
 pub(crate) mod checkpoint;
 mod destroy;
 mod dump;
+pub(crate) mod export;
 mod file_copy;
+pub(crate) mod import;
 mod repair;
 mod restore;
 
@@ -18,5 +20,6 @@ pub use backup::{BackupInfo, BackupReport, backups, forget_backups};
 pub use check::check;
 pub use destroy::destroy;
 pub use dump::dump;
+pub use export::TreeFiles;
 pub use repair::{Loss, RepairReport, repair};
 pub use restore::restore;

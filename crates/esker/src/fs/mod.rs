@@ -312,7 +312,8 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Renames, replacing the target.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Gives a file a second name; fails with `AlreadyExists` if the name is taken.
+    /// Gives a file a second name; fails with `AlreadyExists` if the name is taken, with `Unsupported` where it would be on
+    /// another file system, or the file has as many names as it may have.
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
 
     /// Makes the names in `dir` durable.

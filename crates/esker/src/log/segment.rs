@@ -28,6 +28,7 @@ use std::sync::Arc;
 use crate::checksum::checksum;
 use crate::codec::{Decoder, u64_at};
 use crate::cursor::{MAX_SEQ, SeqNo};
+use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, MappedFile, SyncFile};
 
@@ -176,6 +177,17 @@ impl SpareSegment {
         let file = if bulk { fs.open_bulk(path) } else { fs.open_mapped(path) }?;
         Ok(SpareSegment { file, bulk })
     }
+}
+
+/// Makes a segment without records and without room for any, under the number 1: what a store's log is of which nothing is to
+/// be replayed.
+pub(crate) fn create_empty(env: &Env, path: &Path, first_seq: SeqNo) -> Result<()> {
+    let (epoch, boot_id) = (env.random.next_u64(), env.fs.boot_id());
+    let mut page = SegmentHeader { id: 1, epoch, first_seq, start: 0, boot_id }.encode();
+    page.resize(RECORDS_AT as usize, 0);
+    let mut file = env.fs.create(path)?;
+    file.append(&page)?;
+    file.sync()
 }
 
 /// A segment in use. Shared by the writers that copy records into it and by whoever syncs it.

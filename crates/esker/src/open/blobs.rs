@@ -77,7 +77,7 @@ pub(super) fn find(
     }
     let unknown = listing.blobs.iter().filter(|id| !state.blobs.live.contains_key(id));
     for &id in unknown {
-        if state.blobs.removed.contains_key(&id) || is_blank(env, &blob_path(dir, id))? {
+        if is_unneeded(env, dir, listing, state, id)? {
             unneeded.files.push(id);
             continue;
         }
@@ -97,6 +97,19 @@ pub(super) fn find(
         set.insert(LiveFile::found(id, salt, single, Ok(Arc::new(file)), life, written, Some(lazy)));
     }
     Ok(unneeded)
+}
+
+/// Whether a file that the manifest does not name is known to hold nothing that counts.
+fn is_unneeded(
+    env: &Env,
+    dir: &Path,
+    listing: &Listing,
+    state: &ManifestState,
+    id: BlobFileId,
+) -> Result<bool> {
+    // Nothing is written into what is imported, and the edit that would have named it has not come about.
+    let is_over = state.blobs.removed.contains_key(&id) || listing.is_imported(id);
+    Ok(is_over || is_blank(env, &blob_path(dir, id))?)
 }
 
 /// Whether not even the first page of a blob file was written.

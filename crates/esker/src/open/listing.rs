@@ -9,6 +9,7 @@ use crate::log::replay::segment_number;
 use crate::log::segment::is_unwritten;
 use crate::store::reserve::RESERVE_FILE;
 use crate::version::edit::FileId;
+use crate::version::imported::ImportedFiles;
 use crate::version::manifest::{is_temporary, manifest_number};
 use crate::version::tables::table_number;
 
@@ -45,6 +46,8 @@ pub(crate) struct Listing {
     pub(crate) blobs: Vec<FileId>,
     pub(crate) segments: Vec<(u64, PathBuf)>,
     pub(crate) temporaries: Vec<PathBuf>,
+    /// What was imported.
+    pub(crate) imports: Vec<ImportedFiles>,
     /// Whether a backup was killed and has left what it was copying.
     pub(crate) has_backup_dir: bool,
     /// What repairs have set aside.
@@ -72,6 +75,8 @@ impl Listing {
                 listing.blobs.push(number);
             } else if let Some(number) = segment_number(&name) {
                 listing.segments.push((number, path));
+            } else if let Some(imported) = ImportedFiles::of_mark(&name) {
+                listing.imports.push(imported);
             } else {
                 listing.foreign.push(name);
             }
@@ -86,6 +91,19 @@ impl Listing {
     /// The number of the manifest in force, 0 where there is none.
     pub(crate) fn manifest(&self) -> u64 {
         self.manifests.last().copied().unwrap_or(0)
+    }
+
+    /// Whether a table or blob file with this number was imported.
+    pub(crate) fn is_imported(&self, file: FileId) -> bool {
+        self.imports.iter().any(|imported| imported.contains(file))
+    }
+
+    /// The imports of which no file is there any more.
+    pub(crate) fn imports_over(&self) -> impl Iterator<Item = &ImportedFiles> {
+        let has_file = |imported: &ImportedFiles| {
+            self.tables.iter().chain(&self.blobs).any(|&file| imported.contains(file))
+        };
+        self.imports.iter().filter(move |imported| !has_file(imported))
     }
 
     /// Whether no store was ever finished here: there is at most what a creation that was cut short left

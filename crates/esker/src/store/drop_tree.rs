@@ -16,12 +16,12 @@ use crate::table::ScanHint;
 use crate::version::edit::Edit;
 
 /// Whether another tree's huge values are filed under the same number, because both were one tree.
-fn has_relatives(structure: &Structure, tree: &TreeInner) -> bool {
+pub(super) fn has_relatives(structure: &Structure, tree: &TreeInner) -> bool {
     structure.trees.values().any(|other| other.id != tree.id && other.root == tree.root)
 }
 
 /// The pointers to huge values that the tree holds.
-fn pointers_in(tree: &TreeInner) -> Result<Vec<Pointer>> {
+pub(super) fn pointers_in(tree: &TreeInner) -> Result<Vec<Pointer>> {
     let state = tree.state.load_full();
     let mut merge = MergeCursor::new(sources_of(&state, ScanHint::Compaction)?, Direction::Forward);
     merge.seek_to_start()?;
@@ -34,7 +34,7 @@ fn pointers_in(tree: &TreeInner) -> Result<Vec<Pointer>> {
 }
 
 impl Store {
-    fn tree_called(&self, structure: &Structure, name: &str) -> Result<Arc<TreeInner>> {
+    pub(super) fn tree_called(&self, structure: &Structure, name: &str) -> Result<Arc<TreeInner>> {
         let tree = structure.by_name.get(name).and_then(|id| structure.trees.get(id));
         tree.cloned().ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no tree \"{name}\"")))
     }

@@ -199,7 +199,7 @@ impl Store {
         let high = Shape {
             levels: Levels::default().with(&[], tables.high),
             ranges: RangeTombstones::new(ranges.high),
-            extent: Extent { range: halves.high.clone(), moved: Vec::new() },
+            extent: Extent { range: halves.high.clone(), moved: Vec::new(), since: state.extent.since },
         };
         let new = TreeInner::new((id, root), self.id, name, tree.options(), tag, high, &self.chunks);
         let mut moved = state.extent.moved.clone();
@@ -207,7 +207,7 @@ impl Store {
         tree.reshape(Shape {
             levels: Levels::default().with(&[], tables.low),
             ranges: RangeTombstones::new(ranges.low),
-            extent: Extent { range: halves.low, moved },
+            extent: Extent { range: halves.low, moved, since: state.extent.since },
         });
         self.splits.fetch_add(1, Ordering::AcqRel);
         structure.next_tree = id + 1;

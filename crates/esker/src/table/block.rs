@@ -363,6 +363,11 @@ impl BlockSlice {
     pub(super) fn new(block: Block, range: Range<usize>) -> Self {
         BlockSlice { bytes: block.into_shared(), range }
     }
+
+    /// Bytes that no block has as they are.
+    pub(crate) fn of(bytes: Vec<u8>) -> Self {
+        BlockSlice { range: 0..bytes.len(), bytes: bytes.into() }
+    }
 }
 
 impl Deref for BlockSlice {

@@ -38,6 +38,7 @@ use std::path::Path;
 
 use crate::error::{Error, ErrorKind};
 
+pub(crate) use block::BlockSlice;
 pub(crate) use cursor::TableCursor;
 pub(crate) use expiring::Expiring;
 pub(crate) use footer::{MAGIC as TABLE_MAGIC, Owner};

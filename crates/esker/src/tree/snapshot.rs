@@ -79,7 +79,9 @@ impl Snapshot {
             let message = "the tree belongs to another store than the snapshot";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
-        tree.readable_state()
+        let state = tree.readable_state()?;
+        state.extent.check_moment(&tree.inner().name, self.held.seq)?;
+        Ok(state)
     }
 
     /// What to look `key` up in: where the tree was split since, it may be another tree's now.

@@ -51,6 +51,26 @@ pub(crate) struct BlobFileRecord {
     pub(crate) shares: BTreeMap<u64, SharesRecord>,
 }
 
+impl BlobFileRecord {
+    /// Whether something needs a blob which no log names.
+    pub(crate) fn counts(&self, ordinal: u64) -> bool {
+        let ended = [&self.freed, &self.shadowed, &self.info.pending];
+        let is_shared = self.shares.get(&ordinal).is_none_or(|shares| !shares.live.is_empty());
+        is_shared && !ended.iter().any(|ended| ended.contains(&ordinal))
+    }
+
+    /// Frees all blobs but `ordinals`, which count and which no log names.
+    pub(crate) fn keep_only(&mut self, ordinals: &BTreeSet<u64>) {
+        self.info.pending.clear();
+        self.shadowed.clear();
+        self.freed.extend((0..self.info.entries).filter(|ordinal| !ordinals.contains(ordinal)));
+        self.shares.retain(|ordinal, shares| {
+            shares.pending.clear();
+            ordinals.contains(ordinal)
+        });
+    }
+}
+
 /// All blob files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct BlobFiles {

@@ -21,7 +21,7 @@ use crate::canary::broken;
 use crate::checksum::hash_key;
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::error::Result;
-use crate::table::{Found, ScanHint};
+use crate::table::{BlockSlice, Found, ScanHint};
 
 /// Level 0 and six sorted ones.
 pub(crate) const LEVELS: usize = 7;
@@ -68,8 +68,8 @@ impl Table {
     /// The newest version of `key`, which the table covers, at or before `seq`; `hash` is [`hash_key`] of `key`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
-        if self.info.one_number {
-            return self.get_unnumbered(key, hash, seq);
+        if self.info.is_reread() {
+            return self.get_reread(key, hash, seq);
         }
         if let Some(tree) = self.info.prefix {
             let key = shared_key(tree, key);
@@ -78,26 +78,36 @@ impl Table {
         self.file.with_reader(|reader| reader.get(key, hash, seq))
     }
 
-    /// [`Table::get`] where all entries have the number that the manifest says.
-    fn get_unnumbered(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
-        let number = self.info.max_seq;
-        if number > seq {
+    /// [`Table::get`] where the manifest says more of the entries than stands in the file.
+    fn get_reread(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
+        let number = self.info.one_number.then_some(self.info.max_seq);
+        if number.is_some_and(|number| number > seq) {
             return Ok(None);
         }
-        let found = self.file.with_reader(|reader| reader.get(key, hash, MAX_SEQ))?;
-        Ok(found.map(|found| Found { seq: number, ..found }))
+        let seq = if number.is_some() { MAX_SEQ } else { seq };
+        let found = match self.info.prefix {
+            Some(tree) => {
+                let key = shared_key(tree, key);
+                self.file.with_reader(|reader| reader.get(&key, hash_key(&key), seq))?
+            }
+            None => self.file.with_reader(|reader| reader.get(key, hash, seq))?,
+        };
+        Ok(found.map(|found| {
+            let renumbered = self.info.renumbered.and_then(|by| by.apply(found.kind, &found.value));
+            let value = renumbered.map_or(found.value, BlockSlice::of);
+            Found { seq: number.unwrap_or(found.seq), kind: found.kind, value }
+        }))
     }
 
     pub(crate) fn cursor(&self, hint: ScanHint) -> Result<TreeCursor> {
         let cursor = self.file.reader()?.cursor(hint);
         let info = &self.info;
-        if info.prefix.is_none() && !info.one_number && !info.clipped {
+        if info.prefix.is_none() && !info.is_reread() && !info.clipped {
             return Ok(TreeCursor::Whole(cursor));
         }
-        let number = info.one_number.then_some(info.max_seq);
         let is_clipped = info.clipped && !broken("rule-20");
         let bounds = is_clipped.then(|| (info.smallest.clone(), info.largest.clone()));
-        Ok(TreeCursor::Part(PartCursor::new(cursor, info.own(), number, bounds)))
+        Ok(TreeCursor::Part(PartCursor::new(cursor, info, bounds)))
     }
 }
 

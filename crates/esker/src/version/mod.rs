@@ -12,6 +12,7 @@
 
 pub(crate) mod blobs;
 pub(crate) mod edit;
+pub(crate) mod imported;
 pub(crate) mod levels;
 pub(crate) mod manifest;
 mod open_tables;
@@ -19,4 +20,4 @@ pub(crate) mod read_cost;
 pub(crate) mod table_cursor;
 pub(crate) mod table_info;
 pub(crate) mod tables;
-mod tree_record;
+pub(crate) mod tree_record;

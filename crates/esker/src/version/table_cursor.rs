@@ -1,6 +1,8 @@
 //! Walks one tree's entries of a table: as they stand in the file, or, where they do not all belong to the tree or do not
 //! say all of themselves, as the manifest says that they are to be read.
 
+use super::imported::Renumbered;
+use super::table_info::TableInfo;
 use crate::cursor::{Cursor, Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
 use crate::table::TableCursor;
@@ -22,18 +24,48 @@ pub(crate) struct PartCursor {
     number: Option<SeqNo>,
     /// The first and the last key that are the tree's, where others stand around them.
     bounds: Option<(Vec<u8>, Vec<u8>)>,
+    /// What becomes of the numbers in pointers to huge values.
+    renumbered: Option<Renumbered>,
+    /// The value of the current entry, where it is not as it stands in the file.
+    value: Option<Vec<u8>>,
     /// Reused for the keys of seeks.
     key: Vec<u8>,
 }
 
 impl PartCursor {
-    pub(super) fn new(
-        cursor: TableCursor,
-        prefix: Vec<u8>,
-        number: Option<SeqNo>,
-        bounds: Option<(Vec<u8>, Vec<u8>)>,
-    ) -> Self {
-        PartCursor { cursor, prefix, number, bounds, key: Vec::new() }
+    /// `bounds`: as in the cursor.
+    pub(super) fn new(cursor: TableCursor, info: &TableInfo, bounds: Option<(Vec<u8>, Vec<u8>)>) -> Self {
+        PartCursor {
+            cursor,
+            prefix: info.own(),
+            number: info.one_number.then_some(info.max_seq),
+            bounds,
+            renumbered: info.renumbered,
+            value: None,
+            key: Vec::new(),
+        }
+    }
+
+    /// The cursor has moved.
+    #[inline]
+    fn settle(&mut self) {
+        if let Some(renumbered) = self.renumbered {
+            let cursor = &self.cursor;
+            let value = cursor.valid().then(|| renumbered.apply(cursor.kind(), cursor.value()));
+            self.value = value.flatten();
+        }
+    }
+
+    fn next(&mut self) -> Result<()> {
+        let moved = self.cursor.next();
+        self.settle();
+        moved
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        let moved = self.cursor.prev();
+        self.settle();
+        moved
     }
 
     /// `key` as the file has it, or the first key behind that.
@@ -78,6 +110,7 @@ impl PartCursor {
             None => self.place(key, seq),
         };
         let result = self.cursor.seek(&key, seq);
+        self.settle();
         self.key = key;
         result
     }
@@ -89,19 +122,22 @@ impl PartCursor {
             None => self.place(key, seq),
         };
         let result = self.cursor.seek_before(&key, seq);
+        self.settle();
         self.key = key;
         result
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        if let Some((_, last)) = self.bounds.clone() {
-            let behind = self.in_file(&last, true);
-            return self.cursor.seek_before(&behind, MAX_SEQ);
-        }
-        match prefix_end(&self.prefix) {
-            Some(next) => self.cursor.seek_before(&next, MAX_SEQ),
+        let behind = match self.bounds.clone() {
+            Some((_, last)) => Some(self.in_file(&last, true)),
+            None => prefix_end(&self.prefix),
+        };
+        let moved = match behind {
+            Some(behind) => self.cursor.seek_before(&behind, MAX_SEQ),
             None => self.cursor.seek_to_last(),
-        }
+        };
+        self.settle();
+        moved
     }
 }
 
@@ -146,11 +182,11 @@ impl Cursor for TreeCursor {
 
     #[inline]
     fn next(&mut self) -> Result<()> {
-        either!(self, c => c.next(), p => p.cursor.next())
+        either!(self, c => c.next(), p => p.next())
     }
 
     fn prev(&mut self) -> Result<()> {
-        either!(self, c => c.prev(), p => p.cursor.prev())
+        either!(self, c => c.prev(), p => p.prev())
     }
 
     #[inline]
@@ -170,6 +206,6 @@ impl Cursor for TreeCursor {
 
     #[inline]
     fn value(&self) -> &[u8] {
-        either!(self, c => c.value(), p => p.cursor.value())
+        either!(self, c => c.value(), p => p.value.as_deref().unwrap_or_else(|| p.cursor.value()))
     }
 }

@@ -1,6 +1,7 @@
 //! What the manifest knows of a table.
 
 use super::edit::{FileId, TreeId, file_id, seq, tree_id, within};
+use super::imported::Renumbered;
 use crate::codec::{Decoder, put_slice, put_varint};
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::error::{Error, Result};
@@ -15,6 +16,8 @@ const PREFIX: u8 = 1;
 const ONE_NUMBER: u8 = 2;
 /// Not all of its keys are the tree's.
 const CLIPPED: u8 = 4;
+/// Its pointers to huge values have the numbers of another store's files.
+const RENUMBERED: u8 = 8;
 
 /// What the manifest knows of one table, or of one tree's part of a shared table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub(crate) struct TableInfo {
     /// Whether all entries have the number `min_seq`, which is `max_seq` too, whatever stands in the file: it was written
     /// before the number was known. Then each key is there once.
     pub(crate) one_number: bool,
+    /// What becomes of the numbers in its pointers to huge values, where another store wrote it.
+    pub(crate) renumbered: Option<Renumbered>,
     /// Bytes of the file, or of this tree's part of it.
     pub(crate) size: u64,
     pub(crate) entries: u64,
@@ -50,6 +55,12 @@ impl TableInfo {
     /// What the tree's keys begin with in the file.
     pub(crate) fn own(&self) -> Vec<u8> {
         self.prefix.map_or_else(Vec::new, |tree| tree.to_be_bytes().to_vec())
+    }
+
+    /// Whether its entries are not to be read as they stand in the file.
+    #[inline]
+    pub(crate) fn is_reread(&self) -> bool {
+        self.one_number | self.renumbered.is_some()
     }
 
     /// When it should be merged for what has expired in it, if ever.
@@ -84,9 +95,15 @@ pub(crate) fn check_described(table: &TableReader, infos: &[TableInfo]) -> Resul
 pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
     put_varint(out, table.file);
     out.extend_from_slice(&table.salt.to_le_bytes());
-    let flags = [(table.prefix.is_some(), PREFIX), (table.one_number, ONE_NUMBER), (table.clipped, CLIPPED)];
+    let flags = [
+        (table.prefix.is_some(), PREFIX),
+        (table.one_number, ONE_NUMBER),
+        (table.clipped, CLIPPED),
+        (table.renumbered.is_some(), RENUMBERED),
+    ];
     out.push(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum());
     table.prefix.iter().for_each(|tree| put_varint(out, u64::from(*tree)));
+    table.renumbered.iter().for_each(|renumbered| renumbered.encode(out));
     for number in [
         table.size,
         table.entries,
@@ -106,9 +123,10 @@ pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
 pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
     let file = file_id(from)?;
     let salt = from.u64()?;
-    let flags = from.u8().filter(|flags| flags & !(PREFIX | ONE_NUMBER | CLIPPED) == 0)?;
+    let flags = from.u8().filter(|flags| flags & !(PREFIX | ONE_NUMBER | CLIPPED | RENUMBERED) == 0)?;
     let (one_number, clipped) = (flags & ONE_NUMBER != 0, flags & CLIPPED != 0);
     let prefix = if flags & PREFIX != 0 { Some(tree_id(from)?) } else { None };
+    let renumbered = if flags & RENUMBERED != 0 { Some(Renumbered::decode(from)?) } else { None };
     let mut amount = || within(from, AMOUNT_MAX);
     let (size, entries, tombstones, raw_bytes) = (amount()?, amount()?, amount()?, amount()?);
     let min_seq = from.varint()?;
@@ -125,6 +143,7 @@ pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
         prefix,
         clipped,
         one_number,
+        renumbered,
         size,
         entries,
         tombstones,

@@ -280,16 +280,22 @@ impl Commit {
     /// Takes the next number for something that is neither in the log nor in a memtable. Everything before it is published;
     /// what comes behind waits for [`Commit::show_number`], which has to follow.
     pub(crate) fn take_number(&self) -> Result<Number> {
+        self.take_number_above(0)
+    }
+
+    /// [`Commit::take_number`], and one that is greater than `least`.
+    pub(crate) fn take_number_above(&self, least: SeqNo) -> Result<Number> {
         let mut state = self.lock_quiet();
         self.check()?;
         if state.ended {
             return Err(Error::new(ErrorKind::Closed, "the store is closed"));
         }
-        if state.next_seq >= MAX_SEQ {
+        let seq = state.next_seq.max(least.saturating_add(1));
+        if seq >= MAX_SEQ {
             return Err(Error::new(ErrorKind::Unsupported, "the store has used up its sequence numbers"));
         }
-        let (seq, end) = (state.next_seq, state.tail.position());
-        state.next_seq += 1;
+        let end = state.tail.position();
+        state.next_seq = seq + 1;
         let ticket = state.front + state.queue.len() as u64;
         state.queue.push_back(Ticket { last_seq: seq, end, segment_end: None, done: false });
         Ok(Number { seq, end, ticket })

@@ -5,6 +5,7 @@
 //! the other.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
 
 use super::{Repair, log};
 use crate::blob::Pointer;
@@ -209,6 +210,10 @@ impl Repair<'_> {
         parts: &mut BTreeMap<TreeId, Vec<Part>>,
     ) -> Result<()> {
         let path = table_path(self.dir, file);
+        if self.listing.is_imported(file) {
+            self.set_import_aside(path);
+            return Ok(());
+        }
         let info = known.tables.iter().find(|((_, _, of), _)| *of == file);
         let salt = info.map(|(_, info)| info.salt);
         let opened = self.env.fs.open_read(&path).and_then(|source| Salvage::open(source, salt));
@@ -267,6 +272,14 @@ impl Repair<'_> {
         gaps.for_each(|gap| self.lose(&gap.error, None, None));
         found.into_iter().for_each(|(tree, part)| parts.entry(tree).or_default().push(part));
         Ok(())
+    }
+
+    /// A table of another store says whose it was there.
+    fn set_import_aside(&mut self, path: PathBuf) {
+        let message =
+            "the table was imported, and without a manifest nobody knows into which tree: import it again";
+        self.lose(&Error::corruption(&path, 0, message), None, None);
+        self.unused.insert(path);
     }
 
     /// Merges a tree's parts into tables of the bottom level.

@@ -65,6 +65,8 @@ pub enum FaultError {
     Io,
     /// `ENOSPC`.
     NoSpace,
+    /// `EXDEV`.
+    OtherDevice,
 }
 
 /// A failure to inject with [`SimFs::inject`](super::SimFs::inject).
@@ -153,6 +155,7 @@ impl Armed {
         let error = match self.fault.error {
             FaultError::Io => io::Error::other("the device failed"),
             FaultError::NoSpace => io::ErrorKind::StorageFull.into(),
+            FaultError::OtherDevice => io::ErrorKind::CrossesDevices.into(),
         };
         fails.then(|| Error::io(&format!("do what was asked ({op:?}, injected)"), path, error))
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::options::{CompactionStyle, Compression};
 use crate::table::Expiring;
 use crate::version::blobs::BlobFileInfo;
+use crate::version::imported::Renumbered;
 use crate::version::table_info::AMOUNT_MAX;
 
 fn table(file: FileId) -> TableInfo {
@@ -12,6 +13,7 @@ fn table(file: FileId) -> TableInfo {
         salt: !file,
         prefix: file.is_multiple_of(2).then_some(3),
         one_number: false,
+        renumbered: (file == 8).then_some(Renumbered { by: 1 << 30, below: 1 << 20 }),
         clipped: true,
         size: 1 << 33,
         entries: 10,

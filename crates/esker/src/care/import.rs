@@ -1,0 +1,257 @@
+//! The tree of a store in another directory becomes one of an open store, by hard links.
+//!
+//! ```text
+//! read     the directory's manifest: one tree, nothing left in the log
+//! mark     that the numbers taken are those of an import; the mark is synced
+//! link     tables under these numbers; their names are synced
+//! install  one edit of the manifest makes them a tree
+//! ```
+//! What is read is somebody else's, perhaps forged: numbers that would leave this store too few are refused, and a table that has
+//! not the length that its manifest says.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::export::TreeFiles;
+use super::file_copy::copy_file;
+use crate::canary::broken;
+use crate::codec::FILE_NUMBER_MAX;
+use crate::cursor::{MAX_SEQ, SeqNo};
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::LockMode;
+use crate::log::replay::{Visit, Visited};
+use crate::open::{DEFAULT_TREE, Found, LOCK_FILE};
+use crate::state::TreeInner;
+use crate::store::{Imported, Store};
+use crate::version::edit::{FileId, ManifestState, TableInfo, TreeId};
+use crate::version::imported::{ImportedFiles, Renumbered};
+use crate::version::tables::table_path;
+use crate::version::tree_record::TreeRecord;
+use crate::write::batch::{Ops, numbers_taken};
+
+/// The greatest sequence number that is let in: the store keeps as many again.
+const SEQ_MAX: SeqNo = MAX_SEQ / 2;
+/// The most numbers of files that one import takes.
+const FILES_MAX: u64 = FILE_NUMBER_MAX >> 8;
+
+/// Makes the tree of the store in `dir` a tree of `store`, called `name`.
+pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeInner>, TreeFiles)> {
+    let env = &store.env;
+    if !env.fs.exists(dir)? {
+        return Err(no_store(dir));
+    }
+    let _lock = env.fs.lock(&dir.join(LOCK_FILE), LockMode::Shared)?;
+    let found = Found::read(env, dir)?;
+    if found.listing.manifest() == 0 {
+        return Err(no_store(dir));
+    }
+    let (tree, record) = only_tree(&found.state, dir)?;
+    check_log(env, &found, dir)?;
+    let tables: Vec<(u8, TableInfo)> =
+        found.state.tables_of(tree).map(|(level, info)| (level, info.clone())).collect();
+    check_tables(env, dir, &tables)?;
+    let greatest = greatest_number(record, &tables, dir)?;
+    if !found.state.blobs.live.is_empty() {
+        let message = "the tree has huge values, which cannot be imported";
+        return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
+    }
+    let mut arrival = Arrival::begin(store, dir, &found.state, &tables)?;
+    let brought = arrival.bring(&tables).and_then(|tables| {
+        let imported = Imported { record: record.clone(), tables, greatest };
+        store.import(name, imported)
+    });
+    match brought {
+        Ok(tree) => Ok((tree, arrival.files)),
+        Err(error) => {
+            arrival.undo();
+            Err(error)
+        }
+    }
+}
+
+fn no_store(dir: &Path) -> Error {
+    Error::new(ErrorKind::NotFound, "there is no store here").at(dir)
+}
+
+fn refused(dir: &Path, message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidInput, message).at(dir)
+}
+
+/// The one tree that there is to be imported. Opening an export makes an empty default tree in it.
+fn only_tree<'a>(state: &'a ManifestState, dir: &Path) -> Result<(TreeId, &'a TreeRecord)> {
+    let is_empty = |tree: TreeId| state.tables_of(tree).next().is_none();
+    let mut trees: Vec<(TreeId, &TreeRecord)> =
+        state.trees.iter().map(|(&tree, record)| (tree, record)).collect();
+    if trees.len() > 1 {
+        trees.retain(|(tree, record)| record.name != DEFAULT_TREE || !is_empty(*tree));
+    }
+    match trees.as_slice() {
+        [only] => Ok(*only),
+        several => {
+            let names: Vec<&str> = several.iter().map(|(_, record)| record.name.as_str()).collect();
+            let message = format!(
+                "a store with one tree can be imported, and this one has {} ({}): open it and export the one that is wanted",
+                several.len(),
+                names.join(", ")
+            );
+            Err(refused(dir, message))
+        }
+    }
+}
+
+/// Refuses a store whose log holds what its tables lack.
+fn check_log(env: &Env, found: &Found, dir: &Path) -> Result<()> {
+    let mut left = false;
+    let mut visit = |record: Visit<'_>| {
+        let is_left = |(seq, tree): (SeqNo, TreeId)| {
+            found.state.trees.get(&tree).is_some_and(|record| seq > record.flushed)
+        };
+        left |= (record.first_seq..).zip(Ops::of(record.payload).map(|op| op.tree)).any(is_left);
+        let taken = numbers_taken(record.payload, record.first_seq);
+        Ok(taken.map_or(Visited::Nonsense, Visited::Taken))
+    };
+    found.segments.replay(&*env.fs, found.state.floor, found.state.log_synced, &mut visit)?;
+    if left && !broken("import-log") {
+        let message =
+            "the log of this store holds writes that are not in its tables yet: open it once and close it";
+        return Err(refused(dir, message));
+    }
+    Ok(())
+}
+
+/// Refuses tables that are missing or cut, or that no store has in this order.
+fn check_tables(env: &Env, dir: &Path, tables: &[(u8, TableInfo)]) -> Result<()> {
+    for (_, info) in tables {
+        let path = table_path(dir, info.file);
+        let len = env.fs.file_len(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::corruption(&path, 0, "a table is missing"),
+            _ => error,
+        })?;
+        let is_part = info.prefix.is_some() || info.clipped;
+        if len < info.size || (!is_part && len != info.size) {
+            let message = format!("expected a table of {} bytes, found one of {len}", info.size);
+            return Err(Error::corruption(&path, len, message));
+        }
+    }
+    let mut sorted: Vec<&(u8, TableInfo)> = tables.iter().filter(|(level, _)| *level > 0).collect();
+    sorted.sort_by(|(a, first), (b, second)| (a, &first.smallest).cmp(&(b, &second.smallest)));
+    for pair in sorted.windows(2) {
+        if pair[0].0 == pair[1].0 && pair[0].1.largest >= pair[1].1.smallest {
+            let message = format!("the table overlaps table {} in a sorted level", pair[0].1.file);
+            return Err(Error::corruption(&table_path(dir, pair[1].1.file), 0, message));
+        }
+    }
+    Ok(())
+}
+
+/// The greatest sequence number in the tree.
+fn greatest_number(record: &TreeRecord, tables: &[(u8, TableInfo)], dir: &Path) -> Result<SeqNo> {
+    let in_tables = tables.iter().map(|(_, info)| info.max_seq.max(info.cleared));
+    let greatest = in_tables.chain(record.ranges.keys().copied()).max().unwrap_or(0);
+    if greatest > SEQ_MAX {
+        let message = format!("this store's sequence numbers go up to {greatest}: too few would be left");
+        return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
+    }
+    Ok(greatest)
+}
+
+/// Files on their way into the store's directory.
+struct Arrival<'a> {
+    store: &'a Store,
+    /// Where they come from.
+    dir: &'a Path,
+    /// What is added to the numbers of blob files.
+    by: Renumbered,
+    /// The numbers of all.
+    numbers: ImportedFiles,
+    /// The number of the first table.
+    first_table: FileId,
+    /// What has got a name.
+    made: Vec<PathBuf>,
+    files: TreeFiles,
+}
+
+impl<'a> Arrival<'a> {
+    /// Takes numbers: one for each number that a pointer may hold, and for each table.
+    fn begin(
+        store: &'a Store,
+        dir: &'a Path,
+        state: &ManifestState,
+        tables: &[(u8, TableInfo)],
+    ) -> Result<Arrival<'a>> {
+        let next_file = &store.tables.next_file;
+        let (below, count) = (state.next_file, tables.len() as u64);
+        if below > FILES_MAX || next_file.load(Ordering::Relaxed) > FILE_NUMBER_MAX / 2 {
+            let message = "its files have too great numbers, or this store has used up its own";
+            return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
+        }
+        let first = next_file.fetch_add(below + count + 1, Ordering::Relaxed);
+        let numbers = ImportedFiles { first, last: first + below + count };
+        let by = Renumbered { by: first, below };
+        let first_table = first + below;
+        Ok(Arrival { store, dir, by, numbers, first_table, made: Vec::new(), files: TreeFiles::default() })
+    }
+
+    /// Brings the files and makes their names durable. Returns the tables as this store's manifest is to know them.
+    fn bring(&mut self, tables: &[(u8, TableInfo)]) -> Result<Vec<(u8, TableInfo)>> {
+        let (fs, dir) = (&self.store.env.fs, &self.store.dir);
+        let mark = self.numbers.mark(dir);
+        drop(fs.create(&mark)?);
+        self.made.push(mark);
+        // With a file of the import there is its mark.
+        fs.sync_dir(dir)?;
+        let mut brought = Vec::with_capacity(tables.len());
+        let mut named: BTreeMap<FileId, FileId> = BTreeMap::new();
+        for (level, info) in tables {
+            let next = self.first_table + named.len() as u64;
+            let file = *named.entry(info.file).or_insert(next);
+            if file == next {
+                self.take(&table_path(self.dir, info.file), &table_path(dir, file))?;
+            }
+            brought.push((*level, self.renumbered(info, file)?));
+        }
+        if !broken("import-names") {
+            fs.sync_dir(dir)?;
+        }
+        Ok(brought)
+    }
+
+    /// Gives the file `from` the new name `to`, or copies it there.
+    fn take(&mut self, from: &Path, to: &Path) -> Result<()> {
+        let env = &self.store.env;
+        self.made.push(to.to_path_buf());
+        let copied = match env.fs.hard_link(from, to) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                copy_file(env, from, to)?;
+                true
+            }
+            linked => linked.map(|()| false)?,
+        };
+        self.files.note(env.fs.file_len(to)?, copied);
+        Ok(())
+    }
+
+    /// What the manifest is to say of a table that is called `file` here.
+    fn renumbered(&self, info: &TableInfo, file: FileId) -> Result<TableInfo> {
+        let renumbered = match info.renumbered {
+            // It was imported there too.
+            Some(before) => Renumbered { by: before.by + self.by.by, below: before.below },
+            None => self.by,
+        };
+        if renumbered.by + renumbered.below > FILE_NUMBER_MAX {
+            let message = "the numbers of its huge values are out of range";
+            return Err(Error::corruption(&table_path(self.dir, info.file), 0, message));
+        }
+        Ok(TableInfo { file, renumbered: Some(renumbered), ..info.clone() })
+    }
+
+    /// Takes the files away again, where it is known that no edit names them: otherwise opening tells.
+    fn undo(&self) {
+        if self.store.commit.check().is_ok() {
+            self.made.iter().rev().for_each(|path| drop(self.store.env.fs.remove_file(path)));
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! A tree leaves for a store of its own, or comes from one: the same files get second names, and a manifest says what they are.
+//!
+//! ```text
+//! export   tree flushed and held: what the copy's manifest is to say -- files linked -- tree let go
+//! import   files linked under new numbers -- a number taken above all in them -- log synced; edit -- shown
+//! ```
+//! - A copy has the numbers of tree and files that the store has, and no log. Of blob files it has those with a value that
+//!   the tree needs; all others in them are freed there.
+//! - What is imported keeps its sequence numbers. The store's counter goes beyond them in the same edit, and moments that were
+//!   registered before cannot see the tree ([`crate::state::Extent`]).
+//! - Huge values stay filed under the number that they were filed under; by that the tree may be a relative of others, as after a split.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::drop_tree::{has_relatives, pointers_in};
+use super::{Store, Structure};
+use crate::canary::broken;
+use crate::cursor::SeqNo;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::replay::LogFloor;
+use crate::ranges::RangeTombstones;
+use crate::state::{Extent, Shape, TreeInner};
+use crate::version::blobs::{BlobFileRecord, BlobFiles};
+use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
+use crate::version::levels::{Levels, Table};
+use crate::version::tree_record::TreeRecord;
+
+/// The values that a tree's pointers name, each with the entries that name it.
+type Named = BTreeMap<(FileId, u64), BTreeSet<u64>>;
+
+/// What is to become a tree: files that lie in the store's directory, which nothing names yet.
+#[derive(Debug)]
+pub(crate) struct Imported {
+    pub(crate) record: TreeRecord,
+    /// With their levels.
+    pub(crate) tables: Vec<(u8, TableInfo)>,
+    /// No entry has a greater number.
+    pub(crate) greatest: SeqNo,
+}
+
+impl Store {
+    // ---- leaving -------------------------------------------------------------------------------------
+
+    /// Has `link` give second names to the files of the tree called `name`, while they are there and nothing changes in them.
+    /// It is given what the manifest of a store is to say that has this tree alone.
+    pub(crate) fn while_exportable<T>(
+        &self,
+        name: &str,
+        link: impl FnOnce(&ManifestState) -> Result<T>,
+    ) -> Result<(ManifestState, T)> {
+        let _one_at_a_time = self.reshaping.lock();
+        self.check_changeable()?;
+        let tree = self.tree_called(&self.structure.lock(), name)?;
+        // Most of what has to be sealed and synced, while others write.
+        self.seal_blobs(true)?;
+        self.blobs.sync()?;
+        self.while_still(&tree, &|| Ok(!tree.is_flushed()), || {
+            // What writes have ended is not the copy's.
+            self.settle_blobs(self.commit.visible())?;
+            let named = self.named_apart(&tree)?;
+            let structure = self.structure.lock();
+            self.check_changeable()?;
+            let state = self.state_of_copy(&structure, &tree, named.as_ref())?;
+            let linked = link(&state)?;
+            Ok((state, linked))
+        })
+    }
+
+    /// What the tree's pointers name, where nothing else tells its huge values from another tree's.
+    fn named_apart(&self, tree: &TreeInner) -> Result<Option<Named>> {
+        if !self.blobs.is_used() || !has_relatives(&self.structure.lock(), tree) || broken("export-relatives")
+        {
+            return Ok(None);
+        }
+        let mut named = Named::new();
+        for pointer in pointers_in(tree)? {
+            named.entry((pointer.file, pointer.ordinal)).or_default().insert(pointer.share);
+        }
+        Ok(Some(named))
+    }
+
+    fn state_of_copy(
+        &self,
+        structure: &Structure,
+        tree: &TreeInner,
+        named: Option<&Named>,
+    ) -> Result<ManifestState> {
+        let record = structure.manifest.as_ref().and_then(|manifest| manifest.state.trees.get(&tree.id));
+        let (Some(manifest), Some(record)) = (&structure.manifest, record) else {
+            return Err(tree.dropped_error());
+        };
+        let (blobs, last_seq) = {
+            let commit = self.commit.lock_quiet();
+            let end = commit.tail.position();
+            (self.blob_files_for_copy(&manifest.state, end)?, commit.next_seq - 1)
+        };
+        let record = TreeRecord { flushed: last_seq, ..record.clone() };
+        let tables = manifest.state.tables_of(tree.id);
+        Ok(ManifestState {
+            tables: tables.map(|(level, info)| ((tree.id, level, info.file), info.clone())).collect(),
+            blobs: BlobFiles { live: self.blobs_of(tree.root, blobs, named)?, ..BlobFiles::default() },
+            trees: BTreeMap::from([(tree.id, record)]),
+            floor: LogFloor { segment: 1, start: 0 },
+            log_synced: 0,
+            next_file: manifest.state.next_file,
+            next_tree: structure.next_tree,
+            last_seq,
+            clock_us: manifest.state.clock_us.max(self.clock.now_us()),
+        })
+    }
+
+    /// Of `files` those with a value that is filed under `root` and counts, and is `named` where that matters. All others in
+    /// them are freed.
+    fn blobs_of(
+        &self,
+        root: TreeId,
+        files: BlobFiles,
+        named: Option<&Named>,
+    ) -> Result<BTreeMap<FileId, BlobFileRecord>> {
+        let mut kept = BTreeMap::new();
+        for (file, mut record) in files.live {
+            // What cannot be read here cannot be read there.
+            let Some(live) = self.blobs.get(file).filter(|live| live.readable().is_ok()) else { continue };
+            let entries = self.blobs.entries(&live)?;
+            let of_tree = entries.iter().filter(|entry| entry.tree == root).map(|entry| entry.ordinal);
+            let mut of_tree: BTreeSet<u64> = of_tree.collect();
+            of_tree.retain(|&ordinal| {
+                let counts = ordinal < record.info.entries && record.counts(ordinal);
+                counts && named.is_none_or(|named| keep_named(&mut record, named, ordinal))
+            });
+            if of_tree.is_empty() {
+                continue;
+            }
+            record.keep_only(&of_tree);
+            kept.insert(file, record);
+        }
+        Ok(kept)
+    }
+
+    // ---- coming --------------------------------------------------------------------------------------
+
+    /// Makes a tree called `name` of what was linked.
+    pub(crate) fn import(&self, name: &str, imported: Imported) -> Result<Arc<TreeInner>> {
+        let _one_at_a_time = self.reshaping.lock();
+        // Most of what has to be synced, while others write.
+        self.sync_published()?;
+        let mut structure = self.structure.lock();
+        self.check_changeable()?;
+        if structure.by_name.contains_key(name) {
+            return Err(Error::new(ErrorKind::AlreadyExists, format!("there is a tree \"{name}\" already")));
+        }
+        let least = if broken("import-numbers") { 0 } else { imported.greatest };
+        let number = self.commit.take_number_above(least)?;
+        let synced = self.sync_log(number.end);
+        let tree = synced.and_then(|()| self.install_imported(&mut structure, name, imported, number.seq));
+        self.commit.show_number(&number);
+        tree
+    }
+
+    fn install_imported(
+        &self,
+        structure: &mut Structure,
+        name: &str,
+        imported: Imported,
+        seq: SeqNo,
+    ) -> Result<Arc<TreeInner>> {
+        let (id, record) = (structure.next_tree, &imported.record);
+        // With nothing filed under another number, the tree is nobody's relative.
+        let root = id;
+        let next_tree = id.max(root) + 1;
+        let mut edits = vec![
+            Edit::CreateTree { tree: id, name: name.to_owned(), options: record.options.clone() },
+            Edit::Extent { tree: id, root, range: record.range.clone() },
+            Edit::Flushed { tree: id, seq },
+        ];
+        edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree: id, tag: tag.clone() }));
+        let ranges: Vec<_> = record.ranges().collect();
+        edits.extend(ranges.iter().map(|one| Edit::DeleteRange {
+            tree: id,
+            seq: one.seq,
+            range: one.range.clone(),
+        }));
+        let tables = imported.tables.iter().cloned();
+        edits.extend(tables.map(|(level, table)| Edit::AddTable { tree: id, level, table }));
+        let next_file = self.tables.next_file.load(std::sync::atomic::Ordering::Relaxed);
+        edits.push(Edit::Counters { next_file, next_tree, last_seq: seq });
+        edits.push(self.clock_edit());
+        self.commit_edits(structure, &edits)?;
+
+        let tables = imported.tables.into_iter().map(|(level, info)| {
+            let entry = structure.files.entry(info.file);
+            let file = &entry.or_insert_with(|| (self.registry.file(info.file, info.salt), 0)).0;
+            (usize::from(level), Table::new(Arc::clone(file), info))
+        });
+        let shape = Shape {
+            levels: Levels::default().with(&[], tables.collect()),
+            ranges: RangeTombstones::new(ranges),
+            extent: Extent { range: imported.record.range, moved: Vec::new(), since: seq },
+        };
+        let TreeRecord { options, tag, .. } = imported.record;
+        let tree = TreeInner::new((id, root), self.id, name, options, tag, shape, &self.chunks);
+        structure.next_tree = next_tree;
+        structure.by_name.insert(name.to_owned(), id);
+        structure.trees.insert(id, Arc::clone(&tree));
+        self.count_references(structure, &edits);
+        self.note_expiring(&edits);
+        self.add_compaction_candidates([Arc::clone(&tree)]);
+        Ok(tree)
+    }
+}
+
+/// Whether some entry is `named` that has the value; others that `record` knows are not to count.
+fn keep_named(record: &mut BlobFileRecord, named: &Named, ordinal: u64) -> bool {
+    let Some(entries) = named.get(&(record.info.file, ordinal)) else { return false };
+    match record.shares.get_mut(&ordinal) {
+        Some(shares) => {
+            shares.live.retain(|share, _| entries.contains(share));
+            !shares.live.is_empty()
+        }
+        None => true,
+    }
+}

@@ -1,0 +1,318 @@
+//! Exports and imports that are cut off by power or by a disk that fails, and directories that are not what they should be.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker::env::StepExecutor;
+use esker::fs::FileSystem;
+use esker::fs::sim::{Fault, FaultError, Op, SimFs};
+use esker::{Db, ErrorKind, Options, ScanRange, Tree, TreeOptions};
+
+mod common;
+
+use common::{Rng, contents, settle, tables, world};
+
+const STORE: &str = "/store";
+const OTHER: &str = "/other";
+const DIR: &str = "/exported";
+/// From here on values are huge.
+const HUGE: usize = usize::MAX;
+
+type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn options(disk: &SimFs) -> Options {
+    let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
+    let mut options = Options::default().env(env).memory_budget(8 << 20).separate_at(HUGE);
+    options.memtable_bytes = Some(16 << 10);
+    options.table_bytes = 16 << 10;
+    options.blob_file_bytes = 20_000;
+    options
+}
+
+fn open(disk: &SimFs, dir: &str) -> Db {
+    Db::open(dir, options(disk)).unwrap()
+}
+
+/// A store with the trees `t` and `others`, of which the latter was one with it.
+fn filled(seed: u64) -> (SimFs, Db, Pairs) {
+    let (disk, mut rng) = (SimFs::new(seed), Rng::new(seed));
+    let db = open(&disk, STORE);
+    let tree = db.tree("t").unwrap();
+    for number in 0..900_u32 {
+        let len = if rng.one_in(9) { 3000 } else { 40 };
+        tree.put(format!("{:03}", number * 7 % 600), vec![number as u8; len]).unwrap();
+        if number == 600 {
+            db.split(&tree, "400", "others").unwrap();
+        } else if number > 600 && number * 7 % 600 >= 350 {
+            break;
+        }
+    }
+    tree.delete_range(&ScanRange::all().from("010").before("020")).unwrap();
+    let pairs = contents(&tree);
+    assert!(pairs.len() > 300);
+    (disk, db, pairs)
+}
+
+/// The directory is a whole store with the tree, and sound.
+fn is_whole(disk: &SimFs, pairs: &Pairs) {
+    assert_eq!(esker::check(DIR, &options(disk)).unwrap().findings, []);
+    let fork = disk.fork();
+    let db = open(&fork, DIR);
+    assert!(contents(&db.open_tree("t").unwrap().unwrap()) == *pairs);
+}
+
+/// Files in the store that an import has left.
+fn left_over(disk: &SimFs, dir: &str) -> Vec<std::path::PathBuf> {
+    disk.paths()
+        .into_iter()
+        .filter(|path| path.starts_with(dir) && path.extension() == Some("import".as_ref()))
+        .collect()
+}
+
+#[test]
+fn a_power_cut_leaves_the_export_whole_or_no_store() {
+    let (disk, db, pairs) = filled(1);
+    let begin = disk.operations();
+    db.export_tree("t", DIR).unwrap();
+    let calls = disk.operations() - begin;
+    // What it has returned from survives.
+    is_whole(&disk.crash_keeping(0.0, 1), &pairs);
+    let mut made = 0;
+    for call in 0..calls {
+        let (disk, db, _) = filled(1);
+        disk.set_crash_after(Some(begin + call));
+        let result = db.export_tree("t", DIR);
+        assert!(result.is_err() || call + 8 > calls, "call {call} of {calls}");
+        drop(db);
+        let disk = match call % 3 {
+            0 => disk.kill(),
+            1 => disk.crash_keeping(1.0, call),
+            _ => disk.crash(call),
+        };
+        match Db::open(DIR, options(&disk.fork()).create(false)) {
+            Ok(_) => {
+                is_whole(&disk, &pairs);
+                made += 1;
+            }
+            Err(error) => assert!(
+                matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corruption),
+                "call {call}: {error}"
+            ),
+        }
+        let db = open(&disk, STORE);
+        assert!(!disk.exists(Path::new("/store/backup.tmp")).unwrap(), "call {call}: links stay");
+        assert_eq!(esker::check(STORE, &options(&disk)).unwrap_err().kind(), ErrorKind::Locked);
+        db.close().unwrap();
+        assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
+    }
+    assert!(made > 0, "no crash came behind the last rename");
+}
+
+#[test]
+fn a_power_cut_leaves_an_import_whole_or_nothing_of_it() {
+    let (disk, db, pairs) = filled(2);
+    db.export_tree("t", DIR).unwrap();
+    db.close().unwrap();
+    let prepare = || {
+        let disk = disk.crash_keeping(0.0, 1);
+        let other = open(&disk, OTHER);
+        let mine = other.tree("mine").unwrap();
+        (0..50_u32).for_each(|number| mine.put(number.to_be_bytes(), vec![1; 2000]).unwrap());
+        other.sync().unwrap();
+        (disk, other, contents(&mine))
+    };
+    let (probe, other, _) = prepare();
+    let begin = probe.operations();
+    other.import_tree(DIR, "t").unwrap();
+    let calls = probe.operations() - begin;
+    let mut made = 0;
+    for call in 0..calls {
+        let (disk, other, mine) = prepare();
+        disk.set_crash_after(Some(begin + call));
+        let result = other.import_tree(DIR, "t");
+        assert!(result.is_err() || call + 5 > calls, "call {call} of {calls}");
+        drop((result, other));
+        let disk = match call % 3 {
+            0 => disk.kill(),
+            1 => disk.crash_keeping(1.0, call),
+            _ => disk.crash(call),
+        };
+        let other = open(&disk, OTHER);
+        assert!(contents(&other.tree("mine").unwrap()) == mine, "call {call}");
+        if let Some(tree) = other.open_tree("t").unwrap() {
+            assert!(contents(&tree) == pairs, "call {call}");
+            drop(tree);
+            other.drop_tree("t").unwrap();
+            made += 1;
+        }
+        settle(&other);
+        other.compact().unwrap();
+        other.drop_tree("mine").unwrap();
+        settle(&other);
+        assert_eq!((tables(&disk, OTHER), other.stats().unwrap().blob_values), (0, 0), "call {call}");
+        other.close().unwrap();
+        open(&disk, OTHER).close().unwrap();
+        let is_value =
+            |path: &&std::path::PathBuf| path.starts_with(OTHER) && path.extension() == Some("blob".as_ref());
+        assert_eq!(disk.paths().iter().filter(is_value).count(), 0, "call {call}");
+        assert_eq!(left_over(&disk, OTHER), Vec::<std::path::PathBuf>::new(), "call {call}");
+        is_whole(&disk, &pairs);
+    }
+    assert!(made > 0, "no crash came behind the edit");
+}
+
+/// Links to another file system are refused: the files are copied, and the report says so.
+#[test]
+fn where_links_are_refused_files_are_copied() {
+    let (disk, db, pairs) = filled(3);
+    let linked = db.export_tree("t", "/linked").unwrap();
+    disk.inject(Fault::new(Op::Link, ".").nth(1).error(FaultError::OtherDevice));
+    let copied = db.export_tree("t", DIR).unwrap();
+    assert_eq!((copied.files, copied.bytes), (linked.files, linked.bytes));
+    assert_eq!((copied.copied_files, copied.copied_bytes), (linked.files, linked.bytes));
+    assert_eq!((linked.copied_files, linked.copied_bytes), (0, 0));
+    is_whole(&disk.crash_keeping(0.0, 1), &pairs);
+    assert!(!disk.exists(Path::new("/store/backup.tmp")).unwrap());
+    disk.inject(Fault::new(Op::Link, ".").error(FaultError::OtherDevice).forever());
+    let (tree, copied) = db.import_tree(DIR, "again").unwrap();
+    assert_eq!(copied.copied_files, copied.files);
+    assert!(contents(&tree) == pairs);
+    disk.clear_faults();
+    drop(tree);
+    let disk = disk.crash_keeping(0.0, 1);
+    assert!(contents(&open(&disk, STORE).open_tree("again").unwrap().unwrap()) == pairs);
+}
+
+/// Whatever call fails, the store goes on and nothing is left behind.
+#[test]
+fn a_disk_that_fails_costs_the_export_or_the_import_alone() {
+    for (op, error) in [
+        (Op::Link, FaultError::Io),
+        (Op::Create, FaultError::NoSpace),
+        (Op::Append, FaultError::NoSpace),
+        (Op::SyncDir, FaultError::Io),
+        (Op::Read, FaultError::Io),
+    ] {
+        for nth in 1..30 {
+            let (disk, db, pairs) = filled(4);
+            disk.inject(Fault::new(op, DIR).nth(nth).error(error));
+            let exported = db.export_tree("t", DIR);
+            let hit = disk.faults_hit() > 0;
+            disk.clear_faults();
+            assert!(hit != exported.is_ok(), "{op:?} {nth}");
+            if exported.is_err() {
+                assert!(!disk.exists(Path::new(DIR)).unwrap(), "{op:?} {nth}");
+                db.export_tree("t", DIR).unwrap();
+            }
+            is_whole(&disk, &pairs);
+            let tree = db.open_tree("t").unwrap().unwrap();
+            tree.put("000", "still").unwrap();
+            let before = disk.paths();
+            disk.inject(Fault::new(op, "/").nth(nth).error(error));
+            let imported = db.import_tree(DIR, "again");
+            let hit_again = disk.faults_hit() > 0;
+            disk.clear_faults();
+            match imported {
+                Ok((again, _)) => assert!(contents(&again) == pairs),
+                Err(_) => {
+                    assert!(hit_again && db.open_tree("again").unwrap().is_none(), "{op:?} {nth}");
+                    let after = disk.paths();
+                    let new = after.iter().filter(|path| !before.contains(path));
+                    let is_poisoned = tree.put("000", "still").is_err();
+                    assert!(is_poisoned || new.count() == 0, "{op:?} {nth}");
+                }
+            }
+            if !hit && !hit_again {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_export_is_refused() {
+    let (disk, db, pairs) = filled(5);
+    let refused = |dir: &str, name: &str| db.import_tree(dir, name).unwrap_err();
+    assert_eq!(refused("/nowhere", "x").kind(), ErrorKind::NotFound);
+    assert_eq!(refused(STORE, "x").kind(), ErrorKind::Locked);
+    assert_eq!(db.export_tree("none", DIR).unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(!disk.exists(Path::new(DIR)).unwrap());
+    db.export_tree("t", DIR).unwrap();
+    assert_eq!(db.export_tree("t", DIR).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(refused(DIR, "others").kind(), ErrorKind::AlreadyExists);
+    assert_eq!(refused(DIR, "").kind(), ErrorKind::InvalidInput);
+    is_whole(&disk, &pairs);
+
+    let several = open(&disk, OTHER);
+    several.tree("a").unwrap().put("k", "v").unwrap();
+    several.tree("b").unwrap();
+    assert_eq!(refused(OTHER, "x").kind(), ErrorKind::Locked);
+    several.close().unwrap();
+    let error = refused(OTHER, "x");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.message().contains("a, b") && error.message().contains("export"), "{error}");
+    let several = open(&disk, OTHER);
+    several.drop_tree("b").unwrap();
+    several.tree("a").unwrap().put("late", "v").unwrap();
+    several.close().unwrap();
+    let error = refused(OTHER, "x");
+    assert!(error.kind() == ErrorKind::InvalidInput && error.message().contains("log"), "{error}");
+    open(&disk, OTHER).close().unwrap();
+    let (tree, _) = db.import_tree(OTHER, "x").unwrap();
+    assert_eq!(tree.count(ScanRange::all()).unwrap(), 2);
+}
+
+#[test]
+fn a_table_that_was_cut_is_not_imported() {
+    let (disk, db, _) = filled(6);
+    db.export_tree("t", DIR).unwrap();
+    let is_table =
+        |path: &std::path::PathBuf| path.starts_with(DIR) && path.extension() == Some("table".as_ref());
+    let tables: Vec<_> = disk.paths().into_iter().filter(is_table).collect();
+    let before = disk.paths();
+    // A copy, so that the store keeps its own.
+    let bytes = disk.read_all(&tables[0]).unwrap();
+    disk.remove_file(&tables[0]).unwrap();
+    assert_eq!(db.import_tree(DIR, "x").unwrap_err().kind(), ErrorKind::Corruption);
+    disk.write_all(&tables[0], &bytes[..bytes.len() - 1]).unwrap();
+    let error = db.import_tree(DIR, "x").unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(tables[0].as_path())));
+    assert_eq!(disk.paths(), before);
+    disk.write_all(&tables[0], &bytes).unwrap();
+    db.import_tree(DIR, "x").unwrap();
+}
+
+/// Writes behind the import get greater numbers than it has, also after a crash.
+#[test]
+fn numbers_go_on_behind_those_of_the_import() {
+    let disk = SimFs::new(7);
+    let db = open(&disk, STORE);
+    let tree = db.tree("t").unwrap();
+    (0..500_u32).for_each(|number| tree.put(format!("{number:03}"), "old").unwrap());
+    tree.put("k", "old").unwrap();
+    db.export_tree("t", DIR).unwrap();
+    for logged in [true, false] {
+        let dir = format!("{OTHER}{logged}");
+        let other = open(&disk, &dir);
+        let volatile = other.create_tree("volatile", TreeOptions::default().log(logged)).unwrap();
+        volatile.put("a", "1").unwrap();
+        let (tree, _) = other.import_tree(DIR, "t").unwrap();
+        let read = |tree: &Tree| tree.get_vec("k").unwrap().unwrap();
+        tree.put("k", "new").unwrap();
+        volatile.put("b", "2").unwrap();
+        assert_eq!(read(&tree), b"new");
+        other.sync().unwrap();
+        let again = disk.crash_keeping(0.0, 1);
+        let other = open(&again, &dir);
+        let tree = other.open_tree("t").unwrap().unwrap();
+        assert_eq!(read(&tree), b"new");
+        assert_eq!(tree.count(ScanRange::all()).unwrap(), 501);
+        assert_eq!(other.open_tree("volatile").unwrap().unwrap().count(ScanRange::all()).unwrap(), 2);
+        tree.put("k", "newer").unwrap();
+        other.compact().unwrap();
+        assert_eq!(read(&tree), b"newer");
+    }
+}
