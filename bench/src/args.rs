@@ -9,9 +9,9 @@ esker-bench COMMAND [OPTIONS]
   run          the workloads in README.md, each store and group in a fresh process
   source001    put, put again, get in order, get absent: numbered keys, 128-byte values
   source003    random strings: 1,000,000 puts, 10,000 gets, ranges of 255,053 pairs
-  source004    [--n N] [--direct] [OUT]: 134,217,728 puts of 4-byte keys and values, memtable 1 MB, buffer pool 10 MB; throughput of
+  source004    [--n N] [--direct] [--style S] [OUT]: 134,217,728 puts of 4-byte keys and values, memtable 1 MB, buffer pool 10 MB; throughput of
                put, get and scan at 8 sizes, a table and plots into OUT (default: source004-results)
-               --direct: tables past the operating system's cache
+               --direct: tables past the operating system's cache; --style leveled, lazy-leveled (default) or tiered
   gen001       --n N --mode put|get|missing [--seed S] [--oracle ORACLE] FILE
                a command file for `esker run --keys u64`, and the output it must give
   probe        --n N STORE: asks Esker's filters for N absent keys between the u64 keys of STORE, and prints
@@ -65,6 +65,7 @@ pub(crate) struct Args {
     pub warm: bool,
     /// source004
     pub direct: bool,
+    pub style: String,
     /// gen001
     pub mode: String,
     pub oracle: Option<PathBuf>,
@@ -106,6 +107,7 @@ impl Args {
             require: None,
             warm: true,
             direct: false,
+            style: "lazy-leveled".to_owned(),
             mode: "put".to_owned(),
             oracle: None,
             file: None,
@@ -144,6 +146,7 @@ impl Args {
                 }
             }
             "--n" => later.n = Some(number(name, value)?),
+            "--style" => value.clone_into(&mut self.style),
             "--scale" => later.scale = number(name, value)?,
             "--reads" => later.reads = Some(number(name, value)?),
             "--rounds" => self.rounds = number(name, value)?,

@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::data::{Draws, mix};
 use crate::plot::{Plot, Series, number};
 use crate::stores::Result;
-use esker::{Db, Options, ScanRange, Tree};
+use esker::{CompactionStyle, Db, Options, ScanRange, Tree};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -39,6 +39,16 @@ fn key(seed: u64, i: u64) -> [u8; 4] {
     x.to_be_bytes()
 }
 
+/// The style of merging that is called `name`.
+fn style_of(name: &str) -> Result<CompactionStyle> {
+    match name {
+        "leveled" => Ok(CompactionStyle::Leveled),
+        "lazy-leveled" => Ok(CompactionStyle::LazyLeveled),
+        "tiered" => Ok(CompactionStyle::Tiered),
+        _ => Err(format!("--style: {name:?} is none of leveled, lazy-leveled, tiered").into()),
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     let dir = args.dir.join("source004");
     std::fs::remove_dir_all(&dir).ok();
@@ -48,6 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut options = Options::default().memory_budget(BUDGET_BYTES).direct_io(args.direct);
     options.memtable_bytes = Some(MEMTABLE_BYTES);
     let db = Db::open(&dir, options)?;
+    db.default_tree().set_options(db.default_tree().options().compaction(style_of(&args.style)?))?;
     let begun = Instant::now();
     let rows = measure(&db, args)?;
     let stats = db.stats()?;
