@@ -27,7 +27,7 @@ from urllib.parse import quote_from_bytes
 # Nothing is left behind, not even beside this file.
 sys.dont_write_bytecode = True
 from esker_files import (
-    GOLDEN, PAGE, Damage, Decoder, align, descriptors, entries, footer, read_at, records, unpack_lz4)
+    GOLDEN, PAGE, Damage, Decoder, align, descriptors, entries, footer, read_at, records, unpack_lz4, varint)
 from xxh3 import checksum, u32, u64
 
 DELETE, PUT, BLOB, PUT_UNTIL, BLOB_UNTIL, MERGE, DELETE_RANGE = range(7)
@@ -202,7 +202,10 @@ class Store:
         kind = edit.u8()
         edit.varint()
         if kind == 0:
-            edit.u64(), edit.u8(), edit.varint(), edit.numbers()
+            edit.u64()
+            if edit.u8() & 4:
+                edit.varint()  # what it is called in itself, which its header says too
+            edit.varint(), edit.numbers()
         elif kind in (1, 2):
             edit.numbers()
         elif kind == 3:
@@ -334,11 +337,13 @@ class Store:
             return
         if header[:8] != b"eskerBLB" or checksum(0, header[:40]) != u64(header, 40) or u32(header, 8) != 1:
             raise Damage("the header is damaged, or of a newer format")
-        salt = u64(header, 24)
-        listed = footer(path, size, number, salt)
+        own, salt = u64(header, 16), u64(header, 24)
+        listed = footer(path, size, own, salt)
         if listed is None:
             listed = descriptors(path, size, salt, single=header[12] == 1)
-        for name, entry in listed:
+        for (logical, ordinal), entry in listed:
+            # One that was imported has another number in itself than pointers have, once they are read.
+            name = (number if logical == own else logical, ordinal)
             self.blobs.setdefault(name, []).append((path, *entry))
 
     def blob(self, pointer):

@@ -1,4 +1,5 @@
-//! `regions`: what it takes to make a large tree part of a store, and to split it: time, and bytes written.
+//! `regions`: what it takes to make a large tree part of a store, to split it, and to move it to another store: time, and bytes
+//! written.
 
 use crate::args::Args;
 use crate::data::{Values, key16};
@@ -35,9 +36,28 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for number in 0..1000 {
         tree.put(key16(number * (pairs / 1000).max(1)), values.get(number))?;
     }
-    let right = measure("split in the middle, 1,000 pairs in memory", || {
-        db.split(&tree, key16(pairs / 2), "right")
-    })?;
+    let (away, other) = (args.dir.join("regions-exported"), args.dir.join("regions-other"));
+    for dir in [&away, &other] {
+        std::fs::remove_dir_all(dir).ok();
+    }
+    measure("export, 1,000 pairs in memory", || db.export_tree("bulk", &away))?;
+    let into = Db::open(&other, Options::default())?;
+    let (imported, files) = measure("import into another store", || into.import_tree(&away, "bulk"))?;
+    println!(
+        "  {} files, {} MB, {} of them copied",
+        files.files,
+        files.bytes / 1_000_000,
+        files.copied_files
+    );
+    let counted = measure("a count of all of it there", || imported.count(ScanRange::all()))?;
+    if counted != pairs {
+        return Err(format!("{counted} pairs were imported").into());
+    }
+    drop(imported);
+    measure("drop of it there", || into.drop_tree("bulk"))?;
+    into.close()?;
+    let right =
+        measure("split in the middle, 1,000 pairs in memory", || db.split(&tree, key16(pairs / 2), "right"))?;
     measure("split of the second half", || db.split(&right, key16(pairs / 4 * 3), "last"))?;
     let counted = measure("a count of the second quarter", || right.count(ScanRange::all()))?;
     if counted != pairs / 4 * 3 - pairs / 2 {
@@ -45,6 +65,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     measure("drop of it", || db.drop_tree("right"))?;
     db.close()?;
-    std::fs::remove_dir_all(&dir)?;
+    [&dir, &away, &other].into_iter().try_for_each(std::fs::remove_dir_all)?;
     Ok(())
 }

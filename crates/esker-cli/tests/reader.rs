@@ -138,6 +138,17 @@ fn every_live_value_is_read_without_esker() {
     change(rng, &plain, &mut in_plain, 30);
     let models = [("plain", &in_plain), ("packed", &in_packed), ("unlogged", &in_unlogged)];
     same(&store, &models, "flushed in part");
+    let (exported, other) = (dir.path().join("exported"), dir.path().join("other"));
+    db.export_tree("plain", &exported).unwrap();
+    let into = Db::open(&other, Options::default()).unwrap();
+    let (imported, _) = into.import_tree(&exported, "imported").unwrap();
+    same(&exported, &[("plain", &in_plain)], "exported");
+    let mut in_imported = in_plain.clone();
+    same(&other, &[("imported", &in_imported)], "imported");
+    change(rng, &imported, &mut in_imported, 60);
+    into.flush().unwrap();
+    same(&other, &[("imported", &in_imported)], "imported and changed");
+    drop((imported, into));
     let mut ingest = plain.ingest().unwrap();
     for number in 20..50 {
         let (key, value) = (number.to_string().into_bytes(), value(rng));

@@ -51,6 +51,7 @@ mod listing;
 mod replay;
 mod room;
 
+pub(crate) use blobs::ORDINALS_MAX;
 pub(crate) use listing::{BACKUP_DIR, LOCK_FILE, Listing, QUARANTINE, remove_flat_dir};
 
 /// The tree that every store has.

@@ -51,6 +51,7 @@ struct Session {
     /// By directory.
     exports: BTreeMap<String, Held>,
     names: usize,
+    copies: usize,
 }
 
 fn env(disk: &SimFs, clock: &Arc<HourClock>, seed: u64) -> Env {
@@ -61,12 +62,22 @@ fn env(disk: &SimFs, clock: &Arc<HourClock>, seed: u64) -> Env {
 impl Session {
     fn new(seed: u64) -> Session {
         let (mut rng, disk, clock) = (Rng::new(seed), SimFs::new(seed), HourClock::new(0));
-        let mut options = tiny_options(&mut rng, env(&disk, &clock, seed));
-        options.separate_at = usize::MAX;
+        let options = tiny_options(&mut rng, env(&disk, &clock, seed));
         let dbs = STORES.iter().map(|dir| Db::open(dir, options.clone()).unwrap()).collect();
         let (trees, snapshots, exports) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
-        let mut session =
-            Session { rng, disk, clock, hour: 0, options, dbs, trees, snapshots, exports, names: 0 };
+        let mut session = Session {
+            rng,
+            disk,
+            clock,
+            hour: 0,
+            options,
+            dbs,
+            trees,
+            snapshots,
+            exports,
+            names: 0,
+            copies: 0,
+        };
         (0..3).for_each(|_| session.create());
         session
     }
@@ -228,6 +239,30 @@ impl Session {
         self.exports.insert(dir, held);
     }
 
+    /// A copy of a store holds what the store holds, and has its own life.
+    fn copy_store(&mut self, store: usize) {
+        self.copies += 1;
+        let (dir, options) = (format!("/copy{}", self.copies), self.options.clone());
+        if self.rng.one_in(2) {
+            self.dbs[store].checkpoint(&dir).unwrap();
+        } else {
+            let shelf = format!("/shelf{}", self.copies);
+            self.dbs[store].backup(&shelf).unwrap();
+            esker::restore(&shelf, None, &dir, &options).unwrap();
+        }
+        assert_eq!(esker::check(&dir, &options).unwrap().findings, []);
+        let copy = Db::open(&dir, options).unwrap();
+        let mine = self.trees.iter().filter(|((of, _), _)| *of == store);
+        for ((_, name), (_, held)) in mine {
+            let tree = copy.open_tree(name).unwrap().unwrap();
+            assert!(contents(&tree) == held.at(self.hour), "{name} in a copy");
+            drop(tree);
+            copy.drop_tree(name).unwrap();
+        }
+        settle(&copy);
+        assert_eq!(copy.stats().unwrap().blob_values, 0);
+    }
+
     fn drop_one(&mut self, at: &(usize, String)) {
         self.snapshots.retain(|(_, _, store, _)| *store != at.0);
         self.trees.remove(at).unwrap();
@@ -285,7 +320,9 @@ impl Session {
                 self.hour += 1;
             }
             54 if self.rng.one_in(4) => self.create(),
-            55..70 => drop(self.dbs[at.0].step(*self.rng.pick(&Lane::ALL))),
+            55 if self.rng.one_in(4) => self.copy_store(at.0),
+            56 => assert_eq!(self.dbs[at.0].scrub().unwrap().findings, []),
+            57..70 => drop(self.dbs[at.0].step(*self.rng.pick(&Lane::ALL))),
             _ => self.look(),
         }
     }

@@ -19,7 +19,7 @@ const STORE: &str = "/store";
 const OTHER: &str = "/other";
 const DIR: &str = "/exported";
 /// From here on values are huge.
-const HUGE: usize = usize::MAX;
+const HUGE: usize = 1000;
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -88,6 +88,7 @@ fn a_power_cut_leaves_the_export_whole_or_no_store() {
         assert!(result.is_err() || call + 8 > calls, "call {call} of {calls}");
         drop(db);
         let disk = match call % 3 {
+            _ if call + 2 > calls => disk.kill(),
             0 => disk.kill(),
             1 => disk.crash_keeping(1.0, call),
             _ => disk.crash(call),
@@ -301,7 +302,11 @@ fn numbers_go_on_behind_those_of_the_import() {
         volatile.put("a", "1").unwrap();
         let (tree, _) = other.import_tree(DIR, "t").unwrap();
         let read = |tree: &Tree| tree.get_vec("k").unwrap().unwrap();
+        let before = other.snapshot().sequence();
         tree.put("k", "new").unwrap();
+        // Who follows the store finds what came behind the import.
+        let mut updates = other.updates_since(before).unwrap();
+        assert!(updates.next().unwrap().is_some() && updates.next().unwrap().is_none());
         volatile.put("b", "2").unwrap();
         assert_eq!(read(&tree), b"new");
         other.sync().unwrap();
@@ -314,5 +319,94 @@ fn numbers_go_on_behind_those_of_the_import() {
         tree.put("k", "newer").unwrap();
         other.compact().unwrap();
         assert_eq!(read(&tree), b"newer");
+    }
+}
+
+/// Without a manifest nobody knows into which tree a table was imported: it is set aside and named, and no other tree gets what is
+/// in it. With one, what is left of it is the tree's.
+#[test]
+fn repair_mixes_nothing_up() {
+    for keeps_manifest in [false, true] {
+        let (disk, db, theirs) = filled(8);
+        db.export_tree("t", DIR).unwrap();
+        db.close().unwrap();
+        let other = open(&disk, OTHER);
+        // Of the same number as the other store's tree.
+        let mine = other.tree("mine").unwrap();
+        (0..60_u32)
+            .for_each(|number| mine.put(number.to_be_bytes(), vec![1; 100 * (number as usize)]).unwrap());
+        other.flush().unwrap();
+        let (tree, files) = other.import_tree(DIR, "t").unwrap();
+        assert!(files.files > 3);
+        let pairs = contents(&mine);
+        drop((tree, mine));
+        other.close().unwrap();
+        let is_of =
+            |path: &Path, ext: &str| path.starts_with(OTHER) && path.extension() == Some(ext.as_ref());
+        if keeps_manifest {
+            let inode = |path: &Path| disk.link_count(path).unwrap();
+            let imported = |path: &&std::path::PathBuf| is_of(path, "table") && inode(path) > 1;
+            let table = disk.paths().iter().find(imported).unwrap().clone();
+            disk.flip_byte(table, 100, 1).unwrap();
+        } else {
+            let is_manifest = |path: &&std::path::PathBuf| {
+                path.starts_with(OTHER) && path.to_string_lossy().contains("manifest-")
+            };
+            disk.paths().iter().filter(is_manifest).for_each(|path| disk.remove_file(path).unwrap());
+        }
+        let report = esker::repair(OTHER, &options(&disk)).unwrap();
+        assert_eq!(report.rebuilt, !keeps_manifest);
+        let other = open(&disk, OTHER);
+        if keeps_manifest {
+            let left = contents(&other.open_tree("t").unwrap().unwrap());
+            assert!(!left.is_empty() && left.len() < theirs.len());
+            // Where the newest version was lost, an older one is there.
+            assert!(left.keys().all(|key| theirs.contains_key(key)));
+            assert!(contents(&other.open_tree("mine").unwrap().unwrap()) == pairs);
+        } else {
+            let named = |loss: &esker::Loss| loss.reason.contains("import it again");
+            assert!(report.losses.iter().any(named));
+            let found: Pairs =
+                other.tree_names().iter().flat_map(|name| contents(&other.tree(name).unwrap())).collect();
+            assert!(found == pairs, "what was imported is in other trees");
+        }
+    }
+}
+
+/// A tree goes through several stores, and its huge values are changed in each.
+#[test]
+fn huge_values_are_read_under_either_name() {
+    let (disk, db, pairs) = filled(9);
+    db.export_tree("t", DIR).unwrap();
+    let (first, files) = db.import_tree(DIR, "first").unwrap();
+    db.export_tree("first", "/second").unwrap();
+    let other = open(&disk, OTHER);
+    let (second, again) = other.import_tree("/second", "second").unwrap();
+    assert_eq!(files, again);
+    // The values of either are copied, renamed and written anew where they are.
+    let huge: Vec<&Vec<u8>> =
+        pairs.iter().filter(|(_, value)| value.len() >= HUGE).map(|(key, _)| key).collect();
+    assert!(huge.len() > 20);
+    for (i, key) in huge.iter().enumerate() {
+        let moved = [key.as_slice(), b"+"].concat();
+        assert!(second.rename(key, &moved).unwrap());
+        assert_eq!(second.get_vec(&moved).unwrap().as_ref(), pairs.get(*key));
+        if i % 2 == 0 {
+            first.delete(key).unwrap();
+            db.open_tree("t").unwrap().unwrap().delete(key).unwrap();
+        }
+    }
+    other.compact().unwrap();
+    db.compact().unwrap();
+    settle(&db);
+    assert_eq!(db.scrub().unwrap().findings, []);
+    assert_eq!(other.scrub().unwrap().findings, []);
+    let halves = pairs.len() - huge.len().div_ceil(2);
+    assert_eq!(
+        (first.count(ScanRange::all()).unwrap(), second.count(ScanRange::all()).unwrap()),
+        (halves as u64, pairs.len() as u64)
+    );
+    for (key, value) in contents(&first) {
+        assert!(pairs[&key] == value);
     }
 }

@@ -16,6 +16,7 @@ use super::index::{Found, Index};
 use super::read::piece_len;
 use super::scan::{self, Scan};
 use super::verified::Verified;
+use super::{BlobFileId, BlobName};
 use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{BLOCK, Mapping, ReadFile, UserFile};
@@ -28,6 +29,8 @@ const MAP_ABOVE: u64 = 256 << 10;
 pub(crate) struct BlobFile {
     pub(super) file: Arc<dyn ReadFile>,
     header: Header,
+    /// Its own is the header's.
+    name: BlobName,
     index: RwLock<Index>,
     /// Values of which some chunks were verified, by logical file and ordinal.
     partly: Mutex<HashMap<(u64, u64), Arc<Verified>>>,
@@ -44,38 +47,47 @@ pub(crate) struct Unverified {
 
 impl BlobFile {
     /// A file of which everything is known.
-    pub(super) fn new(file: Arc<dyn ReadFile>, header: Header, entries: &[Entry]) -> Self {
-        BlobFile { file, header, index: RwLock::new(Index::new(entries)), partly: Mutex::default() }
+    pub(super) fn new(
+        file: Arc<dyn ReadFile>,
+        name: impl Into<BlobName>,
+        header: Header,
+        entries: &[Entry],
+    ) -> Self {
+        let name = name.into();
+        BlobFile { file, header, name, index: RwLock::new(Index::new(entries)), partly: Mutex::default() }
     }
 
-    /// Opens file `number`, which was sealed: header and footer are read and verified.
-    pub(crate) fn open_sealed(file: Arc<dyn ReadFile>, number: u64) -> Result<Self> {
-        let header = scan::read_header(file.as_ref(), number)?;
+    /// Opens the file `name`, which was sealed: header and footer are read and verified.
+    pub(crate) fn open_sealed(file: Arc<dyn ReadFile>, name: impl Into<BlobName>) -> Result<Self> {
+        let name = name.into();
+        let header = scan::read_header(file.as_ref(), name.origin)?;
         let entries = scan::read_footer(file.as_ref(), &header)?;
-        Ok(Self::new(file, header, &entries))
+        Ok(Self::new(file, name, header, &entries))
     }
 
     /// As [`BlobFile::open_sealed`], with what the file holds. Where the footer is damaged, which is told, the
     /// descriptors say that.
     pub(crate) fn open_damaged(
         file: &Arc<dyn ReadFile>,
-        number: u64,
+        name: impl Into<BlobName>,
     ) -> Result<(Self, Vec<Entry>, Option<Error>)> {
-        let header = scan::read_header(file.as_ref(), number)?;
+        let name = name.into();
+        let header = scan::read_header(file.as_ref(), name.origin)?;
         let (entries, damage) = match scan::read_footer(file.as_ref(), &header) {
             Err(damage) if damage.kind() == ErrorKind::Corruption => {
                 (scan::scan(file.as_ref(), &header)?.entries, Some(damage))
             }
             entries => (entries?, None),
         };
-        Ok((Self::new(Arc::clone(file), header, &entries), entries, damage))
+        Ok((Self::new(Arc::clone(file), name, header, &entries), entries, damage))
     }
 
-    /// Opens file `number`, which has no footer, or a damaged one: the descriptors say what is in it.
-    pub(crate) fn scan(file: Arc<dyn ReadFile>, number: u64) -> Result<(Self, Scan)> {
-        let header = scan::read_header(file.as_ref(), number)?;
+    /// Opens the file `name`, which has no footer, or a damaged one: the descriptors say what is in it.
+    pub(crate) fn scan(file: Arc<dyn ReadFile>, name: impl Into<BlobName>) -> Result<(Self, Scan)> {
+        let name = name.into();
+        let header = scan::read_header(file.as_ref(), name.origin)?;
         let scan = scan::scan(file.as_ref(), &header)?;
-        Ok((Self::new(file, header, &scan.entries), scan))
+        Ok((Self::new(file, name, header, &scan.entries), scan))
     }
 
     /// Where the file is, for messages.
@@ -86,6 +98,11 @@ impl BlobFile {
     /// What the first page says.
     pub(crate) fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The number that stands in a file, whatever it is called.
+    pub(crate) fn origin_of(file: &dyn ReadFile) -> Result<BlobFileId> {
+        scan::read_any_header(file).map(|header| header.number)
     }
 
     /// Whether one value has the file to itself.
@@ -105,12 +122,12 @@ impl BlobFile {
 
     /// About what the file's values take without those of file `logical` that are `gone`, and how many of these it has.
     pub(super) fn needed(&self, logical: u64, gone: impl Iterator<Item = u64>) -> (u64, usize) {
-        self.index.read().needed(logical, gone)
+        self.index.read().needed(self.name.inside(logical), gone)
     }
 
     /// Where a value begins and how long it is, if this file has it.
     pub(crate) fn locate(&self, logical: u64, ordinal: u64) -> Option<(u64, u64)> {
-        self.index.read().find(logical, ordinal).map(|value| (value.offset, value.len))
+        self.index.read().find(self.name.inside(logical), ordinal).map(|value| (value.offset, value.len))
     }
 
     /// Shows all of a value, a long one in place; with `verify`, once all of it has passed since the file was opened.
@@ -191,7 +208,7 @@ impl BlobFile {
 
     /// The value of a pointer. A pointer that the file does not bear out is damage: here or there.
     pub(super) fn find(&self, pointer: &Pointer) -> Result<Found> {
-        let found = self.index.read().find(pointer.file, pointer.ordinal);
+        let found = self.index.read().find(self.name.inside(pointer.file), pointer.ordinal);
         let name = || format!("value {} of blob file {}", pointer.ordinal, pointer.file);
         match found {
             Some(value) if value.len == pointer.len => Ok(value),

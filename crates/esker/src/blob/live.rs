@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use super::format::PAGE;
-use super::{BlobFile, BlobFileId, LazyFile, Shares};
+use super::{BlobFile, BlobFileId, BlobName, LazyFile, Shares};
 use crate::canary::broken;
 use crate::error::{Error, Result};
 use crate::fs::RandomFile;
@@ -17,6 +17,8 @@ use crate::version::blobs::{BlobFileInfo, SharesRecord};
 #[derive(Debug)]
 pub(crate) struct LiveFile {
     pub(crate) id: BlobFileId,
+    /// What stands in it as its number.
+    origin: BlobFileId,
     pub(crate) salt: u64,
     pub(crate) single: bool,
     /// Why it cannot be read, if it cannot: its values are lost, others are not.
@@ -160,6 +162,10 @@ impl Life {
 }
 
 impl LiveFile {
+    pub(crate) fn name(&self) -> BlobName {
+        BlobName { file: self.id, origin: self.origin }
+    }
+
     /// Whoever reads the file now goes on, whatever gets its name.
     pub(super) fn keep_open(&self) -> Result<()> {
         self.lazy.lock().as_ref().map_or(Ok(()), |lazy| lazy.keep())
@@ -222,6 +228,7 @@ impl LiveFile {
         let pending = life.pending.iter().filter(|(_, end)| end.is_none_or(|end| end > synced));
         BlobFileInfo {
             file: self.id,
+            origin: self.origin,
             salt: self.salt,
             single: self.single,
             sealed: life.sealed && !self.unsynced.load(Ordering::Acquire),
@@ -232,7 +239,7 @@ impl LiveFile {
 
     /// The file as it was found when the store was opened; `written`: it may not be synced.
     pub(crate) fn found(
-        id: BlobFileId,
+        name: BlobName,
         salt: u64,
         single: bool,
         file: std::result::Result<Arc<BlobFile>, Error>,
@@ -242,7 +249,8 @@ impl LiveFile {
     ) -> Arc<LiveFile> {
         let (dirty, unsynced) = (AtomicBool::new(false), AtomicBool::new(written.is_some()));
         Arc::new(LiveFile {
-            id,
+            id: name.file,
+            origin: name.origin,
             salt,
             single,
             file: RwLock::new(file),
@@ -263,7 +271,7 @@ impl LiveFile {
         written: &Arc<dyn RandomFile>,
     ) -> Arc<LiveFile> {
         let life = Life { open: true, ..Life::default() };
-        LiveFile::found(id, salt, single, Ok(Arc::clone(file)), life, Some(Arc::clone(written)), None)
+        LiveFile::found(id.into(), salt, single, Ok(Arc::clone(file)), life, Some(Arc::clone(written)), None)
     }
 
     /// The file, if it can be read.

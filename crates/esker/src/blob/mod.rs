@@ -24,6 +24,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::codec::file_number;
+use crate::version::blobs::BlobFileInfo;
 
 mod appenders;
 mod chunks;
@@ -63,6 +64,35 @@ pub(crate) use writer::{NewFile, SharedWriter};
 
 /// The number of a blob file.
 pub(crate) type BlobFileId = u64;
+
+/// What a blob file is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlobName {
+    /// By its store, in the file's name and in pointers.
+    pub(crate) file: BlobFileId,
+    /// By itself, and in its entries: by the store that wrote it.
+    pub(crate) origin: BlobFileId,
+}
+
+impl BlobName {
+    /// The number that the file has in itself for one that has the number `file` here.
+    pub(super) fn inside(self, file: BlobFileId) -> BlobFileId {
+        if file == self.file { self.origin } else { file }
+    }
+}
+
+impl BlobFileInfo {
+    /// What the file is called.
+    pub(crate) fn name(&self) -> BlobName {
+        BlobName { file: self.file, origin: self.origin }
+    }
+}
+
+impl From<BlobFileId> for BlobName {
+    fn from(file: BlobFileId) -> Self {
+        BlobName { file, origin: file }
+    }
+}
 
 /// The number in a blob file's name.
 pub(crate) fn blob_number(name: &str) -> Option<BlobFileId> {

@@ -129,7 +129,12 @@ impl Rewrite {
         let entries = self.writer.entries();
         let ordinals = entries.iter().map(|entry| entry.ordinal).collect();
         let lazy = handles.file_of(&self.path, self.writer.len());
-        let file = BlobFile::new(Arc::clone(&lazy) as Arc<dyn ReadFile>, *self.source.header(), entries);
+        let file = BlobFile::new(
+            Arc::clone(&lazy) as Arc<dyn ReadFile>,
+            self.live.name(),
+            *self.source.header(),
+            entries,
+        );
         let has_copies = self.fs.link_count(&self.path)? > 1;
         // Whoever pins a value meanwhile reads it in the old file, which a copy may punch when that has it alone.
         let nobody_pins = has_copies.then(|| self.live.life.lock());

@@ -20,14 +20,19 @@ pub(crate) struct Scan {
     pub(crate) end: u64,
 }
 
-/// Reads the first page of file `number`.
-pub(super) fn read_header(file: &dyn ReadFile, number: u64) -> Result<Header> {
+/// Reads the first page of a file.
+pub(super) fn read_any_header(file: &dyn ReadFile) -> Result<Header> {
     if file.len() < PAGE {
         return Err(Error::corruption(file.path(), 0, "expected a blob file: the file is too short"));
     }
     let mut page = [0; PAGE as usize];
     file.read_exact_at(&mut page, 0)?;
-    let header = Header::decode(&page).map_err(|flaw| flaw.into_error(file.path(), 0))?;
+    Header::decode(&page).map_err(|flaw| flaw.into_error(file.path(), 0))
+}
+
+/// Reads the first page of file `number`.
+pub(super) fn read_header(file: &dyn ReadFile, number: u64) -> Result<Header> {
+    let header = read_any_header(file)?;
     if header.number != number {
         let message = format!("expected blob file {number}, found blob file {}", header.number);
         return Err(Error::corruption(file.path(), 0, message));

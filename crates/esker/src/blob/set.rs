@@ -154,7 +154,7 @@ impl BlobSet {
             return file.entries();
         }
         let again = self.env.fs.open_read(&blob_path(&self.dir, live.id))?;
-        Ok(BlobFile::scan(again, live.id)?.1.entries)
+        Ok(BlobFile::scan(again, live.name())?.1.entries)
     }
 
     /// The store is closed: handles of values that are left cannot be read any more.
@@ -314,7 +314,7 @@ impl BlobSet {
     pub(crate) fn settle_files(&self) {
         for live in self.files().iter().filter(|live| live.is_settled()) {
             let Ok(lazy) = self.handles.file(&self.path_of(live.id)) else { continue };
-            if let Ok(file) = BlobFile::open_sealed(Arc::clone(&lazy) as Arc<dyn ReadFile>, live.id) {
+            if let Ok(file) = BlobFile::open_sealed(Arc::clone(&lazy) as Arc<dyn ReadFile>, live.name()) {
                 live.settle(file, lazy);
             }
         }

@@ -214,7 +214,8 @@ impl SingleWriter {
         self.file.write_at(&parts, PAGE + len)?;
         self.finished = true;
         let file = Arc::clone(&self.file);
-        let blob = Arc::new(BlobFile::new(Arc::clone(&file).as_read(), self.header, &[entry]));
+        let blob =
+            Arc::new(BlobFile::new(Arc::clone(&file).as_read(), self.header.number, self.header, &[entry]));
         Ok(Finished { entry, blob, file })
     }
 }

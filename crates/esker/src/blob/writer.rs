@@ -99,7 +99,7 @@ pub(crate) struct SharedWriter {
 impl SharedWriter {
     pub(crate) fn create(fs: &dyn FileSystem, new: NewFile<'_>) -> Result<Self> {
         let (file, header) = new.create(fs, Layout::Shared)?;
-        let blob = Arc::new(BlobFile::new(Arc::clone(&file).as_read(), header, &[]));
+        let blob = Arc::new(BlobFile::new(Arc::clone(&file).as_read(), header.number, header, &[]));
         Ok(SharedWriter {
             file,
             blob,

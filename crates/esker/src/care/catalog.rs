@@ -20,6 +20,7 @@ use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::replay::segment_number;
 use crate::open::LOCK_FILE;
+use crate::version::imported::ImportedFiles;
 use crate::version::manifest::{manifest_number, manifest_path};
 use crate::version::tables::table_number;
 
@@ -51,6 +52,7 @@ pub(super) struct Catalog {
 fn is_store_name(name: &str) -> bool {
     table_number(name).or(blob_number(name)).or(segment_number(name)).is_some()
         || manifest_number(name) == Some(1)
+        || ImportedFiles::of_mark(name).is_some()
 }
 
 /// Whether a file of this name is one that catalogs name.

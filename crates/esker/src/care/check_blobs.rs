@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::Check;
-use crate::blob::{BlobFile, BlobFileId, Pointer, blob_path};
+use crate::blob::{BlobFile, BlobFileId, BlobName, Pointer, blob_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::record::HEADER_LEN;
 use crate::log::replay::{Segments, Visit, Visited};
@@ -58,17 +58,19 @@ impl Check<'_> {
         }
         let file = match scanned.entry(pointer.file) {
             Occupied(file) => file.into_mut(),
-            Vacant(place) => place.insert(self.scan(pointer.file)?),
+            Vacant(place) => {
+                place.insert(self.scan(known.map_or(pointer.file.into(), |file| file.info.name()))?)
+            }
         };
         Ok(file.as_ref().is_some_and(|file| file.verify(pointer).is_ok()))
     }
 
-    fn scan(&self, id: BlobFileId) -> Result<Option<BlobFile>> {
-        let path = blob_path(self.dir, id);
+    fn scan(&self, name: BlobName) -> Result<Option<BlobFile>> {
+        let path = blob_path(self.dir, name.file);
         if !self.env.fs.exists(&path)? {
             return Ok(None);
         }
-        match BlobFile::scan(self.env.fs.open_read(&path)?, id) {
+        match BlobFile::scan(self.env.fs.open_read(&path)?, name) {
             Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
             scanned => scanned.map(|(file, _)| Some(file)),
         }
@@ -118,13 +120,13 @@ impl Check<'_> {
         self.note_file(&path);
         let source = self.env.fs.open_read(&path)?;
         let (file, entries) = if record.info.sealed {
-            let (file, entries, damage) = BlobFile::open_damaged(&source, id)?;
+            let (file, entries, damage) = BlobFile::open_damaged(&source, record.info.name())?;
             if let Some(damage) = damage {
                 self.found(&damage);
             }
             (file, entries)
         } else {
-            let (file, scan) = BlobFile::scan(source, id)?;
+            let (file, scan) = BlobFile::scan(source, record.info.name())?;
             (file, scan.entries)
         };
         if file.header().salt != record.info.salt {

@@ -3,29 +3,32 @@
 //! ```text
 //! read     the directory's manifest: one tree, nothing left in the log
 //! mark     that the numbers taken are those of an import; the mark is synced
-//! link     tables under these numbers; their names are synced
+//! link     tables and blob files under these numbers; their names are synced
 //! install  one edit of the manifest makes them a tree
 //! ```
-//! What is read is somebody else's, perhaps forged: numbers that would leave this store too few are refused, and a table that has
-//! not the length that its manifest says.
+//! What is read is somebody else's, perhaps forged: numbers that would leave this store too few are refused, and so are tables that
+//! are not those of the manifest. Of each only the end is read, and of files of huge values which they have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::export::TreeFiles;
 use super::file_copy::copy_file;
+use crate::blob::{BlobFile, Entry, Life, LiveFile, blob_path};
 use crate::canary::broken;
 use crate::codec::FILE_NUMBER_MAX;
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::LockMode;
+use crate::fs::{LockMode, ReadFile};
 use crate::log::replay::{Visit, Visited};
-use crate::open::{DEFAULT_TREE, Found, LOCK_FILE};
+use crate::open::{DEFAULT_TREE, Found, LOCK_FILE, ORDINALS_MAX};
 use crate::state::TreeInner;
-use crate::store::{Imported, Store};
+use crate::store::{Imported, ImportedBlobs, Store};
+use crate::table::table_salt;
+use crate::version::blobs::{BlobFileInfo, BlobFileRecord, BlobFiles};
 use crate::version::edit::{FileId, ManifestState, TableInfo, TreeId};
 use crate::version::imported::{ImportedFiles, Renumbered};
 use crate::version::tables::table_path;
@@ -34,8 +37,13 @@ use crate::write::batch::{Ops, numbers_taken};
 
 /// The greatest sequence number that is let in: the store keeps as many again.
 const SEQ_MAX: SeqNo = MAX_SEQ / 2;
+/// The greatest number of a tree that is let in, likewise.
+const ROOT_MAX: TreeId = TreeId::MAX / 2;
 /// The most numbers of files that one import takes.
 const FILES_MAX: u64 = FILE_NUMBER_MAX >> 8;
+
+/// Tables with their levels.
+type Tables = Vec<(u8, TableInfo)>;
 
 /// Makes the tree of the store in `dir` a tree of `store`, called `name`.
 pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeInner>, TreeFiles)> {
@@ -50,17 +58,16 @@ pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeI
     }
     let (tree, record) = only_tree(&found.state, dir)?;
     check_log(env, &found, dir)?;
-    let tables: Vec<(u8, TableInfo)> =
-        found.state.tables_of(tree).map(|(level, info)| (level, info.clone())).collect();
+    let tables: Tables = found.state.tables_of(tree).map(|(level, info)| (level, info.clone())).collect();
     check_tables(env, dir, &tables)?;
     let greatest = greatest_number(record, &tables, dir)?;
-    if !found.state.blobs.live.is_empty() {
-        let message = "the tree has huge values, which cannot be imported";
+    if record.root > ROOT_MAX {
+        let message = "its huge values are filed under too great a number";
         return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
     }
     let mut arrival = Arrival::begin(store, dir, &found.state, &tables)?;
-    let brought = arrival.bring(&tables).and_then(|tables| {
-        let imported = Imported { record: record.clone(), tables, greatest };
+    let brought = arrival.bring(&tables, &found.state.blobs, record.root).and_then(|(tables, blobs)| {
+        let imported = Imported { record: record.clone(), tables, blobs, greatest };
         store.import(name, imported)
     });
     match brought {
@@ -126,14 +133,13 @@ fn check_log(env: &Env, found: &Found, dir: &Path) -> Result<()> {
 fn check_tables(env: &Env, dir: &Path, tables: &[(u8, TableInfo)]) -> Result<()> {
     for (_, info) in tables {
         let path = table_path(dir, info.file);
-        let len = env.fs.file_len(&path).map_err(|error| match error.kind() {
+        let file = env.fs.open_read(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => Error::corruption(&path, 0, "a table is missing"),
             _ => error,
         })?;
-        let is_part = info.prefix.is_some() || info.clipped;
-        if len < info.size || (!is_part && len != info.size) {
-            let message = format!("expected a table of {} bytes, found one of {len}", info.size);
-            return Err(Error::corruption(&path, len, message));
+        if table_salt(&*file)? != info.salt {
+            let message = "this is another table than the one that the manifest names";
+            return Err(Error::corruption(&path, 0, message));
         }
     }
     let mut sorted: Vec<&(u8, TableInfo)> = tables.iter().filter(|(level, _)| *level > 0).collect();
@@ -195,8 +201,13 @@ impl<'a> Arrival<'a> {
         Ok(Arrival { store, dir, by, numbers, first_table, made: Vec::new(), files: TreeFiles::default() })
     }
 
-    /// Brings the files and makes their names durable. Returns the tables as this store's manifest is to know them.
-    fn bring(&mut self, tables: &[(u8, TableInfo)]) -> Result<Vec<(u8, TableInfo)>> {
+    /// Brings the files and makes their names durable. Returns what this store's manifest is to know of them.
+    fn bring(
+        &mut self,
+        tables: &[(u8, TableInfo)],
+        blobs: &BlobFiles,
+        root: TreeId,
+    ) -> Result<(Tables, Vec<ImportedBlobs>)> {
         let (fs, dir) = (&self.store.env.fs, &self.store.dir);
         let mark = self.numbers.mark(dir);
         drop(fs.create(&mark)?);
@@ -209,18 +220,84 @@ impl<'a> Arrival<'a> {
             let next = self.first_table + named.len() as u64;
             let file = *named.entry(info.file).or_insert(next);
             if file == next {
-                self.take(&table_path(self.dir, info.file), &table_path(dir, file))?;
+                let (len, copied) = self.take(&table_path(self.dir, info.file), &table_path(dir, file))?;
+                self.files.note(len, copied);
             }
             brought.push((*level, self.renumbered(info, file)?));
+        }
+        let mut of_blobs = Vec::with_capacity(blobs.live.len());
+        for record in blobs.live.values() {
+            of_blobs.extend(self.bring_blobs(record, root)?);
         }
         if !broken("import-names") {
             fs.sync_dir(dir)?;
         }
-        Ok(brought)
+        Ok((brought, of_blobs))
     }
 
-    /// Gives the file `from` the new name `to`, or copies it there.
-    fn take(&mut self, from: &Path, to: &Path) -> Result<()> {
+    /// Brings a file of huge values, if the tree with the number `root` needs one of them.
+    fn bring_blobs(&mut self, record: &BlobFileRecord, root: TreeId) -> Result<Option<ImportedBlobs>> {
+        let mut record = record.clone();
+        let (from, file) = (blob_path(self.dir, record.info.file), record.info.file + self.by.by);
+        if record.info.file >= self.by.below {
+            return Err(Error::corruption(&from, 0, "the file has a number that was not given out"));
+        }
+        if !self.store.env.fs.exists(&from)? {
+            return Err(Error::corruption(&from, 0, "a blob file is missing"));
+        }
+        let (len, copied) = self.take(&from, &blob_path(&self.store.dir, file))?;
+        record.info.file = file;
+        let imported = self.read_blobs(record, root)?;
+        match imported {
+            Some(_) => self.files.note(len, copied),
+            // Nobody needs it.
+            None => self.store.env.fs.remove_file(&blob_path(&self.store.dir, file))?,
+        }
+        Ok(imported)
+    }
+
+    /// Opens a file of huge values that was brought, and says which of them count.
+    fn read_blobs(&self, mut record: BlobFileRecord, root: TreeId) -> Result<Option<ImportedBlobs>> {
+        let path = blob_path(&self.store.dir, record.info.file);
+        let lazy = self.store.blobs.handles.file(&path)?;
+        let source = Arc::clone(&lazy) as Arc<dyn ReadFile>;
+        let (file, entries) = match record.info.sealed {
+            true => BlobFile::open_damaged(&source, record.info.name()).map(|(file, all, _)| (file, all))?,
+            false => BlobFile::scan(source, record.info.name()).map(|(file, scan)| (file, scan.entries))?,
+        };
+        if file.header().salt != record.info.salt {
+            let message = "the blob file is not the one that the manifest describes";
+            return Err(Error::corruption(&path, 0, message));
+        }
+        let last = entries.iter().map(|entry| entry.ordinal).max();
+        let count = record.info.entries.max(last.map_or(0, |last| last.saturating_add(1)));
+        if count > ORDINALS_MAX {
+            return Err(Error::corruption(&path, 0, "expected fewer values in a blob file"));
+        }
+        let needed = |entry: &&Entry| {
+            entry.tree == root && entry.ordinal < record.info.entries && record.counts(entry.ordinal)
+        };
+        let needed: Vec<&Entry> = entries.iter().filter(needed).collect();
+        let mut key_hashes: Vec<u64> = needed.iter().map(|entry| entry.key_hash).collect();
+        let ordinals: BTreeSet<u64> = needed.iter().map(|entry| entry.ordinal).collect();
+        if ordinals.is_empty() {
+            return Ok(None);
+        }
+        record.info.entries = count;
+        record.keep_only(&ordinals);
+        let BlobFileInfo { salt, single, sealed, entries, .. } = record.info;
+        let mut life = Life::ended(sealed, entries, record.freed.clone(), []);
+        for (&ordinal, shares) in &record.shares {
+            key_hashes.extend(shares.live.values());
+            life.set_shares(ordinal, shares);
+        }
+        let file = Ok(Arc::new(file));
+        let live = LiveFile::found(record.info.name(), salt, single, file, life, None, Some(lazy));
+        Ok(Some(ImportedBlobs { live, record, key_hashes }))
+    }
+
+    /// Gives the file `from` the new name `to`, or copies it there. Returns its length, and which.
+    fn take(&mut self, from: &Path, to: &Path) -> Result<(u64, bool)> {
         let env = &self.store.env;
         self.made.push(to.to_path_buf());
         let copied = match env.fs.hard_link(from, to) {
@@ -228,10 +305,14 @@ impl<'a> Arrival<'a> {
                 copy_file(env, from, to)?;
                 true
             }
-            linked => linked.map(|()| false)?,
+            linked => {
+                linked?;
+                // Whoever has put it there may not have made it durable.
+                env.fs.open_random(to)?.sync()?;
+                false
+            }
         };
-        self.files.note(env.fs.file_len(to)?, copied);
-        Ok(())
+        Ok((env.fs.file_len(to)?, copied))
     }
 
     /// What the manifest is to say of a table that is called `file` here.

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Listing;
-use crate::blob::{BlobFile, BlobFileId, BlobSet, Entry, LazyFile, Life, LiveFile, Pointer, blob_path};
+use crate::blob::{
+    BlobFile, BlobFileId, BlobName, BlobSet, Entry, LazyFile, Life, LiveFile, Pointer, blob_path,
+};
 use crate::canary::broken;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
@@ -17,7 +19,7 @@ use crate::version::blobs::BlobFileRecord;
 use crate::version::edit::{ManifestState, TreeId};
 
 /// No blob file has so many values; who says so is not to be believed.
-const ORDINALS_MAX: u64 = 1 << 24;
+pub(crate) const ORDINALS_MAX: u64 = 1 << 24;
 
 /// What was found to be nobody's.
 #[derive(Debug, Default)]
@@ -73,7 +75,7 @@ pub(super) fn find(
         } else {
             Some(env.fs.open_random(&blob_path(dir, id))?)
         };
-        set.insert(LiveFile::found(id, info.salt, info.single, file, life, written, lazy));
+        set.insert(LiveFile::found(info.name(), info.salt, info.single, file, life, written, lazy));
     }
     let unknown = listing.blobs.iter().filter(|id| !state.blobs.live.contains_key(id));
     for &id in unknown {
@@ -82,7 +84,7 @@ pub(super) fn find(
             continue;
         }
         // One that is damaged is left where it is, for somebody who wants to look at it.
-        let Ok((file, scan, lazy)) = damage_apart(scan(set, dir, id))? else { continue };
+        let Ok((file, scan, lazy)) = damage_apart(scan(set, dir, id.into()))? else { continue };
         if scan.is_empty() {
             // A stream that was cut off, or a file whose first value was.
             unneeded.files.push(id);
@@ -94,7 +96,7 @@ pub(super) fn find(
         unneeded.blobs.extend(lacking(&life, &scan).into_iter().map(|ordinal| (id, ordinal)));
         let (salt, single) = (file.header().salt, file.is_single());
         let written = if read_only { None } else { Some(env.fs.open_random(&blob_path(dir, id))?) };
-        set.insert(LiveFile::found(id, salt, single, Ok(Arc::new(file)), life, written, Some(lazy)));
+        set.insert(LiveFile::found(id.into(), salt, single, Ok(Arc::new(file)), life, written, Some(lazy)));
     }
     Ok(unneeded)
 }
@@ -154,10 +156,10 @@ fn open_known(set: &BlobSet, dir: &Path, id: BlobFileId, record: &BlobFileRecord
         let lazy = set.handles.file(&path)?;
         let source = Arc::clone(&lazy) as Arc<dyn ReadFile>;
         // A damaged footer costs nothing but what the descriptors do not tell either.
-        let (file, entries, _) = BlobFile::open_damaged(&source, id)?;
+        let (file, entries, _) = BlobFile::open_damaged(&source, record.info.name())?;
         (file, entries, Some(lazy))
     } else {
-        let (file, entries, lazy) = scan(set, dir, id)?;
+        let (file, entries, lazy) = scan(set, dir, record.info.name())?;
         (file, entries, Some(lazy))
     };
     if file.header().salt != record.info.salt {
@@ -166,9 +168,9 @@ fn open_known(set: &BlobSet, dir: &Path, id: BlobFileId, record: &BlobFileRecord
     Ok((file, entries, lazy))
 }
 
-fn scan(set: &BlobSet, dir: &Path, id: BlobFileId) -> Result<(BlobFile, Vec<Entry>, Arc<LazyFile>)> {
-    let lazy = set.handles.file(&blob_path(dir, id))?;
-    let (file, scan) = BlobFile::scan(Arc::clone(&lazy) as Arc<dyn ReadFile>, id)?;
+fn scan(set: &BlobSet, dir: &Path, name: BlobName) -> Result<(BlobFile, Vec<Entry>, Arc<LazyFile>)> {
+    let lazy = set.handles.file(&blob_path(dir, name.file))?;
+    let (file, scan) = BlobFile::scan(Arc::clone(&lazy) as Arc<dyn ReadFile>, name)?;
     Ok((file, scan.entries, lazy))
 }
 

@@ -41,6 +41,8 @@ impl Store {
 
     /// Drops the tree called `name`.
     pub(crate) fn drop_tree(&self, name: &str) -> Result<()> {
+        // What is filed under the tree's number must not become more, by an import, before all of it is freed.
+        let _one_at_a_time = self.reshaping.lock();
         self.sync_published()?;
         let mut structure = self.structure.lock();
         let tree = self.tree_called(&structure, name)?;
@@ -54,9 +56,8 @@ impl Store {
         Ok(())
     }
 
-    /// Drops a tree whose huge values only its own pointers tell from another tree's.
+    /// Drops a tree whose huge values only its own pointers tell from another tree's. Under `reshaping`.
     fn drop_relative(&self, tree: &Arc<TreeInner>) -> Result<()> {
-        let _one_at_a_time = self.reshaping.lock();
         let _held = self.hold(tree);
         let visible = self.commit.visible();
         self.settle_blobs(visible)?;

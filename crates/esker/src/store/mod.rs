@@ -63,7 +63,7 @@ pub(crate) use blobs::Ending;
 use expiry::ExpiryWatch;
 use flush::Waiting;
 pub(crate) use ingest::Ingested;
-pub(crate) use port::Imported;
+pub(crate) use port::{Imported, ImportedBlobs};
 use reclaim::Reclaim;
 use reserve::{Reserve, is_full, with_reserve};
 use scrub::Scrub;

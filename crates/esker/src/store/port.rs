@@ -13,8 +13,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::blobs::Frees;
 use super::drop_tree::{has_relatives, pointers_in};
 use super::{Store, Structure};
+use crate::blob::LiveFile;
 use crate::canary::broken;
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
@@ -35,8 +37,19 @@ pub(crate) struct Imported {
     pub(crate) record: TreeRecord,
     /// With their levels.
     pub(crate) tables: Vec<(u8, TableInfo)>,
+    pub(crate) blobs: Vec<ImportedBlobs>,
     /// No entry has a greater number.
     pub(crate) greatest: SeqNo,
+}
+
+/// A file of huge values that is to come with a tree.
+#[derive(Debug)]
+pub(crate) struct ImportedBlobs {
+    pub(crate) live: Arc<LiveFile>,
+    /// What the manifest is to know of it.
+    pub(crate) record: BlobFileRecord,
+    /// Of the keys that have its values.
+    pub(crate) key_hashes: Vec<u64>,
 }
 
 impl Store {
@@ -144,7 +157,10 @@ impl Store {
     pub(crate) fn import(&self, name: &str, imported: Imported) -> Result<Arc<TreeInner>> {
         let _one_at_a_time = self.reshaping.lock();
         // Most of what has to be synced, while others write.
+        let visible = self.commit.visible();
+        self.settle_blobs(visible)?;
         self.sync_published()?;
+        self.blobs.sync_names()?;
         let mut structure = self.structure.lock();
         self.check_changeable()?;
         if structure.by_name.contains_key(name) {
@@ -152,8 +168,14 @@ impl Store {
         }
         let least = if broken("import-numbers") { 0 } else { imported.greatest };
         let number = self.commit.take_number_above(least)?;
-        let synced = self.sync_log(number.end);
-        let tree = synced.and_then(|()| self.install_imported(&mut structure, name, imported, number.seq));
+        // After a crash nothing would tell what had ended before of what is filed under the same number: the edit has to.
+        let frees = Frees { dead_up_to: Some(visible), note_shadowed: true, ..Frees::default() };
+        let mut ended = self.blob_edits(&structure, &frees);
+        let edits = ended.take_edits();
+        let synced = self.sync_log(number.end).and_then(|()| self.blobs.sync_names());
+        let tree =
+            synced.and_then(|()| self.install_imported(&mut structure, name, imported, (number.seq, edits)));
+        self.after_blob_edits(ended, tree.is_ok());
         self.commit.show_number(&number);
         tree
     }
@@ -163,17 +185,21 @@ impl Store {
         structure: &mut Structure,
         name: &str,
         imported: Imported,
-        seq: SeqNo,
+        (seq, mut edits): (SeqNo, Vec<Edit>),
     ) -> Result<Arc<TreeInner>> {
         let (id, record) = (structure.next_tree, &imported.record);
         // With nothing filed under another number, the tree is nobody's relative.
-        let root = id;
+        let root = if imported.blobs.is_empty() { id } else { record.root };
+        // No tree to come is to be taken for one either.
         let next_tree = id.max(root) + 1;
-        let mut edits = vec![
+        edits.extend([
             Edit::CreateTree { tree: id, name: name.to_owned(), options: record.options.clone() },
             Edit::Extent { tree: id, root, range: record.range.clone() },
             Edit::Flushed { tree: id, seq },
-        ];
+        ]);
+        let of_blobs = imported.blobs.iter().map(|blobs| (blobs.record.info.file, blobs.record.clone()));
+        let files = BlobFiles { live: of_blobs.collect(), ..BlobFiles::default() };
+        edits.extend(files.to_edits().map(Edit::Blob));
         edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree: id, tag: tag.clone() }));
         let ranges: Vec<_> = record.ranges().collect();
         edits.extend(ranges.iter().map(|one| Edit::DeleteRange {
@@ -188,6 +214,11 @@ impl Store {
         edits.push(self.clock_edit());
         self.commit_edits(structure, &edits)?;
 
+        for ImportedBlobs { live, key_hashes, .. } in imported.blobs {
+            self.blobs.insert(live);
+            let known = key_hashes.into_iter().filter(|_| !broken("import-filter"));
+            known.for_each(|hash| self.blobs.filter.add(hash));
+        }
         let tables = imported.tables.into_iter().map(|(level, info)| {
             let entry = structure.files.entry(info.file);
             let file = &entry.or_insert_with(|| (self.registry.file(info.file, info.salt), 0)).0;

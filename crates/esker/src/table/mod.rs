@@ -44,7 +44,7 @@ pub(crate) use expiring::Expiring;
 pub(crate) use footer::{MAGIC as TABLE_MAGIC, Owner};
 pub(crate) use frame::supported as check_supported;
 pub(crate) use read_ahead::ScanHint;
-pub(crate) use reader::{Found, TableReader};
+pub(crate) use reader::{Found, TableReader, table_salt};
 pub(crate) use salvage::Salvage;
 pub(crate) use verify::Verification;
 pub(crate) use writer::{TableOptions, TableWriter};

@@ -47,6 +47,22 @@ pub(crate) struct TableReader {
     footer: Footer,
 }
 
+/// The last bytes of a table, and where they begin.
+fn read_footer(file: &dyn ReadFile) -> Result<(u64, Footer)> {
+    let Some(at) = file.len().checked_sub(FOOTER as u64) else {
+        return Err(Error::corruption(file.path(), 0, "expected a table: the file is too short"));
+    };
+    let mut bytes = [0; FOOTER];
+    file.read_exact_at(&mut bytes, at)?;
+    let footer = Footer::decode(&bytes, file.len()).map_err(|flaw| flaw.into_error(file.path(), at))?;
+    Ok((at, footer))
+}
+
+/// The salt of a table that ends as it should: it was not cut.
+pub(crate) fn table_salt(file: &dyn ReadFile) -> Result<u64> {
+    read_footer(file).map(|(_, footer)| footer.salt)
+}
+
 impl TableReader {
     /// Opens a table, reading and verifying everything but its data blocks. `id` names it in the pool.
     pub(crate) fn open(file: Arc<dyn ReadFile>, id: u64, pool: Arc<BufferPool>) -> Result<Self> {
@@ -61,17 +77,10 @@ impl TableReader {
         pool: Arc<BufferPool>,
         room: impl FnOnce(u64, u64) -> bool,
     ) -> Result<Self> {
-        let len = file.len();
-        let damage = |offset, message: &str| Error::corruption(file.path(), offset, message);
-        let Some(footer_at) = len.checked_sub(FOOTER as u64) else {
-            return Err(damage(0, "expected a table: the file is too short"));
-        };
-        if len <= ASKED_WHOLE {
-            file.prefetch(0, len);
+        if file.len() <= ASKED_WHOLE {
+            file.prefetch(0, file.len());
         }
-        let mut bytes = [0; FOOTER];
-        file.read_exact_at(&mut bytes, footer_at)?;
-        let footer = Footer::decode(&bytes, len).map_err(|flaw| flaw.into_error(file.path(), footer_at))?;
+        let (footer_at, footer) = read_footer(&*file)?;
 
         let filter_bytes = footer.index_at - footer.filter_at;
         // Keys are stored by their differences: in memory, an index of short ones takes about twice the bytes.
@@ -98,7 +107,8 @@ impl TableReader {
         let payload = section(footer.properties_at, footer_at)?;
         let properties = Properties::decode(payload).map_err(at(footer.properties_at))?;
         if properties.blocks != index.len() as u64 {
-            return Err(damage(footer.properties_at, "expected as many blocks as the index has"));
+            let message = "expected as many blocks as the index has";
+            return Err(Error::corruption(file.path(), footer.properties_at, message));
         }
         Ok(TableReader { file, pool, id, clock: None, index, filter, properties, footer })
     }

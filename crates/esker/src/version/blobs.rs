@@ -13,6 +13,8 @@ use crate::codec::{Decoder, FILE_NUMBER_MAX, put_varint};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlobFileInfo {
     pub(crate) file: FileId,
+    /// The number that stands in it: another one where it was imported.
+    pub(crate) origin: FileId,
     /// The file's own random number, which stands in its first page too.
     pub(crate) salt: u64,
     /// One value has the file to itself.
@@ -102,6 +104,7 @@ const SHARES: u8 = 4;
 
 const SINGLE: u8 = 1;
 const SEALED: u8 = 2;
+const IMPORTED: u8 = 4;
 
 /// Ascending numbers, each as its distance from the one before.
 fn put_set(out: &mut Vec<u8>, set: &BTreeSet<u64>) {
@@ -134,7 +137,12 @@ impl BlobEdit {
                 out.push(NOTE);
                 put_varint(out, info.file);
                 out.extend_from_slice(&info.salt.to_le_bytes());
-                out.push(if info.single { SINGLE } else { 0 } | if info.sealed { SEALED } else { 0 });
+                let is_imported = info.origin != info.file;
+                let flags = [(info.single, SINGLE), (info.sealed, SEALED), (is_imported, IMPORTED)];
+                out.push(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum());
+                if is_imported {
+                    put_varint(out, info.origin);
+                }
                 put_varint(out, info.entries);
                 put_set(out, &info.pending);
             }
@@ -170,10 +178,11 @@ impl BlobEdit {
         Some(match kind {
             NOTE => {
                 let salt = from.u64()?;
-                let flags = from.u8().filter(|flags| flags & !(SINGLE | SEALED) == 0)?;
+                let flags = from.u8().filter(|flags| flags & !(SINGLE | SEALED | IMPORTED) == 0)?;
+                let origin = if flags & IMPORTED != 0 { get_file(from)? } else { file };
                 let (entries, pending) = (from.varint()?, get_set(from)?);
                 let (single, sealed) = (flags & SINGLE != 0, flags & SEALED != 0);
-                BlobEdit::Note(BlobFileInfo { file, salt, single, sealed, entries, pending })
+                BlobEdit::Note(BlobFileInfo { file, origin, salt, single, sealed, entries, pending })
             }
             FREE => BlobEdit::Free { file, ordinals: get_set(from)? },
             SHADOW => BlobEdit::Shadow { file, ordinals: get_set(from)? },
@@ -205,7 +214,8 @@ impl BlobFiles {
                     shadowed: BTreeSet::new(),
                     shares: BTreeMap::new(),
                 });
-                if record.info.salt != info.salt || record.info.single != info.single {
+                let known = &record.info;
+                if (known.salt, known.single, known.origin) != (info.salt, info.single, info.origin) {
                     return Err(format!("blob file {} is named twice", info.file));
                 }
                 record.info = info.clone();
@@ -274,7 +284,8 @@ mod tests {
     }
 
     fn info(file: FileId, sealed: bool, entries: u64, pending: &[u64]) -> BlobFileInfo {
-        BlobFileInfo { file, salt: !file, single: false, sealed, entries, pending: set(pending) }
+        let origin = if file == 8 { 300 } else { file };
+        BlobFileInfo { file, origin, salt: !file, single: false, sealed, entries, pending: set(pending) }
     }
 
     fn shares(live: &[(u64, u64)], pending: &[u64]) -> SharesRecord {

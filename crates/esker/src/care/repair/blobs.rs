@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Repair, log};
-use crate::blob::{BlobFile, BlobFileId, Pointer, blob_path, key_hash};
+use crate::blob::{BlobFile, BlobFileId, BlobName, Pointer, blob_path, key_hash};
 use crate::error::Result;
 use crate::version::blobs::{BlobEdit, BlobFileInfo, SharesRecord};
 use crate::version::edit::{Edit, TreeId};
@@ -31,13 +31,18 @@ impl Repair<'_> {
         self.state.next_file = self.state.next_file.max(next);
         for id in self.listing.blobs.clone() {
             let source = self.env.fs.open_read(&blob_path(self.dir, id));
-            let opened = source.and_then(|source| BlobFile::open_damaged(&source, id));
+            let opened = source.and_then(|source| {
+                // What it is called in itself, nobody else knows then.
+                let origin = if self.listing.is_imported(id) { BlobFile::origin_of(&*source)? } else { id };
+                BlobFile::open_damaged(&source, BlobName { file: id, origin })
+            });
             let Some((file, entries, damage)) = self.lose_damage(opened)? else { continue };
             let named = named.remove(&id).unwrap_or_default();
             let ordinals = entries.iter().map(|entry| entry.ordinal).chain(named.keys().copied());
             let count = ordinals.max().map_or(0, |last| last.saturating_add(1));
             let info = BlobFileInfo {
                 file: id,
+                origin: file.header().number,
                 salt: file.header().salt,
                 single: file.is_single(),
                 sealed: damage.is_none(),

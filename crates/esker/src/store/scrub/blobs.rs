@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::is_damage;
-use crate::blob::{BlobFile, BlobFileId, Entry, Life, Unverified, blob_path};
+use crate::blob::{BlobFile, BlobFileId, Entry, Life, LiveFile, Pointer, Unverified, blob_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::CheckReport;
 use crate::store::Store;
@@ -36,7 +36,7 @@ impl FileOfValues {
             return None;
         }
         report.files += 1;
-        let read = read(store, id, sealed, live.salt, report);
+        let read = read(store, id, sealed, &live, report);
         // What was freed meanwhile may be gone, and the file with it.
         let life = live.life.lock();
         let wanted: Vec<u64> = wanted.into_iter().filter(|ordinal| !life.freed.contains(ordinal)).collect();
@@ -67,7 +67,7 @@ impl FileOfValues {
         else {
             return false;
         };
-        let pointer = entry.pointer();
+        let pointer = Pointer { file: self.id, ..entry.pointer() };
         // As long as it is pinned, its bytes stay. What was freed need not be sound.
         let pin = store.blobs.get(self.id).and_then(|_| store.blobs.pin(&pointer));
         let Some(_pin) = pin else {
@@ -97,7 +97,7 @@ fn read(
     store: &Store,
     id: BlobFileId,
     sealed: bool,
-    salt: u64,
+    live: &LiveFile,
     report: &mut CheckReport,
 ) -> Result<(BlobFile, Vec<Entry>)> {
     let path = blob_path(&store.dir, id);
@@ -106,14 +106,14 @@ fn read(
         _ => error,
     })?;
     let (file, entries) = if sealed {
-        let (file, entries, damage) = BlobFile::open_damaged(&source, id)?;
+        let (file, entries, damage) = BlobFile::open_damaged(&source, live.name())?;
         damage.iter().for_each(|damage| report.found(damage, &store.dir));
         (file, entries)
     } else {
-        let (file, scan) = BlobFile::scan(source, id)?;
+        let (file, scan) = BlobFile::scan(source, live.name())?;
         (file, scan.entries)
     };
-    if file.header().salt != salt {
+    if file.header().salt != live.salt {
         let message = "the blob file is not the one that the manifest describes";
         return Err(Error::corruption(&path, 0, message));
     }

@@ -56,6 +56,7 @@ fn sample() -> Vec<Edit> {
         Edit::Extent { tree: 3, root: 2, range: KeyRange { lower: b"a".to_vec(), upper: None } },
         Edit::Blob(BlobEdit::Note(BlobFileInfo {
             file: 9,
+            origin: 9,
             salt: 1,
             single: false,
             sealed: true,
