@@ -177,6 +177,8 @@ struct Arrival<'a> {
     first_table: FileId,
     /// What has got a name.
     made: Vec<PathBuf>,
+    /// What of that was linked and is needed.
+    linked: Vec<PathBuf>,
     files: TreeFiles,
 }
 
@@ -198,7 +200,16 @@ impl<'a> Arrival<'a> {
         let numbers = ImportedFiles { first, last: first + below + count };
         let by = Renumbered { by: first, below };
         let first_table = first + below;
-        Ok(Arrival { store, dir, by, numbers, first_table, made: Vec::new(), files: TreeFiles::default() })
+        Ok(Arrival {
+            store,
+            dir,
+            by,
+            numbers,
+            first_table,
+            made: Vec::new(),
+            linked: Vec::new(),
+            files: TreeFiles::default(),
+        })
     }
 
     /// Brings the files and makes their names durable. Returns what this store's manifest is to know of them.
@@ -232,6 +243,9 @@ impl<'a> Arrival<'a> {
         if !broken("import-names") {
             fs.sync_dir(dir)?;
         }
+        // Whoever has put them there may not have made them durable. This costs nothing where he has, now that nothing else
+        // about them is left to be written.
+        self.linked.iter().try_for_each(|path| fs.open_random(path)?.sync())?;
         Ok((brought, of_blobs))
     }
 
@@ -251,7 +265,11 @@ impl<'a> Arrival<'a> {
         match imported {
             Some(_) => self.files.note(len, copied),
             // Nobody needs it.
-            None => self.store.env.fs.remove_file(&blob_path(&self.store.dir, file))?,
+            None => {
+                let path = blob_path(&self.store.dir, file);
+                self.linked.retain(|linked| *linked != path);
+                self.store.env.fs.remove_file(&path)?;
+            }
         }
         Ok(imported)
     }
@@ -307,8 +325,7 @@ impl<'a> Arrival<'a> {
             }
             linked => {
                 linked?;
-                // Whoever has put it there may not have made it durable.
-                env.fs.open_random(to)?.sync()?;
+                self.linked.push(to.to_path_buf());
                 false
             }
         };

@@ -31,6 +31,9 @@ use crate::version::tree_record::TreeRecord;
 /// The values that a tree's pointers name, each with the entries that name it.
 type Named = BTreeMap<(FileId, u64), BTreeSet<u64>>;
 
+/// The values that are filed under a tree's number, by file. A sealed file gets no more of them.
+type Filed = BTreeMap<FileId, BTreeSet<u64>>;
+
 /// What is to become a tree: files that lie in the store's directory, which nothing names yet.
 #[derive(Debug)]
 pub(crate) struct Imported {
@@ -68,13 +71,18 @@ impl Store {
         // Most of what has to be sealed and synced, while others write.
         self.seal_blobs(true)?;
         self.blobs.sync()?;
+        let mut filed = Filed::new();
+        for live in self.blobs.files().iter().filter(|live| live.life.lock().sealed) {
+            // One that is gone meanwhile, or cannot be read, is seen to below.
+            filed.extend(self.filed_under(tree.root, live).ok().map(|values| (live.id, values)));
+        }
         self.while_still(&tree, &|| Ok(!tree.is_flushed()), || {
             // What writes have ended is not the copy's.
             self.settle_blobs(self.commit.visible())?;
             let named = self.named_apart(&tree)?;
             let structure = self.structure.lock();
             self.check_changeable()?;
-            let state = self.state_of_copy(&structure, &tree, named.as_ref())?;
+            let state = self.state_of_copy(&structure, &tree, named.as_ref(), &filed)?;
             let linked = link(&state)?;
             Ok((state, linked))
         })
@@ -98,6 +106,7 @@ impl Store {
         structure: &Structure,
         tree: &TreeInner,
         named: Option<&Named>,
+        filed: &Filed,
     ) -> Result<ManifestState> {
         let record = structure.manifest.as_ref().and_then(|manifest| manifest.state.trees.get(&tree.id));
         let (Some(manifest), Some(record)) = (&structure.manifest, record) else {
@@ -112,7 +121,7 @@ impl Store {
         let tables = manifest.state.tables_of(tree.id);
         Ok(ManifestState {
             tables: tables.map(|(level, info)| ((tree.id, level, info.file), info.clone())).collect(),
-            blobs: BlobFiles { live: self.blobs_of(tree.root, blobs, named)?, ..BlobFiles::default() },
+            blobs: BlobFiles { live: self.blobs_of(tree.root, blobs, named, filed)?, ..BlobFiles::default() },
             trees: BTreeMap::from([(tree.id, record)]),
             floor: LogFloor { segment: 1, start: 0 },
             log_synced: 0,
@@ -123,6 +132,12 @@ impl Store {
         })
     }
 
+    /// The values in a file that are filed under `root`.
+    fn filed_under(&self, root: TreeId, live: &LiveFile) -> Result<BTreeSet<u64>> {
+        let entries = self.blobs.entries(live)?;
+        Ok(entries.iter().filter(|entry| entry.tree == root).map(|entry| entry.ordinal).collect())
+    }
+
     /// Of `files` those with a value that is filed under `root` and counts, and is `named` where that matters. All others in
     /// them are freed.
     fn blobs_of(
@@ -130,14 +145,16 @@ impl Store {
         root: TreeId,
         files: BlobFiles,
         named: Option<&Named>,
+        filed: &Filed,
     ) -> Result<BTreeMap<FileId, BlobFileRecord>> {
         let mut kept = BTreeMap::new();
         for (file, mut record) in files.live {
             // What cannot be read here cannot be read there.
             let Some(live) = self.blobs.get(file).filter(|live| live.readable().is_ok()) else { continue };
-            let entries = self.blobs.entries(&live)?;
-            let of_tree = entries.iter().filter(|entry| entry.tree == root).map(|entry| entry.ordinal);
-            let mut of_tree: BTreeSet<u64> = of_tree.collect();
+            let mut of_tree = match filed.get(&file) {
+                Some(known) => known.clone(),
+                None => self.filed_under(root, &live)?,
+            };
             of_tree.retain(|&ordinal| {
                 let counts = ordinal < record.info.entries && record.counts(ordinal);
                 counts && named.is_none_or(|named| keep_named(&mut record, named, ordinal))
