@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use super::checkpoint::copy_marks;
 use super::file_copy::copy_file;
 use crate::blob::blob_path;
-use crate::canary::broken;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::replay::segment_path;
@@ -114,8 +113,6 @@ fn files_of(state: &ManifestState, from: &Path, to: &Path) -> Vec<(PathBuf, Path
 fn finish(env: &Env, dir: &Path, state: ManifestState) -> Result<()> {
     create_empty(env, &segment_path(dir, 1), state.last_seq + 1)?;
     drop(env.fs.create(&dir.join(LOCK_FILE))?);
-    if !broken("export-names") {
-        env.fs.sync_dir(dir)?;
-    }
+    env.fs.sync_dir(dir)?;
     Manifest::create(env, dir, 1, state).map(drop)
 }
