@@ -1,6 +1,6 @@
 //! What a transaction is going to write: in memory, sorted, until it commits; and how to undo some of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -149,6 +149,8 @@ pub(super) struct WriteSet {
     trees: BTreeMap<TreeId, (Tree, Changes)>,
     /// What to put back, oldest first, since the first savepoint.
     undo: Vec<Undo>,
+    /// The keys that `undo` knows since the last savepoint: it needs to know each once.
+    noted: BTreeSet<(TreeId, Vec<u8>)>,
     /// The savepoints that are left, oldest first: number, and length of `undo` then.
     savepoints: Vec<(u64, usize)>,
     last_savepoint: u64,
@@ -188,7 +190,7 @@ impl WriteSet {
         let id = tree.inner().id;
         let (_, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
         let before = Arc::make_mut(&mut changes.keys).insert(key.to_vec(), change);
-        if !self.savepoints.is_empty() {
+        if !self.savepoints.is_empty() && self.noted.insert((id, key.to_vec())) {
             self.undo.push(Undo::Key { tree: id, key: key.to_vec(), before });
         }
     }
@@ -198,7 +200,7 @@ impl WriteSet {
         let id = tree.inner().id;
         let (_, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
         let base = if changes.deletes(key) { Base::Absent } else { Base::Store };
-        let undone = !self.savepoints.is_empty();
+        let undone = !self.savepoints.is_empty() && self.noted.insert((id, key.to_vec()));
         let before = changes.keys.get(key).filter(|_| undone).cloned();
         let change = Arc::make_mut(&mut changes.keys).entry(key.to_vec());
         change.or_insert(Change { base, operands: Vec::new() }).merge(operand, operators);
@@ -226,6 +228,7 @@ impl WriteSet {
     pub(super) fn savepoint(&mut self, txn: u64) -> Savepoint {
         self.last_savepoint += 1;
         self.savepoints.push((self.last_savepoint, self.undo.len()));
+        self.noted.clear();
         Savepoint { txn, number: self.last_savepoint }
     }
 
@@ -237,6 +240,7 @@ impl WriteSet {
         };
         self.savepoints.truncate(at + 1);
         let len = self.savepoints[at].1;
+        self.noted.clear();
         for undo in self.undo.drain(len..).rev() {
             let (Undo::Key { tree, .. } | Undo::Range { tree }) = &undo;
             let Some((_, changes)) = self.trees.get_mut(tree) else { continue };
