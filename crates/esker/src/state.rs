@@ -5,8 +5,8 @@
 //! Two kinds of change swap it: a memtable is set aside and a new one begun (under the commit lock), and a
 //! flush or a merge installs tables (under the structure lock); `rcu` makes them safe against each other.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -104,6 +104,15 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
+    /// To be shared by trees; those that nothing was done to have one together.
+    fn shared(self) -> Arc<Extent> {
+        static WHOLE: OnceLock<Arc<Extent>> = OnceLock::new();
+        if self.is_whole() && self.moved.is_empty() && self.since == 0 {
+            return Arc::clone(WHOLE.get_or_init(Arc::default));
+        }
+        Arc::new(self)
+    }
+
     /// Whether it may have any key.
     pub(crate) fn is_whole(&self) -> bool {
         self.range == KeyRange::default()
@@ -188,7 +197,7 @@ impl TreeInner {
     ) -> Arc<TreeInner> {
         let mem = Mem::new(Some(Arc::clone(chunks)));
         let Shape { levels, ranges, extent } = shape;
-        let (levels, ranges, extent) = (Arc::new(levels), Arc::new(ranges), Arc::new(extent));
+        let (levels, ranges, extent) = (Arc::new(levels), Arc::new(ranges), extent.shared());
         let state = TreeState { mem, waiting: Vec::new(), levels, ranges, extent };
         Arc::new(TreeInner {
             id,

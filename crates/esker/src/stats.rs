@@ -14,8 +14,6 @@ mod prometheus;
 pub(crate) struct Counters {
     flushes: AtomicU64,
     flushed_bytes: AtomicU64,
-    /// What the memtables took that were flushed.
-    flushed_memory: AtomicU64,
     merges: AtomicU64,
     merged_bytes_in: AtomicU64,
     merged_bytes_out: AtomicU64,
@@ -26,20 +24,9 @@ fn bytes_of(tables: &[TableInfo]) -> u64 {
 }
 
 impl Counters {
-    /// Memtables that took `memory` bytes have become `tables`.
-    pub(crate) fn note_flush(&self, memory: usize, tables: &[TableInfo]) {
+    pub(crate) fn note_flush(&self, tables: &[TableInfo]) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
         self.flushed_bytes.fetch_add(bytes_of(tables), Ordering::Relaxed);
-        self.flushed_memory.fetch_add(memory as u64, Ordering::Relaxed);
-    }
-
-    /// About how many bytes of tables a flush makes of `memory` bytes of memtables: an eighth of them, for pairs of some
-    /// bytes, up to as many.
-    pub(crate) fn flushed_from(&self, memory: u64) -> u64 {
-        let [bytes, all] = [&self.flushed_bytes, &self.flushed_memory].map(|sum| sum.load(Ordering::Relaxed));
-        let made = u128::from(memory) * u128::from(bytes) / u128::from(all.max(1));
-        let made = if all == 0 { memory } else { made.min(u128::from(memory)) as u64 };
-        made.max(memory / 8)
     }
 
     pub(crate) fn note_merge(&self, bytes_in: u64, tables: &[TableInfo]) {

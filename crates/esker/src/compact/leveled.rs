@@ -21,10 +21,16 @@ use crate::version::read_cost::ReadCost;
 /// Tables of level 0 that one merge takes at most.
 const L0_TABLES_AT_ONCE: usize = 8;
 
+/// The size ratio that was chosen, or the least at which level 1 is no larger than the base level may be.
+fn ratio_of(levels: &Levels, goal: Goal) -> u64 {
+    let times = levels.bytes(BOTTOM) as f64 / goal.base_bytes.max(1) as f64;
+    (goal.ratio as u64).max(times.powf(1.0 / (BOTTOM - 1) as f64).ceil() as u64)
+}
+
 /// The first level below level 0 that holds anything, and how many bytes each level may hold.
 fn targets(levels: &Levels, goal: Goal) -> (usize, [u64; LEVELS]) {
     let mut targets = [u64::MAX; LEVELS];
-    let ratio = goal.ratio as u64;
+    let ratio = ratio_of(levels, goal);
     let mut base = BOTTOM;
     let mut target = levels.bytes(BOTTOM);
     while base > 1 && target / ratio >= goal.base_bytes {
@@ -46,7 +52,9 @@ pub(super) fn urgency(levels: &Levels, goal: Goal) -> f64 {
 fn scores(levels: &Levels, goal: Goal) -> [f64; LEVELS] {
     let (base, targets) = targets(levels, goal);
     let mut scores = [0.0; LEVELS];
-    scores[0] = levels.level(0).len() as f64 / L0_RUNS as f64;
+    // Tables that do not overlap can be moved as they are: they are due, but not urgent.
+    let waiting = levels.level(0).len().min(L0_RUNS).max(levels.run_places().len());
+    scores[0] = waiting as f64 / L0_RUNS as f64;
     if scores[0] < 1.0 && reads_have_paid(levels, base) {
         scores[0] = 1.0;
     }
@@ -132,11 +140,12 @@ fn overlapped_by(levels: &Levels, level: usize, tables: &[Arc<Table>]) -> Vec<Ar
 /// The table of `level` whose merge into the next level rewrites least for what it brings.
 fn pick_level(levels: &Levels, level: usize) -> Option<Compaction> {
     let target = level + 1;
-    let cost = |table: &&Arc<Table>| {
+    let cost = |table: &Arc<Table>| {
         let below = levels.overlapping(target, &table.info.smallest, &table.info.largest);
         let bytes: u64 = below.iter().map(|table| table.info.size).sum();
         bytes as f64 / table.info.size.max(1) as f64
     };
-    let cheapest = levels.level(level).iter().min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    let costs = levels.level(level).iter().map(|table| (cost(table), table));
+    let (_, cheapest) = costs.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
     Some(merge_down(levels, level, cheapest))
 }

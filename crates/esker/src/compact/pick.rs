@@ -10,6 +10,9 @@ use crate::version::levels::{LEVELS, Levels, Table};
 /// Runs in level 0 of a leveled tree from which on they are merged.
 pub(crate) const L0_RUNS: usize = 4;
 
+/// Bytes that a memtable takes for an entry beside its key and value, about.
+const ENTRY_OVERHEAD: u128 = 40;
+
 pub(super) const BOTTOM: usize = LEVELS - 1;
 
 /// What the tables of a tree are to be like.
@@ -24,9 +27,22 @@ pub(crate) struct Goal {
 }
 
 impl Goal {
-    pub(crate) fn new(options: &TreeOptions, base_bytes: u64, time_us: u64) -> Self {
+    /// What a tree of `options` and `levels` is to come to, where memtables take `memtable_bytes`.
+    pub(crate) fn new(options: &TreeOptions, levels: &Levels, memtable_bytes: usize, time_us: u64) -> Self {
+        let base_bytes = flushed_from((memtable_bytes * L0_RUNS) as u64, levels);
         Goal { style: options.compaction, ratio: options.ratio(), base_bytes, time_us }
     }
+}
+
+/// About how many bytes of tables a flush makes of `memory` bytes of memtables, going by the pairs in `levels`: as many for
+/// large ones, a fraction for such of some bytes.
+fn flushed_from(memory: u64, levels: &Levels) -> u64 {
+    let (mut bytes, mut in_memory) = (0, 0);
+    for (_, table) in levels.tables() {
+        bytes += u128::from(table.info.size);
+        in_memory += u128::from(table.info.raw_bytes) + u128::from(table.info.entries) * ENTRY_OVERHEAD;
+    }
+    if bytes == 0 { memory } else { (u128::from(memory) * bytes.min(in_memory) / in_memory.max(1)) as u64 }
 }
 
 /// A merge to be done.
@@ -80,8 +96,7 @@ impl Compaction {
 /// Runs of a tree whose merging is behind, as far as writers are to be slowed for it.
 pub(crate) fn runs_behind(levels: &Levels, options: &TreeOptions) -> usize {
     match options.compaction {
-        // Tables that are to be moved as they are cost little.
-        CompactionStyle::Leveled => levels.run_places().count().max(levels.level(0).len() / 4),
+        CompactionStyle::Leveled => levels.run_places().len(),
         _ => tiered::runs_behind(levels, options.ratio()),
     }
 }

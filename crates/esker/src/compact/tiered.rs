@@ -49,15 +49,17 @@ fn alike(runs: &[Run], ratio: usize) -> usize {
     runs.iter().take_while(|run| run.bytes < limit).count()
 }
 
-/// The newest neighbours that are to become one.
+/// The neighbours that are to become one: where there are most of about one size, the newest of these.
 fn neighbours(runs: &[Run], ratio: usize) -> Option<Range<usize>> {
-    let mut all = (0..runs.len()).map(|begin| begin..begin + alike(&runs[begin..], ratio));
-    all.find(|found| found.len() >= ratio)
+    let all = (0..runs.len()).map(|begin| begin..begin + alike(&runs[begin..], ratio));
+    all.filter(|found| found.len() >= ratio).min_by_key(|found| std::cmp::Reverse(found.len()))
 }
 
 /// Runs that wait to be merged, beyond those that are there as a rule.
 pub(super) fn runs_behind(levels: &Levels, ratio: usize) -> usize {
-    alike(&runs_of(levels), ratio).saturating_sub(ratio)
+    let runs = runs_of(levels);
+    let most = (0..runs.len()).map(|begin| alike(&runs[begin..], ratio)).max();
+    most.unwrap_or(0).saturating_sub(ratio)
 }
 
 pub(super) fn urgency(levels: &Levels, goal: Goal) -> f64 {

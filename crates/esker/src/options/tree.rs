@@ -41,7 +41,7 @@ impl CompactionStyle {
 }
 
 /// The size ratios that a tree may have.
-const SIZE_RATIOS: std::ops::RangeInclusive<u8> = 2..=100;
+const SIZE_RATIOS: std::ops::RangeInclusive<u8> = 2..=32;
 
 /// What is chosen for a tree when it is created. All but [`TreeOptions::log`] may change later
 /// ([`Tree::set_options`](crate::Tree::set_options)).
@@ -54,7 +54,7 @@ pub struct TreeOptions {
     pub log: bool,
     /// How its tables are merged.
     pub compaction: CompactionStyle,
-    /// How many times as large as the level above a level is, or how many runs of one size become one: 2 to 100. `None`: 10
+    /// How many times as large as the level above a level is, or how many runs of one size become one: 2 to 32. `None`: 10
     /// leveled, 4 otherwise.
     pub size_ratio: Option<u8>,
 }
@@ -136,7 +136,7 @@ impl TreeOptions {
     pub(crate) fn check(&self) -> Result<()> {
         match self.size_ratio {
             Some(ratio) if !SIZE_RATIOS.contains(&ratio) => {
-                let message = format!("a size ratio of {ratio}; it must be 2 to 100");
+                let message = format!("a size ratio of {ratio}; it must be 2 to 32");
                 Err(Error::new(ErrorKind::InvalidInput, message))
             }
             _ => Ok(()),

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::reserve::{is_full, with_reserve};
 use super::{SPARE_SEGMENTS, SPARE_WHEN_FULL, Store, merge};
 use crate::canary::broken;
-use crate::compact::pick;
 use crate::env::{Lane, UNASKED, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::state::TreeInner;
@@ -62,11 +61,6 @@ impl Store {
             self.add_compaction_candidates([Arc::clone(tree)]);
             self.notify(Lane::Compact);
         }
-    }
-
-    /// Bytes that the level below level 0 may hold: what a full level 0 brings.
-    pub(crate) fn base_bytes(&self) -> u64 {
-        self.counters.flushed_from((self.options.memtable_limit() * pick::L0_RUNS) as u64)
     }
 
     /// Removes files that nobody uses any more, but a few log segments, and sets aside again what the

@@ -197,12 +197,8 @@ fn write_own(
         |key, seq, kind, stored| output.add(key, seq, kind, stored),
     )?;
     let tables = output.finish()?;
-    store.counters.note_flush(memory_of(mems), &tables);
+    store.counters.note_flush(&tables);
     Ok((level as u8, tables))
-}
-
-fn memory_of(mems: &[Arc<Mem>]) -> usize {
-    mems.iter().map(|mem| mem.table.memory()).sum()
 }
 
 /// The smallest and largest key of the memtables.
@@ -255,7 +251,7 @@ fn write_shared(
         parts.push(part);
     }
     let tables = output.finish()?;
-    store.counters.note_flush(groups.iter().map(|(_, mems)| memory_of(mems)).sum(), &tables);
+    store.counters.note_flush(&tables);
     let Some(whole) = tables.first() else { return Ok(Vec::new()) };
     let parts = parts.into_iter().filter(|part| !part.is_empty());
     Ok(parts

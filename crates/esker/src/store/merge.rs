@@ -35,7 +35,10 @@ pub(crate) fn compact_some(store: &Store) -> Result<bool> {
         let scored = trees.into_iter().filter(|tree| !tree.is_dropped()).map(|tree| {
             let urgency = match store.has_deleted(&tree) {
                 true => f64::INFINITY,
-                false => pick::urgency(&tree.state.load().levels, goal_of(store, &tree)),
+                false => {
+                    let levels = &tree.state.load().levels;
+                    pick::urgency(levels, goal_of(store, &tree, levels))
+                }
             };
             (urgency, tree)
         });
@@ -53,7 +56,7 @@ pub(crate) fn compact_some(store: &Store) -> Result<bool> {
         store.add_compaction_candidates([Arc::clone(&tree)]);
         return Ok(true);
     }
-    let Some(compaction) = pick::pick(&levels, goal_of(store, &tree)) else { return Ok(true) };
+    let Some(compaction) = pick::pick(&levels, goal_of(store, &tree, &levels)) else { return Ok(true) };
     let result = run(store, &tree, &levels, &compaction, None);
     store.add_compaction_candidates([Arc::clone(&tree)]);
     result.map(|()| true)
@@ -73,10 +76,10 @@ pub(crate) fn compact_all(store: &Store, tree: &Arc<TreeInner>) -> Result<()> {
     }
 }
 
-/// What the tables of `tree` are to be like.
-fn goal_of(store: &Store, tree: &TreeInner) -> Goal {
+/// What the tables of `tree`, which are `levels`, are to be like.
+fn goal_of(store: &Store, tree: &TreeInner, levels: &Levels) -> Goal {
     let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
-    Goal::new(&tree.options(), store.base_bytes(), time_us)
+    Goal::new(&tree.options(), levels, store.options.memtable_limit(), time_us)
 }
 
 /// A merge that is under way, and those that it has interrupted.
@@ -105,23 +108,32 @@ impl UnderWay<'_> {
 fn merge_meanwhile(store: &Store, under_way: &UnderWay<'_>) -> Result<()> {
     let trees: Vec<Arc<TreeInner>> = store.candidates.lock().values().cloned().collect();
     for tree in trees.into_iter().filter(|tree| !tree.is_dropped()) {
-        let goal = goal_of(store, &tree);
         let newest = under_way.newest_of(&tree);
+        if newest.is_none() && !is_urgent(store, &tree) {
+            continue;
+        }
         // Of a tree that is being merged it is held already; one where somebody else has it must wait.
         let held = tree.below_level_0.try_lock();
         if held.is_none() && newest.is_none() {
             continue;
         }
         let levels = Arc::clone(&tree.state.load().levels);
+        let goal = goal_of(store, &tree, &levels);
         let urgent = match newest {
             Some(newest) => pick::pick_newer(&levels, goal, newest),
             None => pick::pick(&levels, goal),
         };
         if let Some(compaction) = urgent.filter(|compaction| under_way.is_shorter(compaction)) {
             run(store, &tree, &levels, &compaction, Some(under_way))?;
+            store.remove_obsolete()?;
         }
     }
     Ok(())
+}
+
+fn is_urgent(store: &Store, tree: &TreeInner) -> bool {
+    let levels = &tree.state.load().levels;
+    pick::urgency(levels, goal_of(store, tree, levels)) >= 1.0
 }
 
 type Interrupted<'a> = Option<&'a UnderWay<'a>>;

@@ -119,8 +119,8 @@ const RUNS_THAT_COST: usize = 2;
 #[derive(Debug, Clone)]
 pub(crate) struct Levels {
     levels: [Arc<Vec<Arc<Table>>>; LEVELS],
-    /// Where each run of level 0 ends in its list.
-    run_ends: Arc<[usize]>,
+    /// Where each run of level 0 ends in its list; nothing where each table is one.
+    run_ends: Option<Arc<Vec<usize>>>,
     /// Counted since level 0 was merged last, while it has [`RUNS_THAT_COST`] runs.
     read_cost: Option<Arc<ReadCost>>,
 }
@@ -129,11 +129,7 @@ impl Default for Levels {
     fn default() -> Self {
         // All levels of an empty tree are one shared empty list.
         let empty = Arc::new(Vec::new());
-        Levels {
-            levels: std::array::from_fn(|_| Arc::clone(&empty)),
-            run_ends: Arc::default(),
-            read_cost: None,
-        }
+        Levels { levels: std::array::from_fn(|_| Arc::clone(&empty)), run_ends: None, read_cost: None }
     }
 }
 
@@ -144,8 +140,9 @@ impl Levels {
     }
 
     /// Where the runs of level 0 lie in its list, newest first.
-    pub(crate) fn run_places(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + Clone + '_ {
-        places_of(&self.run_ends)
+    pub(crate) fn run_places(&self) -> impl ExactSizeIterator<Item = Range<usize>> + Clone + '_ {
+        let ends = self.run_ends.as_deref().map_or(&[][..], Vec::as_slice);
+        places_of(ends, self.levels[0].len())
     }
 
     /// The runs of level 0, newest first.
@@ -184,26 +181,39 @@ impl Levels {
         removed.iter().for_each(|&(level, _)| touched[level] = true);
         for (level, table) in added {
             touched[level] = true;
-            table.file.set_level(level);
             Arc::make_mut(&mut next.levels[level]).push(table);
         }
         for (level, _) in touched.iter().enumerate().filter(|&(_, &touched)| touched) {
             let tables = Arc::make_mut(&mut next.levels[level]);
             if level == 0 {
-                next.run_ends = arrange_runs(tables);
+                let ends = arrange_runs(tables);
+                next.run_ends = (!ends.is_empty()).then(|| Arc::new(ends));
             } else {
                 tables.sort_by(|a, b| a.info.smallest.cmp(&b.info.smallest));
                 let disjoint = tables.windows(2).all(|pair| pair[0].info.largest < pair[1].info.smallest);
                 debug_assert!(disjoint, "tables of level {level} overlap");
             }
         }
+        next.rank_tables(touched);
         if removed.iter().any(|&(level, _)| level == 0) {
             next.read_cost = None;
         }
-        if next.run_ends.len() >= RUNS_THAT_COST && next.read_cost.is_none() {
+        if next.run_places().len() >= RUNS_THAT_COST && next.read_cost.is_none() {
             next.read_cost = Some(Arc::default());
         }
         next
+    }
+
+    /// Tells the files of tables how large the runs are that these belong to.
+    fn rank_tables(&self, touched: [bool; LEVELS]) {
+        let rank = |run: &[Arc<Table>]| {
+            let bytes: u64 = run.iter().map(|table| table.info.size).sum();
+            run.iter().for_each(|table| table.file.set_rank(bytes.checked_ilog2().unwrap_or(0) as u8));
+        };
+        if touched[0] {
+            self.runs().for_each(rank);
+        }
+        (1..LEVELS).filter(|&level| touched[level]).for_each(|level| rank(self.level(level)));
     }
 
     /// What reads have spent on the runs of level 0; `None` where these are too few to matter.
@@ -227,7 +237,13 @@ impl Levels {
 
     /// The tables of a level that overlap `smallest..=largest`.
     pub(crate) fn overlapping(&self, level: usize, smallest: &[u8], largest: &[u8]) -> Vec<Arc<Table>> {
-        self.level(level).iter().filter(|table| table.overlaps(smallest, largest)).cloned().collect()
+        let tables = self.level(level);
+        if level == 0 {
+            return tables.iter().filter(|table| table.overlaps(smallest, largest)).cloned().collect();
+        }
+        let begin = tables.partition_point(|table| table.info.largest.as_slice() < smallest);
+        let within = tables[begin..].iter().take_while(|table| table.info.smallest.as_slice() <= largest);
+        within.cloned().collect()
     }
 
     /// The deepest level that holds a table; 0 when all are empty.
@@ -266,7 +282,7 @@ fn find_in<'a>(run: &'a [Arc<Table>], key: &[u8]) -> Option<&'a Arc<Table>> {
 }
 
 /// Puts tables of level 0 in the order of their runs, and within each of their keys; returns where each run ends.
-fn arrange_runs(tables: &mut Vec<Arc<Table>>) -> Arc<[usize]> {
+fn arrange_runs(tables: &mut Vec<Arc<Table>>) -> Vec<usize> {
     tables.sort_by_key(|table| std::cmp::Reverse(table.info.max_seq));
     let (mut arranged, mut ends): (Vec<Arc<Table>>, Vec<usize>) =
         (Vec::with_capacity(tables.len()), Vec::new());
@@ -285,16 +301,22 @@ fn arrange_runs(tables: &mut Vec<Arc<Table>>) -> Arc<[usize]> {
     if !arranged.is_empty() {
         ends.push(arranged.len());
     }
+    if ends.len() == arranged.len() {
+        ends.clear();
+    }
     *tables = arranged;
-    ends.into()
+    ends
 }
 
-fn places_of(ends: &[usize]) -> impl DoubleEndedIterator<Item = Range<usize>> + Clone + '_ {
-    let begin = |run: usize| run.checked_sub(1).map_or(0, |before| ends[before]);
-    (0..ends.len()).map(move |run| begin(run)..ends[run])
+/// Where the runs of `len` tables are, that end where `ends` says.
+fn places_of(ends: &[usize], len: usize) -> impl ExactSizeIterator<Item = Range<usize>> + Clone + '_ {
+    let end = move |run: usize| ends.get(run).copied().unwrap_or(run + 1);
+    let count = if ends.is_empty() { len } else { ends.len() };
+    (0..count).map(move |run| run.checked_sub(1).map_or(0, end)..end(run))
 }
 
 /// Puts tables of level 0 in order and returns where their runs are.
 pub(crate) fn runs_among(tables: &mut Vec<Arc<Table>>) -> Vec<Range<usize>> {
-    places_of(&arrange_runs(tables)).collect()
+    let ends = arrange_runs(tables);
+    places_of(&ends, tables.len()).collect()
 }

@@ -1,8 +1,8 @@
 //! Which tables are open, and which of these have their filter in memory, within limits.
 //!
-//! Every get that comes so far asks one table of each level, so a filter saves the more the smaller its level is, and costs
-//! the same. Where not all fit, those of deeper levels give way to those above: what they save is mostly the gets of
-//! absent keys. A table that is opened without its filter stays so, rather than that gets take turns in reading whole
+//! Every get that comes so far asks one table of each run, so a filter saves the more the smaller its run is, and costs
+//! the same. Where not all fit, tables that were not read lately are closed first, then the filters of larger runs give way to
+//! those of smaller ones: what they save is mostly the gets of absent keys. A table that is opened without its filter stays so, rather than that gets take turns in reading whole
 //! filters, until there is free room.
 //!
 //! Locks: `open` is taken while no other is, but the structure lock. Nothing that frees a [`TableFile`] runs under it.
@@ -54,20 +54,26 @@ impl OpenTables {
         self.memory.fetch_sub(memory, Ordering::Relaxed);
     }
 
-    /// Whether the filter of a table in `level` may be read into memory beside its index. Tables that have theirs are closed
-    /// for that, to be opened without it: the deepest first, for an index any, for a filter such as are in deeper levels.
-    pub(super) fn make_room(&self, filter: u64, index: u64, level: u8) -> bool {
-        if filter + index <= self.room() {
-            return true;
+    /// Whether the filter of a table of `rank` may be read into memory beside its index. Tables that were not read lately are
+    /// closed for that, and such as have their filters, to be opened without: those of the largest runs first, for an index
+    /// any, for a filter such as are of larger runs.
+    pub(super) fn make_room(&self, filter: u64, index: u64, rank: u8) -> bool {
+        for file in self.files() {
+            if filter + index <= self.room() {
+                return true;
+            }
+            if !file.used.swap(false, Ordering::Relaxed) {
+                self.close(&file);
+            }
         }
         let with_filters = self.files().filter_map(|file| {
             let reader = file.opened().filter(|reader| reader.has_filter())?;
-            Some((file.level(), reader.memory() as u64, file))
+            Some((file.rank(), reader.memory() as u64, file))
         });
         let mut with_filters: Vec<_> = with_filters.collect();
-        with_filters.sort_by_key(|(level, ..)| std::cmp::Reverse(*level));
-        let below = with_filters.iter().filter(|(other, ..)| *other > level);
-        let fits = filter + index <= self.room() + below.map(|(_, bytes, _)| bytes).sum::<u64>();
+        with_filters.sort_by_key(|(rank, ..)| std::cmp::Reverse(*rank));
+        let larger = with_filters.iter().filter(|(other, ..)| *other > rank);
+        let fits = filter + index <= self.room() + larger.map(|(_, bytes, _)| bytes).sum::<u64>();
         let wanted = if fits { filter + index } else { index };
         for (.., file) in with_filters {
             if wanted <= self.room() {
@@ -123,16 +129,16 @@ impl OpenTables {
         }
     }
 
-    /// Closes tables that were opened without their filter, the highest level first, as far as there is room for their
+    /// Closes tables that were opened without their filter, those of the smallest runs first, as far as there is room for their
     /// filters now: they are opened with them again. A part stays free for tables to come.
     pub(super) fn use_free_room(&self) {
         let mut room = self.room().saturating_sub((self.memory_max / KEPT_FREE) as u64);
         let bare = self.files().filter_map(|file| {
             let left_out = file.opened().map_or(0, |reader| reader.filter_left_out());
-            (left_out > 0 && left_out <= room).then_some((file.level(), left_out, file))
+            (left_out > 0 && left_out <= room).then_some((file.rank(), left_out, file))
         });
         let mut bare: Vec<_> = bare.collect();
-        bare.sort_by_key(|(level, ..)| *level);
+        bare.sort_by_key(|(rank, ..)| *rank);
         for (_, bytes, file) in bare {
             if bytes <= room {
                 room -= bytes;

@@ -41,8 +41,9 @@ pub(crate) struct TableFile {
     salt: u64,
     registry: Arc<TableRegistry>,
     reader: ArcSwapOption<TableReader>,
-    /// The level that it was last put into: the smaller the level, the oftener one of its tables is asked.
-    level: AtomicU8,
+    /// The binary logarithm of the bytes of the run that it was last part of: the smaller the run, the oftener each of its
+    /// tables is asked.
+    rank: AtomicU8,
     /// Read since the clock last came by.
     pub(super) used: AtomicBool,
     /// No longer part of the store: removed with the last handle.
@@ -86,7 +87,7 @@ impl TableRegistry {
             salt,
             registry: Arc::clone(self),
             reader: ArcSwapOption::empty(),
-            level: AtomicU8::new(0),
+            rank: AtomicU8::new(0),
             used: AtomicBool::new(false),
             obsolete: AtomicBool::new(false),
         })
@@ -126,7 +127,7 @@ impl TableRegistry {
     fn open(&self, file: &Arc<TableFile>) -> Result<Arc<TableReader>> {
         notes::expect(&*self.clock);
         let source = self.open_file(file.id)?;
-        let room = |filter, index| self.open.make_room(filter, index, file.level());
+        let room = |filter, index| self.open.make_room(filter, index, file.rank());
         let reader = TableReader::open_with(source, file.id, Arc::clone(&self.pool), room)?;
         let reader = Arc::new(reader.noted_by(&self.clock));
         let bytes = reader.size() - reader.data_bytes() - reader.filter_left_out();
@@ -167,12 +168,12 @@ impl TableFile {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    pub(super) fn level(&self) -> u8 {
-        self.level.load(Ordering::Relaxed)
+    pub(super) fn rank(&self) -> u8 {
+        self.rank.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_level(&self, level: usize) {
-        self.level.store(level as u8, Ordering::Relaxed);
+    pub(super) fn set_rank(&self, rank: u8) {
+        self.rank.store(rank, Ordering::Relaxed);
     }
 
     /// The open table, if it is open.
