@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::blob::{BlobFileId, BlobSet, blob_path};
+use crate::blob::{BlobFileId, BlobSet};
 use crate::cache::BufferPool;
 use crate::canary::broken;
 use crate::cursor::SeqNo;
@@ -50,9 +50,11 @@ mod history;
 mod listing;
 mod replay;
 mod room;
+mod strays;
 
 pub(crate) use blobs::ORDINALS_MAX;
 pub(crate) use listing::{BACKUP_DIR, LOCK_FILE, Listing, QUARANTINE, remove_flat_dir};
+use strays::{Strays, remove_all};
 
 /// The tree that every store has.
 pub(crate) const DEFAULT_TREE: &str = "default";
@@ -253,8 +255,7 @@ impl Opening {
             structure.by_name.insert(record.name.clone(), tree);
             structure.trees.insert(tree, inner);
         }
-        let last_file = listing.tables.last().max(listing.blobs.last()).copied().unwrap_or(0);
-        let next_file = Arc::new(AtomicU64::new(state.next_file.max(last_file + 1)));
+        let next_file = Arc::new(AtomicU64::new(state.next_file.max(listing.next_file())));
         let default_executor = || Arc::new(ThreadExecutor::default()) as Arc<dyn Executor>;
         let executor = env.executor.clone().unwrap_or_else(default_executor);
         let (numbers, signal) = (Arc::clone(&next_file), Arc::clone(&executor));
@@ -289,7 +290,7 @@ impl Opening {
         let Opening {
             id, dir, env, registry, pool, blobs, chunks, next_file, executor, mut structure, ..
         } = self;
-        let strays: Vec<PathBuf> = self.unneeded.files.iter().map(|&file| blob_path(&dir, file)).collect();
+        let blobs_to_go: BTreeSet<BlobFileId> = self.unneeded.files.iter().copied().collect();
         let unclaimed = unclaimed(self.unneeded, &blobs, purpose);
         let (listing, mut state, read_only) = (&found.listing, found.state.clone(), purpose == Purpose::Read);
         let reuse = match purpose {
@@ -307,13 +308,13 @@ impl Opening {
         let log = start_log(&env, &dir, &options, found, purpose, (fresh, replayed.log_seq), reuse)?;
         let FreshLog { wal, tail, kept } = log;
         if !read_only {
-            let unneeded = unneeded(found, &dir, &state, &kept);
+            let unneeded = Strays::find(found, &dir, &state, &blobs_to_go, &kept);
             let manifest = Manifest::create(&env, &dir, listing.manifest() + 1, state)?;
             let (number, len) = manifest.synced();
             wal.mark_manifest(number, len)?;
             structure.manifest = Some(manifest);
             // It makes room for what follows.
-            remove_all(&env, unneeded.into_iter().chain(strays))?;
+            unneeded.remove(&env, &dir)?;
         }
         let reserve =
             Reserve::find(&env, &dir, if purpose == Purpose::Write { options.segment_len_max() } else { 0 })?;
@@ -399,28 +400,6 @@ fn reusable(env: &Env, found: &Found, report: &ReplayReport, len_max: u64) -> Re
     let Some(path) = &report.untouched else { return Ok(None) };
     let len = env.fs.file_len(path)?;
     Ok(is_usual_len(len, len_max).then(|| (path.clone(), len)))
-}
-
-/// The files that a new manifest which says `state` does not need, but `kept`.
-fn unneeded(found: &Found, dir: &Path, state: &ManifestState, kept: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
-    let (listing, needed) = (&found.listing, state.files());
-    let segments = found.segments.dead(state.floor).into_iter().filter(|path| !kept.contains(path));
-    let manifests = listing.manifests.iter().map(|&number| manifest_path(dir, number));
-    let strays = listing.tables.iter().filter(|file| !needed.contains(file));
-    let tables = strays.map(|&file| table_path(dir, file));
-    let marks = listing.imports_over().map(|imported| imported.mark(dir));
-    segments.chain(manifests).chain(tables).chain(listing.temporaries.iter().cloned()).chain(marks).collect()
-}
-
-/// Removes files of which some may be gone.
-fn remove_all(env: &Env, paths: impl Iterator<Item = PathBuf>) -> Result<()> {
-    for path in paths {
-        match env.fs.remove_file(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            other => other?,
-        }
-    }
-    Ok(())
 }
 
 /// The world of a store that is opened for reading only, with a scratch file system for its log.

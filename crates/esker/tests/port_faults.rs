@@ -9,7 +9,7 @@ use std::sync::Arc;
 use esker::env::StepExecutor;
 use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
-use esker::{Db, ErrorKind, Options, ScanRange, Tree, TreeOptions};
+use esker::{Db, Durability, ErrorKind, Options, ScanRange, Tree, TreeOptions};
 
 mod common;
 
@@ -436,4 +436,45 @@ fn the_space_of_what_is_written_over_after_an_import_comes_back() {
     huge.for_each(|(key, _)| tree.put(key, "small").unwrap());
     settle(&other);
     assert_eq!((other.stats().unwrap().blob_values, other.stats().unwrap().merges), (0, 0));
+}
+
+/// What an import that was killed has left keeps its numbers: a file that comes later is not taken for one of it.
+#[test]
+fn what_is_written_behind_an_import_that_was_cut_off_stays() {
+    let (disk, db, _) = filled(11);
+    db.export_tree("t", DIR).unwrap();
+    db.close().unwrap();
+    let prepare = || {
+        let disk = disk.crash_keeping(0.0, 1);
+        let other = open(&disk, OTHER);
+        (disk, other)
+    };
+    let (probe, other) = prepare();
+    let begin = probe.operations();
+    other.import_tree(DIR, "t").unwrap();
+    let calls = probe.operations() - begin;
+    let mut marked = 0;
+    for call in 0..calls {
+        let (disk, other) = prepare();
+        disk.set_crash_after(Some(begin + call));
+        drop((other.import_tree(DIR, "t"), other));
+        let mut disk = disk.kill();
+        marked += left_over(&disk, OTHER).len();
+        for key in ["first", "second"] {
+            let other = open(&disk, OTHER);
+            let imported = other.open_tree("t").unwrap().is_some();
+            let mark = left_over(&disk, OTHER).len();
+            assert_eq!(mark, usize::from(imported), "call {call}");
+            let tree = other.default_tree();
+            tree.put_with(key, vec![7; 5000], Durability::Power).unwrap();
+            let killed = disk.kill();
+            drop(other);
+            disk = killed;
+        }
+        let other = open(&disk, OTHER);
+        for key in ["first", "second"] {
+            assert_eq!(other.default_tree().get_vec(key).unwrap(), Some(vec![7; 5000]), "call {call}");
+        }
+    }
+    assert!(marked > 0, "no import was cut off behind its mark");
 }

@@ -196,8 +196,9 @@ impl<'a> Arrival<'a> {
             let message = "its files have too great numbers, or this store has used up its own";
             return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
         }
-        let first = next_file.fetch_add(below + count + 1, Ordering::Relaxed);
-        let numbers = ImportedFiles { first, last: first + below + count };
+        // At least the number 0 is below.
+        let first = next_file.fetch_add(below.max(1) + count, Ordering::Relaxed);
+        let numbers = ImportedFiles { first, last: first + below.max(1) + count - 1 };
         let by = Renumbered { by: first, below };
         let first_table = first + below;
         Ok(Arrival {
@@ -346,10 +347,15 @@ impl<'a> Arrival<'a> {
         Ok(TableInfo { file, renumbered: Some(renumbered), ..info.clone() })
     }
 
-    /// Takes the files away again, where it is known that no edit names them: otherwise opening tells.
+    /// Takes the files away again, where it is known that no edit names them: otherwise opening tells. The mark goes when they
+    /// cannot come back.
     fn undo(&self) {
+        let (fs, Some((mark, files))) = (&self.store.env.fs, self.made.split_first()) else { return };
         if self.store.commit.check().is_ok() {
-            self.made.iter().rev().for_each(|path| drop(self.store.env.fs.remove_file(path)));
+            files.iter().for_each(|path| drop(fs.remove_file(path)));
+            if files.is_empty() || fs.sync_dir(&self.store.dir).is_ok() {
+                drop(fs.remove_file(mark));
+            }
         }
     }
 }

@@ -142,11 +142,10 @@ impl<'a> Repair<'a> {
         checked: &CheckReport,
     ) -> Result<Repair<'a>> {
         let env = &options.env;
-        let last = listing.tables.last().max(listing.blobs.last()).copied().unwrap_or(0);
         let maker = Arc::new(TableMaker {
             env: env.clone(),
             dir: dir.to_path_buf(),
-            next_file: Arc::new(AtomicU64::new(last + 1)),
+            next_file: Arc::new(AtomicU64::new(listing.next_file())),
             block_bytes: options.block_bytes,
             direct: false,
             pool: Arc::new(BufferPool::new(0, CachePolicy::None)),

@@ -98,12 +98,24 @@ impl Listing {
         self.imports.iter().any(|imported| imported.contains(file))
     }
 
-    /// The imports of which no file is there any more.
-    pub(crate) fn imports_over(&self) -> impl Iterator<Item = &ImportedFiles> {
-        let has_file = |imported: &ImportedFiles| {
-            self.tables.iter().chain(&self.blobs).any(|&file| imported.contains(file))
+    /// The imports of which no file is left when those go that are not `needed`.
+    pub(crate) fn imports_over(
+        &self,
+        needed: impl Fn(FileId) -> bool,
+    ) -> impl Iterator<Item = &ImportedFiles> {
+        let has_file = move |imported: &ImportedFiles| {
+            let mut files = self.tables.iter().chain(&self.blobs);
+            files.any(|&file| imported.contains(file) && needed(file))
         };
         self.imports.iter().filter(move |imported| !has_file(imported))
+    }
+
+    /// The number for the next table or blob file, as far as the names tell. Those of a mark are taken, whether or not they have
+    /// files yet: one with such a number would count as imported.
+    pub(crate) fn next_file(&self) -> FileId {
+        let files = [self.tables.last(), self.blobs.last()].into_iter().flatten().copied();
+        let marked = self.imports.iter().map(|imported| imported.last);
+        files.chain(marked).max().map_or(1, |last| last + 1)
     }
 
     /// Whether no store was ever finished here: there is at most what a creation that was cut short left

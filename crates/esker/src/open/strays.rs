@@ -1,0 +1,65 @@
+//! Files that an opening removes, because the manifest that it has written does not need them.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::Found;
+use crate::blob::{BlobFileId, blob_path};
+use crate::env::Env;
+use crate::error::{ErrorKind, Result};
+use crate::version::edit::ManifestState;
+use crate::version::manifest::manifest_path;
+use crate::version::tables::table_path;
+
+/// What is to go.
+pub(super) struct Strays {
+    files: Vec<PathBuf>,
+    /// Marks of imports, of which then no file is left.
+    marks: Vec<PathBuf>,
+}
+
+impl Strays {
+    /// The files that a new manifest which says `state` does not need, but `kept`. Of those of huge values `blobs` go.
+    pub(super) fn find(
+        found: &Found,
+        dir: &Path,
+        state: &ManifestState,
+        blobs: &BTreeSet<BlobFileId>,
+        kept: &BTreeSet<PathBuf>,
+    ) -> Strays {
+        let (listing, needed) = (&found.listing, state.files());
+        let segments = found.segments.dead(state.floor).into_iter().filter(|path| !kept.contains(path));
+        let manifests = listing.manifests.iter().map(|&number| manifest_path(dir, number));
+        let tables = listing.tables.iter().filter(|file| !needed.contains(file));
+        let tables = tables.map(|&file| table_path(dir, file));
+        let temporaries = listing.temporaries.iter().cloned();
+        let gone = blobs.iter().map(|&file| blob_path(dir, file));
+        let stays = |file| {
+            needed.contains(&file) || (listing.blobs.binary_search(&file).is_ok() && !blobs.contains(&file))
+        };
+        let marks = listing.imports_over(stays).map(|imported| imported.mark(dir)).collect();
+        let files = segments.chain(manifests).chain(tables).chain(temporaries).chain(gone).collect();
+        Strays { files, marks }
+    }
+
+    /// Marks go last: a file of an import that comes back after a loss of power is known by its mark.
+    pub(super) fn remove(self, env: &Env, dir: &Path) -> Result<()> {
+        remove_all(env, self.files.into_iter())?;
+        if self.marks.is_empty() {
+            return Ok(());
+        }
+        env.fs.sync_dir(dir)?;
+        remove_all(env, self.marks.into_iter())
+    }
+}
+
+/// Removes files of which some may be gone.
+pub(super) fn remove_all(env: &Env, paths: impl Iterator<Item = PathBuf>) -> Result<()> {
+    for path in paths {
+        match env.fs.remove_file(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
