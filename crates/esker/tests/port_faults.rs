@@ -2,59 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
-use esker::env::StepExecutor;
 use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
-use esker::{Db, Durability, ErrorKind, Options, ScanRange, Tree, TreeOptions};
+use esker::{Db, ErrorKind, ScanRange, Tree, TreeOptions};
 
 mod common;
 
-use common::{Rng, contents, settle, tables, world};
-
-const STORE: &str = "/store";
-const OTHER: &str = "/other";
-const DIR: &str = "/exported";
-/// From here on values are huge.
-const HUGE: usize = 1000;
-
-type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn options(disk: &SimFs) -> Options {
-    let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
-    let mut options = Options::default().env(env).memory_budget(8 << 20).separate_at(HUGE);
-    options.memtable_bytes = Some(16 << 10);
-    options.table_bytes = 16 << 10;
-    options.blob_file_bytes = 20_000;
-    options
-}
-
-fn open(disk: &SimFs, dir: &str) -> Db {
-    Db::open(dir, options(disk)).unwrap()
-}
-
-/// A store with the trees `t` and `others`, of which the latter was one with it.
-fn filled(seed: u64) -> (SimFs, Db, Pairs) {
-    let (disk, mut rng) = (SimFs::new(seed), Rng::new(seed));
-    let db = open(&disk, STORE);
-    let tree = db.tree("t").unwrap();
-    for number in 0..900_u32 {
-        let len = if rng.one_in(9) { 3000 } else { 40 };
-        tree.put(format!("{:03}", number * 7 % 600), vec![number as u8; len]).unwrap();
-        if number == 600 {
-            db.split(&tree, "400", "others").unwrap();
-        } else if number > 600 && number * 7 % 600 >= 350 {
-            break;
-        }
-    }
-    tree.delete_range(&ScanRange::all().from("010").before("020")).unwrap();
-    let pairs = contents(&tree);
-    assert!(pairs.len() > 300);
-    (disk, db, pairs)
-}
+use common::port::{DIR, HUGE, OTHER, Pairs, STORE, filled, left_over, open, options};
+use common::{contents, settle, tables};
 
 /// The directory is a whole store with the tree, and sound.
 fn is_whole(disk: &SimFs, pairs: &Pairs) {
@@ -62,14 +19,6 @@ fn is_whole(disk: &SimFs, pairs: &Pairs) {
     let fork = disk.fork();
     let db = open(&fork, DIR);
     assert!(contents(&db.open_tree("t").unwrap().unwrap()) == *pairs);
-}
-
-/// Files in the store that an import has left.
-fn left_over(disk: &SimFs, dir: &str) -> Vec<std::path::PathBuf> {
-    disk.paths()
-        .into_iter()
-        .filter(|path| path.starts_with(dir) && path.extension() == Some("import".as_ref()))
-        .collect()
 }
 
 /// Whether there is an export, which then is whole; the store is, in any case.
@@ -436,45 +385,4 @@ fn the_space_of_what_is_written_over_after_an_import_comes_back() {
     huge.for_each(|(key, _)| tree.put(key, "small").unwrap());
     settle(&other);
     assert_eq!((other.stats().unwrap().blob_values, other.stats().unwrap().merges), (0, 0));
-}
-
-/// What an import that was killed has left keeps its numbers: a file that comes later is not taken for one of it.
-#[test]
-fn what_is_written_behind_an_import_that_was_cut_off_stays() {
-    let (disk, db, _) = filled(11);
-    db.export_tree("t", DIR).unwrap();
-    db.close().unwrap();
-    let prepare = || {
-        let disk = disk.crash_keeping(0.0, 1);
-        let other = open(&disk, OTHER);
-        (disk, other)
-    };
-    let (probe, other) = prepare();
-    let begin = probe.operations();
-    other.import_tree(DIR, "t").unwrap();
-    let calls = probe.operations() - begin;
-    let mut marked = 0;
-    for call in 0..calls {
-        let (disk, other) = prepare();
-        disk.set_crash_after(Some(begin + call));
-        drop((other.import_tree(DIR, "t"), other));
-        let mut disk = disk.kill();
-        marked += left_over(&disk, OTHER).len();
-        for key in ["first", "second"] {
-            let other = open(&disk, OTHER);
-            let imported = other.open_tree("t").unwrap().is_some();
-            let mark = left_over(&disk, OTHER).len();
-            assert_eq!(mark, usize::from(imported), "call {call}");
-            let tree = other.default_tree();
-            tree.put_with(key, vec![7; 5000], Durability::Power).unwrap();
-            let killed = disk.kill();
-            drop(other);
-            disk = killed;
-        }
-        let other = open(&disk, OTHER);
-        for key in ["first", "second"] {
-            assert_eq!(other.default_tree().get_vec(key).unwrap(), Some(vec![7; 5000]), "call {call}");
-        }
-    }
-    assert!(marked > 0, "no import was cut off behind its mark");
 }

@@ -169,7 +169,7 @@ struct Arrival<'a> {
     store: &'a Store,
     /// Where they come from.
     dir: &'a Path,
-    /// What is added to the numbers of blob files.
+    /// What becomes of the numbers of blob files.
     by: Renumbered,
     /// The numbers of all.
     numbers: ImportedFiles,
@@ -183,7 +183,7 @@ struct Arrival<'a> {
 }
 
 impl<'a> Arrival<'a> {
-    /// Takes numbers: one for each number that a pointer may hold, and for each table.
+    /// Takes numbers: for each table, for what there is no more, and for the blob files, as far apart as they are there.
     fn begin(
         store: &'a Store,
         dir: &'a Path,
@@ -191,16 +191,20 @@ impl<'a> Arrival<'a> {
         tables: &[(u8, TableInfo)],
     ) -> Result<Arrival<'a>> {
         let next_file = &store.tables.next_file;
-        let (below, count) = (state.next_file, tables.len() as u64);
-        if below > FILES_MAX || next_file.load(Ordering::Relaxed) > FILE_NUMBER_MAX / 2 {
+        let of_blobs = &state.blobs.live;
+        let (smallest, count) = match (of_blobs.first_key_value(), of_blobs.last_key_value()) {
+            (Some((&smallest, _)), Some((&greatest, _))) => (smallest, greatest - smallest + 1),
+            _ => (0, 0),
+        };
+        if count > FILES_MAX || next_file.load(Ordering::Relaxed) > FILE_NUMBER_MAX / 2 {
             let message = "its files have too great numbers, or this store has used up its own";
             return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
         }
-        // At least the number 0 is below.
-        let first = next_file.fetch_add(below.max(1) + count, Ordering::Relaxed);
-        let numbers = ImportedFiles { first, last: first + below.max(1) + count - 1 };
-        let by = Renumbered { by: first, below };
-        let first_table = first + below;
+        let of_tables = tables.len() as u64;
+        let first_table = next_file.fetch_add(of_tables + 1 + count, Ordering::Relaxed);
+        let none = first_table + of_tables;
+        let numbers = ImportedFiles { first: first_table, last: none + count };
+        let by = Renumbered { first: smallest, count, to: none + 1, none };
         Ok(Arrival {
             store,
             dir,
@@ -235,7 +239,7 @@ impl<'a> Arrival<'a> {
                 let (len, copied) = self.take(&table_path(self.dir, info.file), &table_path(dir, file))?;
                 self.files.note(len, copied);
             }
-            brought.push((*level, self.renumbered(info, file)?));
+            brought.push((*level, self.renumbered(info, file)));
         }
         let mut of_blobs = Vec::with_capacity(blobs.live.len());
         for record in blobs.live.values() {
@@ -253,10 +257,7 @@ impl<'a> Arrival<'a> {
     /// Brings a file of huge values, if the tree with the number `root` needs one of them.
     fn bring_blobs(&mut self, record: &BlobFileRecord, root: TreeId) -> Result<Option<ImportedBlobs>> {
         let mut record = record.clone();
-        let (from, file) = (blob_path(self.dir, record.info.file), record.info.file + self.by.by);
-        if record.info.file >= self.by.below {
-            return Err(Error::corruption(&from, 0, "the file has a number that was not given out"));
-        }
+        let (from, file) = (blob_path(self.dir, record.info.file), self.by.number(record.info.file));
         if !self.store.env.fs.exists(&from)? {
             return Err(Error::corruption(&from, 0, "a blob file is missing"));
         }
@@ -334,17 +335,10 @@ impl<'a> Arrival<'a> {
     }
 
     /// What the manifest is to say of a table that is called `file` here.
-    fn renumbered(&self, info: &TableInfo, file: FileId) -> Result<TableInfo> {
-        let renumbered = match info.renumbered {
-            // It was imported there too.
-            Some(before) => Renumbered { by: before.by + self.by.by, below: before.below },
-            None => self.by,
-        };
-        if renumbered.by + renumbered.below > FILE_NUMBER_MAX {
-            let message = "the numbers of its huge values are out of range";
-            return Err(Error::corruption(&table_path(self.dir, info.file), 0, message));
-        }
-        Ok(TableInfo { file, renumbered: Some(renumbered), ..info.clone() })
+    fn renumbered(&self, info: &TableInfo, file: FileId) -> TableInfo {
+        // It may have been imported there too.
+        let renumbered = info.renumbered.map_or(self.by, |before| self.by.behind(before));
+        TableInfo { file, renumbered: Some(renumbered), ..info.clone() }
     }
 
     /// Takes the files away again, where it is known that no edit names them: otherwise opening tells. The mark goes when they

@@ -18,22 +18,46 @@ use crate::cursor::{Content, Kind};
 /// How the numbers of blob files in a table's pointers become those of this store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Renumbered {
-    /// What is added to each.
-    pub(crate) by: FileId,
-    /// The store that wrote the table knew no greater number: one from here on names nothing, lest it be that of a file which
-    /// was not imported.
-    pub(crate) below: FileId,
+    /// The smallest number that a file had where the table was written.
+    pub(crate) first: FileId,
+    /// How many numbers from there on become others here.
+    pub(crate) count: u64,
+    /// What `first` becomes.
+    pub(crate) to: FileId,
+    /// What any other becomes: its file was gone before the tree was imported. No file here has this number, lest the pointer
+    /// lead to one that was not imported.
+    pub(crate) none: FileId,
 }
 
 impl Renumbered {
     pub(super) fn encode(self, out: &mut Vec<u8>) {
-        put_varint(out, self.by);
-        put_varint(out, self.below);
+        [self.first, self.count, self.to, self.none].into_iter().for_each(|number| put_varint(out, number));
     }
 
     pub(super) fn decode(from: &mut Decoder<'_>) -> Option<Renumbered> {
-        let (by, below) = (file_id(from)?, file_id(from)?);
-        (by + below <= FILE_NUMBER_MAX).then_some(Renumbered { by, below })
+        let (first, count, to, none) = (file_id(from)?, file_id(from)?, file_id(from)?, file_id(from)?);
+        let fits = first.max(to) + count <= FILE_NUMBER_MAX;
+        fits.then_some(Renumbered { first, count, to, none })
+    }
+
+    /// What a file is called here that had this number.
+    pub(crate) fn number(&self, file: FileId) -> FileId {
+        match file.checked_sub(self.first) {
+            Some(at) if at < self.count => self.to + at,
+            _ => self.none,
+        }
+    }
+
+    /// What becomes of numbers that `earlier` has changed already, where the table was imported into the store that it is
+    /// imported from.
+    pub(crate) fn behind(&self, earlier: Renumbered) -> Renumbered {
+        let begin = earlier.to.max(self.first);
+        let end = (earlier.to + earlier.count).min(self.first + self.count);
+        if begin >= end {
+            return Renumbered { count: 0, ..*self };
+        }
+        let first = earlier.first + (begin - earlier.to);
+        Renumbered { first, count: end - begin, to: self.number(begin), none: self.none }
     }
 
     /// What an entry of the table holds, where that is a pointer; one that makes no sense is left without its number, so that
@@ -45,8 +69,8 @@ impl Renumbered {
         }
         let mut out = stored[..stored.len() - content.value.len()].to_vec();
         let mut pointer = Decoder::new(content.value);
-        if let Some(file) = pointer.varint().filter(|&file| file < self.below) {
-            put_varint(&mut out, if broken("import-values") { file } else { file + self.by });
+        if let Some(file) = pointer.varint() {
+            put_varint(&mut out, if broken("import-values") { file } else { self.number(file) });
             out.extend_from_slice(pointer.rest());
         }
         Some(out)
@@ -82,31 +106,48 @@ impl ImportedFiles {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_number_is_changed_and_the_rest_of_the_pointer_stays() {
-        let renumbered = Renumbered { by: 1000, below: 300 };
-        let mut expected = Vec::new();
-        put_varint(&mut expected, 1299);
-        expected.extend_from_slice(b"rest");
-        let mut pointer = Vec::new();
-        put_varint(&mut pointer, 299);
-        pointer.extend_from_slice(b"rest");
-        assert_eq!(renumbered.apply(Kind::Blob, &pointer), Some(expected.clone()));
-        let until = |pointer: &[u8]| [&[7; 8], pointer].concat();
-        assert_eq!(renumbered.apply(Kind::BlobUntil, &until(&pointer)), Some(until(&expected)));
-        for kind in [Kind::Put, Kind::PutUntil, Kind::Merge, Kind::Delete] {
-            assert_eq!(renumbered.apply(kind, &until(&pointer)), None);
-        }
+    fn range(first: FileId, count: u64, to: FileId) -> Renumbered {
+        Renumbered { first, count, to, none: to - 1 }
     }
 
     #[test]
-    fn what_the_origin_cannot_have_written_points_nowhere() {
-        let renumbered = Renumbered { by: 1000, below: 299 };
-        let mut pointer = Vec::new();
-        put_varint(&mut pointer, 299);
-        assert_eq!(renumbered.apply(Kind::Blob, &pointer), Some(Vec::new()));
+    fn a_number_is_changed_and_the_rest_of_the_pointer_stays() {
+        let renumbered = range(200, 100, 1000);
+        let pointer = |file| {
+            let mut pointer = Vec::new();
+            put_varint(&mut pointer, file);
+            [&pointer, b"rest".as_slice()].concat()
+        };
+        // Files that were not there any more are none here.
+        for (file, here) in [(200, 1000), (299, 1099), (199, 999), (300, 999), (u64::MAX, 999)] {
+            assert_eq!(renumbered.apply(Kind::Blob, &pointer(file)), Some(pointer(here)));
+            let until = |pointer: &[u8]| [&[7; 8], pointer].concat();
+            assert_eq!(
+                renumbered.apply(Kind::BlobUntil, &until(&pointer(file))),
+                Some(until(&pointer(here)))
+            );
+            for kind in [Kind::Put, Kind::PutUntil, Kind::Merge, Kind::Delete] {
+                assert_eq!(renumbered.apply(kind, &until(&pointer(file))), None);
+            }
+        }
         assert_eq!(renumbered.apply(Kind::Blob, &[]), Some(Vec::new()));
         assert_eq!(renumbered.apply(Kind::BlobUntil, &[0xff; 8]), Some(vec![0xff; 8]));
+    }
+
+    #[test]
+    fn one_import_behind_another_is_like_one() {
+        for (first, count, to) in
+            [(500, 50, 2000), (490, 20, 2000), (540, 50, 2000), (510, 3, 20), (900, 9, 7)]
+        {
+            let (earlier, later) = (range(100, 50, 500), range(first, count, to));
+            let both = later.behind(earlier);
+            for file in 0..1000 {
+                // What was gone there is gone, also where numbers around that of no file are changed.
+                let is_there = (100..150).contains(&file);
+                let expected = if is_there { later.number(earlier.number(file)) } else { later.none };
+                assert_eq!(both.number(file), expected, "{file} by {later:?}");
+            }
+        }
     }
 
     #[test]
@@ -123,9 +164,17 @@ mod tests {
 
     #[test]
     fn forged_numbers_are_refused() {
-        for (by, below, sound) in [(5, 6, true), (FILE_NUMBER_MAX, 0, true), (FILE_NUMBER_MAX, 1, false)] {
+        const MAX: u64 = FILE_NUMBER_MAX;
+        for (numbers, sound) in [
+            ([5, 6, 7, 8], true),
+            ([MAX, 0, MAX, MAX], true),
+            ([MAX, 1, 1, 1], false),
+            ([1, 1, MAX, 1], false),
+            ([1, 1, 1, MAX + 1], false),
+        ] {
+            let [first, count, to, none] = numbers;
             let mut bytes = Vec::new();
-            Renumbered { by, below }.encode(&mut bytes);
+            Renumbered { first, count, to, none }.encode(&mut bytes);
             assert_eq!(Renumbered::decode(&mut Decoder::new(&bytes)).is_some(), sound);
         }
     }
