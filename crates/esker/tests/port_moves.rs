@@ -2,13 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-use esker::Durability;
+use esker::env::Env;
+use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
+use esker::{Db, Durability, ErrorKind, Tree};
 
 mod common;
 
-use common::port::{DIR, OTHER, filled, left_over, open, options};
-use common::{contents, settle};
+use common::port::{DIR, OTHER, STORE, filled, left_over, open, options};
+use common::{HourClock, contents, settle, ttl};
 
 /// What an import that was killed has left keeps its numbers: a file that comes later is not taken for one of it.
 #[test]
@@ -92,4 +94,104 @@ fn a_tree_that_moves_to_and_fro_costs_few_file_numbers() {
     }
     dbs[0].compact().unwrap();
     assert!(contents(&dbs[0].open_tree("t").unwrap().unwrap()) == pairs);
+}
+
+/// Without a manifest, what a tree's huge values are filed under is known by the files alone.
+#[test]
+fn repair_keeps_huge_values_that_are_filed_under_another_tree() {
+    for is_split in [false, true] {
+        let (disk, db, _) = filled(13);
+        db.export_tree("t", DIR).unwrap();
+        let db = open(&disk, OTHER);
+        let tree = if is_split {
+            let old = db.tree("old").unwrap();
+            let new = db.split(&old, "300", "new").unwrap();
+            drop(old);
+            db.drop_tree("old").unwrap();
+            new
+        } else {
+            // It has the number that the tree had.
+            db.tree("mine").unwrap();
+            db.drop_tree("mine").unwrap();
+            db.import_tree(DIR, "t").unwrap().0
+        };
+        for number in 0..20_u8 {
+            tree.put(format!("3{number:02}"), vec![number; 5000]).unwrap();
+        }
+        db.flush().unwrap();
+        db.compact().unwrap();
+        tree.put("399", vec![99; 5000]).unwrap();
+        let expected = contents(&tree);
+        db.flush().unwrap();
+        drop(tree);
+        db.close().unwrap();
+        let is_manifest = |path: &&std::path::PathBuf| {
+            path.starts_with(OTHER) && path.to_string_lossy().contains("manifest-")
+        };
+        disk.paths().iter().filter(is_manifest).for_each(|path| disk.remove_file(path).unwrap());
+        assert!(esker::repair(OTHER, &options(&disk)).unwrap().rebuilt);
+        for _ in 0..2 {
+            let db = open(&disk, OTHER);
+            let name = db.tree_names().into_iter().find(|name| name.starts_with("recovered")).unwrap();
+            let tree = db.open_tree(&name).unwrap().unwrap();
+            let left =
+                expected.iter().filter(|(key, value)| tree.get_vec(key).unwrap() == Some(value.to_vec()));
+            assert_eq!(left.count(), expected.len(), "split: {is_split}");
+            settle(&db);
+            drop(tree);
+            db.close().unwrap();
+        }
+    }
+}
+
+/// What had expired by the clock of the store that a tree comes from does not live again.
+#[test]
+fn what_had_expired_before_an_import_stays_gone() {
+    let disk = SimFs::new(14);
+    let at = |hours: u64| {
+        let options = options(&disk);
+        let env = Env { clock: HourClock::new(hours), ..options.env.clone() };
+        options.env(env)
+    };
+    let (early, late) = (Db::open(STORE, at(0)).unwrap(), Db::open(OTHER, at(0)).unwrap());
+    let tree = late.tree("t").unwrap();
+    tree.put_for("brief", "1", ttl(2)).unwrap();
+    tree.put_for("long", "2", ttl(40)).unwrap();
+    late.close().unwrap();
+    for (hours, directory) in [(20, "/ahead"), (30, "/far")] {
+        let late = Db::open(OTHER, at(hours)).unwrap();
+        late.export_tree("t", directory).unwrap();
+        assert_eq!(late.open_tree("t").unwrap().unwrap().get_vec("brief").unwrap(), None);
+        late.close().unwrap();
+    }
+    let error = early.import_tree("/far", "t").unwrap_err();
+    assert!(error.kind() == ErrorKind::InvalidInput && error.message().contains("clock"), "{error}");
+    let (tree, _) = early.import_tree("/ahead", "t").unwrap();
+    let check = |tree: &Tree| {
+        assert_eq!(tree.get_vec("brief").unwrap(), None);
+        assert_eq!(tree.get_vec("long").unwrap(), Some(b"2".to_vec()));
+    };
+    check(&tree);
+    drop((tree, early));
+    let disk = disk.crash_keeping(0.0, 1);
+    let env = Env { clock: HourClock::new(0), ..options(&disk).env.clone() };
+    let early = Db::open(STORE, options(&disk).env(env)).unwrap();
+    check(&early.open_tree("t").unwrap().unwrap());
+}
+
+/// The footer of a file that has nothing of the tree, too, is read: where it is damaged, the descriptors are.
+#[test]
+fn a_damaged_footer_keeps_no_tree_from_being_exported() {
+    let (disk, db, pairs) = filled(15);
+    db.close().unwrap();
+    let is_blob = |path: &std::path::PathBuf| path.extension() == Some("blob".as_ref());
+    for path in disk.paths().into_iter().filter(is_blob) {
+        let len = disk.read_all(&path).unwrap().len() as u64;
+        disk.flip_byte(&path, len - 20, 1).unwrap();
+    }
+    assert!(!esker::check(STORE, &options(&disk)).unwrap().findings.is_empty());
+    let db = open(&disk, STORE);
+    db.export_tree("t", DIR).unwrap();
+    let copy = open(&disk, DIR);
+    assert!(contents(&copy.open_tree("t").unwrap().unwrap()) == pairs);
 }

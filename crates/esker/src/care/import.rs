@@ -42,6 +42,9 @@ const ROOT_MAX: TreeId = TreeId::MAX / 2;
 /// The most numbers of files that one import takes.
 const FILES_MAX: u64 = FILE_NUMBER_MAX >> 8;
 
+/// How far another store's clock is let to put ours forward, in microseconds: a day. A forged one must not have everything expire.
+const CLOCK_AHEAD_MAX_US: u64 = 24 * 3_600_000_000;
+
 /// Tables with their levels.
 type Tables = Vec<(u8, TableInfo)>;
 
@@ -61,13 +64,14 @@ pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeI
     let tables: Tables = found.state.tables_of(tree).map(|(level, info)| (level, info.clone())).collect();
     check_tables(env, dir, &tables)?;
     let greatest = greatest_number(record, &tables, dir)?;
+    let clock_us = clock_of(store, found.state.clock_us, &tables, dir)?;
     if record.root > ROOT_MAX {
         let message = "its huge values are filed under too great a number";
         return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
     }
     let mut arrival = Arrival::begin(store, dir, &found.state, &tables)?;
     let brought = arrival.bring(&tables, &found.state.blobs, record.root).and_then(|(tables, blobs)| {
-        let imported = Imported { record: record.clone(), tables, blobs, greatest };
+        let imported = Imported { record: record.clone(), tables, blobs, greatest, clock_us };
         store.import(name, imported)
     });
     match brought {
@@ -162,6 +166,22 @@ fn greatest_number(record: &TreeRecord, tables: &[(u8, TableInfo)], dir: &Path) 
         return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
     }
     Ok(greatest)
+}
+
+/// What the store's clock has to show once it has the tree, where that has entries that expire.
+fn clock_of(store: &Store, clock_us: u64, tables: &[(u8, TableInfo)], dir: &Path) -> Result<u64> {
+    if tables.iter().all(|(_, info)| info.expiring.count == 0) {
+        return Ok(0);
+    }
+    let ahead = clock_us.saturating_sub(store.clock.now_us());
+    if ahead > CLOCK_AHEAD_MAX_US {
+        let message = format!(
+            "this store's clock was {} hours ahead of the time here: with its times, what is to expire would at once",
+            ahead / 3_600_000_000
+        );
+        return Err(refused(dir, message));
+    }
+    Ok(clock_us)
 }
 
 /// Files on their way into the store's directory.

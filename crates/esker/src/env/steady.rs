@@ -29,6 +29,12 @@ impl SteadyClock {
         let ahead = self.clock.wall_us().saturating_sub(monotonic);
         monotonic.saturating_add(self.ahead.fetch_max(ahead, Ordering::AcqRel).max(ahead))
     }
+
+    /// From now on the clock shows `reached` at least.
+    pub(crate) fn raise(&self, reached: u64) {
+        let ahead = reached.saturating_sub(self.clock.monotonic_us());
+        self.ahead.fetch_max(ahead, Ordering::AcqRel);
+    }
 }
 
 #[cfg(test)]

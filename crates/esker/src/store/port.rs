@@ -43,6 +43,8 @@ pub(crate) struct Imported {
     pub(crate) blobs: Vec<ImportedBlobs>,
     /// No entry has a greater number.
     pub(crate) greatest: SeqNo,
+    /// What the store's clock has to show: what had expired where the tree comes from stays so.
+    pub(crate) clock_us: u64,
 }
 
 /// A file of huge values that is to come with a tree.
@@ -228,8 +230,9 @@ impl Store {
         edits.extend(tables.map(|(level, table)| Edit::AddTable { tree: id, level, table }));
         let next_file = self.tables.next_file.load(std::sync::atomic::Ordering::Relaxed);
         edits.push(Edit::Counters { next_file, next_tree, last_seq: seq });
-        edits.push(self.clock_edit());
+        edits.extend([self.clock_edit(), Edit::Clock { us: imported.clock_us }]);
         self.commit_edits(structure, &edits)?;
+        self.clock.raise(imported.clock_us);
 
         for ImportedBlobs { live, key_hashes, .. } in imported.blobs {
             self.blobs.insert(live);

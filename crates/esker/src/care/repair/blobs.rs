@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Repair, log};
-use crate::blob::{BlobFile, BlobFileId, BlobName, Pointer, blob_path, key_hash};
-use crate::error::Result;
+use crate::blob::{BlobFile, BlobFileId, BlobName, Entry, Pointer, blob_path, key_hash};
+use crate::error::{Error, Result};
 use crate::version::blobs::{BlobEdit, BlobFileInfo, SharesRecord};
 use crate::version::edit::{Edit, TreeId};
 
@@ -14,6 +14,7 @@ type Named = BTreeMap<u64, BTreeMap<u64, u64>>;
 impl Repair<'_> {
     /// Says of every blob file which of its values tables and the log (`payloads`) name; nothing needs the others.
     pub(super) fn note_blobs(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
+        self.note_roots(payloads)?;
         let mut named: BTreeMap<BlobFileId, Named> = BTreeMap::new();
         let mut name = |pointer: &Pointer, hash: u64| {
             let shares = named.entry(pointer.file).or_default().entry(pointer.ordinal).or_default();
@@ -30,12 +31,7 @@ impl Repair<'_> {
         let next = named.keys().next_back().map_or(0, |last| last + 1);
         self.state.next_file = self.state.next_file.max(next);
         for id in self.listing.blobs.clone() {
-            let source = self.env.fs.open_read(&blob_path(self.dir, id));
-            let opened = source.and_then(|source| {
-                // What it is called in itself, nobody else knows then.
-                let origin = if self.listing.is_imported(id) { BlobFile::origin_of(&*source)? } else { id };
-                BlobFile::open_damaged(&source, BlobName { file: id, origin })
-            });
+            let opened = self.open_blobs(id);
             let Some((file, entries, damage)) = self.lose_damage(opened)? else { continue };
             let named = named.remove(&id).unwrap_or_default();
             let ordinals = entries.iter().map(|entry| entry.ordinal).chain(named.keys().copied());
@@ -52,6 +48,47 @@ impl Repair<'_> {
             self.note_blob_file(info, &named)?;
         }
         Ok(())
+    }
+
+    /// Says under which number a tree's huge values are filed. It is not the tree's own where that was split off another, or imported;
+    /// then nothing but the files tells, and the opening would free what is filed under a number that no tree has.
+    fn note_roots(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
+        let mut owners: BTreeMap<BlobFileId, BTreeMap<u64, BTreeSet<TreeId>>> = BTreeMap::new();
+        let in_tables = self.pointers.iter().map(|(tree, _, pointer)| (*tree, *pointer));
+        let in_log = log::pointers(payloads).map(|(tree, _, pointer)| (tree, pointer));
+        for (tree, pointer) in in_tables.chain(in_log) {
+            owners.entry(pointer.file).or_default().entry(pointer.ordinal).or_default().insert(tree);
+        }
+        // How many of a tree's values are filed under which number. The most decide: a stray one is damage.
+        let mut filed: BTreeMap<TreeId, BTreeMap<TreeId, u64>> = BTreeMap::new();
+        for &id in &self.listing.blobs {
+            let Some(owners) = owners.get(&id) else { continue };
+            // What cannot be read is named later.
+            let Ok((_, entries, _)) = self.open_blobs(id) else { continue };
+            for entry in entries.iter().filter(|entry| (1..TreeId::MAX - 1).contains(&entry.tree)) {
+                for &tree in owners.get(&entry.ordinal).into_iter().flatten() {
+                    *filed.entry(tree).or_default().entry(entry.tree).or_default() += 1;
+                }
+            }
+        }
+        for (tree, roots) in filed {
+            let most = roots.into_iter().max_by_key(|&(_, count)| count);
+            let (Some((root, _)), Some(record)) = (most, self.state.trees.get(&tree)) else { continue };
+            if root != record.root {
+                let range = record.range.clone();
+                self.apply(&Edit::Extent { tree, root, range })?;
+                // No tree to come is to be taken for its relative.
+                self.state.next_tree = self.state.next_tree.max(root + 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a blob file, whatever it is called in itself where it was imported: nobody else knows that.
+    fn open_blobs(&self, id: BlobFileId) -> Result<(BlobFile, Vec<Entry>, Option<Error>)> {
+        let source = self.env.fs.open_read(&blob_path(self.dir, id))?;
+        let origin = if self.listing.is_imported(id) { BlobFile::origin_of(&*source)? } else { id };
+        BlobFile::open_damaged(&source, BlobName { file: id, origin })
     }
 
     fn note_blob_file(&mut self, info: BlobFileInfo, named: &Named) -> Result<()> {
