@@ -357,8 +357,8 @@ impl<'a> Arrival<'a> {
     /// What the manifest is to say of a table that is called `file` here.
     fn renumbered(&self, info: &TableInfo, file: FileId) -> TableInfo {
         // It may have been imported there too.
-        let renumbered = info.renumbered.map_or(self.by, |before| self.by.behind(before));
-        TableInfo { file, renumbered: Some(renumbered), ..info.clone() }
+        let renumbered = info.renumbered.as_deref().map_or(self.by, |&before| self.by.behind(before));
+        TableInfo { file, renumbered: Some(Box::new(renumbered)), ..info.clone() }
     }
 
     /// Takes the files away again, where it is known that no edit names them: otherwise opening tells. The mark goes when they

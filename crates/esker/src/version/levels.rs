@@ -93,7 +93,7 @@ impl Table {
             None => self.file.with_reader(|reader| reader.get(key, hash, seq))?,
         };
         Ok(found.map(|found| {
-            let renumbered = self.info.renumbered.and_then(|by| by.apply(found.kind, &found.value));
+            let renumbered = self.info.renumbered.as_ref().and_then(|by| by.apply(found.kind, &found.value));
             let value = renumbered.map_or(found.value, BlockSlice::of);
             Found { seq: number.unwrap_or(found.seq), kind: found.kind, value }
         }))

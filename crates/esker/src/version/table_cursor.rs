@@ -40,7 +40,7 @@ impl PartCursor {
             prefix: info.own(),
             number: info.one_number.then_some(info.max_seq),
             bounds,
-            renumbered: info.renumbered,
+            renumbered: info.renumbered.as_deref().copied(),
             value: None,
             key: Vec::new(),
         }

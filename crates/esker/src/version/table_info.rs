@@ -35,7 +35,7 @@ pub(crate) struct TableInfo {
     /// before the number was known. Then each key is there once.
     pub(crate) one_number: bool,
     /// What becomes of the numbers in its pointers to huge values, where another store wrote it.
-    pub(crate) renumbered: Option<Renumbered>,
+    pub(crate) renumbered: Option<Box<Renumbered>>,
     /// Bytes of the file, or of this tree's part of it.
     pub(crate) size: u64,
     pub(crate) entries: u64,
@@ -126,7 +126,7 @@ pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
     let flags = from.u8().filter(|flags| flags & !(PREFIX | ONE_NUMBER | CLIPPED | RENUMBERED) == 0)?;
     let (one_number, clipped) = (flags & ONE_NUMBER != 0, flags & CLIPPED != 0);
     let prefix = if flags & PREFIX != 0 { Some(tree_id(from)?) } else { None };
-    let renumbered = if flags & RENUMBERED != 0 { Some(Renumbered::decode(from)?) } else { None };
+    let renumbered = if flags & RENUMBERED != 0 { Some(Box::new(Renumbered::decode(from)?)) } else { None };
     let mut amount = || within(from, AMOUNT_MAX);
     let (size, entries, tombstones, raw_bytes) = (amount()?, amount()?, amount()?, amount()?);
     let min_seq = from.varint()?;

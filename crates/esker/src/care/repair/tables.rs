@@ -101,7 +101,8 @@ impl Repair<'_> {
         while more && salvage.key() <= last.as_slice() {
             let key = &salvage.key()[own.len()..];
             let seq = if info.one_number { info.max_seq } else { salvage.seq() };
-            let renumbered = info.renumbered.and_then(|by| by.apply(salvage.kind(), salvage.value()));
+            let renumbered =
+                info.renumbered.as_ref().and_then(|by| by.apply(salvage.kind(), salvage.value()));
             output.add(key, seq, salvage.kind(), renumbered.as_deref().unwrap_or(salvage.value()))?;
             more = salvage.advance()?;
         }

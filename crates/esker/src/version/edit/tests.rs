@@ -13,12 +13,8 @@ fn table(file: FileId) -> TableInfo {
         salt: !file,
         prefix: file.is_multiple_of(2).then_some(3),
         one_number: false,
-        renumbered: (file == 8).then_some(Renumbered {
-            first: 9,
-            count: 1 << 20,
-            to: 1 << 30,
-            none: 1 << 29,
-        }),
+        renumbered: (file == 8)
+            .then(|| Box::new(Renumbered { first: 9, count: 1 << 20, to: 1 << 30, none: 1 << 29 })),
         clipped: true,
         size: 1 << 33,
         entries: 10,
