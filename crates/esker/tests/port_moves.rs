@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+use std::collections::BTreeSet;
+use std::{fs, thread};
+
 use esker::env::Env;
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
-use esker::{Db, Durability, ErrorKind, Tree};
+use esker::{Db, Durability, ErrorKind, Options, Tree};
 
 mod common;
 
@@ -157,6 +160,7 @@ fn what_had_expired_before_an_import_stays_gone() {
     let tree = late.tree("t").unwrap();
     tree.put_for("brief", "1", ttl(2)).unwrap();
     tree.put_for("long", "2", ttl(40)).unwrap();
+    late.flush().unwrap();
     late.close().unwrap();
     for (hours, directory) in [(20, "/ahead"), (30, "/far")] {
         let late = Db::open(OTHER, at(hours)).unwrap();
@@ -194,4 +198,60 @@ fn a_damaged_footer_keeps_no_tree_from_being_exported() {
     db.export_tree("t", DIR).unwrap();
     let copy = open(&disk, DIR);
     assert!(contents(&copy.open_tree("t").unwrap().unwrap()) == pairs);
+}
+
+/// Of two copies into one directory one is made, and the other does not take it away.
+#[test]
+fn one_of_two_copies_into_one_directory_is_made() {
+    let (disk, db, pairs) = filled(16);
+    for turn in 0..60 {
+        let dir = format!("/both{turn}");
+        let made = thread::scope(|scope| {
+            let export = scope.spawn(|| db.export_tree("t", &dir).map(drop));
+            let other = scope.spawn(|| match turn % 2 {
+                0 => db.export_tree("t", &dir).map(drop),
+                _ => db.checkpoint(&dir),
+            });
+            [export.join().unwrap(), other.join().unwrap()]
+        });
+        let failed: Vec<_> = made.iter().filter_map(|made| made.as_ref().err()).collect();
+        assert!(failed.len() == 1 && failed[0].kind() == ErrorKind::AlreadyExists, "{failed:?}");
+        let copy = open(&disk, &dir);
+        assert!(contents(&copy.open_tree("t").unwrap().unwrap()) == pairs);
+        copy.close().unwrap();
+        esker::destroy(&dir, &options(&disk)).unwrap();
+    }
+}
+
+/// Through a symbolic link the import would share, and punch holes in, a file that is another's.
+#[cfg(unix)]
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the store is on the real disk")]
+fn symbolic_links_are_not_imported() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let open = |name: &str| Db::open(at(name), Options::default().separate_at(1000)).unwrap();
+    let (db, other) = (open("store"), open("other"));
+    let tree = db.tree("t").unwrap();
+    for number in 0..50_usize {
+        tree.put(number.to_be_bytes(), vec![number as u8; number * 100]).unwrap();
+    }
+    db.export_tree("t", at("exported")).unwrap();
+    let names = |dir: &str| {
+        let names = fs::read_dir(at(dir)).unwrap().map(|entry| entry.unwrap().path());
+        names.collect::<BTreeSet<_>>()
+    };
+    let before = names("other");
+    for ext in ["table", "blob"] {
+        let paths = names("exported");
+        let path = paths.iter().find(|path| path.extension() == Some(ext.as_ref())).unwrap();
+        fs::rename(path, at("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(at("elsewhere"), path).unwrap();
+        assert_eq!(other.import_tree(at("exported"), "t").unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(names("other"), before);
+        fs::remove_file(path).unwrap();
+        fs::rename(at("elsewhere"), path).unwrap();
+    }
+    let (imported, _) = other.import_tree(at("exported"), "t").unwrap();
+    assert!(contents(&imported) == contents(&tree));
 }

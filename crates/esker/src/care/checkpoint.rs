@@ -10,6 +10,7 @@
 use std::path::Path;
 
 use crate::blob::blob_path;
+use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::segment::clear_marks;
 use crate::log::wal::LogPart;
@@ -23,17 +24,32 @@ use crate::version::tables::table_path;
 /// Bytes copied at once.
 const COPY_LEN: usize = 1 << 20;
 
+/// Refuses a directory for a copy that exists.
+fn check_new(env: &Env, dir: &Path) -> Result<()> {
+    if env.fs.exists(dir)? { Err(not_new(dir)) } else { Ok(()) }
+}
+
+fn not_new(dir: &Path) -> Error {
+    Error::new(ErrorKind::AlreadyExists, "a copy needs a directory that does not exist yet").at(dir)
+}
+
+/// Makes the directory for a copy. Who has made it, and nobody else, removes it when the copy fails.
+pub(super) fn make_new_dir(env: &Env, dir: &Path) -> Result<()> {
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.map_or(Ok(()), |parent| env.fs.create_dir_all(parent))?;
+    env.fs.create_dir(dir).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => not_new(dir),
+        _ => error,
+    })
+}
+
 /// Makes the copy in `dir`, which must not exist; returns what its manifest says.
 pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<ManifestState> {
-    let fs = &store.env.fs;
-    if fs.exists(dir)? {
-        let message = "a checkpoint needs a directory that does not exist yet";
-        return Err(Error::new(ErrorKind::AlreadyExists, message).at(dir));
-    }
+    check_new(&store.env, dir)?;
     store.flush()?;
     // Most of what has to be sealed and synced, while writers go on.
     store.seal_blobs(true)?;
-    fs.create_dir_all(dir)?;
+    make_new_dir(&store.env, dir)?;
     // The first error is the one to tell.
     fill(store, dir).inspect_err(|_| drop(remove_flat_dir(&store.env, dir)))
 }

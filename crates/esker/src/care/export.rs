@@ -10,11 +10,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::checkpoint::copy_marks;
+use super::checkpoint::{copy_marks, make_new_dir};
 use super::file_copy::copy_file;
 use crate::blob::blob_path;
 use crate::env::Env;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::log::replay::segment_path;
 use crate::log::segment::create_empty;
 use crate::open::{BACKUP_DIR, LOCK_FILE, remove_flat_dir};
@@ -49,11 +49,7 @@ impl TreeFiles {
 /// Makes a store in `dir`, which must not exist, of the tree called `name`.
 pub(crate) fn export(store: &Store, name: &str, dir: &Path) -> Result<TreeFiles> {
     let env = &store.env;
-    if env.fs.exists(dir)? {
-        let message = "an export needs a directory that does not exist yet";
-        return Err(Error::new(ErrorKind::AlreadyExists, message).at(dir));
-    }
-    env.fs.create_dir_all(dir)?;
+    make_new_dir(env, dir)?;
     let made = match link(store, name, dir) {
         Err(error) if error.kind() == ErrorKind::Unsupported => copy(store, name, dir),
         linked => linked,

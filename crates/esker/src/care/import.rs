@@ -19,7 +19,7 @@ use super::file_copy::copy_file;
 use crate::blob::{BlobFile, Entry, Life, LiveFile, blob_path};
 use crate::canary::broken;
 use crate::codec::FILE_NUMBER_MAX;
-use crate::cursor::{MAX_SEQ, SeqNo};
+use crate::cursor::SeqNo;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{LockMode, ReadFile};
@@ -35,10 +35,8 @@ use crate::version::tables::table_path;
 use crate::version::tree_record::TreeRecord;
 use crate::write::batch::{Ops, numbers_taken};
 
-/// The greatest sequence number that is let in: the store keeps as many again.
-const SEQ_MAX: SeqNo = MAX_SEQ / 2;
-/// The greatest number of a tree that is let in, likewise.
-const ROOT_MAX: TreeId = TreeId::MAX / 2;
+/// How far one import may put forward the store's sequence numbers.
+const SEQS_MAX: SeqNo = 1 << 48;
 /// The most numbers of files that one import takes.
 const FILES_MAX: u64 = FILE_NUMBER_MAX >> 8;
 
@@ -63,12 +61,8 @@ pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeI
     check_log(env, &found, dir)?;
     let tables: Tables = found.state.tables_of(tree).map(|(level, info)| (level, info.clone())).collect();
     check_tables(env, dir, &tables)?;
-    let greatest = greatest_number(record, &tables, dir)?;
+    let greatest = greatest_number(store, record, &tables, dir)?;
     let clock_us = clock_of(store, found.state.clock_us, &tables, dir)?;
-    if record.root > ROOT_MAX {
-        let message = "its huge values are filed under too great a number";
-        return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
-    }
     let mut arrival = Arrival::begin(store, dir, &found.state, &tables)?;
     let brought = arrival.bring(&tables, &found.state.blobs, record.root).and_then(|(tables, blobs)| {
         let imported = Imported { record: record.clone(), tables, blobs, greatest, clock_us };
@@ -158,10 +152,15 @@ fn check_tables(env: &Env, dir: &Path, tables: &[(u8, TableInfo)]) -> Result<()>
 }
 
 /// The greatest sequence number in the tree.
-fn greatest_number(record: &TreeRecord, tables: &[(u8, TableInfo)], dir: &Path) -> Result<SeqNo> {
+fn greatest_number(
+    store: &Store,
+    record: &TreeRecord,
+    tables: &[(u8, TableInfo)],
+    dir: &Path,
+) -> Result<SeqNo> {
     let in_tables = tables.iter().map(|(_, info)| info.max_seq.max(info.cleared));
     let greatest = in_tables.chain(record.ranges.keys().copied()).max().unwrap_or(0);
-    if greatest > SEQ_MAX {
+    if greatest.saturating_sub(store.commit.visible()) > SEQS_MAX {
         let message = format!("this store's sequence numbers go up to {greatest}: too few would be left");
         return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
     }
@@ -216,7 +215,7 @@ impl<'a> Arrival<'a> {
             (Some((&smallest, _)), Some((&greatest, _))) => (smallest, greatest - smallest + 1),
             _ => (0, 0),
         };
-        if count > FILES_MAX || next_file.load(Ordering::Relaxed) > FILE_NUMBER_MAX / 2 {
+        if count > FILES_MAX || next_file.load(Ordering::Relaxed) > FILE_NUMBER_MAX - 2 * FILES_MAX {
             let message = "its files have too great numbers, or this store has used up its own";
             return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
         }
@@ -351,6 +350,10 @@ impl<'a> Arrival<'a> {
                 false
             }
         };
+        // The link is one to whatever the name was for: holes would be punched in a file that others have.
+        if !env.fs.is_regular(to)? {
+            return Err(refused(from, "this is no file but a name for another, or no file at all"));
+        }
         Ok((env.fs.file_len(to)?, copied))
     }
 

@@ -50,7 +50,8 @@ impl Db {
     ///
     /// # Errors
     /// `AlreadyExists` when there is a tree called `name`; `NotFound` when there is no store in `dir`; `Locked` when it is
-    /// open for writing; `InvalidInput` when it has several trees, or a log that is not in its tables; `Unsupported` when its
+    /// open for writing; `InvalidInput` when it has several trees, a log that is not in its tables, symbolic links, or a clock a day
+    /// ahead of the time here and entries that expire; `Unsupported` when its
     /// numbers leave this store too few; `Corruption` when its files are not what they should be; otherwise as
     /// [`Db::flush`]. The store is as it was then.
     pub fn import_tree(&self, dir: impl AsRef<Path>, name: &str) -> Result<(Tree, TreeFiles)> {

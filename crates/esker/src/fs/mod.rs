@@ -303,6 +303,12 @@ pub trait FileSystem: Send + Sync + Debug {
     /// know which ancestors were missing); not an error when it exists.
     fn create_dir_all(&self, dir: &Path) -> Result<()>;
 
+    /// Creates a directory, and makes it durable; `AlreadyExists` when something of that name is there, whoever has made it.
+    fn create_dir(&self, dir: &Path) -> Result<()>;
+
+    /// Whether this is a file itself, and no name for another, as a symbolic link is.
+    fn is_regular(&self, path: &Path) -> Result<bool>;
+
     /// Removes a file's name.
     fn remove_file(&self, path: &Path) -> Result<()>;
 

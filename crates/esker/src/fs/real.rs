@@ -144,6 +144,17 @@ impl FileSystem for RealFs {
         }
     }
 
+    fn create_dir(&self, dir: &Path) -> Result<()> {
+        let dir = here_if_empty(dir);
+        fs::create_dir(dir).map_err(|error| Error::io("create the directory", dir, error))?;
+        self.sync_dir(parent(dir)).inspect_err(|_| drop(fs::remove_dir(dir)))
+    }
+
+    fn is_regular(&self, path: &Path) -> Result<bool> {
+        let found = fs::symlink_metadata(path);
+        found.map(|found| found.is_file()).map_err(|error| Error::io("look at the file", path, error))
+    }
+
     fn remove_file(&self, path: &Path) -> Result<()> {
         fs::remove_file(path).map_err(|error| Error::io("remove the file", path, error))
     }

@@ -96,6 +96,12 @@ fn directories_are_made_and_removed() {
         assert_eq!(fs.list(&deep).unwrap(), ["f"]);
         assert_eq!(fs.list(&dir.join("x")).unwrap(), ["y"]);
         kind(fs.remove_dir(&deep));
+        assert_eq!(kind(fs.create_dir(&deep)), ErrorKind::AlreadyExists);
+        assert_eq!(kind(fs.create_dir(&dir.join("none/new"))), ErrorKind::NotFound);
+        fs.create_dir(&dir.join("new")).unwrap();
+        assert_eq!(kind(fs.create_dir(&dir.join("new"))), ErrorKind::AlreadyExists);
+        assert!(fs.is_regular(&deep.join("f")).unwrap() && !fs.is_regular(&deep).unwrap());
+        assert_eq!(kind(fs.is_regular(&dir.join("none"))), ErrorKind::NotFound);
         kind(fs.create_dir_all(&deep.join("f")));
         kind(fs.create_dir_all(&deep.join("f/g")));
         fs.rename(&dir.join("x/y"), &dir.join("moved")).unwrap();

@@ -1,7 +1,7 @@
 //! The open store behind every handle: what it holds, how its parts change together, its background work.
 //!
 //! Locks, in the order in which they may be taken:
-//! 1. `reshaping`, `backing_up`, `compacting`, `flushing`: one backup, one merge and one flush at a time; then `TreeInner::below_level_0`;
+//! 1. `backing_up`, `reshaping`, `compacting`, `flushing`: one backup, one merge and one flush at a time; then `TreeInner::below_level_0`;
 //! 2. `structure`: the manifest and the trees by name; held while an edit is made durable;
 //! 3. the commit lock ([`Commit`]): sequence, log tail, which memtable takes writes.
 //!

@@ -28,6 +28,9 @@ use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
 use crate::version::levels::{Levels, Table};
 use crate::version::tree_record::TreeRecord;
 
+/// How far one import may put forward the numbers of trees.
+const ROOTS_MAX: TreeId = 1 << 24;
+
 /// The values that a tree's pointers name, each with the entries that name it.
 type Named = BTreeMap<(FileId, u64), BTreeSet<u64>>;
 
@@ -209,6 +212,12 @@ impl Store {
         let (id, record) = (structure.next_tree, &imported.record);
         // With nothing filed under another number, the tree is nobody's relative.
         let root = if imported.blobs.is_empty() { id } else { record.root };
+        if root.saturating_sub(id) > ROOTS_MAX {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "its huge values are filed under too great a number",
+            ));
+        }
         // No tree to come is to be taken for one either.
         let next_tree = id.max(root) + 1;
         edits.extend([

@@ -291,6 +291,12 @@ impl FileSystem for Gated {
     fn create_dir_all(&self, dir: &Path) -> esker::Result<()> {
         self.disk.create_dir_all(dir)
     }
+    fn create_dir(&self, dir: &Path) -> esker::Result<()> {
+        self.disk.create_dir(dir)
+    }
+    fn is_regular(&self, path: &Path) -> esker::Result<bool> {
+        self.disk.is_regular(path)
+    }
     fn remove_file(&self, path: &Path) -> esker::Result<()> {
         self.disk.remove_file(path)
     }

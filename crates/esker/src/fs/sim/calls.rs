@@ -147,6 +147,22 @@ impl FileSystem for SimFs {
         make_dirs(&mut world, dir).map_err(|error| Error::io("create the directory", dir, error))
     }
 
+    fn create_dir(&self, dir: &Path) -> Result<()> {
+        let mut world = self.world.lock();
+        let name = world.names.locate_free(dir);
+        let name = name.map_err(|error| Error::io("create the directory", dir, error))?;
+        world.begin(Op::Create, dir)?;
+        let id = world.new_id();
+        world.names.make_dir(&name, id);
+        Ok(())
+    }
+
+    fn is_regular(&self, path: &Path) -> Result<bool> {
+        let found = self.world.lock().names.find(path);
+        let missing = || Error::io("look at the file", path, io::ErrorKind::NotFound.into());
+        found.map(|found| matches!(found, Node::File(_))).ok_or_else(missing)
+    }
+
     fn remove_file(&self, path: &Path) -> Result<()> {
         let mut world = self.world.lock();
         world.begin(Op::Remove, path)?;
