@@ -54,7 +54,7 @@ fn transfer(db: &Db, trees: &[Tree; 2], locks: &[std::sync::Mutex<()>], rng: &mu
         if from == to {
             continue;
         }
-        // Accounts are locked in order: the store has no transactions yet.
+        // Accounts are locked in order, as who does without transactions would.
         let guards = (
             locks[from.min(to) as usize].lock().expect("no panic"),
             locks[from.max(to) as usize].lock().expect("no panic"),
