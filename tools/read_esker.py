@@ -66,13 +66,12 @@ def lasting(kind, expires):
     return PUT if kind == PUT_UNTIL else BLOB
 
 
-def renumbered(pointer, by, below):
+def renumbered(pointer, first, count, to, none):
     """A pointer of another store, with the number that the blob file has here."""
     file = Decoder(pointer)
     number = file.varint()
-    if number >= below:
-        raise Damage("a pointer names a file that was not imported")
-    return varint(number + by) + pointer[file.at:]
+    number = to + number - first if first <= number < first + count else none
+    return varint(number) + pointer[file.at:]
 
 
 class Tree:
@@ -155,7 +154,7 @@ class Store:
         elif tag == 1:
             tree = edit.varint()
             self.trees[tree] = Tree(edit.slice())
-            edit.u8(), edit.u8()
+            edit.u8(), edit.u8(), edit.u8(), edit.u8()
         elif tag == 2:
             del self.trees[edit.varint()]
         else:
@@ -171,8 +170,8 @@ class Store:
                 raise Damage(f"the manifest has a table with flags {flags} that this reader does not know")
             table["prefix"] = edit.varint().to_bytes(4, "big") if flags & 1 else b""
             table["one_number"], table["clipped"] = flags & 2, flags & 4
-            # What is added to the numbers of blob files, and what they are below, where another store wrote the table.
-            table["renumbered"] = (edit.varint(), edit.varint()) if flags & 8 else None
+            # Where another store wrote the table: the first number of its blob files, how many, what they are here, and any other.
+            table["renumbered"] = tuple(edit.varint() for _ in range(4)) if flags & 8 else None
             for _ in range(4):
                 edit.varint()
             table["max_seq"] = edit.varint() + edit.varint()
@@ -193,6 +192,8 @@ class Store:
             del tree.ranges[edit.varint()]
         elif tag == 14:
             edit.varint(), edit.slice(), edit.slice()
+        elif tag == 15:
+            edit.u8(), edit.u8(), edit.u8(), edit.u8()
         else:
             raise Damage(f"the manifest has an edit {tag} that this reader does not know")
 

@@ -122,6 +122,7 @@ fn every_live_value_is_read_without_esker() {
     change(rng, &packed, &mut in_packed, 50);
     same(&store, &[("plain", &in_plain), ("packed", &in_packed)], "in the log");
     db.flush().unwrap();
+    plain.set_options(plain.options().size_ratio(4)).unwrap();
     same(&store, &[("plain", &in_plain), ("packed", &in_packed)], "flushed");
     let unlogged = db.create_tree("unlogged", TreeOptions::default().log(false)).unwrap();
     let mut in_unlogged = Model::new();

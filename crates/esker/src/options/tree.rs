@@ -69,7 +69,7 @@ impl Default for TreeOptions {
 impl TreeOptions {
     /// Sets [`TreeOptions::log`]. Writes to a tree without the log are made durable by a flush, and not before:
     /// [`Tree::flush`](crate::Tree::flush), [`Db::flush`](crate::Db::flush), [`Db::sync`](crate::Db::sync), closing the
-    /// store, memory that is needed for others, or a write with [`Durability::Power`], each of which writes a table then.
+    /// store, memory that is needed for others, or a write with [`Durability::Power`](crate::Durability::Power), each of which writes a table then.
     /// After a crash the tree holds all of its writes up to some flush, batches whole, whatever other trees hold.
     ///
     /// For what can be made again, or comes in bulk: it is written once instead of twice. A batch or transaction that
