@@ -2,7 +2,7 @@
 
 use crate::process;
 use crate::stores::{Result, Store};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -199,20 +199,7 @@ impl Recorder {
     /// included.
     pub(crate) fn settle(&self, workload: &str, store: &dyn Store) -> Result<()> {
         let phase = Phase::start();
-        let mut quiet_since = Instant::now();
-        let mut seen = (process::disk_usage(&self.dir), process::cpu_seconds());
-        while quiet_since.elapsed() < QUIET {
-            std::thread::sleep(Duration::from_millis(20));
-            let now = (process::disk_usage(&self.dir), process::cpu_seconds());
-            // Two ticks of CPU are what watching itself may use.
-            if now.0 != seen.0 || now.1 - seen.1 > 0.02 || store.busy() {
-                quiet_since = Instant::now();
-                seen = now;
-            }
-            if phase.begun.elapsed() > SETTLE_LIMIT {
-                return Err(format!("still busy after {SETTLE_LIMIT:?}").into());
-            }
-        }
+        wait_until_quiet(&self.dir, || store.busy())?;
         self.finish(workload, &phase, 1, Latencies::default());
         Ok(())
     }
@@ -260,6 +247,25 @@ impl Phase {
             begun: Instant::now(),
         }
     }
+}
+
+/// Waits until the files in `dir` stand still, this process uses no CPU, and the store there is not `busy`.
+pub(crate) fn wait_until_quiet(dir: &Path, busy: impl Fn() -> bool) -> Result<()> {
+    let (begun, mut quiet_since) = (Instant::now(), Instant::now());
+    let mut seen = (process::disk_usage(dir), process::cpu_seconds());
+    while quiet_since.elapsed() < QUIET {
+        std::thread::sleep(Duration::from_millis(20));
+        let now = (process::disk_usage(dir), process::cpu_seconds());
+        // Two ticks of CPU are what watching itself may use.
+        if now.0 != seen.0 || now.1 - seen.1 > 0.02 || busy() {
+            quiet_since = Instant::now();
+            seen = now;
+        }
+        if begun.elapsed() > SETTLE_LIMIT {
+            return Err(format!("still busy after {SETTLE_LIMIT:?}").into());
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 
 use crate::args::Args;
 use crate::data::{Draws, Values, key_between, key16};
+use crate::measure::wait_until_quiet;
 use crate::stores::Result;
 use esker::{CompactionStyle, Db, Options, ScanRange, Tree, TreeOptions};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const VALUE_BYTES: usize = 100;
 const PAIR_BYTES: u64 = 16 + VALUE_BYTES as u64;
@@ -35,20 +36,6 @@ fn fill(tree: &Tree, args: &Args, values: &Values) -> Result<()> {
     Ok((0..2 * args.n).try_for_each(|i| tree.put(key16(draws.below(i, args.n)), values.get(i)))?)
 }
 
-/// Waits until nothing is merged any more.
-fn wait_until_idle(db: &Db) -> Result<()> {
-    let (mut last, mut since) = (u64::MAX, Instant::now());
-    while since.elapsed() < Duration::from_secs(2) {
-        let stats = db.stats()?;
-        let now = stats.flushes + stats.merges + stats.merged_bytes_out;
-        if now != last {
-            (last, since) = (now, Instant::now());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
-}
-
 /// Microseconds of one `work`, and the blocks that it asks for.
 fn each(db: &Db, count: u64, mut work: impl FnMut(u64) -> Result<()>) -> Result<(f64, f64)> {
     let asked = || db.stats().map(|stats| stats.pool_hits + stats.pool_misses);
@@ -67,7 +54,7 @@ fn row(args: &Args, (name, style, ratio): (&str, CompactionStyle, u8)) -> Result
     let begun = Instant::now();
     fill(&tree, args, &values)?;
     let rate = (2 * args.n) as f64 / begun.elapsed().as_secs_f64();
-    wait_until_idle(&db)?;
+    wait_until_quiet(&dir, || false)?;
     let stats = db.stats()?;
     let written = (stats.flushed_bytes + stats.merged_bytes_out) as f64 / (2 * args.n * PAIR_BYTES) as f64;
     let live = tree.count(ScanRange::all())? * PAIR_BYTES;

@@ -2,8 +2,8 @@
 //!
 //! The sources that still have entries are kept in a list ordered by their current entry. After a step
 //! the first one is moved back to where it belongs: usually nowhere, at the price of one comparison, and of
-//! none at all when one source is left. There are few sources (memtables, runs of level 0, levels), so the
-//! list beats a heap.
+//! none at all when one source is left. There are few sources (memtables, runs, levels; some dozens in
+//! tiered trees), so the list beats a heap.
 
 use std::cmp::Ordering;
 use std::ops::Range;
