@@ -60,7 +60,7 @@ pub struct Stats {
     pub log_bytes: u64,
     /// Log that recovery would have to read.
     pub log_live_bytes: u64,
-    /// The manifest.
+    /// The manifest and its copy.
     pub manifest_bytes: u64,
     /// Files of huge values.
     pub blob_files: u64,

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
@@ -162,7 +162,10 @@ fn a_disk_that_fails_costs_the_export_or_the_import_alone() {
             let exported = db.export_tree("t", DIR);
             let hit = disk.faults_hit() > 0;
             disk.clear_faults();
-            assert!(hit != exported.is_ok(), "{op:?} {nth}");
+            // Without room for a copy of the manifest there is none.
+            let has = |name: &str| disk.exists(&Path::new(DIR).join(name)).unwrap();
+            let lacks_copy = has("manifest-000001") && !has("manifest-000001.copy");
+            assert!(hit != exported.is_ok() || lacks_copy, "{op:?} {nth}");
             if exported.is_err() {
                 assert!(!disk.exists(Path::new(DIR)).unwrap(), "{op:?} {nth}");
                 db.export_tree("t", DIR).unwrap();
@@ -284,54 +287,84 @@ fn numbers_go_on_behind_those_of_the_import() {
     }
 }
 
-/// Without a manifest nobody knows into which tree a table was imported: it is set aside and named, and no other tree gets what is
-/// in it. With one, what is left of it is the tree's.
+/// What is damaged of a store with an imported tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Damage {
+    /// One of the imported tables.
+    Table,
+    /// The manifest, but not its copy.
+    Manifest,
+    /// The last record of both.
+    Ends,
+    /// Both are gone.
+    Both,
+}
+
+/// A store with a tree of its own and one that was imported, opened once more since, and what is in the two.
+fn with_import() -> (SimFs, Pairs, Pairs) {
+    let (disk, db, theirs) = filled(8);
+    db.export_tree("t", DIR).unwrap();
+    db.close().unwrap();
+    let other = open(&disk, OTHER);
+    // Of the same number as the other store's tree.
+    let mine = other.tree("mine").unwrap();
+    (0..60_u32).for_each(|number| mine.put(number.to_be_bytes(), vec![1; 100 * (number as usize)]).unwrap());
+    other.flush().unwrap();
+    let (tree, files) = other.import_tree(DIR, "t").unwrap();
+    assert!(files.files > 3);
+    let pairs = contents(&mine);
+    drop((tree, mine));
+    other.close().unwrap();
+    open(&disk, OTHER).close().unwrap();
+    (disk, pairs, theirs)
+}
+
+/// With a manifest, or what is left of it, an imported tree gets what is left of its tables. Without one nobody knows into which
+/// tree a table was imported: it is set aside and named, and no other tree gets what is in it.
 #[test]
 fn repair_mixes_nothing_up() {
-    for keeps_manifest in [false, true] {
-        let (disk, db, theirs) = filled(8);
-        db.export_tree("t", DIR).unwrap();
-        db.close().unwrap();
-        let other = open(&disk, OTHER);
-        // Of the same number as the other store's tree.
-        let mine = other.tree("mine").unwrap();
-        (0..60_u32)
-            .for_each(|number| mine.put(number.to_be_bytes(), vec![1; 100 * (number as usize)]).unwrap());
-        other.flush().unwrap();
-        let (tree, files) = other.import_tree(DIR, "t").unwrap();
-        assert!(files.files > 3);
-        let pairs = contents(&mine);
-        drop((tree, mine));
-        other.close().unwrap();
-        let is_of =
-            |path: &Path, ext: &str| path.starts_with(OTHER) && path.extension() == Some(ext.as_ref());
-        if keeps_manifest {
-            let inode = |path: &Path| disk.link_count(path).unwrap();
-            let imported = |path: &&std::path::PathBuf| is_of(path, "table") && inode(path) > 1;
-            let table = disk.paths().iter().find(imported).unwrap().clone();
-            disk.flip_byte(table, 100, 1).unwrap();
-        } else {
-            let is_manifest = |path: &&std::path::PathBuf| {
-                path.starts_with(OTHER) && path.to_string_lossy().contains("manifest-")
-            };
-            disk.paths().iter().filter(is_manifest).for_each(|path| disk.remove_file(path).unwrap());
+    for damage in [Damage::Table, Damage::Manifest, Damage::Ends, Damage::Both] {
+        let (disk, pairs, theirs) = with_import();
+        let of_other = |kind: &'static str| {
+            let is_wanted =
+                move |path: &Path| path.starts_with(OTHER) && path.to_string_lossy().contains(kind);
+            disk.paths().into_iter().filter(move |path| is_wanted(path))
+        };
+        match damage {
+            Damage::Table => {
+                let is_imported = |path: &PathBuf| disk.link_count(path).unwrap() > 1;
+                disk.flip_byte(of_other(".table").find(is_imported).unwrap(), 100, 1).unwrap();
+            }
+            Damage::Manifest => disk.remove_file(&of_other("manifest-").next().unwrap()).unwrap(),
+            Damage::Ends => of_other("manifest-").for_each(|path| {
+                let last = disk.read_all(&path).unwrap().iter().rposition(|&byte| byte != 0).unwrap();
+                disk.flip_byte(path, last as u64, 1).unwrap();
+            }),
+            Damage::Both => of_other("manifest-").for_each(|path| disk.remove_file(&path).unwrap()),
         }
         let report = esker::repair(OTHER, &options(&disk)).unwrap();
-        assert_eq!(report.rebuilt, !keeps_manifest);
+        assert_eq!(report.rebuilt, matches!(damage, Damage::Ends | Damage::Both));
         let other = open(&disk, OTHER);
-        if keeps_manifest {
-            let left = contents(&other.open_tree("t").unwrap().unwrap());
-            assert!(!left.is_empty() && left.len() < theirs.len());
-            // Where the newest version was lost, an older one is there.
-            assert!(left.keys().all(|key| theirs.contains_key(key)));
-            assert!(contents(&other.open_tree("mine").unwrap().unwrap()) == pairs);
-        } else {
+        if damage == Damage::Both {
             let named = |loss: &esker::Loss| loss.reason.contains("import it again");
             assert!(report.losses.iter().any(named));
             let found: Pairs =
                 other.tree_names().iter().flat_map(|name| contents(&other.tree(name).unwrap())).collect();
             assert!(found == pairs, "what was imported is in other trees");
+            continue;
         }
+        let left = contents(&other.open_tree("t").unwrap().unwrap());
+        if damage == Damage::Table {
+            assert!(!left.is_empty() && left.len() < theirs.len());
+            // Where the newest version was lost, an older one is there.
+            assert!(left.keys().all(|key| theirs.contains_key(key)));
+        } else {
+            assert!(left == theirs, "{damage:?}: {report:?}");
+        }
+        assert!(contents(&other.open_tree("mine").unwrap().unwrap()) == pairs, "{damage:?}");
+        settle(&other);
+        other.close().unwrap();
+        assert_eq!(esker::check(OTHER, &options(&disk)).unwrap().findings, [], "{damage:?}");
     }
 }
 

@@ -80,7 +80,7 @@ pub(super) const REPAIR: &str = "Every entry, log record and huge value that pas
 `FILE OFFSET reason` for
 each damaged place, with tree and keys where they are known, and exits 1; prints `ok` where there is no damage, and
 changes nothing. Nothing is deleted: files that are not used any more go to a directory quarantine-N in the
-store's. Without a sound manifest trees may have new names, and what was deleted shortly before may be back.
+store's. Where the manifest and its copy are damaged, trees may have new names, and what was deleted shortly before may be back.
 Copy the directory first, or restore a backup instead, if you can.
 
 Example:

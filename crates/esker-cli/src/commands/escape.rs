@@ -64,7 +64,10 @@ fn escape(part: &[u8]) -> String {
     if part.is_empty() {
         return "%".to_owned();
     }
-    let dots = part == b"." || part == b"..";
+    // What `scripts/canaries` breaks, to prove that the tests see it.
+    let is_canary =
+        cfg!(esker_canary) && std::env::var_os("ESKER_CANARY").is_some_and(|name| name == "rule-25");
+    let dots = (part == b"." || part == b"..") && !is_canary;
     let marker = part == MARKER.as_bytes();
     let mut name = String::with_capacity(part.len());
     for chunk in part.utf8_chunks() {

@@ -22,7 +22,7 @@ use crate::open::{BACKUP_DIR, LOCK_FILE, remove_flat_dir};
 use crate::options::Options;
 use crate::store::Store;
 use crate::version::edit::ManifestState;
-use crate::version::manifest::manifest_number;
+use crate::version::manifest::{copy_number, manifest_number};
 use crate::version::tables::table_path;
 
 /// What [`Db::backup`](crate::Db::backup) has made.
@@ -144,7 +144,8 @@ impl Staging<'_> {
         let blobs = sealed.map(|(&file, record)| (blob_path(Path::new(""), file), record.info.salt));
         let salts: BTreeMap<PathBuf, u64> = tables.chain(blobs).collect();
         let mut names = self.store.env.fs.list(&self.dir)?;
-        names.retain(|name| name != LOCK_FILE);
+        // A manifest's copy is for who finds it damaged: a backup has sums of whole files.
+        names.retain(|name| name != LOCK_FILE && copy_number(name).is_none());
         // The manifest last: until it is there, what is restored is no store.
         names.sort_by_key(|name| (manifest_number(name).is_some(), name.clone()));
         let stored = names.into_iter().map(|name| {

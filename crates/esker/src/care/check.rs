@@ -20,10 +20,13 @@ use crate::open::{LOCK_FILE, Listing};
 use crate::options::{CachePolicy, Options};
 use crate::table::TableReader;
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo};
-use crate::version::manifest::{manifest_path, read_manifest};
+use crate::version::manifest::{copy_agrees, copy_path, manifest_path, read_manifest};
 use crate::version::table_info::check_described;
 use crate::version::tables::table_path;
 use crate::write::batch::{Ops, numbers_taken};
+
+/// Of a manifest's copy.
+pub(super) const COPY_DIFFERS: &str = "the manifest says something else";
 
 pub(super) struct Check<'a> {
     pub(super) env: &'a Env,
@@ -96,17 +99,37 @@ impl Check<'_> {
         }
     }
 
-    /// The manifest's state, if it is sound, and how far it says that the log is on the disk, sound or not.
+    /// The state of the manifest or, where it is not sound, of its copy, and how far either says that the log is on the
+    /// disk, sound or not.
     fn manifest(&mut self, listing: &Listing, segments: Option<&Segments>) -> (Option<ManifestState>, u64) {
-        let number = listing.manifest();
-        if number == 0 {
+        let has_manifest = listing.manifest() != 0;
+        if !has_manifest {
             self.found(&Error::corruption(self.dir, 0, "the manifest is missing"));
-            return (None, 0);
         }
-        let path = manifest_path(self.dir, number);
-        self.note_file(&path);
+        let copy = listing.copies.last().copied().unwrap_or(0);
+        let number = if has_manifest { listing.manifest() } else { copy };
         let known = segments.map_or(0, |segments| segments.manifest_synced(number));
-        let error = match read_manifest(self.env, self.dir, number, known) {
+        let (state, synced) =
+            if has_manifest { self.read(&manifest_path(self.dir, number), known) } else { (None, 0) };
+        // Without one there was no room for it.
+        if number == 0 || listing.copies.binary_search(&number).is_err() {
+            return (state, synced);
+        }
+        let path = copy_path(self.dir, number);
+        let (copied, synced_there) = self.read(&path, known);
+        if state.is_some()
+            && copied.is_some()
+            && !copy_agrees(self.env, self.dir, number).is_ok_and(|agrees| agrees)
+        {
+            self.found(&Error::corruption(&path, 0, COPY_DIFFERS));
+        }
+        (state.or(copied), synced.max(synced_there))
+    }
+
+    /// What a manifest or its copy says; see [`Check::manifest`].
+    fn read(&mut self, path: &Path, known: u64) -> (Option<ManifestState>, u64) {
+        self.note_file(path);
+        let error = match read_manifest(self.env, path, known) {
             Ok((state, _)) => {
                 let synced = state.log_synced;
                 return (Some(state), synced);
@@ -121,7 +144,7 @@ impl Check<'_> {
                 }
             }
         };
-        let places = survey_stream(&*self.env.fs, &path, known, &mut visit).unwrap_or_default();
+        let places = survey_stream(&*self.env.fs, path, known, &mut visit).unwrap_or_default();
         places.iter().for_each(|place| self.found(place));
         if !places.iter().any(|place| place.offset() == error.offset()) {
             self.found(&error);

@@ -8,7 +8,6 @@ use crate::fs::LockMode;
 use crate::open::{BACKUP_DIR, LOCK_FILE, Listing, remove_flat_dir};
 use crate::options::Options;
 use crate::store::reserve::reserve_path;
-use crate::version::manifest::manifest_path;
 use crate::version::tables::table_path;
 
 /// Removes the store in `path` for good: its own files, what repairs have set aside, and the directory if nothing else is
@@ -24,7 +23,7 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     }
     let lock = fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive)?;
     // The manifests go first: what is left after a crash is no store that could be opened by mistake.
-    let manifests = listing.manifests.iter().map(|&number| manifest_path(dir, number));
+    let manifests = listing.manifest_paths(dir);
     let segments = listing.segments.iter().map(|(_, path)| path.clone());
     let tables = listing.tables.iter().map(|&file| table_path(dir, file));
     let blobs = listing.blobs.iter().map(|&file| blob_path(dir, file));

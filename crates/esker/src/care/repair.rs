@@ -1,8 +1,8 @@
 //! Making a store out of what is left of a damaged one.
 //!
 //! ```text
-//! manifest sound     damaged tables written anew without the blocks that are lost, each in its place
-//! manifest damaged   its first sound records tell trees; all tables of the directory are merged, the newest versions kept
+//! manifest sound     or its copy: damaged tables written anew without the blocks that are lost, each in its place
+//! both damaged       their first sound records tell trees; all tables of the directory are merged, the newest versions kept
 //! log damaged        every whole record, also behind damage, in a new segment
 //! then               what is not used any more: a second name in quarantine-N; the new manifest; the first name goes
 //! ```
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::check::{Check, check_locked};
+use super::check::{COPY_DIFFERS, Check, check_locked};
 use crate::blob::{Pointer, blob_path};
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
@@ -27,7 +27,7 @@ use crate::log::salvage::Salvaged;
 use crate::open::{LOCK_FILE, Listing, QUARANTINE};
 use crate::options::{CachePolicy, Options};
 use crate::version::edit::{ManifestState, TreeId};
-use crate::version::manifest::{Manifest, manifest_path, read_manifest, read_manifest_prefix};
+use crate::version::manifest::{Manifest, copy_path, manifest_path, read_manifest, read_manifest_prefix};
 
 mod blobs;
 mod log;
@@ -54,9 +54,10 @@ pub struct Loss {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// The damaged places. Empty: the store was sound, and nothing was changed.
+    /// The damaged places. Empty: the store was sound, and nothing was changed. The manifest is kept twice, so that damage to
+    /// one of the two costs nothing, and says so.
     pub losses: Vec<Loss>,
-    /// The manifest was damaged: what is there was put together from the files themselves. Trees that it alone knew have
+    /// The manifest and its copy were damaged: what is there was put together from the files themselves. Trees that it alone knew have
     /// other names, and what was deleted, or written over, shortly before may be back.
     pub rebuilt: bool,
     /// Where the files went that are not used any more, if there are any. It may be removed; until then huge values that
@@ -197,23 +198,66 @@ impl<'a> Repair<'a> {
         }
     }
 
-    /// Takes what the manifest says, as far as it is sound; whether all of it is.
+    /// Takes what the manifest or its copy says, as far as one of them is sound; whether all of it is.
     fn read_manifest(&mut self) -> Result<bool> {
-        for number in self.listing.manifests.clone().into_iter().rev() {
-            let known = self.segments.manifest_synced(number);
-            if let Some((state, _)) = self.lose_damage(read_manifest(self.env, self.dir, number, known))? {
-                self.state = state;
-                return Ok(number == self.listing.manifest());
-            }
-            if let Some(state) = read_manifest_prefix(self.env, self.dir, number).ok().flatten() {
-                self.state = state;
-                return Ok(false);
-            }
-        }
+        let mut damage = Vec::new();
         if self.listing.manifests.is_empty() {
-            self.lose(&Error::corruption(self.dir, 0, "the manifest is missing"), None, None);
+            damage.push(Error::corruption(self.dir, 0, "the manifest is missing"));
         }
+        let numbers: BTreeSet<u64> =
+            self.listing.manifests.iter().chain(&self.listing.copies).copied().collect();
+        let mut is_newest = true;
+        for &number in numbers.iter().rev() {
+            if let Some(state) = self.sound_manifest(number, &mut damage)? {
+                self.state = state;
+                let nothing =
+                    if is_newest { "; what it says is there twice, and nothing is lost" } else { "" };
+                self.lose_all(&damage, nothing);
+                return Ok(is_newest);
+            }
+            let paths = [manifest_path(self.dir, number), copy_path(self.dir, number)];
+            let prefixes =
+                paths.iter().filter_map(|path| read_manifest_prefix(self.env, path).ok().flatten());
+            if let Some((state, _)) = prefixes.max_by_key(|(_, edits)| *edits) {
+                self.state = state;
+                break;
+            }
+            is_newest = false;
+        }
+        self.lose_all(&damage, "");
         Ok(false)
+    }
+
+    /// The state of manifest `number` or of its copy, if one of them is sound: of the longer one. A copy is never ahead, so a
+    /// manifest that is shorter has lost its end.
+    fn sound_manifest(&mut self, number: u64, damage: &mut Vec<Error>) -> Result<Option<ManifestState>> {
+        let (known, found_before) = (self.segments.manifest_synced(number), damage.len());
+        let (manifest, copy) = (manifest_path(self.dir, number), copy_path(self.dir, number));
+        let mut sound: Vec<(ManifestState, usize)> = Vec::new();
+        for path in [&copy, &manifest] {
+            if !self.env.fs.exists(path)? {
+                self.needs_manifest |= path == &manifest;
+                continue;
+            }
+            self.needs_manifest |= self.damaged.contains(path);
+            match read_manifest(self.env, path, known) {
+                Ok(_) => sound.extend(read_manifest_prefix(self.env, path)?),
+                Err(error) if error.kind() == ErrorKind::Corruption => damage.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        if damage.len() == found_before && self.damaged.contains(&copy) {
+            damage.push(Error::corruption(&copy, 0, COPY_DIFFERS));
+        }
+        Ok(sound.into_iter().max_by_key(|(_, edits)| *edits).map(|(state, _)| state))
+    }
+
+    fn lose_all(&mut self, damage: &[Error], comment: &str) {
+        for error in damage {
+            let message = format!("{}{comment}", error.message());
+            let path = error.path().unwrap_or(self.dir);
+            self.lose(&Error::corruption(path, error.offset().unwrap_or(0), message), None, None);
+        }
     }
 
     /// The segments whose headers are sound, each number once.
@@ -248,7 +292,7 @@ impl<'a> Repair<'a> {
     fn finish(mut self) -> Result<RepairReport> {
         let fs = &self.env.fs;
         if self.needs_manifest {
-            self.unused.extend(self.listing.manifests.iter().map(|&number| manifest_path(self.dir, number)));
+            self.unused.extend(self.listing.manifest_paths(self.dir));
         }
         if !self.unused.is_empty() {
             let quarantine = self.quarantine()?;
@@ -265,7 +309,8 @@ impl<'a> Repair<'a> {
         }
         if self.needs_manifest {
             // What old segments say of a manifest that is gone must not be taken for this one.
-            let number = self.listing.manifest().max(self.segments.last_manifest()) + 1;
+            let copy = self.listing.copies.last().copied().unwrap_or(0);
+            let number = self.listing.manifest().max(copy).max(self.segments.last_manifest()) + 1;
             Manifest::create(self.env, self.dir, number, std::mem::take(&mut self.state))?;
         }
         for path in &self.unused {

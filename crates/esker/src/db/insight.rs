@@ -12,7 +12,6 @@ use crate::stats::{Stats, TreeStats};
 use crate::trace::notes::Recorder;
 use crate::trace::{Trace, WhySlow};
 use crate::version::levels::LEVELS;
-use crate::version::manifest::manifest_path;
 
 impl Db {
     /// Reads all tables and huge values now, from the files, while others read and write, and reports what is damaged as
@@ -36,10 +35,11 @@ impl Db {
             let structure = store.structure.lock();
             stats.table_files = structure.files.len() as u64;
             stats.manifest_bytes = match &structure.manifest {
-                Some(manifest) => manifest.synced().1,
+                Some(manifest) => manifest.disk_bytes(),
                 None => {
-                    let number = Listing::read(&store.env, &store.dir)?.manifest();
-                    store.env.fs.file_len(&manifest_path(&store.dir, number))?
+                    let listing = Listing::read(&store.env, &store.dir)?;
+                    let lens = listing.manifest_paths(&store.dir).map(|path| store.env.fs.file_len(&path));
+                    lens.sum::<Result<u64>>()?
                 }
             };
             structure.by_name.values().filter_map(|id| structure.trees.get(id)).cloned().collect()

@@ -10,7 +10,7 @@ use crate::log::segment::is_unwritten;
 use crate::store::reserve::RESERVE_FILE;
 use crate::version::edit::FileId;
 use crate::version::imported::ImportedFiles;
-use crate::version::manifest::{is_temporary, manifest_number};
+use crate::version::manifest::{copy_number, copy_path, is_temporary, manifest_number, manifest_path};
 use crate::version::tables::table_number;
 
 /// The file that is locked, never written.
@@ -42,6 +42,8 @@ pub(crate) fn remove_flat_dir(env: &Env, dir: &Path) -> Result<()> {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Listing {
     pub(crate) manifests: Vec<u64>,
+    /// The copies of manifests.
+    pub(crate) copies: Vec<u64>,
     pub(crate) tables: Vec<FileId>,
     pub(crate) blobs: Vec<FileId>,
     pub(crate) segments: Vec<(u64, PathBuf)>,
@@ -69,6 +71,8 @@ impl Listing {
                 listing.temporaries.push(path);
             } else if let Some(number) = manifest_number(&name) {
                 listing.manifests.push(number);
+            } else if let Some(number) = copy_number(&name) {
+                listing.copies.push(number);
             } else if let Some(number) = table_number(&name) {
                 listing.tables.push(number);
             } else if let Some(number) = blob_number(&name) {
@@ -82,6 +86,7 @@ impl Listing {
             }
         }
         listing.manifests.sort_unstable();
+        listing.copies.sort_unstable();
         listing.tables.sort_unstable();
         listing.blobs.sort_unstable();
         listing.segments.sort();
@@ -91,6 +96,12 @@ impl Listing {
     /// The number of the manifest in force, 0 where there is none.
     pub(crate) fn manifest(&self) -> u64 {
         self.manifests.last().copied().unwrap_or(0)
+    }
+
+    /// The paths of manifests and their copies, in `dir`.
+    pub(crate) fn manifest_paths(&self, dir: &Path) -> impl Iterator<Item = PathBuf> {
+        let manifests = self.manifests.iter().map(|&number| manifest_path(dir, number));
+        manifests.chain(self.copies.iter().map(|&number| copy_path(dir, number)))
     }
 
     /// Whether a table or blob file with this number was imported.
@@ -119,7 +130,8 @@ impl Listing {
     }
 
     /// Whether no store was ever finished here: there is at most what a creation that was cut short left
-    /// behind. A store's manifest is durable before anything is written into its log.
+    /// behind: of a manifest and its copy, the copy's name may be what has survived. A store's manifest is durable before
+    /// anything is written into its log.
     pub(crate) fn is_unfinished(&self, env: &Env) -> Result<bool> {
         if !self.manifests.is_empty() || !self.tables.is_empty() || !self.blobs.is_empty() {
             return Ok(false);

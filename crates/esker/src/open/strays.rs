@@ -8,7 +8,7 @@ use crate::blob::{BlobFileId, blob_path};
 use crate::env::Env;
 use crate::error::{ErrorKind, Result};
 use crate::version::edit::ManifestState;
-use crate::version::manifest::manifest_path;
+use crate::version::manifest::copy_path;
 use crate::version::tables::table_path;
 
 /// What is to go.
@@ -29,7 +29,9 @@ impl Strays {
     ) -> Strays {
         let (listing, needed) = (&found.listing, state.files());
         let segments = found.segments.dead(state.floor).into_iter().filter(|path| !kept.contains(path));
-        let manifests = listing.manifests.iter().map(|&number| manifest_path(dir, number));
+        // What an opening that was cut off left there is written over.
+        let new_copy = copy_path(dir, listing.manifest() + 1);
+        let manifests = listing.manifest_paths(dir).filter(|path| *path != new_copy);
         let tables = listing.tables.iter().filter(|file| !needed.contains(file));
         let tables = tables.map(|&file| table_path(dir, file));
         let temporaries = listing.temporaries.iter().cloned();

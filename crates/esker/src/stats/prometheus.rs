@@ -107,7 +107,7 @@ impl Text {
             ("table_memory_bytes", "Filters and indexes of open tables in memory.", stats.table_memory),
             ("log_bytes", "Log segments on disk.", stats.log_bytes),
             ("log_live_bytes", "Log that recovery would have to read.", stats.log_live_bytes),
-            ("manifest_bytes", "The manifest.", stats.manifest_bytes),
+            ("manifest_bytes", "The manifest and its copy.", stats.manifest_bytes),
             ("reserve_bytes", "Set aside for a full disk.", stats.reserve_bytes),
             ("blob_files", "Files of huge values.", stats.blob_files),
             ("blob_values", "Huge values that something needs.", stats.blob_values),

@@ -86,7 +86,8 @@ fn a_flipped_byte_is_found_or_harmless() {
         disk.flip_byte(&path, offset, xor).unwrap();
         format!("{} at {offset} xor {xor:#x}", shown(&path))
     });
-    assert!(verdicts[1] > verdicts[0], "most bytes matter: {verdicts:?}");
+    // Manifest and copy have a page each of which 32 bytes are used.
+    assert!(3 * verdicts[1] > 2 * verdicts[0], "many bytes matter: {verdicts:?}");
 }
 
 #[test]
@@ -194,6 +195,8 @@ fn a_newer_format_is_unsupported() {
         // Where the version is, what the check covers, where the check is.
         let (version, covered, check) = match name.as_str() {
             "LOCK" | "RESERVE" => continue,
+            // Opening does not read it.
+            name if name.ends_with(".copy") => continue,
             name if name.starts_with("wal-") && bytes[0] == 0 => continue,
             name if name.starts_with("wal-") => (8, 0..64, 64),
             name if name.starts_with("manifest-") => (8, 0..24, 24),

@@ -27,30 +27,37 @@ fn kind(path: &Path) -> &'static str {
     kinds.into_iter().find(|kind| name.contains(kind)).unwrap_or("")
 }
 
-/// Damages a file in one of many ways; says which.
-fn damage(disk: &SimFs, rng: &mut Rng) -> PathBuf {
-    let wanted = *rng.pick(&["manifest-", "wal-", ".table", ".table", ".blob"]);
-    let of_kind: Vec<PathBuf> = files(disk).into_iter().filter(|path| kind(path) == wanted).collect();
-    let Some(path) = (!of_kind.is_empty()).then(|| rng.pick(&of_kind).clone()) else { return PathBuf::new() };
-    let mut bytes = disk.read_all(&path).unwrap();
+/// Damages a file in one of many ways.
+fn damage_file(disk: &SimFs, path: &Path, rng: &mut Rng) {
+    let mut bytes = disk.read_all(path).unwrap();
     let used = bytes.iter().rposition(|&byte| byte != 0).map_or(1, |last| last + 1);
     let at = rng.index(used);
     match rng.below(8) {
-        0 => disk.remove_file(&path).unwrap(),
-        1 => disk.truncate(&path, at as u64).unwrap(),
+        0 => disk.remove_file(path).unwrap(),
+        1 => disk.truncate(path, at as u64).unwrap(),
         2 | 3 => {
             let to = bytes.len().min(at + 1 + rng.index(4096));
             bytes[at..to].fill_with(|| rng.next() as u8);
-            disk.write_all(&path, &bytes).unwrap();
+            disk.write_all(path, &bytes).unwrap();
         }
         4 => {
             let to = bytes.len().min(at + 1 + rng.index(4096));
             bytes[at..to].fill(0);
-            disk.write_all(&path, &bytes).unwrap();
+            disk.write_all(path, &bytes).unwrap();
         }
-        _ => disk.flip_byte(&path, at as u64, 1 + rng.below(255) as u8).unwrap(),
+        _ => disk.flip_byte(path, at as u64, 1 + rng.below(255) as u8).unwrap(),
     }
-    path
+}
+
+/// Damages a file, or a manifest with its copy; says which.
+fn damage(disk: &SimFs, rng: &mut Rng) -> Vec<PathBuf> {
+    let wanted = *rng.pick(&["manifest-", "manifest-", "wal-", ".table", ".table", ".blob"]);
+    let mut hit: Vec<PathBuf> = files(disk).into_iter().filter(|path| kind(path) == wanted).collect();
+    if hit.len() > 1 && (wanted != "manifest-" || rng.one_in(2)) {
+        hit = vec![rng.pick(&hit).clone()];
+    }
+    hit.iter().for_each(|path| damage_file(disk, path, rng));
+    hit
 }
 
 /// What may be missing of a store for which `report` was given.
@@ -215,7 +222,7 @@ fn randomly_damaged_stores_are_repaired() {
             let logged = logged(&disk);
             let mut rng = Rng::new(seed);
             let times = 1 + rng.below(3);
-            let hit: Vec<PathBuf> = (0..times).map(|_| damage(&disk, &mut rng)).collect();
+            let hit: Vec<PathBuf> = (0..times).flat_map(|_| damage(&disk, &mut rng)).collect();
             match repaired(&disk, &expected, &logged, &mut tally) {
                 Ok(report) if report.losses.is_empty() => tally.sound += 1,
                 Ok(report) => tally.rebuilt += u64::from(report.rebuilt),
@@ -246,6 +253,28 @@ fn a_store_without_a_manifest_is_put_together_again() {
             let report = repaired(&disk, &expected, &State::new(), &mut tally);
             let report = report.unwrap_or_else(|what| panic!("ESKER_SEED={seed}, {left:?}: {what}"));
             assert_eq!((report.rebuilt, tally.lost), (true, 0), "ESKER_SEED={seed}");
+        }
+    }
+}
+
+/// The manifest is there twice: either suffices, whatever becomes of the other.
+#[test]
+fn damage_to_one_of_two_manifests_costs_nothing() {
+    for seed in common::seeds(60) {
+        for left in EVERY_WAY {
+            let (disk, expected) = build(seed, left);
+            let mut rng = Rng::new(seed);
+            let twins: Vec<PathBuf> =
+                files(&disk).into_iter().filter(|path| kind(path) == "manifest-").collect();
+            assert_eq!(twins.len(), 2, "{twins:?}");
+            let hit = rng.pick(&twins).clone();
+            damage_file(&disk, &hit, &mut rng);
+            let mut tally = Tally::default();
+            let what = format!("ESKER_SEED={seed}, {left:?}, {}", hit.display());
+            let report = repaired(&disk, &expected, &State::new(), &mut tally)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!((report.rebuilt, tally.lost), (false, 0), "{what}: {report:?}");
+            assert!(report.losses.iter().all(|loss| loss.reason.ends_with("nothing is lost")), "{report:?}");
         }
     }
 }

@@ -71,8 +71,20 @@ fn build() -> (SimFs, Expected) {
     (disk, expected)
 }
 
-fn file(disk: &SimFs, kind: &str) -> PathBuf {
-    files(disk).into_iter().rfind(|path| path.to_string_lossy().contains(kind)).unwrap()
+/// The manifest and its copy.
+fn manifests(disk: &SimFs) -> Vec<PathBuf> {
+    let is_manifest =
+        |path: &PathBuf| path.strip_prefix(STORE).unwrap().to_string_lossy().starts_with("manifest-");
+    files(disk).into_iter().filter(is_manifest).collect()
+}
+
+/// Damages the last record of either.
+fn damage_ends(disk: &SimFs) {
+    for path in manifests(disk) {
+        let bytes = disk.read_all(&path).unwrap();
+        let last = bytes.iter().rposition(|&byte| byte != 0).unwrap();
+        disk.flip_byte(&path, last as u64, 1).unwrap();
+    }
 }
 
 /// Repairs the store and opens it; values that end keep their ends.
@@ -126,14 +138,29 @@ fn under_a_sound_manifest_everything_keeps_its_kind() {
     }
 }
 
+/// Tags, what was deleted at once, and copies of values are what tables do not tell.
+#[test]
+fn either_of_two_manifests_tells_everything() {
+    for at in 0..2 {
+        let (disk, expected) = build();
+        disk.remove_file(&manifests(&disk)[at]).unwrap();
+        // One that is missing beside a sound manifest had no room.
+        let (is_told, report) = (at == 0, esker::repair(STORE, &options(&disk)).unwrap());
+        assert_eq!((report.rebuilt, report.losses.len()), (false, usize::from(is_told)), "{report:?}");
+        assert_eq!(manifests(&disk).len(), if is_told { 2 } else { 1 });
+        let db = Db::open(STORE, options(&disk)).unwrap();
+        assert_eq!(db.default_tree().tag().as_deref(), Some("a tag"));
+        assert_eq!(content(&db), expected);
+        copies_live_apart(&disk, &db);
+        assert_eq!(manifests(&disk).len(), 2);
+    }
+}
+
 /// Its first record knows trees, tags and ranges that were deleted.
 #[test]
 fn a_manifest_that_is_damaged_further_on_still_tells_what_it_began_with() {
     let (disk, expected) = build();
-    let path = file(&disk, "manifest-");
-    let bytes = disk.read_all(&path).unwrap();
-    let last = bytes.iter().rposition(|&byte| byte != 0).unwrap();
-    disk.flip_byte(&path, last as u64, 1).unwrap();
+    damage_ends(&disk);
     let (report, db) = repaired(&disk);
     assert!(report.rebuilt);
     assert_eq!(db.default_tree().tag().as_deref(), Some("a tag"));
@@ -145,7 +172,7 @@ fn a_manifest_that_is_damaged_further_on_still_tells_what_it_began_with() {
 #[test]
 fn a_lost_manifest_costs_tags_and_the_deletions_that_it_alone_knew() {
     let (disk, expected) = build();
-    disk.remove_file(&file(&disk, "manifest-")).unwrap();
+    manifests(&disk).iter().for_each(|path| disk.remove_file(path).unwrap());
     let (report, db) = repaired(&disk);
     assert!(report.rebuilt);
     assert_eq!(db.default_tree().tag(), None);
@@ -200,10 +227,7 @@ fn halves_of_a_tree_are_mended_apart() {
         assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
     }
     // A manifest that is damaged behind its beginning still tells whose keys are whose.
-    let path = file(&whole, "manifest-");
-    let bytes = whole.read_all(&path).unwrap();
-    let last = bytes.iter().rposition(|&byte| byte != 0).unwrap();
-    whole.flip_byte(&path, last as u64, 1).unwrap();
+    damage_ends(&whole);
     let report = esker::repair(STORE, &options(&whole)).unwrap();
     assert!(report.rebuilt, "{report:?}");
     let db = Db::open(STORE, options(&whole)).unwrap();

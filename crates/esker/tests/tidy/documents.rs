@@ -30,3 +30,33 @@ fn every_kind_of_error_is_in_the_document_about_operations() {
     assert!(kinds.len() > 10 && kinds.contains(&"Poisoned".to_owned()), "{kinds:?}");
     assert_eq!(missing("operations.md", &kinds), [""; 0]);
 }
+
+/// The rows of the tables of guarantees: the number of each, and the tests that it names.
+fn guarantees() -> Vec<(String, Vec<String>)> {
+    let text = std::fs::read_to_string(checkout().join("docs/guarantees.md")).unwrap();
+    let is_number = |cell: &str| {
+        cell.starts_with(|c: char| c.is_ascii_uppercase()) && cell[1..].chars().all(|c| c.is_ascii_digit())
+    };
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let rows = rows.filter(|(number, _)| number.len() > 1 && is_number(number));
+    let tests = |row: &str| {
+        row.split('`').filter(|quoted| quoted.contains(".rs::")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    rows.map(|(number, row)| (number.to_owned(), tests(row))).collect()
+}
+
+#[test]
+fn every_guarantee_has_a_number_and_tests_that_there_are() {
+    let guarantees = guarantees();
+    assert!(guarantees.len() > 80, "{}", guarantees.len());
+    let mut numbers = std::collections::BTreeSet::new();
+    for (number, tests) in guarantees {
+        assert!(numbers.insert(number.clone()), "two guarantees are called {number}");
+        assert!(!tests.is_empty(), "{number} names no test");
+        for test in tests {
+            let (file, name) = test.split_once("::").unwrap();
+            let code = std::fs::read_to_string(checkout().join(file));
+            assert!(code.is_ok_and(|code| code.contains(name)), "{number} names {test}, which is not there");
+        }
+    }
+}

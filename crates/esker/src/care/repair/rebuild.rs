@@ -18,6 +18,7 @@ use crate::options::TreeOptions;
 use crate::ranges::RangeTombstone;
 use crate::table::{Owner, Salvage};
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
+use crate::version::imported::Renumbered;
 use crate::version::levels::LEVELS;
 use crate::version::tables::table_path;
 
@@ -36,6 +37,8 @@ struct Part {
     number: Option<SeqNo>,
     /// Whether other keys than those from `smallest` to `largest` are another tree's.
     clipped: bool,
+    /// What becomes of its pointers, which are another store's.
+    renumbered: Option<Renumbered>,
 }
 
 impl Part {
@@ -51,6 +54,7 @@ impl Part {
             max_seq: info.max_seq,
             number: info.one_number.then_some(info.max_seq),
             clipped: info.clipped,
+            renumbered: info.renumbered.as_deref().copied(),
         }
     }
 
@@ -124,11 +128,13 @@ struct Newest {
     operands: BTreeMap<SeqNo, (FileId, Vec<u8>)>,
 }
 
-/// The parts of a table of which the manifest knows better than the file whose keys they are, because a tree was split.
-fn inherited(known: &ManifestState, file: FileId) -> Option<Vec<(TreeId, Part)>> {
+/// The parts of a table of which the manifest knows better than the file whose keys they are, because a tree was split, or
+/// imported.
+fn inherited(known: &ManifestState, file: FileId, is_imported: bool) -> Option<Vec<(TreeId, Part)>> {
     let users = known.tables.iter().filter(|((_, _, of), _)| *of == file);
     let is_inherited = users.clone().any(|((tree, ..), info)| {
-        info.clipped || info.prefix.is_some_and(|prefix| prefix != *tree) || known.has_split(*tree)
+        let is_others = info.prefix.is_some_and(|prefix| prefix != *tree);
+        is_imported || is_others || info.clipped || known.has_split(*tree)
     });
     is_inherited.then(|| users.map(|((tree, ..), info)| (*tree, Part::of(info))).collect())
 }
@@ -210,15 +216,16 @@ impl Repair<'_> {
         parts: &mut BTreeMap<TreeId, Vec<Part>>,
     ) -> Result<()> {
         let path = table_path(self.dir, file);
-        if self.listing.is_imported(file) {
+        let is_imported = self.listing.is_imported(file);
+        let info = known.tables.iter().find(|((_, _, of), _)| *of == file);
+        if is_imported && info.is_none() {
             self.set_import_aside(path);
             return Ok(());
         }
-        let info = known.tables.iter().find(|((_, _, of), _)| *of == file);
         let salt = info.map(|(_, info)| info.salt);
         let opened = self.env.fs.open_read(&path).and_then(|source| Salvage::open(source, salt));
         let Some(mut salvage) = self.lose_damage(opened)? else { return Ok(()) };
-        if let Some(inherited) = inherited(known, file) {
+        if let Some(inherited) = inherited(known, file, is_imported) {
             inherited.into_iter().for_each(|(tree, part)| parts.entry(tree).or_default().push(part));
             return Ok(());
         }
@@ -243,9 +250,23 @@ impl Repair<'_> {
                 max_seq: number.unwrap_or(properties.max_seq),
                 number,
                 clipped: false,
+                renumbered: None,
             });
             return Ok(());
         }
+        for (tree, part) in self.parts_by_reading((file, salt), owner, &mut salvage)? {
+            parts.entry(tree).or_default().push(part);
+        }
+        Ok(())
+    }
+
+    /// The parts of a table that is shared, or whose properties are damaged.
+    fn parts_by_reading(
+        &mut self,
+        (file, salt): (FileId, Option<u64>),
+        owner: Owner,
+        salvage: &mut Salvage,
+    ) -> Result<BTreeMap<TreeId, Part>> {
         let mut found: BTreeMap<TreeId, Part> = BTreeMap::new();
         while salvage.advance()? {
             let (tree, own) = match (owner.tree, salvage.key().first_chunk::<4>()) {
@@ -262,6 +283,7 @@ impl Repair<'_> {
                 max_seq: 0,
                 number: None,
                 clipped: false,
+                renumbered: None,
                 cleared: owner.cleared,
                 own,
             });
@@ -270,8 +292,7 @@ impl Repair<'_> {
         }
         let gaps = salvage.gaps().iter().filter(|_| found.is_empty());
         gaps.for_each(|gap| self.lose(&gap.error, None, None));
-        found.into_iter().for_each(|(tree, part)| parts.entry(tree).or_default().push(part));
-        Ok(())
+        Ok(found)
     }
 
     /// A table of another store says whose it was there.
@@ -374,9 +395,12 @@ impl Newest {
         if ranges.iter().any(hides) {
             return;
         }
-        if salvage.kind() == Kind::Merge {
+        let kind = salvage.kind();
+        let renumbered = part.renumbered.and_then(|by| by.apply(kind, salvage.value()));
+        let value = renumbered.unwrap_or_else(|| salvage.value().to_vec());
+        if kind == Kind::Merge {
             // Of two tables with it the newer may be what has come of the older: then it has put operands together.
-            let operand = (part.file, salvage.value().to_vec());
+            let operand = (part.file, value);
             let held = self.operands.entry(seq).or_insert_with(|| operand.clone());
             if held.0 < part.file {
                 *held = operand;
@@ -386,7 +410,7 @@ impl Newest {
         let is_newer =
             self.found.as_ref().is_none_or(|(other, file, _, _)| (seq, part.file) > (*other, *file));
         if is_newer {
-            self.found = Some((seq, part.file, salvage.kind(), salvage.value().to_vec()));
+            self.found = Some((seq, part.file, kind, value));
         }
     }
 }
