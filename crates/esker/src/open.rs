@@ -167,7 +167,7 @@ impl Found {
                 if segments.paths.is_empty() {
                     return Err(Error::corruption(dir, 0, "every log segment is missing"));
                 }
-                read_manifest(env, &manifest_path(dir, number), known)?.0
+                read_manifest(env, &manifest_path(dir, number), known)?.state
             }
         };
         Ok(Found { listing, segments, state })

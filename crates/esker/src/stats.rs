@@ -62,6 +62,8 @@ pub struct Stats {
     pub log_live_bytes: u64,
     /// The manifest and its copy.
     pub manifest_bytes: u64,
+    /// Whether the manifest has its copy: none is there where it could not be written. It is tried again.
+    pub manifest_copied: bool,
     /// Files of huge values.
     pub blob_files: u64,
     /// Huge values that something needs: the newest ones, and those that snapshots see.

@@ -135,6 +135,7 @@ fn figures(stats: &Stats) -> Map<String, Value> {
         "index_bytes": sum(|tree| tree.index_bytes),
         "filter_bytes": sum(|tree| tree.filter_bytes),
         "manifest_bytes": stats.manifest_bytes,
+        "manifest_copied": stats.manifest_copied,
         "reserve_bytes": stats.reserve_bytes,
         "blob_disk_bytes": stats.blob_disk_bytes,
         "blob_files": stats.blob_files,

@@ -20,13 +20,10 @@ use crate::open::{LOCK_FILE, Listing};
 use crate::options::{CachePolicy, Options};
 use crate::table::TableReader;
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo};
-use crate::version::manifest::{copy_agrees, copy_path, manifest_path, read_manifest};
+use crate::version::manifest::{Contents, copy_path, is_of_another, manifest_path, read_manifest};
 use crate::version::table_info::check_described;
 use crate::version::tables::table_path;
 use crate::write::batch::{Ops, numbers_taken};
-
-/// Of a manifest's copy.
-pub(super) const COPY_DIFFERS: &str = "the manifest says something else";
 
 pub(super) struct Check<'a> {
     pub(super) env: &'a Env,
@@ -106,33 +103,36 @@ impl Check<'_> {
         if !has_manifest {
             self.found(&Error::corruption(self.dir, 0, "the manifest is missing"));
         }
-        let copy = listing.copies.last().copied().unwrap_or(0);
-        let number = if has_manifest { listing.manifest() } else { copy };
+        let newest = listing.copies.last().copied().unwrap_or(0);
+        let number = if has_manifest { listing.manifest() } else { newest };
         let known = segments.map_or(0, |segments| segments.manifest_synced(number));
-        let (state, synced) =
-            if has_manifest { self.read(&manifest_path(self.dir, number), known) } else { (None, 0) };
-        // Without one there was no room for it.
-        if number == 0 || listing.copies.binary_search(&number).is_err() {
-            return (state, synced);
+        let (path, copy_path) = (manifest_path(self.dir, number), copy_path(self.dir, number));
+        let (manifest, synced) = if has_manifest { self.read(&path, known) } else { (None, 0) };
+        // Without one, it could not be written.
+        let has_copy = listing.copies.binary_search(&number).is_ok();
+        if !has_copy || (has_manifest && is_of_another(self.env, self.dir, number)) {
+            return (manifest.map(|contents| contents.state), synced);
         }
-        let path = copy_path(self.dir, number);
-        let (copied, synced_there) = self.read(&path, known);
-        if state.is_some()
-            && copied.is_some()
-            && !copy_agrees(self.env, self.dir, number).is_ok_and(|agrees| agrees)
-        {
-            self.found(&Error::corruption(&path, 0, COPY_DIFFERS));
+        let (copy, synced_there) = self.read(&copy_path, known);
+        if let (Some(manifest), Some(copy)) = (&manifest, &copy) {
+            if manifest.end < copy.end {
+                let message = "the manifest ends here, and its copy goes on";
+                self.found(&Error::corruption(&path, manifest.end, message));
+            } else if copy.end < manifest.last {
+                let message = "the manifest's copy ends here, and the manifest goes on";
+                self.found(&Error::corruption(&copy_path, copy.end, message));
+            }
         }
-        (state.or(copied), synced.max(synced_there))
+        (manifest.or(copy).map(|contents| contents.state), synced.max(synced_there))
     }
 
     /// What a manifest or its copy says; see [`Check::manifest`].
-    fn read(&mut self, path: &Path, known: u64) -> (Option<ManifestState>, u64) {
+    fn read(&mut self, path: &Path, known: u64) -> (Option<Contents>, u64) {
         self.note_file(path);
         let error = match read_manifest(self.env, path, known) {
-            Ok((state, _)) => {
-                let synced = state.log_synced;
-                return (Some(state), synced);
+            Ok(contents) => {
+                let synced = contents.state.log_synced;
+                return (Some(contents), synced);
             }
             Err(error) => error,
         };

@@ -145,8 +145,8 @@ fn dump_manifest(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
             }
         }
     }
-    if let Some(torn) = contents.torn_at {
-        out(&format!("{torn}: torn tail"));
+    if contents.end < options.env.fs.file_len(file)? {
+        out(&format!("{}: torn tail", contents.end));
     }
     Ok(())
 }

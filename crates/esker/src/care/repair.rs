@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::check::{COPY_DIFFERS, Check, check_locked};
+use super::check::{Check, check_locked};
 use crate::blob::{Pointer, blob_path};
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
@@ -27,7 +27,7 @@ use crate::log::salvage::Salvaged;
 use crate::open::{LOCK_FILE, Listing, QUARANTINE};
 use crate::options::{CachePolicy, Options};
 use crate::version::edit::{ManifestState, TreeId};
-use crate::version::manifest::{Manifest, copy_path, manifest_path, read_manifest, read_manifest_prefix};
+use crate::version::manifest::{Manifest, Remains, copy_path, is_of_another, manifest_path, read_remains};
 
 mod blobs;
 mod log;
@@ -198,66 +198,61 @@ impl<'a> Repair<'a> {
         }
     }
 
-    /// Takes what the manifest or its copy says, as far as one of them is sound; whether all of it is.
+    /// Takes what the manifest and its copy say, as far as one of them is sound; whether all of it is.
     fn read_manifest(&mut self) -> Result<bool> {
         let mut damage = Vec::new();
-        if self.listing.manifests.is_empty() {
+        let mut numbers = self.listing.manifests.clone();
+        if numbers.is_empty() {
             damage.push(Error::corruption(self.dir, 0, "the manifest is missing"));
+            numbers.extend(self.listing.copies.last());
         }
-        let numbers: BTreeSet<u64> =
-            self.listing.manifests.iter().chain(&self.listing.copies).copied().collect();
-        let mut is_newest = true;
+        let (mut is_whole, mut failure) = (false, None);
         for &number in numbers.iter().rev() {
-            if let Some(state) = self.sound_manifest(number, &mut damage)? {
-                self.state = state;
-                let nothing =
-                    if is_newest { "; what it says is there twice, and nothing is lost" } else { "" };
-                self.lose_all(&damage, nothing);
-                return Ok(is_newest);
+            match self.read_remains(number, &mut damage) {
+                Remains::Whole(state) => {
+                    is_whole = Some(&number) == numbers.last();
+                    self.state = state;
+                    break;
+                }
+                Remains::Prefix(state) => {
+                    self.state = state;
+                    break;
+                }
+                Remains::Nothing => {}
             }
-            let paths = [manifest_path(self.dir, number), copy_path(self.dir, number)];
-            let prefixes =
-                paths.iter().filter_map(|path| read_manifest_prefix(self.env, path).ok().flatten());
-            if let Some((state, _)) = prefixes.max_by_key(|(_, edits)| *edits) {
-                self.state = state;
-                break;
-            }
-            is_newest = false;
         }
-        self.lose_all(&damage, "");
-        Ok(false)
-    }
-
-    /// The state of manifest `number` or of its copy, if one of them is sound: of the longer one. A copy is never ahead, so a
-    /// manifest that is shorter has lost its end.
-    fn sound_manifest(&mut self, number: u64, damage: &mut Vec<Error>) -> Result<Option<ManifestState>> {
-        let (known, found_before) = (self.segments.manifest_synced(number), damage.len());
-        let (manifest, copy) = (manifest_path(self.dir, number), copy_path(self.dir, number));
-        let mut sound: Vec<(ManifestState, usize)> = Vec::new();
-        for path in [&copy, &manifest] {
-            if !self.env.fs.exists(path)? {
-                self.needs_manifest |= path == &manifest;
+        self.needs_manifest |= !damage.is_empty();
+        let comment = if is_whole { "; it is kept twice, and nothing is lost" } else { "" };
+        for error in damage {
+            if !matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) && !is_whole {
+                failure.get_or_insert(error);
                 continue;
             }
-            self.needs_manifest |= self.damaged.contains(path);
-            match read_manifest(self.env, path, known) {
-                Ok(_) => sound.extend(read_manifest_prefix(self.env, path)?),
-                Err(error) if error.kind() == ErrorKind::Corruption => damage.push(error),
-                Err(error) => return Err(error),
-            }
-        }
-        if damage.len() == found_before && self.damaged.contains(&copy) {
-            damage.push(Error::corruption(&copy, 0, COPY_DIFFERS));
-        }
-        Ok(sound.into_iter().max_by_key(|(_, edits)| *edits).map(|(state, _)| state))
-    }
-
-    fn lose_all(&mut self, damage: &[Error], comment: &str) {
-        for error in damage {
-            let message = format!("{}{comment}", error.message());
             let path = error.path().unwrap_or(self.dir);
+            let message = format!("{}{comment}", error.message());
             self.lose(&Error::corruption(path, error.offset().unwrap_or(0), message), None, None);
         }
+        failure.map_or(Ok(is_whole), Err)
+    }
+
+    /// What manifest `number` and its copy say together.
+    fn read_remains(&self, number: u64, damage: &mut Vec<Error>) -> Remains {
+        let known = self.segments.manifest_synced(number);
+        let (manifest, copy) = (manifest_path(self.dir, number), copy_path(self.dir, number));
+        let has_manifest = self.listing.manifests.contains(&number);
+        let is_copy = self.listing.copies.contains(&number) && !is_of_another(self.env, self.dir, number);
+        let paths: Vec<PathBuf> = [(manifest, has_manifest), (copy, is_copy)]
+            .into_iter()
+            .filter_map(|(path, is)| is.then_some(path))
+            .collect();
+        let before = damage.len();
+        let remains = read_remains(self.env, &paths, known, damage);
+        if damage.len() == before
+            && let Some(path) = paths.iter().find(|path| self.damaged.contains(*path))
+        {
+            damage.push(Error::corruption(path, 0, "it is shorter than the other one"));
+        }
+        remains
     }
 
     /// The segments whose headers are sound, each number once.
@@ -291,14 +286,15 @@ impl<'a> Repair<'a> {
     /// Puts the new manifest in force, and what it does not need aside.
     fn finish(mut self) -> Result<RepairReport> {
         let fs = &self.env.fs;
+        // If it is not the same once more, opening may free huge values that nothing names any more: here they keep their bytes.
+        let keeps_blobs = self.report.rebuilt || !self.unused.is_empty();
         if self.needs_manifest {
             self.unused.extend(self.listing.manifest_paths(self.dir));
         }
         if !self.unused.is_empty() {
             let quarantine = self.quarantine()?;
-            // Opening frees huge values that nothing names any more: here they keep their bytes.
             let blobs = self.listing.blobs.iter().map(|&id| blob_path(self.dir, id));
-            let blobs: Vec<PathBuf> = blobs.filter(|_| self.needs_manifest).collect();
+            let blobs: Vec<PathBuf> = blobs.filter(|_| self.needs_manifest && keeps_blobs).collect();
             for path in self.unused.iter().chain(&blobs) {
                 if let Some(name) = path.file_name().filter(|_| fs.exists(path).unwrap_or(false)) {
                     fs.hard_link(path, &quarantine.join(name))?;
@@ -309,8 +305,10 @@ impl<'a> Repair<'a> {
         }
         if self.needs_manifest {
             // What old segments say of a manifest that is gone must not be taken for this one.
-            let copy = self.listing.copies.last().copied().unwrap_or(0);
-            let number = self.listing.manifest().max(copy).max(self.segments.last_manifest()) + 1;
+            let mut number = self.listing.manifest().max(self.segments.last_manifest()) + 1;
+            while self.listing.copies.contains(&number) {
+                number += 1;
+            }
             Manifest::create(self.env, self.dir, number, std::mem::take(&mut self.state))?;
         }
         for path in &self.unused {

@@ -34,12 +34,12 @@ impl Db {
         let trees: Vec<Arc<TreeInner>> = {
             let structure = store.structure.lock();
             stats.table_files = structure.files.len() as u64;
-            stats.manifest_bytes = match &structure.manifest {
-                Some(manifest) => manifest.disk_bytes(),
+            (stats.manifest_bytes, stats.manifest_copied) = match &structure.manifest {
+                Some(manifest) => (manifest.disk_bytes(), manifest.has_copy()),
                 None => {
                     let listing = Listing::read(&store.env, &store.dir)?;
                     let lens = listing.manifest_paths(&store.dir).map(|path| store.env.fs.file_len(&path));
-                    lens.sum::<Result<u64>>()?
+                    (lens.sum::<Result<u64>>()?, listing.copies.contains(&listing.manifest()))
                 }
             };
             structure.by_name.values().filter_map(|id| structure.trees.get(id)).cloned().collect()

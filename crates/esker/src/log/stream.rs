@@ -4,7 +4,7 @@
 //! it counts, so a reader may treat what is not whole at the end as torn: nobody acted upon it. A bad
 //! record with a whole one behind it that claims the bytes before it as synced is damage.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::record;
 use crate::checksum::checksum;
@@ -70,12 +70,12 @@ impl StreamWriter {
 pub(crate) struct StreamContents {
     /// The payloads of the whole records, in order, with their offsets.
     pub(crate) records: Vec<(u64, Vec<u8>)>,
-    /// Where the torn tail begins, when there is one.
-    pub(crate) torn_at: Option<u64>,
+    /// Where they end. What follows is a torn tail.
+    pub(crate) end: u64,
 }
 
 /// The epoch in the header of the record log `bytes`, which is in `path`.
-pub(super) fn stream_epoch(bytes: &[u8], path: &Path) -> Result<u64> {
+pub(crate) fn stream_epoch(bytes: &[u8], path: &Path) -> Result<u64> {
     let page = bytes.get(..PAGE).ok_or_else(|| {
         Error::corruption(path, 0, "the file is shorter than its header page of 4096 bytes")
     })?;
@@ -93,40 +93,75 @@ pub(super) fn stream_epoch(bytes: &[u8], path: &Path) -> Result<u64> {
     Ok(u64_at(page, 16))
 }
 
-/// The payloads of a record log up to the first record that is not whole, damage or not.
-pub(crate) fn read_stream_prefix(fs: &dyn FileSystem, path: &Path) -> Result<Vec<Vec<u8>>> {
-    let bytes = fs.read(path)?;
-    let epoch = stream_epoch(&bytes, path)?;
-    let (mut payloads, mut offset) = (Vec::new(), PAGE);
-    while let Some(found) = record::read(&bytes, offset, epoch) {
-        payloads.push(found.payload.to_vec());
-        offset += found.len();
+/// A record log that may be kept in several files with the same bytes: what is damaged in one is taken from another.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// The first of the files.
+    path: PathBuf,
+    files: Vec<Vec<u8>>,
+    epoch: u64,
+}
+
+impl Stream {
+    /// Reads the files in `paths`. Of another log, which its epoch tells, none is taken. `None`: no header is sound. What keeps
+    /// one from being read, or is wrong with its header, goes to `damage`.
+    pub(crate) fn read(fs: &dyn FileSystem, paths: &[PathBuf], damage: &mut Vec<Error>) -> Option<Stream> {
+        let (mut files, mut found) = (Vec::new(), None);
+        for path in paths {
+            let bytes = match fs.read(path) {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    damage.push(error);
+                    continue;
+                }
+            };
+            match stream_epoch(&bytes, path) {
+                Ok(epoch) if *found.get_or_insert(epoch) != epoch => {}
+                // Records have the epoch too: those of a file without a sound header are known by it.
+                epoch => {
+                    damage.extend(epoch.err());
+                    files.push(bytes);
+                }
+            }
+        }
+        Some(Stream { path: paths.first()?.clone(), files, epoch: found? })
     }
-    Ok(payloads)
+
+    /// The payloads up to the first record that is not whole, damage or not, with their offsets, and where they end.
+    pub(crate) fn prefix(&self) -> StreamContents {
+        let (mut records, mut offset) = (Vec::new(), PAGE);
+        let whole =
+            |offset: usize| self.files.iter().find_map(|bytes| record::read(bytes, offset, self.epoch));
+        while let Some(found) = whole(offset) {
+            records.push((offset as u64, found.payload.to_vec()));
+            offset += found.len();
+        }
+        StreamContents { records, end: offset as u64 }
+    }
+
+    /// The records, of which `known_synced` bytes at least were synced (0 when nobody knows).
+    ///
+    /// # Errors
+    /// `Corruption` where they end in damage and not in a torn tail.
+    pub(crate) fn contents(&self, known_synced: u64) -> Result<StreamContents> {
+        let contents = self.prefix();
+        let end = contents.end;
+        let goes_on = |bytes: &Vec<u8>| {
+            record::find_from(bytes, end as usize + 1, self.epoch)
+                .any(|(at, found)| found.lag.is_some_and(|lag| (at as u64).saturating_sub(lag) > end))
+        };
+        if end < known_synced || self.files.iter().any(goes_on) {
+            let message = "a record is damaged that was synced: it is not a torn tail";
+            return Err(Error::corruption(&self.path, end, message));
+        }
+        Ok(contents)
+    }
 }
 
 /// Reads a record log of which `known_synced` bytes at least were synced (0 when nobody knows). A torn
-/// tail is reported, damage is an error.
+/// tail is left out, damage is an error.
 pub(crate) fn read_stream(fs: &dyn FileSystem, path: &Path, known_synced: u64) -> Result<StreamContents> {
     let bytes = fs.read(path)?;
     let epoch = stream_epoch(&bytes, path)?;
-    let mut records = Vec::new();
-    let mut offset = PAGE;
-    while let Some(found) = record::read(&bytes, offset, epoch) {
-        records.push((offset as u64, found.payload.to_vec()));
-        offset += found.len();
-    }
-    if offset == bytes.len() && offset as u64 >= known_synced {
-        return Ok(StreamContents { records, torn_at: None });
-    }
-    let claimed = record::find_from(&bytes, offset + 1, epoch)
-        .any(|(at, found)| found.lag.is_some_and(|lag| (at as u64).saturating_sub(lag) > offset as u64));
-    if claimed || (offset as u64) < known_synced {
-        return Err(Error::corruption(
-            path,
-            offset as u64,
-            "a record is damaged that was synced: it is not a torn tail",
-        ));
-    }
-    Ok(StreamContents { records, torn_at: Some(offset as u64) })
+    Stream { path: path.to_path_buf(), files: vec![bytes], epoch }.contents(known_synced)
 }

@@ -108,6 +108,7 @@ impl Text {
             ("log_bytes", "Log segments on disk.", stats.log_bytes),
             ("log_live_bytes", "Log that recovery would have to read.", stats.log_live_bytes),
             ("manifest_bytes", "The manifest and its copy.", stats.manifest_bytes),
+            ("manifest_copied", "1 if the manifest has its copy.", u64::from(stats.manifest_copied)),
             ("reserve_bytes", "Set aside for a full disk.", stats.reserve_bytes),
             ("blob_files", "Files of huge values.", stats.blob_files),
             ("blob_values", "Huge values that something needs.", stats.blob_values),

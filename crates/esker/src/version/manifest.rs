@@ -4,9 +4,9 @@
 //! synced, then renamed to its number, directory synced, and only then is the old one removed. So the one
 //! with the highest number is whole as far as its first record; later records count once synced.
 //!
-//! It is kept twice. The copy gets each record behind the manifest and before anybody acts upon it, so what it says is what the
-//! manifest says, or said before an edit of which nothing has come yet. Only `check` and `repair` read it. Where the disk is
-//! too full for a copy there is none.
+//! It is kept twice. The copy gets the same bytes, each record behind the manifest and before anybody acts upon it. So it is whole,
+//! or lacks one edit of which nothing has come yet. Only `check` and `repair` read it. Where it cannot be written, on a full disk
+//! for one, there is none.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,13 @@ use crate::canary::broken;
 use crate::codec::file_number;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::stream::{StreamWriter, read_stream, read_stream_prefix};
+use crate::log::stream::{Stream, StreamContents, StreamWriter, read_stream, stream_epoch};
 
 /// A manifest is begun anew when it is this much longer than its first record.
 const GROWTH_MAX: u64 = 1 << 20;
+
+/// So many edits behind the one of which the copy could not be written, another copy is tried.
+const EDITS_WITHOUT_COPY: u64 = 64;
 
 /// The open manifest.
 #[derive(Debug)]
@@ -28,6 +31,7 @@ pub(crate) struct Manifest {
     number: u64,
     writer: StreamWriter,
     copy: Option<StreamWriter>,
+    edits_without_copy: u64,
     len_at_start: u64,
     pub(crate) state: ManifestState,
     failed: Option<Error>,
@@ -58,28 +62,27 @@ pub(crate) fn copy_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("manifest-{number:06}.copy"))
 }
 
-/// Under a temporary name, durable.
+/// A manifest, or a copy, that is durable under a temporary name.
 struct Unnamed {
     writer: StreamWriter,
     temporary: PathBuf,
 }
 
 impl Unnamed {
-    fn write(env: &Env, path: &Path, payload: &[u8]) -> Result<Unnamed> {
+    fn write(env: &Env, path: &Path, epoch: u64, payload: &[u8]) -> Result<Unnamed> {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
         if env.fs.exists(&temporary)? {
             env.fs.remove_file(&temporary)?;
         }
-        let written =
-            StreamWriter::create(&*env.fs, &temporary, env.random.next_u64()).and_then(|mut writer| {
-                writer.append(payload)?;
-                writer.sync().map(|()| writer)
-            });
-        if written.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace) {
-            // Others need what it has.
-            env.fs.remove_file(&temporary)?;
+        let written = StreamWriter::create(&*env.fs, &temporary, epoch).and_then(|mut writer| {
+            writer.append(payload)?;
+            writer.sync().map(|()| writer)
+        });
+        if written.is_err() {
+            // Others need what it has. Where it was not even created, there is nothing to remove.
+            drop(env.fs.remove_file(&temporary));
         }
         Ok(Unnamed { writer: written?, temporary })
     }
@@ -90,23 +93,22 @@ impl Unnamed {
     }
 }
 
-/// Writes manifest `number`, and its copy if there is room.
+/// Writes manifest `number`, and its copy if that can be written.
 fn write_new(
     env: &Env,
     dir: &Path,
     number: u64,
     state: &ManifestState,
 ) -> Result<(StreamWriter, Option<StreamWriter>)> {
-    let payload = Edit::encode_all(&state.to_edits());
+    let (payload, epoch) = (Edit::encode_all(&state.to_edits()), env.random.next_u64());
     let (path, copy_path) = (manifest_path(dir, number), copy_path(dir, number));
-    let manifest = Unnamed::write(env, &path, &payload)?;
-    let copy = match Unnamed::write(env, &copy_path, &payload) {
-        Err(error) if error.kind() == ErrorKind::OutOfSpace => None,
-        written => Some(written?),
-    };
-    if copy.is_none() && env.fs.exists(&copy_path)? {
-        // It was made by an opening that was cut off before there was such a manifest.
+    let manifest = Unnamed::write(env, &path, epoch, &payload)?;
+    // Nothing needs it but a repair: a disk without room for it is no reason to stop.
+    let copy = Unnamed::write(env, &copy_path, epoch, &payload).ok();
+    if env.fs.exists(&copy_path)? {
+        // Of an opening that was cut off before there was such a manifest.
         env.fs.remove_file(&copy_path)?;
+        env.fs.sync_dir(dir)?;
     }
     let writer = manifest.name(env, &path)?;
     let copy = copy.map(|copy| copy.name(env, &copy_path)).transpose()?;
@@ -114,17 +116,19 @@ fn write_new(
     Ok((writer, copy))
 }
 
-/// Reads the state that a manifest, or a copy, in `path` adds up to, of which `known_synced` bytes at least were
-/// synced. Also returns where a torn tail begins.
-pub(crate) fn read_manifest(
-    env: &Env,
-    path: &Path,
-    known_synced: u64,
-) -> Result<(ManifestState, Option<u64>)> {
-    let contents = read_stream(&*env.fs, path, known_synced)?;
-    if contents.records.is_empty() {
+/// What a manifest says.
+pub(crate) struct Contents {
+    pub(crate) state: ManifestState,
+    /// Where its last record begins.
+    pub(crate) last: u64,
+    /// Where that ends.
+    pub(crate) end: u64,
+}
+
+fn add_up(contents: &StreamContents, path: &Path) -> Result<Contents> {
+    let Some(&(last, _)) = contents.records.last() else {
         return Err(Error::corruption(path, 4096, "the manifest's first record is damaged"));
-    }
+    };
     let mut state = ManifestState::default();
     for (offset, payload) in &contents.records {
         let edits = Edit::decode_all(payload)
@@ -133,24 +137,58 @@ pub(crate) fn read_manifest(
             state.apply(edit).map_err(|message| Error::corruption(path, *offset, message))?;
         }
     }
-    Ok((state, contents.torn_at))
+    Ok(Contents { state, last, end: contents.end })
 }
 
-/// What a manifest, or a copy, in `path` says up to its first damaged record, and how many edits that were;
-/// `None` where it is the first.
-pub(crate) fn read_manifest_prefix(env: &Env, path: &Path) -> Result<Option<(ManifestState, usize)>> {
-    let payloads = read_stream_prefix(&*env.fs, path)?;
+/// Reads what a manifest, or a copy, in `path` says, of which `known_synced` bytes at least were synced.
+pub(crate) fn read_manifest(env: &Env, path: &Path, known_synced: u64) -> Result<Contents> {
+    add_up(&read_stream(&*env.fs, path, known_synced)?, path)
+}
+
+/// What is left of a manifest and its copy.
+pub(crate) enum Remains {
+    /// All that it said.
+    Whole(ManifestState),
+    /// What it said before the first record that is damaged in both.
+    Prefix(ManifestState),
+    Nothing,
+}
+
+/// Reads what is left of the manifest in `path`, or in several `paths`, of which `known_synced` bytes at least were synced: each
+/// record from where it is whole. What is damaged goes to `damage`.
+pub(crate) fn read_remains(
+    env: &Env,
+    paths: &[PathBuf],
+    known_synced: u64,
+    damage: &mut Vec<Error>,
+) -> Remains {
+    let mut headers = Vec::new();
+    let Some(stream) = Stream::read(&*env.fs, paths, &mut headers) else {
+        damage.append(&mut headers);
+        return Remains::Nothing;
+    };
+    damage.extend(paths.iter().filter_map(|path| read_manifest(env, path, known_synced).err()));
+    let whole = stream.contents(known_synced).and_then(|contents| add_up(&contents, &paths[0]));
+    if let Ok(contents) = whole {
+        return Remains::Whole(contents.state);
+    }
     let mut state = ManifestState::default();
-    let edits = payloads.iter().map_while(|payload| Edit::decode_all(payload)).flatten();
-    let applied = edits.map_while(|edit| state.apply(&edit).ok()).count();
-    Ok((applied > 0).then_some((state, applied)))
+    let records = stream.prefix().records;
+    let edits = records.iter().map_while(|(_, payload)| Edit::decode_all(payload)).flatten();
+    match edits.map_while(|edit| state.apply(&edit).ok()).count() {
+        0 => Remains::Nothing,
+        _ => Remains::Prefix(state),
+    }
 }
 
-/// Whether a manifest's copy says what it says, but for its last record: that may not have come there.
-pub(crate) fn copy_agrees(env: &Env, dir: &Path, number: u64) -> Result<bool> {
-    let manifest = read_stream_prefix(&*env.fs, &manifest_path(dir, number))?;
-    let copy = read_stream_prefix(&*env.fs, &copy_path(dir, number))?;
-    Ok(copy.len() + 1 >= manifest.len() && manifest.starts_with(&copy))
+/// Whether the copy of manifest `number` is of another one: a power cut may have left such a one, whose manifest never came to
+/// be.
+pub(crate) fn is_of_another(env: &Env, dir: &Path, number: u64) -> bool {
+    let epoch = |path: &Path| env.fs.read(path).and_then(|bytes| stream_epoch(&bytes, path));
+    match (epoch(&manifest_path(dir, number)), epoch(&copy_path(dir, number))) {
+        (Ok(manifest), Ok(copy)) => manifest != copy,
+        _ => false,
+    }
 }
 
 impl Manifest {
@@ -159,7 +197,17 @@ impl Manifest {
         let (writer, copy) = write_new(env, dir, number, &state)?;
         let len_at_start = writer.len();
         let (env, dir) = (env.clone(), dir.to_path_buf());
-        Ok(Manifest { env, dir, number, writer, copy, len_at_start, state, failed: None })
+        Ok(Manifest {
+            env,
+            dir,
+            number,
+            writer,
+            copy,
+            edits_without_copy: 0,
+            len_at_start,
+            state,
+            failed: None,
+        })
     }
 
     /// This manifest's number, and how many bytes of it are synced.
@@ -170,6 +218,11 @@ impl Manifest {
     /// The bytes of the manifest and its copy.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.writer.len() + self.copy.as_ref().map_or(0, StreamWriter::len)
+    }
+
+    /// Whether there is a copy.
+    pub(crate) fn has_copy(&self) -> bool {
+        self.copy.is_some()
     }
 
     /// Makes `edits` durable, all or none. After an error the store takes no more changes: whether the
@@ -197,24 +250,31 @@ impl Manifest {
                 return Err(self.poison(&format!("a change contradicts the manifest: {message}")));
             }
         }
-        if self.writer.len() > self.len_at_start * 2 + GROWTH_MAX {
+        if self.is_due() {
+            self.edits_without_copy = 0;
             self.begin_anew()?;
         }
         Ok(())
     }
 
-    /// Writes what the manifest has into its copy. Where there is no room, the copy goes: one that stayed behind could be taken for
-    /// whole.
+    /// Writes what the manifest has into its copy. Where that fails, for want of room or otherwise, the copy goes: one that
+    /// stayed behind could be taken for whole.
     fn commit_copy(&mut self, payload: &[u8]) -> Result<()> {
         let Some(copy) = self.copy.as_mut().filter(|_| !broken("manifest-copy")) else { return Ok(()) };
-        match copy.append(payload).and_then(|()| copy.sync()) {
-            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                self.copy = None;
-                self.env.fs.remove_file(&copy_path(&self.dir, self.number))?;
-                self.env.fs.sync_dir(&self.dir)
-            }
-            written => written,
+        if copy.append(payload).and_then(|()| copy.sync()).is_ok() {
+            return Ok(());
         }
+        self.copy = None;
+        self.edits_without_copy = 0;
+        self.env.fs.remove_file(&copy_path(&self.dir, self.number))?;
+        self.env.fs.sync_dir(&self.dir)
+    }
+
+    /// Whether it is time to write the manifest anew: it has grown long, or has had no copy for some time.
+    fn is_due(&mut self) -> bool {
+        self.edits_without_copy += u64::from(self.copy.is_none());
+        let wants_copy = self.edits_without_copy >= EDITS_WITHOUT_COPY;
+        wants_copy || self.writer.len() > self.len_at_start * 2 + GROWTH_MAX
     }
 
     fn poison(&mut self, what: &str) -> Error {

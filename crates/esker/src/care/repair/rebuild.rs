@@ -130,11 +130,11 @@ struct Newest {
 
 /// The parts of a table of which the manifest knows better than the file whose keys they are, because a tree was split, or
 /// imported.
-fn inherited(known: &ManifestState, file: FileId, is_imported: bool) -> Option<Vec<(TreeId, Part)>> {
+fn inherited(known: &ManifestState, file: FileId) -> Option<Vec<(TreeId, Part)>> {
     let users = known.tables.iter().filter(|((_, _, of), _)| *of == file);
     let is_inherited = users.clone().any(|((tree, ..), info)| {
         let is_others = info.prefix.is_some_and(|prefix| prefix != *tree);
-        is_imported || is_others || info.clipped || known.has_split(*tree)
+        is_others || info.clipped || info.renumbered.is_some() || known.has_split(*tree)
     });
     is_inherited.then(|| users.map(|((tree, ..), info)| (*tree, Part::of(info))).collect())
 }
@@ -216,16 +216,15 @@ impl Repair<'_> {
         parts: &mut BTreeMap<TreeId, Vec<Part>>,
     ) -> Result<()> {
         let path = table_path(self.dir, file);
-        let is_imported = self.listing.is_imported(file);
         let info = known.tables.iter().find(|((_, _, of), _)| *of == file);
-        if is_imported && info.is_none() {
+        if info.is_none() && self.listing.is_imported(file) {
             self.set_import_aside(path);
             return Ok(());
         }
         let salt = info.map(|(_, info)| info.salt);
         let opened = self.env.fs.open_read(&path).and_then(|source| Salvage::open(source, salt));
         let Some(mut salvage) = self.lose_damage(opened)? else { return Ok(()) };
-        if let Some(inherited) = inherited(known, file, is_imported) {
+        if let Some(inherited) = inherited(known, file) {
             inherited.into_iter().for_each(|(tree, part)| parts.entry(tree).or_default().push(part));
             return Ok(());
         }
@@ -396,11 +395,13 @@ impl Newest {
             return;
         }
         let kind = salvage.kind();
-        let renumbered = part.renumbered.and_then(|by| by.apply(kind, salvage.value()));
-        let value = renumbered.unwrap_or_else(|| salvage.value().to_vec());
+        let value = || {
+            let renumbered = part.renumbered.and_then(|by| by.apply(kind, salvage.value()));
+            renumbered.unwrap_or_else(|| salvage.value().to_vec())
+        };
         if kind == Kind::Merge {
             // Of two tables with it the newer may be what has come of the older: then it has put operands together.
-            let operand = (part.file, value);
+            let operand = (part.file, value());
             let held = self.operands.entry(seq).or_insert_with(|| operand.clone());
             if held.0 < part.file {
                 *held = operand;
@@ -410,7 +411,7 @@ impl Newest {
         let is_newer =
             self.found.as_ref().is_none_or(|(other, file, _, _)| (seq, part.file) > (*other, *file));
         if is_newer {
-            self.found = Some((seq, part.file, kind, value));
+            self.found = Some((seq, part.file, kind, value()));
         }
     }
 }
