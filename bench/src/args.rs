@@ -22,6 +22,7 @@ esker-bench COMMAND [OPTIONS]
   memtable     --n N: the skip list beside a BTreeMap behind a lock; ns an operation (default 400,000 entries)
   regions      --n BYTES: a tree of so many bytes (default 10 GiB) is ingested, moved to another store and split: time and
                bytes written
+  budgets      --n N: gets beside puts over N pairs (default 3,000,000), by the budgets for background I/O and threads
   styles       --n N: the styles of merging: what is written for N pairs (default 5,000,000) put twice, what reads
                ask for, what space it takes
   trees        --n N: a store of N trees (default 10,000): time to open, memory, file descriptors

@@ -49,6 +49,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         "huge-reads" => design::huge_reads::run(&Args::parse(rest, 645_000_000, &[])?),
         "huge-writes" => design::huge_writes::run(&Args::parse(rest, 256 << 20, &[])?),
         "regions" => design::regions::run(&Args::parse(rest, 10 << 30, &[])?),
+        "budgets" => design::budgets::run(&Args::parse(rest, 3_000_000, &[])?),
         "styles" => design::styles::run(&Args::parse(rest, 5_000_000, &[])?),
         "trees" => design::trees::run(&Args::parse(rest, 10_000, &[])?),
         "warm" => warm_only(&Args::parse(rest, 1000, &[])?),

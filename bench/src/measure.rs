@@ -99,15 +99,19 @@ impl Record {
 
 /// Latencies in nanoseconds; a call beyond 4.2 s counts as 4.2 s.
 #[derive(Default)]
-struct Latencies(Vec<u32>);
+pub(crate) struct Latencies(Vec<u32>);
 
 impl Latencies {
-    fn push(&mut self, elapsed: Duration) {
+    pub(crate) fn push(&mut self, elapsed: Duration) {
         self.0.push(u32::try_from(elapsed.as_nanos()).unwrap_or(u32::MAX));
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Microseconds at p50, p99 and the largest.
-    fn quantiles(mut self) -> (f64, f64, f64) {
+    pub(crate) fn quantiles(mut self) -> (f64, f64, f64) {
         self.0.sort_unstable();
         let at =
             |q: f64| self.0.get((self.0.len().saturating_sub(1) as f64 * q) as usize).copied().unwrap_or(0);

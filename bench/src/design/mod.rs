@@ -6,6 +6,7 @@ use crate::args::Args;
 use crate::stores::Result;
 use std::time::Instant;
 
+pub(crate) mod budgets;
 #[cfg(esker_measure)]
 mod cache;
 #[cfg(esker_measure)]

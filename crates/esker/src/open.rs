@@ -256,7 +256,7 @@ impl Opening {
             structure.trees.insert(tree, inner);
         }
         let next_file = Arc::new(AtomicU64::new(state.next_file.max(listing.next_file())));
-        let default_executor = || Arc::new(ThreadExecutor::default()) as Arc<dyn Executor>;
+        let default_executor = || Arc::new(ThreadExecutor::new(options.threads)) as Arc<dyn Executor>;
         let executor = env.executor.clone().unwrap_or_else(default_executor);
         let (numbers, signal) = (Arc::clone(&next_file), Arc::clone(&executor));
         let metrics = Metrics::new(&env.clock);

@@ -118,6 +118,13 @@ pub struct Options {
     /// Bytes of memory for everything the store keeps: buffer pool, memtables, filters, indexes and the
     /// mapped log. Default: 1 GiB, at most a quarter of the machine's memory. At least 8 MiB.
     pub memory_budget: usize,
+    /// Bytes a second that merges may read and write together with the rewriting of files of huge values, so that reads, and
+    /// other programs, have the rest of the disk. What the store needs beyond it, writers wait for. At least 64 KiB. Flushing
+    /// and the log are not held up. Default: `None`, no bound.
+    pub background_io: Option<u64>,
+    /// Threads for background work, 1 to 4, and as many at most that help to read or write a long value. With less than 4,
+    /// kinds of work take turns. Default: 4.
+    pub threads: usize,
     /// The durability of writes that do not name their own.
     pub durability: Durability,
     /// Bytes a tree's memtable may reach before it is flushed. Default: a sixteenth of the memory budget,
@@ -162,6 +169,8 @@ impl Default for Options {
         Options {
             create: true,
             memory_budget: default_memory_budget(),
+            background_io: None,
+            threads: 4,
             durability: Durability::Process,
             memtable_bytes: None,
             table_bytes: 32 << 20,
@@ -192,6 +201,20 @@ impl Options {
     #[must_use]
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;
+        self
+    }
+
+    /// Sets [`Options::background_io`], in bytes a second.
+    #[must_use]
+    pub fn background_io(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.background_io = bytes.into();
+        self
+    }
+
+    /// Sets [`Options::threads`].
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
         self
     }
 

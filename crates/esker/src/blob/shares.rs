@@ -89,10 +89,10 @@ impl Shares {
         self.live.remove(&share);
     }
 
-    /// No snapshot that sees the share survives.
-    pub(crate) fn shadow(&mut self, share: Option<u64>) {
+    /// Whether only snapshots see the share, none of which survives.
+    pub(crate) fn shadow(&mut self, share: Option<u64>, is_shadowed: bool) {
         let shadowed = self.live.iter_mut().filter(|(number, _)| share.is_none_or(|share| share == **number));
-        shadowed.for_each(|(_, share)| share.shadowed = true);
+        shadowed.for_each(|(_, share)| share.shadowed = is_shadowed);
     }
 
     /// Whether all shares have ended.
@@ -145,7 +145,16 @@ impl BlobSet {
     pub(crate) fn shadow_share(&self, file: BlobFileId, ordinal: u64, share: Option<u64>) -> bool {
         let Some(live) = self.get(file) else { return false };
         let mut life = live.life.lock();
-        life.shares_mut(ordinal).map(|shares| shares.shadow(share)).is_some()
+        life.shares_mut(ordinal).map(|shares| shares.shadow(share, true)).is_some()
+    }
+
+    /// [`BlobSet::shadow_share`] was premature.
+    pub(crate) fn live_on(&self, file: BlobFileId, ordinal: u64, share: Option<u64>) {
+        if let Some(live) = self.get(file)
+            && let Some(shares) = live.life.lock().shares_mut(ordinal)
+        {
+            shares.shadow(share, false);
+        }
     }
 }
 
@@ -201,10 +210,10 @@ mod tests {
         let mut shares = Shares::first();
         let share = shares.issue(7);
         shares.commit(share, Some(1));
-        shares.shadow(Some(0));
+        shares.shadow(Some(0), true);
         assert_eq!(shares.record(1).live, BTreeMap::from([(share, 7)]));
         assert!(!shares.is_over());
-        shares.shadow(None);
+        shares.shadow(None, true);
         assert!(Shares::of(&shares.record(1)).is_over());
     }
 }

@@ -1,4 +1,4 @@
-//! Who does the background work: four threads of the store's own, or a test, step by step.
+//! Who does the background work: threads of the store's own, one for each lane if there may be so many, or a test, step by step.
 //!
 //! A store is a [`Worker`]: asked for one step of work in a lane, it does it and says whether there was
 //! any. The [`Executor`] decides when to ask. It holds the store weakly, so that dropping the last
@@ -6,7 +6,7 @@
 
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -57,6 +57,10 @@ pub trait Executor: Send + Sync + Debug {
     /// Ends the service; returns when no work is running. Called by the store when it closes.
     fn stop(&self);
 
+    /// `worker` is at a long piece of work in the lane `busy`, on this thread: does what waits for the same thread in lanes that
+    /// are more urgent, a few pieces at most.
+    fn meanwhile(&self, _worker: &dyn Worker, _busy: Lane) {}
+
     /// Calls `work` on this thread and, where it helps and they can be had, on up to `helpers` others at the same
     /// time; returns when all of them are done. So one call alone must do all that there is to do.
     fn side_by_side(&self, _helpers: usize, work: &(dyn Fn() + Sync)) {
@@ -88,56 +92,95 @@ impl Executor for StepExecutor {
 /// How often a lane is asked though nobody said that there is work: values expire without anybody's doing.
 pub(crate) const UNASKED: Duration = Duration::from_secs(30);
 
-/// One thread per lane.
-#[derive(Debug, Default)]
-pub(crate) struct ThreadExecutor {
-    lanes: [Arc<LaneSignal>; 4],
-    threads: Mutex<Vec<JoinHandle<()>>>,
+/// The lanes of one thread each, where there are so many threads: what is more urgent first.
+fn lanes_of(threads: usize) -> &'static [&'static [Lane]] {
+    match threads {
+        0 | 1 => &[&[Lane::Log, Lane::Flush, Lane::Blobs, Lane::Compact]],
+        2 => &[&[Lane::Log, Lane::Flush, Lane::Blobs], &[Lane::Compact]],
+        3 => &[&[Lane::Log, Lane::Blobs], &[Lane::Flush], &[Lane::Compact]],
+        _ => &[&[Lane::Log], &[Lane::Flush], &[Lane::Compact], &[Lane::Blobs]],
+    }
 }
 
-#[derive(Debug, Default)]
-struct LaneSignal {
-    state: Mutex<SignalState>,
+/// Threads that divide the lanes among them.
+#[derive(Debug)]
+pub(crate) struct ThreadExecutor {
+    shifts: Vec<Arc<Shift>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    helpers_max: usize,
+}
+
+/// What one thread does.
+#[derive(Debug)]
+struct Shift {
+    lanes: &'static [Lane],
+    state: Mutex<ShiftState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct SignalState {
-    pending: bool,
+struct ShiftState {
+    /// By lane: there may be work.
+    pending: [bool; 4],
     stopped: bool,
+    thread: Option<ThreadId>,
 }
 
-impl LaneSignal {
-    /// Waits for a notification, at most `longest`; `false` when the executor was stopped.
+impl Shift {
+    /// Waits until there may be work in some lane, at most `longest`, after which all of them are asked; `false` when the
+    /// executor was stopped.
     fn wait(&self, longest: Duration) -> bool {
         let mut state = self.state.lock();
-        if !state.pending && !state.stopped {
+        if !state.stopped && state.pending == [false; 4] {
             self.changed.wait_for(&mut state, longest);
         }
-        state.pending = false;
+        if state.pending == [false; 4] {
+            self.lanes.iter().for_each(|&lane| state.pending[lane as usize] = true);
+        }
         !state.stopped
     }
 
-    fn stopped(&self) -> bool {
-        self.state.lock().stopped
+    /// The most urgent lane in which there may be work, which then is not pending any more; of those before `busy`.
+    fn take(&self, busy: Option<Lane>) -> Option<Lane> {
+        let mut state = self.state.lock();
+        let mut lanes = self.lanes.iter().take_while(|lane| Some(**lane) != busy);
+        let lane = *lanes.find(|lane| state.pending[**lane as usize]).filter(|_| !state.stopped)?;
+        state.pending[lane as usize] = false;
+        Some(lane)
+    }
+
+    fn notify(&self, lane: Lane) {
+        self.state.lock().pending[lane as usize] = true;
+        self.changed.notify_one();
+    }
+
+    fn serve(&self, worker: &Weak<dyn Worker>) {
+        self.state.lock().thread = Some(std::thread::current().id());
+        let mut longest = UNASKED;
+        while self.wait(longest) {
+            while let Some(lane) = self.take(None) {
+                let Some(worker) = worker.upgrade() else { return };
+                if worker.run_one(lane) {
+                    self.notify(lane);
+                }
+            }
+            let Some(worker) = worker.upgrade() else { return };
+            longest = self.lanes.iter().map(|&lane| worker.ask_again(lane)).min().unwrap_or(UNASKED);
+        }
     }
 }
 
 impl ThreadExecutor {
-    fn serve(signal: &LaneSignal, lane: Lane, worker: &Weak<dyn Worker>) {
-        let mut longest = UNASKED;
-        while signal.wait(longest) {
-            while !signal.stopped() {
-                match worker.upgrade() {
-                    Some(worker) if worker.run_one(lane) => {}
-                    Some(worker) => {
-                        longest = worker.ask_again(lane);
-                        break;
-                    }
-                    None => return,
-                }
-            }
-        }
+    /// With so many threads for the lanes, and as many at most to help with a huge value.
+    pub(crate) fn new(threads: usize) -> ThreadExecutor {
+        let shift =
+            |lanes: &&'static [Lane]| Shift { lanes, state: Mutex::default(), changed: Condvar::default() };
+        let shifts = lanes_of(threads).iter().map(|lanes| Arc::new(shift(lanes))).collect();
+        ThreadExecutor { shifts, threads: Mutex::default(), helpers_max: threads }
+    }
+
+    fn shift_of(&self, lane: Lane) -> Option<&Arc<Shift>> {
+        self.shifts.iter().find(|shift| shift.lanes.contains(&lane))
     }
 }
 
@@ -145,17 +188,28 @@ impl Executor for ThreadExecutor {
     #[expect(clippy::disallowed_methods, reason = "this is the room that threads start from")]
     fn start(&self, worker: Weak<dyn Worker>) {
         let mut threads = self.threads.lock();
-        for lane in Lane::ALL {
-            let signal = Arc::clone(&self.lanes[lane as usize]);
-            let worker = Weak::clone(&worker);
-            threads.push(std::thread::spawn(move || Self::serve(&signal, lane, &worker)));
+        for shift in &self.shifts {
+            let (shift, worker) = (Arc::clone(shift), Weak::clone(&worker));
+            threads.push(std::thread::spawn(move || shift.serve(&worker)));
         }
     }
 
     fn notify(&self, lane: Lane) {
-        let signal = &self.lanes[lane as usize];
-        signal.state.lock().pending = true;
-        signal.changed.notify_one();
+        self.shift_of(lane).into_iter().for_each(|shift| shift.notify(lane));
+    }
+
+    fn meanwhile(&self, worker: &dyn Worker, busy: Lane) {
+        let Some(shift) = self.shift_of(busy).filter(|shift| shift.lanes.len() > 1) else { return };
+        // Elsewhere, a caller's thread does the lane's work, and this one is free for the others.
+        if shift.state.lock().thread != Some(std::thread::current().id()) {
+            return;
+        }
+        for _ in shift.lanes {
+            let Some(lane) = shift.take(Some(busy)) else { return };
+            if worker.run_one(lane) {
+                shift.notify(lane);
+            }
+        }
     }
 
     fn is_stepped(&self) -> bool {
@@ -163,9 +217,9 @@ impl Executor for ThreadExecutor {
     }
 
     fn stop(&self) {
-        for signal in &self.lanes {
-            signal.state.lock().stopped = true;
-            signal.changed.notify_one();
+        for shift in &self.shifts {
+            shift.state.lock().stopped = true;
+            shift.changed.notify_one();
         }
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
@@ -178,7 +232,7 @@ impl Executor for ThreadExecutor {
 
     fn side_by_side(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
         std::thread::scope(|scope| {
-            for _ in 0..helpers {
+            for _ in 0..helpers.min(self.helpers_max) {
                 // A system that has no more threads to give does not stop the work.
                 if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
                     break;
@@ -194,5 +248,52 @@ impl Executor for ThreadExecutor {
         let count = PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
         // The caller runs too.
         count.saturating_sub(running_threads().unwrap_or(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker that notes what it is asked for.
+    #[derive(Debug, Default)]
+    struct Noted(Mutex<Vec<Lane>>);
+
+    impl Worker for Noted {
+        fn run_one(&self, lane: Lane) -> bool {
+            self.0.lock().push(lane);
+            false
+        }
+    }
+
+    #[test]
+    fn each_lane_has_one_thread_and_there_are_no_more_than_asked_for() {
+        for (threads, expected) in [(0, 1), (1, 1), (2, 2), (3, 3), (4, 4), (100, 4)] {
+            let executor = ThreadExecutor::new(threads);
+            assert_eq!(executor.shifts.len(), expected);
+            for lane in Lane::ALL {
+                let count =
+                    executor.shifts.iter().flat_map(|shift| shift.lanes).filter(|one| **one == lane).count();
+                assert_eq!(count, 1, "{lane:?} of {threads}");
+            }
+        }
+    }
+
+    #[test]
+    fn meanwhile_only_what_is_more_urgent_is_done_and_by_the_same_thread() {
+        let (executor, worker) = (ThreadExecutor::new(1), Noted::default());
+        let asked = |busy: Lane| {
+            executor.meanwhile(&worker, busy);
+            std::mem::take(&mut *worker.0.lock())
+        };
+        Lane::ALL.iter().for_each(|&lane| executor.notify(lane));
+        assert_eq!(asked(Lane::Compact), [], "another thread's");
+        executor.shifts[0].state.lock().thread = Some(std::thread::current().id());
+        assert_eq!(asked(Lane::Log), []);
+        assert_eq!(asked(Lane::Blobs), [Lane::Log, Lane::Flush]);
+        assert_eq!(asked(Lane::Compact), [Lane::Blobs]);
+        executor.notify(Lane::Flush);
+        executor.stop();
+        assert_eq!(asked(Lane::Compact), [], "it was stopped");
     }
 }

@@ -140,6 +140,8 @@ pub(super) struct Frees<'a> {
     pub(super) dropped: &'a [Pointer],
     /// What the tables that come with the edits name, and no log.
     pub(super) named: &'a [Pointer],
+    /// What only snapshots see once the edits are durable.
+    pub(super) replaced: &'a [Ended],
     /// Whether what only snapshots see is noted too.
     pub(super) note_shadowed: bool,
 }
@@ -325,11 +327,12 @@ impl Store {
                 notes.insert(file, BlobEdit::Note(live.info(synced)));
             }
         }
-        if frees.note_shadowed {
+        if frees.note_shadowed || !frees.replaced.is_empty() {
             // What a write has ended that may still be lost stays with the log.
-            let shadowed = state.shadowed.iter().filter(|ended| is_due(ended));
-            let shadowed =
-                shadowed.filter(|ended| !self.blobs.shadow_share(ended.file, ended.ordinal, ended.share));
+            let shadowed = state.shadowed.iter().filter(|ended| frees.note_shadowed && is_due(ended));
+            let shadowed = shadowed
+                .chain(frees.replaced)
+                .filter(|ended| !self.blobs.shadow_share(ended.file, ended.ordinal, ended.share));
             let shadowed = shadowed.map(|ended| (ended.file, ended.ordinal));
             // Of a file that is not named, the log will tell again.
             let is_new = |&(file, ordinal): &(BlobFileId, u64)| match known.get(&file) {
@@ -410,7 +413,9 @@ impl Store {
 
     /// One round of giving space back; `false` when there was nothing to do.
     pub(super) fn run_blob_lane(&self) -> Result<bool> {
-        self.give_back(&mut self.ending.round.lock())
+        let worked = self.give_back(&mut self.ending.round.lock());
+        self.pay_for_reclaim();
+        worked
     }
 
     /// [`Store::run_blob_lane`], for whoever has `Ending::round`.

@@ -69,8 +69,14 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
         let unlogged = flushed.iter().filter(|(tree, _)| !tree.log);
         let seqs: Vec<_> = unlogged.map(|(tree, mems)| (tree.id, self::last_seq(mems))).collect();
         let dead_up_to = Some(if broken("rule-21") { last_seq } else { logged_seq });
-        let frees =
-            Frees { dead_up_to, flushed: &seqs, dropped: &dropped, named: &volatile, note_shadowed: true };
+        let frees = Frees {
+            dead_up_to,
+            flushed: &seqs,
+            dropped: &dropped,
+            named: &volatile,
+            replaced: &[],
+            note_shadowed: true,
+        };
         store.install_flush(&flushed, edits.clone(), &frees)?;
         if !seqs.is_empty() {
             store.note_flushed(&seqs);

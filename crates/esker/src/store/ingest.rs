@@ -154,23 +154,27 @@ impl Store {
         } else {
             edits.push(Edit::Flushed { tree: tree.id, seq: number.seq });
         }
+        let by = number.seq;
+        replaced.iter_mut().for_each(|ended| (ended.until, ended.by) = (by, by));
         let installed = self.sync_log(number.end).and_then(|()| {
             ingested.blobs.iter_mut().for_each(|blob| blob.commit(Some(VOLATILE)));
             let named: Vec<Pointer> = ingested.blobs.iter().map(|blob| blob.pointer).collect();
-            let frees = Frees { named: &named, ..Frees::default() };
+            // The edit tells of what is replaced, since no record of the log does.
+            let frees = Frees { named: &named, replaced, ..Frees::default() };
             self.install_with_blobs(&mut structure, &[(Arc::clone(tree), Vec::new())], edits, &frees)
         });
-        if installed.is_ok() {
-            let by = number.seq;
-            replaced.iter_mut().for_each(|ended| (ended.until, ended.by) = (by, by));
-            self.ending.state.lock().shadowed.append(replaced);
-            if !tree.log {
-                self.note_flushed(&[(tree.id, by)]);
-            }
-        } else {
+        if installed.is_err() {
+            replaced.iter().for_each(|ended| self.blobs.live_on(ended.file, ended.ordinal, ended.share));
             ingested.blobs.iter_mut().for_each(NewBlob::withdraw);
+        } else if !tree.log {
+            self.note_flushed(&[(tree.id, by)]);
         }
         self.commit.show_number(&number);
+        if installed.is_ok() {
+            // Not before: who looks for what nobody sees takes for granted that the number is visible.
+            self.ending.state.lock().shadowed.append(replaced);
+            self.ending.note_shadowed();
+        }
         self.notify(Lane::Blobs);
         installed
     }

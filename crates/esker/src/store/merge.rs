@@ -14,6 +14,7 @@ use crate::compact::output::{Output, OutputOptions, filter_bits, run_filter_bits
 use crate::compact::pick::{self, Compaction, Goal};
 use crate::compact::retain::Retention;
 use crate::cursor::{Cursor, SeqNo};
+use crate::env::Lane;
 use crate::error::Result;
 use crate::read::merge::{Direction, MergeCursor, Source};
 use crate::state::TreeInner;
@@ -26,6 +27,9 @@ const MUCH_SHORTER: u64 = 4;
 
 /// After so many keys it is looked whether a shorter one has become urgent: some tens of milliseconds. Tests merge less.
 const KEYS_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 5 } else { 1 << 16 };
+
+/// After so many bytes of keys and values they are paid for out of the budget for background I/O.
+const BYTES_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 19 };
 
 /// Merges once in the tree that needs it most; `false` when none does.
 pub(crate) fn compact_some(store: &Store) -> Result<bool> {
@@ -216,6 +220,28 @@ fn sources(inputs: &[(usize, Arc<Table>)]) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
+/// What the tables are to be like that a merge writes.
+fn output_options(
+    store: &Store,
+    tree: &TreeInner,
+    levels: &Levels,
+    compaction: &Compaction,
+    retention: &Retention,
+) -> OutputOptions {
+    let (bits, target) = (store.options.filter_bits, compaction.target);
+    OutputOptions {
+        compression: tree.options().compression,
+        filter_bits: match target {
+            0 => run_filter_bits(bits, compaction.bytes(), levels.bytes_in_all()),
+            _ => filter_bits(bits, target, levels.deepest().max(target)),
+        },
+        limits: store.options.table_limits(),
+        offer: compaction.for_reads.then_some(Offer::Wanted),
+        cleared: retention.cleared(),
+        tree: Some(tree.id),
+    }
+}
+
 fn merge(
     store: &Store,
     tree: &TreeInner,
@@ -224,7 +250,7 @@ fn merge(
     under_way: &UnderWay<'_>,
     dropped: &mut Vec<Pointer>,
 ) -> Result<Vec<TableInfo>> {
-    let Compaction { inputs, target, for_reads } = compaction;
+    let Compaction { inputs, target, .. } = compaction;
     let nothing_below = !compaction.has_older_below(levels);
     let moments = store.snapshots.moments(&store.commit, &store.clock);
     let certain = store.flushed_up_to(tree.id);
@@ -235,31 +261,24 @@ fn merge(
     let sorted = if *target == 0 { &[] } else { levels.level(*target) };
     let left_out = sorted.iter().filter(|table| !is_input(table));
     let mut fences = left_out.map(|table| table.info.smallest.as_slice()).peekable();
-    let deepest = levels.deepest().max(*target);
-    let mut output = Output::new(
-        &store.tables,
-        OutputOptions {
-            compression: tree.options().compression,
-            filter_bits: match target {
-                0 => run_filter_bits(store.options.filter_bits, compaction.bytes(), levels.bytes_in_all()),
-                _ => filter_bits(store.options.filter_bits, *target, deepest),
-            },
-            limits: store.options.table_limits(),
-            offer: for_reads.then_some(Offer::Wanted),
-            cleared: retention.cleared(),
-            tree: Some(tree.id),
-        },
-    );
+    let mut output = Output::new(&store.tables, output_options(store, tree, levels, compaction, &retention));
     let mut merge = MergeCursor::new(sources(inputs)?, Direction::Forward);
     merge.seek_to_start()?;
     // Dropping the output removes its files; the inputs are as they were.
-    let keys = Cell::new(0_u64);
+    let (keys, unpaid, paid) = (Cell::new(0_u64), Cell::new(0), Cell::new(0));
     let goes_on = || {
         if store.is_closing() {
             return Err(store.closed_error());
         }
         keys.set(keys.get() + 1);
-        if keys.get().is_multiple_of(KEYS_BETWEEN) { merge_meanwhile(store, under_way) } else { Ok(()) }
+        let is_turn = keys.get().is_multiple_of(KEYS_BETWEEN);
+        if is_turn || unpaid.get() >= BYTES_BETWEEN {
+            paid.set(paid.get() + unpaid.get());
+            // They were read, and written.
+            store.pay_for(2 * unpaid.take(), Lane::Compact);
+            store.executor.meanwhile(store, Lane::Compact);
+        }
+        if is_turn { merge_meanwhile(store, under_way) } else { Ok(()) }
     };
     let operators = &store.options.merge_operators;
     Survivors { operators, retention, nothing_below, dropped }.write_all(
@@ -270,10 +289,14 @@ fn merge(
                 while fences.next_if(|fence| *fence < key).is_some() {}
                 output.cut()?;
             }
+            unpaid.set(unpaid.get() + (key.len() + stored.len()) as u64);
             output.add(key, seq, kind, stored)
         },
     )?;
     let written = output.finish()?;
+    // What was dropped was read.
+    let all = compaction.bytes() + written.iter().map(|table| table.size).sum::<u64>();
+    store.note_background_io(all.saturating_sub(2 * paid.get()));
     store.counters.note_merge(inputs.iter().map(|(_, table)| table.info.size).sum(), &written);
     Ok(written)
 }

@@ -47,6 +47,7 @@ mod ingest;
 mod install;
 mod merge;
 mod new_blobs;
+mod pace;
 mod port;
 mod ranges;
 mod reclaim;
@@ -63,6 +64,7 @@ pub(crate) use blobs::Ending;
 use expiry::ExpiryWatch;
 use flush::Waiting;
 pub(crate) use ingest::Ingested;
+use pace::Pace;
 pub(crate) use port::{Imported, ImportedBlobs};
 use reclaim::Reclaim;
 use reserve::{Reserve, is_full, with_reserve};
@@ -111,6 +113,7 @@ pub(crate) struct Store {
     /// Memory for memtables to come.
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) throttle: Throttle,
+    pace: Pace,
     pub(crate) counters: Counters,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) replayed: ReplayReport,
@@ -195,6 +198,7 @@ impl Store {
             scrub: Scrub::default(),
             chunks: parts.chunks,
             throttle: Throttle::default(),
+            pace: Pace::default(),
             counters: Counters::default(),
             replayed: parts.replayed,
             tables,

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use super::Store;
 use crate::blob::BlobFileId;
 use crate::blob::rewrite::Rewrite;
+use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::reserve::is_full;
 
@@ -32,6 +33,8 @@ struct ReclaimState {
     current: Option<Rewrite>,
     /// There was too much waste, and there is not little enough yet.
     under_way: bool,
+    /// Bytes that were read and written, and not counted as background I/O yet.
+    unpaid: u64,
     /// Files that cannot be read or copied: they stay as they are.
     left: BTreeSet<BlobFileId>,
     /// Files that were read while they had a copy: another time, and till then they must not keep the others.
@@ -58,6 +61,14 @@ impl Reclaim {
 }
 
 impl Store {
+    /// Waits until the steps since the last time are paid for. Under no lock: the steps are done under some.
+    pub(super) fn pay_for_reclaim(&self) {
+        let unpaid = std::mem::take(&mut self.reclaim.state.lock().unpaid);
+        if unpaid > 0 {
+            self.pay_for(unpaid, Lane::Blobs);
+        }
+    }
+
     /// Does a step of what there is to do; `false` when there is nothing.
     pub(super) fn reclaim_blobs(&self) -> Result<bool> {
         let mut state = self.reclaim.state.lock();
@@ -111,7 +122,9 @@ impl Store {
         let (Some(gone), Some(live)) = (self.gone_from(file), self.blobs.get(file)) else {
             return Ok(true);
         };
-        match rewrite.step(self.options.blob_file_bytes.div_ceil(STEPS), |ordinal| gone.contains(&ordinal)) {
+        let bytes = self.options.blob_file_bytes.div_ceil(STEPS);
+        state.unpaid += 2 * bytes;
+        match rewrite.step(bytes, |ordinal| gone.contains(&ordinal)) {
             Ok(true) => state.current = Some(rewrite),
             Ok(false) => match self.finish_rewrite(rewrite) {
                 Ok(Some(there)) => {

@@ -144,6 +144,7 @@ impl Store {
         let goes_on = self.scrub_step(pass, allowed).unwrap_or(true);
         let read = pass.report().bytes - before;
         background.overdrawn += read.saturating_sub(allowed);
+        self.note_background_io(read);
         if !goes_on {
             background.pass = None;
             self.scrub.end_pass();

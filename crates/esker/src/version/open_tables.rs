@@ -1,14 +1,14 @@
 //! Which tables are open, and which of these have their filter in memory, within limits.
 //!
 //! Every get that comes so far asks one table of each run, so a filter saves the more the smaller its run is, and costs
-//! the same. Where not all fit, tables that were not read lately are closed first, then the filters of larger runs give way to
-//! those of smaller ones: what they save is mostly the gets of absent keys. A table that is opened without its filter stays so, rather than that gets take turns in reading whole
-//! filters, until there is free room.
+//! the same. Where not all fit, the filters of larger runs give way to those of smaller ones: what they save is mostly the gets of
+//! absent keys. A table that is opened without its filter stays so, rather than that gets take turns in reading whole
+//! filters, until there is free room. Tables that nobody has read for some seconds are closed for those that somebody reads.
 //!
 //! Locks: `open` is taken while no other is, but the structure lock. Nothing that frees a [`TableFile`] runs under it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -19,6 +19,10 @@ use crate::table::TableReader;
 /// Such a part of the memory is not given to filters that were left out before.
 const KEPT_FREE: usize = 4;
 
+/// Where memory is short, tables are closed that were not read for so long, or up to twice as long. Much shorter, and gets of
+/// random keys would close by turns what the next ones need.
+const IDLE_US: u64 = 10_000_000;
+
 /// The open tables of a store.
 #[derive(Debug)]
 pub(super) struct OpenTables {
@@ -27,12 +31,14 @@ pub(super) struct OpenTables {
     memory_max: usize,
     memory: AtomicUsize,
     open: Mutex<VecDeque<Weak<TableFile>>>,
+    /// When tables that were not read were last looked for, in microseconds of the monotonic clock.
+    swept_us: AtomicU64,
 }
 
 impl OpenTables {
     pub(super) fn new(count_max: usize, memory_max: usize) -> Self {
         let (memory, open) = (AtomicUsize::new(0), Mutex::new(VecDeque::new()));
-        OpenTables { count_max: count_max.max(1), memory_max, memory, open }
+        OpenTables { count_max: count_max.max(1), memory_max, memory, open, swept_us: AtomicU64::new(0) }
     }
 
     /// Bytes of filters and indexes in memory.
@@ -41,7 +47,7 @@ impl OpenTables {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.open.lock().len()
+        self.open.lock().iter().filter(|file| file.strong_count() > 0).count()
     }
 
     /// Bytes that are free.
@@ -54,17 +60,15 @@ impl OpenTables {
         self.memory.fetch_sub(memory, Ordering::Relaxed);
     }
 
-    /// Whether the filter of a table of `rank` may be read into memory beside its index. Tables that were not read lately are
+    /// Whether the filter of a table of `rank` may be read into memory beside its index. Tables that nobody reads are
     /// closed for that, and such as have their filters, to be opened without: those of the largest runs first, for an index
     /// any, for a filter such as are of larger runs.
-    pub(super) fn make_room(&self, filter: u64, index: u64, rank: u8) -> bool {
-        for file in self.files() {
-            if filter + index <= self.room() {
-                return true;
-            }
-            if !file.used.swap(false, Ordering::Relaxed) {
-                self.close(&file);
-            }
+    pub(super) fn make_room(&self, filter: u64, index: u64, rank: u8, now_us: u64) -> bool {
+        if filter + index > self.room() {
+            self.close_idle(now_us);
+        }
+        if filter + index <= self.room() {
+            return true;
         }
         let with_filters = self.files().filter_map(|file| {
             let reader = file.opened().filter(|reader| reader.has_filter())?;
@@ -82,6 +86,17 @@ impl OpenTables {
             self.close(&file);
         }
         fits
+    }
+
+    /// Closes tables that were not read since the last time, if that is long enough ago.
+    fn close_idle(&self, now_us: u64) {
+        let swept_us = self.swept_us.load(Ordering::Relaxed);
+        let is_due = now_us.saturating_sub(swept_us) >= IDLE_US;
+        let swap = |to| self.swept_us.compare_exchange(swept_us, to, Ordering::Relaxed, Ordering::Relaxed);
+        if is_due && swap(now_us).is_ok() {
+            let idle = self.files().filter(|file| !file.used.swap(false, Ordering::Relaxed));
+            idle.for_each(|file| self.close(&file));
+        }
     }
 
     fn close(&self, file: &Arc<TableFile>) {
@@ -106,6 +121,10 @@ impl OpenTables {
             self.memory.fetch_add(reader.memory(), Ordering::Relaxed);
             file.set_opened(&reader);
             open.push_back(Arc::downgrade(file));
+            if open.len() > self.count_max {
+                // Of files that are gone, places may be left.
+                open.retain(|file| file.strong_count() > 0);
+            }
             self.close_some(&mut open, &mut closed);
         }
         reader

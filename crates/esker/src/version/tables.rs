@@ -127,7 +127,8 @@ impl TableRegistry {
     fn open(&self, file: &Arc<TableFile>) -> Result<Arc<TableReader>> {
         notes::expect(&*self.clock);
         let source = self.open_file(file.id)?;
-        let room = |filter, index| self.open.make_room(filter, index, file.rank());
+        let now_us = self.clock.monotonic_us();
+        let room = |filter, index| self.open.make_room(filter, index, file.rank(), now_us);
         let reader = TableReader::open_with(source, file.id, Arc::clone(&self.pool), room)?;
         let reader = Arc::new(reader.noted_by(&self.clock));
         let bytes = reader.size() - reader.data_bytes() - reader.filter_left_out();

@@ -24,6 +24,8 @@ pub(crate) enum Event {
     Batch(Vec<Write>),
     Create(String),
     Drop(String),
+    /// A tree that has these pairs at once.
+    Import(String, Pairs),
 }
 
 /// See the module's comment.
@@ -49,6 +51,7 @@ fn apply(state: &mut State, event: &Event) {
         }
         Event::Create(tree) => drop(state.insert(tree.clone(), Pairs::new())),
         Event::Drop(tree) => drop(state.remove(tree)),
+        Event::Import(tree, pairs) => drop(state.insert(tree.clone(), pairs.clone())),
     }
 }
 
@@ -120,7 +123,7 @@ impl History {
                     apply(&mut state, event);
                     differing + touched(writes, &state, found) - before
                 }
-                Event::Create(_) | Event::Drop(_) => {
+                Event::Create(_) | Event::Drop(_) | Event::Import(..) => {
                     apply(&mut state, event);
                     differences(&state, found)
                 }

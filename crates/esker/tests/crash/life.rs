@@ -14,6 +14,7 @@ use crate::counts::Counts;
 use crate::history::{Bytes, Event, History, Pairs, State, Write, describe, describe_writes, differences};
 use crate::world::Knobs;
 
+mod bulk;
 mod checks;
 mod death;
 mod stream;
@@ -82,6 +83,7 @@ pub(crate) struct Life {
     stream: Option<stream::Unfinished>,
     writes: u64,
     checkpoints: u64,
+    exports: u64,
     traced: bool,
 }
 
@@ -108,6 +110,7 @@ impl Life {
             stream: None,
             writes: 0,
             checkpoints: 0,
+            exports: 0,
             traced: std::env::var_os("ESKER_TRACE").is_some(),
             rng,
         }
@@ -183,6 +186,9 @@ impl Life {
             93..95 => self.transfer(),
             95 => self.delete_range(),
             96 => self.append(),
+            97 => self.transact(),
+            98 if self.rng.one_in(3) => self.import_tree(),
+            98 => self.ingest(),
             _ => self.look(),
         }
     }

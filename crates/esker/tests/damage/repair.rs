@@ -9,7 +9,7 @@ use esker::{Db, ErrorKind, Loss, RepairReport, ScanRange};
 
 use crate::common::{self, Rng};
 use crate::history::{Bytes, Pairs, State};
-use crate::store::{EVERY_WAY, Left, STORE, build, options};
+use crate::store::{EVERY_WAY, Left, STORE, build, ever_written, options};
 use crate::verdict::files;
 
 /// What a repair did to one store.
@@ -98,7 +98,7 @@ fn compare(
 ) -> Result<(), String> {
     let ids: BTreeMap<&str, u32> =
         BTreeMap::from([("default", 1), ("packed", 2), ("small", 3), ("empty", 4)]);
-    let none = Pairs::new();
+    let (none, ever) = (Pairs::new(), ever_written());
     for (name, pairs) in expected {
         let recovered = format!("recovered-{}", ids[name.as_str()]);
         let tree = match db.open_tree(name).unwrap() {
@@ -134,6 +134,15 @@ fn compare(
                     tally.lost += 1;
                 }
                 Some(Err(error)) => return Err(format!("{name}/{shown}: {error:?}")),
+                // An older version, if any.
+                Some(Ok(Some(value)))
+                    if excused
+                        && !ever
+                            .get(&(name.clone(), key.to_vec()))
+                            .is_some_and(|all| all.contains(value)) =>
+                {
+                    return Err(format!("{name}/{shown} has {} bytes that it never had", value.len()));
+                }
                 None if tree.is_none() && (excuses.rebuilt && excused) => tally.lost += 1,
                 _ if excused => tally.lost += 1,
                 other => {

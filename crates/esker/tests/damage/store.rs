@@ -1,5 +1,8 @@
 //! A store at rest with something of everything in it, and what must be found in it.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
 use esker::env::Lane;
 use esker::fs::sim::SimFs;
 use esker::{Batch, Compression, Db, Durability, Options, TreeOptions};
@@ -9,6 +12,25 @@ use crate::history::{Bytes, Pairs, State};
 use crate::world::env;
 
 pub(crate) const STORE: &str = "/db";
+
+/// Every value that a key of a tree ever had.
+pub(crate) type Ever = BTreeMap<(String, Vec<u8>), BTreeSet<Vec<u8>>>;
+
+thread_local! {
+    /// Of the store that this thread has built last.
+    static EVER: RefCell<Ever> = const { RefCell::new(Ever::new()) };
+}
+
+fn note(tree: &str, key: &str, value: &[u8]) {
+    EVER.with_borrow_mut(|ever| {
+        ever.entry((tree.to_owned(), key.as_bytes().to_vec())).or_default().insert(value.to_vec())
+    });
+}
+
+/// What was written into the store that was built last, by this thread.
+pub(crate) fn ever_written() -> Ever {
+    EVER.with_borrow(Clone::clone)
+}
 
 /// How the last process left the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +57,7 @@ pub(crate) fn options(disk: &SimFs) -> Options {
 /// Trees of both kinds of tables, in several levels, overwritten and deleted keys, and a log with records
 /// that are in no table.
 pub(crate) fn build(seed: u64, left: Left) -> (SimFs, State) {
+    EVER.with_borrow_mut(Ever::clear);
     let mut rng = Rng::new(seed);
     let disk = SimFs::new(rng.next());
     let mut state = State::new();
@@ -67,6 +90,7 @@ pub(crate) fn build(seed: u64, left: Left) -> (SimFs, State) {
 
 fn put(db: &Db, state: &mut State, tree: &str, key: &str, value: &[u8], durability: Durability) {
     db.open_tree(tree).unwrap().unwrap().put_with(key, value, durability).unwrap();
+    note(tree, key, value);
     state.get_mut(tree).unwrap().insert(key.as_bytes().into(), value.into());
 }
 
@@ -81,6 +105,7 @@ fn write(db: &Db, state: &mut State, rng: &mut Rng, number: &mut u64) {
         batch.delete(&handle, &key).unwrap();
         batch.put(db.default_tree(), "batches", number.to_le_bytes()).unwrap();
         db.write_with(&batch, durability).unwrap();
+        note("default", "batches", &number.to_le_bytes());
         state.get_mut(tree).unwrap().remove(key.as_bytes());
         state.get_mut("default").unwrap().insert(Bytes::from(*b"batches"), number.to_le_bytes().into());
         return;

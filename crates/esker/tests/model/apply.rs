@@ -13,7 +13,7 @@ use crate::session::{Check, OpenScan, Session, compare, digest, same};
 use crate::values::read_found;
 
 /// Whether `range` has `key`.
-fn is_in(range: &Range, key: &[u8]) -> bool {
+pub(crate) fn is_in(range: &Range, key: &[u8]) -> bool {
     let above = match &range.lower {
         Bound::Included(lower) => key >= &**lower,
         Bound::Excluded(lower) => key > &**lower,
@@ -79,6 +79,7 @@ impl Session {
             | Op::ReadHeld { .. }
             | Op::StreamHeld { .. }
             | Op::LetGo { .. } => self.apply_huge(op),
+            Op::Txn { .. } | Op::Ingest { .. } | Op::Move { .. } => self.apply_whole(op),
             _ => self.apply_care(op).map(|()| 0),
         }
     }

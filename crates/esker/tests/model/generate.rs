@@ -173,6 +173,21 @@ impl Generator {
         Op::Batch { writes, power: self.rng.percent(5), twice: self.rng.percent(2) }
     }
 
+    fn txn(&mut self) -> Op {
+        let writes = match self.batch() {
+            Op::Batch { writes, .. } => writes,
+            _ => Vec::new(),
+        };
+        let keep = if self.rng.percent(30) { self.rng.index(writes.len() + 1) } else { writes.len() };
+        let range = self.rng.percent(5).then(|| {
+            let from = self.key();
+            let end = Key(Arc::from([&from[..], &[0x80]].concat()));
+            Range { lower: Bound::Included(from), upper: Bound::Excluded(end), ..Range::all() }
+        });
+        let pessimistic = self.rng.percent(50);
+        Op::Txn { writes, range, keep, pessimistic, commits: self.rng.percent(80) }
+    }
+
     /// A value that comes as a stream: now and then one that gets a file of its own.
     fn long_value(&mut self) -> Recipe {
         let value = self.value();
@@ -249,7 +264,13 @@ impl Generator {
                     .collect();
                 Op::Merge { tree: self.tree(), key: self.key(), longest: self.rng.percent(40), operands }
             }
-            420..470 => self.batch(),
+            420..460 => self.batch(),
+            460..466 => self.txn(),
+            466..470 => {
+                let count = self.rng.between(0, 40);
+                let pairs = (0..count).map(|_| (self.key(), self.value())).collect();
+                Op::Ingest { tree: self.tree(), pairs, sorted: self.rng.percent(70) }
+            }
             470..600 => Op::Get { tree: self.tree(), key: self.key() },
             600..640 => Op::GetInto { tree: self.tree(), key: self.key() },
             640..660 => {
@@ -296,6 +317,10 @@ impl Generator {
             200..850 => Op::Step { lane: self.rng.index(LANES.len()), times: self.rng.between(1, 4) as u32 },
             850..930 => Op::Stats,
             930..940 => Op::Checkpoint,
+            945..955 => {
+                let split_at = self.rng.percent(50).then(|| self.key());
+                Op::Move { tree: self.tree(), split_at, seed: self.rng.next() }
+            }
             940..945 => {
                 let (style, ratio) = (*self.rng.pick(CompactionStyle::ALL), *self.rng.pick(&[2, 3, 4, 10]));
                 Op::SetOptions { tree: self.tree(), style, ratio }

@@ -20,6 +20,7 @@ mod run;
 mod session;
 mod values;
 mod versions;
+mod whole;
 
 use run::run_cases;
 use session::Setting;

@@ -259,6 +259,26 @@ pub(crate) enum Op {
         range: Range,
         around: Option<(Key, Recipe)>,
     },
+    /// In a transaction; of `writes` those behind the first `keep` are rolled back, then a range of the first tree is deleted.
+    Txn {
+        writes: Vec<Write>,
+        range: Option<Range>,
+        keep: usize,
+        pessimistic: bool,
+        commits: bool,
+    },
+    /// Puts pairs in bulk, whose keys may be there twice.
+    Ingest {
+        tree: usize,
+        pairs: Vec<(Key, Recipe)>,
+        sorted: bool,
+    },
+    /// Exports a tree and imports it as another one, which is changed, split and dropped.
+    Move {
+        tree: usize,
+        split_at: Option<Key>,
+        seed: u64,
+    },
     /// So many hours pass.
     Pass {
         hours: u64,

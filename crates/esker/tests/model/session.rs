@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker::env::{Env, Lane, StepExecutor};
-use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind, Options, Scan, ScanRange, Snapshot, Tree};
 
@@ -15,6 +14,7 @@ use crate::huge::{Held, OpenStream};
 use crate::model::{At, Bytes, Model};
 use crate::ops::{Range, Reopen, SLOTS, TREES};
 use crate::values::read;
+use crate::whole::remove_flat_dir;
 
 /// What went wrong, or differs.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ pub(crate) struct Session {
     setting: Setting,
     disk: SimFs,
     temporary: Option<tempfile::TempDir>,
-    dir: PathBuf,
+    pub(crate) dir: PathBuf,
     pub(crate) env: Env,
     db: Option<Db>,
     pub(crate) clock: Arc<HourClock>,
@@ -324,11 +324,7 @@ impl Session {
         copy.put("only in the copy", "")?;
         copy.compact()?;
         copy.close()?;
-        let fs: &dyn FileSystem = &*self.env.fs;
-        for name in fs.list(&dir)? {
-            fs.remove_file(&dir.join(name))?;
-        }
-        Ok(fs.remove_dir(&dir)?)
+        remove_flat_dir(&*self.env.fs, &dir)
     }
 
     /// How many tables lie in the store's directory.

@@ -6,8 +6,14 @@ use super::*;
 use crate::env::{Executor, Lane, ThreadExecutor, Worker};
 
 /// Four threads, however many the machine has processors.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Four(ThreadExecutor);
+
+impl Default for Four {
+    fn default() -> Four {
+        Four(ThreadExecutor::new(4))
+    }
+}
 
 impl Executor for Four {
     fn start(&self, _: Weak<dyn Worker>) {}
