@@ -20,9 +20,14 @@ const TAB: &str = "\t";
 
 /// `esker shell` at a terminal of its own, with its history in `dir`.
 fn shell(dir: &Path, options: &str) -> PtySession {
+    shell_at(dir, "xterm", options)
+}
+
+/// The same at a terminal of the kind `term`.
+fn shell_at(dir: &Path, term: &str, options: &str) -> PtySession {
     let mut command = esker_in(dir);
     command.arg("shell").args(options.split_whitespace());
-    command.env("XDG_STATE_HOME", dir.join("state")).env("TERM", "xterm").env("NO_COLOR", "1");
+    command.env("XDG_STATE_HOME", dir.join("state")).env("TERM", term).env("NO_COLOR", "1");
     spawn_command(command, Some(PATIENCE_MS)).unwrap()
 }
 
@@ -136,6 +141,68 @@ fn bad_input_and_ctrl_c_never_end_it() {
     shell.send_control('d').unwrap();
     ends(shell);
     assert!(!dir.path().join("state").exists(), "no history was asked for");
+}
+
+/// Types bytes that need not be text.
+fn types_bytes(shell: &mut PtySession, bytes: &[u8]) {
+    use std::io::Write;
+    let mut terminal = shell.process().get_file_handle().unwrap();
+    terminal.write_all(bytes).unwrap();
+}
+
+#[test]
+fn lines_that_are_not_text_are_said_and_dropped() {
+    let dropped = "the line is not UTF-8, and was dropped";
+    let long = [b"put k \xe9".as_slice(), &[b'x'; 3_000], b" count"].concat();
+    let lines: [&[u8]; 6] =
+        [b"put k caf\xe9", b"put \xc3 1", b"put k \xc0\x80 x", b"\xed\xa0\x80", b"\xff put a 1", &long];
+    let dir = tempfile::tempdir().unwrap();
+    let mut edited = shell(dir.path(), "");
+    sees(&mut edited, "", "esker");
+    says(&mut edited, "open", "", "esker.db");
+    for line in lines {
+        types_bytes(&mut edited, &[line, b"\r"].concat());
+        sees(&mut edited, dropped, "esker.db");
+        says(&mut edited, "count", "0", "esker.db");
+    }
+    says(&mut edited, "put k caf\u{e9}", "", "esker.db");
+    // What is expected is read byte by byte.
+    says(&mut edited, "get k", "caf\u{c3}\u{a9}", "esker.db");
+    edited.send_control('d').unwrap();
+    ends(edited);
+
+    // Nothing is edited at such a terminal, whose echo is off here; lines that are typed ahead are run.
+    let mut plain = shell_at(dir.path(), "dumb", "");
+    sees(&mut plain, "", "esker.db");
+    for line in lines {
+        types_bytes(&mut plain, &[line, b"\ncount\n"].concat());
+        sees(&mut plain, dropped, "esker.db");
+        sees(&mut plain, "1\r\n", "esker.db");
+    }
+    plain.send_control('d').unwrap();
+    ends(plain);
+}
+
+#[test]
+fn a_history_that_cannot_be_read_is_said_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let history = dir.path().join("state/esker/history");
+    fs::create_dir_all(history.parent().unwrap()).unwrap();
+    let content = b"#V2\nput a caf\xe9\n";
+    fs::write(&history, content).unwrap();
+    let mut shell = shell(dir.path(), "");
+    sees(&mut shell, "history, so lines are not kept there", "esker");
+    says(&mut shell, "open", "", "esker.db");
+    shell.send_line("put a 1").unwrap();
+    let until_prompt = shell.exp_string("esker.db> ").unwrap();
+    assert!(!until_prompt.contains("history"), "{until_prompt}");
+    types(&mut shell, UP);
+    shell.exp_string("put a 1").unwrap();
+    shell.send_control('c').unwrap();
+    sees(&mut shell, "", "esker.db");
+    shell.send_control('d').unwrap();
+    ends(shell);
+    assert_eq!(fs::read(&history).unwrap(), content, "it is left as it was");
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! Lines at a terminal: edited, remembered, completed. Ctrl-C drops a line, Ctrl-D ends the shell.
+//!
+//! A line that is not UTF-8 is dropped, with what was typed ahead: the editor gives up in its middle, and the rest must not be
+//! taken for a command.
 
 use std::env;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustyline::config::Configurer;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
@@ -22,13 +26,19 @@ const REMEMBERED: usize = 10_000;
 
 type Lines = Editor<Completion, DefaultHistory>;
 
+/// What is typed ahead has arrived within so long, where it was pasted.
+const TYPED_AHEAD: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
 pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
     interrupt::install().map_err(|error| Failure::store(format!("cannot catch Ctrl-C: {error}")))?;
     let mut lines = editor().map_err(|error| Failure::store(format!("cannot read the terminal: {error}")))?;
-    let history = if args.no_history { None } else { history_file() };
-    if let Some(path) = &history {
-        // A first session has none.
-        let _ = lines.load_history(path);
+    let mut history = if args.no_history { None } else { history_file() };
+    if let Some(path) = &history
+        && let Err(error) = lines.load_history(path)
+        && !is_missing(&error)
+    {
+        note(&format!("cannot read {}, so lines are not kept there: {error}", path.display()));
+        history = None;
     }
     loop {
         lines.set_helper(Some(Completion::new(session.store())));
@@ -36,12 +46,17 @@ pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
             Ok(line) => line,
             Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => continue,
             Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                drop_typed_ahead();
+                note("the line is not UTF-8, and was dropped; --file FILE takes a value of any bytes");
+                continue;
+            }
             Err(ReadlineError::Eof) => return Out::stdout()?.with(|out| out.write(b"\n")),
             Err(error) => return Err(Failure::store(format!("cannot read the terminal: {error}"))),
         };
         // A handle less when the store is closed.
         lines.set_helper(None);
-        remember(&mut lines, &line, &history);
+        remember(&mut lines, &line, &mut history);
         let mut ask = |question: &str| lines.readline(question).ok();
         match session.line(line.as_bytes(), Some(&mut ask)) {
             Ok(Next::GoOn) => {}
@@ -50,6 +65,29 @@ pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
             Err(_) => {}
         }
     }
+}
+
+/// Takes away what the terminal has got beside a line that was dropped.
+fn drop_typed_ahead() {
+    // Such a terminal is not edited at: the system gives whole lines, and the one that was dropped is all that was read.
+    let plain = ["dumb", "cons25", "emacs"];
+    if env::var("TERM").is_ok_and(|term| plain.iter().any(|name| term.eq_ignore_ascii_case(name))) {
+        return;
+    }
+    let (input, mut dropped) = (io::stdin(), [0; 4096]);
+    loop {
+        let mut ready = [PollFd::new(&input, PollFlags::IN)];
+        let is_there = poll(&mut ready, Some(&TYPED_AHEAD)).is_ok_and(|count| count > 0);
+        // An end or an error is met again when the next line is asked for.
+        if !is_there || !rustix::io::read(&input, &mut dropped).is_ok_and(|count| count > 0) {
+            return;
+        }
+    }
+}
+
+fn is_missing(error: &ReadlineError) -> bool {
+    // A first session has none.
+    matches!(error, ReadlineError::Io(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
 fn editor() -> rustyline::Result<Lines> {
@@ -61,14 +99,16 @@ fn editor() -> rustyline::Result<Lines> {
 }
 
 /// Adds a line to the history, and to its file at once, so that a shell that is killed loses nothing.
-fn remember(lines: &mut Lines, line: &str, history: &Option<PathBuf>) {
+/// What cannot be written is said once, and the session goes on without the file.
+fn remember(lines: &mut Lines, line: &str, history: &mut Option<PathBuf>) {
     if !matches!(lines.add_history_entry(line), Ok(true)) {
         return;
     }
     if let Some(path) = history
         && let Err(error) = lines.append_history(path)
     {
-        note(&format!("cannot write {}: {error}", path.display()));
+        note(&format!("cannot write {}, so lines are not kept there any more: {error}", path.display()));
+        *history = None;
     }
 }
 
