@@ -3,6 +3,7 @@
 mod cache_sim;
 mod change;
 mod help;
+mod rows;
 mod stats;
 mod units;
 
@@ -14,10 +15,10 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use units::parse_size;
 
 use crate::datatype::DataType;
-use crate::formats::Format;
 use crate::ranges::ByteRange;
 pub(crate) use cache_sim::{CacheSim, Kind};
 pub(crate) use change::{Delete, Merge, Put, Transfer};
+pub(crate) use rows::{Export, Import};
 pub(crate) use stats::{Stats, StatsFormat};
 
 /// A key-value store for small records and huge values.
@@ -37,7 +38,7 @@ pub(crate) use stats::{Stats, StatsFormat};
   esker scan --help                   more about one command
 
 Exit codes: 0 done; 1 absent key, or damage found by check or repair; 2 usage or bad input;
-3 store damaged, locked or missing, or an I/O error; 141 output pipe closed."
+3 store damaged, locked or missing, or an I/O error; 130 interrupted; 141 output pipe closed."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -105,6 +106,7 @@ Examples:
 Examples:
   esker delete greeting
   esker delete --prefix log/2025-     however many there are, at once
+  esker --tree cache delete --all     the tree stays, without a key
   esker --tree orders delete --from 100 --to 199"
     )]
     Delete(Delete),
@@ -404,46 +406,6 @@ pub(crate) struct Destroy {
     /// The name of the store's directory, as a confirmation
     #[arg(long, value_name = "NAME")]
     pub(crate) yes: Option<OsString>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Import {
-    /// A file (`-`: standard input) or a directory
-    pub(crate) source: PathBuf,
-    /// The file's format, whatever its name
-    #[arg(long, value_name = "FORMAT", value_enum)]
-    pub(crate) format: Option<Format>,
-    #[command(flatten)]
-    pub(crate) columns: Columns,
-    /// Report malformed lines, or names of files, and go on (exit code 2 at the end)
-    #[arg(long)]
-    pub(crate) keep_going: bool,
-}
-
-/// Which columns of a table, or fields of an object, are keys and values.
-#[derive(Debug, Args)]
-pub(crate) struct Columns {
-    /// The column of the keys, by name or number (default: `key`, or the first)
-    #[arg(long, value_name = "COLUMN")]
-    pub(crate) key_column: Option<String>,
-    /// The column of the values (default: `value`, or the second)
-    #[arg(long, value_name = "COLUMN")]
-    pub(crate) value_column: Option<String>,
-    /// The first row has the columns' names
-    #[arg(long, conflicts_with = "no_header")]
-    pub(crate) header: bool,
-    /// The first row is a row
-    #[arg(long)]
-    pub(crate) no_header: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Export {
-    /// A file (`-`: standard output), or a directory if it exists or ends with a slash
-    pub(crate) target: PathBuf,
-    /// The file's format, whatever its name
-    #[arg(long, value_name = "FORMAT", value_enum)]
-    pub(crate) format: Option<Format>,
 }
 
 #[derive(Debug, Args)]

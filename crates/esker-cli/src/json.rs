@@ -6,6 +6,7 @@
 //! {"key":"/w==","value":"x","key_encoding":"base64"}      the key is not UTF-8
 //! {"key":42,"value":-1}                                   numbers are numbers
 //! {"key":"00ff","value":""}                               what is typed in hex is printed so
+//! {"key":"c","value":"","expires_us":1800000000000000}    the value expires then, in microseconds since 1970
 //! ```
 
 use std::borrow::Cow;
@@ -18,14 +19,20 @@ use serde_json::Value;
 use crate::datatype::{DataType, Types};
 use crate::exit::Outcome;
 
-/// Appends the object of one row and a line feed; `value` is `None` where only the key is asked for.
-pub(crate) fn row(out: &mut Vec<u8>, types: Types, key: &[u8], value: Option<&[u8]>) -> Outcome {
+/// What a key has: the value, and when it expires, in microseconds since 1970.
+pub(crate) type Held<'a> = (&'a [u8], Option<u64>);
+
+/// A key and a value as typed, and when it expires, in microseconds since 1970.
+pub(crate) type Parsed = (Vec<u8>, Vec<u8>, Option<u64>);
+
+/// Appends the object of one row and a line feed; `held` is `None` where only the key is asked for.
+pub(crate) fn row(out: &mut Vec<u8>, types: Types, key: &[u8], held: Option<Held<'_>>) -> Outcome {
     out.extend_from_slice(b"{\"key\":");
     let key_encoded = match types.keys {
         DataType::Text => text(out, key),
         keys => printed(out, keys, |out| keys.print(key, out))?,
     };
-    if let Some(value) = value {
+    if let Some((value, _)) = held {
         out.extend_from_slice(b",\"value\":");
         let encoded = match types.values {
             DataType::Text => text(out, value),
@@ -37,6 +44,10 @@ pub(crate) fn row(out: &mut Vec<u8>, types: Types, key: &[u8], value: Option<&[u
     }
     if key_encoded {
         out.extend_from_slice(b",\"key_encoding\":\"base64\"");
+    }
+    if let Some((_, Some(us))) = held {
+        // Writing to memory cannot fail.
+        let _ = write!(out, ",\"expires_us\":{us}");
     }
     out.extend_from_slice(b"}\n");
     Ok(())
@@ -96,16 +107,29 @@ fn text(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
     }
 }
 
-/// The key and the value, as typed, of a line that [`row`] wrote, or of any object with the fields `key` and `value`;
-/// the reason where it is none. What says that a field is in base64 belongs to the fields that [`row`] writes alone.
+/// The key and the value, as typed, of a line that [`row`] wrote, or of any object with the fields `key` and `value`, and
+/// when it expires, by the field `expires` where there is one; the reason where it is none. What says that a field is in
+/// base64 belongs to the fields that [`row`] writes alone: `encoding` to the value, `key_encoding` to the key.
 pub(crate) fn parse_row(
     line: &[u8],
     key: &str,
     value: &str,
-) -> Result<(Vec<u8>, Vec<u8>), Cow<'static, str>> {
+    expires: &str,
+) -> Result<Parsed, Cow<'static, str>> {
     let object: serde_json::Map<String, Value> =
         serde_json::from_slice(line).map_err(|error| format!("not a JSON object: {error}"))?;
-    Ok((field(&object, key)?, field(&object, value)?))
+    Ok((field(&object, key)?, field(&object, value)?, moment(&object, expires)?))
+}
+
+/// When the value expires, if it does.
+fn moment(object: &serde_json::Map<String, Value>, name: &str) -> Result<Option<u64>, Cow<'static, str>> {
+    match object.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(moment) => match moment.as_u64() {
+            Some(us) => Ok(Some(us)),
+            None => Err(format!("{name:?} is no number of microseconds since 1970").into()),
+        },
+    }
 }
 
 /// The bytes of a field: those of a string, or the digits of a whole number.
@@ -142,8 +166,8 @@ mod tests {
     #[track_caller]
     fn line(keys: DataType, key: &[u8], value: &[u8]) -> String {
         let mut out = Vec::new();
-        row(&mut out, Types { keys, ..Types::TEXT }, key, Some(value)).unwrap();
-        let (typed, back) = parse_row(&out, "key", "value").unwrap();
+        row(&mut out, Types { keys, ..Types::TEXT }, key, Some((value, None))).unwrap();
+        let (typed, back, _) = parse_row(&out, "key", "value", "expires_us").unwrap();
         assert_eq!((keys.to_bytes(&typed).unwrap().as_slice(), back.as_slice()), (key, value));
         String::from_utf8(out).unwrap()
     }
@@ -169,7 +193,7 @@ mod tests {
     fn values_have_types_too() {
         let values = |values, value: &[u8]| {
             let mut out = Vec::new();
-            row(&mut out, Types { values, ..Types::TEXT }, b"k", Some(value)).unwrap();
+            row(&mut out, Types { values, ..Types::TEXT }, b"k", Some((value, None))).unwrap();
             String::from_utf8(out).unwrap()
         };
         assert_eq!(values(DataType::I64, &esker::keys::i64(-7)), "{\"key\":\"k\",\"value\":-7}\n");
@@ -177,7 +201,25 @@ mod tests {
     }
 
     #[test]
+    fn rows_say_when_they_expire() {
+        let mut out = Vec::new();
+        row(&mut out, Types::TEXT, b"k", Some((b"\xff", Some(u64::MAX)))).unwrap();
+        let expected = br#"{"key":"k","value":"/w==","encoding":"base64","expires_us":18446744073709551615}"#;
+        assert_eq!(out.trim_ascii_end(), expected);
+        let moment = |line: &str, name| parse_row(line.as_bytes(), "key", "value", name).map(|row| row.2);
+        assert_eq!(moment(r#"{"key":"a","value":"","expires_us":7}"#, "expires_us"), Ok(Some(7)));
+        assert_eq!(moment(r#"{"key":"a","value":"","expires_us":null}"#, "expires_us"), Ok(None));
+        assert_eq!(moment(r#"{"key":"a","value":"","until":7}"#, "until"), Ok(Some(7)));
+        for no_time in ["-1", "1.5", "\"7\"", "true", "18446744073709551616"] {
+            let line = format!("{{\"key\":\"a\",\"value\":\"\",\"expires_us\":{no_time}}}");
+            assert!(moment(&line, "expires_us").is_err(), "{no_time}");
+        }
+    }
+
+    #[test]
     fn other_fields_may_be_chosen() {
+        let parse_row =
+            |line, key, value| parse_row(line, key, value, "expires_us").map(|(key, value, _)| (key, value));
         let line = br#"{"id":7,"name":"x","encoding":"utf-8","key":null}"#;
         assert_eq!(parse_row(line, "id", "name"), Ok((b"7".to_vec(), b"x".to_vec())));
         assert!(parse_row(line, "key", "name").is_err());
@@ -199,7 +241,7 @@ mod tests {
             "{\"key\":\"a\",\"value\":\"!\",\"encoding\":\"base64\"}",
             "{\"key\":\"a\",\"value\":\"\",\"encoding\":\"hex\"}",
         ] {
-            assert!(parse_row(line.as_bytes(), "key", "value").is_err(), "{line}");
+            assert!(parse_row(line.as_bytes(), "key", "value", "expires_us").is_err(), "{line}");
         }
     }
 }

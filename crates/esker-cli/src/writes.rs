@@ -29,13 +29,25 @@ impl Writes {
     /// Gathers a put. A key or value out of the store's limits is refused and changes nothing.
     #[inline]
     pub(crate) fn put(&mut self, store: &mut Store, key: &[u8], value: &[u8]) -> Result<(), Refused> {
-        if value.len() >= BYTES {
+        self.put_until(store, key, value, None)
+    }
+
+    /// The same, until `expires_us` where that is said, in microseconds since 1970.
+    #[inline]
+    pub(crate) fn put_until(
+        &mut self,
+        store: &mut Store,
+        key: &[u8],
+        value: &[u8],
+        expires_us: Option<u64>,
+    ) -> Result<(), Refused> {
+        if value.len() >= BYTES && expires_us.is_none() {
             // A huge value is not copied into the batch.
             self.apply(store)?;
             store.before_write()?;
             return store.tree.put(key, value).map_err(Refused::from);
         }
-        self.batch.put(&store.tree, key, value)?;
+        self.batch.put_until(&store.tree, key, value, expires_us)?;
         self.apply_if_full(store)
     }
 

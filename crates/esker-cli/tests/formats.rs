@@ -1,4 +1,4 @@
-//! What goes out in a format comes back the same: keys and values of random bytes, and of each type.
+//! What goes out in a format comes back the same: keys and values of random bytes, and of each type, and when they expire.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop")]
 
@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use esker::{Batch, Db, Options, ScanRange};
 use support::{Rng, esker, esker_in, esker_with};
 
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+/// Values, and when they expire, in microseconds since 1970.
+type Rows = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
 /// Pieces that some format or other might stumble over.
 const PIECES: [&[u8]; 30] = [
@@ -56,14 +58,23 @@ fn text(rng: &mut Rng, pieces_max: u64) -> Vec<u8> {
     (0..rng.below(pieces_max)).flat_map(|_| rng.pick(&PIECES).to_vec()).collect()
 }
 
+/// For good, or for some hours or years.
+fn some_time(rng: &mut Rng) -> Option<u64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
+    rng.one_in(3).then(|| match rng.below(10) {
+        0 => u64::MAX,
+        _ => now + 3_600_000_000 + rng.below(1 << 52),
+    })
+}
+
 fn write(store: &Path, rows: &Rows, tag: Option<&str>) {
     let db = Db::open(store, Options::default()).unwrap();
     if let Some(tag) = tag {
         db.default_tree().set_tag(tag).unwrap();
     }
     let mut batch = Batch::new();
-    for (key, value) in rows {
-        batch.put(db.default_tree(), key, value).unwrap();
+    for (key, (value, expires_us)) in rows {
+        batch.put_until(db.default_tree(), key, value, *expires_us).unwrap();
     }
     db.write(&batch).unwrap();
     db.close().unwrap();
@@ -71,24 +82,31 @@ fn write(store: &Path, rows: &Rows, tag: Option<&str>) {
 
 fn read(store: &Path) -> (Rows, Option<String>) {
     let db = Db::open_read_only(store, Options::default()).unwrap();
-    let rows = db.scan(ScanRange::all()).unwrap().map(|row| row.unwrap());
-    (rows.map(|(key, value)| (key.to_vec(), value.to_vec())).collect(), db.default_tree().tag())
+    let (mut scan, mut rows) = (db.scan(ScanRange::all()).unwrap(), Rows::new());
+    while scan.advance().unwrap() {
+        rows.insert(scan.key().to_vec(), (scan.value().unwrap().to_vec(), scan.expires_us()));
+    }
+    (rows, db.default_tree().tag())
 }
 
 /// Exports `rows` in every format and imports them again, from a file and through a pipe.
 fn go_and_come_back(rows: &Rows, tag: Option<&str>, options: &str) {
     let dir = tempfile::tempdir().unwrap();
     write(&dir.path().join("esker.db"), rows, tag);
-    for format in ["csv", "tsv", "jsonl"] {
-        let done = esker(dir.path(), &format!("export rows.{format}"));
-        assert_eq!(done.code, 0, "{format}: {}", done.stderr());
+    for (format, columns) in [
+        ("csv", " --columns key,value,expires_us"),
+        ("tsv", " --columns expires_us,value,key"),
+        ("jsonl", ""),
+    ] {
+        let done = esker(dir.path(), &format!("export rows.{format}{columns}"));
+        assert_eq!((done.code, done.stderr().as_str()), (0, ""), "{format}");
         let done = esker(dir.path(), &format!("--db {format}.db {options} import rows.{format}"));
         assert_eq!(done.code, 0, "{format}: {}", done.stderr());
         let (back, back_tag) = read(&dir.path().join(format!("{format}.db")));
         assert!(back == *rows, "{format}");
         assert_eq!(back_tag.as_deref(), tag.or(Some("text")), "{format}");
 
-        let exported = esker(dir.path(), &format!("export - --format {format}"));
+        let exported = esker(dir.path(), &format!("export - --format {format}{columns}"));
         assert!(exported.stdout == fs::read(dir.path().join(format!("rows.{format}"))).unwrap());
         let line = format!("--db {format}-pipe.db {options} import - --format {format}");
         let done = esker_with(dir.path(), &line, &exported.stdout);
@@ -99,7 +117,7 @@ fn go_and_come_back(rows: &Rows, tag: Option<&str>, options: &str) {
 
 fn seed() -> u64 {
     let seed = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         now.as_nanos() as u64
     });
     println!("ESKER_SEED={seed}");
@@ -114,14 +132,16 @@ fn any_bytes_survive_every_format() {
         let (mut key, value) = (text(&mut rng, 6), text(&mut rng, 12));
         key.truncate(1_000);
         if !key.is_empty() {
-            rows.insert(key, value);
+            let expires_us = some_time(&mut rng);
+            rows.insert(key, (value, expires_us));
         }
     }
     // Longer than any buffer, as text and as bytes that are none; one with a line break a byte.
-    rows.insert(b"long text".to_vec(), "zwölf \"Boxkämpfer\"\n".repeat(100_000).into_bytes());
-    rows.insert(b"long bytes".to_vec(), rng.bytes(2_500_000));
-    rows.insert(b"lines".to_vec(), vec![b'\n'; 1_200_000]);
-    rows.insert(rng.bytes(60_000), Vec::new());
+    let long_text = "zwölf \"Boxkämpfer\"\n".repeat(100_000).into_bytes();
+    rows.insert(b"long text".to_vec(), (long_text, some_time(&mut rng)));
+    rows.insert(b"long bytes".to_vec(), (rng.bytes(2_500_000), Some(u64::MAX - 1)));
+    rows.insert(b"lines".to_vec(), (vec![b'\n'; 1_200_000], None));
+    rows.insert(rng.bytes(60_000), (Vec::new(), some_time(&mut rng)));
     go_and_come_back(&rows, None, "--keys text");
 }
 
@@ -135,7 +155,7 @@ fn every_type_survives_every_format() {
             data => rng.bytes(if data.ends_with("64") { 8 } else { 4 }),
         };
         let rows: Rows = (0..300)
-            .map(|_| (bytes(&mut rng, keys), bytes(&mut rng, values)))
+            .map(|_| (bytes(&mut rng, keys), (bytes(&mut rng, values), some_time(&mut rng))))
             .filter(|(key, _)| !key.is_empty())
             .collect();
         let tag = format!("{keys} {values}");
@@ -161,7 +181,7 @@ fn an_import_that_is_interrupted_leaves_whole_rows_and_goes_on() {
     child.kill().unwrap();
     child.wait().unwrap();
     let (found, _) = read(&dir.path().join("esker.db"));
-    for (i, (key, value)) in found.iter().enumerate() {
+    for (i, (key, (value, _))) in found.iter().enumerate() {
         let i = i as u64;
         let whole = format!("{i}\n{}", "x".repeat(100));
         assert_eq!((key.as_slice(), value.as_slice()), (format!("{i:05}").as_bytes(), whole.as_bytes()));

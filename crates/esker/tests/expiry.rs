@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use esker::env::{Env, StepExecutor};
 use esker::fs::sim::SimFs;
-use esker::{Db, Options, ScanRange};
+use esker::{Batch, Db, Options, ScanRange};
 
 mod common;
 
@@ -148,6 +148,34 @@ fn a_clock_that_is_set_back_brings_nothing_back() {
         assert!(!db.contains("brief").unwrap());
         db.close().unwrap();
     }
+}
+
+#[test]
+fn copied_from_another_store_they_expire_at_the_same_moment() {
+    let (disk, clock) = (SimFs::new(1), HourClock::new(0));
+    let db = open(&disk, &clock);
+    put_some(&db, 100, 5);
+    db.put("lasting", "").unwrap();
+    let other = open(&SimFs::new(2), &clock);
+    other.put("00001", "old").unwrap();
+    clock.pass(2);
+    let mut rows = db.scan(ScanRange::all()).unwrap();
+    let mut batch = Batch::new();
+    while rows.advance().unwrap() {
+        assert_eq!(rows.expires_us(), db.get(rows.key()).unwrap().unwrap().expires_us());
+        let (key, expires_us) = (rows.key().to_vec(), rows.expires_us());
+        batch.put_until(other.default_tree(), key, rows.value().unwrap(), expires_us).unwrap();
+    }
+    // A time that has passed.
+    batch.put_until(other.default_tree(), "00001", "never seen", Some(1)).unwrap();
+    other.write(&batch).unwrap();
+    assert_eq!(other.default_tree().count(ScanRange::all()).unwrap(), 100);
+    assert!(other.get("00001").unwrap().is_none());
+    let expires = |db: &Db| db.get("00003").unwrap().unwrap().expires_us();
+    assert_eq!(expires(&other), expires(&db));
+    other.flush().unwrap();
+    clock.pass(4);
+    assert_eq!(other.default_tree().count(ScanRange::all()).unwrap(), 1);
 }
 
 #[test]

@@ -6,7 +6,10 @@ pub(super) const IMPORT: &str = "The format is the one of FILE's name (.csv, .ts
   columns that are in base64.
 - tsv: a row a line; \\t \\n \\r \\\\ and \\xNN in a field stand for tab, line feed, carriage return, backslash and any
   byte.
-- jsonl: objects as `scan --json` prints them.
+- jsonl: objects as `scan --json` prints them. Where `encoding` is \"base64\" the value is in base64, and where `key_encoding`
+  is, the key. `expires_us` is when the value expires, in microseconds since 1970.
+In csv and tsv a column `expires_us`, or the one of --expires-column, says so; it is empty where a value does not expire.
+What has expired meanwhile is absent.
 Empty lines are skipped. A first row with the names `key` and `value` is a header, and so is one by whose names columns are
 chosen; otherwise say --header or --no-header, and number columns from 1.
 A malformed row ends the import with file, line and reason, exit code 2; what was read before it stays. After Ctrl-C
@@ -36,7 +39,9 @@ pub(super) const EXPORT: &str = "The format is the one of FILE's name (.csv, .ts
   keys) is an error.
 - csv: with a header. What is not UTF-8 is in base64, and the column `base64` names the columns that are.
 - tsv: with a header, escapes as for import.
-- jsonl: objects as `scan --json` prints them.
+- jsonl: objects as `scan --json` prints them, with `expires_us` where a value expires.
+--columns chooses and orders the columns of csv and tsv: key, value, and expires_us, which says when a value expires, in
+microseconds since 1970. Where the export does not say so of values that expire, it ends with their number.
 All but lines survive any bytes: `esker import` gives the same rows again, with the same --keys and --values. A value
 of more than 1 GiB fits in a directory only.
 
@@ -44,10 +49,12 @@ In a directory, the path of a file is its key, with % escapes for what no file n
 `..`, a slash at the beginning, or bytes that are no text; nothing is ever written outside it. A file has
 its name only when it is whole, and a large one the time at which it was stored. A damaged value is named
 and left out (exit code 3); the others are written. DIR is new, empty, or an export of the same tree: then
-what is missing or differs is written, so an export that was cut short goes on where it stopped.
+what is missing or differs is written, so an export that was cut short goes on where it stopped. Files do
+not say when a value expires.
 
 Examples:
   esker export rows.csv
+  esker export rows.tsv --columns key,value,expires_us
   esker export --format jsonl - | gzip > rows.jsonl.gz
   esker export ./rows/ --tree photos";
 

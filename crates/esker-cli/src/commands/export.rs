@@ -5,9 +5,9 @@ use std::path::Path;
 use esker::ScanRange;
 
 use crate::args::{Export, Global};
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, note};
 use crate::formats::Format;
-use crate::formats::writer::Writer;
+use crate::formats::writer::{Row, Writer};
 use crate::output::{NewFile, Out};
 use crate::progress::Progress;
 use crate::store::Store;
@@ -21,22 +21,38 @@ pub(crate) fn run(global: &Global, args: &Export) -> Outcome {
     if is_dir && args.format.is_some() {
         return Err(Failure::usage(format!("{} is a directory: it has no format", target.display())));
     }
+    if is_dir && !args.columns.is_empty() {
+        return Err(Failure::usage(format!("{} is a directory: it has no columns", target.display())));
+    }
     let format = Format::of(args.format, global.json, target)?;
     let store = Store::read(global)?;
     if is_dir {
         return super::export_dir::run(&store, target);
     }
+    let mut writer = Writer::new(format, store.types, &args.columns)?;
     if target == Path::new("-") {
-        return Out::stdout()?.with(|out| rows(&store, format, out));
+        Out::stdout()?.with(|out| rows(&store, &mut writer, out))?;
+    } else {
+        let mut file = NewFile::create(target)?;
+        rows(&store, &mut writer, file.out())?;
+        file.finish()?;
     }
-    let mut file = NewFile::create(target)?;
-    rows(&store, format, file.out())?;
-    file.finish()
+    say_untold(writer.untold());
+    Ok(())
 }
 
-fn rows(store: &Store, format: Format, out: &mut Out) -> Outcome {
+/// Says of how many values the export does not tell that they expire, if there are any.
+pub(super) fn say_untold(count: u64) {
+    if count > 0 {
+        note(&format!(
+            "values that expire: {count}; what was written does not say when, so an import keeps them for ever. JSON Lines \
+             (--format jsonl) have the times, and so have CSV and TSV with --columns key,value,expires_us"
+        ));
+    }
+}
+
+fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome {
     let progress = Progress::count("rows");
-    let mut writer = Writer::new(format, store.types);
     writer.begin(out.buffer());
     let mut rows = store.tree.scan(ScanRange::all())?;
     while rows.advance()? {
@@ -47,8 +63,9 @@ fn rows(store: &Store, format: Format, out: &mut Out) -> Outcome {
                 rows.value_len()
             )));
         }
+        let expires_us = rows.expires_us();
         let (key, value) = rows.pair()?;
-        writer.row(out.buffer(), key, value)?;
+        writer.row(out.buffer(), &Row { key, value, expires_us })?;
         out.spill()?;
         progress.add(1);
     }

@@ -7,6 +7,7 @@
 //!   export that was cut short goes on where it stopped. Files there that belong to no row are named and left.
 //! - A file whose value has a stored time has that as its time of modification.
 //! - A damaged value is named and left out; the others are written.
+//! - A file does not say when its value expires: how many do is said at the end.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -18,6 +19,7 @@ use esker::{Error, ErrorKind, ScanRange, Value};
 use serde_json::{Value as Json, json};
 
 use super::escape::{LONG, MARKER, UNFINISHED, path_of};
+use super::export::say_untold;
 use super::strangers;
 use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome, note};
@@ -36,14 +38,17 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
     if !resumed {
         files.save(&dir.join(MARKER), Marker::of(store).to_json().as_bytes())?;
     }
-    let mut printed = Vec::new();
+    let (mut printed, mut untold) = (Vec::new(), 0);
     let mut rows = store.tree.scan(ScanRange::all())?;
     while rows.advance()? {
         interrupt::check()?;
         printed.clear();
         store.types.keys.print(rows.key(), &mut printed)?;
         match rows.handle() {
-            Ok(value) => files.add(&printed, &value)?,
+            Ok(value) => {
+                untold += u64::from(value.expires_us().is_some());
+                files.add(&printed, &value)?;
+            }
             Err(error) if error.kind() == ErrorKind::Corruption => files.damaged(&error),
             Err(error) => return Err(error.into()),
         }
@@ -52,6 +57,7 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
     if resumed {
         strangers::name(store, dir, files.long)?;
     }
+    say_untold(untold);
     match files.damaged {
         0 => Ok(()),
         count => Err(Failure::store(format!("{count} damaged values are missing (see `esker check`)"))),

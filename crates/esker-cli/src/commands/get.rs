@@ -37,7 +37,12 @@ pub(crate) fn run(global: &Global, args: &Get) -> Outcome {
             // A part of a number is none: it is shown as bytes.
             let values = if args.range.is_some() { DataType::Text } else { store.types.values };
             // One string, so this one is read whole.
-            json::row(out.buffer(), Types { values, ..store.types }, &key, Some(&value.read_at(range)?))
+            json::row(
+                out.buffer(),
+                Types { values, ..store.types },
+                &key,
+                Some((&value.read_at(range)?, value.expires_us())),
+            )
         } else if exact {
             pieces(&value, range, |piece| out.write(piece))
         } else if store.types.values != DataType::Text {

@@ -1,12 +1,14 @@
 //! `esker import FILE`: rows out of a file in one of the formats. A directory goes to `import_dir`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use crate::args::{Global, Import};
 use crate::datatype::Types;
 use crate::exit::{Failure, Outcome};
 use crate::feed::{Sink, feed};
 use crate::formats::Format;
 use crate::formats::columns::Choice;
-use crate::formats::reader::Reader;
+use crate::formats::reader::{Reader, Row};
 use crate::lines::Input;
 use crate::store::Store;
 use crate::summary::Summary;
@@ -17,11 +19,11 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     let choice = Choice {
         key: columns.key_column.clone(),
         value: columns.value_column.clone(),
+        expires: columns.expires_column.clone(),
         header: (columns.header || columns.no_header).then_some(columns.header),
     };
     if args.source.is_dir() {
-        if args.format.is_some() || choice.key.is_some() || choice.value.is_some() || choice.header.is_some()
-        {
+        if args.format.is_some() || !choice.is_empty() {
             let message =
                 format!("{} is a directory: it has no format and no columns", args.source.display());
             return Err(Failure::usage(message));
@@ -32,12 +34,21 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     let input = Input::open(&args.source)?;
     let store = Store::create(global, Types::TEXT)?;
     let summary = Summary::start();
-    let mut rows =
-        Rows { store, writes: Writes::new(), reader, count: 0, key: Vec::new(), value: Vec::new() };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut rows = Rows {
+        store,
+        writes: Writes::new(),
+        reader,
+        now_us: u64::try_from(now.as_micros()).unwrap_or(u64::MAX),
+        count: 0,
+        expired: 0,
+        key: Vec::new(),
+        value: Vec::new(),
+    };
     let done = feed(input, args.keep_going, &mut rows);
     // What was read before a malformed line must last as well.
     let finished = rows.store.finish();
-    summary.print("rows", rows.count, &[]);
+    summary.print("rows", rows.count, &[(rows.expired, "expired before")]);
     done.and(finished)
 }
 
@@ -46,7 +57,11 @@ struct Rows {
     store: Store,
     writes: Writes,
     reader: Reader,
+    /// When the import began, in microseconds since 1970.
+    now_us: u64,
     count: u64,
+    /// How many of them had expired by then: their keys are absent.
+    expired: u64,
     /// Memory for keys and values, reused from row to row.
     key: Vec<u8>,
     value: Vec<u8>,
@@ -54,12 +69,13 @@ struct Rows {
 
 impl Sink for Rows {
     fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
-        let Some((key, value)) = self.reader.line(line)? else { return Ok(()) };
+        let Some(Row { key, value, expires_us }) = self.reader.line(line)? else { return Ok(()) };
         let types = self.store.types;
         let key = types.keys.encode(&key, &mut self.key)?;
         let value = value_of(types.values, &value, &mut self.value)?;
-        self.writes.put(&mut self.store, key, value)?;
+        self.writes.put_until(&mut self.store, key, value, expires_us)?;
         self.count += 1;
+        self.expired += u64::from(expires_us.is_some_and(|us| us <= self.now_us));
         Ok(())
     }
 

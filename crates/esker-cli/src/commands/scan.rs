@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use crate::args::{Bounds, Global, Scan};
 use crate::datatype::{DataType, Types};
 use crate::exit::Outcome;
-use crate::json;
+use crate::json::{self, Held};
 use crate::output::Out;
 use crate::ranges::KeyBounds;
 use crate::store::Store;
@@ -27,9 +27,10 @@ pub(crate) fn run(global: &Global, args: &Scan) -> Outcome {
     Out::stdout()?.with(|out| {
         let mut left = limit;
         while left > 0 && rows.advance()? {
+            let expires_us = rows.expires_us();
             let (key, value) = rows.pair()?;
-            let value = (!args.keys_only).then_some(value);
-            print(out.buffer(), global.json, store.types, key, value)?;
+            let held = (!args.keys_only).then_some((value, expires_us));
+            print(out.buffer(), global.json, store.types, key, held)?;
             out.spill()?;
             left -= 1;
         }
@@ -50,13 +51,13 @@ pub(super) fn print(
     json: bool,
     types: Types,
     key: &[u8],
-    value: Option<&[u8]>,
+    held: Option<Held<'_>>,
 ) -> Outcome {
     if json {
-        return json::row(out, types, key, value);
+        return json::row(out, types, key, held);
     }
     types.keys.print(key, out)?;
-    if let Some(value) = value {
+    if let Some((value, _)) = held {
         out.push(b' ');
         types.values.print_value(value, out)?;
     }

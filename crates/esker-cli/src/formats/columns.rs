@@ -1,4 +1,4 @@
-//! Which columns of a table are keys and values.
+//! Which columns of a table are keys and values, and which say when values expire.
 //!
 //! A table either has a header or has none, and nothing is guessed: a first row that names both `key` and `value` is a
 //! header, so is one by whose names columns are chosen, and in any other case `--header` or `--no-header` says.
@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use clap::ValueEnum;
 
 use super::fields::Fields;
 use crate::exit::{Failure, Outcome};
@@ -15,8 +16,32 @@ use crate::exit::{Failure, Outcome};
 pub(crate) const KEY: &str = "key";
 /// See [`KEY`].
 pub(crate) const VALUE: &str = "value";
+/// See [`KEY`]: when the value expires, in microseconds since 1970; empty where it does not.
+pub(crate) const EXPIRES: &str = "expires_us";
 /// The column whose fields name the columns of the row that are in base64, with a blank between them.
 pub(crate) const BASE64: &str = "base64";
+
+/// A column of what `export` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Column {
+    // Plain comments: documented values would spread the help over two pages.
+    #[value(name = KEY)]
+    Key,
+    #[value(name = VALUE)]
+    Value,
+    #[value(name = EXPIRES)]
+    Expires,
+}
+
+impl Column {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Column::Key => KEY,
+            Column::Value => VALUE,
+            Column::Expires => EXPIRES,
+        }
+    }
+}
 
 /// What was said about columns.
 #[derive(Clone, Debug, Default)]
@@ -24,9 +49,21 @@ pub(crate) struct Choice {
     /// A name, or a number from 1.
     pub(crate) key: Option<String>,
     pub(crate) value: Option<String>,
+    pub(crate) expires: Option<String>,
     /// Whether the first row is a header, where that was said.
     pub(crate) header: Option<bool>,
 }
+
+impl Choice {
+    /// Whether nothing was.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Choice { key, value, expires, header } = self;
+        key.is_none() && value.is_none() && expires.is_none() && header.is_none()
+    }
+}
+
+/// A row of a table, as typed.
+pub(super) type TableRow<'a> = (&'a [u8], &'a [u8], Option<u64>);
 
 /// A table whose columns are known.
 #[derive(Debug)]
@@ -35,6 +72,7 @@ pub(super) struct Table {
     names: Vec<Vec<u8>>,
     key: usize,
     value: usize,
+    expires: Option<usize>,
     base64: Option<usize>,
     /// How many columns every row has.
     width: usize,
@@ -48,7 +86,10 @@ impl Table {
     pub(super) fn begin(choice: &Choice, first: &Fields, with_base64: bool) -> Outcome<(Self, bool)> {
         let names: Vec<Vec<u8>> = first.iter().map(<[u8]>::to_vec).collect();
         let has = |name: &str| names.iter().any(|other| other == name.as_bytes());
-        let by_name = [&choice.key, &choice.value].into_iter().flatten().any(|column| !is_number(column));
+        let by_name = [&choice.key, &choice.value, &choice.expires]
+            .into_iter()
+            .flatten()
+            .any(|column| !is_number(column));
         let header = match choice.header {
             Some(false) if by_name => {
                 return Err(Failure::usage("columns have names only in a header; number them from 1"));
@@ -64,21 +105,23 @@ impl Table {
         };
         let width = names.len();
         let names = if header { names } else { Vec::new() };
-        let key = column(choice.key.as_deref(), "key", KEY, 0, &names, width)?;
-        let value = column(choice.value.as_deref(), "value", VALUE, 1, &names, width)?;
+        let chosen = |chosen: &Option<String>, what, at| column(chosen.as_deref(), what, at, &names, width);
+        let key = chosen(&choice.key, Column::Key, 0)?;
+        let value = chosen(&choice.value, Column::Value, 1)?;
+        let expires = match choice.expires {
+            None if !names.iter().any(|name| name == EXPIRES.as_bytes()) => None,
+            _ => Some(chosen(&choice.expires, Column::Expires, 2)?),
+        };
         if !header && width > 2 && (choice.key.is_none() || choice.value.is_none()) {
             let message = format!("a row has {width} columns: choose with --key-column and --value-column");
             return Err(Failure::usage(message));
         }
         let base64 = names.iter().position(|name| with_base64 && name == BASE64.as_bytes());
-        Ok((Table { names, key, value, base64, width, decoded: Default::default() }, header))
+        Ok((Table { names, key, value, expires, base64, width, decoded: Default::default() }, header))
     }
 
-    /// The key and the value of a row, as typed.
-    pub(super) fn row<'a>(
-        &'a mut self,
-        fields: &'a Fields,
-    ) -> Result<(&'a [u8], &'a [u8]), Cow<'static, str>> {
+    /// The key and the value of a row, as typed, and when it expires.
+    pub(super) fn row<'a>(&'a mut self, fields: &'a Fields) -> Result<TableRow<'a>, Cow<'static, str>> {
         if fields.len() != self.width {
             let (len, width) = (fields.len(), self.width);
             return Err(format!("the row has {len} columns, and the first one {width}").into());
@@ -96,7 +139,19 @@ impl Table {
         let [of_key, of_value] = &mut self.decoded;
         let key = decode(fields.get(self.key), encoded[0], "key", of_key)?;
         let value = decode(fields.get(self.value), encoded[1], "value", of_value)?;
-        Ok((key, value))
+        Ok((key, value, self.expires.map_or(Ok(None), |at| moment(fields.get(at)))?))
+    }
+}
+
+/// When a value expires, by the field that says so.
+fn moment(field: &[u8]) -> Result<Option<u64>, Cow<'static, str>> {
+    if field.is_empty() {
+        return Ok(None);
+    }
+    let typed = std::str::from_utf8(field).ok().filter(|typed| is_number(typed));
+    match typed.and_then(|typed| typed.parse().ok()) {
+        Some(moment) => Ok(Some(moment)),
+        None => Err("the time at which the value expires is no number of microseconds since 1970".into()),
     }
 }
 
@@ -107,13 +162,17 @@ fn is_number(column: &str) -> bool {
 /// Which column was chosen, counted from 0. A name in the header goes before a number.
 fn column(
     chosen: Option<&str>,
-    what: &str,
-    name: &str,
+    column: Column,
     at: usize,
     names: &[Vec<u8>],
     width: usize,
 ) -> Outcome<usize> {
-    let wanted = chosen.unwrap_or(name);
+    let (what, whose) = match column {
+        Column::Key => ("key", "keys"),
+        Column::Value => ("value", "values"),
+        Column::Expires => ("expires", "times"),
+    };
+    let wanted = chosen.unwrap_or(column.name());
     let mut found = (0..names.len()).filter(|at| names[*at] == wanted.as_bytes());
     match (found.next(), found.next()) {
         (Some(at), None) => return Ok(at),
@@ -132,7 +191,7 @@ fn column(
         },
         _ => {
             return Err(Failure::usage(format!(
-                "the header has no column {wanted:?}; --{what}-column NAME or NUMBER says which has the {what}s"
+                "the header has no column {wanted:?}; --{what}-column NAME or NUMBER says which has the {whose}"
             )));
         }
     };
@@ -141,7 +200,7 @@ fn column(
     }
     let (number, s) = (at + 1, if width == 1 { "" } else { "s" });
     Err(Failure::usage(format!(
-        "there is no column {number} for the {what}s: the first row has {width} column{s}"
+        "there is no column {number} for the {whose}: the first row has {width} column{s}"
     )))
 }
 
@@ -175,7 +234,7 @@ mod tests {
 
     fn begin(key: &str, value: &str, header: Option<bool>, first: &str) -> Option<(usize, usize, bool)> {
         let chosen = |column: &str| (!column.is_empty()).then(|| column.to_owned());
-        let choice = Choice { key: chosen(key), value: chosen(value), header };
+        let choice = Choice { key: chosen(key), value: chosen(value), header, expires: None };
         let (table, is_header) = Table::begin(&choice, &fields(first), true).ok()?;
         Some((table.key, table.value, is_header))
     }
@@ -214,11 +273,30 @@ mod tests {
     }
 
     #[test]
+    fn a_column_says_when_values_expire() {
+        let read = |expires: Option<&str>, header, first: &str, line: &str| {
+            let expires = expires.map(str::to_owned);
+            let choice = Choice { expires, header, key: Some("1".to_owned()), value: Some("2".to_owned()) };
+            let (mut table, _) = Table::begin(&choice, &fields(first), true).ok()?;
+            table.row(&fields(line)).map(|(.., expires_us)| expires_us).ok()
+        };
+        assert_eq!(read(None, None, "key|value|expires_us", "a|b|17"), Some(Some(17)));
+        assert_eq!(read(None, None, "key|value|expires_us", "a|b|"), Some(None));
+        assert_eq!(read(None, None, "key|value|until", "a|b|17"), Some(None));
+        assert_eq!(read(Some("until"), None, "key|value|until", "a|b|17"), Some(Some(17)));
+        assert_eq!(read(Some("3"), Some(false), "a|b|c", "a|b|18446744073709551615"), Some(Some(u64::MAX)));
+        assert_eq!(read(Some("until"), None, "key|value", "a|b"), None);
+        for typed in ["-1", "+1", " 1", "1.5", "soon", "18446744073709551616"] {
+            assert_eq!(read(None, None, "key|value|expires_us", &format!("a|b|{typed}")), None, "{typed}");
+        }
+    }
+
+    #[test]
     fn the_column_base64_says_which_are_encoded() {
         let (mut table, _) = Table::begin(&Choice::default(), &fields("key|value|base64"), true).unwrap();
         let mut row = |line: &str| {
             let fields = fields(line);
-            table.row(&fields).map(|(key, value)| (key.to_vec(), value.to_vec())).ok()
+            table.row(&fields).map(|(key, value, _)| (key.to_vec(), value.to_vec())).ok()
         };
         let is = |key: &[u8], value: &[u8]| Some((key.to_vec(), value.to_vec()));
         assert_eq!(row("/w==|AP8=|"), is(b"/w==", b"AP8="));

@@ -7,6 +7,7 @@
 //! | tsv | columns between tabs, below a header | `\t \n \r \\`, and `\xNN` for any other byte |
 //! | jsonl | an object a line | base64, and fields that say so (`json.rs`) |
 //!
+//! When a value expires is a field of JSON objects, and a column of CSV and TSV where that was asked for.
 //! Whatever `export` writes, `import` with the same types reads as the same row. A row is in memory as a whole, in
 //! and out; a directory takes values of any length.
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::columns::{Choice, KEY, Table, VALUE};
+use super::columns::{Choice, EXPIRES, KEY, Table, VALUE};
 use super::csv::Csv;
 use super::fields::Fields;
 use super::{BYTE_ORDER_MARK, Format, tsv};
@@ -10,8 +10,12 @@ use crate::exit::{Failure, Outcome};
 use crate::json;
 use crate::writes::Refused;
 
-/// A key and a value as typed.
-pub(crate) type Row<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+/// A key and a value as typed, and when it expires, in microseconds since 1970.
+pub(crate) struct Row<'a> {
+    pub(crate) key: Cow<'a, [u8]>,
+    pub(crate) value: Cow<'a, [u8]>,
+    pub(crate) expires_us: Option<u64>,
+}
 
 /// Takes lines and gives rows.
 pub(crate) struct Reader {
@@ -24,7 +28,7 @@ enum Kind {
     Lines,
     Csv(Box<(Csv, Header)>),
     Tsv(Box<(Fields, Header)>),
-    Jsonl { key: String, value: String },
+    Jsonl { key: String, value: String, expires: String },
 }
 
 /// What is known of a table's columns: all, once its first row has been read.
@@ -44,16 +48,17 @@ impl Reader {
                     "JSON Lines have no header; --header and --no-header are for CSV and TSV",
                 ));
             }
-            Format::Jsonl => Kind::Jsonl {
-                key: choice.key.unwrap_or_else(|| KEY.to_owned()),
-                value: choice.value.unwrap_or_else(|| VALUE.to_owned()),
-            },
-            Format::Lines if choice.key.is_some() || choice.value.is_some() || choice.header.is_some() => {
+            Format::Lines if !choice.is_empty() => {
                 return Err(Failure::usage(
                     "a line file has no columns to choose; say which --format it has: csv, tsv or jsonl",
                 ));
             }
             Format::Lines => Kind::Lines,
+            Format::Jsonl => Kind::Jsonl {
+                key: choice.key.unwrap_or_else(|| KEY.to_owned()),
+                value: choice.value.unwrap_or_else(|| VALUE.to_owned()),
+                expires: choice.expires.unwrap_or_else(|| EXPIRES.to_owned()),
+            },
         };
         Ok(Reader { kind, first: true })
     }
@@ -87,17 +92,18 @@ impl Reader {
             Kind::Lines => {
                 let end = memchr::memchr2(b'\t', b' ', line).unwrap_or(line.len());
                 let (key, value) = line.split_at(end);
-                Ok(Some((key.into(), value.get(1..).unwrap_or_default().into())))
+                let value = value.get(1..).unwrap_or_default().into();
+                Ok(Some(Row { key: key.into(), value, expires_us: None }))
             }
             Kind::Tsv(table) => {
                 let (fields, header) = table.as_mut();
                 tsv::parse(without_mark(line, first), fields).map_err(malformed)?;
                 header.row(fields, false)
             }
-            Kind::Jsonl { key, value } => {
-                let row = json::parse_row(without_mark(line, first), key, value);
-                let (key, value) = row.map_err(malformed)?;
-                Ok(Some((key.into(), value.into())))
+            Kind::Jsonl { key, value, expires } => {
+                let row = json::parse_row(without_mark(line, first), key, value, expires);
+                let (key, value, expires_us) = row.map_err(malformed)?;
+                Ok(Some(Row { key: key.into(), value: value.into(), expires_us }))
             }
         }
     }
@@ -122,8 +128,8 @@ impl Header {
             }
         }
         let Some(table) = &mut self.table else { return Ok(None) };
-        let (key, value) = table.row(fields).map_err(malformed)?;
-        Ok(Some((key.into(), value.into())))
+        let (key, value, expires_us) = table.row(fields).map_err(malformed)?;
+        Ok(Some(Row { key: key.into(), value: value.into(), expires_us }))
     }
 }
 

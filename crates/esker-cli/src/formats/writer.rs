@@ -3,63 +3,131 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::columns::{BASE64, KEY, VALUE};
+use super::columns::{BASE64, Column, KEY, VALUE};
 use super::{Format, csv, tsv};
 use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome};
 use crate::json;
 
+/// The columns where none were chosen.
+const COLUMNS: [Column; 2] = [Column::Key, Column::Value];
+
 /// Appends rows in one format.
 pub(crate) struct Writer {
     format: Format,
     types: Types,
+    /// The columns of CSV and TSV.
+    columns: Vec<Column>,
+    /// Rows that expire, which what was written does not say.
+    untold: u64,
     /// Memory for what is printed before it is quoted.
     printed: Vec<u8>,
 }
 
+/// What is written of one row.
+pub(crate) struct Row<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+    /// In microseconds since 1970.
+    pub(crate) expires_us: Option<u64>,
+}
+
 impl Writer {
-    pub(crate) fn new(format: Format, types: Types) -> Self {
-        Writer { format, types, printed: Vec::new() }
+    /// `columns` are those that were chosen, if any.
+    pub(crate) fn new(format: Format, types: Types, columns: &[Column]) -> Outcome<Self> {
+        if !columns.is_empty() && !matches!(format, Format::Csv | Format::Tsv) {
+            return Err(Failure::usage("--columns is for CSV and TSV; say --format csv or tsv"));
+        }
+        if let Some(twice) = (1..columns.len()).find(|&at| columns[..at].contains(&columns[at])) {
+            let name = columns[twice].name();
+            return Err(Failure::usage(format!("--columns has the column {name} twice")));
+        }
+        let columns = if columns.is_empty() { &COLUMNS } else { columns };
+        Ok(Writer { format, types, columns: columns.to_vec(), untold: 0, printed: Vec::new() })
+    }
+
+    /// How many of the rows expire although what was written does not say so.
+    pub(crate) fn untold(&self) -> u64 {
+        self.untold
+    }
+
+    fn has(&self, column: Column) -> bool {
+        self.columns.contains(&column)
     }
 
     /// Whether CSV has the column that says what is in base64: only text can be.
     fn has_base64(&self) -> bool {
-        self.types.keys == DataType::Text || self.types.values == DataType::Text
+        (self.has(Column::Key) && self.types.keys == DataType::Text)
+            || (self.has(Column::Value) && self.types.values == DataType::Text)
     }
 
     /// Appends the header, where the format has one.
     pub(crate) fn begin(&self, out: &mut Vec<u8>) {
+        let mut names: Vec<&str> = self.columns.iter().map(|column| column.name()).collect();
         let header = match self.format {
-            Format::Csv if self.has_base64() => format!("{KEY},{VALUE},{BASE64}\n"),
-            Format::Csv => format!("{KEY},{VALUE}\n"),
-            Format::Tsv => format!("{KEY}\t{VALUE}\n"),
-            Format::Lines | Format::Jsonl => String::new(),
+            Format::Csv => {
+                names.extend(self.has_base64().then_some(BASE64));
+                names.join(",")
+            }
+            Format::Tsv => names.join("\t"),
+            Format::Lines | Format::Jsonl => return,
         };
         out.extend_from_slice(header.as_bytes());
+        out.push(b'\n');
     }
 
     /// Appends a row.
-    pub(crate) fn row(&mut self, out: &mut Vec<u8>, key: &[u8], value: &[u8]) -> Outcome {
+    pub(crate) fn row(&mut self, out: &mut Vec<u8>, row: &Row<'_>) -> Outcome {
+        let Row { key, value, expires_us } = *row;
+        let tells = match self.format {
+            Format::Jsonl => true,
+            Format::Lines => false,
+            Format::Csv | Format::Tsv => self.has(Column::Expires) || !self.has(Column::Value),
+        };
+        self.untold += u64::from(expires_us.is_some() && !tells);
         match self.format {
-            Format::Jsonl => json::row(out, self.types, key, Some(value)),
+            Format::Jsonl => json::row(out, self.types, key, Some((value, expires_us))),
             Format::Lines => self.line(out, key, value),
-            Format::Csv => self.csv(out, key, value),
-            Format::Tsv => {
-                let types = self.types;
-                tsv::append(out, self.print(|out| types.keys.print(key, out))?);
-                out.push(b'\t');
-                tsv::append(out, self.print(|out| types.values.print_value(value, out))?);
-                out.push(b'\n');
-                Ok(())
-            }
+            Format::Csv => self.csv(out, row),
+            Format::Tsv => self.tsv(out, row),
         }
     }
 
-    fn csv(&mut self, out: &mut Vec<u8>, key: &[u8], value: &[u8]) -> Outcome {
+    fn tsv(&mut self, out: &mut Vec<u8>, row: &Row<'_>) -> Outcome {
         let types = self.types;
-        let of_key = self.field(out, types.keys, key, |out| types.keys.print(key, out))?;
-        out.push(b',');
-        let of_value = self.field(out, types.values, value, |out| types.values.print_value(value, out))?;
+        for at in 0..self.columns.len() {
+            if at > 0 {
+                out.push(b'\t');
+            }
+            let field = match self.columns[at] {
+                Column::Key => self.print(|out| types.keys.print(row.key, out))?,
+                Column::Value => self.print(|out| types.values.print_value(row.value, out))?,
+                Column::Expires => self.print(|out| moment(row.expires_us, out))?,
+            };
+            tsv::append(out, field);
+        }
+        out.push(b'\n');
+        Ok(())
+    }
+
+    fn csv(&mut self, out: &mut Vec<u8>, row: &Row<'_>) -> Outcome {
+        let types = self.types;
+        let (mut of_key, mut of_value) = (false, false);
+        for at in 0..self.columns.len() {
+            if at > 0 {
+                out.push(b',');
+            }
+            match self.columns[at] {
+                Column::Key => {
+                    of_key = self.field(out, types.keys, row.key, |out| types.keys.print(row.key, out))?;
+                }
+                Column::Value => {
+                    let print = |out: &mut Vec<u8>| types.values.print_value(row.value, out);
+                    of_value = self.field(out, types.values, row.value, print)?;
+                }
+                Column::Expires => moment(row.expires_us, out)?,
+            }
+        }
         if self.has_base64() {
             let names = match (of_key, of_value) {
                 (false, false) => "",
@@ -119,4 +187,12 @@ impl Writer {
         out.push(b'\n');
         Ok(())
     }
+}
+
+/// Appends when a value expires; nothing where it does not.
+fn moment(expires_us: Option<u64>, out: &mut Vec<u8>) -> Outcome {
+    if let Some(us) = expires_us {
+        out.extend_from_slice(us.to_string().as_bytes());
+    }
+    Ok(())
 }

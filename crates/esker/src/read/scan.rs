@@ -167,6 +167,13 @@ impl Scan {
         entry.value.len() as u64
     }
 
+    /// When the current pair's key stops having its value, as [`Value::expires_us`](crate::Value::expires_us) has it. `None` for a
+    /// scan of keys only.
+    #[inline]
+    pub fn expires_us(&self) -> Option<u64> {
+        self.entry().expiry
+    }
+
     /// The current pair's value as [`Tree::get`](crate::Tree::get) gives it: to keep, or to read in parts. Empty
     /// where [`Scan::value`] is.
     ///

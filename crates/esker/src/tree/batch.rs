@@ -14,7 +14,7 @@ impl Batch {
     /// # Errors
     /// `InvalidInput` when the key is empty or longer than 64 KiB, or the batch would pass 4 GiB.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_until(tree, key.as_ref(), value.as_ref(), None)
+        self.put_until(tree, key, value, None)
     }
 
     /// Adds: `key` of `tree` gets `value` for as long as `ttl`, from now on ([`Tree::put_for`]).
@@ -28,16 +28,42 @@ impl Batch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        self.put_until(tree, key.as_ref(), value.as_ref(), Some(tree.store.expiry_after(ttl)))
+        self.put_until(tree, key, value, Some(tree.store.expiry_after(ttl)))
     }
 
-    pub(crate) fn put_until(
+    /// Adds: `key` of `tree` gets `value` until the store's clock shows `expires_us`, in microseconds since 1970, or for good
+    /// (`None`): what [`Value::expires_us`](crate::Value::expires_us) says of a value that is copied from elsewhere. Where that
+    /// time has passed, the key is absent at once, whatever it had before.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let [from, to] = [(); 2].map(|()| esker::Db::open_in_memory(esker::Options::default()));
+    /// # let (from, to) = (from?, to?);
+    /// use std::time::Duration;
+    /// from.default_tree().put_for("7f3a", "Ada", Duration::from_secs(3600))?;
+    /// let value = from.get("7f3a")?.expect("an hour has not passed");
+    /// let mut batch = esker::Batch::new();
+    /// batch.put_until(to.default_tree(), "7f3a", value.bytes()?, value.expires_us())?;
+    /// to.write(&batch)?;
+    /// assert_eq!(to.get("7f3a")?.expect("nor here").expires_us(), value.expires_us());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn put_until(
         &mut self,
         tree: &Tree,
-        key: &[u8],
-        value: &[u8],
-        expiry: Option<Expiry>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires_us: Option<u64>,
     ) -> Result<()> {
+        self.add_put(tree, key.as_ref(), value.as_ref(), expires_us)
+    }
+
+    fn add_put(&mut self, tree: &Tree, key: &[u8], value: &[u8], expiry: Option<Expiry>) -> Result<()> {
         if value.len() < tree.store.options.separate_at.max(1) {
             return self.add_until(tree.inner(), Kind::Put, expiry, key, value);
         }

@@ -70,20 +70,21 @@ impl Runner {
         if !self.writes.is_empty() {
             self.writes.apply(&mut self.store)?;
         }
-        let found = self.store.tree.get_into(key, &mut self.value)?;
-        let out = self.out.buffer();
-        match (self.json, found) {
-            (false, _) => {
-                out.extend_from_slice(typed);
-                out.push(b' ');
-                match found {
-                    true => self.store.types.values.print_value(&self.value, out)?,
-                    false => out.extend_from_slice(b"EMPTY"),
-                }
-                out.push(b'\n');
+        let (tree, types, out) = (&self.store.tree, self.store.types, self.out.buffer());
+        if self.json {
+            match tree.get(key)? {
+                Some(value) => json::row(out, types, key, Some((&value.bytes()?, value.expires_us())))?,
+                None => json::absent(out, types.keys, key)?,
             }
-            (true, true) => json::row(out, self.store.types, key, Some(&self.value))?,
-            (true, false) => json::absent(out, self.store.types.keys, key)?,
+        } else {
+            let found = tree.get_into(key, &mut self.value)?;
+            out.extend_from_slice(typed);
+            out.push(b' ');
+            match found {
+                true => types.values.print_value(&self.value, out)?,
+                false => out.extend_from_slice(b"EMPTY"),
+            }
+            out.push(b'\n');
         }
         self.counts.gets += 1;
         Ok(self.out.spill()?)
@@ -98,8 +99,9 @@ impl Runner {
             let mut rows = self.store.tree.scan(ScanRange::all().from(lo).to(hi))?;
             while rows.advance()? {
                 any = true;
+                let expires_us = rows.expires_us();
                 let (key, value) = rows.pair()?;
-                print(self.out.buffer(), self.json, self.store.types, key, Some(value))?;
+                print(self.out.buffer(), self.json, self.store.types, key, Some((value, expires_us)))?;
                 self.out.spill()?;
             }
         }

@@ -1,0 +1,54 @@
+//! What `import` and `export` take.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::formats::Format;
+use crate::formats::columns::Column;
+
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// A file (`-`: standard input) or a directory
+    pub(crate) source: PathBuf,
+    /// The file's format, whatever its name
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) format: Option<Format>,
+    #[command(flatten)]
+    pub(crate) columns: Columns,
+    /// Report malformed lines, or names of files, and go on (exit code 2 at the end)
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+}
+
+/// Which columns of a table, or fields of an object, are keys, values and times.
+#[derive(Debug, Args)]
+pub(crate) struct Columns {
+    /// The column of the keys, by name or number (default: `key`, or the first)
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) key_column: Option<String>,
+    /// The column of the values (default: `value`, or the second)
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) value_column: Option<String>,
+    /// The column that says when a value expires (default: `expires_us`, where there is one)
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) expires_column: Option<String>,
+    /// The first row has the columns' names
+    #[arg(long, conflicts_with = "no_header")]
+    pub(crate) header: bool,
+    /// The first row is a row
+    #[arg(long)]
+    pub(crate) no_header: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// A file (`-`: standard output), or a directory if it exists or ends with a slash
+    pub(crate) target: PathBuf,
+    /// The file's format, whatever its name
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) format: Option<Format>,
+    /// The columns of CSV and TSV, in this order: some of key, value, expires_us (default: key,value)
+    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', hide_possible_values = true)]
+    pub(crate) columns: Vec<Column>,
+}
