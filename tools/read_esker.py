@@ -146,6 +146,8 @@ class Store:
             self.floor = (edit.varint(), edit.varint())
         elif tag in (9, 11):
             edit.varint()
+        elif tag == 16:
+            edit.u64()
         elif tag == 8:
             for _ in range(3):
                 edit.varint()

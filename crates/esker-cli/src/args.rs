@@ -215,8 +215,8 @@ Example:
     ImportTree(ImportTree),
     /// Copy the store, as it is now, into a directory of backups; what an earlier one has is not copied again
     #[command(
-        after_help = "One directory, on another disk as a rule, holds the backups of one store. An interrupted backup leaves
-the earlier ones as they were, and the next one tidies up.
+        after_help = "One directory, on another disk as a rule, holds the backups of one store; another store's are refused
+there. An interrupted backup leaves the earlier ones as they were, and the next one tidies up.
 
 Examples:
   esker backup /backups/x

@@ -345,9 +345,10 @@ impl Db {
     /// time on the same file system, and needs one that is the same.
     ///
     /// # Errors
-    /// `AlreadyExists`, `Io`, `OutOfSpace`.
+    /// `InvalidInput` when `dir` lies in the store's own directory; `AlreadyExists`, `Io`, `OutOfSpace`.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.store.check_writable()?;
+        crate::care::checkpoint::check_outside(&self.store, dir.as_ref())?;
         crate::care::checkpoint::checkpoint(&self.store, dir.as_ref()).map(drop)
     }
 
@@ -358,10 +359,12 @@ impl Db {
     /// [`backups`](crate::backups) lists them, [`forget_backups`](crate::forget_backups) removes old ones.
     ///
     /// # Errors
-    /// `InvalidInput` when `dir` holds something else; `Corruption` when the list of an earlier backup's files is
+    /// `InvalidInput` when `dir` holds something else, such as backups of another store, or lies in the store's own
+    /// directory; `Corruption` when the list of an earlier backup's files is
     /// damaged; `Locked` when another backup or restore uses `dir`; `Io`, `OutOfSpace`: earlier backups are as they were.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<BackupReport> {
         self.store.check_writable()?;
+        crate::care::checkpoint::check_outside(&self.store, dir.as_ref())?;
         crate::care::backup::backup(&self.store, dir.as_ref())
     }
 

@@ -161,7 +161,12 @@ impl Found {
         let paths = listing.segments.iter().map(|(_, path)| path.clone()).collect();
         let segments = Segments::open(&*env.fs, dir, paths)?;
         let state = match listing.manifest() {
-            0 => ManifestState { next_file: 1, next_tree: 1, ..ManifestState::default() },
+            0 => ManifestState {
+                next_file: 1,
+                next_tree: 1,
+                identity: env.random.next_u64(),
+                ..ManifestState::default()
+            },
             number => {
                 let known = segments.manifest_synced(number);
                 if segments.paths.is_empty() {

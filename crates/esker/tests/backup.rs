@@ -295,6 +295,69 @@ fn damage_in_a_backup_is_named() {
 }
 
 #[test]
+fn a_directory_has_the_backups_of_one_store() {
+    let disk = SimFs::new(8);
+    let with_seed = |seed| {
+        let env = world(Arc::new(disk.clone()), seed, Some(Arc::new(StepExecutor)));
+        options(&disk).env(env)
+    };
+    let db = Db::open(STORE, with_seed(1)).unwrap();
+    db.put("key", "value").unwrap();
+    db.backup(SHELF).unwrap();
+    let other = Db::open("/other", with_seed(2)).unwrap();
+    let error = other.backup(SHELF).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.message().contains("another store"), "{error}");
+    db.export_tree("default", "/exported").unwrap();
+    let exported = Db::open("/exported", with_seed(3)).unwrap();
+    assert_eq!(exported.backup(SHELF).unwrap_err().kind(), ErrorKind::InvalidInput);
+    let shelf = shelf(&disk);
+
+    // Nothing was touched; what is the same store goes on: opened again, restored, copied, rebuilt without its tables.
+    assert_eq!(shelf.keys().filter(|path| named(path, "backup-")).count(), 1);
+    db.close().unwrap();
+    let db = Db::open(STORE, with_seed(4)).unwrap();
+    db.checkpoint("/copy").unwrap();
+    esker::restore(SHELF, None, TARGET, &with_seed(5)).unwrap();
+    db.delete("key").unwrap();
+    db.compact().unwrap();
+    assert_eq!(db.backup(SHELF).unwrap().id, 2);
+    for (id, path) in [(3, "/copy"), (4, TARGET)] {
+        assert_eq!(Db::open(path, with_seed(id)).unwrap().backup(SHELF).unwrap().id, id);
+    }
+
+    // Nor is a store refused that does not know any more which one it is.
+    db.close().unwrap();
+    for name in disk.list(Path::new(STORE)).unwrap().iter().filter(|name| name.starts_with("manifest")) {
+        disk.remove_file(&Path::new(STORE).join(name)).unwrap();
+    }
+    esker::repair(STORE, &with_seed(6)).unwrap();
+    let db = Db::open(STORE, with_seed(7)).unwrap();
+    assert_eq!(db.backup(SHELF).unwrap().id, 5);
+    assert_eq!(other.backup(SHELF).unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn no_copy_is_made_in_the_store_itself() {
+    let disk = SimFs::new(9);
+    let db = Db::open(STORE, options(&disk)).unwrap();
+    db.put("key", "value").unwrap();
+    let before = disk.list(Path::new(STORE)).unwrap();
+    for inside in ["/store", "/store/", "/store/x", "/./store/x/y", "/else/../store/x"] {
+        assert_eq!(db.backup(inside).unwrap_err().kind(), ErrorKind::InvalidInput, "{inside}");
+        assert_eq!(db.checkpoint(inside).unwrap_err().kind(), ErrorKind::InvalidInput, "{inside}");
+        assert_eq!(
+            db.export_tree("default", inside).unwrap_err().kind(),
+            ErrorKind::InvalidInput,
+            "{inside}"
+        );
+    }
+    assert_eq!(disk.list(Path::new(STORE)).unwrap(), before);
+    db.backup("/store/../backups").unwrap();
+    db.checkpoint("/stored").unwrap();
+}
+
+#[test]
 fn other_directories_are_left_alone() {
     let disk = SimFs::new(7);
     let db = Db::open(STORE, options(&disk)).unwrap();

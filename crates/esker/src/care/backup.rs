@@ -68,7 +68,7 @@ pub fn backups(dir: impl AsRef<Path>, options: &Options) -> Result<Vec<BackupInf
 }
 
 fn info(catalog: &Catalog) -> BackupInfo {
-    let Catalog { id, made_us, parts } = catalog;
+    let Catalog { id, made_us, parts, .. } = catalog;
     BackupInfo { id: *id, made_us: *made_us, files: parts.len() as u64, bytes: catalog.bytes() }
 }
 
@@ -164,6 +164,7 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
     let shelf = Shelf::read(env, dir)?;
     let _lock = lock(env, dir, LockMode::Exclusive)?;
     let catalogs = read_all(env, dir, &shelf)?;
+    check_same_store(store, dir, &catalogs)?;
     remove_unnamed(env, dir, &catalogs)?;
     let parts = catalogs.iter().flat_map(|catalog| &catalog.parts);
     let mut known: BTreeMap<&str, &Part> = parts.map(|part| (part.stored.as_str(), part)).collect();
@@ -173,7 +174,8 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
     let _alone = store.backing_up.lock();
     let staging = Staging::make(store)?;
     let id = shelf.ids.last().map_or(1, |last| last + 1);
-    let mut catalog = Catalog { id, made_us: env.clock.wall_us(), parts: Vec::new() };
+    let mut catalog =
+        Catalog { id, made_us: env.clock.wall_us(), store: staging.state.identity, parts: Vec::new() };
     let mut report = BackupReport { id, ..BackupReport::default() };
     for (name, stored) in staging.files(id)? {
         let (len, sum) = match known.get(stored.as_str()) {
@@ -193,6 +195,23 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
     catalog.write(env, dir)?;
     (report.files, report.bytes) = (catalog.parts.len() as u64, catalog.bytes());
     Ok(report)
+}
+
+/// Refuses a directory with backups of another store: whoever keeps the newest few would lose those of one of the two. A store
+/// that was restored, or copied by a checkpoint, is the same.
+fn check_same_store(store: &Store, dir: &Path, catalogs: &[Catalog]) -> Result<()> {
+    let identity = store.structure.lock().manifest.as_ref().map_or(0, |manifest| manifest.state.identity);
+    let newest = catalogs.iter().rev().find(|catalog| catalog.store != 0);
+    match newest {
+        Some(newest) if identity != 0 && newest.store != identity => {
+            let message = format!(
+                "backup {} here is of another store, and each store needs a directory of backups of its own",
+                newest.id
+            );
+            Err(Error::new(ErrorKind::InvalidInput, message).at(dir))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Takes away a copy that was cut short or lengthened since: the store still has the file.

@@ -45,6 +45,8 @@ pub(super) struct Catalog {
     pub(super) id: u64,
     /// Microseconds since 1970.
     pub(super) made_us: u64,
+    /// The identity of the store; 0: not known.
+    pub(super) store: u64,
     pub(super) parts: Vec<Part>,
 }
 
@@ -94,7 +96,7 @@ pub(super) fn catalog_path(dir: &Path, id: u64) -> PathBuf {
 
 impl Catalog {
     fn encode(&self) -> String {
-        let mut out = format!("{FIRST_LINE}\nmade {}\n", self.made_us);
+        let mut out = format!("{FIRST_LINE}\nmade {}\nstore {:016x}\n", self.made_us, self.store);
         for Part { name, stored, len, sum } in &self.parts {
             // Writing to a string does not fail.
             let _ = writeln!(out, "file {len} {sum:016x} {stored} {name}");
@@ -114,8 +116,9 @@ impl Catalog {
             return None;
         }
         let made_us = lines.next()?.strip_prefix("made ")?.parse().ok()?;
+        let store = u64::from_str_radix(lines.next()?.strip_prefix("store ")?, 16).ok()?;
         let parts: Option<Vec<Part>> = lines.map(decode_part).collect();
-        Some(Catalog { id, made_us, parts: parts? })
+        Some(Catalog { id, made_us, store, parts: parts? })
     }
 
     pub(super) fn read(env: &Env, dir: &Path, id: u64) -> Result<Catalog> {
@@ -209,7 +212,7 @@ mod tests {
             part("manifest-000001", "000002-manifest-000001"),
             part("wal-000003.log", "000002-wal-000003.log"),
         ];
-        let catalog = Catalog { id: 2, made_us: 1_700_000_000_000_000, parts };
+        let catalog = Catalog { id: 2, made_us: 1_700_000_000_000_000, store: 0xabcd, parts };
         let text = catalog.encode();
         assert_eq!(Catalog::decode(2, &text), Some(catalog));
         for at in 0..text.len() {

@@ -7,7 +7,7 @@
 //! is opened as after a crash: its log is replayed. It holds every write acknowledged before the call, and
 //! a prefix of later ones; when the call returns, it survives power loss.
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use crate::blob::blob_path;
 use crate::env::Env;
@@ -27,6 +27,30 @@ const COPY_LEN: usize = 1 << 20;
 /// Refuses a directory for a copy that exists.
 fn check_new(env: &Env, dir: &Path) -> Result<()> {
     if env.fs.exists(dir)? { Err(not_new(dir)) } else { Ok(()) }
+}
+
+/// Refuses a directory for a copy, a backup or an export that lies in the store's own, by its name: nothing but the store's
+/// files belongs there, and what destroys or moves the store would take the copy along.
+pub(crate) fn check_outside(store: &Store, dir: &Path) -> Result<()> {
+    match (plain(&store.dir), plain(dir)) {
+        (Some(own), Some(inside)) if inside.starts_with(&own) => {
+            let message = "this is in the store's own directory, where nothing but its files may be";
+            Err(Error::new(ErrorKind::InvalidInput, message).at(dir))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The path from the root on, without `.` and `..`.
+fn plain(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in std::path::absolute(path).ok()?.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    Some(plain)
 }
 
 fn not_new(dir: &Path) -> Error {

@@ -56,7 +56,7 @@ pub fn restore(
     }
     env.fs.create_dir_all(target)?;
     fill(env, dir, &catalog, target).inspect_err(|_| drop(remove_flat_dir(env, target)))?;
-    let Catalog { id, made_us, parts } = &catalog;
+    let Catalog { id, made_us, parts, .. } = &catalog;
     Ok(BackupInfo { id: *id, made_us: *made_us, files: parts.len() as u64, bytes: catalog.bytes() })
 }
 

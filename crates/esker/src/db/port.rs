@@ -19,7 +19,8 @@ impl Db {
     /// split are told from those of its other half.
     ///
     /// # Errors
-    /// `AlreadyExists`; `NotFound` when there is no such tree; otherwise as [`Db::flush`].
+    /// `AlreadyExists`; `InvalidInput` when `dir` lies in the store's own directory; `NotFound` when there is no such tree;
+    /// otherwise as [`Db::flush`].
     ///
     /// # Example
     /// ```
@@ -38,6 +39,7 @@ impl Db {
     /// ```
     pub fn export_tree(&self, name: &str, dir: impl AsRef<Path>) -> Result<TreeFiles> {
         self.store.check_writable()?;
+        crate::care::checkpoint::check_outside(&self.store, dir.as_ref())?;
         crate::care::export::export(&self.store, name, dir.as_ref())
     }
 

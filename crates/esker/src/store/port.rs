@@ -134,6 +134,7 @@ impl Store {
             next_tree: structure.next_tree,
             last_seq,
             clock_us: manifest.state.clock_us.max(self.clock.now_us()),
+            identity: self.env.random.next_u64(),
         })
     }
 

@@ -91,6 +91,10 @@ pub(crate) enum Edit {
     Clock {
         us: u64,
     },
+    /// The store's identity, which its copies have too.
+    Identity {
+        identity: u64,
+    },
 }
 
 const CREATE_TREE: u8 = 1;
@@ -110,6 +114,7 @@ const DELETE_RANGE: u8 = 12;
 const FORGET_RANGE: u8 = 13;
 const EXTENT: u8 = 14;
 const SET_OPTIONS: u8 = 15;
+const IDENTITY: u8 = 16;
 
 pub(super) fn tree_id(from: &mut Decoder<'_>) -> Option<TreeId> {
     TreeId::try_from(from.varint()?).ok().filter(|&id| id < TreeId::MAX)
@@ -203,6 +208,7 @@ impl Edit {
                 out.push(CLOCK);
                 put_varint(out, *us);
             }
+            Edit::Identity { identity } => out.extend([&[IDENTITY][..], &identity.to_le_bytes()].concat()),
         }
     }
 
@@ -254,6 +260,7 @@ impl Edit {
             }
             BLOB => Edit::Blob(BlobEdit::decode(from)?),
             CLOCK => Edit::Clock { us: within(from, CLOCK_MAX)? },
+            IDENTITY => Edit::Identity { identity: from.u64()? },
             DELETE_RANGE => Edit::DeleteRange {
                 tree: tree_id(from)?,
                 seq: seq(from)?,
@@ -305,6 +312,8 @@ pub(crate) struct ManifestState {
     pub(crate) last_seq: SeqNo,
     /// What the store's clock showed at least, in microseconds since 1970.
     pub(crate) clock_us: u64,
+    /// Random, from when the store was made; copies of all of it have the same. 0: not known.
+    pub(crate) identity: u64,
 }
 
 impl ManifestState {
@@ -359,6 +368,7 @@ impl ManifestState {
                 (record.root, record.range) = (*root, range.clone());
             }
             Edit::Clock { us } => self.clock_us = self.clock_us.max(*us),
+            Edit::Identity { identity } => self.identity = *identity,
             Edit::Counters { next_file, next_tree, last_seq } => {
                 self.next_file = self.next_file.max(*next_file);
                 self.next_tree = self.next_tree.max(*next_tree);
@@ -385,6 +395,7 @@ impl ManifestState {
             Edit::Floor(self.floor),
             Edit::LogSynced { position: self.log_synced },
             Edit::Clock { us: self.clock_us },
+            Edit::Identity { identity: self.identity },
         ];
         edits.extend(self.blobs.to_edits().map(Edit::Blob));
         for (&tree, record) in &self.trees {

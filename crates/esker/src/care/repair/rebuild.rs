@@ -185,6 +185,7 @@ impl Repair<'_> {
         self.state.floor = known.floor;
         self.state.log_synced = known.log_synced;
         self.state.clock_us = known.clock_us;
+        self.state.identity = known.identity;
         self.state.blobs.removed = known.blobs.removed.clone();
         (self.state.next_file, self.state.last_seq) = (known.next_file, known.last_seq);
         self.state.next_tree = known.next_tree.max(trees.last().map_or(1, |last| last + 1));

@@ -46,6 +46,7 @@ fn sample() -> Vec<Edit> {
         Edit::Floor(LogFloor { segment: 4, start: 12345 }),
         Edit::LogSynced { position: 23456 },
         Edit::Clock { us: 1 << 60 },
+        Edit::Identity { identity: u64::MAX - 1 },
         Edit::Flushed { tree: 3, seq: 9 },
         Edit::DeleteRange { tree: 3, seq: 8, range: KeyRange { lower: Vec::new(), upper: None } },
         Edit::DeleteRange {
