@@ -51,6 +51,9 @@ pub(crate) struct Delete {
     /// All keys that begin so
     #[arg(long, value_name = "P", conflicts_with = "key")]
     pub(crate) prefix: Option<OsString>,
+    /// All keys of the tree
+    #[arg(long, conflicts_with_all = ["key", "from", "to", "prefix"])]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]

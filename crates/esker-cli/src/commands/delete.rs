@@ -1,4 +1,4 @@
-//! `esker delete KEY`, `esker delete --prefix P`, `esker delete --from LO --to HI`.
+//! `esker delete KEY`, `esker delete --prefix P`, `esker delete --from LO --to HI`, `esker delete --all`.
 
 use crate::args::{Delete, Global};
 use crate::exit::{Failure, Outcome};
@@ -12,10 +12,14 @@ pub(crate) fn run(global: &Global, args: &Delete) -> Outcome {
         store.tree.delete(&key)?;
         return store.finish();
     }
-    if args.from.is_none() && args.to.is_none() && args.prefix.is_none() {
+    if args.from.is_none() && args.to.is_none() && args.prefix.is_none() && !args.all {
         return Err(Failure::usage(
             "delete needs a key or a range: `esker delete KEY`, `esker delete --prefix P`; `esker destroy` deletes a whole store",
         ));
+    }
+    // Where a script's variable is not set, nobody meant all keys.
+    if args.prefix.as_ref().is_some_and(|prefix| prefix.is_empty()) {
+        return Err(Failure::usage("the prefix is empty; `esker delete --all` deletes all keys of the tree"));
     }
     let store = Store::write(global)?;
     let typed =
