@@ -215,3 +215,34 @@ fn stats_are_watched_until_somebody_ends_it() {
     watching.kill().unwrap();
     watching.wait().unwrap();
 }
+
+/// The names of all commands, as the help lists them.
+fn commands(dir: &Path) -> Vec<String> {
+    let help = esker(dir, "--help").stdout();
+    let list = help.split_once("Commands:\n").expect("the help lists commands").1;
+    let list = list.split("\n\n").next().unwrap_or_default();
+    // What a description goes on with stands further to the right.
+    let names = list.lines().filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
+    names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn completions_and_manual_pages_name_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let commands = commands(dir.path());
+    assert!(commands.len() > 25 && commands.contains(&"cache-sim".to_owned()), "{commands:?}");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = esker(dir.path(), &format!("completions {shell}")).stdout();
+        let words: Vec<&str> =
+            script.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_')).collect();
+        for command in &commands {
+            assert!(words.contains(&command.as_str()), "{shell}: {command}");
+        }
+    }
+    let page = esker(dir.path(), "man").stdout().replace('\\', "");
+    for command in commands.iter().filter(|command| *command != "help") {
+        assert!(page.contains(&format!("esker-{command}(1)")), "{command}");
+        let own = esker(dir.path(), &format!("man {command}")).stdout();
+        assert!(own.contains(&format!(".TH esker-{command} 1")), "{command}: {own}");
+    }
+}

@@ -4,6 +4,7 @@
 //! $ esker get a          a command: esker, or one of write, cat, find, gone, mkdir, copy (see `builtin`)
 //! < text                 a line of its standard input
 //! > text                 a line of standard output, exactly; `>| text`: the same without a line feed
+//! >~ text                standard output contains this; the rest of it does not matter
 //! > *                    standard output does not matter
 //! ! text                 standard error contains this
 //! ? 1                    the exit code, where it is not 0
@@ -43,6 +44,7 @@ struct Step {
     stdin: Vec<u8>,
     stdout: Vec<u8>,
     any_stdout: bool,
+    contained: Vec<Vec<u8>>,
     stderr: Vec<String>,
     code: i32,
 }
@@ -72,6 +74,11 @@ fn session(path: &Path) -> Vec<String> {
             let (was, should) = (done.stdout(), String::from_utf8_lossy(&step.stdout).into_owned());
             problems.push(format!("{at}\n  printed {was:?}\n  instead of {should:?}; {}", done.stderr()));
         }
+        for text in &step.contained {
+            if !done.stdout.windows(text.len()).any(|part| part == text.as_slice()) {
+                problems.push(format!("{at}\n  printed {:?}\n  without {:?}", done.stdout(), shown(text)));
+            }
+        }
         for text in &step.stderr {
             if !done.stderr().contains(text) {
                 problems.push(format!("{at}\n  standard error {:?}\n  lacks {text:?}", done.stderr()));
@@ -100,6 +107,10 @@ fn steps(script: &str) -> Vec<Step> {
             "<" => step.stdin.extend([&bytes(text), b"\n".as_slice()].concat()),
             ">" if text == "*" => step.any_stdout = true,
             ">" => step.stdout.extend([&bytes(text), b"\n".as_slice()].concat()),
+            ">~" => {
+                step.any_stdout = true;
+                step.contained.push(bytes(text));
+            }
             ">|" => step.stdout.extend(bytes(text)),
             "!" => step.stderr.push(text.to_owned()),
             "?" => step.code = text.parse().unwrap(),

@@ -1,8 +1,6 @@
 //! A shop's inventory in Esker: trees, atomic batches, snapshots, scans, a counter.
 //!
-//! `cargo run --example inventory [DIRECTORY]`
-
-use std::path::PathBuf;
+//! `cargo run --example inventory`
 
 use esker::{Batch, Db, Options, Result, ScanRange, Tree, keys};
 
@@ -19,10 +17,10 @@ fn order(db: &Db, shelf: &Tree, orders: &Tree, number: u64, article: &str, count
     Ok(true)
 }
 
-fn main() -> Result<()> {
-    let given = std::env::args_os().nth(1).map(PathBuf::from);
-    let path = given.unwrap_or_else(|| std::env::temp_dir().join("inventory.db"));
-    let db = Db::open(&path, Options::default())?;
+/// What the example shows.
+pub(crate) fn main() -> std::io::Result<()> {
+    let dir = tempfile::tempdir()?;
+    let db = Db::open(dir.path().join("inventory.db"), Options::default())?;
     let (shelf, orders) = (db.tree("shelf")?, db.tree("orders")?);
 
     for (article, count) in [("apple", 120), ("apricot", 40), ("banana", 75)] {
@@ -40,6 +38,7 @@ fn main() -> Result<()> {
         let number = db.default_tree().update("last order", next)?.unwrap_or_default();
         let done = order(&db, &shelf, &orders, keys::decode_u64(&number)?, article, count)?;
         println!("{count} x {article}: {}", if done { "ordered" } else { "not enough left" });
+        assert_eq!(done, article != "banana");
     }
 
     // Keys are sorted: everything that begins with "ap", in order.
@@ -54,8 +53,12 @@ fn main() -> Result<()> {
     }
     let apples = morning.get_vec(&shelf, "apple")?.map_or(Ok(0), |value| keys::decode_u32(&value))?;
     println!("apples this morning: {apples}");
+    let now = shelf.get_vec("apple")?.map_or(Ok(0), |value| keys::decode_u32(&value))?;
+    assert_eq!((apples, now), (120, 100));
+    assert_eq!(orders.count(ScanRange::all())?, 2);
 
     // What was acknowledged survives this process; after `sync` it survives a power cut too.
     db.sync()?;
-    db.close()
+    db.close()?;
+    Ok(())
 }

@@ -4,6 +4,8 @@
 mod cache;
 #[path = "../examples/from_async.rs"]
 mod from_async;
+#[path = "../examples/inventory.rs"]
+mod inventory;
 #[path = "../examples/media.rs"]
 mod media;
 #[path = "../examples/queue.rs"]
@@ -17,6 +19,11 @@ fn a_cache_whose_entries_expire() {
 #[test]
 fn calls_from_async_code() {
     from_async::main().unwrap();
+}
+
+#[test]
+fn an_inventory() {
+    inventory::main().unwrap();
 }
 
 #[test]
