@@ -37,8 +37,8 @@ pub(crate) use stats::{Stats, StatsFormat};
   esker --db /srv/x.db run jobs.txt   run a file of PUT, GET, DELETE and SCAN lines
   esker scan --help                   more about one command
 
-Exit codes: 0 done; 1 absent key, or damage found by check or repair; 2 usage or bad input;
-3 store damaged, locked or missing, or an I/O error; 130 interrupted; 141 output pipe closed."
+Exit codes: 0 done; 1 absent key, or damage found by check or repair; 2 usage or bad input; 3 store damaged, \
+locked or missing, or an I/O error; 130 interrupted; 141 output pipe closed."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -87,8 +87,8 @@ pub(crate) enum Command {
     Put(Put),
     /// Print a value
     #[command(
-        after_help = "An absent key prints nothing and exits 1. On a terminal, a binary or huge value is described
-rather than printed, unless --raw is given.
+        after_help = "An absent key prints nothing and exits 1. On a terminal, a binary or huge value is described rather than \
+printed, unless --raw is given.
 
 Examples:
   esker get greeting
@@ -100,8 +100,7 @@ Examples:
     Get(Get),
     /// Delete a key (an absent one is no error), or a range of keys
     #[command(
-        after_help = "The space of a huge value is back when the command returns. A whole store is deleted by
-`esker destroy`.
+        after_help = "The space of a huge value is back when the command returns. A whole store is deleted by `esker destroy`.
 
 Examples:
   esker delete greeting
@@ -121,8 +120,7 @@ Example:
     Mv(Transfer),
     /// Copy a value to another key, where it replaces what is there
     #[command(
-        after_help = "A huge value is stored once, with two keys; its space is back when both are deleted. An absent key
-exits 1.
+        after_help = "A huge value is stored once, with two keys; its space is back when both are deleted. An absent key exits 1.
 
 Example:
   esker cp films/final.mkv backup/final.mkv"
@@ -145,8 +143,8 @@ Examples:
     Count(Bounds),
     /// List values: size, time stored, type, key
     #[command(
-        after_help = "Times are UTC; a small value has none (`-`). Types are guessed from a value's first bytes, which is
-all that is read of it, except with --sha256.
+        after_help = "Times are UTC; a small value has none (`-`). Types are guessed from a value's first bytes, which is all that is \
+read of it, except with --sha256.
 
 Examples:
   esker ls
@@ -162,8 +160,8 @@ Examples:
   GET key           (or G) prints `key value`, or `key EMPTY`
   DELETE key        (or D)
   SCAN lo hi        (or S) prints the rows, or `lo hi EMPTY`
-Blank lines and lines that begin with # are skipped. Commands take effect in file order; everything
-is synced at the end. A malformed line stops the run, exit code 2.
+Blank lines and lines that begin with # are skipped. Commands take effect in file order; everything is synced at \
+the end. A malformed line stops the run, exit code 2.
 
 Examples:
   esker run --keys u64 1.input --output 1.output
@@ -198,8 +196,8 @@ Example:
     Checkpoint(Checkpoint),
     /// Make a store of one tree, by links: a large tree takes no time and no space
     #[command(
-        after_help = "The new store has the files of the tree under second names; on another file system they are copied.
-It is a store like any, and `esker import-tree` makes its tree one of another store's.
+        after_help = "The new store has the files of the tree under second names; on another file system they are copied. It is a \
+store like any, and `esker import-tree` makes its tree one of another store's.
 
 Example:
   esker --tree users export-tree /srv/users.db"
@@ -215,8 +213,8 @@ Example:
     ImportTree(ImportTree),
     /// Copy the store, as it is now, into a directory of backups; what an earlier one has is not copied again
     #[command(
-        after_help = "One directory, on another disk as a rule, holds the backups of one store; another store's are refused
-there. An interrupted backup leaves the earlier ones as they were, and the next one tidies up.
+        after_help = "One directory, on another disk as a rule, holds the backups of one store; another store's are refused there. An \
+interrupted backup leaves the earlier ones as they were, and the next one tidies up.
 
 Examples:
   esker backup /backups/x
@@ -238,8 +236,8 @@ Examples:
     Repair,
     /// Delete the whole store
     #[command(
-        after_help = "The name of the store's directory must be typed to confirm it, or given with --yes.
-Files that are not the store's own are left alone.
+        after_help = "The name of the store's directory must be typed to confirm it, or given with --yes. Files that are not the \
+store's own are left alone.
 
 Example:
   esker destroy --db /srv/x.db --yes x.db"
@@ -256,9 +254,9 @@ Example:
     Shell(Shell),
     /// Simulate the buffer pool: hit rates of its policies
     #[command(
-        after_help = "Prints hit rates by trace and room. Traces that are made: zipf (few pages are asked for often),
-uniform, loop (all pages in turn), scan-zipf (zipf, and as many gets that go over the pages in turn).
---paper prints hit rates, and the times that follow from them beside those of the paper.
+        after_help = "Prints hit rates by trace and room. Traces that are made: zipf (few pages are asked for often), uniform, loop \
+(all pages in turn), scan-zipf (zipf, and as many gets that go over the pages in turn). --paper prints hit \
+rates, and the times that follow from them beside those of the paper.
 
 Examples:
   esker cache-sim

@@ -6,6 +6,7 @@
 //! | 1 | absent key, or damage found by `check` or `repair` |
 //! | 2 | usage or bad input |
 //! | 3 | store damaged, locked or missing, or an I/O error |
+//! | 130 | interrupted |
 //! | 141 | the output pipe was closed by its reader (nothing is said) |
 
 use std::fmt::Display;

@@ -108,7 +108,11 @@ fn parse_size(typed: &str) -> Result<Size, String> {
     }
     match typed.parse::<u32>() {
         Ok(pages) if pages > 0 => Ok(Size::Pages(pages as usize)),
-        _ => Err("expected a number of pages, such as 125, or a part of them, such as 10%".to_owned()),
+        Ok(_) => Err("expected at least one page".to_owned()),
+        Err(_) if !typed.is_empty() && typed.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Err(format!("expected at most {} pages", u32::MAX))
+        }
+        Err(_) => Err("expected a number of pages, such as 125, or a part of them, such as 10%".to_owned()),
     }
 }
 
@@ -124,6 +128,9 @@ mod tests {
         for typed in ["", "0", "%", "0%", "101%", "-1%", "NaN%", "inf", "5000000000"] {
             assert!(parse_size(typed).is_err(), "{typed}");
         }
+        assert!(
+            parse_size("1000000000000").is_err_and(|message| message.contains("at most 4294967295 pages"))
+        );
         assert_eq!(parse_policy("2q"), Ok(CachePolicy::TwoQ));
         assert!(parse_policy("lfu").is_err_and(|message| message.contains("s3-fifo")));
         assert!(parse_theta("NaN").is_err() && parse_theta("0.99").is_ok());

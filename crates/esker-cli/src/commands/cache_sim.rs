@@ -26,15 +26,14 @@ pub(crate) fn run(global: &Global, args: &CacheSim) -> Outcome {
     if args.paper {
         return paper::run(global, args.seed);
     }
-    let policies = match args.policies.as_slice() {
-        [] => CachePolicy::ALL,
-        chosen => chosen,
-    };
+    let chosen = distinct(args.policies.iter().copied());
+    let policies = if chosen.is_empty() { CachePolicy::ALL } else { &chosen };
     let traces = trace::all(args)?;
+    let rooms = |trace: &Trace| distinct(args.sizes.iter().map(|size| size.pages(trace.distinct)));
     let progress = Progress::spinner("simulating");
     let rows: Vec<Row<'_>> = traces
         .iter()
-        .flat_map(|trace| args.sizes.iter().map(move |size| (trace, size.pages(trace.distinct))))
+        .flat_map(|trace| rooms(trace).into_iter().map(move |room| (trace, room)))
         .map(|(trace, room)| {
             let hits = |&policy: &CachePolicy| simulate(policy, room, trace.keys.iter().copied());
             Row { trace, room, hits: policies.iter().map(hits).collect() }
@@ -48,6 +47,17 @@ pub(crate) fn run(global: &Global, args: &CacheSim) -> Outcome {
     }
     Out::stdout()?
         .with(|out| if global.json { print_json(out, policies, &rows) } else { print(out, policies, &rows) })
+}
+
+/// Each once, in the order in which they were asked for first.
+fn distinct<T: PartialEq>(asked: impl Iterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for one in asked {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    }
+    once
 }
 
 fn print(out: &mut Out, policies: &[CachePolicy], rows: &[Row<'_>]) -> Outcome {

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::args::{Global, Import};
-use crate::datatype::Types;
+use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome};
 use crate::feed::{Sink, feed};
 use crate::formats::Format;
@@ -32,11 +32,11 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     }
     let reader = Reader::new(Format::of(args.format, global.json, &args.source)?, choice)?;
     let input = Input::open(&args.source)?;
-    let store = Store::create(global, Types::TEXT)?;
     let summary = Summary::start();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut rows = Rows {
-        store,
+        global,
+        store: None,
         writes: Writes::new(),
         reader,
         now_us: u64::try_from(now.as_micros()).unwrap_or(u64::MAX),
@@ -46,15 +46,21 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
         value: Vec::new(),
     };
     let done = feed(input, args.keep_going, &mut rows);
+    if done.is_ok() && rows.store.is_none() {
+        // A file without rows makes a store without rows.
+        rows.store = Some(Store::create(global, Types::TEXT)?);
+    }
     // What was read before a malformed line must last as well.
-    let finished = rows.store.finish();
+    let finished = rows.store.map_or(Ok(()), Store::finish);
     summary.print("rows", rows.count, &[(rows.expired, "expired before")]);
     done.and(finished)
 }
 
 /// Takes lines and puts rows.
-struct Rows {
-    store: Store,
+struct Rows<'a> {
+    global: &'a Global,
+    /// Opened when a row is there that can be one: a file that is none leaves neither a new store nor a new tree behind.
+    store: Option<Store>,
     writes: Writes,
     reader: Reader,
     /// When the import began, in microseconds since 1970.
@@ -67,13 +73,23 @@ struct Rows {
     value: Vec<u8>,
 }
 
-impl Sink for Rows {
+impl Sink for Rows<'_> {
     fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
-        let Some(Row { key, value, expires_us }) = self.reader.line(line)? else { return Ok(()) };
-        let types = self.store.types;
-        let key = types.keys.encode(&key, &mut self.key)?;
-        let value = value_of(types.values, &value, &mut self.value)?;
-        self.writes.put_until(&mut self.store, key, value, expires_us)?;
+        let Rows { global, store, writes, reader, key: of_key, value: of_value, .. } = self;
+        let Some(Row { key, value, expires_us }) = reader.line(line)? else { return Ok(()) };
+        let store = match store {
+            Some(store) => store,
+            none => {
+                let [keys, values] =
+                    [global.keys, global.values].map(|asked| asked.unwrap_or(DataType::Text));
+                keys.encode(&key, of_key)?;
+                value_of(values, &value, of_value)?;
+                none.insert(Store::create(global, Types::TEXT)?)
+            }
+        };
+        let types = store.types;
+        let (key, value) = (types.keys.encode(&key, of_key)?, value_of(types.values, &value, of_value)?);
+        writes.put_until(store, key, value, expires_us)?;
         self.count += 1;
         self.expired += u64::from(expires_us.is_some_and(|us| us <= self.now_us));
         Ok(())
@@ -92,6 +108,6 @@ impl Sink for Rows {
     }
 
     fn settle(&mut self) -> Outcome {
-        self.writes.apply(&mut self.store)
+        self.store.as_mut().map_or(Ok(()), |store| self.writes.apply(store))
     }
 }

@@ -37,11 +37,14 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     let dir = args.source.as_path();
     let marker = Marker::read(&dir.join(MARKER))?;
     let fallback = marker.as_ref().map_or(Types::TEXT, |marker| marker.types);
-    let store = Store::create(global, fallback)?;
-    let own = fs::canonicalize(&global.db).ok();
-    if own.is_some() && own == fs::canonicalize(dir).ok() {
+    let own = || fs::canonicalize(&global.db).ok();
+    if own().is_some_and(|own| fs::canonicalize(dir).is_ok_and(|dir| dir == own)) {
         return Err(Failure::usage(format!("{} is the store itself", dir.display())));
     }
+    // A directory that cannot be read leaves no empty store behind.
+    listing(dir).map_err(|error| Failure::io("read", dir, &error))?;
+    let store = Store::create(global, fallback)?;
+    let own = own();
     let summary = Summary::start();
     let mut files = Files {
         store,

@@ -90,6 +90,12 @@ impl Table {
             .into_iter()
             .flatten()
             .any(|column| !is_number(column));
+        for chosen in [&choice.key, &choice.value, &choice.expires].into_iter().flatten() {
+            let is_name = has(chosen) && choice.header != Some(false);
+            if is_number(chosen) && !is_name && !chosen.parse().is_ok_and(|number: usize| number > 0) {
+                return Err(no_column(chosen));
+            }
+        }
         let header = match choice.header {
             Some(false) if by_name => {
                 return Err(Failure::usage("columns have names only in a header; number them from 1"));
@@ -159,6 +165,10 @@ fn is_number(column: &str) -> bool {
     !column.is_empty() && column.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+fn no_column(number: &str) -> Failure {
+    Failure::usage(format!("there is no column {number}: they count from 1"))
+}
+
 /// Which column was chosen, counted from 0. A name in the header goes before a number.
 fn column(
     chosen: Option<&str>,
@@ -187,7 +197,7 @@ fn column(
         None if names.is_empty() => at,
         Some(number) if is_number(number) => match number.parse::<usize>() {
             Ok(number) if number > 0 => number - 1,
-            _ => return Err(Failure::usage(format!("there is no column {number}: they count from 1"))),
+            _ => return Err(no_column(number)),
         },
         _ => {
             return Err(Failure::usage(format!(

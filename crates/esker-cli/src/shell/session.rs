@@ -111,10 +111,11 @@ impl Session {
             },
             Verb::Shared(Command::Shell(_)) => return Err(Failure::usage("this is the shell")),
             Verb::Shared(command) => {
-                let global = self.settle(typed.global, typed.has_db, typed.has_tree);
+                let elsewhere = typed.has_db && !self.is_open(&typed.global.db);
+                let global = self.settle(typed.global, elsewhere, typed.has_tree);
                 let asks_for_key = matches!(command, Command::Get(_) | Command::Mv(_) | Command::Cp(_));
                 let at_terminal = ask.is_some();
-                self.shared(global, command, typed.has_db, ask).inspect_err(|failure| {
+                self.shared(global, command, elsewhere, ask).inspect_err(|failure| {
                     // The command line says it by its exit code alone.
                     if asks_for_key && at_terminal && failure.code() == 1 {
                         note("there is no such key");
@@ -125,12 +126,18 @@ impl Session {
         Ok(Next::GoOn)
     }
 
-    /// The global options of a line: what it does not say is as in the session.
-    fn settle(&self, line: Global, has_db: bool, has_tree: bool) -> Global {
-        let open = self.open.as_ref().filter(|_| !has_db);
+    /// Whether `path` is the store that is open here.
+    fn is_open(&self, path: &Path) -> bool {
+        let real = |path: &Path| std::fs::canonicalize(path).ok();
+        self.open.as_ref().is_some_and(|open| real(&open.path).is_some_and(|own| real(path) == Some(own)))
+    }
+
+    /// The global options of a line: what it does not say is as in the session. `elsewhere`: it names another store.
+    fn settle(&self, line: Global, elsewhere: bool, has_tree: bool) -> Global {
+        let open = self.open.as_ref().filter(|_| !elsewhere);
         let path = open.map_or(&self.global.db, |open| &open.path).clone();
         Global {
-            db: if has_db { line.db } else { path },
+            db: if elsewhere { line.db } else { path },
             tree: if has_tree { line.tree } else { self.global.tree.clone() },
             keys: line.keys.or(self.global.keys),
             values: line.values.or(self.global.values),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use super::distinct;
 use crate::args::{CacheSim, Kind};
 use crate::exit::{Failure, Outcome};
 use crate::lines::Input;
@@ -26,7 +27,7 @@ pub(super) fn all(args: &CacheSim) -> Outcome<Vec<Trace>> {
         [] => &[Kind::Zipf, Kind::Uniform, Kind::Loop, Kind::ScanZipf],
         chosen => chosen,
     };
-    Ok(kinds.iter().map(|&kind| make(kind, args)).collect())
+    Ok(distinct(kinds.iter().copied()).into_iter().map(|kind| make(kind, args)).collect())
 }
 
 /// Every line that is not empty is a key; one carriage return at its end is not part of it.
