@@ -104,6 +104,20 @@ fn a_session_opens_puts_gets_scans_and_closes() {
     ends(shell);
 }
 
+/// As when several lines are pasted.
+#[test]
+fn what_is_typed_ahead_is_done_in_turn() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut shell = shell(dir.path(), "");
+    sees(&mut shell, "", "esker");
+    types(&mut shell, "open x.db\rput a first\rput b second\rget b\rcount\r");
+    sees(&mut shell, "\r\nsecond", "x.db");
+    sees(&mut shell, "\r\n2", "x.db");
+    says(&mut shell, "get a", "first", "x.db");
+    shell.send_line("exit").unwrap();
+    ends(shell);
+}
+
 #[test]
 fn bad_input_and_ctrl_c_never_end_it() {
     let dir = tempfile::tempdir().unwrap();
