@@ -118,12 +118,13 @@ pub struct Options {
     /// Bytes of memory for everything the store keeps: buffer pool, memtables, filters, indexes and the
     /// mapped log. Default: 1 GiB, at most a quarter of the machine's memory. At least 8 MiB.
     pub memory_budget: usize,
-    /// Bytes a second that merges may read and write together with the rewriting of files of huge values, so that reads, and
-    /// other programs, have the rest of the disk. What the store needs beyond it, writers wait for. At least 64 KiB. Flushing
-    /// and the log are not held up. Default: `None`, no bound.
+    /// Bytes a second that merges may read and write, so that reads, and other programs, have the rest of the disk; the
+    /// rewriting of files of huge values may take as many. At least 64 KiB. Flushing and the log are not held up. The bound
+    /// gives way where merges are so far behind that writers are slowed, where a call waits for one to end, and where the
+    /// disk is full. Default: `None`, no bound.
     pub background_io: Option<u64>,
-    /// Threads for background work, 1 to 4, and as many at most that help to read or write a long value. With less than 4,
-    /// kinds of work take turns. Default: 4.
+    /// Threads for background work, 2 to 4, and as many at most that help to read or write a long value. With less than 4,
+    /// kinds of work take turns, but merges have a thread to themselves. Default: 4.
     pub threads: usize,
     /// The durability of writes that do not name their own.
     pub durability: Durability,

@@ -1,4 +1,4 @@
-//! Who does the background work: threads of the store's own, one for each lane if there may be so many, or a test, step by step.
+//! Who does the background work: threads of the store's own, one for each lane or fewer, or a test, step by step.
 //!
 //! A store is a [`Worker`]: asked for one step of work in a lane, it does it and says whether there was
 //! any. The [`Executor`] decides when to ask. It holds the store weakly, so that dropping the last
@@ -6,14 +6,14 @@
 
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::{JoinHandle, ThreadId};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::fs::running_threads;
 
-/// The kinds of background work. They never wait for one another.
+/// The kinds of background work. None waits for what another does, but may wait for its turn where they share a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// Preparing the next log segment and syncing the sealed ones: short, and mostly waiting for the disk.
@@ -57,10 +57,6 @@ pub trait Executor: Send + Sync + Debug {
     /// Ends the service; returns when no work is running. Called by the store when it closes.
     fn stop(&self);
 
-    /// `worker` is at a long piece of work in the lane `busy`, on this thread: does what waits for the same thread in lanes that
-    /// are more urgent, a few pieces at most.
-    fn meanwhile(&self, _worker: &dyn Worker, _busy: Lane) {}
-
     /// Calls `work` on this thread and, where it helps and they can be had, on up to `helpers` others at the same
     /// time; returns when all of them are done. So one call alone must do all that there is to do.
     fn side_by_side(&self, _helpers: usize, work: &(dyn Fn() + Sync)) {
@@ -95,8 +91,8 @@ pub(crate) const UNASKED: Duration = Duration::from_secs(30);
 /// The lanes of one thread each, where there are so many threads: what is more urgent first.
 fn lanes_of(threads: usize) -> &'static [&'static [Lane]] {
     match threads {
-        0 | 1 => &[&[Lane::Log, Lane::Flush, Lane::Blobs, Lane::Compact]],
-        2 => &[&[Lane::Log, Lane::Flush, Lane::Blobs], &[Lane::Compact]],
+        // Merges have one of their own: they may take long, or wait for users.
+        0..3 => &[&[Lane::Log, Lane::Flush, Lane::Blobs], &[Lane::Compact]],
         3 => &[&[Lane::Log, Lane::Blobs], &[Lane::Flush], &[Lane::Compact]],
         _ => &[&[Lane::Log], &[Lane::Flush], &[Lane::Compact], &[Lane::Blobs]],
     }
@@ -123,7 +119,6 @@ struct ShiftState {
     /// By lane: there may be work.
     pending: [bool; 4],
     stopped: bool,
-    thread: Option<ThreadId>,
 }
 
 impl Shift {
@@ -140,10 +135,10 @@ impl Shift {
         !state.stopped
     }
 
-    /// The most urgent lane in which there may be work, which then is not pending any more; of those before `busy`.
-    fn take(&self, busy: Option<Lane>) -> Option<Lane> {
+    /// The most urgent lane in which there may be work, which then is not pending any more.
+    fn take(&self) -> Option<Lane> {
         let mut state = self.state.lock();
-        let mut lanes = self.lanes.iter().take_while(|lane| Some(**lane) != busy);
+        let mut lanes = self.lanes.iter();
         let lane = *lanes.find(|lane| state.pending[**lane as usize]).filter(|_| !state.stopped)?;
         state.pending[lane as usize] = false;
         Some(lane)
@@ -155,10 +150,9 @@ impl Shift {
     }
 
     fn serve(&self, worker: &Weak<dyn Worker>) {
-        self.state.lock().thread = Some(std::thread::current().id());
         let mut longest = UNASKED;
         while self.wait(longest) {
-            while let Some(lane) = self.take(None) {
+            while let Some(lane) = self.take() {
                 let Some(worker) = worker.upgrade() else { return };
                 if worker.run_one(lane) {
                     self.notify(lane);
@@ -176,7 +170,7 @@ impl ThreadExecutor {
         let shift =
             |lanes: &&'static [Lane]| Shift { lanes, state: Mutex::default(), changed: Condvar::default() };
         let shifts = lanes_of(threads).iter().map(|lanes| Arc::new(shift(lanes))).collect();
-        ThreadExecutor { shifts, threads: Mutex::default(), helpers_max: threads }
+        ThreadExecutor { shifts, threads: Mutex::default(), helpers_max: threads.clamp(2, 4) }
     }
 
     fn shift_of(&self, lane: Lane) -> Option<&Arc<Shift>> {
@@ -196,20 +190,6 @@ impl Executor for ThreadExecutor {
 
     fn notify(&self, lane: Lane) {
         self.shift_of(lane).into_iter().for_each(|shift| shift.notify(lane));
-    }
-
-    fn meanwhile(&self, worker: &dyn Worker, busy: Lane) {
-        let Some(shift) = self.shift_of(busy).filter(|shift| shift.lanes.len() > 1) else { return };
-        // Elsewhere, a caller's thread does the lane's work, and this one is free for the others.
-        if shift.state.lock().thread != Some(std::thread::current().id()) {
-            return;
-        }
-        for _ in shift.lanes {
-            let Some(lane) = shift.take(Some(busy)) else { return };
-            if worker.run_one(lane) {
-                shift.notify(lane);
-            }
-        }
     }
 
     fn is_stepped(&self) -> bool {
@@ -255,20 +235,9 @@ impl Executor for ThreadExecutor {
 mod tests {
     use super::*;
 
-    /// A worker that notes what it is asked for.
-    #[derive(Debug, Default)]
-    struct Noted(Mutex<Vec<Lane>>);
-
-    impl Worker for Noted {
-        fn run_one(&self, lane: Lane) -> bool {
-            self.0.lock().push(lane);
-            false
-        }
-    }
-
     #[test]
     fn each_lane_has_one_thread_and_there_are_no_more_than_asked_for() {
-        for (threads, expected) in [(0, 1), (1, 1), (2, 2), (3, 3), (4, 4), (100, 4)] {
+        for (threads, expected) in [(0, 2), (1, 2), (2, 2), (3, 3), (4, 4), (100, 4)] {
             let executor = ThreadExecutor::new(threads);
             assert_eq!(executor.shifts.len(), expected);
             for lane in Lane::ALL {
@@ -277,23 +246,5 @@ mod tests {
                 assert_eq!(count, 1, "{lane:?} of {threads}");
             }
         }
-    }
-
-    #[test]
-    fn meanwhile_only_what_is_more_urgent_is_done_and_by_the_same_thread() {
-        let (executor, worker) = (ThreadExecutor::new(1), Noted::default());
-        let asked = |busy: Lane| {
-            executor.meanwhile(&worker, busy);
-            std::mem::take(&mut *worker.0.lock())
-        };
-        Lane::ALL.iter().for_each(|&lane| executor.notify(lane));
-        assert_eq!(asked(Lane::Compact), [], "another thread's");
-        executor.shifts[0].state.lock().thread = Some(std::thread::current().id());
-        assert_eq!(asked(Lane::Log), []);
-        assert_eq!(asked(Lane::Blobs), [Lane::Log, Lane::Flush]);
-        assert_eq!(asked(Lane::Compact), [Lane::Blobs]);
-        executor.notify(Lane::Flush);
-        executor.stop();
-        assert_eq!(asked(Lane::Compact), [], "it was stopped");
     }
 }

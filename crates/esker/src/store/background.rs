@@ -216,6 +216,7 @@ impl Worker for Store {
     fn ask_again(&self, lane: Lane) -> Duration {
         match lane {
             Lane::Compact => self.scrub_again().unwrap_or(UNASKED),
+            Lane::Blobs => self.reclaim_waits().unwrap_or(UNASKED),
             _ => UNASKED,
         }
     }
@@ -224,6 +225,7 @@ impl Worker for Store {
         if self.is_closing() || self.failure().is_some_and(|error| error.kind() != ErrorKind::OutOfSpace) {
             return false;
         }
+        let _at_work = self.pace.at_work();
         let step = AssertUnwindSafe(|| match lane {
             Lane::Log => self.run_log_lane(),
             Lane::Flush => self.run_flush_lane(),

@@ -413,9 +413,7 @@ impl Store {
 
     /// One round of giving space back; `false` when there was nothing to do.
     pub(super) fn run_blob_lane(&self) -> Result<bool> {
-        let worked = self.give_back(&mut self.ending.round.lock());
-        self.pay_for_reclaim();
-        worked
+        self.give_back(&mut self.ending.round.lock())
     }
 
     /// [`Store::run_blob_lane`], for whoever has `Ending::round`.

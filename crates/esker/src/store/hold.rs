@@ -48,6 +48,7 @@ impl Store {
         must_be_flushed: &dyn Fn() -> Result<bool>,
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
+        let _hurry = self.hurry();
         let mut tries = 0;
         loop {
             if must_be_flushed()? {

@@ -67,6 +67,15 @@ impl Store {
         done
     }
 
+    /// Everything that was written to `tree` survives power loss when this returns, and what the log holds.
+    pub(crate) fn make_durable(&self, tree: &Arc<TreeInner>) -> Result<()> {
+        if tree.is_dropped() {
+            return Err(tree.dropped_error());
+        }
+        self.sync_published()?;
+        if tree.log { Ok(()) } else { self.flush_trees(std::iter::once(tree)) }
+    }
+
     fn ingest_now(&self, tree: &Arc<TreeInner>, ingested: &mut Ingested) -> Result<()> {
         let _one_at_a_time = self.reshaping.lock();
         // Most of what has to be synced, while others write.

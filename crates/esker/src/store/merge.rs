@@ -14,7 +14,6 @@ use crate::compact::output::{Output, OutputOptions, filter_bits, run_filter_bits
 use crate::compact::pick::{self, Compaction, Goal};
 use crate::compact::retain::Retention;
 use crate::cursor::{Cursor, SeqNo};
-use crate::env::Lane;
 use crate::error::Result;
 use crate::read::merge::{Direction, MergeCursor, Source};
 use crate::state::TreeInner;
@@ -68,8 +67,10 @@ pub(crate) fn compact_some(store: &Store) -> Result<bool> {
 
 /// Merges all of `tree` into its bottom level.
 pub(crate) fn compact_all(store: &Store, tree: &Arc<TreeInner>) -> Result<()> {
+    let hurry = store.hurry();
     let _one_at_a_time = store.compacting.lock();
     let _no_flush_below = tree.below_level_0.lock();
+    drop(hurry);
     let levels = Arc::clone(&tree.state.load().levels);
     let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
     let has_ranges = !tree.state.load().ranges.is_empty();
@@ -265,6 +266,7 @@ fn merge(
     let mut merge = MergeCursor::new(sources(inputs)?, Direction::Forward);
     merge.seek_to_start()?;
     // Dropping the output removes its files; the inputs are as they were.
+    let is_paced = store.options.background_io.is_some();
     let (keys, unpaid, paid) = (Cell::new(0_u64), Cell::new(0), Cell::new(0));
     let goes_on = || {
         if store.is_closing() {
@@ -272,13 +274,16 @@ fn merge(
         }
         keys.set(keys.get() + 1);
         let is_turn = keys.get().is_multiple_of(KEYS_BETWEEN);
-        if is_turn || unpaid.get() >= BYTES_BETWEEN {
+        let is_held_up = is_paced && unpaid.get() >= BYTES_BETWEEN;
+        if is_held_up {
             paid.set(paid.get() + unpaid.get());
             // They were read, and written.
-            store.pay_for(2 * unpaid.take(), Lane::Compact);
-            store.executor.meanwhile(store, Lane::Compact);
+            store.pay_for_merge(2 * unpaid.take());
+            if store.registry.has_obsolete() {
+                store.remove_obsolete()?;
+            }
         }
-        if is_turn { merge_meanwhile(store, under_way) } else { Ok(()) }
+        if is_turn || is_held_up { merge_meanwhile(store, under_way) } else { Ok(()) }
     };
     let operators = &store.options.merge_operators;
     Survivors { operators, retention, nothing_below, dropped }.write_all(
@@ -296,7 +301,7 @@ fn merge(
     let written = output.finish()?;
     // What was dropped was read.
     let all = compaction.bytes() + written.iter().map(|table| table.size).sum::<u64>();
-    store.note_background_io(all.saturating_sub(2 * paid.get()));
+    store.note_merge(all.saturating_sub(2 * paid.get()));
     store.counters.note_merge(inputs.iter().map(|(_, table)| table.info.size).sum(), &written);
     Ok(written)
 }

@@ -222,6 +222,7 @@ impl Store {
     /// Begins the background work.
     pub(crate) fn start(self: &Arc<Self>) {
         if !self.read_only {
+            self.pace.know(Arc::downgrade(self));
             let weak: std::sync::Weak<dyn Worker> = Arc::<Store>::downgrade(self);
             self.executor.start(weak);
             Lane::ALL.iter().for_each(|&lane| self.executor.notify(lane));
@@ -315,7 +316,9 @@ impl Store {
                 return Err(error);
             }
             // A merge under way may have taken the reserve: it gives back more at its end.
+            let hurry = self.hurry();
             drop(self.compacting.lock());
+            drop(hurry);
             self.remove_obsolete()?;
             flush()
         })

@@ -15,7 +15,6 @@ use parking_lot::Mutex;
 use super::Store;
 use crate::blob::BlobFileId;
 use crate::blob::rewrite::Rewrite;
-use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::reserve::is_full;
 
@@ -33,8 +32,6 @@ struct ReclaimState {
     current: Option<Rewrite>,
     /// There was too much waste, and there is not little enough yet.
     under_way: bool,
-    /// Bytes that were read and written, and not counted as background I/O yet.
-    unpaid: u64,
     /// Files that cannot be read or copied: they stay as they are.
     left: BTreeSet<BlobFileId>,
     /// Files that were read while they had a copy: another time, and till then they must not keep the others.
@@ -61,16 +58,11 @@ impl Reclaim {
 }
 
 impl Store {
-    /// Waits until the steps since the last time are paid for. Under no lock: the steps are done under some.
-    pub(super) fn pay_for_reclaim(&self) {
-        let unpaid = std::mem::take(&mut self.reclaim.state.lock().unpaid);
-        if unpaid > 0 {
-            self.pay_for(unpaid, Lane::Blobs);
-        }
-    }
-
-    /// Does a step of what there is to do; `false` when there is nothing.
+    /// Does a step of what there is to do; `false` when there is nothing, or what was done is not paid for.
     pub(super) fn reclaim_blobs(&self) -> Result<bool> {
+        if self.reclaim_waits().is_some() {
+            return Ok(false);
+        }
         let mut state = self.reclaim.state.lock();
         let worked = match state.current.take() {
             Some(rewrite) => self.go_on_with(rewrite, &mut state),
@@ -123,7 +115,8 @@ impl Store {
             return Ok(true);
         };
         let bytes = self.options.blob_file_bytes.div_ceil(STEPS);
-        state.unpaid += 2 * bytes;
+        // Read, and written.
+        self.note_reclaim(2 * bytes);
         match rewrite.step(bytes, |ordinal| gone.contains(&ordinal)) {
             Ok(true) => state.current = Some(rewrite),
             Ok(false) => match self.finish_rewrite(rewrite) {

@@ -117,7 +117,7 @@ impl Store {
 
     /// Reads what the rate allows since the last time, if a pass is due.
     pub(super) fn scrub_some(&self) {
-        let rate = self.options.scrub_rate;
+        let rate = self.options.scrub_rate.min(self.options.background_io.unwrap_or(u64::MAX));
         let Some(mut background) = self.scrub.background.try_lock() else { return };
         let now = self.env.clock.monotonic_us();
         let next = *background.next_us.get_or_insert(now.saturating_add(micros(FIRST_AFTER)));
@@ -144,7 +144,6 @@ impl Store {
         let goes_on = self.scrub_step(pass, allowed).unwrap_or(true);
         let read = pass.report().bytes - before;
         background.overdrawn += read.saturating_sub(allowed);
-        self.note_background_io(read);
         if !goes_on {
             background.pass = None;
             self.scrub.end_pass();

@@ -157,7 +157,7 @@ impl Ingest {
         let Ingest { tree, output, count, mut gathered, .. } = self;
         if count == 0 {
             // What was written before survives even so.
-            return tree.store.sync_published().map(|()| 0);
+            return tree.store.make_durable(&tree.inner).map(|()| 0);
         }
         gathered.tables = output.finish()?;
         tree.store.ingest(&tree.inner, gathered)?;

@@ -150,7 +150,12 @@ impl OpenTables {
 
     /// Closes tables that were opened without their filter, those of the smallest runs first, as far as there is room for their
     /// filters now: they are opened with them again. A part stays free for tables to come.
-    pub(super) fn use_free_room(&self) {
+    pub(super) fn use_free_room(&self, now_us: u64) {
+        let is_bare =
+            |file: &Arc<TableFile>| file.opened().is_some_and(|reader| reader.filter_left_out() > 0);
+        if self.files().any(|file| is_bare(&file)) {
+            self.close_idle(now_us);
+        }
         let mut room = self.room().saturating_sub((self.memory_max / KEPT_FREE) as u64);
         let bare = self.files().filter_map(|file| {
             let left_out = file.opened().map_or(0, |reader| reader.filter_left_out());

@@ -105,7 +105,7 @@ impl TableRegistry {
 
     /// Gives filters that were left out the room that has come free since.
     pub(crate) fn use_free_room(&self) {
-        self.open.use_free_room();
+        self.open.use_free_room(self.clock.monotonic_us());
     }
 
     /// Files that nobody uses any more, for removal.

@@ -45,6 +45,11 @@ impl Throttle {
         self.rate.store(rate, Ordering::Relaxed);
     }
 
+    /// Whether writers are slowed.
+    pub(crate) fn is_slowing(&self) -> bool {
+        self.rate.load(Ordering::Relaxed) != 0
+    }
+
     /// Holds up a writer of `bytes` as long as the rate asks for.
     #[inline]
     pub(crate) fn admit(&self, clock: &dyn Clock, bytes: usize) {

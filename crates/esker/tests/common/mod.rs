@@ -114,7 +114,7 @@ pub(crate) fn tiny_options(rng: &mut Rng, env: Env) -> Options {
     options.blob_file_bytes = *rng.pick(&[1, 20_000, 100_000, 256 << 20]);
     options.cache_policy = *rng.pick(CachePolicy::ALL);
     options.log_history = *rng.pick(&[0, 0, 600 << 10]);
-    options.threads = *rng.pick(&[1, 2, 3, 4]);
+    options.threads = *rng.pick(&[2, 3, 4]);
     options.background_io = *rng.pick(&[None, Some(1 << 20)]);
     options.merge_operator(Longest)
 }
