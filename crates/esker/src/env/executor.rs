@@ -118,6 +118,8 @@ struct Shift {
 struct ShiftState {
     /// By lane: there may be work.
     pending: [bool; 4],
+    /// By lane: there will be some after a while. It is asked whenever another one is, which would end the wait for it.
+    expected: [bool; 4],
     stopped: bool,
 }
 
@@ -129,8 +131,9 @@ impl Shift {
         if !state.stopped && state.pending == [false; 4] {
             self.changed.wait_for(&mut state, longest);
         }
-        if state.pending == [false; 4] {
-            self.lanes.iter().for_each(|&lane| state.pending[lane as usize] = true);
+        let is_time = state.pending == [false; 4];
+        for lane in self.lanes.iter().map(|&lane| lane as usize) {
+            state.pending[lane] |= is_time || state.expected[lane];
         }
         !state.stopped
     }
@@ -159,7 +162,12 @@ impl Shift {
                 }
             }
             let Some(worker) = worker.upgrade() else { return };
-            longest = self.lanes.iter().map(|&lane| worker.ask_again(lane)).min().unwrap_or(UNASKED);
+            longest = UNASKED;
+            for &lane in self.lanes {
+                let after = worker.ask_again(lane);
+                self.state.lock().expected[lane as usize] = after < UNASKED;
+                longest = longest.min(after);
+            }
         }
     }
 }
@@ -246,5 +254,22 @@ mod tests {
                 assert_eq!(count, 1, "{lane:?} of {threads}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_expected_is_asked_for_with_anything_else() {
+        let executor = ThreadExecutor::new(2);
+        let shift = &executor.shifts[0];
+        let asked = || {
+            executor.notify(Lane::Flush);
+            assert!(shift.wait(UNASKED));
+            std::iter::from_fn(|| shift.take()).collect::<Vec<_>>()
+        };
+        assert_eq!(asked(), [Lane::Flush]);
+        shift.state.lock().expected[Lane::Blobs as usize] = true;
+        assert_eq!(asked(), [Lane::Flush, Lane::Blobs]);
+        // Nobody says anything, and the time is over.
+        assert!(shift.wait(Duration::ZERO));
+        assert_eq!(std::iter::from_fn(|| shift.take()).count(), shift.lanes.len());
     }
 }
