@@ -5,6 +5,7 @@ mod change;
 mod help;
 mod rows;
 mod stats;
+mod types;
 mod units;
 
 use std::ffi::OsString;
@@ -14,12 +15,13 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use units::parse_size;
 
-use crate::datatype::DataType;
+use crate::datatype::{DataType, Types};
 use crate::ranges::ByteRange;
 pub(crate) use cache_sim::{CacheSim, Kind};
 pub(crate) use change::{Delete, Merge, Put, Transfer};
 pub(crate) use rows::{Export, Import};
 pub(crate) use stats::{Stats, StatsFormat};
+use types::TypeParser;
 
 /// A key-value store for small records and huge values.
 #[derive(Debug, Parser)]
@@ -57,12 +59,16 @@ pub(crate) struct Global {
     /// The tree (keyspace) to work on
     #[arg(long, global = true, value_name = "NAME", default_value = "default")]
     pub(crate) tree: String,
-    /// How keys are typed and printed; fixed by the tree's first write (default: text)
-    #[arg(long, global = true, value_name = "TYPE", value_enum)]
+    /// How keys are typed and printed; fixed by the tree's first write (default: text). Several with commas between
+    /// (text,u64): keys of several elements, typed so too (berlin,42). hex and escaped go with any tree
+    #[arg(long, global = true, value_name = "TYPE", value_parser = TypeParser { several: true })]
     pub(crate) keys: Option<DataType>,
-    /// How values are typed and printed; fixed likewise (default: text). Reading with hex shows any value
-    #[arg(long, global = true, value_name = "TYPE", value_enum)]
+    /// How values are typed and printed; fixed likewise (default: text)
+    #[arg(long, global = true, value_name = "TYPE", value_parser = TypeParser { several: false })]
     pub(crate) values: Option<DataType>,
+    /// In text that is typed and printed, \n \t \r \\ and \xNN stand for bytes
+    #[arg(short = 'e', long, global = true)]
+    pub(crate) escapes: bool,
     /// Print JSON, one object a line
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -72,6 +78,17 @@ pub(crate) struct Global {
     /// The store that the shell has open at `db`.
     #[arg(skip)]
     pub(crate) open: Option<esker::Db>,
+}
+
+impl Global {
+    /// The types to use for a tree that has those of `base`.
+    pub(crate) fn types(&self, base: Types) -> Types {
+        let escaped = |data| if self.escapes && data == DataType::Text { DataType::Escaped } else { data };
+        Types {
+            keys: self.keys.unwrap_or(escaped(base.keys)),
+            values: self.values.unwrap_or(escaped(base.values)),
+        }
+    }
 }
 
 /// What to do.

@@ -3,53 +3,37 @@
 //! | type | typed | stored | printed |
 //! |---|---|---|---|
 //! | text | any bytes | the same | the same |
+//! | escaped | the same, with `\n \t \r \\ \xNN` | the bytes | the same, nothing but printable text |
 //! | hex | pairs of hex digits | the bytes | lower case |
 //! | u64 u32 | decimal digits, leading zeros allowed | big-endian | decimal without padding |
 //! | i64 i32 | the same, `-` allowed | order-preserving | decimal without padding |
+//! | f64 | as `-0.5`, `3e8`, `inf`, `NaN` | order-preserving | the shortest that gives the same number |
+//! | text,u64 and the like | elements with commas between them (`tuple`) | order-preserving | the same |
 //!
-//! A key has at least one byte. A value may be empty, but a number never is.
+//! A key has at least one byte. A value may be empty, but a number never is, and it has one element. `hex` and `escaped` are ways to
+//! write bytes, whatever they mean: they show and take those of every type.
+
+mod fault;
+mod hex;
+mod number;
+mod tuple;
 
 use std::fmt;
 
-use clap::ValueEnum;
-use esker::keys;
-
+use crate::escapes;
 use crate::exit::{Failure, Outcome};
+pub(crate) use fault::DataError;
+pub(crate) use number::Number;
+use tuple::Tuple;
 
 /// How the keys or the values of a tree are typed and printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DataType {
-    // Plain comments: documented values would spread the help of every command over two pages.
-    Text,
-    Hex,
-    U64,
-    I64,
-    U32,
-    I32,
-}
-
-/// Why a typed key or value is not one. Reads on from "the key" or "the value".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DataError {
-    Empty,
-    NotANumber,
-    Signed,
-    OutOfRange(DataType),
-    NotHex,
-    OddHex,
-}
-
-impl fmt::Display for DataError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DataError::Empty => f.write_str("is empty"),
-            DataError::NotANumber => f.write_str("is not a whole decimal number"),
-            DataError::Signed => f.write_str("has a sign, and its type has none"),
-            DataError::OutOfRange(keys) => write!(f, "does not fit in {}", keys.name()),
-            DataError::NotHex => f.write_str("has a character that is no hex digit"),
-            DataError::OddHex => f.write_str("has an odd number of hex digits"),
-        }
-    }
+pub(crate) enum DataType {
+    Text,
+    Escaped,
+    Hex,
+    Number(Number),
+    Tuple(Tuple),
 }
 
 /// How a tree's keys and values are typed and printed. Fixed by the tree's first write, in its tag.
@@ -63,11 +47,17 @@ impl Types {
     /// What a tree has where nothing else was said.
     pub(crate) const TEXT: Types = Types { keys: DataType::Text, values: DataType::Text };
 
+    /// The types that a tree keeps which is first written with these: escapes are a way to type, not a type.
+    pub(crate) fn kept(self) -> Types {
+        let kept = |data| if data == DataType::Escaped { DataType::Text } else { data };
+        Types { keys: kept(self.keys), values: kept(self.values) }
+    }
+
     /// The tag of a tree with these types: `u64`, or `u64 hex` where values are not text.
     pub(crate) fn tag(self) -> String {
         match self.values {
-            DataType::Text => self.keys.name().to_owned(),
-            values => format!("{} {}", self.keys.name(), values.name()),
+            DataType::Text => self.keys.to_string(),
+            values => format!("{} {values}", self.keys),
         }
     }
 
@@ -80,39 +70,69 @@ impl Types {
 
 /// The names of the types of keys and of values in a tag.
 pub(crate) fn parts(tag: &str) -> (&str, &str) {
-    tag.split_once(' ').unwrap_or((tag, DataType::Text.name()))
+    tag.split_once(' ').unwrap_or((tag, "text"))
+}
+
+impl fmt::Display for DataType {
+    /// The name on the command line and in the tree's tag.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DataType::Text => f.write_str("text"),
+            DataType::Escaped => f.write_str("escaped"),
+            DataType::Hex => f.write_str("hex"),
+            DataType::Number(number) => f.write_str(number.name()),
+            DataType::Tuple(tuple) => tuple.fmt(f),
+        }
+    }
 }
 
 impl DataType {
-    /// The name on the command line and in the tree's tag.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            DataType::Text => "text",
-            DataType::Hex => "hex",
-            DataType::U64 => "u64",
-            DataType::I64 => "i64",
-            DataType::U32 => "u32",
-            DataType::I32 => "i32",
-        }
-    }
+    pub(crate) const I64: DataType = DataType::Number(Number::I64);
+
+    /// All that have one element.
+    pub(crate) const SINGLE: [DataType; 8] = [
+        DataType::Text,
+        DataType::Escaped,
+        DataType::Hex,
+        DataType::Number(Number::U64),
+        DataType::I64,
+        DataType::Number(Number::U32),
+        DataType::Number(Number::I32),
+        DataType::Number(Number::F64),
+    ];
 
     /// The type of that name.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::value_variants().iter().copied().find(|keys| keys.name() == name)
+        let single = Self::SINGLE.into_iter().find(|data| data.to_string() == name);
+        single.or_else(|| Tuple::named(name).map(DataType::Tuple))
+    }
+
+    /// Whether it is a way to write any bytes down, which says nothing about what they are.
+    pub(crate) fn is_notation(self) -> bool {
+        matches!(self, DataType::Hex | DataType::Escaped)
+    }
+
+    /// Whether it is about numbers.
+    pub(crate) fn is_number(self) -> bool {
+        matches!(self, DataType::Number(_))
+    }
+
+    /// Whether any bytes are of this type.
+    pub(crate) fn takes_all(self) -> bool {
+        matches!(self, DataType::Text | DataType::Escaped | DataType::Hex)
     }
 
     /// How many bytes each key or value has, where that is fixed.
     pub(crate) fn width(self) -> Option<usize> {
         match self {
-            DataType::Text | DataType::Hex => None,
-            DataType::U64 | DataType::I64 => Some(8),
-            DataType::U32 | DataType::I32 => Some(4),
+            DataType::Number(number) => Some(number.width()),
+            _ => None,
         }
     }
 
-    /// Whether it is about numbers.
-    pub(crate) fn is_number(self) -> bool {
-        !matches!(self, DataType::Text | DataType::Hex)
+    /// Whether the stored `bytes` are a key or a value of this type.
+    pub(crate) fn has(self, bytes: &[u8]) -> bool {
+        self.takes_all() || self.append(bytes, &mut Vec::new()).is_ok()
     }
 
     /// The stored bytes of the key `typed`. They are in `scratch` unless they are `typed` itself.
@@ -125,19 +145,11 @@ impl DataType {
             return Ok(typed);
         }
         scratch.clear();
-        let too_big = |_| DataError::OutOfRange(self);
         match self {
-            DataType::U64 => scratch.extend_from_slice(&keys::u64(self.unsigned(typed)?)),
-            DataType::U32 => {
-                let value = u32::try_from(self.unsigned(typed)?).map_err(too_big)?;
-                scratch.extend_from_slice(&keys::u32(value));
-            }
-            DataType::I64 => scratch.extend_from_slice(&keys::i64(self.signed(typed)?)),
-            DataType::I32 => {
-                let value = i32::try_from(self.signed(typed)?).map_err(too_big)?;
-                scratch.extend_from_slice(&keys::i32(value));
-            }
-            DataType::Hex | DataType::Text => from_hex(typed, scratch)?,
+            DataType::Number(number) => number.encode(typed, scratch)?,
+            DataType::Escaped => escapes::decode(typed, scratch)?,
+            DataType::Hex | DataType::Text => hex::decode(typed, scratch)?,
+            DataType::Tuple(tuple) => tuple.encode(typed, false, scratch)?,
         }
         Ok(scratch)
     }
@@ -151,7 +163,7 @@ impl DataType {
     ) -> Result<&'a [u8], DataError> {
         match self {
             DataType::Text => Ok(typed),
-            DataType::Hex if typed.is_empty() => Ok(typed),
+            DataType::Hex | DataType::Escaped if typed.is_empty() => Ok(typed),
             _ => self.encode(typed, scratch),
         }
     }
@@ -162,11 +174,26 @@ impl DataType {
         self.encode(typed, &mut scratch).map(<[u8]>::to_vec)
     }
 
+    /// What the stored keys begin with that begin as `typed`: with these elements, where they have several.
+    pub(crate) fn prefix(self, typed: &[u8]) -> Result<Vec<u8>, DataError> {
+        let DataType::Tuple(tuple) = self else { return self.to_bytes(typed) };
+        let mut out = Vec::new();
+        tuple.encode(typed, true, &mut out).map(|()| out)
+    }
+
     /// Appends the canonical printed form of the stored `key`.
     #[inline]
     pub(crate) fn print(self, key: &[u8], out: &mut Vec<u8>) -> Outcome {
+        if self == DataType::Escaped {
+            // A key ends at a blank, on a line.
+            escapes::append_word(out, key, b"");
+            return Ok(());
+        }
         self.append(key, out).map_err(|error| {
-            Failure::usage(format!("{}; --keys does not fit what the tree holds", error.message()))
+            Failure::usage(format!(
+                "{}; --keys does not fit what the tree holds (--keys hex shows any key)",
+                error.message()
+            ))
         })
     }
 
@@ -174,8 +201,8 @@ impl DataType {
     #[inline]
     pub(crate) fn print_value(self, value: &[u8], out: &mut Vec<u8>) -> Outcome {
         self.append(value, out).map_err(|_| {
-            let (len, name) = (value.len(), self.name());
-            Failure::usage(format!("a value of {len} bytes is no {name}; --values hex shows any value"))
+            let len = value.len();
+            Failure::usage(format!("a value of {len} bytes is no {self}; --values hex shows any value"))
         })
     }
 
@@ -183,81 +210,12 @@ impl DataType {
     fn append(self, bytes: &[u8], out: &mut Vec<u8>) -> esker::Result<()> {
         match self {
             DataType::Text => out.extend_from_slice(bytes),
-            DataType::Hex => to_hex(bytes, out),
-            DataType::U64 => append_number(keys::decode_u64(bytes)?, out),
-            DataType::I64 => append_number(keys::decode_i64(bytes)?, out),
-            DataType::U32 => append_number(keys::decode_u32(bytes)?, out),
-            DataType::I32 => append_number(keys::decode_i32(bytes)?, out),
+            DataType::Escaped => escapes::append(out, bytes),
+            DataType::Hex => hex::append(bytes, out),
+            DataType::Number(number) => number.print(bytes, out)?,
+            DataType::Tuple(tuple) => tuple.print(bytes, out)?,
         }
         Ok(())
-    }
-
-    fn unsigned(self, typed: &[u8]) -> Result<u64, DataError> {
-        match typed.first() {
-            Some(b'-' | b'+') => Err(DataError::Signed),
-            _ => self.digits(typed),
-        }
-    }
-
-    fn signed(self, typed: &[u8]) -> Result<i64, DataError> {
-        let too_big = DataError::OutOfRange(self);
-        match typed.strip_prefix(b"-") {
-            Some(digits) => 0i64.checked_sub_unsigned(self.digits(digits)?).ok_or(too_big),
-            None => i64::try_from(self.digits(typed)?).map_err(|_| too_big),
-        }
-    }
-
-    #[inline]
-    fn digits(self, typed: &[u8]) -> Result<u64, DataError> {
-        if typed.is_empty() {
-            return Err(DataError::NotANumber);
-        }
-        // 19 digits always fit, so the common key needs no overflow check.
-        let (sure, rest) = typed.split_at(typed.len().min(19));
-        let mut value = 0u64;
-        for &byte in sure {
-            value = value * 10 + u64::from(digit(byte)?);
-        }
-        for &byte in rest {
-            let digit = u64::from(digit(byte)?);
-            let next = value.checked_mul(10).and_then(|tens| tens.checked_add(digit));
-            value = next.ok_or(DataError::OutOfRange(self))?;
-        }
-        Ok(value)
-    }
-}
-
-#[inline]
-fn digit(byte: u8) -> Result<u8, DataError> {
-    let value = byte.wrapping_sub(b'0');
-    if value < 10 { Ok(value) } else { Err(DataError::NotANumber) }
-}
-
-fn append_number(number: impl fmt::Display, out: &mut Vec<u8>) {
-    use std::io::Write;
-    // Writing to memory cannot fail.
-    let _ = write!(out, "{number}");
-}
-
-fn from_hex(typed: &[u8], out: &mut Vec<u8>) -> Result<(), DataError> {
-    let nibble = |byte: u8| match (byte as char).to_digit(16) {
-        Some(value) => Ok(value as u8),
-        None => Err(DataError::NotHex),
-    };
-    let (pairs, odd) = typed.as_chunks::<2>();
-    for &[high, low] in pairs {
-        out.push(nibble(high)? << 4 | nibble(low)?);
-    }
-    match odd {
-        [] => Ok(()),
-        [last, ..] => nibble(*last).and(Err(DataError::OddHex)),
-    }
-}
-
-fn to_hex(key: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for &byte in key {
-        out.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
 }
 
@@ -267,12 +225,23 @@ mod tests {
     use super::DataType::*;
     use super::*;
 
+    const U64: DataType = Number(super::Number::U64);
+    const I64: DataType = DataType::I64;
+    const U32: DataType = Number(super::Number::U32);
+    const I32: DataType = Number(super::Number::I32);
+    const F64: DataType = Number(super::Number::F64);
+
     #[track_caller]
     fn round(keys: DataType, typed: &str, printed: &str) {
         let key = keys.to_bytes(typed.as_bytes()).unwrap();
         let mut out = Vec::new();
         keys.print(&key, &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), printed);
+    }
+
+    fn name(data: DataType) -> &'static str {
+        let Number(number) = data else { return "" };
+        number.name()
     }
 
     #[track_caller]
@@ -293,31 +262,45 @@ mod tests {
         round(I64, "-0", "0");
         round(I32, "-2147483648", "-2147483648");
         round(I32, "0012", "12");
+        round(F64, "-0.50", "-0.5");
+        round(F64, "7", "7");
+        round(F64, "-0", "-0");
+        round(F64, "1E300", "1e300");
+        round(F64, "0.1", "0.1");
+        round(F64, "1e-400", "0");
+        round(F64, "-inf", "-inf");
+        round(F64, "NaN", "NaN");
+        round(Escaped, r"a b\n\x00ü\\", r"a\x20b\n\x00ü\\");
     }
 
     #[test]
     fn what_is_no_key_is_named() {
-        for keys in DataType::value_variants() {
-            refused(*keys, "", Empty);
+        for keys in DataType::SINGLE {
+            refused(keys, "", Empty);
         }
         for keys in [U64, U32] {
             refused(keys, "-1", Signed);
             refused(keys, "+1", Signed);
             refused(keys, "1 ", NotANumber);
             refused(keys, "0x1", NotANumber);
-            refused(keys, "99999999999999999999", OutOfRange(keys));
+            refused(keys, "99999999999999999999", OutOfRange(name(keys)));
         }
         for keys in [I64, I32] {
             refused(keys, "+1", NotANumber);
             refused(keys, "-", NotANumber);
             refused(keys, "--1", NotANumber);
-            refused(keys, "9223372036854775808", OutOfRange(keys));
-            refused(keys, "-9223372036854775809", OutOfRange(keys));
+            refused(keys, "9223372036854775808", OutOfRange(name(keys)));
+            refused(keys, "-9223372036854775809", OutOfRange(name(keys)));
         }
-        refused(U64, "18446744073709551616", OutOfRange(U64));
-        refused(U32, "4294967296", OutOfRange(U32));
-        refused(I32, "2147483648", OutOfRange(I32));
-        refused(I32, "-2147483649", OutOfRange(I32));
+        refused(U64, "18446744073709551616", OutOfRange("u64"));
+        refused(U32, "4294967296", OutOfRange("u32"));
+        refused(I32, "2147483648", OutOfRange("i32"));
+        refused(I32, "-2147483649", OutOfRange("i32"));
+        for typed in ["+1", "1,5", "0x1", "infinity", "nan", "1e", ".", "1 "] {
+            refused(F64, typed, NotADecimal);
+        }
+        refused(F64, "-1e999", OutOfRange("f64"));
+        refused(Escaped, "\\q", Escape(escapes::EscapeError::Unknown(Some('q'))));
         refused(Hex, "abc", OddHex);
         refused(Hex, "ag", NotHex);
     }
@@ -330,7 +313,7 @@ mod tests {
 
     #[test]
     fn values_may_be_empty_but_numbers_are_not() {
-        for values in DataType::value_variants() {
+        for values in DataType::SINGLE {
             let mut scratch = Vec::new();
             let encoded = values.encode_value(b"", &mut scratch);
             assert_eq!(encoded.is_err(), values.is_number(), "{values:?}");
@@ -342,12 +325,13 @@ mod tests {
 
     #[test]
     fn types_come_back_from_their_tag() {
-        for keys in DataType::value_variants() {
-            for values in DataType::value_variants() {
-                let types = Types { keys: *keys, values: *values };
+        let several = DataType::named("text,u64").unwrap();
+        for keys in DataType::SINGLE.into_iter().chain([several]) {
+            for values in DataType::SINGLE {
+                let types = Types { keys, values };
                 assert_eq!(Types::of_tag(&types.tag()), Some(types));
             }
-            assert_eq!(Types::of_tag(keys.name()), Some(Types { keys: *keys, values: Text }));
+            assert_eq!(Types::of_tag(&keys.to_string()), Some(Types { keys, values: Text }));
         }
         for tag in ["", "u64 ", "u64 u16", "u64 hex hex", " u64"] {
             assert_eq!(Types::of_tag(tag), None, "{tag:?}");
@@ -355,11 +339,10 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_command_line() {
-        for keys in DataType::value_variants() {
-            assert_eq!(DataType::named(keys.name()), Some(*keys));
-            assert_eq!(keys.to_possible_value().unwrap().get_name(), keys.name());
-        }
+    fn a_notation_is_no_type_of_its_own() {
+        let types = Types { keys: Escaped, values: Hex };
+        assert_eq!(types.kept(), Types { keys: Text, values: Hex });
         assert_eq!(DataType::named("u16"), None);
+        assert!(U64.has(&[0; 8]) && !U64.has(&[0; 7]) && !F64.has(&[0; 8]) && Escaped.has(b""));
     }
 }

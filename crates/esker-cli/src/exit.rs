@@ -16,6 +16,8 @@ use std::process::ExitCode;
 
 use esker::ErrorKind;
 
+use crate::escapes;
+
 const NOT_THERE: u8 = 1;
 const USAGE: u8 = 2;
 const STORE: u8 = 3;
@@ -117,12 +119,14 @@ impl From<esker::Error> for Failure {
     }
 }
 
-/// Says `message` on standard error in one line that begins with the program's name. A closed standard
-/// error is nobody's mistake.
+/// Says `message` on standard error in one line that begins with the program's name; names of files and keys in it have
+/// no effect on a terminal. A closed standard error is nobody's mistake.
 pub(crate) fn note(message: &str) {
     use std::io::Write;
-    let line = format!("esker: {}\n", message.replace('\n', "\\n"));
-    let _ = io::stderr().lock().write_all(line.as_bytes());
+    let mut line = b"esker: ".to_vec();
+    escapes::append_shown(&mut line, message.as_bytes());
+    line.push(b'\n');
+    let _ = io::stderr().lock().write_all(&line);
 }
 
 #[cfg(test)]

@@ -81,12 +81,15 @@ pub(crate) fn object(out: &mut Vec<u8>, object: &Value) {
     let _ = writeln!(out, "{object}");
 }
 
-/// Appends what `print` prints of `data`, a number as it stands and hex in quotes; false: it is not base64.
+/// Appends what `print` prints of `data`, a number as it stands and anything else as a string; false: it is not base64.
 fn printed(out: &mut Vec<u8>, data: DataType, print: impl FnOnce(&mut Vec<u8>) -> Outcome) -> Outcome<bool> {
-    let quote: &[u8] = if data.is_number() { b"" } else { b"\"" };
-    out.extend_from_slice(quote);
+    let start = out.len();
     print(out)?;
-    out.extend_from_slice(quote);
+    // What is no number in JSON is a string: infinity, and what is none.
+    if !(data.is_number() && out.last().is_some_and(u8::is_ascii_digit)) {
+        let printed = out.split_off(start);
+        text(out, &printed);
+    }
     Ok(false)
 }
 
@@ -132,7 +135,7 @@ fn moment(object: &serde_json::Map<String, Value>, name: &str) -> Result<Option<
     }
 }
 
-/// The bytes of a field: those of a string, or the digits of a whole number.
+/// The bytes of a field: those of a string, or a number as it is written.
 fn field(object: &serde_json::Map<String, Value>, name: &str) -> Result<Vec<u8>, Cow<'static, str>> {
     let encoding = match name {
         "key" => object.get("key_encoding"),
@@ -151,10 +154,8 @@ fn field(object: &serde_json::Map<String, Value>, name: &str) -> Result<Vec<u8>,
             Ok(STANDARD.decode(text).map_err(|error| format!("{name:?} is not base64: {error}"))?)
         }
         Some(Value::String(text)) => Ok(text.clone().into_bytes()),
-        Some(Value::Number(number)) if number.is_u64() || number.is_i64() => {
-            Ok(number.to_string().into_bytes())
-        }
-        Some(_) => Err(format!("{name:?} is neither a string nor a whole number").into()),
+        Some(Value::Number(number)) => Ok(number.to_string().into_bytes()),
+        Some(_) => Err(format!("{name:?} is neither a string nor a number").into()),
         None => Err(format!("there is no {name:?}").into()),
     }
 }
@@ -162,6 +163,7 @@ fn field(object: &serde_json::Map<String, Value>, name: &str) -> Result<Vec<u8>,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datatype::Number;
 
     #[track_caller]
     fn line(keys: DataType, key: &[u8], value: &[u8]) -> String {
@@ -184,8 +186,14 @@ mod tests {
             "{\"key\":\"/w==\",\"value\":\"\",\"key_encoding\":\"base64\"}\n"
         );
         let key = esker::keys::u64(u64::MAX);
-        assert_eq!(line(DataType::U64, &key, b"v"), "{\"key\":18446744073709551615,\"value\":\"v\"}\n");
-        assert_eq!(line(DataType::I32, &esker::keys::i32(-3), b"v"), "{\"key\":-3,\"value\":\"v\"}\n");
+        assert_eq!(
+            line(DataType::Number(Number::U64), &key, b"v"),
+            "{\"key\":18446744073709551615,\"value\":\"v\"}\n"
+        );
+        assert_eq!(
+            line(DataType::Number(Number::I32), &esker::keys::i32(-3), b"v"),
+            "{\"key\":-3,\"value\":\"v\"}\n"
+        );
         assert_eq!(line(DataType::Hex, &[0, 0xab], b"v"), "{\"key\":\"00ab\",\"value\":\"v\"}\n");
     }
 
@@ -228,6 +236,14 @@ mod tests {
     }
 
     #[test]
+    fn numbers_keep_their_digits() {
+        let value = |line: &str| parse_row(line.as_bytes(), "key", "value", "expires_us").unwrap().1;
+        for digits in ["1.50", "-0", "123456789012345678901234567890", "1.5e+400", "0.1"] {
+            assert_eq!(value(&format!("{{\"key\":1,\"value\":{digits}}}")), digits.as_bytes());
+        }
+    }
+
+    #[test]
     fn what_is_no_row_is_refused() {
         for line in [
             "",
@@ -236,7 +252,6 @@ mod tests {
             "{\"key\":\"a\"}",
             "{\"value\":\"a\"}",
             "{\"key\":null,\"value\":\"\"}",
-            "{\"key\":\"a\",\"value\":1.5}",
             "{\"key\":\"a\",\"value\":[]}",
             "{\"key\":\"a\",\"value\":\"!\",\"encoding\":\"base64\"}",
             "{\"key\":\"a\",\"value\":\"\",\"encoding\":\"hex\"}",

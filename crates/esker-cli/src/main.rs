@@ -1,7 +1,7 @@
 //! The command line of the Esker key-value store.
 //!
 //! `args` says what can be typed, `commands` does it (one file each), `exit` says how it ends. The
-//! rest is shared: `store` opens, `datatype` and `ranges` read keys and bounds, `lines` and `feed` read
+//! rest is shared: `store` opens, `datatype`, `escapes` and `ranges` read keys and bounds, `lines` and `feed` read
 //! input, `formats` are those of files of rows, `steady` reads files that others may write to, `writes` batches what goes into the store, `stream`
 //! moves long values, `output` and `json` print what comes out. `shell` runs the same commands line by line;
 //! `interrupt` is its Ctrl-C.
@@ -10,6 +10,7 @@ mod args;
 mod behind;
 mod commands;
 mod datatype;
+mod escapes;
 mod exit;
 mod feed;
 mod formats;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use esker::ScanRange;
 
-use crate::datatype::DataType;
+use crate::datatype::{DataError, DataType};
 use crate::exit::{Failure, Outcome};
 
 /// A range of a value's bytes as in HTTP: zero-based, both ends included.
@@ -68,17 +68,18 @@ impl KeyBounds {
         prefix: Option<&[u8]>,
     ) -> Outcome<Self> {
         if keys.is_number() && prefix.is_some() {
-            let message = format!("--prefix is for text and hex keys; this tree has {} keys", keys.name());
+            let message = format!(
+                "a prefix is one of text or bytes, or the first elements of several; this tree has {keys} keys (--prefix)"
+            );
             return Err(Failure::usage(message));
         }
         let bound = |typed: Option<&[u8]>, name: &str| match typed {
             None => Ok(None),
-            Some(typed) => keys.to_bytes(typed).map(Some).map_err(|error| {
-                Failure::usage(format!("{name} {:?}: the key {error}", String::from_utf8_lossy(typed)))
-            }),
+            Some(typed) => keys.to_bytes(typed).map(Some).map_err(|error| wrong(name, typed, &error)),
         };
         let prefix = prefix.filter(|prefix| !prefix.is_empty());
-        Ok(KeyBounds { lo: bound(lo, "LO")?, hi: bound(hi, "HI")?, prefix: bound(prefix, "--prefix")? })
+        let prefix = prefix.map(|typed| keys.prefix(typed).map_err(|error| wrong("--prefix", typed, &error)));
+        Ok(KeyBounds { lo: bound(lo, "LO")?, hi: bound(hi, "HI")?, prefix: prefix.transpose()? })
     }
 
     /// The range to scan; `None` where no key can be in it.
@@ -97,6 +98,10 @@ impl KeyBounds {
             (None, None) => Some(range),
         }
     }
+}
+
+fn wrong(name: &str, typed: &[u8], error: &DataError) -> Failure {
+    Failure::usage(format!("{name} {:?}: the key {error}", String::from_utf8_lossy(typed)))
 }
 
 /// The smallest bytes above everything that begins with `prefix`; `None` where nothing is.
@@ -159,7 +164,7 @@ mod tests {
         assert!(!some(None, Some(b"a"), Some(b"ab")));
         assert!(some(None, Some(b"ab"), Some(b"ab")));
         assert!(some(Some(b"abc"), Some(b"z"), Some(b"ab")));
-        assert!(KeyBounds::parse(DataType::U64, None, None, Some(b"1")).is_err());
-        assert!(KeyBounds::parse(DataType::U64, Some(b"x"), None, None).is_err());
+        assert!(KeyBounds::parse(DataType::I64, None, None, Some(b"1")).is_err());
+        assert!(KeyBounds::parse(DataType::I64, Some(b"x"), None, None).is_err());
     }
 }

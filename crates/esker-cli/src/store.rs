@@ -2,14 +2,15 @@
 //!
 //! A tree remembers these types in its tag, written just before the tree's first write here. A tree
 //! that a program filled has none; it is read as text unless `--keys` and `--values` say otherwise, and only
-//! they give it a tag. Reading with `--values hex` always works: it shows any bytes.
+//! they give it a tag. `hex` and `escaped` are ways to write bytes, and go with every tree; what is written so must be of the
+//! tree's type.
 
 use std::path::Path;
 
 use esker::{Db, ErrorKind, Options, ScanRange, Tree};
 
 use crate::args::Global;
-use crate::datatype::{DataType, Types};
+use crate::datatype::{DataError, DataType, Types};
 use crate::exit::{Failure, Outcome};
 
 /// A store that is open, one of its trees, and how that tree's keys and values look.
@@ -17,6 +18,8 @@ pub(crate) struct Store {
     pub(crate) db: Db,
     pub(crate) tree: Tree,
     pub(crate) types: Types,
+    /// Of which types they are: another than `types` where `--keys` or `--values` only says how to write bytes.
+    pub(crate) kept: Types,
     /// The tag to write before the first write, where the tree has none.
     tag: Option<Types>,
     /// The shell has the store open, and keeps it so.
@@ -61,21 +64,21 @@ impl Store {
         };
         let stored = stored_types(&tree)?;
         if let Some(stored) = stored {
-            fits(global, &tree, stored, purpose)?;
+            fits(global, &tree, stored)?;
         }
         let fallback = match purpose {
             For::Creating(types) => *types,
             For::Reading | For::Writing => Types::TEXT,
         };
         let base = stored.unwrap_or(fallback);
-        let types =
-            Types { keys: global.keys.unwrap_or(base.keys), values: global.values.unwrap_or(base.values) };
+        let types = global.types(base);
+        let kept = stored.unwrap_or(types.kept());
         let asked = global.keys.is_some() || global.values.is_some();
         let tag = match (stored, purpose) {
-            (None, For::Creating(_)) if asked || is_empty(&tree)? => Some(types),
+            (None, For::Creating(_)) if asked || is_empty(&tree)? => Some(kept),
             _ => None,
         };
-        Ok(Store { db, tree, types, tag, stays_open: global.open.is_some() })
+        Ok(Store { db, tree, types, kept, tag, stays_open: global.open.is_some() })
     }
 
     /// Fixes the types of a tree that has none. To be called before the first write.
@@ -88,7 +91,44 @@ impl Store {
 
     /// The stored bytes of a key typed on the command line.
     pub(crate) fn key(&self, typed: &[u8]) -> Outcome<Vec<u8>> {
-        check_key(self.types.keys, typed)
+        let key = check_key(self.types.keys, typed)?;
+        as_kept(self.kept.keys, &key).map_err(|error| wrong("key", typed, &error))?;
+        Ok(key)
+    }
+
+    /// The stored bytes of a value typed on the command line, in `scratch` or `typed` itself.
+    pub(crate) fn value<'a>(&self, typed: &'a [u8], scratch: &'a mut Vec<u8>) -> Outcome<&'a [u8]> {
+        let value = check_value(self.types.values, typed, scratch)?;
+        as_kept(self.kept.values, value).map_err(|error| wrong("value", typed, &error))?;
+        Ok(value)
+    }
+
+    /// The stored bytes of a key that a file has, in `scratch` or `typed` itself.
+    #[inline]
+    pub(crate) fn encode<'a>(
+        &self,
+        typed: &'a [u8],
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], DataError> {
+        let key = self.types.keys.encode(typed, scratch)?;
+        if self.types.keys != self.kept.keys {
+            as_kept(self.kept.keys, key)?;
+        }
+        Ok(key)
+    }
+
+    /// The stored bytes of a value that a file has, in `scratch` or `typed` itself.
+    #[inline]
+    pub(crate) fn encode_value<'a>(
+        &self,
+        typed: &'a [u8],
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], DataError> {
+        let value = self.types.values.encode_value(typed, scratch)?;
+        if self.types.values != self.kept.values {
+            as_kept(self.kept.values, value)?;
+        }
+        Ok(value)
     }
 
     /// Makes everything written survive power loss and closes the store, unless the shell has it open.
@@ -118,23 +158,31 @@ enum For {
 }
 
 /// Refuses types that were asked for and are not those of the tree.
-fn fits(global: &Global, tree: &Tree, stored: Types, purpose: &For) -> Outcome {
+fn fits(global: &Global, tree: &Tree, stored: Types) -> Outcome {
     let differs = |what: &str, asked: DataType, stored: DataType| {
-        let (name, asked, stored) = (tree.name(), asked.name(), stored.name());
+        let name = tree.name();
         Err(Failure::usage(format!("the tree {name:?} has {stored} {what}, not {asked} (--{what})")))
     };
+    let fits = |asked: DataType, stored| asked == stored || asked.is_notation();
     match (global.keys, global.values) {
-        (Some(asked), _) if asked != stored.keys => differs("keys", asked, stored.keys),
-        (_, Some(DataType::Hex)) if matches!(purpose, For::Reading) => Ok(()),
-        (_, Some(asked)) if asked != stored.values => differs("values", asked, stored.values),
+        (Some(asked), _) if !fits(asked, stored.keys) => differs("keys", asked, stored.keys),
+        (_, Some(asked)) if !fits(asked, stored.values) => differs("values", asked, stored.values),
         _ => Ok(()),
     }
 }
 
 /// The stored bytes of a key typed on the command line.
 pub(crate) fn check_key(keys: DataType, typed: &[u8]) -> Outcome<Vec<u8>> {
-    keys.to_bytes(typed)
-        .map_err(|error| Failure::usage(format!("{:?}: the key {error}", String::from_utf8_lossy(typed))))
+    keys.to_bytes(typed).map_err(|error| wrong("key", typed, &error))
+}
+
+/// Whether `bytes` are of the type that a tree has, however they were typed.
+fn as_kept(kept: DataType, bytes: &[u8]) -> Result<(), DataError> {
+    if kept.has(bytes) { Ok(()) } else { Err(DataError::NotAsStored(kept.to_string())) }
+}
+
+fn wrong(what: &str, typed: &[u8], error: &DataError) -> Failure {
+    Failure::usage(format!("{:?}: the {what} {error}", String::from_utf8_lossy(typed)))
 }
 
 /// The stored bytes of a value typed on the command line, in `scratch` or `typed` itself.
@@ -143,9 +191,7 @@ pub(crate) fn check_value<'a>(
     typed: &'a [u8],
     scratch: &'a mut Vec<u8>,
 ) -> Outcome<&'a [u8]> {
-    values
-        .encode_value(typed, scratch)
-        .map_err(|error| Failure::usage(format!("{:?}: the value {error}", String::from_utf8_lossy(typed))))
+    values.encode_value(typed, scratch).map_err(|error| wrong("value", typed, &error))
 }
 
 /// The types in a tree's tag; `None` where it has no tag.

@@ -3,7 +3,7 @@
 
 use esker::Batch;
 
-use crate::datatype::DataType;
+use crate::datatype::DataError;
 use crate::exit::Outcome;
 use crate::store::Store;
 
@@ -78,22 +78,19 @@ impl Writes {
     }
 }
 
-/// The stored bytes of a value as typed, in `scratch` or `typed` itself.
-#[inline]
-pub(crate) fn value_of<'a>(
-    values: DataType,
-    typed: &'a [u8],
-    scratch: &'a mut Vec<u8>,
-) -> Result<&'a [u8], Refused> {
-    values.encode_value(typed, scratch).map_err(|error| Refused::Malformed(format!("the value {error}")))
-}
-
 /// Why a line of input was not taken.
 pub(crate) enum Refused {
     /// The line is at fault: the reason. The lines after it may be fine.
     Malformed(String),
     /// The store or the system is at fault.
     Failed(crate::exit::Failure),
+}
+
+impl Refused {
+    /// A value that is none.
+    pub(crate) fn value(error: DataError) -> Self {
+        Refused::Malformed(format!("the value {error}"))
+    }
 }
 
 impl From<crate::exit::Failure> for Refused {
@@ -112,8 +109,8 @@ impl From<esker::Error> for Refused {
 }
 
 /// A key that is none; what is wrong with a value is said where it is read.
-impl From<crate::datatype::DataError> for Refused {
-    fn from(error: crate::datatype::DataError) -> Self {
+impl From<DataError> for Refused {
+    fn from(error: DataError) -> Self {
         Refused::Malformed(format!("the key {error}"))
     }
 }

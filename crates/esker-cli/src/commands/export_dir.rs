@@ -79,7 +79,7 @@ fn prepare(store: &Store, dir: &Path) -> Outcome<bool> {
             "{} holds an export of the tree {:?} with {} keys; export into a new directory",
             dir.display(),
             marker.tree,
-            marker.types.keys.name()
+            marker.types.keys
         )));
     }
     let mut entries = fs::read_dir(dir).map_err(|error| Failure::io("read", dir, &error))?;
@@ -292,7 +292,7 @@ impl Marker {
     }
 
     fn to_json(&self) -> String {
-        let (keys, values) = (self.types.keys.name(), self.types.values.name());
+        let (keys, values) = (self.types.keys.to_string(), self.types.values.to_string());
         let marker = json!({ "esker_export": VERSION, "tree": self.tree, "keys": keys, "values": values });
         format!("{marker}\n")
     }

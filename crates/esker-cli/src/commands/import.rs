@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::args::{Global, Import};
-use crate::datatype::{DataType, Types};
+use crate::datatype::Types;
 use crate::exit::{Failure, Outcome};
 use crate::feed::{Sink, feed};
 use crate::formats::Format;
@@ -12,7 +12,7 @@ use crate::formats::reader::{Reader, Row};
 use crate::lines::Input;
 use crate::store::Store;
 use crate::summary::Summary;
-use crate::writes::{Refused, Writes, value_of};
+use crate::writes::{Refused, Writes};
 
 pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     let columns = &args.columns;
@@ -80,15 +80,14 @@ impl Sink for Rows<'_> {
         let store = match store {
             Some(store) => store,
             none => {
-                let [keys, values] =
-                    [global.keys, global.values].map(|asked| asked.unwrap_or(DataType::Text));
+                let Types { keys, values } = global.types(Types::TEXT);
                 keys.encode(&key, of_key)?;
-                value_of(values, &value, of_value)?;
+                values.encode_value(&value, of_value).map_err(Refused::value)?;
                 none.insert(Store::create(global, Types::TEXT)?)
             }
         };
-        let types = store.types;
-        let (key, value) = (types.keys.encode(&key, of_key)?, value_of(types.values, &value, of_value)?);
+        let key = store.encode(&key, of_key)?;
+        let value = store.encode_value(&value, of_value).map_err(Refused::value)?;
         writes.put_until(store, key, value, expires_us)?;
         self.count += 1;
         self.expired += u64::from(expires_us.is_some_and(|us| us <= self.now_us));

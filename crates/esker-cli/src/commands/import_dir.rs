@@ -239,7 +239,8 @@ impl Files {
     /// Takes what the file `path` holds.
     fn take(&mut self, below: &Path, path: &Path) -> Result<Option<Taken>, Trouble> {
         let Some(typed) = self.key_of(below, path)? else { return Ok(None) };
-        let key = self.store.types.keys.to_bytes(&typed)?;
+        let mut scratch = Vec::new();
+        let key = self.store.encode(&typed, &mut scratch)?.to_vec();
         for _ in 0..ATTEMPTS {
             let file = match SteadyFile::open(path).map_err(Trouble::Source)? {
                 Opened::File(file) => file,
@@ -258,9 +259,9 @@ impl Files {
         let mut first = std::mem::take(&mut self.first);
         source.next(&mut first).map_err(Trouble::Source)?;
         let len = source.inner().len();
-        let values = self.store.types.values;
-        if values.width().is_some_and(|width| width as u64 != len) {
-            let reason = format!("its {len} bytes are no {} as it is stored", values.name());
+        let values = self.store.kept.values;
+        if values.width().is_some_and(|width| width as u64 != len) || !values.has(&first) {
+            let reason = format!("its {len} bytes are no {values} as it is stored");
             return Err(Refused::Malformed(reason).into());
         }
         let is_steady = |source: &mut Source<SteadyFile>| source.inner().is_steady().map_err(Trouble::Source);

@@ -24,11 +24,9 @@ use crate::utc::utc;
 pub(crate) fn run(global: &Global, args: &Ls) -> Outcome {
     let store = Store::read(global)?;
     let prefix = args.prefix.as_deref().map(OsStr::as_encoded_bytes);
-    if args.du && store.types.keys != DataType::Text {
-        return Err(Failure::usage(format!(
-            "--du is for text keys; this tree has {} keys",
-            store.types.keys.name()
-        )));
+    let keys = store.types.keys;
+    if args.du && !matches!(keys, DataType::Text | DataType::Escaped) {
+        return Err(Failure::usage(format!("--du is for text keys; this tree has {keys} keys")));
     }
     let bounds = KeyBounds::parse(store.types.keys, None, None, prefix)?;
     let Some(range) = bounds.range() else { return Ok(()) };

@@ -3,7 +3,7 @@
 use esker::{Batch, Durability};
 
 use crate::args::{Global, Put};
-use crate::datatype::{DataType, Types};
+use crate::datatype::Types;
 use crate::exit::{Failure, Outcome};
 use crate::store::{Store, check_key, check_value};
 use crate::stream::{Broken, Source};
@@ -11,11 +11,12 @@ use crate::stream::{Broken, Source};
 pub(crate) fn run(global: &Global, args: &Put) -> Outcome {
     let key = args.key.as_encoded_bytes();
     // Neither a key that cannot be one nor a file that cannot be read may leave an empty store behind.
-    check_key(global.keys.unwrap_or(DataType::Text), key)?;
+    let first_types = global.types(Types::TEXT);
+    check_key(first_types.keys, key)?;
     let typed = args.value.as_ref().map(|value| value.as_encoded_bytes()).unwrap_or_default();
     let mut scratch = Vec::new();
     if args.file.is_none() {
-        check_value(global.values.unwrap_or(DataType::Text), typed, &mut scratch)?;
+        check_value(first_types.values, typed, &mut scratch)?;
     }
     let mut first = Vec::new();
     let mut source = None;
@@ -25,9 +26,9 @@ pub(crate) fn run(global: &Global, args: &Put) -> Outcome {
     }
     let mut store = Store::create(global, Types::TEXT)?;
     let key = store.key(key)?;
-    let values = store.types.values;
-    if source.is_some() && values.width().is_some_and(|width| width != first.len()) {
-        return Err(Failure::usage(format!("the file's bytes are no {} as it is stored", values.name())));
+    let values = store.kept.values;
+    if source.is_some() && !values.has(&first) {
+        return Err(Failure::usage(format!("the file's bytes are no {values} as it is stored")));
     }
     match source {
         Some(mut source) => {
@@ -43,7 +44,7 @@ pub(crate) fn run(global: &Global, args: &Put) -> Outcome {
             writer.commit_with(Durability::Power)?;
         }
         None => {
-            let value = check_value(values, typed, &mut scratch)?;
+            let value = store.value(typed, &mut scratch)?;
             store.before_write()?;
             let mut batch = Batch::new();
             match args.ttl {

@@ -177,7 +177,7 @@ impl Writer {
                 if in_key { ("a blank or line break", "key") } else { ("a line break", "value") };
             return Err(Failure::usage(format!(
                 "the key {:?} has {what} in its {part}, so it does not fit on a line; --json takes any bytes, and \
-                 so do --format csv and tsv",
+                 so do --escapes and --format csv and tsv",
                 String::from_utf8_lossy(key)
             )));
         }

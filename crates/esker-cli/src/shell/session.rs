@@ -141,6 +141,7 @@ impl Session {
             tree: if has_tree { line.tree } else { self.global.tree.clone() },
             keys: line.keys.or(self.global.keys),
             values: line.values.or(self.global.values),
+            escapes: line.escapes || self.global.escapes,
             json: line.json || self.global.json,
             memory: line.memory.or(self.global.memory),
             open: open.map(|open| open.db.clone()),

@@ -10,7 +10,7 @@ use crate::feed::Sink;
 use crate::json;
 use crate::output::Out;
 use crate::store::Store;
-use crate::writes::{Refused, Writes, value_of};
+use crate::writes::{Refused, Writes};
 
 /// How many commands of each kind took effect.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,15 +50,15 @@ impl Runner {
 
     #[inline]
     fn put(&mut self, typed: &[u8], value: &[u8]) -> Result<(), Refused> {
-        let key = self.store.types.keys.encode(typed, &mut self.key)?;
-        let value = value_of(self.store.types.values, value, &mut self.value)?;
+        let key = self.store.encode(typed, &mut self.key)?;
+        let value = self.store.encode_value(value, &mut self.value).map_err(Refused::value)?;
         self.writes.put(&mut self.store, key, value)?;
         self.counts.puts += 1;
         Ok(())
     }
 
     fn delete(&mut self, typed: &[u8]) -> Result<(), Refused> {
-        let key = self.store.types.keys.encode(typed, &mut self.key)?;
+        let key = self.store.encode(typed, &mut self.key)?;
         self.writes.delete(&mut self.store, key)?;
         self.counts.deletes += 1;
         Ok(())

@@ -1,0 +1,52 @@
+//! Why a typed key or value is not one.
+
+use std::fmt;
+
+use crate::escapes::EscapeError;
+
+/// Reads on from "the key" or "the value".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DataError {
+    Empty,
+    NotANumber,
+    NotADecimal,
+    Signed,
+    /// The name of the type in which it does not fit.
+    OutOfRange(&'static str),
+    NotHex,
+    OddHex,
+    Escape(EscapeError),
+    /// How many elements there are, and how many there should be.
+    Elements(usize, usize),
+    /// The element with this number, from 1, is none.
+    Element(usize, Box<DataError>),
+    /// The name of the type that the bytes are none of.
+    NotAsStored(String),
+}
+
+impl fmt::Display for DataError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DataError::Empty => f.write_str("is empty"),
+            DataError::NotANumber => f.write_str("is not a whole decimal number"),
+            DataError::NotADecimal => f.write_str("is no number such as -0.5, 3e8, inf or NaN"),
+            DataError::Signed => f.write_str("has a sign, and its type has none"),
+            DataError::OutOfRange(name) => write!(f, "does not fit in {name}"),
+            DataError::NotHex => f.write_str("has a character that is no hex digit"),
+            DataError::OddHex => f.write_str("has an odd number of hex digits"),
+            DataError::Escape(error) => write!(f, "has a wrong escape: {error}"),
+            DataError::Elements(found, wanted) => {
+                let s = if *found == 1 { "" } else { "s" };
+                write!(f, "has {found} element{s}, with a comma between two, instead of {wanted}")
+            }
+            DataError::Element(number, error) => write!(f, "has an element, number {number}, that {error}"),
+            DataError::NotAsStored(name) => write!(f, "is no {name} as it is stored"),
+        }
+    }
+}
+
+impl From<EscapeError> for DataError {
+    fn from(error: EscapeError) -> Self {
+        DataError::Escape(error)
+    }
+}
