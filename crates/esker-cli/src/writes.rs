@@ -88,7 +88,7 @@ pub(crate) enum Refused {
 
 impl Refused {
     /// A value that is none.
-    pub(crate) fn value(error: DataError) -> Self {
+    pub(crate) fn value(error: &DataError) -> Self {
         Refused::Malformed(format!("the value {error}"))
     }
 }

@@ -82,12 +82,12 @@ impl Sink for Rows<'_> {
             none => {
                 let Types { keys, values } = global.types(Types::TEXT);
                 keys.encode(&key, of_key)?;
-                values.encode_value(&value, of_value).map_err(Refused::value)?;
+                values.encode_value(&value, of_value).map_err(|error| Refused::value(&error))?;
                 none.insert(Store::create(global, Types::TEXT)?)
             }
         };
         let key = store.encode(&key, of_key)?;
-        let value = store.encode_value(&value, of_value).map_err(Refused::value)?;
+        let value = store.encode_value(&value, of_value).map_err(|error| Refused::value(&error))?;
         writes.put_until(store, key, value, expires_us)?;
         self.count += 1;
         self.expired += u64::from(expires_us.is_some_and(|us| us <= self.now_us));

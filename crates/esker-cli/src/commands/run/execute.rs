@@ -51,7 +51,8 @@ impl Runner {
     #[inline]
     fn put(&mut self, typed: &[u8], value: &[u8]) -> Result<(), Refused> {
         let key = self.store.encode(typed, &mut self.key)?;
-        let value = self.store.encode_value(value, &mut self.value).map_err(Refused::value)?;
+        let value =
+            self.store.encode_value(value, &mut self.value).map_err(|error| Refused::value(&error))?;
         self.writes.put(&mut self.store, key, value)?;
         self.counts.puts += 1;
         Ok(())
