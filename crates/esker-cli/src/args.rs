@@ -10,10 +10,12 @@ mod units;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use units::parse_size;
+use units::parse_time;
 
 use crate::datatype::{DataType, Types};
 use crate::ranges::ByteRange;
@@ -75,6 +77,9 @@ pub(crate) struct Global {
     /// Memory for caches and buffers, such as 256M or 2G
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
+    /// Wait for so long while another process has the store open: a number with s, m, h or d, such as 10s
+    #[arg(long, global = true, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) wait: Option<Duration>,
     /// The store that the shell has open at `db`.
     #[arg(skip)]
     pub(crate) open: Option<esker::Db>,

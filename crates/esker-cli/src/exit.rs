@@ -111,7 +111,7 @@ impl From<esker::Error> for Failure {
             _ => STORE,
         };
         let advice = match error.kind() {
-            ErrorKind::Locked => " (wait for the process that has it open, or stop it)",
+            ErrorKind::Locked => " (--wait 10s waits for that)",
             ErrorKind::Corruption => " (see `esker check`)",
             _ => "",
         };

@@ -6,12 +6,15 @@
 //! tree's type.
 
 use std::path::Path;
+use std::thread;
+use std::time::Instant;
 
 use esker::{Db, ErrorKind, Options, ScanRange, Tree};
 
 use crate::args::Global;
 use crate::datatype::{DataError, DataType, Types};
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, note};
+use crate::interrupt;
 
 /// A store that is open, one of its trees, and how that tree's keys and values look.
 pub(crate) struct Store {
@@ -43,7 +46,8 @@ impl Store {
         if let Some(db) = &global.open {
             return Store::of(global, db.clone(), &For::Creating(fallback));
         }
-        let db = Db::open(&global.db, options(global)).map_err(|error| match error.kind() {
+        let opened = patiently(global, || Db::open(&global.db, options(global)))?;
+        let db = opened.map_err(|error| match error.kind() {
             // Advice to create a store would not help somebody who is about to.
             ErrorKind::NotFound => Failure::store(error.to_string()),
             _ => opening(global, error),
@@ -211,7 +215,8 @@ pub(crate) fn read_only(global: &Global) -> Outcome<Db> {
     if let Some(db) = &global.open {
         return Ok(db.clone());
     }
-    Db::open_read_only(&global.db, options(global)).map_err(|error| opening(global, error))
+    let opened = patiently(global, || Db::open_read_only(&global.db, options(global)))?;
+    opened.map_err(|error| opening(global, error))
 }
 
 /// The store, opened for writing, never created.
@@ -219,7 +224,40 @@ pub(crate) fn existing(global: &Global) -> Outcome<Db> {
     if let Some(db) = &global.open {
         return Ok(db.clone());
     }
-    Db::open(&global.db, options(global).create(false)).map_err(|error| opening(global, error))
+    let opened = patiently(global, || Db::open(&global.db, options(global).create(false)))?;
+    opened.map_err(|error| opening(global, error))
+}
+
+/// Does `work`. While that fails because somebody else holds the store, does it again, for as long as `--wait` says.
+///
+/// The kernel could wait for the lock too, but not until a time, nor until Ctrl-C; and whoever waits for a whole command
+/// of another process does not notice a twentieth of a second.
+pub(crate) fn patiently<T>(
+    global: &Global,
+    mut work: impl FnMut() -> esker::Result<T>,
+) -> Outcome<esker::Result<T>> {
+    // A time that no clock reaches is for ever.
+    let until = global.wait.map(|wait| Instant::now().checked_add(wait));
+    let mut is_said = false;
+    loop {
+        let error = match work() {
+            Err(error) if error.kind() == ErrorKind::Locked => error,
+            done => return Ok(done),
+        };
+        let left = match until {
+            None => return Ok(Err(error)),
+            Some(None) => interrupt::LOOK_EVERY,
+            Some(Some(until)) => until.saturating_duration_since(Instant::now()),
+        };
+        if left.is_zero() {
+            return Ok(Err(error));
+        }
+        if !std::mem::replace(&mut is_said, true) {
+            note(&format!("waiting: {}", error.message()));
+        }
+        interrupt::check()?;
+        thread::sleep(left.min(interrupt::LOOK_EVERY));
+    }
 }
 
 /// The options every command opens a store with.

@@ -7,7 +7,7 @@ mod support;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 
 use support::{Rng, esker, esker_in, esker_with, files};
 
@@ -49,6 +49,114 @@ fn answers_come_while_the_pipe_is_open_and_the_store_is_locked_meanwhile() {
     drop(stdin);
     assert!(child.wait().unwrap().success());
     assert_eq!(esker(dir.path(), "get a").stdout(), "2\n");
+}
+
+/// Has the store open for writing from the first answer on.
+fn holder(dir: &Path) -> (Child, ChildStdin) {
+    let mut child = runner(dir);
+    let mut stdin = child.stdin.take().unwrap();
+    write!(stdin, "PUT a 1\nGET a\n").unwrap();
+    let mut answer = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut answer).unwrap();
+    assert_eq!(answer, "a 1\n");
+    (child, stdin)
+}
+
+#[test]
+fn a_refused_command_names_the_process_that_has_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let lock = dir.path().join("esker.db/LOCK");
+    let (mut child, stdin) = holder(dir.path());
+    let named = format!("in use by process {} (esker run -)", child.id());
+    assert!(fs::read_to_string(&lock).unwrap().starts_with(&format!("{} ", child.id())));
+    for command in ["put a 1", "compact", "repair", "destroy --yes esker.db", "delete a"] {
+        let done = esker(dir.path(), command);
+        assert_eq!(done.code, 3, "{command}: {}", done.stderr());
+        assert!(done.stderr().contains(&named), "{command}: {}", done.stderr());
+    }
+    for command in ["get a", "check"] {
+        let done = esker(dir.path(), command);
+        assert_eq!(done.code, 3, "{command}: {}", done.stderr());
+        let named = named.replace("in use", "in use for writing");
+        assert!(done.stderr().contains(&named), "{command}: {}", done.stderr());
+    }
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(fs::read_to_string(&lock).unwrap(), "", "whoever lets go takes its note back");
+
+    // Who was killed leaves a note, which nobody believes: neither a writer nor, on behalf of a reader, anybody else.
+    let (mut child, _stdin) = holder(dir.path());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(fs::read_to_string(&lock).unwrap().starts_with(&format!("{} ", child.id())));
+    assert_eq!(esker(dir.path(), "get a").stdout(), "1\n");
+    assert_eq!(esker(dir.path(), "put a 2").code, 0);
+    assert_eq!(fs::read_to_string(&lock).unwrap(), "");
+}
+
+/// Readers are several, and write nothing into the store's directory: the system knows who they are.
+#[test]
+#[cfg(target_os = "linux")]
+fn readers_that_keep_a_writer_out_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path());
+    fs::write(dir.path().join("esker.db/LOCK"), "4194304 17\n").unwrap();
+    // They stop where nobody reads on.
+    let reader = || {
+        let mut command = esker_in(dir.path());
+        command.arg("scan").stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        child
+    };
+    let mut readers = [reader(), reader()];
+    let done = esker(dir.path(), "put a 1");
+    assert_eq!(done.code, 3, "{}", done.stderr());
+    // Where files have another device number than the kernel's table of locks says, nobody can be named.
+    if !done.stderr().contains("another process") {
+        for reader in &readers {
+            let named = format!("process {} (esker scan)", reader.id());
+            assert!(done.stderr().contains(&named), "{named}: {}", done.stderr());
+        }
+    }
+    for reader in &mut readers {
+        reader.kill().unwrap();
+        reader.wait().unwrap();
+    }
+    assert_eq!(esker(dir.path(), "put a 1").code, 0);
+}
+
+#[test]
+fn wait_waits_for_the_lock_and_not_longer_than_it_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut child, stdin) = holder(dir.path());
+    for command in ["get a --wait 1s", "--wait 1s put a 2", "check --wait 1s"] {
+        let done = esker(dir.path(), command);
+        assert_eq!(done.code, 3, "{command}: {}", done.stderr());
+        let said = done.stderr();
+        let lines: Vec<_> = said.lines().collect();
+        assert!(lines[0].starts_with("esker: waiting: the store is in use"), "{said}");
+        assert!(lines.len() == 2 && lines[1].contains("process"), "{said}");
+    }
+    let mut waiting = Vec::new();
+    for arguments in [["put", "b", "2"], ["delete", "none", "--json"], ["scan", "--limit", "1"]] {
+        let mut command = esker_in(dir.path());
+        command.args(arguments).args(["--wait", "1h"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.starts_with("esker: waiting: "), "{said}");
+        waiting.push(child);
+    }
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    for mut child in waiting {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(esker(dir.path(), "get b").stdout(), "2\n");
+    // Nobody holds what is missing.
+    assert_eq!(esker(dir.path(), "--db none.db get a --wait 1h").code, 3);
+    assert_eq!(esker(dir.path(), "get a --wait 10").code, 2);
 }
 
 #[test]

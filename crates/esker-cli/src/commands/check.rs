@@ -9,12 +9,12 @@ use crate::exit::{Failure, Outcome};
 use crate::interrupt;
 use crate::output::Out;
 use crate::progress::Progress;
-use crate::store::{opening, options};
+use crate::store::{opening, options, patiently};
 
 pub(crate) fn run(global: &Global) -> Outcome {
     let progress = Progress::spinner("checking");
-    let (path, options) = (global.db.clone(), options(global));
-    let checked = interrupt::wait(move || Ok(esker::check(&path, &options)))?;
+    let (asked, options) = (global.clone(), options(global));
+    let checked = interrupt::wait(move || patiently(&asked, || esker::check(&asked.db, &options)))?;
     drop(progress);
     let report = match checked {
         Ok(report) => report,

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::args::{Destroy, Global};
 use crate::exit::{Failure, Outcome};
-use crate::store::{missing, opening, options};
+use crate::store::{missing, opening, options, patiently};
 
 pub(crate) fn run(global: &Global, args: &Destroy) -> Outcome {
     if !global.db.is_dir() {
@@ -21,7 +21,8 @@ pub(crate) fn run(global: &Global, args: &Destroy) -> Outcome {
         let (name, typed) = (name.display(), typed.display());
         return Err(Failure::usage(format!("nothing was deleted: the store's name is {name}, not {typed}")));
     }
-    esker::destroy(&global.db, &options(global)).map_err(|error| opening(global, error))
+    let destroyed = patiently(global, || esker::destroy(&global.db, &options(global)))?;
+    destroyed.map_err(|error| opening(global, error))
 }
 
 /// The name of the store's directory, also where it was given as `.` or through a link.

@@ -8,12 +8,12 @@ use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
 use crate::output::Out;
 use crate::progress::Progress;
-use crate::store::{opening, options};
+use crate::store::{opening, options, patiently};
 
 pub(crate) fn run(global: &Global) -> Outcome {
     let progress = Progress::spinner("repairing");
-    let (path, options) = (global.db.clone(), options(global));
-    let repaired = interrupt::wait(move || Ok(esker::repair(&path, &options)))?;
+    let (asked, options) = (global.clone(), options(global));
+    let repaired = interrupt::wait(move || patiently(&asked, || esker::repair(&asked.db, &options)))?;
     drop(progress);
     let report = repaired.map_err(|error| opening(global, error))?;
     Out::stdout()?.with(|out| {

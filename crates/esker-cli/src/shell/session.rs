@@ -11,7 +11,7 @@ use crate::commands;
 use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
 use crate::output::Out;
-use crate::store::{opening, options};
+use crate::store::{opening, options, patiently};
 
 /// Whether the shell goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +144,7 @@ impl Session {
             escapes: line.escapes || self.global.escapes,
             json: line.json || self.global.json,
             memory: line.memory.or(self.global.memory),
+            wait: line.wait.or(self.global.wait),
             open: open.map(|open| open.db.clone()),
         }
     }
@@ -204,10 +205,9 @@ impl Session {
     }
 
     fn open_store(&mut self, path: PathBuf, options: Options) -> Outcome {
-        let db = Db::open(&path, options.clone()).map_err(|error| {
-            let global = Global { db: path.clone(), ..self.global.clone() };
-            opening(&global, error)
-        })?;
+        let global = Global { db: path.clone(), ..self.global.clone() };
+        let opened = patiently(&global, || Db::open(&path, options.clone()))?;
+        let db = opened.map_err(|error| opening(&global, error))?;
         self.open = Some(Opened { db, path, options });
         Ok(())
     }

@@ -336,18 +336,14 @@ pub trait FileSystem: Send + Sync + Debug {
     fn boot_id(&self) -> [u8; 16];
 }
 
-/// What to tell somebody who cannot have the lock.
-fn lock_held_message(mode: LockMode) -> &'static str {
-    match mode {
-        LockMode::Exclusive => {
-            "the store is open in another process (or through another handle of this one); \
-             close it there first, or open it for reading only while no writer holds it"
-        }
-        LockMode::Shared => {
-            "the store is open for writing in another process (or through another handle of this one); \
-             close it there first, or ask that process for the data"
-        }
-    }
+/// What to tell somebody who cannot have the lock, which `holders` have, as far as that is known.
+fn lock_held_message(mode: LockMode, holders: Option<&str>) -> String {
+    let holders = holders.unwrap_or("another process (or by another handle of this one)");
+    let purpose = match mode {
+        LockMode::Exclusive => "",
+        LockMode::Shared => " for writing",
+    };
+    format!("the store is in use{purpose} by {holders}; close it there first")
 }
 
 fn no_direct(path: &Path) -> Error {

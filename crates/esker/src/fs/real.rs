@@ -29,6 +29,7 @@ mod lock;
 mod mapped;
 mod memory;
 pub(super) mod os;
+mod owner;
 mod random;
 #[cfg(test)]
 mod tests;

@@ -258,7 +258,7 @@ fn locks_exclude_and_share() {
 
         let readers = [fs.lock(&path, LockMode::Shared).unwrap(), fs.lock(&path, LockMode::Shared).unwrap()];
         let error = fs.lock(&path, LockMode::Exclusive).unwrap_err();
-        assert!(error.to_string().contains("another process"), "{error}");
+        assert!(error.to_string().contains("the store is in use by"), "{error}");
         let [first, second] = readers;
         drop(first);
         assert_eq!(kind(fs.lock(&path, LockMode::Exclusive)), ErrorKind::Locked);

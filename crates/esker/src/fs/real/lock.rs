@@ -4,7 +4,7 @@
 //! The lock belongs to the open file, so two opens conflict even inside one process, and the kernel
 //! releases it when the process dies. A holder may remove the lock file (`destroy`): whoever then gets
 //! the lock of a nameless file would share the directory with whoever makes a new one, so the name is
-//! checked again once the lock is held.
+//! checked again once the lock is held. `owner` says what a writer notes in the file.
 
 use std::fs::TryLockError;
 use std::io;
@@ -31,11 +31,14 @@ impl RealLock {
             };
             match locked {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(held(path, mode)),
+                Err(TryLockError::WouldBlock) => return Err(held(path, mode, &file)),
                 Err(_) if mode == LockMode::Shared && os::is_read_only(&file) => return Ok(RealLock(None)),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
             if still_named(path, &file).map_err(failed)? {
+                if mode == LockMode::Exclusive {
+                    owner::note(&file);
+                }
                 return Ok(RealLock(Some(file)));
             }
         }
@@ -46,6 +49,8 @@ impl RealLock {
 impl Drop for RealLock {
     fn drop(&mut self) {
         if let Some(file) = &self.0 {
+            // A reader's file is open for reading, so nothing is changed by it.
+            owner::forget(file);
             // A child that was forked (and never executed a program) shares the open file, so closing
             // alone might not release it. If this fails, closing is what is left.
             let _ignored = file.unlock();
@@ -72,6 +77,7 @@ fn still_named(path: &Path, file: &File) -> io::Result<bool> {
     }
 }
 
-fn held(path: &Path, mode: LockMode) -> Error {
-    Error::new(ErrorKind::Locked, crate::fs::lock_held_message(mode)).at(path)
+fn held(path: &Path, mode: LockMode, file: &File) -> Error {
+    let holders = owner::holders(file);
+    Error::new(ErrorKind::Locked, crate::fs::lock_held_message(mode, holders.as_deref())).at(path)
 }

@@ -204,7 +204,7 @@ impl World {
         *holders = match (mode, *holders) {
             (LockMode::Exclusive, 0) => usize::MAX,
             (LockMode::Shared, n) if n < usize::MAX - 1 => n + 1,
-            _ => return Err(Error::new(ErrorKind::Locked, lock_held_message(mode)).at(path)),
+            _ => return Err(Error::new(ErrorKind::Locked, lock_held_message(mode, None)).at(path)),
         };
         Ok(())
     }

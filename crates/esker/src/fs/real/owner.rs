@@ -1,0 +1,235 @@
+//! Who holds a lock file, for the message to whoever is refused.
+//!
+//! A writer notes its process id and the time its process started in the lock file, `1234 5678901\n`, once it has the
+//! lock, and empties the file before it lets go. This is for people and decides nothing: the lock alone does. So nothing
+//! is synced, no failure is reported, and what is read counts as hostile: it is believed where a process of that id runs
+//! here and started then. A killed writer leaves its note behind, for the next one to replace. A file with any other
+//! content is no lock file that a store wrote, and is left as it is.
+//!
+//! Readers write nothing. Linux names them in `/proc/locks`, by the file's device and number.
+
+use std::fmt::Write;
+use std::io::{Read, Seek, SeekFrom, Write as _};
+
+use super::*;
+
+/// Longer than any note.
+const NOTE_MAX: usize = 48;
+/// How much of a process's command line is shown, in characters.
+const COMMAND_MAX: usize = 60;
+/// How many holders are named.
+const NAMED_MAX: usize = 3;
+
+/// A process, and when it started: in ticks since the machine did, 0 where the system does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Process {
+    id: u32,
+    started: u64,
+}
+
+/// Notes that this process holds the lock of `file`.
+pub(super) fn note(file: &File) {
+    let own = Process { id: std::process::id(), started: started(std::process::id()).unwrap_or(0) };
+    if is_ours(file) {
+        let _for_people = replace(file, &format!("{} {}\n", own.id, own.started));
+    }
+}
+
+/// Takes the note back. To be called before the lock is let go.
+pub(super) fn forget(file: &File) {
+    if is_ours(file) {
+        let _for_people = replace(file, "");
+    }
+}
+
+/// Who holds the lock of `file`, as a part of a sentence; `None` where nobody can be named.
+pub(super) fn holders(file: &File) -> Option<String> {
+    let noted = read(file).and_then(|note| parse(&note)).filter(|process| is_running(*process));
+    let ids = match noted {
+        Some(process) => vec![process.id],
+        None => in_kernel_table(file),
+    };
+    let named: Vec<String> = ids.iter().take(NAMED_MAX).map(|id| name(*id)).collect();
+    match named.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        many => Some(format!("{}{}", many.join(", "), if ids.len() > NAMED_MAX { " and more" } else { "" })),
+    }
+}
+
+fn replace(mut file: &File, note: &str) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(note.as_bytes())
+}
+
+/// The first bytes of the file.
+fn read(mut file: &File) -> Option<Vec<u8>> {
+    let mut note = Vec::new();
+    file.seek(SeekFrom::Start(0)).ok()?;
+    file.take(NOTE_MAX as u64 + 1).read_to_end(&mut note).ok()?;
+    Some(note)
+}
+
+/// Whether the file is empty or has a note.
+fn is_ours(file: &File) -> bool {
+    file.metadata().is_ok_and(|found| found.is_file() && found.len() <= NOTE_MAX as u64)
+        && read(file).is_some_and(|note| note.is_empty() || parse(&note).is_some())
+}
+
+fn parse(note: &[u8]) -> Option<Process> {
+    let note = std::str::from_utf8(note).ok()?.strip_suffix('\n')?;
+    let (id, started) = note.split_once(' ')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(id) || !digits(started) {
+        return None;
+    }
+    Some(Process { id: id.parse().ok().filter(|id| *id > 0)?, started: started.parse().ok()? })
+}
+
+/// Whether this very process runs here. Where the system does not tell, the note is believed.
+fn is_running(process: Process) -> bool {
+    match (started(std::process::id()), process.started) {
+        (None, _) => true,
+        (Some(_), noted) => started(process.id) == Some(noted),
+    }
+}
+
+/// When the process `id` started, as `/proc` tells.
+fn started(id: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The second field is the program's name in parentheses, and may have any characters itself.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(19)?.parse().ok()
+}
+
+/// The processes that the kernel lists as holders of a `flock` on `file`.
+#[cfg(target_os = "linux")]
+fn in_kernel_table(file: &File) -> Vec<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let (Ok(found), Ok(table)) = (file.metadata(), fs::read_to_string("/proc/locks")) else {
+        return Vec::new();
+    };
+    let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+    let place = format!("{major:02x}:{minor:02x}:{}", found.ino());
+    let mut ids = Vec::new();
+    for line in table.lines() {
+        let mut fields = line.split_whitespace().skip(1);
+        // A waiter's line has an arrow here.
+        if fields.next() != Some("FLOCK") {
+            continue;
+        }
+        let id = fields.nth(2).and_then(|id| id.parse().ok()).filter(|id: &u32| *id > 0);
+        if let Some(id) = id
+            && fields.next() == Some(place.as_str())
+            && !ids.contains(&id)
+        {
+            ids.push(id);
+        }
+    }
+    ids
+}
+
+#[cfg(not(target_os = "linux"))]
+fn in_kernel_table(_: &File) -> Vec<u32> {
+    Vec::new()
+}
+
+/// `process 1234 (esker run -)`.
+fn name(id: u32) -> String {
+    if id == std::process::id() {
+        return format!("this process, {id}, through another handle");
+    }
+    let mut name = format!("process {id}");
+    if let Some(command) = command(id) {
+        // Writing to memory cannot fail.
+        let _ = write!(name, " ({command})");
+    }
+    name
+}
+
+/// The beginning of the command line, without the directory of the program. Its process chose the characters: those
+/// that could do something to a terminal are not shown.
+fn command(id: u32) -> Option<String> {
+    let mut line = Vec::new();
+    File::open(format!("/proc/{id}/cmdline")).ok()?.take(4096).read_to_end(&mut line).ok()?;
+    let line = String::from_utf8_lossy(line.strip_suffix(b"\0").unwrap_or(&line)).into_owned();
+    let (program, arguments) = line.split_once('\0').unwrap_or((&line, ""));
+    let program = program.rsplit('/').next().unwrap_or(program);
+    let whole = format!("{program} {}", arguments.replace('\0', " "));
+    let is_plain = |c: char| c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric();
+    let mut shown: String =
+        whole.trim().chars().take(COMMAND_MAX).map(|c| if is_plain(c) { c } else { '?' }).collect();
+    if whole.trim().chars().count() > COMMAND_MAX {
+        shown.push_str("...");
+    }
+    (!shown.is_empty()).then_some(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_notes_are_read_as_such() {
+        assert_eq!(parse(b"12 345\n"), Some(Process { id: 12, started: 345 }));
+        for note in [
+            &b""[..],
+            b"12",
+            b"12\n",
+            b"12 \n",
+            b"0 5\n",
+            b"+1 5\n",
+            b"-1 5\n",
+            b"1 5",
+            b"1 5 6\n",
+            b"99999999999 5\n",
+            b"1 99999999999999999999999\n",
+            b"1 5\n\n",
+            b"\xff 5\n",
+            b"1 \x1b[31m\n",
+        ] {
+            assert_eq!(parse(note), None, "{:?}", note.escape_ascii().to_string());
+        }
+    }
+
+    /// Whoever has put something else under the lock file's name, by a link for instance, keeps it.
+    #[test]
+    fn what_is_no_note_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        for content in ["1 2 3", "a letter", &"5".repeat(NOTE_MAX + 1)] {
+            fs::write(&path, content).unwrap();
+            let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+            note(&file);
+            forget(&file);
+            assert_eq!(fs::read_to_string(&path).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn a_note_is_replaced_and_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        fs::write(&path, "4194304 12345678901234\n").unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        note(&file);
+        assert!(fs::read_to_string(&path).unwrap().starts_with(&format!("{} ", std::process::id())));
+        let holders = holders(&file).unwrap();
+        assert!(holders.starts_with("this process"), "{holders}");
+        forget(&file);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_note_of_a_process_that_is_gone_or_another_one_names_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let own = std::process::id();
+        for note in ["4294967295 1\n".to_owned(), format!("{own} 1\n"), "1 0\n".to_owned()] {
+            fs::write(&path, &note).unwrap();
+            assert_eq!(holders(&File::open(&path).unwrap()), None, "{note}");
+        }
+    }
+}
