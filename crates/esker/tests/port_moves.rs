@@ -183,6 +183,40 @@ fn what_had_expired_before_an_import_stays_gone() {
     check(&early.open_tree("t").unwrap().unwrap());
 }
 
+/// Each import may put the clock forward, but all of them together by a day and no more.
+#[test]
+fn imports_one_after_the_other_put_the_clock_forward_by_a_day_in_all() {
+    let disk = SimFs::new(24);
+    let at = |hours: u64| {
+        let options = options(&disk);
+        let env = Env { clock: HourClock::new(hours), ..options.env.clone() };
+        options.env(env)
+    };
+    let late = Db::open(OTHER, at(0)).unwrap();
+    late.tree("t").unwrap().put_for("k", "1", ttl(1000)).unwrap();
+    late.close().unwrap();
+    let early = Db::open(STORE, at(0)).unwrap();
+    early.default_tree().put_for("mine", "1", ttl(30)).unwrap();
+    let mut taken = Vec::new();
+    for hours in [10, 20, 30, 40, 50, 23] {
+        let directory = format!("/export-{hours}");
+        let late = Db::open("/later", at(hours)).unwrap();
+        late.tree("t").unwrap().put_for("k", "1", ttl(1000)).unwrap();
+        late.export_tree("t", &directory).unwrap();
+        late.close().unwrap();
+        drop(late);
+        for path in disk.paths().into_iter().filter(|path| path.starts_with("/later")) {
+            disk.remove_file(&path).unwrap();
+        }
+        match early.import_tree(&directory, &format!("t{hours}")) {
+            Ok(_) => taken.push(hours),
+            Err(error) => assert!(error.message().contains("clock"), "{error}"),
+        }
+    }
+    assert_eq!(taken, [10, 20, 23]);
+    assert!(early.contains("mine").unwrap(), "the clock has run away");
+}
+
 /// The footer of a file that has nothing of the tree, too, is read: where it is damaged, the descriptors are.
 #[test]
 fn a_damaged_footer_keeps_no_tree_from_being_exported() {

@@ -157,7 +157,8 @@ impl Life {
 
     /// Whether nothing in it is needed and nothing will be added.
     pub(crate) fn is_over(&self) -> bool {
-        !self.open && self.freed_count() >= self.entries
+        // Each round of giving space back asks this of each file, and what is freed is counted only where it may be all.
+        !self.open && self.freed.len() as u64 >= self.entries && self.freed_count() >= self.entries
     }
 }
 

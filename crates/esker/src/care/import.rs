@@ -172,10 +172,12 @@ fn clock_of(store: &Store, clock_us: u64, tables: &[(u8, TableInfo)], dir: &Path
     if tables.iter().all(|(_, info)| info.expiring.count == 0) {
         return Ok(0);
     }
-    let ahead = clock_us.saturating_sub(store.clock.now_us());
-    if ahead > CLOCK_AHEAD_MAX_US {
+    // Of the machine's clock: the store's own may have been put forward by an import before.
+    let ahead = clock_us.saturating_sub(store.env.clock.wall_us());
+    if clock_us > store.clock.now_us() && ahead > CLOCK_AHEAD_MAX_US {
         let message = format!(
-            "this store's clock was {} hours ahead of the time here: with its times, what is to expire would at once",
+            "this store's clock was {} hours ahead of the machine's time here: with its times, what is to expire would at once; \
+             set the clock right, or wait",
             ahead / 3_600_000_000
         );
         return Err(refused(dir, message));

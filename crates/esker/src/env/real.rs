@@ -22,7 +22,7 @@ impl Clock for SystemClock {
     #[expect(clippy::disallowed_types, reason = "this is the room that tells the time")]
     fn wall_us(&self) -> u64 {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        since.map_or(0, |d| d.as_micros() as u64)
+        since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
     }
 
     fn monotonic_us(&self) -> u64 {

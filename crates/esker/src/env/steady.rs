@@ -24,9 +24,13 @@ impl SteadyClock {
     }
 
     /// Microseconds since 1970.
+    ///
+    /// The wall clock is read first. A thread that is stopped between the two readings then shows the time of the first,
+    /// for this once; the other way round the pause would count as time by which the wall clock is ahead, for good.
     pub(crate) fn now_us(&self) -> u64 {
+        let wall = self.clock.wall_us();
         let monotonic = self.clock.monotonic_us();
-        let ahead = self.clock.wall_us().saturating_sub(monotonic);
+        let ahead = wall.saturating_sub(monotonic);
         monotonic.saturating_add(self.ahead.fetch_max(ahead, Ordering::AcqRel).max(ahead))
     }
 
@@ -82,5 +86,52 @@ mod tests {
         assert_eq!(later.now_us(), 1510);
         set(9000, 3);
         assert_eq!(later.now_us(), 9000);
+    }
+
+    /// A clock that is right, and a thread that is stopped for `pause` microseconds after each look at it.
+    #[derive(Debug)]
+    struct Stopped {
+        since_1970: AtomicU64,
+        pause: AtomicU64,
+    }
+
+    impl Stopped {
+        const BOOTED: u64 = 1_000_000;
+
+        fn look(&self) -> u64 {
+            self.since_1970.fetch_add(self.pause.load(Ordering::Relaxed), Ordering::Relaxed)
+        }
+    }
+
+    impl Clock for Stopped {
+        fn wall_us(&self) -> u64 {
+            self.look()
+        }
+
+        fn monotonic_us(&self) -> u64 {
+            self.look() - Stopped::BOOTED
+        }
+
+        fn sleep(&self, _: Duration) {}
+    }
+
+    #[test]
+    fn a_pause_between_two_readings_does_not_put_it_forward() {
+        let world =
+            Arc::new(Stopped { since_1970: AtomicU64::new(5_000_000), pause: AtomicU64::new(400_000) });
+        let real = || world.since_1970.load(Ordering::Relaxed);
+        let mut shown = 0;
+        for opening in 0..3 {
+            let clock = SteadyClock::new(Arc::<Stopped>::clone(&world), shown);
+            for pause in [0, 400_000, 0, 7, 3_600_000_000, 0, 0] {
+                world.pause.store(pause, Ordering::Relaxed);
+                let before = real();
+                let now = clock.now_us();
+                assert!(now >= shown, "opening {opening}: it went back from {shown} to {now}");
+                assert!((before..=real()).contains(&now), "opening {opening}: {now} is not {before}");
+                shown = now;
+                clock.raise(shown);
+            }
+        }
     }
 }

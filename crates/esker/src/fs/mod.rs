@@ -334,6 +334,13 @@ pub trait FileSystem: Send + Sync + Debug {
 
     /// Changes with each boot of the machine, and only then; `[0; 16]` where unknown.
     fn boot_id(&self) -> [u8; 16];
+
+    /// Tells the directory `dir` as this mount of its file system shows it, within this boot of the machine: another
+    /// number as soon as the file system was mounted anew, or the directory is another one, if only a copy. As long as
+    /// it stays the same, whatever was written is read back, synced or not. 0 where that cannot be told.
+    fn mount_id(&self, _dir: &Path) -> u64 {
+        0
+    }
 }
 
 /// What to tell somebody who cannot have the lock, which `holders` have, as far as that is known.

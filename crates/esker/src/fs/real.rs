@@ -188,6 +188,10 @@ impl FileSystem for RealFs {
     fn boot_id(&self) -> [u8; 16] {
         os::boot_id()
     }
+
+    fn mount_id(&self, dir: &Path) -> u64 {
+        os::mount_id(here_if_empty(dir)).unwrap_or(0)
+    }
 }
 
 /// `Path::parent` of a bare name is empty, which no system call takes for the working directory.

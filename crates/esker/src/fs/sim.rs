@@ -101,6 +101,17 @@ impl SimFs {
         Self::over(self.world.lock().after_crash(seed, Some(kept)))
     }
 
+    /// The disk as found when its device went away now and came back, without the machine being booted: what was not synced
+    /// has survived as in [`SimFs::crash`]; the boot id is the same, the mount another.
+    #[must_use]
+    pub fn detach(&self, seed: u64) -> SimFs {
+        let world = self.world.lock();
+        let boot = world.boot;
+        let mut next = world.after_crash(seed, None);
+        next.boot = boot;
+        Self::over(next)
+    }
+
     /// The disk as a new process finds it when this one dies: every byte and name, no lock, the same boot
     /// id. What was not synced is still not synced.
     #[must_use]

@@ -114,6 +114,7 @@ fn directories_are_made_and_removed() {
         assert!(fs.free_space(dir).unwrap() > 0);
         assert_ne!(fs.boot_id(), [0; 16]);
         assert_eq!(fs.boot_id(), fs.boot_id());
+        assert_eq!(fs.mount_id(dir), fs.mount_id(dir));
     });
 }
 

@@ -4,8 +4,8 @@
 //! A segment follows another when its id, its first sequence number and its start position all do.
 //! The log ends at the first place where the next record is not whole and no segment follows. That is
 //! damage, an error, if anything shows that bytes behind that place were acknowledged for good:
-//! - the published mark of that segment, when the machine has not been booted since;
-//! - a segment behind it that has a published mark of the same boot;
+//! - the published mark of that segment, when the file system has been mounted ever since ([`mount_mark`]);
+//! - a segment behind it that has such a mark;
 //! - any whole record behind it which says that the log was synced beyond it;
 //! - the manifest, which notes at every flush and at closing how far the log was synced.
 //!
@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 
 use super::record;
-use super::segment::{RECORDS_AT, SegmentHeader, manifest_mark, marked_manifest, published_mark};
+use super::segment::{RECORDS_AT, SegmentHeader, manifest_mark, marked_manifest, mount_mark, published_mark};
 use crate::canary::broken;
 use crate::codec::file_number;
 use crate::cursor::SeqNo;
@@ -40,10 +40,10 @@ pub(super) struct Found {
 
 impl Found {
     /// The offset before which everything was acknowledged, going by the mark; 0 where nobody knows, also
-    /// because the machine was booted since.
-    pub(super) fn published(&self, boot_id: [u8; 16]) -> u64 {
-        let same_boot = self.header.boot_id == boot_id && boot_id != [0; 16];
-        if same_boot { published_mark(&self.page, self.header.epoch) } else { 0 }
+    /// because it was written through another mount than `mount`.
+    fn published(&self, mount: [u8; 16]) -> u64 {
+        let is_same = self.header.mount == mount && mount != [0; 16];
+        if is_same { published_mark(&self.page, self.header.epoch) } else { 0 }
     }
 }
 
@@ -51,6 +51,8 @@ impl Found {
 #[derive(Debug)]
 pub(crate) struct Segments {
     dir: PathBuf,
+    /// [`mount_mark`] of the directory, as it is now.
+    mount: [u8; 16],
     pub(super) used: Vec<Found>,
     /// Every segment file, used or not.
     pub(crate) paths: Vec<PathBuf>,
@@ -61,7 +63,7 @@ pub(crate) struct Segments {
 pub(crate) struct Visit<'a> {
     pub(crate) first_seq: SeqNo,
     pub(crate) payload: &'a [u8],
-    /// The machine was not booted since it was acknowledged: nothing of it can be missing but by damage.
+    /// The file system has been mounted ever since it was acknowledged: nothing of it can be missing but by damage.
     pub(crate) acknowledged: bool,
 }
 
@@ -117,7 +119,12 @@ impl Segments {
                 return Err(Error::corruption(&pair[1].path, 0, "two log segments carry the same number"));
             }
         }
-        Ok(Segments { dir: dir.to_path_buf(), used, paths })
+        Ok(Segments { dir: dir.to_path_buf(), mount: mount_mark(fs, dir), used, paths })
+    }
+
+    /// [`Found::published`] of one of the segments.
+    pub(super) fn published(&self, found: &Found) -> u64 {
+        found.published(self.mount)
     }
 
     /// Every segment that was used.
@@ -153,7 +160,8 @@ impl Segments {
         floor: LogFloor,
         bytes: u64,
     ) -> Result<Option<(Segments, LogFloor)>> {
-        let mut part = Segments { dir: self.dir.clone(), used: Vec::new(), paths: Vec::new() };
+        let mut part =
+            Segments { dir: self.dir.clone(), mount: self.mount, used: Vec::new(), paths: Vec::new() };
         let mut sum = 0;
         for found in self.live(floor) {
             sum += fs.file_len(&found.path)?;
@@ -209,7 +217,7 @@ impl Segments {
                 break;
             }
             let bytes = fs.read(&found.path)?;
-            let published = found.published(fs.boot_id());
+            let published = self.published(found);
             let mut offset = RECORDS_AT as usize;
             while let Some(found_record) = record::read(&bytes, offset, header.epoch) {
                 let acknowledged = (offset + found_record.len()) as u64 <= published;
@@ -260,7 +268,6 @@ impl Segments {
         if report.position < synced {
             return damaged();
         }
-        let boot_id = fs.boot_id();
         let mut behind = false;
         for found in live {
             let is_stop = found.path == path;
@@ -271,7 +278,7 @@ impl Segments {
             let bytes = fs.read(&found.path)?;
             let header = &found.header;
             let from = if is_stop { offset } else { RECORDS_AT };
-            let published = found.published(boot_id) > from;
+            let published = self.published(found) > from;
             let mut claimed = false;
             let mut torn = is_stop && record::header_is_whole(&bytes, offset as usize, header.epoch);
             for (at, whole) in record::find_from(&bytes, from as usize, header.epoch) {

@@ -2,7 +2,7 @@
 //! small records, written once.
 //!
 //! ```text
-//! sector 0   magic 8 | version 4 | 0 | id 8 | epoch 8 | first seq 8 | start position 8 | boot id 16 | check 8
+//! sector 0   magic 8 | version 4 | 0 | id 8 | epoch 8 | first seq 8 | start position 8 | mount 16 | check 8
 //! sector 1   published mark 8 | manifest mark 8 | manifest number mark 8
 //! 4096       records
 //! ```
@@ -13,7 +13,8 @@
 //! - `first seq` is the sequence number of the first record: a reader that arrives here with another
 //!   number has lost something in between.
 //! - `start position` is the position of byte 4096 in the log as a whole. Positions count record bytes.
-//! - the published mark (rule 5) is one word, stored indivisibly: on the same boot, everything before it
+//! - `mount` is the mark of the mount through which the segment is written ([`mount_mark`]).
+//! - the published mark (rules 5 and 29) is one word, stored indivisibly: within the same mount, everything before it
 //!   was acknowledged, so a bad record there is damage and not a torn tail. It is kept by writes that do
 //!   not sync; those that do leave the header page alone, so that a synced put dirties one page.
 //! - the manifest mark says how many bytes of which manifest are known to be synced. It is stored after
@@ -25,6 +26,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::canary::broken;
 use crate::checksum::checksum;
 use crate::codec::{Decoder, u64_at};
 use crate::cursor::{MAX_SEQ, SeqNo};
@@ -54,7 +56,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) epoch: u64,
     pub(crate) first_seq: SeqNo,
     pub(crate) start: u64,
-    pub(crate) boot_id: [u8; 16],
+    pub(crate) mount: [u8; 16],
 }
 
 impl SegmentHeader {
@@ -67,7 +69,7 @@ impl SegmentHeader {
         out.extend_from_slice(&self.epoch.to_le_bytes());
         out.extend_from_slice(&self.first_seq.to_le_bytes());
         out.extend_from_slice(&self.start.to_le_bytes());
-        out.extend_from_slice(&self.boot_id);
+        out.extend_from_slice(&self.mount);
         let check = checksum(0, &out);
         out.extend_from_slice(&check.to_le_bytes());
         out
@@ -89,8 +91,8 @@ impl SegmentHeader {
             decoder.u32()?;
             let (id, epoch, first_seq, start) =
                 (decoder.u64()?, decoder.u64()?, decoder.u64()?, decoder.u64()?);
-            let boot_id = decoder.bytes(16)?.try_into().ok()?;
-            Some((version, SegmentHeader { id, epoch, first_seq, start, boot_id }))
+            let mount = decoder.bytes(16)?.try_into().ok()?;
+            Some((version, SegmentHeader { id, epoch, first_seq, start, mount }))
         })();
         match decoded {
             Some((VERSION, header))
@@ -109,6 +111,21 @@ impl SegmentHeader {
             None => Ok(None),
         }
     }
+}
+
+/// Tells the mount of the file system, in this boot of the machine, through which `dir` is reached. What was written
+/// through it is still there, in the page cache at least, as long as the mark is the same: a device that went away and came
+/// back has another, though the machine was not booted. Zeros where that is not known: then nothing is trusted.
+pub(crate) fn mount_mark(fs: &dyn FileSystem, dir: &Path) -> [u8; 16] {
+    let boot = fs.boot_id();
+    let mount = if broken("rule-29") { 1 } else { fs.mount_id(dir) };
+    let mut mark = [0; 16];
+    if boot != [0; 16] && mount != 0 {
+        for (half, salt) in mark.chunks_exact_mut(8).zip(1..) {
+            half.copy_from_slice(&checksum(salt, &[&boot[..], &mount.to_le_bytes()].concat()).to_le_bytes());
+        }
+    }
+    mark
 }
 
 fn encode_mark(value: u64, salt: u64) -> u64 {
@@ -182,8 +199,9 @@ impl SpareSegment {
 /// Makes a segment without records and without room for any, under the number 1: what a store's log is of which nothing is to
 /// be replayed.
 pub(crate) fn create_empty(env: &Env, path: &Path, first_seq: SeqNo) -> Result<()> {
-    let (epoch, boot_id) = (env.random.next_u64(), env.fs.boot_id());
-    let mut page = SegmentHeader { id: 1, epoch, first_seq, start: 0, boot_id }.encode();
+    // No mark is set in it.
+    let (epoch, mount) = (env.random.next_u64(), [0; 16]);
+    let mut page = SegmentHeader { id: 1, epoch, first_seq, start: 0, mount }.encode();
     page.resize(RECORDS_AT as usize, 0);
     let mut file = env.fs.create(path)?;
     file.append(&page)?;

@@ -93,7 +93,7 @@ impl Segments {
                 visit(path, at, record.payload);
             });
             let position = |offset: i64| header.start as i64 + offset - RECORDS_AT as i64;
-            let published = found.published(fs.boot_id());
+            let published = self.published(found);
             // Without a mark nothing is known, not even of the segment before.
             if published > RECORDS_AT {
                 sure = sure.max(position(published as i64));

@@ -24,7 +24,7 @@ use parking_lot::{Condvar, Mutex};
 use super::files::{Files, Retired, Sealed};
 pub(crate) use super::files::{History, Readable};
 use super::replay::{LogFloor, segment_path};
-use super::segment::{RECORDS_AT, Segment, SegmentHeader, SpareSegment};
+use super::segment::{RECORDS_AT, Segment, SegmentHeader, SpareSegment, mount_mark};
 use crate::canary::broken;
 use crate::cursor::SeqNo;
 use crate::env::Env;
@@ -114,7 +114,8 @@ pub(crate) fn is_usual_len(len: u64, len_max: u64) -> bool {
 pub(crate) struct Wal {
     env: Env,
     dir: PathBuf,
-    boot_id: [u8; 16],
+    /// [`mount_mark`] of the directory.
+    mount: [u8; 16],
     len_max: u64,
     files: Mutex<Files>,
     sync: Mutex<SyncState>,
@@ -149,7 +150,7 @@ impl Wal {
         let wal = Wal {
             env: env.clone(),
             dir: dir.to_path_buf(),
-            boot_id: env.fs.boot_id(),
+            mount: mount_mark(&*env.fs, dir),
             len_max: len_max.max(SEGMENT_LEN_MIN),
             files: Mutex::new(Files {
                 history,
@@ -191,7 +192,7 @@ impl Wal {
 
     fn header(&self, id: u64, first_seq: SeqNo, start: u64) -> SegmentHeader {
         let epoch = if broken("rule-6") { 6 } else { self.env.random.next_u64() };
-        SegmentHeader { id, epoch, first_seq, start, boot_id: self.boot_id }
+        SegmentHeader { id, epoch, first_seq, start, mount: self.mount }
     }
 
     /// Makes sure that a spare segment with room for a record of `record_len` bytes stands ready.

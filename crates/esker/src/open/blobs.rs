@@ -175,8 +175,8 @@ fn scan(set: &BlobSet, dir: &Path, name: BlobName) -> Result<(BlobFile, Vec<Entr
 }
 
 /// Whether the blob that a log record points to is there, or known to be needed no more. `kept`: the record
-/// cannot have lost it by a crash, being synced (durability rule 4) or of this boot of the machine; what is
-/// missing then is damage, costs one value, and the log goes on.
+/// cannot have lost it by a crash, being synced (durability rule 4), or acknowledged while the file system was mounted as it
+/// is now (rule 29), so that the page cache has it; what is missing then is damage, costs one value, and the log goes on.
 pub(super) fn is_there(set: &BlobSet, state: &ManifestState, pointer: &Pointer, kept: bool) -> bool {
     if kept || state.blobs.removed.contains_key(&pointer.file) {
         return true;

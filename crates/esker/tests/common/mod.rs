@@ -15,6 +15,7 @@ use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{CachePolicy, CompactionStyle, Db, MergeOperator, Options, ScanRange, Tree, TreeOptions};
 
+pub(crate) mod image;
 pub(crate) mod port;
 mod rng;
 

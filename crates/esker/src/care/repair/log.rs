@@ -98,7 +98,7 @@ impl Repair<'_> {
             epoch: self.env.random.next_u64(),
             first_seq: last_seq + 1,
             start: floor.start,
-            boot_id: [0; 16],
+            mount: [0; 16],
         };
         let end = write_segment(fs, &segment_path(self.dir, number), header, payloads)?;
         fs.sync_dir(self.dir)?;

@@ -229,6 +229,10 @@ impl FileSystem for SimFs {
     fn boot_id(&self) -> [u8; 16] {
         self.world.lock().boot
     }
+
+    fn mount_id(&self, _dir: &Path) -> u64 {
+        self.world.lock().mount
+    }
 }
 
 /// Makes a directory and its missing parents, durably.

@@ -33,6 +33,7 @@ pub(super) struct World {
     /// Holders per lock file: `usize::MAX` is one exclusive holder.
     locks: BTreeMap<u64, usize>,
     pub(super) boot: [u8; 16],
+    pub(super) mount: u64,
     pub(super) operations: u64,
     pub(super) crash_after: Option<u64>,
     pub(super) dead: bool,
@@ -53,6 +54,7 @@ impl World {
             next_id: 1,
             locks: BTreeMap::new(),
             boot: boot_id(&mut rng),
+            mount: 1,
             operations: 0,
             crash_after: None,
             dead: false,
@@ -90,6 +92,7 @@ impl World {
         }
         next.forget_nameless();
         next.boot = boot_id(&mut rng);
+        next.mount += 1;
         next.rng = rng;
         next
     }

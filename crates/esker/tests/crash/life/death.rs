@@ -98,7 +98,11 @@ impl Life {
         let killed = self.rng.one_in(4);
         let seed = self.rng.next();
         self.trace(|life| format!("dies, killed: {killed}, disk: {:?}", life.disk.list(Path::new(STORE))));
-        let next = if killed { self.disk.kill() } else { self.disk.crash(seed) };
+        let next = match killed {
+            true => self.disk.kill(),
+            false if self.rng.one_in(3) => self.disk.detach(seed),
+            false => self.disk.crash(seed),
+        };
         *powerless |= !killed;
         self.counts.kills += u64::from(killed);
         self.counts.crashes += u64::from(!killed);

@@ -13,6 +13,7 @@ use std::path::Path;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::checksum::checksum;
 use crate::fs::BLOCK;
 
 /// How many parts the kernel takes in one call (`IOV_MAX`).
@@ -138,6 +139,20 @@ pub(in crate::fs) fn boot_id() -> [u8; 16] {
     parse_uuid(&text).unwrap_or_default()
 }
 
+/// `STATX_MNT_ID_UNIQUE`, of Linux 6.8: the id of a mount that no other gets before the machine is booted.
+const MOUNT_ID_UNIQUE: u32 = 0x4000;
+
+/// Tells a directory in a mount of its file system from any other, in this boot of the machine; `None` where the kernel
+/// does not: older ones tell an id that the next mount may get.
+pub(in crate::fs) fn mount_id(dir: &Path) -> Option<u64> {
+    let wanted = StatxFlags::from_bits_retain(MOUNT_ID_UNIQUE) | StatxFlags::INO;
+    let found = rustix::fs::statx(rustix::fs::CWD, dir, AtFlags::empty(), wanted).ok()?;
+    let told = found.stx_mask & wanted.bits() == wanted.bits();
+    let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
+    let parts = [found.stx_mnt_id, found.stx_ino, device].map(u64::to_le_bytes);
+    told.then(|| checksum(0, &parts.concat()))
+}
+
 /// The 16 bytes of a UUID in text: 32 hexadecimal digits, hyphens anywhere.
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let mut digits = text.trim().chars().filter(|&c| c != '-').map(|c| c.to_digit(16));
@@ -181,6 +196,21 @@ pub(in crate::fs) fn physical_memory() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Kernels from 6.8 on tell; what older ones tell is not relied on.
+    #[test]
+    fn a_copy_of_a_directory_is_another_place_in_the_mount() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let id = |name: &str| mount_id(&dir.path().join(name));
+        let before = id("a");
+        assert!(id("a").is_none() || id("a") != id("b"));
+        fs::rename(dir.path().join("a"), dir.path().join("renamed")).unwrap();
+        assert_eq!(id("renamed"), before);
+        assert_eq!(id("a"), None);
+    }
 
     #[test]
     fn boot_ids_are_parsed() {

@@ -55,6 +55,10 @@ pub(in crate::fs) fn boot_id() -> [u8; 16] {
     [0; 16]
 }
 
+pub(in crate::fs) fn mount_id(_dir: &Path) -> Option<u64> {
+    None
+}
+
 pub(in crate::fs) fn expect_use(_buf: &mut [MaybeUninit<u8>]) {}
 
 pub(in crate::fs) fn running_threads() -> Option<usize> {
