@@ -12,7 +12,7 @@ use crate::options::{Durability, Options, TreeOptions};
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
 use crate::state::{Shape, TreeInner};
-use crate::store::Store;
+use crate::store::Owner;
 use crate::trace::{Cause, Operation, Subject, notes};
 use crate::tree::{Snapshot, Tree};
 use crate::txn::{LockTable, Txn, TxnOptions};
@@ -28,9 +28,14 @@ mod updates;
 /// The longest name of a tree, in bytes.
 const TREE_NAME_MAX: usize = 255;
 
-/// An open store. Cheap to clone; any number of threads may use it at once. The store is closed when the
-/// last handle (trees, scans and snapshots included) is dropped, or by [`Db::close`], which also tells
-/// whether the last sync worked.
+/// An open store. Cheap to clone; any number of threads may use it at once.
+///
+/// The store is closed when the last handle is dropped, or by [`Db::close`], which also tells whether the last sync worked.
+/// Handles are [`Db`], [`Tree`], [`Snapshot`], [`Scan`], [`Txn`], [`Updates`](crate::Updates),
+/// [`ValueWriter`](crate::ValueWriter), [`Ingest`](crate::Ingest); a [`Value`] and a [`Batch`] are none. When the drop of
+/// the last one returns, the store is closed as by [`Db::close`]: everything is durable, the directory unlocked, descriptors
+/// and memory are given back. (Where the store's own work drops it, as a merge operator may, that is so when this work is
+/// done.) A handle in a `static` is never dropped: close the store before the program ends.
 ///
 /// # Example
 /// ```
@@ -44,7 +49,7 @@ const TREE_NAME_MAX: usize = 255;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Db {
-    store: Arc<Store>,
+    store: Arc<Owner>,
     default: Tree,
     locks: Arc<LockTable>,
 }
@@ -58,7 +63,7 @@ fn check_tree_name(name: &str) -> Result<()> {
 }
 
 impl Db {
-    fn from_store(store: Arc<Store>) -> Result<Db> {
+    fn from_store(store: Arc<Owner>) -> Result<Db> {
         let default = {
             let structure = store.structure.lock();
             let id = structure.by_name.get(DEFAULT_TREE);
@@ -66,7 +71,7 @@ impl Db {
         };
         let default =
             default.ok_or_else(|| Error::new(ErrorKind::NotFound, "the store has no default tree"))?;
-        Ok(Db { default: Tree::new(Arc::clone(&store), default), store, locks: Arc::default() })
+        Ok(Db { default: Tree::new(&store, default), store, locks: Arc::default() })
     }
 
     /// Opens the store in the directory `path`; creates it when it is missing and [`Options::create`] is
@@ -101,10 +106,12 @@ impl Db {
     }
 
     /// Ends background work, makes everything durable and lets the directory go. Later calls on any
-    /// handle fail with `Closed`.
+    /// handle fail with `Closed` and write nothing; scans go on in what they have in memory. Where several threads close, or one
+    /// closes again, each gets the same result, when the store is closed.
     ///
     /// # Errors
-    /// What the last sync or earlier background work failed with.
+    /// What the last sync or earlier background work failed with; `InvalidInput` in a merge operator that the store itself has
+    /// called.
     pub fn close(&self) -> Result<()> {
         self.store.close()
     }
@@ -155,7 +162,7 @@ impl Db {
         );
         structure.by_name.insert(name.to_owned(), id);
         structure.trees.insert(id, Arc::clone(&inner));
-        Ok(Tree::new(Arc::clone(&self.store), inner))
+        Ok(Tree::new(&self.store, inner))
     }
 
     /// The tree called `name`, if there is one.
@@ -167,7 +174,7 @@ impl Db {
         self.store.check_open()?;
         let structure = self.store.structure.lock();
         let inner = structure.by_name.get(name).and_then(|id| structure.trees.get(id));
-        Ok(inner.map(|inner| Tree::new(Arc::clone(&self.store), Arc::clone(inner))))
+        Ok(inner.map(|inner| Tree::new(&self.store, Arc::clone(inner))))
     }
 
     /// Drops the tree called `name` with all it holds. Scans that are open finish.

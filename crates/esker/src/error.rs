@@ -35,6 +35,9 @@ pub enum ErrorKind {
     Poisoned,
     /// The store was closed, or the tree dropped.
     Closed,
+    /// The process or the system has no descriptors, threads or memory left to give. Nothing is broken: the call can be made
+    /// again when there are some, or under a higher limit.
+    OutOfResources,
     /// Another write changed what a transaction relies on; nothing of it was written. Do it again.
     Conflict,
     /// Transactions wait for each other's locks in a circle, which this one would have closed. Roll it back, so that
@@ -81,6 +84,7 @@ impl Error {
     /// As [`Error::io`], where what failed is no file of ours.
     pub(crate) fn stream(doing: &str, source: io::Error) -> Self {
         let kind = match source.kind() {
+            _ if is_out_of_resources(&source) => ErrorKind::OutOfResources,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OutOfSpace,
             io::ErrorKind::NotFound => ErrorKind::NotFound,
             io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
@@ -144,6 +148,17 @@ impl Error {
     }
 }
 
+/// Whether the process, or the system, has no more descriptors or no more memory to give.
+fn is_out_of_resources(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
+    // ERROR_TOO_MANY_OPEN_FILES
+    #[cfg(windows)]
+    let codes = [4];
+    error.kind() == io::ErrorKind::OutOfMemory
+        || error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.0.path {
@@ -188,9 +203,14 @@ impl From<Error> for io::Error {
             (None, ErrorKind::ReadOnly) => io::ErrorKind::ReadOnlyFilesystem,
             (None, ErrorKind::Deadlock) => io::ErrorKind::Deadlock,
             (None, ErrorKind::LockTimeout) => io::ErrorKind::TimedOut,
-            (None, ErrorKind::Io | ErrorKind::Poisoned | ErrorKind::Closed | ErrorKind::Conflict) => {
-                io::ErrorKind::Other
-            }
+            (
+                None,
+                ErrorKind::Io
+                | ErrorKind::Poisoned
+                | ErrorKind::Closed
+                | ErrorKind::OutOfResources
+                | ErrorKind::Conflict,
+            ) => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
     }

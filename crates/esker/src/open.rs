@@ -36,7 +36,7 @@ use crate::options::{Options, TreeOptions};
 use crate::ranges::RangeTombstones;
 use crate::state::{Extent, Shape, TreeInner};
 use crate::store::reserve::Reserve;
-use crate::store::{Parts, Store, Structure};
+use crate::store::{Owner, Parts, Store, Structure};
 use crate::trace::Metrics;
 use crate::version::edit::{Edit, ManifestState, TreeId};
 use crate::version::levels::{Levels, Table};
@@ -93,7 +93,7 @@ fn check_directory(env: &Env, dir: &Path, create: bool) -> Result<bool> {
 }
 
 /// Opens the store in `dir`.
-pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<Store>> {
+pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<Owner>> {
     let env = options.env.clone();
     let create = options.create && !read_only;
     let exists = check_directory(&env, dir, create)?;
@@ -128,8 +128,8 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     let replayed = opening.replay(&found.segments, &found.state)?;
     let store = opening.finish(options, &found, replayed, purpose, Some(Arc::clone(&lock)))?;
     store.blobs.note_lock(lock);
-    store.start();
-    Ok(store)
+    store.start()?;
+    Ok(Owner::of(store))
 }
 
 /// Refuses a store whose tables cannot be read and written past the operating system's cache. What is tried is a file

@@ -308,6 +308,19 @@ impl TreeInner {
         self.state.swap(Arc::new(empty))
     }
 
+    /// Lets go of memtables and tables, because the store is closed. What is loaded from here on is not what the tree holds.
+    pub(crate) fn let_go(&self) {
+        let extent = Extent { range: self.state.load().extent.range.clone(), ..Extent::default() };
+        let (mem, levels, ranges) = (Mem::new(None), Arc::default(), Arc::default());
+        self.state.store(Arc::new(TreeState {
+            mem,
+            waiting: Vec::new(),
+            levels,
+            ranges,
+            extent: extent.shared(),
+        }));
+    }
+
     pub(crate) fn dropped_error(&self) -> Error {
         Error::new(ErrorKind::Closed, format!("the tree \"{}\" was dropped", self.name))
     }

@@ -11,7 +11,7 @@ use crate::log::reader::LogReader;
 use crate::operators;
 use crate::ranges::KeyRange;
 use crate::read::range::ScanRange;
-use crate::store::Store;
+use crate::store::{Owner, Store};
 use crate::value::Value;
 use crate::version::edit::TreeId;
 use crate::write::batch::{Op, Ops, numbers_taken};
@@ -23,7 +23,7 @@ use crate::write::batch::{Op, Ops, numbers_taken};
 /// [`Options::log_history`](crate::Options::log_history) reaches gets an error of kind `NotFound`, and has to begin with a
 /// snapshot again.
 pub struct Updates {
-    store: Arc<Store>,
+    store: Arc<Owner>,
     log: LogReader,
     since: SeqNo,
     durable: bool,
@@ -76,7 +76,7 @@ pub enum What {
 
 impl Updates {
     /// What was written after `since`.
-    pub(crate) fn open(store: &Arc<Store>, since: SeqNo) -> Result<Updates> {
+    pub(crate) fn open(store: &Arc<Owner>, since: SeqNo) -> Result<Updates> {
         let visible = store.commit.visible();
         if since > visible {
             let message = format!(

@@ -36,6 +36,14 @@ pub(super) struct Appenders {
     sealing: usize,
 }
 
+impl Appenders {
+    /// Closes the files that nobody appends to now.
+    pub(super) fn let_go(&mut self) {
+        self.idle.clear();
+        self.ended.clear();
+    }
+}
+
 impl BlobSet {
     pub(super) fn new_appender(&self) -> Result<Appender> {
         let (id, path, salt) = self.begin();

@@ -60,6 +60,12 @@ impl Handles {
         })
     }
 
+    /// Closes all that are open, but those that have to stay so.
+    pub(crate) fn close(&self) {
+        let open = std::mem::take(&mut *self.open.lock());
+        open.iter().filter_map(Weak::upgrade).for_each(|file| file.close());
+    }
+
     /// Notes that `file` was opened, and closes another if these are too many.
     fn opened(&self, file: &Weak<LazyFile>) {
         let surplus = {
@@ -68,10 +74,7 @@ impl Handles {
             if open.len() > OPEN_MAX { open.pop_front() } else { None }
         };
         if let Some(file) = surplus.and_then(|file| file.upgrade()) {
-            let mut slot = file.file.lock();
-            if !file.kept.load(Ordering::Acquire) {
-                slot.take();
-            }
+            file.close();
         }
     }
 }
@@ -81,6 +84,14 @@ impl LazyFile {
     pub(crate) fn keep(&self) -> Result<()> {
         self.kept.store(true, Ordering::Release);
         self.opened().map(drop)
+    }
+
+    /// Closes the file, until it is read again, if it may be closed.
+    fn close(&self) {
+        let mut file = self.file.lock();
+        if !self.kept.load(Ordering::Acquire) {
+            file.take();
+        }
     }
 
     /// The open file, which the caller may keep.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::{BlobFileId, BlobSet, Entry, LiveFile, Pointer, SingleWriter, key_hash};
 use crate::env::Lane;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, Mapping, UserFile};
 use crate::trace::{Cause, Operation, Step, Subject, notes};
 
@@ -129,25 +129,31 @@ impl BlobSet {
 #[derive(Debug)]
 pub(crate) struct BlobStream {
     pub(super) set: Arc<BlobSet>,
-    pub(super) writer: SingleWriter,
+    /// `None` when it is ended.
+    pub(super) writer: Option<SingleWriter>,
     pub(super) id: BlobFileId,
     pub(super) salt: u64,
 }
 
 impl BlobStream {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.writer.write(bytes, &*self.set.executor)
+        let _inside = self.set.gate.enter()?;
+        self.writer.as_mut().map_or(Ok(()), |writer| writer.write(bytes, &*self.set.executor))
     }
 
     /// [`SingleWriter::share`].
     pub(crate) fn share(&mut self, source: &UserFile, len: u64) -> Result<u64> {
-        self.writer.share(source, len)
+        let _inside = self.set.gate.enter()?;
+        self.writer.as_mut().map_or(Ok(0), |writer| writer.share(source, len))
     }
 
     /// Ends the value: `key` of `tree` is to have it.
-    pub(crate) fn finish(self, tree: u32, key: &[u8]) -> Result<NewBlob> {
-        let now = self.set.env.clock.wall_us();
-        let finished = self.writer.finish(tree, key, now)?;
+    pub(crate) fn finish(mut self, tree: u32, key: &[u8]) -> Result<NewBlob> {
+        let set = Arc::clone(&self.set);
+        let _inside = set.gate.enter()?;
+        let now = set.env.clock.wall_us();
+        let ended = || Error::new(ErrorKind::InvalidInput, "the value has ended");
+        let finished = self.writer.take().ok_or_else(ended)?.finish(tree, key, now)?;
         let live = LiveFile::begun(self.id, self.salt, true, &finished.blob, &finished.file);
         live.added(finished.entry.ordinal);
         let mut life = live.life.lock();
@@ -156,6 +162,16 @@ impl BlobStream {
         self.set.insert(Arc::clone(&live));
         self.set.filter.add(key_hash(tree, key));
         Ok(NewBlob::new(&self.set, live, &finished.entry))
+    }
+}
+
+impl Drop for BlobStream {
+    fn drop(&mut self) {
+        let Some(writer) = self.writer.take() else { return };
+        match self.set.gate.enter() {
+            Ok(_inside) => drop(writer),
+            Err(_) => writer.leave(),
+        }
     }
 }
 

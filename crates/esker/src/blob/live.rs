@@ -212,6 +212,13 @@ impl LiveFile {
         self.written.lock().take();
     }
 
+    /// Closes its descriptors: from now on `error` says why it cannot be read.
+    pub(super) fn let_go(&self, error: Error) {
+        *self.file.write() = Err(error);
+        self.lazy.lock().take();
+        self.written.lock().take();
+    }
+
     /// Whether more may be appended to it.
     pub(crate) fn is_open(&self) -> bool {
         self.life.lock().open

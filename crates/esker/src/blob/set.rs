@@ -27,7 +27,7 @@ use super::{
     SingleWriter, blob_path, key_hash,
 };
 use crate::canary::broken;
-use crate::env::{Env, Executor};
+use crate::env::{Env, Executor, Gate};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, ReadFile};
 use crate::options::{Durability, Options};
@@ -43,6 +43,8 @@ const SINGLE_AT: usize = 8 << 20;
 pub(crate) struct BlobSet {
     pub(super) env: Env,
     dir: PathBuf,
+    /// Values are written inside; shut when the store is closed.
+    pub(crate) gate: Arc<Gate>,
     next_file: Arc<AtomicU64>,
     pub(super) executor: Arc<dyn Executor>,
     /// The store's.
@@ -90,6 +92,7 @@ impl BlobSet {
         BlobSet {
             env: env.clone(),
             dir: dir.to_path_buf(),
+            gate: Gate::new(dir),
             next_file,
             executor,
             metrics,
@@ -167,10 +170,23 @@ impl BlobSet {
         self.lock.lock().take();
     }
 
+    /// Lets go of all files. Values that somebody holds keep theirs, without the descriptors.
+    pub(crate) fn let_go(&self) {
+        let files = std::mem::take(&mut *self.files.write());
+        files.values().for_each(|live| live.let_go(self.closed_error()));
+        self.dirty.lock().clear();
+        self.appenders.lock().let_go();
+        self.handles.close();
+    }
+
+    fn closed_error(&self) -> Error {
+        Error::new(ErrorKind::Closed, "the store of this value is closed").at(&self.dir)
+    }
+
     /// Fails when the store is closed.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::SeqCst) {
-            return Err(Error::new(ErrorKind::Closed, "the store of this value is closed").at(&self.dir));
+            return Err(self.closed_error());
         }
         Ok(())
     }
@@ -207,6 +223,7 @@ impl BlobSet {
 
     /// Writes `value`, which `key` of `tree` is to have. It counts when the log says so.
     pub(crate) fn put(self: &Arc<Self>, tree: u32, key: &[u8], value: &[u8]) -> Result<NewBlob> {
+        let _inside = self.gate.enter()?;
         if value.len() >= SINGLE_AT {
             let mut stream = self.stream()?;
             stream.write(value)?;
@@ -233,11 +250,12 @@ impl BlobSet {
 
     /// Begins a value of unknown length, in a file of its own.
     pub(crate) fn stream(self: &Arc<Self>) -> Result<BlobStream> {
+        let _inside = self.gate.enter()?;
         let (id, path, salt) = self.begin();
         let new = self.describe(id, &path, salt);
         let writer = SingleWriter::create(&self.env.fs, new, self.sync_follows)?;
         self.new_name.store(true, Ordering::Release);
-        Ok(BlobStream { set: Arc::clone(self), writer, id, salt })
+        Ok(BlobStream { set: Arc::clone(self), writer: Some(writer), id, salt })
     }
 
     /// Makes everything durable that a record published before this call points to.

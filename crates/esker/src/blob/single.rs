@@ -220,6 +220,13 @@ impl SingleWriter {
     }
 }
 
+impl SingleWriter {
+    /// Leaves the file where it is: its store was closed, and the name may be another's.
+    pub(crate) fn leave(mut self) {
+        self.finished = true;
+    }
+}
+
 fn whole_pieces(len: u64) -> u64 {
     len - len % PIECE as u64
 }

@@ -18,7 +18,7 @@ use super::check::{Check, check_locked};
 use crate::blob::{Pointer, blob_path};
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
-use crate::env::Env;
+use crate::env::{Env, Gate};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::CheckReport;
 use crate::fs::LockMode;
@@ -150,6 +150,7 @@ impl<'a> Repair<'a> {
             block_bytes: options.block_bytes,
             direct: false,
             pool: Arc::new(BufferPool::new(0, CachePolicy::None)),
+            gate: Gate::new(dir),
         });
         let mut repair = Repair {
             options,

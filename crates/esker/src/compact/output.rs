@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cache::{BufferPool, Offer};
 use crate::cursor::{Kind, SeqNo};
-use crate::env::Env;
+use crate::env::{Env, Gate, GatedFile};
 use crate::error::Result;
 use crate::fs::WriteFile;
 use crate::options::{Compression, TableLimits};
@@ -26,6 +26,8 @@ pub(crate) struct TableMaker {
     /// Whether tables are written past the operating system's cache.
     pub(crate) direct: bool,
     pub(crate) pool: Arc<BufferPool>,
+    /// Shut when the store is closed: then nothing is written or removed any more.
+    pub(crate) gate: Arc<Gate>,
 }
 
 /// How the tables of one output are to be.
@@ -86,6 +88,7 @@ impl Output {
     }
 
     fn start_table(&self) -> Result<(FileId, TableWriter)> {
+        let _inside = self.maker.gate.enter()?;
         let id = self.maker.next_file.fetch_add(1, Ordering::Relaxed);
         let (fs, path) = (&self.maker.env.fs, table_path(&self.maker.dir, id));
         let file = if self.maker.direct { fs.create_direct(&path) } else { fs.create(&path) }?;
@@ -96,7 +99,7 @@ impl Output {
             salt: self.maker.env.random.next_u64(),
             owner: Owner { tree: self.options.tree, cleared: self.options.cleared },
         };
-        let mut writer = TableWriter::new(file, options)?;
+        let mut writer = TableWriter::new(GatedFile::new(&self.maker.gate, file), options)?;
         if let Some(offer) = self.options.offer {
             writer.offer_to(&self.maker.pool, id, offer);
         }
@@ -140,6 +143,7 @@ impl Output {
             last.sync()?;
         }
         if !self.done.is_empty() {
+            let _inside = self.maker.gate.enter()?;
             self.maker.env.fs.sync_dir(&self.maker.dir)?;
         }
         self.kept = true;
@@ -147,6 +151,8 @@ impl Output {
     }
 
     fn remove(&self, id: FileId) {
+        // The name may be another store's by now.
+        let Ok(_inside) = self.maker.gate.enter() else { return };
         // A file that cannot be removed now is unreferenced, and is removed when the store is opened.
         drop(self.maker.env.fs.remove_file(&table_path(&self.maker.dir, id)));
         self.maker.pool.remove_table(id);
@@ -260,6 +266,8 @@ impl TablePart {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::fs::sim::SimFs;
     use crate::options::{CachePolicy, Options};
@@ -274,6 +282,7 @@ mod tests {
             block_bytes: 256,
             direct: false,
             pool: Arc::new(BufferPool::new(0, CachePolicy::None)),
+            gate: Gate::new(Path::new("/")),
         });
         let (compression, tree) = (Compression::None, Some(1));
         let options = OutputOptions { compression, filter_bits, limits, offer: None, cleared: 0, tree };

@@ -1,7 +1,6 @@
 //! Trees that leave for a store of their own, and come from one.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use super::{Db, check_tree_name};
 use crate::care::TreeFiles;
@@ -60,6 +59,6 @@ impl Db {
         check_tree_name(name)?;
         self.store.check_writable()?;
         let (tree, files) = crate::care::import::import(&self.store, dir.as_ref(), name)?;
-        Ok((Tree::new(Arc::clone(&self.store), tree), files))
+        Ok((Tree::new(&self.store, tree), files))
     }
 }

@@ -1,7 +1,5 @@
 //! Trees that become two.
 
-use std::sync::Arc;
-
 use super::{Db, check_tree_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tree::Tree;
@@ -42,6 +40,6 @@ impl Db {
         }
         check_key(at)?;
         let new = self.store.split(inner, at, name)?;
-        Ok(Tree::new(Arc::clone(&self.store), new))
+        Ok(Tree::new(&self.store, new))
     }
 }

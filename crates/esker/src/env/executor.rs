@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::error::{Error, ErrorKind, Result};
 use crate::fs::running_threads;
 
 /// The kinds of background work. None waits for what another does, but may wait for its turn where they share a thread.
@@ -45,7 +46,10 @@ pub trait Worker: Send + Sync {
 /// Decides when background work runs.
 pub trait Executor: Send + Sync + Debug {
     /// Begins to serve `worker`. Called once per store, when it is open.
-    fn start(&self, worker: Weak<dyn Worker>);
+    ///
+    /// # Errors
+    /// `OutOfResources` when it cannot: then the store is not opened.
+    fn start(&self, worker: Weak<dyn Worker>) -> Result<()>;
 
     /// There may be work in `lane`. Never blocks and never runs the work itself. Beside that each lane should be asked
     /// as often as [`Worker::ask_again`] says: what expires while nobody writes is given back then.
@@ -74,7 +78,9 @@ pub trait Executor: Send + Sync + Debug {
 pub struct StepExecutor;
 
 impl Executor for StepExecutor {
-    fn start(&self, _worker: Weak<dyn Worker>) {}
+    fn start(&self, _worker: Weak<dyn Worker>) -> Result<()> {
+        Ok(())
+    }
 
     fn notify(&self, _lane: Lane) {}
 
@@ -85,13 +91,15 @@ impl Executor for StepExecutor {
     fn stop(&self) {}
 }
 
+/// Merges have a thread of their own: they may take long, or wait for users.
+const THREADS_MIN: usize = 2;
+
 /// How often a lane is asked though nobody said that there is work: values expire without anybody's doing.
 pub(crate) const UNASKED: Duration = Duration::from_secs(30);
 
 /// The lanes of one thread each, where there are so many threads: what is more urgent first.
 fn lanes_of(threads: usize) -> &'static [&'static [Lane]] {
     match threads {
-        // Merges have one of their own: they may take long, or wait for users.
         0..3 => &[&[Lane::Log, Lane::Flush, Lane::Blobs], &[Lane::Compact]],
         3 => &[&[Lane::Log, Lane::Blobs], &[Lane::Flush], &[Lane::Compact]],
         _ => &[&[Lane::Log], &[Lane::Flush], &[Lane::Compact], &[Lane::Blobs]],
@@ -101,7 +109,10 @@ fn lanes_of(threads: usize) -> &'static [&'static [Lane]] {
 /// Threads that divide the lanes among them.
 #[derive(Debug)]
 pub(crate) struct ThreadExecutor {
-    shifts: Vec<Arc<Shift>>,
+    /// How many threads there are to be.
+    wanted: usize,
+    /// Set when the threads are there: the system may give fewer.
+    shifts: OnceLock<Vec<Arc<Shift>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     helpers_max: usize,
 }
@@ -175,25 +186,57 @@ impl Shift {
 impl ThreadExecutor {
     /// With so many threads for the lanes, and as many at most to help with a huge value.
     pub(crate) fn new(threads: usize) -> ThreadExecutor {
-        let shift =
-            |lanes: &&'static [Lane]| Shift { lanes, state: Mutex::default(), changed: Condvar::default() };
-        let shifts = lanes_of(threads).iter().map(|lanes| Arc::new(shift(lanes))).collect();
-        ThreadExecutor { shifts, threads: Mutex::default(), helpers_max: threads.clamp(2, 4) }
+        let (wanted, helpers_max) = (lanes_of(threads).len(), threads.clamp(2, 4));
+        ThreadExecutor { wanted, shifts: OnceLock::new(), threads: Mutex::default(), helpers_max }
+    }
+
+    /// Divides the lanes among so many threads.
+    fn divide(&self, threads: usize) -> &[Arc<Shift>] {
+        let shift = |lanes: &&'static [Lane]| {
+            Arc::new(Shift { lanes, state: Mutex::default(), changed: Condvar::default() })
+        };
+        self.shifts.get_or_init(|| lanes_of(threads).iter().map(shift).collect())
+    }
+
+    fn shifts(&self) -> &[Arc<Shift>] {
+        self.shifts.get().map_or(&[], Vec::as_slice)
     }
 
     fn shift_of(&self, lane: Lane) -> Option<&Arc<Shift>> {
-        self.shifts.iter().find(|shift| shift.lanes.contains(&lane))
+        self.shifts().iter().find(|shift| shift.lanes.contains(&lane))
     }
 }
 
 impl Executor for ThreadExecutor {
-    #[expect(clippy::disallowed_methods, reason = "this is the room that threads start from")]
-    fn start(&self, worker: Weak<dyn Worker>) {
-        let mut threads = self.threads.lock();
-        for shift in &self.shifts {
-            let (shift, worker) = (Arc::clone(shift), Weak::clone(&worker));
-            threads.push(std::thread::spawn(move || shift.serve(&worker)));
+    fn start(&self, worker: Weak<dyn Worker>) -> Result<()> {
+        // What a thread does is decided when it is known how many there are: the lanes can be divided among fewer.
+        let (mut starting, mut refused) = (Vec::new(), None);
+        while starting.len() < self.wanted && refused.is_none() {
+            let (give, take) = std::sync::mpsc::channel::<Arc<Shift>>();
+            let worker = Weak::clone(&worker);
+            let serve = move || take.recv().into_iter().for_each(|shift| shift.serve(&worker));
+            match std::thread::Builder::new().name("esker".to_owned()).spawn(serve) {
+                Ok(thread) => starting.push((give, thread)),
+                Err(error) => refused = Some(error),
+            }
         }
+        if let Some(error) = refused.filter(|_| starting.len() < THREADS_MIN) {
+            for (give, thread) in starting {
+                drop(give);
+                drop(thread.join());
+            }
+            let message = format!(
+                "cannot start the {THREADS_MIN} threads that background work needs ({error}): end other programs, or raise the \
+                 limits of processes and of memory (`ulimit -u`, `ulimit -v`, a container's `pids.max`)"
+            );
+            return Err(Error::new(ErrorKind::OutOfResources, message));
+        }
+        let mut threads = self.threads.lock();
+        for (shift, (give, thread)) in self.divide(starting.len()).iter().zip(starting) {
+            drop(give.send(Arc::clone(shift)));
+            threads.push(thread);
+        }
+        Ok(())
     }
 
     fn notify(&self, lane: Lane) {
@@ -205,7 +248,7 @@ impl Executor for ThreadExecutor {
     }
 
     fn stop(&self) {
-        for shift in &self.shifts {
+        for shift in self.shifts() {
             shift.state.lock().stopped = true;
             shift.changed.notify_one();
         }
@@ -247,10 +290,10 @@ mod tests {
     fn each_lane_has_one_thread_and_there_are_no_more_than_asked_for() {
         for (threads, expected) in [(0, 2), (1, 2), (2, 2), (3, 3), (4, 4), (100, 4)] {
             let executor = ThreadExecutor::new(threads);
-            assert_eq!(executor.shifts.len(), expected);
+            let shifts = executor.divide(executor.wanted);
+            assert_eq!(shifts.len(), expected);
             for lane in Lane::ALL {
-                let count =
-                    executor.shifts.iter().flat_map(|shift| shift.lanes).filter(|one| **one == lane).count();
+                let count = shifts.iter().flat_map(|shift| shift.lanes).filter(|one| **one == lane).count();
                 assert_eq!(count, 1, "{lane:?} of {threads}");
             }
         }
@@ -259,7 +302,7 @@ mod tests {
     #[test]
     fn what_is_expected_is_asked_for_with_anything_else() {
         let executor = ThreadExecutor::new(2);
-        let shift = &executor.shifts[0];
+        let shift = &executor.divide(2)[0];
         let asked = || {
             executor.notify(Lane::Flush);
             assert!(shift.wait(UNASKED));

@@ -8,11 +8,13 @@ use std::time::Duration;
 use crate::fs::{FileSystem, RealFs};
 
 mod executor;
+mod gate;
 mod real;
 mod steady;
 
 pub use executor::{Executor, Lane, StepExecutor, Worker};
 pub(crate) use executor::{ThreadExecutor, UNASKED};
+pub(crate) use gate::{Gate, GatedFile};
 use real::{SystemClock, SystemRandom};
 pub(crate) use steady::SteadyClock;
 

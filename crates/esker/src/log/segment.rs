@@ -208,6 +208,53 @@ pub(crate) fn create_empty(env: &Env, path: &Path, first_seq: SeqNo) -> Result<(
     file.sync()
 }
 
+/// The file of a segment whose store is closed.
+#[derive(Debug, Clone)]
+struct Gone {
+    path: PathBuf,
+    len: u64,
+}
+
+impl Gone {
+    fn closed(&self) -> Error {
+        Error::new(ErrorKind::Closed, "the store is closed").at(&self.path)
+    }
+}
+
+impl SyncFile for Gone {
+    fn sync(&self) -> Result<()> {
+        Err(self.closed())
+    }
+}
+
+impl MappedFile for Gone {
+    fn store(&self, _offset: u64, _bytes: &[u8]) -> Result<()> {
+        Err(self.closed())
+    }
+
+    fn store_u64(&self, _offset: u64, _value: u64) -> Result<()> {
+        Err(self.closed())
+    }
+
+    fn warm(&self, _offset: u64, _len: u64) {}
+
+    fn sync(&self) -> Result<()> {
+        Err(self.closed())
+    }
+
+    fn sync_handle(&self) -> Arc<dyn SyncFile> {
+        Arc::new(self.clone())
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 /// A segment in use. Shared by the writers that copy records into it and by whoever syncs it.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -232,6 +279,12 @@ impl Segment {
         }
         spare.file.store_u64(0, magic)?;
         Ok(Segment { file: spare.file, header, bulk: spare.bulk })
+    }
+
+    /// The same without its file: nothing is stored any more.
+    pub(super) fn let_go(&self) -> Segment {
+        let gone = Gone { path: self.path(), len: self.end() };
+        Segment { file: Arc::new(gone), header: self.header, bulk: self.bulk }
     }
 
     pub(crate) fn header(&self) -> &SegmentHeader {

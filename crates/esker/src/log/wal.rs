@@ -272,6 +272,16 @@ impl Wal {
         files.retired.drain(..).map(|file| file.path).chain(spare).collect()
     }
 
+    /// Lets go of the segments that are open: the store is closed. What is not durable now never is.
+    pub(crate) fn let_go(&self, tail: &mut LogTail) {
+        tail.segment = Arc::new(tail.segment.let_go());
+        let mut state = self.sync.lock();
+        state.unsynced.clear();
+        state.current = None;
+        let closed = || Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir);
+        state.failed.get_or_insert_with(closed);
+    }
+
     /// Whether the next rotation would find a spare segment.
     pub(crate) fn has_spare(&self) -> bool {
         self.files.lock().spare.is_some()

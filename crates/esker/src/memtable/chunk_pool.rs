@@ -37,6 +37,14 @@ impl ChunkPool {
         self.free.lock().pop().map(|chunk| chunk.0)
     }
 
+    /// Frees all that are kept.
+    pub(crate) fn clear(&self) {
+        for chunk in std::mem::take(&mut *self.free.lock()) {
+            // SAFETY: `give` took it with that promise, and nobody has taken it since.
+            unsafe { free_chunk(chunk.0) };
+        }
+    }
+
     /// Keeps or frees a chunk.
     ///
     /// # Safety

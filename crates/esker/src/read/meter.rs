@@ -2,13 +2,23 @@
 
 use std::sync::Arc;
 
+use crate::blob::BlobSet;
+use crate::operators::MergeOperators;
 use crate::state::TreeInner;
 use crate::trace::{Metrics, Notes, Operation, Subject, notes};
 
+/// The store that a scan reads, which it keeps open.
+pub(crate) trait Scanned: Send + Sync {
+    fn metrics(&self) -> &Metrics;
+
+    fn operators(&self) -> &MergeOperators;
+
+    fn blobs(&self) -> &Arc<BlobSet>;
+}
+
 /// One scan's. Its notes become those of an operation when it goes.
-#[derive(Debug)]
 pub(crate) struct ScanMeter {
-    metrics: Arc<Metrics>,
+    store: Arc<dyn Scanned>,
     tree: Arc<TreeInner>,
     /// When the scan began, if it is one to be timed, until its first entry was looked for.
     began_ns: Option<u64>,
@@ -17,9 +27,15 @@ pub(crate) struct ScanMeter {
 }
 
 impl ScanMeter {
-    pub(crate) fn begin(metrics: &Arc<Metrics>, tree: &Arc<TreeInner>) -> ScanMeter {
+    pub(crate) fn begin(store: Arc<dyn Scanned>, tree: &Arc<TreeInner>) -> ScanMeter {
+        let metrics = store.metrics();
         let began_ns = metrics.count(Operation::Scan).then(|| metrics.clock.monotonic_ns());
-        ScanMeter { metrics: Arc::clone(metrics), tree: Arc::clone(tree), began_ns, noted: None }
+        ScanMeter { store, tree: Arc::clone(tree), began_ns, noted: None }
+    }
+
+    /// The store that is scanned.
+    pub(crate) fn store(&self) -> &dyn Scanned {
+        &*self.store
     }
 
     /// Does `work`, a part of the scan.
@@ -36,7 +52,7 @@ impl ScanMeter {
     #[cold]
     pub(crate) fn note(&mut self) {
         let new = notes::take();
-        let took = self.metrics.clock.monotonic_ns().saturating_sub(new.began_ns);
+        let took = self.store.metrics().clock.monotonic_ns().saturating_sub(new.began_ns);
         let (sum, sum_took) = &mut **self.noted.get_or_insert_default();
         sum.add(&new);
         *sum_took += took;
@@ -45,8 +61,8 @@ impl ScanMeter {
     /// The first entry was looked for.
     pub(crate) fn has_begun(&mut self) {
         if let Some(began) = self.began_ns.take() {
-            let took = self.metrics.clock.monotonic_ns().saturating_sub(began);
-            self.metrics.add_latency(Operation::Scan, took);
+            let took = self.store.metrics().clock.monotonic_ns().saturating_sub(began);
+            self.store.metrics().add_latency(Operation::Scan, took);
         }
     }
 }
@@ -55,7 +71,7 @@ impl Drop for ScanMeter {
     fn drop(&mut self) {
         if let Some(noted) = &self.noted {
             let subject = || Subject::of(&self.tree.name, &[]);
-            self.metrics.add(Operation::Scan, noted.1, &noted.0, subject);
+            self.store.metrics().add(Operation::Scan, noted.1, &noted.0, subject);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Forward, the first version of a key at or before the moment decides. Backward, versions come oldest
 //! first, so the last one at or before the moment decides, and is known when the key changes.
 
+use std::any::Any;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -13,7 +14,6 @@ use super::range::ScanRange;
 use crate::blob::{BlobSet, Pointer};
 use crate::cursor::{Content, Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
-use crate::operators::MergeOperators;
 use crate::ranges::Cover;
 use crate::state::TreeState;
 use crate::table::ScanHint;
@@ -49,15 +49,9 @@ pub struct Scan {
     unmade: Option<Error>,
     /// Forward: the merge has moved on already.
     is_ahead: bool,
-    operators: MergeOperators,
-    moment: Option<Moment>,
+    /// A moment that stays registered as long as the scan lasts, where there are huge values.
+    moment: Option<Box<dyn Any + Send + Sync>>,
     meter: ScanMeter,
-}
-
-/// A moment that stays registered as long as a scan lasts, and where its huge values are.
-pub(crate) struct Moment {
-    pub(crate) blobs: Arc<BlobSet>,
-    pub(crate) _held: Box<dyn std::any::Any + Send + Sync>,
 }
 
 impl std::fmt::Debug for Scan {
@@ -72,8 +66,7 @@ impl Scan {
         states: &[Arc<TreeState>],
         (seq, time_us): (SeqNo, u64),
         range: ScanRange,
-        operators: MergeOperators,
-        moment: Option<Moment>,
+        moment: Option<Box<dyn Any + Send + Sync>>,
         mut meter: ScanMeter,
     ) -> Result<Scan> {
         let direction = if range.reverse { Direction::Backward } else { Direction::Forward };
@@ -101,7 +94,6 @@ impl Scan {
             loaded: None,
             unmade: None,
             is_ahead: false,
-            operators,
             moment,
             meter,
         })
@@ -192,7 +184,7 @@ impl Scan {
     }
 
     fn blobs(&self) -> Result<&Arc<BlobSet>> {
-        self.moment.as_ref().map(|moment| &moment.blobs).ok_or_else(|| {
+        self.moment.as_ref().map(|_| self.meter.store().blobs()).ok_or_else(|| {
             Error::new(ErrorKind::Corruption, "the scan found a huge value where there was none")
         })
     }
@@ -208,7 +200,7 @@ impl Scan {
         while self.merge.valid() && self.merge.key() == self.key.as_slice() && self.merge.seq() >= deleted {
             if self.merge.kind() != Kind::Merge {
                 let version = (self.merge.kind(), self.merge.value());
-                let blobs = self.moment.as_ref().map(|moment| &moment.blobs);
+                let blobs = self.moment.as_ref().map(|_| self.meter.store().blobs());
                 below = bytes_below(blobs, &self.key, version, self.time_us);
                 break;
             }
@@ -221,7 +213,9 @@ impl Scan {
         } else {
             self.is_ahead = true;
         }
-        match below.and_then(|below| self.operators.apply(&self.key, below.as_deref(), &operands)) {
+        match below
+            .and_then(|below| self.meter.store().operators().apply(&self.key, below.as_deref(), &operands))
+        {
             Ok(made) => self.loaded = Some(made),
             Err(error) => self.unmade = Some(error),
         }

@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::owner::AtWork;
 use super::reserve::{is_full, with_reserve};
 use super::{SPARE_SEGMENTS, SPARE_WHEN_FULL, Store, merge};
 use crate::canary::broken;
@@ -225,7 +226,7 @@ impl Worker for Store {
         if self.is_closing() || self.failure().is_some_and(|error| error.kind() != ErrorKind::OutOfSpace) {
             return false;
         }
-        let _at_work = self.pace.at_work();
+        let at_work = AtWork::on(self);
         let step = AssertUnwindSafe(|| match lane {
             Lane::Log => self.run_log_lane(),
             Lane::Flush => self.run_flush_lane(),
@@ -235,12 +236,12 @@ impl Worker for Store {
         // A bug must not leave writers waiting for a thread that is gone.
         let result = std::panic::catch_unwind(step)
             .unwrap_or_else(|_| Err(Error::new(ErrorKind::Poisoned, "background work panicked")));
-        match result {
-            Ok(worked) => worked,
-            Err(error) => {
-                self.fail(&error);
-                false
-            }
-        }
+        drop(at_work);
+        let worked = result.unwrap_or_else(|error| {
+            self.fail(&error);
+            false
+        });
+        self.close_if_due();
+        worked
     }
 }

@@ -1,24 +1,195 @@
-//! What a store still does before it closes: it gives back the space of huge values that have ended.
+//! Closing: what is still done, what ends, what is given back.
 //!
-//! A process that deletes and goes, as the command line does, would leave that to the next opening otherwise.
+//! ```text
+//! no writes; what skips the log is flushed; space of huge values that ended is given back ....... calls go on
+//! closing: calls fail, background work ends, bulk writers and streams are refused (`Gate`)
+//! the log is synced and sealed; callers' flushes and merges end; unused files go
+//! tables, log, memtables, buffer pool are let go of ............... whatever handles are left; the lock goes last
+//! ```
+//!
+//! A process that deletes and goes, as the command line does, would leave the space of huge values to the next opening
+//! otherwise.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 use super::Store;
+use super::owner::AtWork;
+use super::reserve::is_full;
+use crate::error::{Error, ErrorKind, Result};
+use crate::version::edit::Edit;
 
 /// How long closing a store gives space back, in microseconds.
 const CLOSING_US: u64 = 2_000_000;
 
+/// How far the closing of a store has come.
+#[derive(Debug, Default)]
+pub(super) struct Closing {
+    /// Calls fail.
+    begun: AtomicBool,
+    /// The last handle went while the store's own work had it: who ends a piece of work next closes.
+    due: AtomicBool,
+    /// How it ended: kept for whoever closes again. Held by who is at it, so that others wait.
+    outcome: Mutex<Option<Result<()>>>,
+}
+
 impl Store {
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.begun.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn closed_error(&self) -> Error {
+        Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir)
+    }
+
+    /// Ends the background work, syncs the log and lets the directory go. Whoever calls this again, or meanwhile, gets the
+    /// same result, and gets it when all is done.
+    pub(crate) fn close(&self) -> Result<()> {
+        if AtWork::is_on(self) {
+            let message =
+                "a store cannot be closed by its own work, such as a merge operator: close it elsewhere";
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(&self.dir));
+        }
+        let mut outcome = self.closing.outcome.lock();
+        if let Some(before) = &*outcome {
+            return before.as_ref().map_or_else(|error| Err(error.duplicate()), |()| Ok(()));
+        }
+        let result = self.close_now();
+        *outcome = Some(result.as_ref().map_or_else(|error| Err(error.duplicate()), |()| Ok(())));
+        result
+    }
+
+    /// The last handle went. Whoever wants to know whether the last sync worked calls `close` before.
+    pub(super) fn close_with_last_handle(&self) {
+        if AtWork::is_on(self) {
+            self.closing.due.store(true, Ordering::Release);
+        } else {
+            drop(self.close());
+        }
+    }
+
+    /// A piece of work ends: closes the store if the last handle went meanwhile.
+    pub(super) fn close_if_due(&self) {
+        // One closes: others that are at work may be those that it waits for.
+        if self.closing.due.swap(false, Ordering::AcqRel) {
+            drop(self.close());
+        }
+    }
+
+    fn close_now(&self) -> Result<()> {
+        let _at_work = AtWork::on(self);
+        // Merges under way are not held up any more.
+        let _hurry = self.hurry();
+        let mut flushed = Ok(());
+        if !self.read_only && self.failure().is_none_or(|error| is_full(&error)) {
+            flushed = self.flush_when_closing();
+            self.give_back_when_closing();
+        }
+        self.closing.begun.store(true, Ordering::Release);
+        self.executor.stop();
+        self.signal_progress();
+        // Another thread may be giving space back still; from here on it finds the store closing.
+        drop(self.ending.round.lock());
+        self.reclaim.end();
+        self.scrub.stop();
+        self.blobs.gate.close();
+        if !self.read_only {
+            self.seal_blobs_when_closing();
+        }
+        self.blobs.close();
+        let sealed = if self.read_only { Ok(()) } else { self.seal_log() };
+        // Callers' threads may still be flushing, merging or changing trees: they end before the lock goes.
+        let ended = (self.compacting.lock(), self.flushing.lock(), self.structure.lock());
+        let result = sealed.and_then(|()| self.remove_unused());
+        drop(ended);
+        self.give_up_all();
+        self.lock.lock().take();
+        match self.failure() {
+            Some(error) if error.kind() != ErrorKind::OutOfSpace => Err(error),
+            _ => flushed.and(result),
+        }
+    }
+
     /// Gives back the space of what has ended, so that a process that deletes and goes leaves none behind: for
     /// two seconds, then the next opening does the rest. What only snapshots see is left to that too.
-    pub(super) fn give_back_when_closing(&self) {
+    fn give_back_when_closing(&self) {
         let clock = &self.env.clock;
         let until = clock.monotonic_us() + CLOSING_US;
-        // Whoever closes the store waits for the round, so `is_closing` is asked under it.
         let mut round = self.ending.round.lock();
-        while self.has_ended_blobs() && clock.monotonic_us() < until && !self.is_closing() {
+        while self.has_ended_blobs() && clock.monotonic_us() < until {
             if !matches!(self.give_back(&mut round), Ok(true)) {
                 break;
             }
         }
+    }
+
+    /// Ends all writing, makes the log durable and notes in the manifest how far it goes, so that the loss
+    /// of any of it is seen when the store is opened again.
+    fn seal_log(&self) -> Result<()> {
+        let state = self.commit.lock_quiet();
+        // A log with a hole in it is not to be vouched for.
+        self.commit.check()?;
+        let end = state.tail.position();
+        // A writer that got past the first check must not be acknowledged once the directory may be
+        // another's.
+        self.commit.poison();
+        drop(state);
+        self.sync_to(end)?;
+        let mut structure = self.structure.lock();
+        let Some(manifest) = &structure.manifest else { return Ok(()) };
+        let (floor, noted) = (manifest.state.floor.start, manifest.state.log_synced);
+        // While the floor lies behind, what was replayed is not in tables, nor known to be on the disk.
+        if floor < self.wal.began_at() {
+            return Ok(());
+        }
+        let mut edits = self.blob_notes(&structure);
+        // A file that the manifest names is found after a power loss.
+        self.blobs.sync_names()?;
+        if end > noted.max(floor) {
+            edits.push(Edit::LogSynced { position: end });
+        }
+        if !edits.is_empty() || self.has_expiring(&structure) {
+            edits.push(self.clock_edit());
+            self.commit_edits_when_closing(&mut structure, &edits)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the files that nobody needs when the store is opened again.
+    fn remove_unused(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.wal.close().iter().try_for_each(|path| self.env.fs.remove_file(path))?;
+        self.remove_obsolete()
+    }
+
+    /// Lets go of descriptors, maps and memory, whatever handles are left. What is read of a tree from here on is not to
+    /// be taken for what it holds: who has loaded its state asks afterwards whether the store is closing.
+    fn give_up_all(&self) {
+        let mut structure = self.structure.lock();
+        for tree in structure.trees.values() {
+            tree.let_go();
+        }
+        structure.manifest = None;
+        structure.files.clear();
+        drop(structure);
+        self.waiting.lock().clear();
+        self.candidates.lock().clear();
+        self.commit.jobs.clear();
+        self.registry.close();
+        self.pool.clear();
+        self.chunks.clear();
+        self.blobs.let_go();
+        let mut state = self.commit.lock_quiet();
+        self.wal.let_go(&mut state.tail);
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Its owner has closed it, where it came so far as to have one.
+        drop(self.close());
     }
 }

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -28,7 +28,7 @@ use crate::read::moments::SnapshotRegistry;
 use crate::state::TreeInner;
 use crate::stats::Counters;
 use crate::trace::Metrics;
-use crate::version::edit::{Edit, FileId, TreeId};
+use crate::version::edit::{FileId, TreeId};
 use crate::version::manifest::Manifest;
 use crate::version::tables::{TableFile, TableRegistry};
 use crate::write::commit::{Commit, poisoned};
@@ -47,6 +47,7 @@ mod ingest;
 mod install;
 mod merge;
 mod new_blobs;
+mod owner;
 mod pace;
 mod port;
 mod ranges;
@@ -61,9 +62,12 @@ mod volatile;
 mod write;
 
 pub(crate) use blobs::Ending;
+use closing::Closing;
 use expiry::ExpiryWatch;
 use flush::Waiting;
 pub(crate) use ingest::Ingested;
+use owner::AtWork;
+pub(crate) use owner::Owner;
 use pace::Pace;
 pub(crate) use port::{Imported, ImportedBlobs};
 use reclaim::Reclaim;
@@ -136,7 +140,7 @@ pub(crate) struct Store {
     executor: Arc<dyn Executor>,
     /// What stopped the background work, if anything did.
     failure: Mutex<Option<Error>>,
-    closing: AtomicBool,
+    closing: Closing,
     pub(crate) reserve: Reserve,
     lock: Mutex<Option<Arc<dyn DirLock>>>,
 }
@@ -176,6 +180,7 @@ impl Store {
             block_bytes: parts.options.block_bytes,
             direct: parts.options.direct_io,
             pool: Arc::clone(&parts.pool),
+            gate: Arc::clone(&parts.blobs.gate),
         });
         Arc::new(Store {
             id: parts.id,
@@ -213,20 +218,20 @@ impl Store {
             progress: (Mutex::new(()), Condvar::new()),
             executor: parts.executor,
             failure: Mutex::new(None),
-            closing: AtomicBool::new(false),
+            closing: Closing::default(),
             reserve: parts.reserve,
             lock: Mutex::new(parts.lock),
         })
     }
 
     /// Begins the background work.
-    pub(crate) fn start(self: &Arc<Self>) {
+    pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
         if !self.read_only {
-            self.pace.know(Arc::downgrade(self));
             let weak: std::sync::Weak<dyn Worker> = Arc::<Store>::downgrade(self);
-            self.executor.start(weak);
+            self.executor.start(weak)?;
             Lane::ALL.iter().for_each(|&lane| self.executor.notify(lane));
         }
+        Ok(())
     }
 
     // ---- waiting and progress ----------------------------------------------------------------------
@@ -310,6 +315,7 @@ impl Store {
     }
 
     fn flush_some(&self) -> Result<bool> {
+        let _at_work = AtWork::on(self);
         let flush = || with_reserve(&self.reserve, || flush::flush_some(self));
         flush().or_else(|error| {
             if !is_full(&error) {
@@ -328,100 +334,12 @@ impl Store {
     /// left gets as small as it is.
     pub(crate) fn compact(&self) -> Result<()> {
         self.flush()?;
+        let _at_work = AtWork::on(self);
         let trees: Vec<Arc<TreeInner>> = self.structure.lock().trees.values().cloned().collect();
         for tree in trees.iter().filter(|tree| !tree.is_dropped()) {
             with_reserve(&self.reserve, || merge::compact_all(self, tree))?;
         }
         self.shrink()?;
         self.remove_obsolete()
-    }
-
-    // ---- closing -------------------------------------------------------------------------------------
-
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn closed_error(&self) -> Error {
-        Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir)
-    }
-
-    /// Ends all writing, makes the log durable and notes in the manifest how far it goes, so that the loss
-    /// of any of it is seen when the store is opened again.
-    fn seal_log(&self) -> Result<()> {
-        let state = self.commit.lock_quiet();
-        // A log with a hole in it is not to be vouched for.
-        self.commit.check()?;
-        let end = state.tail.position();
-        // A writer that got past the first check must not be acknowledged once the directory may be
-        // another's.
-        self.commit.poison();
-        drop(state);
-        self.sync_to(end)?;
-        let mut structure = self.structure.lock();
-        let Some(manifest) = &structure.manifest else { return Ok(()) };
-        let (floor, noted) = (manifest.state.floor.start, manifest.state.log_synced);
-        // While the floor lies behind, what was replayed is not in tables, nor known to be on the disk.
-        if floor < self.wal.began_at() {
-            return Ok(());
-        }
-        let mut edits = self.blob_notes(&structure);
-        // A file that the manifest names is found after a power loss.
-        self.blobs.sync_names()?;
-        if end > noted.max(floor) {
-            edits.push(Edit::LogSynced { position: end });
-        }
-        if !edits.is_empty() || self.has_expiring(&structure) {
-            edits.push(self.clock_edit());
-            self.commit_edits_when_closing(&mut structure, &edits)?;
-        }
-        Ok(())
-    }
-
-    /// Removes the files that nobody needs when the store is opened again.
-    fn remove_unused(&self) -> Result<()> {
-        if self.read_only {
-            return Ok(());
-        }
-        self.wal.close().iter().try_for_each(|path| self.env.fs.remove_file(path))?;
-        self.remove_obsolete()
-    }
-
-    /// Ends the background work, syncs the log and lets the directory go. Idempotent.
-    pub(crate) fn close(&self) -> Result<()> {
-        let mut flushed = Ok(());
-        if !self.read_only && self.failure().is_none_or(|error| is_full(&error)) {
-            flushed = self.flush_when_closing();
-            self.give_back_when_closing();
-        }
-        if self.closing.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        self.executor.stop();
-        self.signal_progress();
-        // Another thread that closes may be giving space back still; from here on it finds the store closing.
-        drop(self.ending.round.lock());
-        self.reclaim.end();
-        self.scrub.stop();
-        if !self.read_only {
-            self.seal_blobs_when_closing();
-        }
-        self.blobs.close();
-        let sealed = if self.read_only { Ok(()) } else { self.seal_log() };
-        // Callers' threads may still be flushing, merging or changing trees: they end before the lock goes.
-        let _ended = (self.compacting.lock(), self.flushing.lock(), self.structure.lock());
-        let result = sealed.and_then(|()| self.remove_unused());
-        self.lock.lock().take();
-        match self.failure() {
-            Some(error) if error.kind() != ErrorKind::OutOfSpace => Err(error),
-            _ => flushed.and(result),
-        }
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        // Whoever wants to know whether the last sync worked calls `close`.
-        drop(self.close());
     }
 }

@@ -3,10 +3,9 @@
 //! Merges sleep until what they have read and written is paid for; files of huge values are not written anew before the last
 //! step is. Nothing is saved up, and no debt is left behind that others would have to wait for. The bound gives way to
 //! whoever would wait for longer than it is worth: users that wait for a merge to end, writers that are slowed because merges
-//! are behind, a disk that is full, a store that closes or that nobody has a handle of any more.
+//! are behind, a disk that is full, a store that closes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -51,23 +50,8 @@ impl Account {
 pub(crate) struct Pace {
     merges: Account,
     reclaim: Account,
-    /// How many wait for a merge to end.
+    /// How many wait for a merge to end, or close the store.
     hurried: AtomicUsize,
-    /// How many lanes are at work, each with a handle of the store.
-    lanes: AtomicUsize,
-    store: OnceLock<Weak<Store>>,
-}
-
-impl Pace {
-    /// The store, whose handles tell whether somebody wants it.
-    pub(super) fn know(&self, store: Weak<Store>) {
-        drop(self.store.set(store));
-    }
-
-    /// A lane is at work until this is dropped.
-    pub(super) fn at_work(&self) -> Counted<'_> {
-        Counted::new(&self.lanes)
-    }
 }
 
 /// One more, until it is dropped.
@@ -94,16 +78,10 @@ impl Store {
 
     /// Whether nothing is to be held up.
     fn is_hurried(&self) -> bool {
-        // In steps, all lanes run on a user's handle.
-        let is_abandoned = || {
-            let handles = self.pace.store.get().map_or(usize::MAX, Weak::strong_count);
-            !self.executor.is_stepped() && handles <= self.pace.lanes.load(Ordering::Relaxed)
-        };
         self.is_closing()
             || self.pace.hurried.load(Ordering::Relaxed) > 0
             || self.throttle.is_slowing()
             || self.failure().is_some()
-            || is_abandoned()
     }
 
     /// Counts `bytes` that a merge has read or written, and waits until they are paid for.

@@ -122,6 +122,7 @@ impl Ingest {
 
     /// Runs `write`, after whose failure the whole has a gap.
     fn attempt(&mut self, write: impl FnOnce(&mut Ingest) -> Result<()>) -> Result<()> {
+        self.tree.store.check_open()?;
         if self.failed {
             let message = "a pair could not be written: nothing of this can be committed";
             return Err(Error::new(ErrorKind::InvalidInput, message));
@@ -189,8 +190,8 @@ impl IngestUnsorted {
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         check_key(key)?;
-        let store = Arc::clone(&self.ingest.tree.store);
         self.ingest.attempt(|_| Ok(()))?;
+        let store = Arc::clone(&self.ingest.tree.store);
         let entry = if value.len() < store.options.separate_at.max(1) {
             (Kind::Put, value.to_vec())
         } else {

@@ -60,7 +60,7 @@ impl Tree {
     /// Writes what `key` has as a value where it has become long ago what many operands have made, so that nobody who reads
     /// a counter walks over all that was counted since the last flush.
     fn settle(&self, key: &[u8]) -> Result<()> {
-        let snapshot = Snapshot::passing(&self.store);
+        let snapshot = Snapshot::passing(&self.owner);
         let seen = snapshot.seq();
         let (operands, base) = gather(&*self.readable_state()?, key, seen)?;
         let below = base.as_ref().map(|(_, kind, stored)| Content::open(*kind, stored));

@@ -10,12 +10,12 @@ use crate::error::Result;
 use crate::options::Durability;
 use crate::ranges::KeyRange;
 use crate::read::get::get_at;
-use crate::read::meter::ScanMeter;
+use crate::read::meter::{ScanMeter, Scanned};
 use crate::read::operands::merged_at;
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
 use crate::state::{TreeInner, TreeState};
-use crate::store::Store;
+use crate::store::{Owner, Store};
 use crate::trace::{Operation, Subject, notes};
 use crate::value::Value;
 use crate::version::read_cost::ReadCost;
@@ -41,6 +41,9 @@ pub use stream::ValueWriter;
 /// they sort as they should. Values are any bytes that fit in memory, below 4 GiB.
 #[derive(Debug, Clone)]
 pub struct Tree {
+    /// Dropped first: it may close the store.
+    owner: Arc<Owner>,
+    /// What the owner has, without going through it.
     store: Arc<Store>,
     inner: Arc<TreeInner>,
 }
@@ -52,8 +55,8 @@ enum Found<T> {
 }
 
 impl Tree {
-    pub(crate) fn new(store: Arc<Store>, inner: Arc<TreeInner>) -> Tree {
-        Tree { store, inner }
+    pub(crate) fn new(owner: &Arc<Owner>, inner: Arc<TreeInner>) -> Tree {
+        Tree { owner: Arc::clone(owner), store: Arc::clone(owner.store()), inner }
     }
 
     pub(crate) fn inner(&self) -> &Arc<TreeInner> {
@@ -241,7 +244,7 @@ impl Tree {
         loop {
             // The snapshot keeps merges from folding versions that came after it into the bottom level,
             // where they would lose the sequence numbers that show them to be newer.
-            let snapshot = Snapshot::passing(&self.store);
+            let snapshot = Snapshot::passing(&self.owner);
             let current = snapshot.get_vec(self, key)?;
             let Some(new) = decide(current.as_deref()) else { return Ok(()) };
             let mut batch = Batch::new();
@@ -276,11 +279,12 @@ impl Tree {
     /// read at that number may return.
     #[inline]
     pub(crate) fn readable_state(&self) -> Result<Guard<Arc<TreeState>>> {
+        let state = self.inner.state.load();
+        // In this order: closing the store, and dropping the tree, empty the state.
         self.store.check_open()?;
         if self.inner.is_dropped() {
             return Err(self.inner.dropped_error());
         }
-        let state = self.inner.state.load();
         if state.levels.read_cost().is_some_and(ReadCost::take_due) {
             self.store.consider_merging(&self.inner);
         }
@@ -337,7 +341,7 @@ impl Tree {
     fn get_merged(&self, key: &[u8]) -> Result<Option<Value>> {
         // Part of a get that was counted.
         notes::begin();
-        let found = Snapshot::passing(&self.store).find(self, key);
+        let found = Snapshot::passing(&self.owner).find(self, key);
         if notes::are_there() {
             self.store.metrics.end(Operation::Get, || Subject::of(&self.inner.name, key));
         }
@@ -350,7 +354,7 @@ impl Tree {
     fn get_huge(&self, key: &[u8], pointer: &[u8], expiry: Option<Expiry>) -> Result<Option<Value>> {
         match Value::of_blob(&self.store.blobs, key, pointer, expiry) {
             // Nothing that a registered moment sees is freed.
-            Err(_) => Snapshot::passing(&self.store).find(self, key),
+            Err(_) => Snapshot::passing(&self.owner).find(self, key),
             found => found.map(Some),
         }
     }
@@ -402,7 +406,7 @@ impl Tree {
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let (state, seq) = self.consistent_state()?;
         if self.store.blobs.is_used() {
-            let snapshot = Snapshot::passing(&self.store);
+            let snapshot = Snapshot::passing(&self.owner);
             return keys.iter().map(|key| snapshot.get(self, key)).collect();
         }
         let time = self.store.clock.now_us();
@@ -438,11 +442,11 @@ impl Tree {
         let (state, seq) = self.consistent_state()?;
         if self.store.blobs.is_used() {
             // A huge value is kept where it is only for moments that are registered.
-            return Snapshot::passing(&self.store).scan(self, range);
+            return Snapshot::passing(&self.owner).scan(self, range);
         }
-        let (operators, meter) =
-            (self.store.options.merge_operators.clone(), ScanMeter::begin(&self.store.metrics, &self.inner));
-        Scan::new(&[state], (seq, self.store.clock.now_us()), range, operators, None, meter)
+        let owner = Arc::clone(&self.owner) as Arc<dyn Scanned>;
+        let meter = ScanMeter::begin(owner, &self.inner);
+        Scan::new(&[state], (seq, self.store.clock.now_us()), range, None, meter)
     }
 
     /// How many keys in `range` have a value, counted one by one.

@@ -1,5 +1,6 @@
 //! The whole store at one moment, as a user holds it.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use arc_swap::Guard;
@@ -8,17 +9,17 @@ use super::Tree;
 use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::get::get_at;
-use crate::read::meter::ScanMeter;
+use crate::read::meter::{ScanMeter, Scanned};
 use crate::read::operands::merged_at;
 use crate::read::range::ScanRange;
-use crate::read::scan::{Moment, Scan};
+use crate::read::scan::Scan;
 use crate::state::{TreeInner, TreeState};
-use crate::store::Store;
+use crate::store::Owner;
 use crate::value::Value;
 
 #[derive(Debug)]
 struct Held {
-    store: Arc<Store>,
+    store: Arc<Owner>,
     seq: SeqNo,
     /// What has expired then is gone, what expires later stays.
     time_us: u64,
@@ -45,17 +46,17 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new(store: &Arc<Store>) -> Snapshot {
+    pub(crate) fn new(store: &Arc<Owner>) -> Snapshot {
         store.snapshots.note_opened();
         Snapshot::register(store, true)
     }
 
     /// A moment that lasts as long as a call or a scan does.
-    pub(crate) fn passing(store: &Arc<Store>) -> Snapshot {
+    pub(crate) fn passing(store: &Arc<Owner>) -> Snapshot {
         Snapshot::register(store, false)
     }
 
-    fn register(store: &Arc<Store>, counted: bool) -> Snapshot {
+    fn register(store: &Arc<Owner>, counted: bool) -> Snapshot {
         let (seq, time_us) = store.snapshots.register(&store.commit, &store.clock);
         Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, time_us, counted }) }
     }
@@ -88,20 +89,21 @@ impl Snapshot {
     fn state_with(&self, tree: &Tree, key: &[u8]) -> Result<Arc<TreeState>> {
         let mut state = Guard::into_inner(self.state_of(tree)?);
         while let Some(moved) = state.extent.moved_to(key, self.held.seq).cloned() {
-            state = Self::state_of_moved(&moved)?;
+            state = self.state_of_moved(&moved)?;
         }
         Ok(state)
     }
 
-    fn state_of_moved(tree: &TreeInner) -> Result<Arc<TreeState>> {
+    fn state_of_moved(&self, tree: &TreeInner) -> Result<Arc<TreeState>> {
         let state = tree.state.load_full();
+        self.held.store.check_open()?;
         if tree.is_dropped() { Err(tree.dropped_error()) } else { Ok(state) }
     }
 
     /// All that the tree was at this moment, what was split off since too.
     fn states_of(&self, state: Arc<TreeState>, all: &mut Vec<Arc<TreeState>>) -> Result<()> {
         for moved in state.extent.moved.iter().filter(|moved| moved.seq > self.held.seq) {
-            self.states_of(Self::state_of_moved(&moved.to)?, all)?;
+            self.states_of(self.state_of_moved(&moved.to)?, all)?;
         }
         all.push(state);
         Ok(())
@@ -159,9 +161,8 @@ impl Snapshot {
         let mut states = Vec::new();
         self.states_of(Guard::into_inner(self.state_of(tree)?), &mut states)?;
         let store = &self.held.store;
-        let moment = Moment { blobs: Arc::clone(&store.blobs), _held: Box::new(self.clone()) };
-        let operators = store.options.merge_operators.clone();
-        let meter = ScanMeter::begin(&store.metrics, tree.inner());
-        Scan::new(&states, (self.held.seq, self.held.time_us), range, operators, Some(moment), meter)
+        let meter = ScanMeter::begin(Arc::clone(store) as Arc<dyn Scanned>, tree.inner());
+        let held: Box<dyn Any + Send + Sync> = Box::new(self.clone());
+        Scan::new(&states, (self.held.seq, self.held.time_us), range, Some(held), meter)
     }
 }

@@ -137,6 +137,7 @@ impl ValueWriter {
     }
 
     fn check_whole(&self) -> Result<()> {
+        self.tree.store.check_open()?;
         if self.failed {
             let message = "a part of the value could not be written: it cannot be committed";
             return Err(Error::new(ErrorKind::InvalidInput, message));

@@ -57,7 +57,7 @@ impl Tree {
         let mut freed_at = None;
         loop {
             // As for a swap: keeps merges from losing the numbers of versions that came after it.
-            let snapshot = Snapshot::passing(&self.store);
+            let snapshot = Snapshot::passing(&self.owner);
             let seen = snapshot.seq();
             let found = version_at(&*self.readable_state()?, from, seen)?;
             let Some((seq, kind, stored)) = &found else { return Ok(false) };

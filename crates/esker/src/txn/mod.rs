@@ -35,7 +35,7 @@ use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operators::MergeOperators;
 use crate::read::range::ScanRange;
-use crate::store::Store;
+use crate::store::Owner;
 use crate::trace::{Operation, Subject, notes};
 use crate::tree::{Snapshot, Tree};
 use crate::value::Value;
@@ -99,7 +99,7 @@ use writes::{Change, WriteSet};
 /// ```
 #[derive(Debug)]
 pub struct Txn {
-    store: Arc<Store>,
+    store: Arc<Owner>,
     options: TxnOptions,
     inner: RefCell<Inner>,
     /// Dropped last: after the commit.
@@ -117,7 +117,7 @@ struct Inner {
 }
 
 impl Txn {
-    pub(crate) fn begin(store: &Arc<Store>, locks: &Arc<LockTable>, options: TxnOptions) -> Result<Txn> {
+    pub(crate) fn begin(store: &Arc<Owner>, locks: &Arc<LockTable>, options: TxnOptions) -> Result<Txn> {
         store.check_open()?;
         let inner = Inner {
             moment: Snapshot::new(store),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{LockTable, Txn, TxnOptions};
 use crate::error::{ErrorKind, Result};
-use crate::store::Store;
+use crate::store::{Owner, Store};
 
 /// How often a transaction is tried.
 const TRIES_MAX: u32 = 64;
@@ -15,7 +15,7 @@ const PAUSE_US_MAX: u64 = 12_800;
 
 /// Runs `work` in transactions until one commits, or fails with something that trying again does not help.
 pub(crate) fn transact<T>(
-    store: &Arc<Store>,
+    store: &Arc<Owner>,
     locks: &Arc<LockTable>,
     options: &TxnOptions,
     mut work: impl FnMut(&Txn) -> Result<T>,

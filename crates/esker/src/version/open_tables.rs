@@ -8,7 +8,7 @@
 //! Locks: `open` is taken while no other is, but the structure lock. Nothing that frees a [`TableFile`] runs under it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -33,12 +33,15 @@ pub(super) struct OpenTables {
     open: Mutex<VecDeque<Weak<TableFile>>>,
     /// When tables that were not read were last looked for, in microseconds of the monotonic clock.
     swept_us: AtomicU64,
+    /// No table is kept open any more. Set under `open`.
+    shut: AtomicBool,
 }
 
 impl OpenTables {
     pub(super) fn new(count_max: usize, memory_max: usize) -> Self {
         let (memory, open) = (AtomicUsize::new(0), Mutex::new(VecDeque::new()));
-        OpenTables { count_max: count_max.max(1), memory_max, memory, open, swept_us: AtomicU64::new(0) }
+        let (swept_us, shut) = (AtomicU64::new(0), AtomicBool::new(false));
+        OpenTables { count_max: count_max.max(1), memory_max, memory, open, swept_us, shut }
     }
 
     /// Bytes of filters and indexes in memory.
@@ -48,6 +51,20 @@ impl OpenTables {
 
     pub(super) fn count(&self) -> usize {
         self.open.lock().iter().filter(|file| file.strong_count() > 0).count()
+    }
+
+    /// Closes all tables, and keeps none open from now on.
+    pub(super) fn shut(&self) {
+        let open = {
+            let mut open = self.open.lock();
+            self.shut.store(true, Ordering::Release);
+            std::mem::take(&mut *open)
+        };
+        open.iter().filter_map(Weak::upgrade).for_each(|file| file.close());
+    }
+
+    pub(super) fn is_shut(&self) -> bool {
+        self.shut.load(Ordering::Acquire)
     }
 
     /// Bytes that are free.
@@ -117,6 +134,9 @@ impl OpenTables {
             let mut open = self.open.lock();
             if let Some(other) = file.opened() {
                 return other;
+            }
+            if self.is_shut() {
+                return reader;
             }
             self.memory.fetch_add(reader.memory(), Ordering::Relaxed);
             file.set_opened(&reader);

@@ -17,7 +17,7 @@ use super::open_tables::OpenTables;
 use crate::cache::BufferPool;
 use crate::codec::file_number;
 use crate::env::Clock;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, ReadFile};
 use crate::options::Options;
 use crate::table::TableReader;
@@ -98,6 +98,11 @@ impl TableRegistry {
         self.open.memory()
     }
 
+    /// The store is closed: tables that are open are closed, but for readers that are at work, and none is opened.
+    pub(crate) fn close(&self) {
+        self.open.shut();
+    }
+
     /// How many tables are open.
     pub(crate) fn open_count(&self) -> usize {
         self.open.count()
@@ -120,6 +125,9 @@ impl TableRegistry {
 
     /// The file of table `id`, as this store reads tables.
     pub(crate) fn open_file(&self, id: FileId) -> Result<Arc<dyn ReadFile>> {
+        if self.open.is_shut() {
+            return Err(Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir));
+        }
         let path = table_path(&self.dir, id);
         if self.direct { self.fs.open_direct(&path) } else { self.fs.open_read(&path) }
     }

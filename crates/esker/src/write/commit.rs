@@ -188,13 +188,13 @@ impl Commit {
     pub(crate) fn wait_published(&self, position: u64, at_most: Duration, clock: &dyn Clock) -> bool {
         let begun = clock.monotonic_us();
         let mut state = self.state.lock();
-        while self.published() <= position {
+        while self.published() <= position && !state.ended {
             let left = at_most.saturating_sub(Duration::from_micros(clock.monotonic_us() - begun));
             if self.advanced.wait_for(&mut state, left).timed_out() {
-                return self.published() > position;
+                break;
             }
         }
-        true
+        self.published() > position
     }
 
     /// Fails once writes are refused. The log may have a hole then: nothing that was written since may be
@@ -211,6 +211,7 @@ impl Commit {
     /// Nothing is written from now on; what was begun is published when this returns.
     pub(crate) fn end_writes(&self) {
         self.lock_quiet().ended = true;
+        self.advanced.notify_all();
     }
 
     /// Writes `batch`, whose log record begins with `header` (`None`: it skips the log): log, memtables, visibility.

@@ -61,6 +61,11 @@ impl JobQueue {
         self.jobs.lock().push_front(job);
     }
 
+    /// Forgets them: the store is closed.
+    pub(crate) fn clear(&self) {
+        self.jobs.lock().clear();
+    }
+
     /// Whether there are any.
     pub(crate) fn is_empty(&self) -> bool {
         self.jobs.lock().is_empty()

@@ -16,7 +16,9 @@ impl Default for Four {
 }
 
 impl Executor for Four {
-    fn start(&self, _: Weak<dyn Worker>) {}
+    fn start(&self, _: Weak<dyn Worker>) -> Result<()> {
+        Ok(())
+    }
     fn notify(&self, _: Lane) {}
     fn is_stepped(&self) -> bool {
         true
@@ -72,7 +74,9 @@ fn long_reads_agree_with_the_value_whatever_was_verified_before() -> Result<()> 
 struct Lazy(usize);
 
 impl Executor for Lazy {
-    fn start(&self, _: Weak<dyn Worker>) {}
+    fn start(&self, _: Weak<dyn Worker>) -> Result<()> {
+        Ok(())
+    }
     fn notify(&self, _: Lane) {}
     fn is_stepped(&self) -> bool {
         true

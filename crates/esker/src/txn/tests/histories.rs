@@ -55,7 +55,7 @@ struct Tally {
 /// A store in which one history after the other happens.
 struct Place {
     db: Db,
-    store: Arc<Store>,
+    store: Arc<crate::store::Owner>,
     trees: [Tree; 2],
 }
 

@@ -1,0 +1,92 @@
+//! What a user's handles share: the last one that goes closes the store, and waits until it is closed.
+//!
+//! ```text
+//! Db, Tree, Snapshot, Scan, Txn, Updates, ...  --Arc-->  Owner  --Arc-->  Store  <--Weak, Arc for a step--  background
+//! ```
+//!
+//! Background work holds the store alone, for as long as a step takes, and so never is what closes it: the owner's drop ends
+//! it, waits for it, and then closes (durability rule 27). Where the store's own work drops the last handle (a merge operator
+//! may have one), waiting would be for itself: the store is closed when a piece of work is done.
+
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::Store;
+use crate::blob::BlobSet;
+use crate::operators::MergeOperators;
+use crate::read::meter::Scanned;
+use crate::trace::Metrics;
+
+/// See the module's comment.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    store: Arc<Store>,
+}
+
+impl Owner {
+    /// The first handle of `store`.
+    pub(crate) fn of(store: Arc<Store>) -> Arc<Owner> {
+        Arc::new(Owner { store })
+    }
+
+    /// The store itself, for a handle that would look twice otherwise. It keeps an owner beside, and drops that first.
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+}
+
+impl Deref for Owner {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl Scanned for Owner {
+    fn metrics(&self) -> &Metrics {
+        &self.store.metrics
+    }
+
+    fn operators(&self) -> &MergeOperators {
+        &self.store.options.merge_operators
+    }
+
+    fn blobs(&self) -> &Arc<BlobSet> {
+        &self.store.blobs
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.store.close_with_last_handle();
+    }
+}
+
+thread_local! {
+    /// The stores whose work this thread is doing, the innermost last.
+    static AT_WORK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// This thread works for a store until it is dropped: a flush, a merge, a step of background work, closing.
+pub(super) struct AtWork(());
+
+impl AtWork {
+    pub(super) fn on(store: &Store) -> AtWork {
+        // A thread that ends may close a store when this is gone: then it runs nothing of a user's that could ask.
+        let _gone = AT_WORK.try_with(|stores| stores.borrow_mut().push(store.id));
+        AtWork(())
+    }
+
+    /// Whether this thread works for `store`, and so cannot wait for its work to end.
+    pub(super) fn is_on(store: &Store) -> bool {
+        AT_WORK.try_with(|stores| stores.borrow().contains(&store.id)).unwrap_or(false)
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let _gone = AT_WORK.try_with(|stores| stores.borrow_mut().pop());
+    }
+}
