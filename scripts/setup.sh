@@ -62,6 +62,20 @@ need_python() {
   install_packages python3 || stop "Python 3 is missing"
 }
 
+# What makes file systems in image files, and calls that fail: for tests of power cuts and failing disks. Where it cannot
+# be had they are skipped, and say so.
+need_disk_tools() {
+  local missing=()
+  PATH=$PATH:/usr/sbin:/sbin
+  have mkfs.xfs || missing+=(xfsprogs)
+  have mkfs.ext4 || missing+=(e2fsprogs)
+  have unshare || missing+=(util-linux)
+  have mount || missing+=(mount)
+  have strace || missing+=(strace)
+  [ ${#missing[@]} != 0 ] || return 0
+  { on_debian && install_packages "${missing[@]}"; } || say "missing, for tests of failing disks: ${missing[*]}"
+}
+
 # The pinned toolchain's version, as rust-toolchain.toml says it.
 pinned_rust() { sed -n 's/^channel *= *"\(.*\)"/\1/p' "$root/rust-toolchain.toml"; }
 

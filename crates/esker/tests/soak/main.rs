@@ -29,6 +29,8 @@
 mod admin;
 mod board;
 mod child;
+mod cuts;
+mod disk;
 mod history;
 mod judge;
 mod kills;
@@ -57,6 +59,13 @@ fn the_process_that_dies() {
 fn kills_amid_everything() {
     if std::env::var_os(child::CHILD).is_none() {
         kills::run(SECONDS);
+    }
+}
+
+#[test]
+fn power_cuts_amid_everything() {
+    if std::env::var_os(child::CHILD).is_none() {
+        disk::with_own_mounts("power_cuts_amid_everything", |disk| cuts::run(disk, SECONDS));
     }
 }
 
