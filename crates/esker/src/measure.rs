@@ -67,7 +67,7 @@ pub struct Chunked {
 impl Chunked {
     /// Writes `value` to the new file `path` in chunks of 2^`chunk_log2` bytes.
     pub fn write(path: &Path, value: &[u8], chunk_log2: u8) -> Result<Chunked> {
-        let fs: Arc<dyn FileSystem> = Arc::new(RealFs);
+        let fs: Arc<dyn FileSystem> = Arc::new(RealFs::default());
         let new = NewFile { path, number: 1, salt: 7, created_us: 0, chunk_log2 };
         let mut writer = SingleWriter::create(&fs, new, false)?;
         writer.write(value, &StepExecutor)?;
@@ -78,7 +78,7 @@ impl Chunked {
 
     /// Opens the file anew: nothing of it has been verified.
     pub fn reopen(&mut self) -> Result<()> {
-        self.file = BlobFile::open_sealed(RealFs.open_read(&self.path)?, 1)?;
+        self.file = BlobFile::open_sealed(RealFs::default().open_read(&self.path)?, 1)?;
         Ok(())
     }
 

@@ -46,6 +46,7 @@ use crate::write::commit::Commit;
 use crate::write::watch::Job;
 
 mod blobs;
+mod directory;
 mod history;
 mod listing;
 mod replay;
@@ -53,7 +54,10 @@ mod room;
 mod strays;
 
 pub(crate) use blobs::ORDINALS_MAX;
-pub(crate) use listing::{BACKUP_DIR, LOCK_FILE, Listing, QUARANTINE, remove_flat_dir};
+use directory::{check_directory, clear_left_backup, resolve};
+pub(crate) use listing::{
+    BACKUP_DIR, LOCK_FILE, Listing, OwnDir, QUARANTINE, clear_backup_dir, remove_own_dir,
+};
 use strays::{Strays, remove_all};
 
 /// The tree that every store has.
@@ -63,53 +67,12 @@ pub(crate) const DEFAULT_TREE: &str = "default";
 /// a kilobyte, which the allocator would keep.
 const MANY_TREES: usize = 1000;
 
-/// Refuses directories that are no store and must not become one.
-fn check_directory(env: &Env, dir: &Path, create: bool) -> Result<bool> {
-    let missing = || {
-        let message = "there is no store here; opening with `create` makes one";
-        Error::new(ErrorKind::NotFound, message).at(dir)
-    };
-    if !env.fs.exists(dir)? {
-        return if create { Ok(false) } else { Err(missing()) };
-    }
-    let listing = Listing::read(env, dir)?;
-    if listing.manifest() != 0 {
-        return Ok(true);
-    }
-    if !listing.is_unfinished(env)? {
-        let message = "the manifest is missing: this was a store, and its other files are still here";
-        return Err(Error::corruption(dir, 0, message));
-    }
-    if !create {
-        return Err(missing());
-    }
-    match listing.foreign.first() {
-        None => Ok(false),
-        Some(name) => {
-            let message = format!("this directory holds other files (such as \"{name}\") and is not a store");
-            Err(Error::new(ErrorKind::InvalidInput, message).at(dir))
-        }
-    }
-}
-
 /// Opens the store in `dir`.
-pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<Owner>> {
-    let env = options.env.clone();
+pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<Arc<Owner>> {
     let create = options.create && !read_only;
-    let exists = check_directory(&env, dir, create)?;
-    if !exists {
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-        if let Some(parent) = parent
-            && !env.fs.exists(parent)?
-        {
-            // More likely a slip of the pen than a wish for a row of directories.
-            return Err(Error::new(ErrorKind::NotFound, "this directory does not exist").at(parent));
-        }
-        env.fs.create_dir_all(dir)?;
-        if let Some(parent) = parent {
-            env.fs.sync_dir(parent)?;
-        }
-    }
+    options.env = resolve(&options.env, dir, create)?;
+    let env = options.env.clone();
+    check_directory(&env, dir, create)?;
     let mode = if read_only { LockMode::Shared } else { LockMode::Exclusive };
     let lock: Arc<dyn DirLock> = Arc::from(env.fs.lock(&dir.join(LOCK_FILE), mode)?);
     let mut found = Found::read(&env, dir)?;
@@ -118,7 +81,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     }
     if !read_only && found.listing.has_backup_dir {
         // Its links would keep the space of tables and huge values that go.
-        remove_flat_dir(&env, &dir.join(BACKUP_DIR))?;
+        clear_left_backup(&env, dir)?;
     }
     if !read_only && room::make(dir, &options, &found)? {
         found = Found::read(&env, dir)?;

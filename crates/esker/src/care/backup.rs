@@ -12,13 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::catalog::{Catalog, Part, Shelf, catalog_path, own_name, shared_name};
-use super::checkpoint::checkpoint;
+use super::checkpoint;
 use super::file_copy::copy_file;
+use super::new_dir::NewDir;
 use crate::blob::blob_path;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, LockMode};
-use crate::open::{BACKUP_DIR, LOCK_FILE, remove_flat_dir};
+use crate::open::{BACKUP_DIR, LOCK_FILE, clear_backup_dir};
 use crate::options::Options;
 use crate::store::Store;
 use crate::version::edit::ManifestState;
@@ -61,9 +62,10 @@ pub struct BackupInfo {
 /// `NotFound` when there is no such directory, `InvalidInput` when it holds something else, `Corruption` when the list
 /// of a backup's files is damaged, `Io`.
 pub fn backups(dir: impl AsRef<Path>, options: &Options) -> Result<Vec<BackupInfo>> {
-    let (env, dir) = (&options.env, dir.as_ref());
-    let ids = Shelf::read(env, dir)?.ids;
-    let catalogs = ids.into_iter().map(|id| Catalog::read(env, dir, id));
+    let dir = dir.as_ref();
+    let env = options.env.within(dir)?;
+    let ids = Shelf::read(&env, dir)?.ids;
+    let catalogs = ids.into_iter().map(|id| Catalog::read(&env, dir, id));
     catalogs.map(|catalog| catalog.map(|catalog| info(&catalog))).collect()
 }
 
@@ -78,7 +80,8 @@ fn info(catalog: &Catalog) -> BackupInfo {
 /// # Errors
 /// As [`backups`], and `Locked` while a backup is being made or restored.
 pub fn forget_backups(dir: impl AsRef<Path>, keep: usize, options: &Options) -> Result<usize> {
-    let (env, dir) = (&options.env, dir.as_ref());
+    let dir = dir.as_ref();
+    let env = &options.env.within(dir)?;
     let _lock = lock(env, dir, LockMode::Exclusive)?;
     let mut catalogs = read_all(env, dir, &Shelf::read(env, dir)?)?;
     let kept = catalogs.split_off(catalogs.len().saturating_sub(keep.max(1)));
@@ -117,24 +120,28 @@ fn remove_unnamed(env: &Env, dir: &Path, catalogs: &[Catalog]) -> Result<()> {
 
 /// The store at one moment, in a directory of its own within the store's. Dropped, it is removed.
 struct Staging<'a> {
-    store: &'a Store,
-    dir: PathBuf,
+    new: NewDir<'a>,
+    /// An opening leaves alone what somebody holds: the store may be closed, and opened again, while a backup copies.
+    lock: Option<Box<dyn DirLock>>,
     state: ManifestState,
 }
 
 impl Drop for Staging<'_> {
     fn drop(&mut self) {
         // What cannot be removed now goes when the store is opened.
-        drop(remove_flat_dir(&self.store.env, &self.dir));
+        self.new.discard();
+        self.lock = None;
     }
 }
 
-impl Staging<'_> {
-    fn make(store: &Store) -> Result<Staging<'_>> {
-        let dir = store.dir.join(BACKUP_DIR);
-        remove_flat_dir(&store.env, &dir)?;
-        let state = checkpoint(store, &dir)?;
-        Ok(Staging { store, dir, state })
+impl<'a> Staging<'a> {
+    /// Makes one in `dir`, the store's [`BACKUP_DIR`].
+    fn make(store: &Store, dir: &'a Path) -> Result<Staging<'a>> {
+        checkpoint::prepare(store)?;
+        let (new, lock) = new_staging(store, dir)?;
+        let mut staging = Staging { new, lock: Some(lock), state: ManifestState::default() };
+        staging.state = checkpoint::fill(store, &staging.new)?;
+        Ok(staging)
     }
 
     /// The files in it, each with the name that it has in the directory of backups.
@@ -143,7 +150,7 @@ impl Staging<'_> {
         let sealed = self.state.blobs.live.iter().filter(|(_, record)| record.info.sealed);
         let blobs = sealed.map(|(&file, record)| (blob_path(Path::new(""), file), record.info.salt));
         let salts: BTreeMap<PathBuf, u64> = tables.chain(blobs).collect();
-        let mut names = self.store.env.fs.list(&self.dir)?;
+        let mut names = self.new.env.fs.list(self.new.dir)?;
         // A manifest's copy is for who finds it damaged: a backup has sums of whole files.
         names.retain(|name| name != LOCK_FILE && copy_number(name).is_none());
         // The manifest last: until it is there, what is restored is no store.
@@ -157,10 +164,24 @@ impl Staging<'_> {
     }
 }
 
+/// Makes the directory in which a copy of the store waits to be copied on, and holds it.
+pub(super) fn new_staging<'a>(store: &Store, dir: &'a Path) -> Result<(NewDir<'a>, Box<dyn DirLock>)> {
+    if !clear_backup_dir(&store.env, &store.dir)? {
+        let message =
+            "a backup that an earlier opening of this store has begun is still under way: wait for it";
+        return Err(Error::new(ErrorKind::Locked, message).at(dir));
+    }
+    let new = NewDir::make_below(&store.env, dir)?;
+    let lock = new.env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive);
+    let lock = lock.inspect_err(|_| new.discard())?;
+    Ok((new, lock))
+}
+
 /// Makes a backup of `store` in `dir`.
 pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
-    let env = &store.env;
-    env.fs.create_dir_all(dir)?;
+    let outside = store.env.outside();
+    outside.fs.create_dir_all(dir)?;
+    let env = &outside.within(dir)?;
     let shelf = Shelf::read(env, dir)?;
     let _lock = lock(env, dir, LockMode::Exclusive)?;
     let catalogs = read_all(env, dir, &shelf)?;
@@ -172,7 +193,8 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
     known.retain(|stored, part| env.fs.file_len(&dir.join(stored)).is_ok_and(|len| len == part.len));
 
     let _alone = store.backing_up.lock();
-    let staging = Staging::make(store)?;
+    let staging_dir = store.dir.join(BACKUP_DIR);
+    let staging = Staging::make(store, &staging_dir)?;
     let id = shelf.ids.last().map_or(1, |last| last + 1);
     let mut catalog =
         Catalog { id, made_us: env.clock.wall_us(), store: staging.state.identity, parts: Vec::new() };
@@ -183,7 +205,7 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
             None => {
                 let target = dir.join(&stored);
                 remove_damaged(env, &target)?;
-                let copied = copy_file(env, &staging.dir.join(&name), &target)?;
+                let copied = copy_file((&staging.new.env, &staging_dir.join(&name)), (env, &target))?;
                 report.copied_files += 1;
                 report.copied_bytes += copied.0;
                 copied

@@ -18,6 +18,7 @@ use crate::checksum::checksum;
 use crate::codec::file_number;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::{Entry, NameKind, not_a_file};
 use crate::log::replay::segment_number;
 use crate::open::LOCK_FILE;
 use crate::version::imported::ImportedFiles;
@@ -176,7 +177,11 @@ pub(super) struct Shelf {
 impl Shelf {
     pub(super) fn read(env: &Env, dir: &Path) -> Result<Shelf> {
         let mut shelf = Shelf::default();
-        for name in env.fs.list(dir)? {
+        for Entry { name, kind } in env.fs.entries(dir)? {
+            let is_own = catalog_number(&name).is_some() || is_stored_name(&name) || is_temporary(&name);
+            if is_own && kind != NameKind::File {
+                return Err(not_a_file(&dir.join(&name), kind));
+            }
             if let Some(id) = catalog_number(&name) {
                 shelf.ids.push(id);
             } else if is_stored_name(&name) {

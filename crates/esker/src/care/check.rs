@@ -38,7 +38,8 @@ pub(super) struct Check<'a> {
 /// `NotFound` when there is no store, `Locked`, `Io` when the directory cannot be read. Damage is not an
 /// error: it is in the report.
 pub fn check(path: impl AsRef<Path>, options: &Options) -> Result<CheckReport> {
-    let (env, dir) = (&options.env, path.as_ref());
+    let dir = path.as_ref();
+    let env = &options.env.within(dir)?;
     let listing = Listing::read(env, dir)?;
     if listing.is_unfinished(env)? {
         return Err(Error::new(ErrorKind::NotFound, "there is no store here").at(dir));

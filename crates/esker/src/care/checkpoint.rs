@@ -7,14 +7,14 @@
 //! is opened as after a crash: its log is replayed. It holds every write acknowledged before the call, and
 //! a prefix of later ones; when the call returns, it survives power loss.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
+use super::new_dir::{NewDir, check_new};
 use crate::blob::blob_path;
-use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::segment::clear_marks;
 use crate::log::wal::LogPart;
-use crate::open::{LOCK_FILE, Listing, remove_flat_dir};
+use crate::open::{LOCK_FILE, Listing};
 use crate::store::Store;
 use crate::version::edit::ManifestState;
 use crate::version::imported::ImportedFiles;
@@ -24,69 +24,40 @@ use crate::version::tables::table_path;
 /// Bytes copied at once.
 const COPY_LEN: usize = 1 << 20;
 
-/// Refuses a directory for a copy that exists.
-fn check_new(env: &Env, dir: &Path) -> Result<()> {
-    if env.fs.exists(dir)? { Err(not_new(dir)) } else { Ok(()) }
-}
-
-/// Refuses a directory for a copy, a backup or an export that lies in the store's own, by its name: nothing but the store's
-/// files belongs there, and what destroys or moves the store would take the copy along.
+/// Refuses a directory for a copy, a backup or an export that lies in the store's own: nothing but the store's files belongs
+/// there, and what destroys or moves the store would take the copy along.
 pub(crate) fn check_outside(store: &Store, dir: &Path) -> Result<()> {
-    match (plain(&store.dir), plain(dir)) {
-        (Some(own), Some(inside)) if inside.starts_with(&own) => {
-            let message = "this is in the store's own directory, where nothing but its files may be";
-            Err(Error::new(ErrorKind::InvalidInput, message).at(dir))
-        }
-        _ => Ok(()),
+    if store.env.fs.holds(&store.dir, dir)? {
+        let message = "this is in the store's own directory, where nothing but its files may be";
+        return Err(Error::new(ErrorKind::InvalidInput, message).at(dir));
     }
-}
-
-/// The path from the root on, without `.` and `..`.
-fn plain(path: &Path) -> Option<PathBuf> {
-    let mut plain = PathBuf::new();
-    for part in std::path::absolute(path).ok()?.components() {
-        match part {
-            Component::ParentDir => drop(plain.pop()),
-            part => plain.push(part),
-        }
-    }
-    Some(plain)
-}
-
-fn not_new(dir: &Path) -> Error {
-    Error::new(ErrorKind::AlreadyExists, "a copy needs a directory that does not exist yet").at(dir)
-}
-
-/// Makes the directory for a copy. Who has made it, and nobody else, removes it when the copy fails.
-pub(super) fn make_new_dir(env: &Env, dir: &Path) -> Result<()> {
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parent.map_or(Ok(()), |parent| env.fs.create_dir_all(parent))?;
-    env.fs.create_dir(dir).map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => not_new(dir),
-        _ => error,
-    })
+    Ok(())
 }
 
 /// Makes the copy in `dir`, which must not exist; returns what its manifest says.
 pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<ManifestState> {
     check_new(&store.env, dir)?;
-    store.flush()?;
-    // Most of what has to be sealed and synced, while writers go on.
-    store.seal_blobs(true)?;
-    make_new_dir(&store.env, dir)?;
+    prepare(store)?;
+    let target = NewDir::make(&store.env, dir)?;
     // The first error is the one to tell.
-    fill(store, dir).inspect_err(|_| drop(remove_flat_dir(&store.env, dir)))
+    fill(store, &target).inspect_err(|_| target.discard())
 }
 
-/// Writes the files of the copy into the empty directory `dir`.
-fn fill(store: &Store, dir: &Path) -> Result<ManifestState> {
-    let fs = &store.env.fs;
+/// Seals and syncs most of what a copy needs so, while writers go on.
+pub(super) fn prepare(store: &Store) -> Result<()> {
+    store.flush()?;
+    store.seal_blobs(true).map(drop)
+}
+
+/// Writes the files of the copy into the new directory `target`.
+pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> {
+    let (fs, dir, target_fs) = (&store.env.fs, target.dir, &target.env.fs);
     let structure = store.structure.lock();
     let Some(manifest) = &structure.manifest else {
         return Err(Error::new(ErrorKind::ReadOnly, "read only"));
     };
     for file in manifest.state.files() {
-        fs.hard_link(&table_path(&store.dir, file), &table_path(dir, file))?;
+        fs.hard_link_to(&table_path(&store.dir, file), &**target_fs, &table_path(dir, file))?;
     }
     let mut state = manifest.state.clone();
     let parts = {
@@ -99,40 +70,43 @@ fn fill(store: &Store, dir: &Path) -> Result<ManifestState> {
         let path = blob_path(&store.dir, file);
         // A file that is gone has cost its values before: the copy names the same ones.
         if fs.exists(&path)? {
-            fs.hard_link(&path, &blob_path(dir, file))?;
+            fs.hard_link_to(&path, &**target_fs, &blob_path(dir, file))?;
         }
     }
     // The floor cannot move while the structure lock is held, so no segment behind it is used anew.
     for part in parts {
-        copy(store, &part, dir)?;
+        copy(store, &part, target)?;
     }
-    copy_marks(store, &state, dir)?;
+    copy_marks(store, &state, target)?;
     drop(structure);
-    let manifest = Manifest::create(&store.env, dir, 1, state)?;
-    drop(fs.create(&dir.join(LOCK_FILE))?);
-    fs.sync_dir(dir)?;
+    let manifest = Manifest::create(&target.env, dir, 1, state)?;
+    // A backup has its own already, which it holds.
+    if !target_fs.exists(&dir.join(LOCK_FILE))? {
+        drop(target_fs.create(&dir.join(LOCK_FILE))?);
+    }
+    target_fs.sync_dir(dir)?;
     Ok(manifest.state)
 }
 
-/// Makes marks in `dir` for those files of a copy that says `state` which were imported.
-pub(super) fn copy_marks(store: &Store, state: &ManifestState, dir: &Path) -> Result<()> {
+/// Makes marks in `target` for those files of a copy that says `state` which were imported.
+pub(super) fn copy_marks(store: &Store, state: &ManifestState, target: &NewDir<'_>) -> Result<()> {
     let (tables, blobs) = (state.files(), &state.blobs.live);
     let is_named =
         |imported: &ImportedFiles| tables.iter().chain(blobs.keys()).any(|&file| imported.contains(file));
     let imports = Listing::read(&store.env, &store.dir)?.imports;
     imports.iter().filter(|imported| is_named(imported)).try_for_each(|imported| {
-        drop(store.env.fs.create(&imported.mark(dir))?);
+        drop(target.env.fs.create(&imported.mark(target.dir))?);
         Ok(())
     })
 }
 
 /// Copies a segment up to its last record. The marks stay behind: they are about our manifest and about
 /// writes that come later, and the copy's manifest says how far its log must go.
-fn copy(store: &Store, part: &LogPart, dir: &Path) -> Result<()> {
+fn copy(store: &Store, part: &LogPart, to: &NewDir<'_>) -> Result<()> {
     let path = part.path.as_path();
     let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Io, "a segment has no name").at(path))?;
     let source = store.env.fs.open_read(path)?;
-    let mut target = store.env.fs.create(&dir.join(name))?;
+    let mut target = to.env.fs.create(&to.dir.join(name))?;
     let mut buf = vec![0; COPY_LEN];
     let mut offset = 0;
     while offset < part.end {

@@ -3,25 +3,35 @@
 use std::path::Path;
 
 use crate::blob::blob_path;
+use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::LockMode;
-use crate::open::{BACKUP_DIR, LOCK_FILE, Listing, remove_flat_dir};
+use crate::fs::{Entry, LockMode, NameKind};
+use crate::open::{BACKUP_DIR, LOCK_FILE, Listing, OwnDir};
 use crate::options::Options;
 use crate::store::reserve::reserve_path;
 use crate::version::tables::table_path;
 
 /// Removes the store in `path` for good: its own files, what repairs have set aside, and the directory if nothing else is
-/// in it.
+/// in it and `path` is no link to it.
 ///
 /// # Errors
-/// `NotFound` when there is no store, `Locked` when it is open, `Io`.
+/// `NotFound` when there is no store; `Locked` when it is open; `InvalidInput` with its name when something that is no file
+/// has the name of one of the store's, or lies in a directory of the store's: then nothing is removed; `Io`.
 pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
-    let (fs, dir) = (&options.env.fs, path.as_ref());
-    let listing = Listing::read(&options.env, dir)?;
-    if listing.is_unfinished(&options.env)? {
+    let dir = path.as_ref();
+    let env = options.env.within(dir)?;
+    let fs = &env.fs;
+    let listing = Listing::read(&env, dir)?;
+    if listing.is_unfinished(&env)? {
         return Err(Error::new(ErrorKind::NotFound, "there is no store here").at(dir));
     }
     let lock = fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive)?;
+    // What is none of ours is found before anything is gone.
+    let staging = dir.join(BACKUP_DIR);
+    let mut directories = Vec::new();
+    for own in listing.quarantines.iter().chain([&staging]) {
+        directories.extend(OwnDir::find(&env, own)?);
+    }
     // The manifests go first: what is left after a crash is no store that could be opened by mistake.
     let manifests = listing.manifest_paths(dir);
     let segments = listing.segments.iter().map(|(_, path)| path.clone());
@@ -35,10 +45,17 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     {
         fs.remove_file(&path)?;
     }
-    let directories = listing.quarantines.iter().cloned().chain([dir.join(BACKUP_DIR)]);
-    directories.into_iter().try_for_each(|dir| remove_flat_dir(&options.env, &dir))?;
+    directories.into_iter().try_for_each(OwnDir::remove)?;
     fs.remove_file(&dir.join(LOCK_FILE))?;
     drop(lock);
     fs.sync_dir(dir)?;
-    if listing.foreign.is_empty() { fs.remove_dir(dir) } else { Ok(()) }
+    if listing.foreign.is_empty() { remove_emptied(&options.env, dir) } else { Ok(()) }
+}
+
+/// Removes the empty directory `dir`. Where that is a link, it stays, and so does what it leads to: both are somebody else's.
+fn remove_emptied(env: &Env, dir: &Path) -> Result<()> {
+    let Err(error) = env.fs.remove_dir(dir) else { return Ok(()) };
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Err(error) };
+    let is_link = |entry: &Entry| entry.kind == NameKind::Link && name.to_str() == Some(entry.name.as_str());
+    if env.fs.entries(parent)?.iter().any(is_link) { Ok(()) } else { Err(error) }
 }

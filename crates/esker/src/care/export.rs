@@ -10,14 +10,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::checkpoint::{copy_marks, make_new_dir};
+use super::backup::new_staging;
+use super::checkpoint::copy_marks;
 use super::file_copy::copy_file;
+use super::new_dir::NewDir;
 use crate::blob::blob_path;
-use crate::env::Env;
 use crate::error::{ErrorKind, Result};
 use crate::log::replay::segment_path;
 use crate::log::segment::create_empty;
-use crate::open::{BACKUP_DIR, LOCK_FILE, remove_flat_dir};
+use crate::open::{BACKUP_DIR, LOCK_FILE};
 use crate::store::Store;
 use crate::version::edit::ManifestState;
 use crate::version::manifest::Manifest;
@@ -48,53 +49,49 @@ impl TreeFiles {
 
 /// Makes a store in `dir`, which must not exist, of the tree called `name`.
 pub(crate) fn export(store: &Store, name: &str, dir: &Path) -> Result<TreeFiles> {
-    let env = &store.env;
-    make_new_dir(env, dir)?;
-    let made = match link(store, name, dir) {
-        Err(error) if error.kind() == ErrorKind::Unsupported => copy(store, name, dir),
+    let target = NewDir::make(&store.env, dir)?;
+    let made = match link(store, name, &target) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => copy(store, name, &target),
         linked => linked,
     };
-    let finished = made.and_then(|(state, files)| finish(env, dir, state).map(|()| files));
+    let finished = made.and_then(|(state, files)| finish(&target, state).map(|()| files));
     // The first error is the one to tell.
-    finished.inspect_err(|_| drop(remove_flat_dir(env, dir)))
+    finished.inspect_err(|_| target.discard())
 }
 
-/// Gives the tree's files second names in `dir`.
-fn link(store: &Store, name: &str, dir: &Path) -> Result<(ManifestState, TreeFiles)> {
-    let fs = &store.env.fs;
+/// Gives the tree's files second names in `target`.
+fn link(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState, TreeFiles)> {
+    let (fs, target_fs) = (&store.env.fs, &target.env.fs);
     store.while_exportable(name, |state| {
         let mut files = TreeFiles::default();
-        for (from, to) in files_of(state, &store.dir, dir) {
-            fs.hard_link(&from, &to)?;
-            files.note(fs.file_len(&to)?, false);
+        for (from, to) in files_of(state, &store.dir, target.dir) {
+            fs.hard_link_to(&from, &**target_fs, &to)?;
+            files.note(target_fs.file_len(&to)?, false);
         }
-        copy_marks(store, state, dir)?;
+        copy_marks(store, state, target)?;
         Ok(files)
     })
 }
 
-/// Copies the tree's files to `dir`, where they cannot be linked.
-fn copy(store: &Store, name: &str, dir: &Path) -> Result<(ManifestState, TreeFiles)> {
-    let env = &store.env;
+/// Copies the tree's files to `target`, where they cannot be linked.
+fn copy(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState, TreeFiles)> {
     let _alone = store.backing_up.lock();
     let staging = store.dir.join(BACKUP_DIR);
-    remove_flat_dir(env, &staging)?;
-    env.fs.create_dir_all(&staging)?;
-    let linked = link(store, name, &staging);
-    let copied = linked.and_then(|(state, _)| {
-        let mut files = TreeFiles::default();
-        for (from, to) in files_of(&state, &staging, dir) {
+    let (staging, _lock) = new_staging(store, &staging)?;
+    let copied = link(store, name, &staging).and_then(|(state, _)| {
+        let (env, mut files) = (&target.env, TreeFiles::default());
+        for (from, to) in files_of(&state, staging.dir, target.dir) {
             if env.fs.exists(&to)? {
                 env.fs.remove_file(&to)?;
             }
-            let (len, _) = copy_file(env, &from, &to)?;
+            let (len, _) = copy_file((&staging.env, &from), (env, &to))?;
             files.note(len, true);
         }
-        copy_marks(store, &state, dir)?;
+        copy_marks(store, &state, target)?;
         Ok((state, files))
     });
     // What cannot be removed now goes when the store is opened.
-    drop(remove_flat_dir(env, &staging));
+    staging.discard();
     copied
 }
 
@@ -105,8 +102,9 @@ fn files_of(state: &ManifestState, from: &Path, to: &Path) -> Vec<(PathBuf, Path
     tables.chain(blobs).collect()
 }
 
-/// Makes a store of the files in `dir`.
-fn finish(env: &Env, dir: &Path, state: ManifestState) -> Result<()> {
+/// Makes a store of the files in `target`.
+fn finish(target: &NewDir<'_>, state: ManifestState) -> Result<()> {
+    let NewDir { env, dir, .. } = target;
     create_empty(env, &segment_path(dir, 1), state.last_seq + 1)?;
     drop(env.fs.create(&dir.join(LOCK_FILE))?);
     env.fs.sync_dir(dir)?;

@@ -11,11 +11,11 @@ use crate::fs::{BLOCK, RandomFile};
 /// How much is read at once.
 const PIECE: u64 = 1 << 20;
 
-/// Copies `from` to the new file `to`, synced, its name not yet; blocks of zeros become holes again. Returns the length
+/// Copies `from`, a file of the first world, to the new file `to` of the second, synced, its name not yet; blocks of zeros become holes again. Returns the length
 /// and the checksum of what was read.
-pub(super) fn copy_file(env: &Env, from: &Path, to: &Path) -> Result<(u64, u64)> {
+pub(super) fn copy_file((env, from): (&Env, &Path), (to_env, to): (&Env, &Path)) -> Result<(u64, u64)> {
     let source = env.fs.open_read(from)?;
-    let target = env.fs.create_random(to)?;
+    let target = to_env.fs.create_random(to)?;
     let (len, mut sum) = (source.len(), Summing::default());
     let mut buf = vec![0; PIECE.min(len) as usize];
     for at in (0..len).step_by(PIECE as usize) {

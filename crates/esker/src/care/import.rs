@@ -48,10 +48,11 @@ type Tables = Vec<(u8, TableInfo)>;
 
 /// Makes the tree of the store in `dir` a tree of `store`, called `name`.
 pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeInner>, TreeFiles)> {
-    let env = &store.env;
-    if !env.fs.exists(dir)? {
+    let outside = store.env.outside();
+    if !outside.fs.exists(dir)? {
         return Err(no_store(dir));
     }
+    let env = &outside.within(dir)?;
     let _lock = env.fs.lock(&dir.join(LOCK_FILE), LockMode::Shared)?;
     let found = Found::read(env, dir)?;
     if found.listing.manifest() == 0 {
@@ -63,7 +64,7 @@ pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeI
     check_tables(env, dir, &tables)?;
     let greatest = greatest_number(store, record, &tables, dir)?;
     let clock_us = clock_of(store, found.state.clock_us, &tables, dir)?;
-    let mut arrival = Arrival::begin(store, dir, &found.state, &tables)?;
+    let mut arrival = Arrival::begin(store, (env, dir), &found.state, &tables)?;
     let brought = arrival.bring(&tables, &found.state.blobs, record.root).and_then(|(tables, blobs)| {
         let imported = Imported { record: record.clone(), tables, blobs, greatest, clock_us };
         store.import(name, imported)
@@ -189,6 +190,7 @@ fn clock_of(store: &Store, clock_us: u64, tables: &[(u8, TableInfo)], dir: &Path
 struct Arrival<'a> {
     store: &'a Store,
     /// Where they come from.
+    source: &'a Env,
     dir: &'a Path,
     /// What becomes of the numbers of blob files.
     by: Renumbered,
@@ -207,7 +209,7 @@ impl<'a> Arrival<'a> {
     /// Takes numbers: for each table, for what there is no more, and for the blob files, as far apart as they are there.
     fn begin(
         store: &'a Store,
-        dir: &'a Path,
+        (source, dir): (&'a Env, &'a Path),
         state: &ManifestState,
         tables: &[(u8, TableInfo)],
     ) -> Result<Arrival<'a>> {
@@ -228,6 +230,7 @@ impl<'a> Arrival<'a> {
         let by = Renumbered { first: smallest, count, to: none + 1, none };
         Ok(Arrival {
             store,
+            source,
             dir,
             by,
             numbers,
@@ -279,7 +282,7 @@ impl<'a> Arrival<'a> {
     fn bring_blobs(&mut self, record: &BlobFileRecord, root: TreeId) -> Result<Option<ImportedBlobs>> {
         let mut record = record.clone();
         let (from, file) = (blob_path(self.dir, record.info.file), self.by.number(record.info.file));
-        if !self.store.env.fs.exists(&from)? {
+        if !self.source.fs.exists(&from)? {
             return Err(Error::corruption(&from, 0, "a blob file is missing"));
         }
         let (len, copied) = self.take(&from, &blob_path(&self.store.dir, file))?;
@@ -341,9 +344,9 @@ impl<'a> Arrival<'a> {
     fn take(&mut self, from: &Path, to: &Path) -> Result<(u64, bool)> {
         let env = &self.store.env;
         self.made.push(to.to_path_buf());
-        let copied = match env.fs.hard_link(from, to) {
+        let copied = match self.source.fs.hard_link_to(from, &*env.fs, to) {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
-                copy_file(env, from, to)?;
+                copy_file((self.source, from), (env, to))?;
                 true
             }
             linked => {

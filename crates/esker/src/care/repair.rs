@@ -107,7 +107,9 @@ struct Repair<'a> {
 /// `NotFound` when there is no store, `Locked` when it is open, `Unsupported` when a newer build wrote it, `Io`,
 /// `OutOfSpace`: then the store is as it was.
 pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport> {
-    let (env, dir) = (&options.env, path.as_ref());
+    let dir = path.as_ref();
+    let options = &options.clone().env(options.env.within(dir)?);
+    let env = &options.env;
     let listing = Listing::read(env, dir)?;
     if listing.is_unfinished(env)? {
         return Err(Error::new(ErrorKind::NotFound, "there is no store here").at(dir));

@@ -8,10 +8,11 @@ use std::path::Path;
 use super::backup::{BackupInfo, lock};
 use super::catalog::{Catalog, Part, Shelf};
 use super::file_copy::copy_file;
+use super::new_dir::NewDir;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::LockMode;
-use crate::open::{LOCK_FILE, remove_flat_dir};
+use crate::open::LOCK_FILE;
 use crate::options::Options;
 
 /// Makes a store in the directory `target`, which must not exist, from backup number `id` in `dir` (`None`: the newest).
@@ -44,42 +45,40 @@ pub fn restore(
     target: impl AsRef<Path>,
     options: &Options,
 ) -> Result<BackupInfo> {
-    let (env, dir, target) = (&options.env, dir.as_ref(), target.as_ref());
-    let shelf = Shelf::read(env, dir)?;
-    let _lock = lock(env, dir, LockMode::Shared)?;
+    let (dir, target) = (dir.as_ref(), target.as_ref());
+    let env = options.env.within(dir)?;
+    let shelf = Shelf::read(&env, dir)?;
+    let _lock = lock(&env, dir, LockMode::Shared)?;
     let id = id.or(shelf.ids.last().copied()).filter(|id| shelf.ids.contains(id));
     let id = id.ok_or_else(|| Error::new(ErrorKind::NotFound, "there is no such backup here").at(dir))?;
-    let catalog = Catalog::read(env, dir, id)?;
-    if env.fs.exists(target)? {
-        let message = "a backup is restored to a directory that does not exist yet";
-        return Err(Error::new(ErrorKind::AlreadyExists, message).at(target));
-    }
-    env.fs.create_dir_all(target)?;
-    fill(env, dir, &catalog, target).inspect_err(|_| drop(remove_flat_dir(env, target)))?;
+    let catalog = Catalog::read(&env, dir, id)?;
+    // Of two restores to one directory, the one that makes it goes on.
+    let target = NewDir::make(&options.env, target)?;
+    fill(&env, dir, &catalog, &target).inspect_err(|_| target.discard())?;
     let Catalog { id, made_us, parts, .. } = &catalog;
     Ok(BackupInfo { id: *id, made_us: *made_us, files: parts.len() as u64, bytes: catalog.bytes() })
 }
 
-fn fill(env: &Env, dir: &Path, catalog: &Catalog, target: &Path) -> Result<()> {
+fn fill(env: &Env, dir: &Path, catalog: &Catalog, target: &NewDir<'_>) -> Result<()> {
+    let NewDir { env: to, dir: new, .. } = target;
     let (last, rest): (Vec<&Part>, Vec<&Part>) =
         catalog.parts.iter().partition(|part| Catalog::is_manifest(part));
     for part in rest {
-        copy_verified(env, dir, part, &target.join(&part.name))?;
+        copy_verified(env, &dir.join(&part.stored), part, (to, &new.join(&part.name)))?;
     }
-    drop(env.fs.create(&target.join(LOCK_FILE))?);
+    drop(to.fs.create(&new.join(LOCK_FILE))?);
     for part in last {
-        let temporary = target.join(format!("{}.tmp", part.name));
-        copy_verified(env, dir, part, &temporary)?;
-        env.fs.sync_dir(target)?;
-        env.fs.rename(&temporary, &target.join(&part.name))?;
+        let temporary = new.join(format!("{}.tmp", part.name));
+        copy_verified(env, &dir.join(&part.stored), part, (to, &temporary))?;
+        to.fs.sync_dir(new)?;
+        to.fs.rename(&temporary, &new.join(&part.name))?;
     }
-    env.fs.sync_dir(target)
+    to.fs.sync_dir(new)
 }
 
-fn copy_verified(env: &Env, dir: &Path, part: &Part, to: &Path) -> Result<()> {
-    let stored = dir.join(&part.stored);
-    let copied = copy_file(env, &stored, to).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Error::corruption(&stored, 0, "a file of the backup is missing"),
+fn copy_verified(env: &Env, stored: &Path, part: &Part, to: (&Env, &Path)) -> Result<()> {
+    let copied = copy_file((env, stored), to).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::corruption(stored, 0, "a file of the backup is missing"),
         _ => error,
     })?;
     if copied == (part.len, part.sum) {
@@ -90,5 +89,5 @@ fn copy_verified(env: &Env, dir: &Path, part: &Part, to: &Path) -> Result<()> {
         "a file of the backup does not match its checksum ({found} bytes, expected {expected}); another backup \
          may be whole"
     );
-    Err(Error::corruption(&stored, 0, message))
+    Err(Error::corruption(stored, 0, message))
 }

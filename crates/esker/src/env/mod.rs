@@ -2,9 +2,11 @@
 //! A test replaces each, and then a seed reproduces a run.
 
 use std::fmt::Debug;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::Result;
 use crate::fs::{FileSystem, RealFs};
 
 mod executor;
@@ -80,11 +82,23 @@ impl Env {
     /// The operating system's files, clock and randomness, and the store's own threads.
     pub fn system() -> Self {
         Env {
-            fs: Arc::new(RealFs),
+            fs: Arc::new(RealFs::default()),
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(SystemRandom),
             executor: None,
         }
+    }
+}
+
+impl Env {
+    /// The same world, in which files are those of the directory `dir`, resolved now: see [`FileSystem::within`].
+    pub(crate) fn within(&self, dir: &Path) -> Result<Env> {
+        Ok(Env { fs: self.fs.within(dir)?, ..self.clone() })
+    }
+
+    /// The same world, in which files have the paths that they have for the process.
+    pub(crate) fn outside(&self) -> Env {
+        Env { fs: self.fs.outside(), ..self.clone() }
     }
 }
 

@@ -28,6 +28,7 @@ mod tests;
 pub(crate) use copy::OpenFile;
 pub use copy::UserFile;
 pub use mapping::Mapping;
+pub use real::Directory;
 pub(crate) use real::{RealFs, give_back_free_memory};
 
 /// The machine's memory in bytes, where the operating system tells.
@@ -48,6 +49,9 @@ pub(crate) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
 /// The unit of punched holes and of shared blocks, in bytes.
 pub(crate) const BLOCK: u64 = 4096;
 
+/// What the free space of a file system counts as that does not tell, in bytes: putting finds out when there is no more.
+pub(crate) const PLENTY: u64 = 1 << 50;
+
 /// How a directory lock is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockMode {
@@ -59,6 +63,39 @@ pub enum LockMode {
 
 /// Held until dropped.
 pub trait DirLock: Send + Sync + Debug {}
+
+/// What a name in a directory stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A FIFO, a socket or a device.
+    Other,
+}
+
+impl NameKind {
+    fn described(self) -> &'static str {
+        match self {
+            NameKind::File => "a file",
+            NameKind::Directory => "a directory",
+            NameKind::Link => "a symbolic link",
+            NameKind::Other => "a FIFO, a socket or a device",
+        }
+    }
+}
+
+/// A name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name. Bytes that are not UTF-8 (it is not one of ours) are replaced.
+    pub name: String,
+    /// What it stands for: a link is not followed.
+    pub kind: NameKind,
+}
 
 /// A file that is read at offsets, by many threads at once.
 pub trait ReadFile: Send + Sync + Debug {
@@ -213,8 +250,30 @@ pub trait MappedFile: Send + Sync + Debug {
 }
 
 /// All that the store asks of an operating system's files. Paths are absolute or relative to the
-/// process, as the caller gave them.
+/// process, as the caller gave them; or they lie below one directory, which is held: see [`within`](Self::within).
+///
+/// What is opened is a regular file; anything else is refused with `InvalidInput`, without waiting for it.
 pub trait FileSystem: Send + Sync + Debug {
+    /// The same file system for the directory `dir` and what is below it. `dir` is resolved here, once: what becomes
+    /// of the working directory, of links on the way to it and of its own name changes nothing. Paths begin with `dir`
+    /// as it is given here; others are refused. No symbolic link below it is followed. On a file system that
+    /// is for a directory already, `dir` must be below that.
+    fn within(&self, dir: &Path) -> Result<Arc<dyn FileSystem>>;
+
+    /// The same file system for paths as the process resolves them.
+    fn outside(&self) -> Arc<dyn FileSystem>;
+
+    /// Whether `path`, as the process resolves it, is `dir` or would lie in it, where `dir` is what this file system is
+    /// [`within`](Self::within).
+    fn holds(&self, dir: &Path, path: &Path) -> Result<bool> {
+        Ok(path.starts_with(dir))
+    }
+
+    /// The directory that [`within`](Self::within) has opened, where the file system keeps one open.
+    fn directory(&self) -> Option<&Directory> {
+        None
+    }
+
     /// Opens an existing file for reading.
     fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
 
@@ -269,7 +328,8 @@ pub trait FileSystem: Send + Sync + Debug {
     /// How many names (hard links) the file has.
     fn link_count(&self, path: &Path) -> Result<u64>;
 
-    /// How many bytes of the disk the file takes: its holes count nothing, and blocks count whole.
+    /// How many bytes of the disk the file takes: its holes count nothing, and blocks count whole. A directory counts
+    /// nothing, and so does what is neither.
     fn allocated_bytes(&self, path: &Path) -> Result<u64>;
 
     /// As `create_mapped`, for stores of many pages each: they are `pwrite`, which then costs less than a
@@ -289,11 +349,16 @@ pub trait FileSystem: Send + Sync + Debug {
     /// only after `sync_dir`.
     fn set_allocated(&self, path: &Path, len: u64) -> Result<()>;
 
-    /// The names (not paths) in a directory, in no order. Bytes of a name that are not UTF-8 (it is
-    /// not one of ours) are replaced.
-    fn list(&self, dir: &Path) -> Result<Vec<String>>;
+    /// What is in a directory, in no order.
+    fn entries(&self, dir: &Path) -> Result<Vec<Entry>>;
 
-    /// Whether something of that name exists.
+    /// The names (not paths) in a directory, in no order.
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        Ok(self.entries(dir)?.into_iter().map(|entry| entry.name).collect())
+    }
+
+    /// Whether something of that name exists, whatever it is. Below a directory that is held, a link is something that
+    /// exists, wherever it leads.
     fn exists(&self, path: &Path) -> Result<bool>;
 
     /// The length of a file in bytes.
@@ -309,7 +374,7 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Whether this is a file itself, and no name for another, as a symbolic link is.
     fn is_regular(&self, path: &Path) -> Result<bool>;
 
-    /// Removes a file's name.
+    /// Removes a file's name, or a link itself.
     fn remove_file(&self, path: &Path) -> Result<()>;
 
     /// Removes an empty directory.
@@ -322,6 +387,11 @@ pub trait FileSystem: Send + Sync + Debug {
     /// another file system, or the file has as many names as it may have.
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
 
+    /// As [`hard_link`](Self::hard_link), where `to` is a path of `target`.
+    fn hard_link_to(&self, from: &Path, _target: &dyn FileSystem, to: &Path) -> Result<()> {
+        self.hard_link(from, to)
+    }
+
     /// Makes the names in `dir` durable.
     fn sync_dir(&self, dir: &Path) -> Result<()>;
 
@@ -329,7 +399,7 @@ pub trait FileSystem: Send + Sync + Debug {
     /// `Shared` mode locks nothing, so that read-only media work). `Locked` when somebody holds it.
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn DirLock>>;
 
-    /// Bytes free for this process on the file system of `dir`.
+    /// Bytes free for this process on the file system of `dir`; [`PLENTY`] where that is not known.
     fn free_space(&self, dir: &Path) -> Result<u64>;
 
     /// Changes with each boot of the machine, and only then; `[0; 16]` where unknown.
@@ -351,6 +421,25 @@ fn lock_held_message(mode: LockMode, holders: Option<&str>) -> String {
         LockMode::Shared => " for writing",
     };
     format!("the store is in use{purpose} by {holders}; close it there first")
+}
+
+/// What lies at `path`, where a file of a store's own is to be, is something else. Nothing was done to it.
+pub(crate) fn not_a_file(path: &Path, found: NameKind) -> Error {
+    let message = format!(
+        "this is {}, where the store keeps a file of its own: it is neither followed nor changed; \
+         move it away, or put the file itself here",
+        found.described()
+    );
+    Error::new(ErrorKind::InvalidInput, message).at(path)
+}
+
+/// As [`not_a_file`], of a directory.
+pub(crate) fn not_a_directory(path: &Path, found: NameKind) -> Error {
+    let message = format!(
+        "this is {}, where the store keeps a directory of its own: it is neither followed nor changed; move it away",
+        found.described()
+    );
+    Error::new(ErrorKind::InvalidInput, message).at(path)
 }
 
 fn no_direct(path: &Path) -> Error {

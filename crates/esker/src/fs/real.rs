@@ -4,6 +4,10 @@
 //! kernel: `fsync` of a directory makes its names durable, and `fdatasync` of a file covers its length.
 //! `os` says what is less elsewhere.
 //!
+//! Of a directory that is held ([`FileSystem::within`]) every name is looked up relative to its descriptor, and no link in
+//! it is followed (durability rule 26). What was opened is looked at before anything is done with it: a FIFO or a device
+//! that has a file's name is refused.
+//!
 //! ```text
 //! ReadFile    pread, or mappings              any thread, no cursor
 //! WriteFile   pwrite at the known length     a failed append leaves the length as it was
@@ -14,13 +18,17 @@
 //! DirLock     File::try_lock (flock)         per open file: two opens in one process conflict too
 //! ```
 
-#![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "this is the room that opens files")]
+#![expect(clippy::disallowed_types, reason = "this is the room that opens files")]
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{DirLock, FileSystem, LockMode, MappedFile, Mapping, RandomFile, ReadFile, UserFile, WriteFile};
+use super::{
+    DirLock, Entry, FileSystem, LockMode, MappedFile, Mapping, NameKind, PLENTY, RandomFile, ReadFile,
+    UserFile, WriteFile, check_punch, no_direct, not_a_directory, not_a_file,
+};
 use crate::error::{Error, ErrorKind, Result};
 
 mod direct;
@@ -39,105 +47,279 @@ use file::{RealRead, RealWrite};
 use lock::RealLock;
 use mapped::{RealMapped, Stores};
 pub(crate) use memory::give_back_free_memory;
-use os::Resident;
+use os::{Access, Look, Place, Resident};
 use random::RealRandom;
 
-/// The operating system's file system.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct RealFs;
+/// A directory that is held open, and what its path was.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    held: os::Directory,
+}
+
+/// The operating system's file system, for one directory or for all paths.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RealFs {
+    root: Option<Arc<Directory>>,
+}
+
+impl Directory {
+    /// Where `path` is, which begins with this directory's own.
+    fn place<'a>(&'a self, path: &'a Path) -> Result<Place<'a>> {
+        let Ok(below) = path.strip_prefix(&self.path) else {
+            let message = format!("this is not in the directory {}", self.path.display());
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(path));
+        };
+        Place::below(&self.held, below).map_err(|error| Error::io("look into the directory of", path, error))
+    }
+}
+
+impl RealFs {
+    /// Where `path` is.
+    fn place<'a>(&'a self, path: &'a Path) -> Result<Place<'a>> {
+        self.root.as_ref().map_or_else(|| Ok(Place::of_process(path)), |root| root.place(path))
+    }
+
+    /// Opens a directory.
+    fn open_dir(&self, doing: &str, dir: &Path) -> Result<os::Directory> {
+        let place = self.place(dir)?;
+        os::Directory::open(&place).map_err(|error| match place.look() {
+            Ok(look) if look.kind != NameKind::Directory && self.root.is_some() => {
+                not_a_directory(dir, look.kind)
+            }
+            _ => Error::io(doing, dir, error),
+        })
+    }
+
+    /// Does something with the directory `dir`.
+    fn with_dir<T>(
+        &self,
+        doing: &str,
+        dir: &Path,
+        work: impl FnOnce(&os::Directory) -> io::Result<T>,
+    ) -> Result<T> {
+        let done = match self.root.as_ref().filter(|root| root.path == dir) {
+            Some(root) => work(&root.held),
+            None => work(&self.open_dir(doing, dir)?),
+        };
+        done.map_err(|error| Error::io(doing, dir, error))
+    }
+
+    /// Opens a regular file; returns it and its length.
+    fn open(&self, doing: &str, path: &Path, access: Access) -> Result<(File, u64)> {
+        let place = self.place(path)?;
+        self.checked(doing, path, &place, place.open(access))
+    }
+
+    /// Refuses what is no regular file.
+    fn checked(
+        &self,
+        doing: &str,
+        path: &Path,
+        place: &Place<'_>,
+        opened: io::Result<File>,
+    ) -> Result<(File, u64)> {
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists => Error::io(doing, path, error),
+            _ => match place.look() {
+                Ok(look) if look.kind != NameKind::File => not_a_file(path, look.kind),
+                _ => Error::io(doing, path, error),
+            },
+        };
+        let file = opened.map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            let kind = if metadata.is_dir() { NameKind::Directory } else { NameKind::Other };
+            return Err(not_a_file(path, kind));
+        }
+        Ok((file, metadata.len()))
+    }
+
+    /// Opens a regular file past the page cache.
+    fn open_past_cache(&self, doing: &str, path: &Path, access: Access) -> Result<Option<(File, u64, u64)>> {
+        let place = self.place(path)?;
+        let mut unit = None;
+        let opened = os::open_direct(&place, access).transpose().map(|opened| {
+            opened.map(|(file, found)| {
+                unit = Some(found);
+                file
+            })
+        });
+        let Some(opened) = opened else { return Ok(None) };
+        let (file, len) = self.checked(doing, path, &place, opened)?;
+        Ok(unit.map(|unit| (file, len, unit)))
+    }
+
+    /// Takes a file away that was made in vain. The first error is the one to tell; a file that cannot be removed is found
+    /// at the next opening.
+    fn take_back(&self, path: &Path) {
+        if let Ok(place) = self.place(path) {
+            drop(place.remove_file());
+        }
+    }
+
+    /// What a file is.
+    fn look(&self, doing: &str, path: &Path) -> Result<Look> {
+        self.place(path)?.look().map_err(|error| Error::io(doing, path, error))
+    }
+
+    /// What a regular file is.
+    fn look_at_file(&self, doing: &str, path: &Path) -> Result<Look> {
+        let look = self.look(doing, path)?;
+        if look.kind == NameKind::File { Ok(look) } else { Err(not_a_file(path, look.kind)) }
+    }
+
+    fn create_segment(&self, path: &Path, len: u64, stores: Stores) -> Result<Arc<dyn MappedFile>> {
+        mapped::check_len(len).map_err(|message| Error::new(ErrorKind::InvalidInput, message).at(path))?;
+        let (file, _) = self.open("create the segment", path, Access::New)?;
+        let made = RealMapped::prepare(file, path, len, stores).inspect_err(|_| self.take_back(path));
+        Ok(Arc::new(made?))
+    }
+
+    fn open_segment(&self, path: &Path, stores: Stores) -> Result<Arc<dyn MappedFile>> {
+        let (file, len) = self.open("open the segment", path, Access::Write)?;
+        Ok(Arc::new(RealMapped::of(file, path, len, stores)?))
+    }
+
+    fn link(&self, from: &Path, to: &Path, target: Result<Place<'_>>) -> Result<()> {
+        let doing = || format!("link to {}", to.display());
+        if self.root.is_some() {
+            // Otherwise a link would get a second name.
+            self.look_at_file(&doing(), from)?;
+        }
+        self.place(from)?.link(&target?).map_err(|error| Error::io(&doing(), from, error))
+    }
+}
 
 impl FileSystem for RealFs {
+    fn within(&self, dir: &Path) -> Result<Arc<dyn FileSystem>> {
+        let held = self.open_dir("open the directory", dir)?;
+        Ok(Arc::new(RealFs { root: Some(Arc::new(Directory { path: dir.to_path_buf(), held })) }))
+    }
+
+    fn outside(&self) -> Arc<dyn FileSystem> {
+        Arc::new(RealFs::default())
+    }
+
+    fn holds(&self, dir: &Path, path: &Path) -> Result<bool> {
+        let failed = |error| Error::io("resolve the path", path, error);
+        let own = self.look("look at", dir)?;
+        // What is there of the path is resolved, links too; the rest would be below that.
+        let path = std::path::absolute(path).map_err(failed)?;
+        let there = path.ancestors().find_map(|path| os::resolve(path).ok());
+        let is_own = |path: &Path| Place::of_process(path).look().is_ok_and(|look| look.is_same(&own));
+        Ok(there.is_some_and(|there| there.ancestors().any(is_own)))
+    }
+
+    fn directory(&self) -> Option<&Directory> {
+        self.root.as_deref()
+    }
+
     fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        Ok(Arc::new(RealRead::open(path)?))
+        let (file, len) = self.open("open the file", path, Access::Read)?;
+        Ok(Arc::new(RealRead::of(file, len, path)))
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        Ok(Box::new(RealWrite::create(path)?))
+        let (file, _) = self.open("create the file", path, Access::New)?;
+        Ok(Box::new(RealWrite::of(file, path)))
     }
 
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        Ok(Arc::new(DirectRead::open(path)?))
+        let opened = self.open_past_cache("open the file", path, Access::Read)?;
+        Ok(Arc::new(opened.and_then(|opened| DirectRead::of(opened, path)).ok_or_else(|| no_direct(path))?))
     }
 
     fn create_direct(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        Ok(Box::new(DirectWrite::create(path)?))
+        let opened = self.open_past_cache("create the file", path, Access::New)?;
+        let made = opened.and_then(|opened| DirectWrite::of(opened, path));
+        Ok(Box::new(made.ok_or_else(|| {
+            // The name may have been made before the kernel refused.
+            self.take_back(path);
+            no_direct(path)
+        })?))
     }
 
     fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
-        Ok(Arc::new(RealMapped::create(path, len, Stores::Small)?))
+        self.create_segment(path, len, Stores::Small)
     }
 
     fn open_mapped(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
-        Ok(Arc::new(RealMapped::open(path, Stores::Small)?))
+        self.open_segment(path, Stores::Small)
     }
 
     fn create_bulk(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
-        Ok(Arc::new(RealMapped::create(path, len, Stores::Bulk)?))
+        self.create_segment(path, len, Stores::Bulk)
     }
 
     fn open_bulk(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
-        Ok(Arc::new(RealMapped::open(path, Stores::Bulk)?))
+        self.open_segment(path, Stores::Bulk)
     }
 
     fn create_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
-        Ok(Arc::new(RealRandom::create(path)?))
+        let (file, _) = self.open("create the file", path, Access::New)?;
+        Ok(Arc::new(RealRandom::of(file, 0, path)))
     }
 
     fn open_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
-        Ok(Arc::new(RealRandom::open(path)?))
+        let (file, len) = self.open("open the file", path, Access::Write)?;
+        Ok(Arc::new(RealRandom::of(file, len, path)))
     }
 
     fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
-        random::punch_holes(path, &[(offset, len)])
+        self.punch_holes(path, &[(offset, len)])
     }
 
     fn punch_holes(&self, path: &Path, holes: &[(u64, u64)]) -> Result<()> {
-        random::punch_holes(path, holes)
+        holes.iter().try_for_each(|&(offset, len)| check_punch(path, offset, len))?;
+        let (file, _) = self.open("open the file", path, Access::Write)?;
+        random::punch_holes(&file, path, holes)
     }
 
     fn link_count(&self, path: &Path) -> Result<u64> {
-        os::link_count(path).map_err(|error| Error::io("count the names of the file", path, error))
+        self.look_at_file("count the names of the file", path).map(|look| look.links)
     }
 
     fn allocated_bytes(&self, path: &Path) -> Result<u64> {
-        os::allocated_bytes(path).map_err(|error| Error::io("read the size of the file", path, error))
+        let look = self.look("read the size of the file", path)?;
+        Ok(if look.kind == NameKind::File { look.allocated } else { 0 })
     }
 
     fn set_allocated(&self, path: &Path, len: u64) -> Result<()> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(|error| Error::io("open the file", path, error))?;
-        mapped::set_allocated(&file, len).map_err(|error| Error::io("allocate", path, error))
+        let (file, _) = self.open("open the file", path, Access::Any)?;
+        let failed = |error| Error::io("allocate", path, error);
+        if os::links(&file).map_err(failed)? > 1 {
+            let message = "this file has a second name, under which it may be somebody else's: it is not resized; remove it";
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(path));
+        }
+        mapped::set_allocated(&file, len).map_err(failed)
     }
 
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        let failed = |error| Error::io("list the directory", dir, error);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(here_if_empty(dir)).map_err(failed)? {
-            names.push(entry.map_err(failed)?.file_name().to_string_lossy().into_owned());
-        }
-        Ok(names)
+    fn entries(&self, dir: &Path) -> Result<Vec<Entry>> {
+        self.with_dir("list the directory", dir, os::Directory::entries)
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        path.try_exists().map_err(|error| Error::io("look for the file", path, error))
-    }
-
-    fn file_len(&self, path: &Path) -> Result<u64> {
-        match fs::metadata(path) {
-            Ok(metadata) => Ok(metadata.len()),
-            Err(error) => Err(Error::io("read the length of the file", path, error)),
+        match self.place(path)?.look() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io("look for the file", path, error)),
         }
     }
 
+    fn file_len(&self, path: &Path) -> Result<u64> {
+        self.look_at_file("read the length of the file", path).map(|look| look.len)
+    }
+
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        let dir = here_if_empty(dir);
-        match fs::create_dir(dir) {
+        let is_dir = || self.look("look at", dir).is_ok_and(|look| look.kind == NameKind::Directory);
+        match self.place(dir)?.create_dir() {
             Ok(()) => self.sync_dir(parent(dir)),
-            Err(_) if dir.is_dir() => Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && parent(dir) != dir => {
+            Err(_) if is_dir() => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && parent(dir) != dir => {
                 self.create_dir_all(parent(dir))?;
-                match fs::create_dir(dir) {
-                    Err(error) if !dir.is_dir() => Err(Error::io("create the directory", dir, error)),
+                match self.place(dir)?.create_dir() {
+                    Err(error) if !is_dir() => Err(Error::io("create the directory", dir, error)),
                     _ => self.sync_dir(parent(dir)),
                 }
             }
@@ -146,43 +328,50 @@ impl FileSystem for RealFs {
     }
 
     fn create_dir(&self, dir: &Path) -> Result<()> {
-        let dir = here_if_empty(dir);
-        fs::create_dir(dir).map_err(|error| Error::io("create the directory", dir, error))?;
-        self.sync_dir(parent(dir)).inspect_err(|_| drop(fs::remove_dir(dir)))
+        let place = self.place(dir)?;
+        place.create_dir().map_err(|error| Error::io("create the directory", dir, error))?;
+        self.sync_dir(parent(dir)).inspect_err(|_| drop(place.remove_dir()))
     }
 
     fn is_regular(&self, path: &Path) -> Result<bool> {
-        let found = fs::symlink_metadata(path);
-        found.map(|found| found.is_file()).map_err(|error| Error::io("look at the file", path, error))
+        let look = self.place(path)?.look_itself();
+        look.map(|look| look.kind == NameKind::File)
+            .map_err(|error| Error::io("look at the file", path, error))
     }
 
     fn remove_file(&self, path: &Path) -> Result<()> {
-        fs::remove_file(path).map_err(|error| Error::io("remove the file", path, error))
+        self.place(path)?.remove_file().map_err(|error| Error::io("remove the file", path, error))
     }
 
     fn remove_dir(&self, dir: &Path) -> Result<()> {
-        fs::remove_dir(dir).map_err(|error| Error::io("remove the directory", dir, error))
+        self.place(dir)?.remove_dir().map_err(|error| Error::io("remove the directory", dir, error))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        fs::rename(from, to).map_err(|error| Error::io(&format!("rename to {}", to.display()), from, error))
+        let failed = |error| Error::io(&format!("rename to {}", to.display()), from, error);
+        self.place(from)?.rename(&self.place(to)?).map_err(failed)
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
-        fs::hard_link(from, to).map_err(|error| Error::io(&format!("link to {}", to.display()), from, error))
+        self.link(from, to, self.place(to))
+    }
+
+    fn hard_link_to(&self, from: &Path, target: &dyn FileSystem, to: &Path) -> Result<()> {
+        let place = target.directory().map_or_else(|| Ok(Place::of_process(to)), |root| root.place(to));
+        self.link(from, to, place)
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        let dir = here_if_empty(dir);
-        os::sync_dir(dir).map_err(|error| Error::io("sync the directory", dir, error))
+        self.with_dir("sync the directory", dir, os::Directory::sync)
     }
 
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn DirLock>> {
-        Ok(Box::new(RealLock::take(path, mode)?))
+        Ok(Box::new(RealLock::take(self, path, mode)?))
     }
 
     fn free_space(&self, dir: &Path) -> Result<u64> {
-        os::free_space(here_if_empty(dir)).map_err(|error| Error::io("read the free space of", dir, error))
+        let free = self.with_dir("read the free space of", dir, os::Directory::free_space)?;
+        Ok(free.unwrap_or(PLENTY))
     }
 
     fn boot_id(&self) -> [u8; 16] {
@@ -190,15 +379,11 @@ impl FileSystem for RealFs {
     }
 
     fn mount_id(&self, dir: &Path) -> u64 {
-        os::mount_id(here_if_empty(dir)).unwrap_or(0)
+        self.with_dir("look at", dir, |dir| Ok(os::mount_id(dir))).ok().flatten().unwrap_or(0)
     }
 }
 
-/// `Path::parent` of a bare name is empty, which no system call takes for the working directory.
-fn here_if_empty(path: &Path) -> &Path {
-    if path.as_os_str().is_empty() { Path::new(".") } else { path }
-}
-
+/// The directory that `path` is in: that of a bare name is the working directory.
 fn parent(path: &Path) -> &Path {
-    path.parent().map_or(path, here_if_empty)
+    path.parent().unwrap_or(path)
 }

@@ -43,7 +43,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{
-    DirLock, FileSystem, LockMode, MappedFile, RandomFile, ReadFile, WriteFile, check_punch, no_direct,
+    DirLock, Entry, FileSystem, LockMode, MappedFile, PLENTY, RandomFile, ReadFile, WriteFile, check_punch,
+    no_direct,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -68,8 +69,6 @@ use world::World;
 
 /// The unit of a mapped file's length, in bytes.
 const PAGE: u64 = 4096;
-/// What `free_space` says of a disk without a capacity, in bytes.
-const PLENTY: u64 = 1 << 50;
 
 /// A simulated disk. Clones are handles of the same disk. Relative paths start at its root.
 #[derive(Clone, Debug)]

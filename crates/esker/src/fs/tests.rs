@@ -13,7 +13,7 @@ mod random;
 /// Runs `test` in an empty directory of the real and of the simulated file system.
 fn on_both(test: impl Fn(&dyn FileSystem, &Path)) {
     let dir = tempfile::tempdir().unwrap();
-    test(&RealFs, dir.path());
+    test(&RealFs::default(), dir.path());
     let sim = SimFs::new(7);
     sim.create_dir_all(Path::new("/tmp/db")).unwrap();
     test(&sim, Path::new("/tmp/db"));

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::blob::{blob_number, is_temporary_blob};
 use crate::env::Env;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::{Entry, LockMode, NameKind, not_a_directory, not_a_file};
 use crate::log::replay::segment_number;
 use crate::log::segment::is_unwritten;
 use crate::store::reserve::RESERVE_FILE;
@@ -27,15 +28,79 @@ fn is_quarantine(name: &str) -> bool {
     number.is_some_and(|text| text.parse::<u64>().is_ok_and(|number| number.to_string() == text))
 }
 
+/// Whether a store gives this name to a file.
+fn is_file_name(name: &str) -> bool {
+    let numbered = [manifest_number, copy_number, table_number, blob_number, segment_number];
+    name == LOCK_FILE
+        || name == RESERVE_FILE
+        || is_temporary(name)
+        || is_temporary_blob(name)
+        || numbered.iter().any(|number| number(name).is_some())
+        || ImportedFiles::of_mark(name).is_some()
+}
+
+/// Refuses what has the name of a file or directory of ours and is something else, before anything is done with any.
+fn check_kind(dir: &Path, entry: &Entry) -> Result<()> {
+    let path = || dir.join(&entry.name);
+    let is_dir_name = entry.name == BACKUP_DIR || is_quarantine(&entry.name);
+    match entry.kind {
+        NameKind::Directory if is_dir_name => Ok(()),
+        found if is_dir_name => Err(not_a_directory(&path(), found)),
+        NameKind::File => Ok(()),
+        found if is_file_name(&entry.name) => Err(not_a_file(&path(), found)),
+        _ => Ok(()),
+    }
+}
+
+/// A directory in the store's own, of which the store has made all that is in it.
+pub(crate) struct OwnDir<'a> {
+    env: &'a Env,
+    dir: &'a Path,
+    files: Vec<PathBuf>,
+}
+
+impl<'a> OwnDir<'a> {
+    /// The directory and its files, `None` if it is not there. Refuses one in which there is something else.
+    pub(crate) fn find(env: &'a Env, dir: &'a Path) -> Result<Option<OwnDir<'a>>> {
+        if !env.fs.exists(dir)? {
+            return Ok(None);
+        }
+        let mut files = Vec::new();
+        for entry in env.fs.entries(dir)? {
+            check_kind(dir, &entry)?;
+            let path = dir.join(&entry.name);
+            if !is_file_name(&entry.name) {
+                let message = "this is in a directory that the store would remove, and is no file of a store: move it away";
+                return Err(Error::new(ErrorKind::InvalidInput, message).at(&path));
+            }
+            files.push(path);
+        }
+        Ok(Some(OwnDir { env, dir, files }))
+    }
+
+    /// Removes the directory and what is in it.
+    pub(crate) fn remove(self) -> Result<()> {
+        self.files.iter().try_for_each(|path| self.env.fs.remove_file(path))?;
+        self.env.fs.remove_dir(self.dir)
+    }
+}
+
 /// Removes a directory of ours and the files in it, if it is there.
-pub(crate) fn remove_flat_dir(env: &Env, dir: &Path) -> Result<()> {
-    if !env.fs.exists(dir)? {
-        return Ok(());
-    }
-    for name in env.fs.list(dir)? {
-        env.fs.remove_file(&dir.join(name))?;
-    }
-    env.fs.remove_dir(dir)
+pub(crate) fn remove_own_dir(env: &Env, dir: &Path) -> Result<()> {
+    OwnDir::find(env, dir)?.map_or(Ok(()), OwnDir::remove)
+}
+
+/// Removes what a backup has left that was killed. One that is still under way, although its store was closed, keeps its
+/// own, and what is none of ours stays where it is; `false` then.
+pub(crate) fn clear_backup_dir(env: &Env, store: &Path) -> Result<bool> {
+    let dir = store.join(BACKUP_DIR);
+    let Some(own) = OwnDir::find(env, &dir)? else { return Ok(true) };
+    let _lock = match env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive) {
+        Err(error) if error.kind() == ErrorKind::Locked => return Ok(false),
+        lock => lock?,
+    };
+    drop(own);
+    remove_own_dir(env, &dir).map(|()| true)
 }
 
 /// What lies in a store's directory, by kind.
@@ -60,7 +125,9 @@ pub(crate) struct Listing {
 impl Listing {
     pub(crate) fn read(env: &Env, dir: &Path) -> Result<Listing> {
         let mut listing = Listing::default();
-        for name in env.fs.list(dir)? {
+        for entry in env.fs.entries(dir)? {
+            check_kind(dir, &entry)?;
+            let name = entry.name;
             let path = dir.join(&name);
             if name == BACKUP_DIR {
                 listing.has_backup_dir = true;

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker::fs::sim::SimFs;
-use esker::fs::{DirLock, FileSystem, LockMode, MappedFile, RandomFile, ReadFile, SyncFile, WriteFile};
+use esker::fs::{
+    DirLock, Entry, FileSystem, LockMode, MappedFile, RandomFile, ReadFile, SyncFile, WriteFile,
+};
 use esker::{Db, Durability, Options};
 
 use crate::common::Rng;
@@ -194,7 +196,7 @@ fn a_failed_checkpoint_leaves_nothing() {
 // ---- rule 1: a write is acknowledged after every earlier one is in the log ---------------------------
 
 /// A disk on which the store of a record that contains [`SLOW`] takes until the test lets it go on.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Gated {
     disk: SimFs,
     gate: Arc<Gate>,
@@ -249,6 +251,15 @@ impl Gated {
 }
 
 impl FileSystem for Gated {
+    fn within(&self, _dir: &Path) -> esker::Result<Arc<dyn FileSystem>> {
+        Ok(Arc::new(self.clone()))
+    }
+    fn outside(&self) -> Arc<dyn FileSystem> {
+        Arc::new(self.clone())
+    }
+    fn entries(&self, dir: &Path) -> esker::Result<Vec<Entry>> {
+        self.disk.entries(dir)
+    }
     fn open_read(&self, path: &Path) -> esker::Result<Arc<dyn ReadFile>> {
         self.disk.open_read(path)
     }
@@ -278,9 +289,6 @@ impl FileSystem for Gated {
     }
     fn set_allocated(&self, path: &Path, len: u64) -> esker::Result<()> {
         self.disk.set_allocated(path, len)
-    }
-    fn list(&self, dir: &Path) -> esker::Result<Vec<String>> {
-        self.disk.list(dir)
     }
     fn exists(&self, path: &Path) -> esker::Result<bool> {
         self.disk.exists(path)

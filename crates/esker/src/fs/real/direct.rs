@@ -5,7 +5,6 @@
 //! is a long write. Only a sync writes a last unit that is not full, and cuts off what lies behind the end.
 
 use std::cell::RefCell;
-use std::io;
 
 use super::*;
 use crate::fs::{BLOCK, too_short};
@@ -55,12 +54,9 @@ pub(super) struct DirectRead {
 }
 
 impl DirectRead {
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        let failed = |error| Error::io("open the file", path, error);
-        let opened = os::open_direct(OpenOptions::new().read(true), path).map_err(failed)?;
-        let (file, unit) = opened.and_then(usable).ok_or_else(|| crate::fs::no_direct(path))?;
-        let len = file.metadata().map_err(failed)?.len();
-        Ok(DirectRead { file, unit, len, path: path.to_path_buf() })
+    /// The file, its length and its unit, if reads here can do with that.
+    pub(super) fn of((file, len, unit): (File, u64, u64), path: &Path) -> Option<Self> {
+        Some(DirectRead { file, unit: usable(unit)?, len, path: path.to_path_buf() })
     }
 
     /// Reads the beginning of `buf` and returns how much; nothing at the end of the file.
@@ -126,16 +122,11 @@ pub(super) struct DirectWrite {
 }
 
 impl DirectWrite {
-    pub(super) fn create(path: &Path) -> Result<Self> {
-        let opened = os::open_direct(OpenOptions::new().write(true).create_new(true), path);
-        let opened = opened.map_err(|error| Error::io("create the file", path, error))?;
-        let Some((file, unit)) = opened.and_then(usable) else {
-            // The name may have been made before the kernel refused.
-            drop(fs::remove_file(path));
-            return Err(crate::fs::no_direct(path));
-        };
+    /// A new file and its unit, if writes here can do with that.
+    pub(super) fn of((file, _, unit): (File, u64, u64), path: &Path) -> Option<Self> {
         let (gathered, path) = (Aligned::new(WRITE), path.to_path_buf());
-        Ok(DirectWrite { file, unit, gathered, filled: 0, written: 0, failed: false, path })
+        let unit = usable(unit)?;
+        Some(DirectWrite { file, unit, gathered, filled: 0, written: 0, failed: false, path })
     }
 
     /// Writes the first `len` bytes of what was gathered.
@@ -192,8 +183,7 @@ impl WriteFile for DirectWrite {
     }
 }
 
-/// The file and its unit, if reads and writes here can do with that.
-fn usable((file, unit): (File, u64)) -> Option<(File, usize)> {
-    let unit = usize::try_from(unit).ok()?;
-    (unit.is_power_of_two() && unit <= WRITE.min(READ_MAX)).then_some((file, unit))
+/// The unit, if reads and writes here can do with that.
+fn usable(unit: u64) -> Option<usize> {
+    usize::try_from(unit).ok().filter(|unit| unit.is_power_of_two() && *unit <= WRITE.min(READ_MAX))
 }

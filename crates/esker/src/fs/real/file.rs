@@ -4,7 +4,6 @@
 //! interrupts them or they come back short). An append that fails half-way is cut off again, so that after
 //! a full disk has space once more the file still ends where its owner believes it does.
 
-use std::io;
 use std::mem::MaybeUninit;
 
 use super::*;
@@ -19,11 +18,8 @@ pub(super) struct RealRead {
 }
 
 impl RealRead {
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        let failed = |error| Error::io("open the file", path, error);
-        let file = File::open(path).map_err(failed)?;
-        let len = file.metadata().map_err(failed)?.len();
-        Ok(RealRead { file, len, path: path.to_path_buf(), resident: Resident::default() })
+    pub(super) fn of(file: File, len: u64, path: &Path) -> Self {
+        RealRead { file, len, path: path.to_path_buf(), resident: Resident::default() }
     }
 }
 
@@ -126,11 +122,9 @@ pub(super) struct RealWrite {
 }
 
 impl RealWrite {
-    pub(super) fn create(path: &Path) -> Result<Self> {
-        match OpenOptions::new().write(true).create_new(true).open(path) {
-            Ok(file) => Ok(RealWrite { file, len: 0, path: path.to_path_buf(), started: 0 }),
-            Err(error) => Err(Error::io("create the file", path, error)),
-        }
+    /// `file` is new.
+    pub(super) fn of(file: File, path: &Path) -> Self {
+        RealWrite { file, len: 0, path: path.to_path_buf(), started: 0 }
     }
 }
 

@@ -7,7 +7,6 @@
 //! checked again once the lock is held. `owner` says what a writer notes in the file.
 
 use std::fs::TryLockError;
-use std::io;
 
 use super::*;
 
@@ -21,10 +20,10 @@ pub(super) struct RealLock(Option<File>);
 impl DirLock for RealLock {}
 
 impl RealLock {
-    pub(super) fn take(path: &Path, mode: LockMode) -> Result<Self> {
+    pub(super) fn take(fs: &RealFs, path: &Path, mode: LockMode) -> Result<Self> {
         let failed = |error| Error::io("lock the file", path, error);
         for _ in 0..ATTEMPTS {
-            let Some(file) = open(path, mode).map_err(failed)? else { return Ok(RealLock(None)) };
+            let Some(file) = open(fs, path, mode)? else { return Ok(RealLock(None)) };
             let locked = match mode {
                 LockMode::Exclusive => file.try_lock(),
                 LockMode::Shared => file.try_lock_shared(),
@@ -35,7 +34,7 @@ impl RealLock {
                 Err(_) if mode == LockMode::Shared && os::is_read_only(&file) => return Ok(RealLock(None)),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            if still_named(path, &file).map_err(failed)? {
+            if still_named(&fs.place(path)?, &file).map_err(failed)? {
                 if mode == LockMode::Exclusive {
                     owner::note(&file);
                 }
@@ -58,20 +57,18 @@ impl Drop for RealLock {
     }
 }
 
-fn open(path: &Path, mode: LockMode) -> io::Result<Option<File>> {
+fn open(fs: &RealFs, path: &Path, mode: LockMode) -> Result<Option<File>> {
     match mode {
-        LockMode::Exclusive => {
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map(Some)
-        }
-        LockMode::Shared => match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            opened => opened.map(Some),
+        LockMode::Exclusive => fs.open("lock the file", path, Access::Any).map(|(file, _)| Some(file)),
+        LockMode::Shared => match fs.open("lock the file", path, Access::Read) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            opened => opened.map(|(file, _)| Some(file)),
         },
     }
 }
 
-fn still_named(path: &Path, file: &File) -> io::Result<bool> {
-    match os::names(path, file) {
+fn still_named(place: &Place<'_>, file: &File) -> io::Result<bool> {
+    match os::names(place, file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         found => found,
     }

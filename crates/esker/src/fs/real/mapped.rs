@@ -12,8 +12,6 @@
 //! read-only again for its sync costs 5 us and more of CPU, a page of a large `pwrite` 0.3 us. So a file
 //! for bulk is allocated and nothing else, and not mapped.
 
-use std::io;
-
 use super::os::Map;
 use super::*;
 use crate::canary::broken;
@@ -55,35 +53,17 @@ impl SyncFile for Descriptor {
 }
 
 impl RealMapped {
-    /// Creates, prepares and syncs; leaves no file behind when it fails.
-    pub(super) fn create(path: &Path, len: u64, stores: Stores) -> Result<Self> {
-        if len == 0 || !len.is_multiple_of(PAGE) {
-            let message = format!("a segment's length must be a multiple of {PAGE} and not 0, but is {len}");
-            return Err(Error::new(ErrorKind::InvalidInput, message).at(path));
-        }
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-        let file = file.map_err(|error| Error::io("create the segment", path, error))?;
-        let made = prepare(&file, len, stores)
-            .map_err(|error| Error::io("allocate the segment", path, error))
-            .and_then(|()| Self::over(file, path, len, stores));
-        if made.is_err() {
-            // The first error is the one to tell; a file that cannot be removed is found at the next open.
-            drop(fs::remove_file(path));
-        }
-        made
+    /// Prepares and syncs a new file.
+    pub(super) fn prepare(file: File, path: &Path, len: u64, stores: Stores) -> Result<Self> {
+        prepare(&file, len, stores).map_err(|error| Error::io("allocate the segment", path, error))?;
+        Self::over(file, path, len, stores)
     }
 
-    /// Opens a segment to overwrite it; for small stores with all its pages in memory.
-    pub(super) fn open(path: &Path, stores: Stores) -> Result<Self> {
-        let failed = |error| Error::io("open the segment", path, error);
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
-        let len = file.metadata().map_err(failed)?.len();
-        if len == 0 || !len.is_multiple_of(PAGE) {
-            let message = format!("a segment's length must be a multiple of {PAGE} and not 0, but is {len}");
-            return Err(Error::corruption(path, len, message));
-        }
+    /// A segment of `len` bytes to be overwritten; for small stores with all its pages in memory.
+    pub(super) fn of(file: File, path: &Path, len: u64, stores: Stores) -> Result<Self> {
+        check_len(len).map_err(|message| Error::corruption(path, len, message))?;
         if stores == Stores::Small {
-            prefault(&file, len).map_err(failed)?;
+            prefault(&file, len).map_err(|error| Error::io("open the segment", path, error))?;
         }
         Self::over(file, path, len, stores)
     }
@@ -151,6 +131,14 @@ impl MappedFile for RealMapped {
     fn path(&self) -> &Path {
         &self.descriptor.path
     }
+}
+
+/// Refuses what no segment is long, with a message.
+pub(super) fn check_len(len: u64) -> std::result::Result<(), String> {
+    if len > 0 && len.is_multiple_of(PAGE) {
+        return Ok(());
+    }
+    Err(format!("a segment's length must be a multiple of {PAGE} and not 0, but is {len}"))
 }
 
 /// Allocates the blocks; for small stores writes each once too, so that later stores change no metadata.

@@ -1,21 +1,25 @@
 //! What operating systems do each in their own way. Everything else in `real` is the same on all of them.
 //!
 //! ```text
-//!               files, names, space      what only Linux has
-//! Linux         unix.rs, view.rs         linux.rs, map.rs, resident.rs
-//! macOS, BSDs   unix.rs, view.rs         plain.rs: done without
-//! Windows       windows.rs               plain.rs
+//!               names, files             what only Linux has
+//! Linux         at.rs, unix.rs, view.rs  linux.rs, map.rs, resident.rs
+//! macOS, BSDs   at.rs, unix.rs, view.rs  plain.rs: done without
+//! Windows       paths.rs, windows.rs     plain.rs
 //! ```
 //!
 //! Done without are hints to the kernel, allocation (zeros are written instead), holes (`Unsupported`), shared blocks
 //! (none), and mapped log segments (stores are written). Every promise is kept without them: they save time or space.
 
+#[cfg(unix)]
+mod at;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
 mod map;
 #[cfg(unix)]
 mod pages;
+#[cfg(windows)]
+mod paths;
 #[cfg(not(target_os = "linux"))]
 mod plain;
 #[cfg(target_os = "linux")]
@@ -27,10 +31,14 @@ mod view;
 #[cfg(windows)]
 mod windows;
 
+#[cfg(unix)]
+pub(in crate::fs) use at::*;
 #[cfg(target_os = "linux")]
 pub(in crate::fs) use linux::*;
 #[cfg(target_os = "linux")]
 pub(in crate::fs) use map::Map;
+#[cfg(windows)]
+pub(in crate::fs) use paths::*;
 #[cfg(not(target_os = "linux"))]
 pub(in crate::fs) use plain::*;
 #[cfg(target_os = "linux")]

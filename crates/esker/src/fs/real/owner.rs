@@ -9,6 +9,7 @@
 //! Readers write nothing. Linux names them in `/proc/locks`, by the file's device and number.
 
 use std::fmt::Write;
+use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write as _};
 
 use super::*;
@@ -167,6 +168,7 @@ fn command(id: u32) -> Option<String> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at files as anybody may")]
 mod tests {
     use super::*;
 
@@ -200,7 +202,7 @@ mod tests {
         let path = dir.path().join("LOCK");
         for content in ["1 2 3", "a letter", &"5".repeat(NOTE_MAX + 1)] {
             fs::write(&path, content).unwrap();
-            let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+            let file = File::options().read(true).write(true).open(&path).unwrap();
             note(&file);
             forget(&file);
             assert_eq!(fs::read_to_string(&path).unwrap(), content);
@@ -212,7 +214,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");
         fs::write(&path, "4194304 12345678901234\n").unwrap();
-        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
         note(&file);
         assert!(fs::read_to_string(&path).unwrap().starts_with(&format!("{} ", std::process::id())));
         let holders = holders(&file).unwrap();

@@ -4,13 +4,12 @@
 //! at once, a disk that fills up) is continued where it stopped. A write that fails is cut off again, as an
 //! append is. The length is kept beside the file, so that asking for it is no system call.
 
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::file::{map, read_exact, read_uninit};
 use super::*;
-use crate::fs::check_punch;
 
 #[derive(Debug)]
 pub(super) struct RealRandom {
@@ -22,20 +21,7 @@ pub(super) struct RealRandom {
 }
 
 impl RealRandom {
-    pub(super) fn create(path: &Path) -> Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-        let file = file.map_err(|error| Error::io("create the file", path, error))?;
-        Ok(Self::of(file, 0, path))
-    }
-
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        let failed = |error| Error::io("open the file", path, error);
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
-        let len = file.metadata().map_err(failed)?.len();
-        Ok(Self::of(file, len, path))
-    }
-
-    fn of(file: File, len: u64, path: &Path) -> Self {
+    pub(super) fn of(file: File, len: u64, path: &Path) -> Self {
         RealRandom { file, len: AtomicU64::new(len), path: path.to_path_buf(), resident: Resident::default() }
     }
 
@@ -166,12 +152,9 @@ fn advance<'a, 'b>(parts: &'a [IoSlice<'b>], mut n: usize) -> (&'a [IoSlice<'b>]
 }
 
 /// Gives the blocks of ranges back to the file system, each an offset and a length.
-pub(super) fn punch_holes(path: &Path, holes: &[(u64, u64)]) -> Result<()> {
-    holes.iter().try_for_each(|&(offset, len)| check_punch(path, offset, len))?;
-    let file = OpenOptions::new().write(true).open(path);
-    let file = file.map_err(|error| Error::io("open the file", path, error))?;
+pub(super) fn punch_holes(file: &File, path: &Path, holes: &[(u64, u64)]) -> Result<()> {
     let mut holes = holes.iter().filter(|(_, len)| *len > 0);
-    holes.try_for_each(|&(offset, len)| punch_hole(&file, path, offset, len))
+    holes.try_for_each(|&(offset, len)| punch_hole(file, path, offset, len))
 }
 
 fn punch_hole(file: &File, path: &Path, offset: u64, len: u64) -> Result<()> {

@@ -2,18 +2,31 @@
 
 #![cfg(target_os = "linux")]
 
+use std::fs;
 use std::io;
 
 use super::*;
+
+/// A new segment.
+fn create(path: &Path, len: u64, stores: Stores) -> Result<RealMapped> {
+    let fs = RealFs::default();
+    let (file, _) = fs.open("create the segment", path, Access::New)?;
+    RealMapped::prepare(file, path, len, stores)
+}
+
+fn open(path: &Path, stores: Stores) -> Result<RealMapped> {
+    let (file, len) = RealFs::default().open("open the segment", path, Access::Write)?;
+    RealMapped::of(file, path, len, stores)
+}
 
 #[test]
 fn stores_without_a_mapping_do_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("wal");
-    let file = RealMapped::create(&path, 8192, Stores::Bulk).unwrap();
+    let file = create(&path, 8192, Stores::Bulk).unwrap();
     assert!(!file.is_mapped() && is_allocated(&path), "what is stored in bulk later has its blocks");
     crate::fs::tests::check_stores(&file);
-    let bytes = RealFs.read(&path).unwrap();
+    let bytes = RealFs::default().read(&path).unwrap();
     assert!(bytes[..4000].iter().all(|&b| b == 0) && bytes[4000..4200] == [7; 200]);
     assert_eq!(bytes[8184..], 0x0102_0304_0506_0708u64.to_le_bytes());
 }
@@ -30,7 +43,7 @@ fn a_sparse_copy_is_not_mapped() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("wal");
     File::create_new(&path).unwrap().set_len(8192).unwrap();
-    let file = RealMapped::open(&path, Stores::Small).unwrap();
+    let file = open(&path, Stores::Small).unwrap();
     assert!(!file.is_mapped(), "a store into a hole of a full disk would be a SIGBUS");
     crate::fs::tests::check_stores(&file);
 }
@@ -39,7 +52,7 @@ fn a_sparse_copy_is_not_mapped() {
 fn a_failed_creation_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("wal");
-    let error = RealMapped::create(&path, 1 << 60, Stores::Small).unwrap_err();
+    let error = RealFs::default().create_mapped(&path, 1 << 60).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::OutOfSpace | ErrorKind::Io), "{error}");
     assert!(!path.exists());
 }
@@ -50,11 +63,11 @@ fn a_write_that_stops_half_way_is_cut_off_again() {
     const EXT4_LEN_MAX: u64 = 0xFFF_FFFF_F000;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a");
-    let file = RealRandom::create(&path).unwrap();
+    let file = RealFs::default().create_random(&path).unwrap();
     file.write_at(&[io::IoSlice::new(b"old")], 0).unwrap();
     let parts = [b"abc".as_slice(), b"", b"defgh", b"ijk"].map(io::IoSlice::new);
     if file.write_at(&parts, EXT4_LEN_MAX - 6).is_err() {
-        assert_eq!((file.len(), RealFs.file_len(&path).unwrap()), (3, 3));
+        assert_eq!((file.len(), RealFs::default().file_len(&path).unwrap()), (3, 3));
     }
     file.write_at(&parts, EXT4_LEN_MAX - 11).unwrap();
     let mut last = [0; 12];
@@ -81,14 +94,14 @@ fn a_synced_store_dirties_one_page() {
         println!("{what}: {each} bytes dirtied by each synced store; mapped: {}", file.is_mapped());
         assert!(each <= 8192, "{what}: {each}");
     };
-    let file = RealMapped::create(&path, 8 << 20, Stores::Small).unwrap();
+    let file = create(&path, 8 << 20, Stores::Small).unwrap();
     check("new", &file);
     file.warm(0, 8 << 20);
     check("warmed and synced", &file);
     drop(file);
     let file = File::open(&path).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    check("recycled", &RealMapped::open(&path, Stores::Small).unwrap());
+    check("recycled", &open(&path, Stores::Small).unwrap());
 }
 
 /// What the kernel counts as written by this thread: whole folios, when they become dirty. 0 where it

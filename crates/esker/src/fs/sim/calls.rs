@@ -3,6 +3,17 @@
 use super::*;
 
 impl FileSystem for SimFs {
+    /// There is no working directory here, and nobody else.
+    fn within(&self, dir: &Path) -> Result<Arc<dyn FileSystem>> {
+        let world = self.world.lock();
+        world.names.find_dir(dir).map_err(|error| Error::io("open the directory", dir, error))?;
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn outside(&self) -> Arc<dyn FileSystem> {
+        Arc::new(self.clone())
+    }
+
     fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let mut world = self.world.lock();
         world.check_fault(Op::Read, path)?;
@@ -94,7 +105,10 @@ impl FileSystem for SimFs {
     fn allocated_bytes(&self, path: &Path) -> Result<u64> {
         let mut world = self.world.lock();
         world.check_fault(Op::Read, path)?;
-        let size = world.names.find_file(path).and_then(|id| Ok(world.file(id)?.allocated()));
+        let size = match world.names.find(path) {
+            Some(Node::Dir(_)) => Ok(0),
+            _ => world.names.find_file(path).and_then(|id| Ok(world.file(id)?.allocated())),
+        };
         size.map_err(|error| Error::io("read the size of the file", path, error))
     }
 
@@ -121,10 +135,10 @@ impl FileSystem for SimFs {
         Ok(())
     }
 
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+    fn entries(&self, dir: &Path) -> Result<Vec<Entry>> {
         let mut world = self.world.lock();
         world.check_fault(Op::Read, dir)?;
-        world.names.list(dir).map_err(|error| Error::io("list the directory", dir, error))
+        world.names.entries(dir).map_err(|error| Error::io("list the directory", dir, error))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {

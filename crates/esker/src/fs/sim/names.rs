@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error as IoError, ErrorKind as IoKind, Result as IoResult};
 use std::path::{Component, Path, PathBuf};
 
+use crate::fs::{Entry, NameKind};
 use crate::rng::Rng;
 
 /// What a name stands for. Two names of one file hold the same id.
@@ -99,9 +100,13 @@ impl Names {
         }
     }
 
-    pub(super) fn list(&self, path: &Path) -> IoResult<Vec<String>> {
+    pub(super) fn entries(&self, path: &Path) -> IoResult<Vec<Entry>> {
         let dir = self.find_dir(path)?;
-        Ok(self.dirs.get(&dir).map(|dir| dir.current.keys().cloned().collect()).unwrap_or_default())
+        let entry = |(name, node): (&String, &Node)| {
+            let kind = if matches!(node, Node::File(_)) { NameKind::File } else { NameKind::Directory };
+            Entry { name: name.clone(), kind }
+        };
+        Ok(self.dirs.get(&dir).map(|dir| dir.current.iter().map(entry).collect()).unwrap_or_default())
     }
 
     pub(super) fn put(&mut self, name: Name, node: Node) {

@@ -2,17 +2,17 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the room that touches files")]
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{Advice, AtFlags, FallocateFlags, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::{Access, Directory, Place};
 use crate::checksum::checksum;
 use crate::fs::BLOCK;
 
@@ -40,8 +40,8 @@ pub(in crate::fs) fn prefetch(file: &File, offset: u64, len: u64) {
 
 /// Opens a file past the page cache, and tells of what the offsets and lengths of its reads and writes must be multiples,
 /// in bytes; they do with memory that begins on a page. `None` where the kernel or the file system refuses.
-pub(in crate::fs) fn open_direct(options: &mut OpenOptions, path: &Path) -> io::Result<Option<(File, u64)>> {
-    let file = match options.custom_flags(OFlags::DIRECT.bits() as i32).open(path) {
+pub(in crate::fs) fn open_direct(place: &Place<'_>, access: Access) -> io::Result<Option<(File, u64)>> {
+    let file = match place.open_with(access, OFlags::DIRECT) {
         Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => return Ok(None),
         opened => opened?,
     };
@@ -144,9 +144,9 @@ const MOUNT_ID_UNIQUE: u32 = 0x4000;
 
 /// Tells a directory in a mount of its file system from any other, in this boot of the machine; `None` where the kernel
 /// does not: older ones tell an id that the next mount may get.
-pub(in crate::fs) fn mount_id(dir: &Path) -> Option<u64> {
+pub(in crate::fs) fn mount_id(dir: &Directory) -> Option<u64> {
     let wanted = StatxFlags::from_bits_retain(MOUNT_ID_UNIQUE) | StatxFlags::INO;
-    let found = rustix::fs::statx(rustix::fs::CWD, dir, AtFlags::empty(), wanted).ok()?;
+    let found = rustix::fs::statx(&dir.0, c"", AtFlags::EMPTY_PATH, wanted).ok()?;
     let told = found.stx_mask & wanted.bits() == wanted.bits();
     let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
     let parts = [found.stx_mnt_id, found.stx_ino, device].map(u64::to_le_bytes);
@@ -204,7 +204,10 @@ mod tests {
         for name in ["a", "b"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
-        let id = |name: &str| mount_id(&dir.path().join(name));
+        let id = |name: &str| {
+            let path = dir.path().join(name);
+            Directory::open(&Place::of_process(&path)).ok().and_then(|dir| mount_id(&dir))
+        };
         let before = id("a");
         assert!(id("a").is_none() || id("a") != id("b"));
         fs::rename(dir.path().join("a"), dir.path().join("renamed")).unwrap();

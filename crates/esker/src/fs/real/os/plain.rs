@@ -1,11 +1,10 @@
 //! What only Linux has, done without: see `linux.rs` for what each of these is.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::path::Path;
 
-use super::write_at;
+use super::{Access, Directory, Place, write_at};
 
 /// One part at a time: who calls goes on with what is left.
 pub(in crate::fs) fn write_parts_at(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
@@ -13,10 +12,7 @@ pub(in crate::fs) fn write_parts_at(file: &File, parts: &[IoSlice<'_>], offset: 
 }
 
 /// Refused.
-pub(in crate::fs) fn open_direct(
-    _options: &mut OpenOptions,
-    _path: &Path,
-) -> io::Result<Option<(File, u64)>> {
+pub(in crate::fs) fn open_direct(_place: &Place<'_>, _access: Access) -> io::Result<Option<(File, u64)>> {
     Ok(None)
 }
 
@@ -55,7 +51,7 @@ pub(in crate::fs) fn boot_id() -> [u8; 16] {
     [0; 16]
 }
 
-pub(in crate::fs) fn mount_id(_dir: &Path) -> Option<u64> {
+pub(in crate::fs) fn mount_id(_dir: &Directory) -> Option<u64> {
     None
 }
 

@@ -137,6 +137,7 @@ fn step_of(source: *const u8, target: *const u8, len: usize) -> usize {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at files as anybody may")]
 mod tests {
     use super::*;
     use std::os::unix::fs::FileExt;

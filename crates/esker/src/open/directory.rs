@@ -1,0 +1,65 @@
+//! The directory of a store that is about to be opened: found, or made, and resolved once.
+
+use std::path::Path;
+
+use super::listing::{Listing, clear_backup_dir};
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The world of the store in `dir`, which is resolved here, once, and made where there is none yet.
+pub(super) fn resolve(env: &Env, dir: &Path, create: bool) -> Result<Env> {
+    if env.fs.exists(dir)? {
+        return env.within(dir);
+    }
+    if !create {
+        return Err(no_store(dir));
+    }
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent
+        && !env.fs.exists(parent)?
+    {
+        // More likely a slip of the pen than a wish for a row of directories.
+        return Err(Error::new(ErrorKind::NotFound, "this directory does not exist").at(parent));
+    }
+    env.fs.create_dir_all(dir)?;
+    if let Some(parent) = parent {
+        env.fs.sync_dir(parent)?;
+    }
+    env.within(dir)
+}
+
+fn no_store(dir: &Path) -> Error {
+    let message = "there is no store here; opening with `create` makes one";
+    Error::new(ErrorKind::NotFound, message).at(dir)
+}
+
+/// Refuses directories that are no store and must not become one.
+pub(super) fn check_directory(env: &Env, dir: &Path, create: bool) -> Result<()> {
+    let listing = Listing::read(env, dir)?;
+    if listing.manifest() != 0 {
+        return Ok(());
+    }
+    if !listing.is_unfinished(env)? {
+        let message = "the manifest is missing: this was a store, and its other files are still here";
+        return Err(Error::corruption(dir, 0, message));
+    }
+    if !create {
+        return Err(no_store(dir));
+    }
+    match listing.foreign.first() {
+        None => Ok(()),
+        Some(name) => {
+            let message = format!("this directory holds other files (such as \"{name}\") and is not a store");
+            Err(Error::new(ErrorKind::InvalidInput, message).at(dir))
+        }
+    }
+}
+
+/// Removes what a backup has left in the store's directory, unless there is something else among it: then the next backup says
+/// so.
+pub(super) fn clear_left_backup(env: &Env, dir: &Path) -> Result<()> {
+    match clear_backup_dir(env, dir) {
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
+        cleared => cleared.map(drop),
+    }
+}

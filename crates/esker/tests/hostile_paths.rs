@@ -1,0 +1,368 @@
+//! What lies in a store's directory and is none of the store's: links, FIFOs, sockets and directories under the names of its
+//! files are refused by name, and what they lead to stays as it is.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test looks at files as anybody may"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use esker::{Db, Error, ErrorKind, Options};
+
+/// How long a call may take that must not wait for anybody: more than any machine needs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn options() -> Options {
+    let mut options = Options::default().memory_budget(8 << 20).separate_at(1000);
+    options.memtable_bytes = Some(64 << 10);
+    options
+}
+
+/// A store with everything that a store can have: tables, huge values, two segments, a manifest and its copy, a reserve.
+fn make(path: &Path) {
+    let db = Db::open(path, options()).unwrap();
+    for i in 0..300u32 {
+        db.put(format!("small{i}"), i.to_be_bytes()).unwrap();
+        db.put(format!("huge{i}"), vec![i as u8; 2000]).unwrap();
+    }
+    db.flush().unwrap();
+    db.put("last", "in the log").unwrap();
+    db.close().unwrap();
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+/// Every file below `dir`, with what it holds, and every link, with where it leads.
+fn everything(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for name in names(dir) {
+        let path = dir.join(name);
+        let kind = fs::symlink_metadata(&path).unwrap().file_type();
+        if kind.is_dir() {
+            found.extend(everything(&path));
+        } else if kind.is_symlink() {
+            found.insert(path.clone(), fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes());
+        } else if kind.is_file() {
+            found.insert(path.clone(), fs::read(&path).unwrap());
+        } else {
+            found.insert(path, Vec::new());
+        }
+    }
+    found
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for name in names(from) {
+        fs::copy(from.join(&name), to.join(&name)).unwrap();
+    }
+}
+
+/// What `work` returns, which must not wait.
+fn promptly<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || sender.send(work()));
+    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what} hangs"))
+}
+
+/// Every call that opens a store's directory, and what each says; none may wait.
+fn try_everything(store: &Path) -> Vec<(&'static str, Result<(), Error>)> {
+    type Call = fn(&Path) -> Result<(), Error>;
+    let calls: [(&str, Call); 5] = [
+        ("open", |store| {
+            let db = Db::open(store, options())?;
+            db.put("more", vec![1; 3000])?;
+            db.flush()?;
+            db.compact()?;
+            db.close()
+        }),
+        ("open for reading", |store| Db::open_read_only(store, options()).map(drop)),
+        ("check", |store| esker::check(store, &options()).map(drop)),
+        ("repair", |store| esker::repair(store, &options()).map(drop)),
+        ("destroy", |store| esker::destroy(store, &options())),
+    ];
+    let tried = calls.map(|(what, call)| {
+        let store = store.to_path_buf();
+        (what, promptly(what, move || call(&store)))
+    });
+    tried.into()
+}
+
+/// Whether every call refuses the store because of `culprit`, and changes nothing below `all`.
+fn is_refused(all: &Path, store: &Path, culprit: &Path) {
+    let before = everything(all);
+    for (what, result) in try_everything(store) {
+        let error = result.expect_err(&format!("{what} with {}", culprit.display()));
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{what}: {error}");
+        assert_eq!(error.path(), Some(culprit), "{what}: {error}");
+        assert!(everything(all) == before, "{what} has changed something because of {}", culprit.display());
+    }
+}
+
+#[test]
+fn a_directory_behind_a_link_in_a_store_stays_as_it_is() {
+    let root = tempfile::tempdir().unwrap();
+    let (store, docs) = (root.path().join("store"), root.path().join("docs"));
+    make(&store);
+    fs::create_dir(&docs).unwrap();
+    fs::write(docs.join("thesis"), "years of work").unwrap();
+    // These are names that the store itself would remove.
+    fs::write(docs.join("000001.table"), "mine too").unwrap();
+    for name in ["backup.tmp", "quarantine-1", "quarantine-7"] {
+        let link = store.join(name);
+        symlink("../docs", &link).unwrap();
+        is_refused(root.path(), &store, &link);
+        fs::remove_file(&link).unwrap();
+    }
+    // A store that is open meets the link in its next backup and export.
+    let db = Db::open(&store, options()).unwrap();
+    symlink("../docs", store.join("backup.tmp")).unwrap();
+    let before = everything(&docs);
+    let error = db.backup(root.path().join("backups")).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidInput, Some(&*store.join("backup.tmp"))));
+    db.put("more", "x").unwrap();
+    db.close().unwrap();
+    assert!(everything(&docs) == before);
+}
+
+#[test]
+fn what_is_not_ours_in_a_directory_of_ours_stays() {
+    let root = tempfile::tempdir().unwrap();
+    let store = root.path().join("store");
+    make(&store);
+    for name in ["backup.tmp", "quarantine-1"] {
+        let dir = store.join(name);
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("000001.table"), "whose?").unwrap();
+        fs::write(dir.join("thesis"), "years of work").unwrap();
+        let before = everything(&dir);
+        let db = Db::open(&store, options()).unwrap();
+        if name == "backup.tmp" {
+            let error = db.backup(root.path().join("backups")).unwrap_err();
+            assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidInput, Some(&*dir.join("thesis"))));
+        }
+        db.close().unwrap();
+        let error = esker::destroy(&store, &options()).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidInput, Some(&*dir.join("thesis"))));
+        assert!(everything(&dir) == before);
+        fs::remove_file(dir.join("thesis")).unwrap();
+    }
+    // Now the store is as whole as ever, and goes, with its own directories.
+    let db = Db::open(&store, options()).unwrap();
+    assert_eq!(db.get_vec("last").unwrap().unwrap(), b"in the log");
+    db.close().unwrap();
+    esker::destroy(&store, &options()).unwrap();
+    assert!(!store.exists());
+}
+
+#[test]
+fn a_link_in_place_of_any_file_is_refused_and_not_followed() {
+    let root = tempfile::tempdir().unwrap();
+    let whole = root.path().join("whole");
+    make(&whole);
+    let mut kinds = 0;
+    for (i, name) in names(&whole).into_iter().enumerate() {
+        let all = root.path().join(format!("link{i}"));
+        let (store, outside) = (all.join("store"), all.join("outside"));
+        fs::create_dir(&all).unwrap();
+        copy_dir(&whole, &store);
+        // What it leads to is what the store would look for: whoever follows notices nothing.
+        fs::rename(store.join(&name), &outside).unwrap();
+        symlink("../outside", store.join(&name)).unwrap();
+        is_refused(&all, &store, &store.join(&name));
+        // Nor is one that leads nowhere.
+        fs::remove_file(&outside).unwrap();
+        is_refused(&all, &store, &store.join(&name));
+        kinds += 1;
+        fs::remove_dir_all(&all).unwrap();
+    }
+    assert!(kinds >= 6, "{:?}", names(&whole));
+}
+
+#[test]
+fn a_reserve_that_is_a_link_leads_to_no_file_that_is_cut() {
+    let root = tempfile::tempdir().unwrap();
+    let (store, film) = (root.path().join("store"), root.path().join("film"));
+    make(&store);
+    fs::File::create(&film).unwrap().set_len(300 << 20).unwrap();
+    fs::remove_file(store.join("RESERVE")).unwrap();
+    symlink("../film", store.join("RESERVE")).unwrap();
+    for (what, result) in try_everything(&store) {
+        let error = result.expect_err(what);
+        assert_eq!(error.path(), Some(&*store.join("RESERVE")), "{what}: {error}");
+    }
+    // A second name of the file is no better: the store opens, and does without.
+    fs::remove_file(store.join("RESERVE")).unwrap();
+    fs::hard_link(&film, store.join("RESERVE")).unwrap();
+    let _refused_or_not =
+        Db::open(&store, options()).and_then(|db| db.put("more", "x").and_then(|()| db.close()));
+    assert_eq!(fs::metadata(&film).unwrap().len(), 300 << 20);
+    fs::remove_file(store.join("RESERVE")).unwrap();
+    let db = Db::open(&store, options()).unwrap();
+    assert_eq!(db.get_vec("last").unwrap().unwrap(), b"in the log");
+}
+
+#[test]
+fn a_fifo_a_socket_and_a_directory_in_place_of_a_file_are_refused_at_once() {
+    let root = tempfile::tempdir().unwrap();
+    let whole = root.path().join("whole");
+    make(&whole);
+    type Replace = fn(&Path);
+    let replace: [(&str, Replace); 3] = [
+        ("fifo", |path| {
+            let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        }),
+        ("socket", |path| drop(UnixListener::bind(path).unwrap())),
+        ("directory", |path| fs::create_dir(path).unwrap()),
+    ];
+    // Names of files that are there, and of some that are not.
+    let mut all_names = names(&whole);
+    let more = ["000777.table", "000778.blob", "wal-000777.log", "manifest-000777", "manifest-000777.tmp"];
+    all_names.extend(more.map(str::to_owned));
+    for (what, replace) in replace {
+        for (i, name) in all_names.iter().enumerate() {
+            let all = root.path().join(format!("{what}{i}"));
+            fs::create_dir(&all).unwrap();
+            let store = all.join("s");
+            copy_dir(&whole, &store);
+            drop(fs::remove_file(store.join(name)));
+            replace(&store.join(name));
+            is_refused(&all, &store, &store.join(name));
+            fs::remove_dir_all(&all).unwrap();
+        }
+    }
+    // One file alone is no better.
+    let fifo = root.path().join("000001.table");
+    replace[0].1(&fifo);
+    let path = fifo.clone();
+    let dumped = promptly("dump", move || esker::dump(&path, &mut |_| true, &options()));
+    assert_eq!(dumped.unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn a_store_that_is_open_follows_no_link_that_comes_later() {
+    let root = tempfile::tempdir().unwrap();
+    let (store, mine) = (root.path().join("store"), root.path().join("mine"));
+    fs::write(&mine, "years of work").unwrap();
+    let db = Db::open(&store, options()).unwrap();
+    // Names that the next files will have: tables, huge values, manifests, the log.
+    for number in 1..200u32 {
+        for name in [
+            format!("{number:06}.table"),
+            format!("{number:06}.blob"),
+            format!("wal-{number:06}.log"),
+            format!("manifest-{number:06}"),
+            format!("manifest-{number:06}.copy"),
+            format!("manifest-{number:06}.tmp"),
+        ] {
+            let _taken = symlink("../mine", store.join(name));
+        }
+    }
+    // Most of these fail, which is the store's right: it has not made these names.
+    for i in 0..2000u32 {
+        let _may_fail = db.put(i.to_be_bytes(), vec![7; 3000]);
+    }
+    let _may_fail = db.flush().and_then(|()| db.compact());
+    let _may_fail = db.close();
+    assert_eq!(fs::read(&mine).unwrap(), b"years of work");
+}
+
+#[test]
+fn a_directory_of_backups_with_a_link_in_it_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let (store, backups, mine) =
+        (root.path().join("store"), root.path().join("backups"), root.path().join("mine"));
+    make(&store);
+    let db = Db::open(&store, options()).unwrap();
+    db.backup(&backups).unwrap();
+    fs::write(&mine, "years of work").unwrap();
+    let table = names(&backups).into_iter().find(|name| name.ends_with(".table")).unwrap();
+    for name in [table.as_str(), "backup-000001", "backup-000002", "backup-000009.tmp", "LOCK"] {
+        let (path, kept) = (backups.join(name), root.path().join("kept"));
+        let was_there = fs::rename(&path, &kept).is_ok();
+        symlink("../mine", &path).unwrap();
+        let before = everything(root.path());
+        for error in [
+            db.backup(&backups).unwrap_err(),
+            esker::forget_backups(&backups, 1, &options()).unwrap_err(),
+            esker::restore(&backups, None, root.path().join("restored"), &options()).unwrap_err(),
+        ] {
+            assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidInput, Some(&*path)), "{error}");
+        }
+        let changed = |path: &PathBuf| !path.starts_with(&store) && !before.contains_key(path);
+        assert!(!everything(root.path()).keys().any(changed));
+        assert_eq!(fs::read(&mine).unwrap(), b"years of work");
+        fs::remove_file(&path).unwrap();
+        if was_there {
+            fs::rename(&kept, &path).unwrap();
+        }
+    }
+    db.backup(&backups).unwrap();
+}
+
+#[test]
+fn one_of_two_restores_into_one_directory_succeeds() {
+    let root = tempfile::tempdir().unwrap();
+    let (store, backups) = (root.path().join("store"), root.path().join("backups"));
+    make(&store);
+    Db::open(&store, options()).unwrap().backup(&backups).unwrap();
+    for round in 0..20 {
+        let target = root.path().join(format!("restored{round}"));
+        let barrier = std::sync::Barrier::new(2);
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let restore = || {
+                barrier.wait();
+                esker::restore(&backups, None, &target, &options())
+            };
+            let threads = [scope.spawn(restore), scope.spawn(restore)];
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let failed: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        assert_eq!(failed[0].kind(), ErrorKind::AlreadyExists);
+        let db = Db::open(&target, options()).unwrap();
+        assert_eq!(db.get_vec("last").unwrap().unwrap(), b"in the log");
+    }
+}
+
+/// A backup goes on copying what it has linked when its store is closed; the next opening must not take that away.
+#[test]
+fn an_opening_leaves_the_links_of_a_backup_that_is_under_way() {
+    let root = tempfile::tempdir().unwrap();
+    let store = root.path().join("store");
+    make(&store);
+    let staging = store.join("backup.tmp");
+    fs::create_dir(&staging).unwrap();
+    fs::write(staging.join("000001.table"), "a link").unwrap();
+    let holder = fs::File::create(staging.join("LOCK")).unwrap();
+    holder.lock().unwrap();
+    let db = Db::open(&store, options()).unwrap();
+    assert_eq!(names(&staging), ["000001.table", "LOCK"]);
+    let error = db.backup(root.path().join("backups")).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Locked, Some(&*staging)), "{error}");
+    // Its process has died.
+    drop(holder);
+    db.backup(root.path().join("backups")).unwrap();
+    assert!(!staging.exists());
+    fs::create_dir(&staging).unwrap();
+    fs::write(staging.join("000001.table"), "a link").unwrap();
+    db.close().unwrap();
+    drop(Db::open(&store, options()).unwrap());
+    assert!(!staging.exists());
+}
