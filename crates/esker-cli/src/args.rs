@@ -83,6 +83,9 @@ pub(crate) struct Global {
     /// The store that the shell has open at `db`.
     #[arg(skip)]
     pub(crate) open: Option<esker::Db>,
+    /// The shell runs the command.
+    #[arg(skip)]
+    pub(crate) in_shell: bool,
 }
 
 impl Global {
@@ -149,13 +152,16 @@ Example:
     )]
     Cp(Transfer),
     /// Print the rows between two keys, in key order
-    #[command(after_help = "Both bounds are included. Without bounds, every row is printed.
+    #[command(
+        after_help = "Both bounds are included. Without bounds, every row is printed. On a terminal, a binary or huge value is \
+described rather than printed, and what is not printable is shown as \\xNN, unless --raw is given.
 
 Examples:
   esker scan
   esker scan a c --limit 10
   esker scan --prefix user: --reverse
-  esker scan 100 199 --keys-only --tree orders")]
+  esker scan 100 199 --keys-only --tree orders"
+    )]
     Scan(Scan),
     /// Count the rows between two keys
     #[command(after_help = "Examples:
@@ -310,7 +316,7 @@ pub(crate) struct Get {
     /// Only these bytes: A-B (from 0, both included), A- or -N (the last N)
     #[arg(long, value_name = "A-B", value_parser = ByteRange::parse, allow_hyphen_values = true)]
     pub(crate) range: Option<ByteRange>,
-    /// Print a binary or huge value on a terminal too
+    /// Print a binary or huge value on a terminal too, byte by byte
     #[arg(long)]
     pub(crate) raw: bool,
 }
@@ -341,6 +347,9 @@ pub(crate) struct Scan {
     /// Print keys without values
     #[arg(long)]
     pub(crate) keys_only: bool,
+    /// Print binary or huge values on a terminal too, byte by byte
+    #[arg(long)]
+    pub(crate) raw: bool,
 }
 
 #[derive(Debug, Args)]

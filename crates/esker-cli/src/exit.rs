@@ -9,6 +9,7 @@
 //! | 130 | interrupted |
 //! | 141 | the output pipe was closed by its reader (nothing is said) |
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
@@ -22,7 +23,7 @@ const NOT_THERE: u8 = 1;
 const USAGE: u8 = 2;
 const STORE: u8 = 3;
 /// What a shell reports for a process that Ctrl-C ended.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 /// What a shell reports for a process that SIGPIPE ended.
 const PIPE_CLOSED: u8 = 141;
 
@@ -37,9 +38,14 @@ pub(crate) struct Failure {
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// Exit code 1, without a word: an absent key, or damage that has been printed already.
+    /// Exit code 1, without a word: damage that has been printed already, or a key that a program asked for.
     pub(crate) fn not_there() -> Self {
         Failure { code: NOT_THERE, message: None }
+    }
+
+    /// Exit code 1: there is no such key.
+    pub(crate) fn absent(typed: &OsStr) -> Self {
+        Failure { code: NOT_THERE, message: Some(format!("there is no such key: {}", typed.display())) }
     }
 
     /// Exit code 2: something the caller typed, or fed in, is not right.
@@ -116,6 +122,25 @@ impl From<esker::Error> for Failure {
             _ => "",
         };
         Failure { code, message: Some(format!("{error}{advice}")) }
+    }
+}
+
+/// Prints the help that was asked for, or what is wrong with what was typed: without what a terminal could obey.
+pub(crate) fn print(message: &clap::Error) -> io::Result<()> {
+    use std::io::Write;
+    let text = message.to_string();
+    let is_layout = |c: char| c == '\n' || c == '\t';
+    if text.chars().all(|c| is_layout(c) || escapes::is_printable(c)) {
+        return message.print();
+    }
+    let mut shown = Vec::new();
+    for line in text.split_inclusive('\n') {
+        escapes::append_shown(&mut shown, line.trim_end_matches('\n').as_bytes());
+        shown.push(b'\n');
+    }
+    match message.use_stderr() {
+        true => io::stderr().lock().write_all(&shown),
+        false => io::stdout().lock().write_all(&shown),
     }
 }
 

@@ -1,7 +1,9 @@
 //! Ctrl-C in the shell: it stops the command that runs, and the shell goes on.
 //!
 //! A command asks [`check`] wherever it goes on to the next row, piece or file, so it stops between two of them
-//! and what it wrote is whole. What is a single call of the library cannot ask: [`wait`] leaves it behind. Outside of
+//! and what it wrote is whole. What is a single call of the library cannot ask. Where it works on the store that the shell has
+//! open, [`wait`] leaves it behind; where it has a store for itself (`check`, `repair`, a store named by `--db`), that store could
+//! not be opened until it ends, so it is waited for: a second Ctrl-C ends the process, which no store minds. Outside of
 //! the shell nothing is installed, and Ctrl-C ends the process as ever.
 
 use std::io;
@@ -13,7 +15,8 @@ use std::time::Duration;
 
 use signal_hook::consts::SIGINT;
 
-use crate::exit::{Failure, Outcome};
+use crate::args::Global;
+use crate::exit::{Failure, INTERRUPTED, Outcome, note};
 
 /// Set by Ctrl-C; there once the shell has asked for it.
 static ASKED_TO_STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
@@ -43,16 +46,37 @@ pub(crate) fn check() -> Outcome {
     }
 }
 
-/// Does `work`, and in the shell stops waiting for it after Ctrl-C: it goes on on a thread of its own.
-pub(crate) fn wait<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
+/// What becomes of work that was not done when Ctrl-C came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// It goes on, on a thread of its own.
+    LeaveIt,
+    /// It is waited for all the same.
+    WaitStill,
+}
+
+impl Then {
+    /// For work on the store of a command: it may go on where the shell keeps that store open.
+    pub(crate) fn of(global: &Global) -> Then {
+        if global.open.is_some() { Then::LeaveIt } else { Then::WaitStill }
+    }
+}
+
+/// Does `work`; in the shell, Ctrl-C is noticed meanwhile.
+pub(crate) fn wait<T: Send + 'static>(
+    then: Then,
+    work: impl FnOnce() -> Outcome<T> + Send + 'static,
+) -> Outcome<T> {
     match ASKED_TO_STOP.get() {
-        Some(asked) => wait_unless(asked, work),
+        Some(asked) => wait_unless(asked, then, || std::process::exit(i32::from(INTERRUPTED)), work),
         None => work(),
     }
 }
 
 fn wait_unless<T: Send + 'static>(
     asked: &AtomicBool,
+    then: Then,
+    end_process: impl Fn(),
     work: impl FnOnce() -> Outcome<T> + Send + 'static,
 ) -> Outcome<T> {
     let failed = || Failure::store("the command ended without a result");
@@ -61,14 +85,22 @@ fn wait_unless<T: Send + 'static>(
         .name("command".to_owned())
         .spawn(move || drop(done_in.send(work())))
         .map_err(|error| Failure::store(format!("cannot start a thread: {error}")))?;
+    let mut is_waited_for = false;
     loop {
         match done.recv_timeout(LOOK_EVERY) {
             Ok(result) => return result,
             Err(RecvTimeoutError::Disconnected) => return Err(failed()),
-            Err(RecvTimeoutError::Timeout) if asked.load(Ordering::Relaxed) => {
+            Err(RecvTimeoutError::Timeout) if !asked.load(Ordering::Relaxed) => {}
+            Err(RecvTimeoutError::Timeout) if then == Then::LeaveIt => {
                 return Err(Failure::interrupted("not waited for; it goes on in the background"));
             }
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                if std::mem::replace(&mut is_waited_for, true) {
+                    end_process();
+                }
+                asked.store(false, Ordering::Relaxed);
+                note("this has the store for itself, so its end is waited for; Ctrl-C once more ends esker");
+            }
         }
     }
 }
@@ -81,21 +113,54 @@ mod tests {
     #[test]
     fn work_is_waited_for_until_somebody_asks_to_stop() {
         let asked = AtomicBool::new(false);
-        assert_eq!(wait_unless(&asked, || Ok(7)).ok(), Some(7));
+        assert_eq!(wait_unless(&asked, Then::LeaveIt, || (), || Ok(7)).ok(), Some(7));
         assert_eq!(
-            wait_unless(&asked, || Err::<(), _>(Failure::not_there())).err().map(|f| f.code()),
+            wait_unless(&asked, Then::LeaveIt, || (), || Err::<(), _>(Failure::not_there()))
+                .err()
+                .map(|f| f.code()),
             Some(1)
         );
 
         let (go_on, gate) = channel::<()>();
         let (ended_in, ended) = channel();
         asked.store(true, Ordering::Relaxed);
-        let left = wait_unless(&asked, move || {
-            let _ = gate.recv();
-            ended_in.send(()).map_err(|_| Failure::not_there())
-        });
+        let left = wait_unless(
+            &asked,
+            Then::LeaveIt,
+            || (),
+            move || {
+                let _ = gate.recv();
+                ended_in.send(()).map_err(|_| Failure::not_there())
+            },
+        );
         assert_eq!(left.err().map(|failure| failure.code()), Some(130));
         go_on.send(()).unwrap();
         assert!(ended.recv().is_ok(), "it goes on to its end");
+    }
+    /// The first Ctrl-C is said and the work goes on; the second one would end the process.
+    #[test]
+    fn work_with_a_store_of_its_own_is_waited_for() {
+        let asked = Arc::new(AtomicBool::new(true));
+        let (go_on, gate) = channel::<()>();
+        let (again, ended) = (Arc::clone(&asked), AtomicBool::new(false));
+        let end_process = || {
+            ended.store(true, Ordering::Relaxed);
+            let _ = go_on.send(());
+        };
+        let (begun_in, begun) = channel();
+        let presser = thread::spawn(move || {
+            let () = begun.recv().unwrap();
+            while again.swap(true, Ordering::Relaxed) {
+                thread::yield_now();
+            }
+        });
+        let done = wait_unless(&asked, Then::WaitStill, end_process, move || {
+            let _ = begun_in.send(());
+            let _ = gate.recv();
+            Ok(7)
+        });
+        presser.join().unwrap();
+        assert_eq!(done.ok(), Some(7));
+        assert!(ended.load(Ordering::Relaxed));
     }
 }

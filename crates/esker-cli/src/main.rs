@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 
 /// Prints the help that was asked for (exit code 0), or what is wrong with the arguments (2).
 fn usage(message: &clap::Error) -> ExitCode {
-    let printed = message.print();
+    let printed = exit::print(message);
     match printed {
         Err(error) if !message.use_stderr() => Failure::output(&"standard output", &error).report(),
         _ if message.use_stderr() => ExitCode::from(2),

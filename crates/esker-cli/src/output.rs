@@ -2,14 +2,18 @@
 //!
 //! Nothing is line-buffered and nothing panics: a reader that goes away ends the command quietly with
 //! exit code 141, any other failure with code 3. [`NewFile`] replaces a file only when it is whole.
+//!
+//! A terminal is never given what it could obey: whatever is not printable text, a tab or a line's end is written as
+//! `\xNN`, unless the user asked for raw bytes ([`Out::raw`]). Pipes and files get the bytes as they are.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::behind::WriteBehind;
+use crate::escapes;
 use crate::exit::{Failure, Outcome};
 use crate::interrupt;
 
@@ -24,6 +28,8 @@ pub(crate) struct Out {
     behind: Option<WriteBehind>,
     name: String,
     buffer: Vec<u8>,
+    /// It is a terminal, and raw bytes were not asked for.
+    is_shown: bool,
 }
 
 impl Out {
@@ -31,7 +37,10 @@ impl Out {
     pub(crate) fn stdout() -> Outcome<Self> {
         let name = "standard output".to_owned();
         match io::stdout().as_fd().try_clone_to_owned() {
-            Ok(fd) => Ok(Out::new(fd.into(), name)),
+            Ok(fd) => {
+                let is_shown = fd.is_terminal();
+                Ok(Out { is_shown, ..Out::new(fd.into(), name) })
+            }
             Err(error) => Err(Failure::output(&name, &error)),
         }
     }
@@ -48,7 +57,20 @@ impl Out {
             behind: None,
             name,
             buffer: Vec::with_capacity(SPILL_AT + (SPILL_AT >> 2)),
+            is_shown: false,
         }
+    }
+
+    /// Writes every byte as it is, to a terminal too.
+    pub(crate) fn raw(mut self) -> Self {
+        self.is_shown = false;
+        self
+    }
+
+    /// Whether people look at what is written.
+    #[inline]
+    pub(crate) fn is_shown(&self) -> bool {
+        self.is_shown
     }
 
     /// Writes large buffers on a thread of its own from now on.
@@ -65,6 +87,23 @@ impl Out {
         &mut self.buffer
     }
 
+    /// Appends a part of a line: on a terminal it stays on that line, whatever it has.
+    pub(crate) fn part(&mut self, bytes: &[u8]) {
+        match self.is_shown {
+            true => escapes::append_shown(&mut self.buffer, bytes),
+            false => self.buffer.extend_from_slice(bytes),
+        }
+    }
+
+    /// As [`Out::part`], for what was appended to the buffer since it had `start` bytes.
+    #[inline]
+    pub(crate) fn part_since(&mut self, start: usize) {
+        if self.is_shown {
+            let part = self.buffer.split_off(start);
+            escapes::append_shown(&mut self.buffer, &part);
+        }
+    }
+
     /// Writes the buffer out once it is large.
     #[inline]
     pub(crate) fn spill(&mut self) -> Outcome {
@@ -73,6 +112,13 @@ impl Out {
             return Ok(());
         }
         match &mut self.behind {
+            _ if self.is_shown => {
+                // A character that is not whole yet waits for its end.
+                let rest = self.buffer.split_off(whole_characters(&self.buffer));
+                self.flush()?;
+                self.buffer.extend_from_slice(&rest);
+                Ok(())
+            }
             Some(behind) if self.buffer.len() <= KEEP_AT_MOST => {
                 behind.send(&mut self.buffer).map_err(|error| Failure::output(&self.name, &error))
             }
@@ -82,7 +128,7 @@ impl Out {
 
     /// Appends `bytes`; many of them go straight to the file.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Outcome {
-        if bytes.len() < SPILL_AT {
+        if bytes.len() < SPILL_AT || self.is_shown {
             self.buffer.extend_from_slice(bytes);
             return self.spill();
         }
@@ -101,6 +147,9 @@ impl Out {
     /// Writes everything out.
     pub(crate) fn flush(&mut self) -> Outcome {
         let before = self.behind.as_mut().map_or(Ok(()), WriteBehind::wait);
+        if self.is_shown {
+            self.buffer = shown(&self.buffer);
+        }
         let written = before.and_then(|()| self.file.as_ref().write_all(&self.buffer));
         self.buffer.clear();
         self.buffer.shrink_to(KEEP_AT_MOST);
@@ -115,6 +164,32 @@ impl Out {
         flushed?;
         Ok(value)
     }
+}
+
+/// `bytes` as a terminal may have them: lines of printable text.
+fn shown(bytes: &[u8]) -> Vec<u8> {
+    let is_layout = |byte: &u8| b"\n\t".contains(byte);
+    let mut out = Vec::with_capacity(bytes.len());
+    for part in bytes.split_inclusive(is_layout) {
+        let end = part.len() - usize::from(part.last().is_some_and(is_layout));
+        escapes::append_shown(&mut out, &part[..end]);
+        out.extend_from_slice(&part[end..]);
+    }
+    out
+}
+
+/// How many of `bytes` do not belong to a character that is cut at their end.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let is_inside = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
+    let inside = bytes.iter().rev().take(3).take_while(|byte| is_inside(byte)).count();
+    let Some(start) = bytes.len().checked_sub(inside + 1) else { return bytes.len() };
+    let wanted = match bytes[start] {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => 1,
+    };
+    if inside + 1 < wanted { start } else { bytes.len() }
 }
 
 /// A file that appears under its name only when [`NewFile::finish`] has succeeded; until then the
@@ -180,6 +255,29 @@ mod tests {
             .collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn a_terminal_gets_lines_of_printable_text() {
+        let text = "a\tb\nü\x1b]0;t\x07\u{9b}31m\u{202e}\r\n";
+        assert_eq!(shown(text.as_bytes()), b"a\tb\n\xc3\xbc\\x1b]0;t\\x07\\xc2\\x9b31m\\xe2\\x80\\xae\\r\n");
+        assert_eq!(shown(b"\n\n"), b"\n\n");
+        assert_eq!(shown(b""), b"");
+        assert_eq!(shown(b"\xff"), b"\\xff");
+    }
+
+    /// However the output is cut, its characters are not.
+    #[test]
+    fn characters_stay_whole_where_output_is_cut() {
+        let text = "aé語🦀z";
+        for end in 0..=text.len() {
+            let whole = whole_characters(&text.as_bytes()[..end]);
+            assert!(text.is_char_boundary(whole) && whole <= end && end - whole < 4, "{end}: {whole}");
+            assert!(!text.is_char_boundary(end) || whole == end, "{end}: {whole}");
+        }
+        for odd in [&b"\x80\x80\x80\x80\x80"[..], b"\xff", b"\xc0", b"a\x80"] {
+            assert_eq!(whole_characters(odd), odd.len(), "{odd:?}");
+        }
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Store {
         if let Some(db) = &global.open {
             return Store::of(global, db.clone(), &For::Creating(fallback));
         }
-        let opened = patiently(global, || Db::open(&global.db, options(global)))?;
+        let opened = patiently(global, || Ok(Db::open(&global.db, options(global))))?;
         let db = opened.map_err(|error| match error.kind() {
             // Advice to create a store would not help somebody who is about to.
             ErrorKind::NotFound => Failure::store(error.to_string()),
@@ -215,7 +215,7 @@ pub(crate) fn read_only(global: &Global) -> Outcome<Db> {
     if let Some(db) = &global.open {
         return Ok(db.clone());
     }
-    let opened = patiently(global, || Db::open_read_only(&global.db, options(global)))?;
+    let opened = patiently(global, || Ok(Db::open_read_only(&global.db, options(global))))?;
     opened.map_err(|error| opening(global, error))
 }
 
@@ -224,7 +224,7 @@ pub(crate) fn existing(global: &Global) -> Outcome<Db> {
     if let Some(db) = &global.open {
         return Ok(db.clone());
     }
-    let opened = patiently(global, || Db::open(&global.db, options(global).create(false)))?;
+    let opened = patiently(global, || Ok(Db::open(&global.db, options(global).create(false))))?;
     opened.map_err(|error| opening(global, error))
 }
 
@@ -234,13 +234,13 @@ pub(crate) fn existing(global: &Global) -> Outcome<Db> {
 /// of another process does not notice a twentieth of a second.
 pub(crate) fn patiently<T>(
     global: &Global,
-    mut work: impl FnMut() -> esker::Result<T>,
+    mut work: impl FnMut() -> Outcome<esker::Result<T>>,
 ) -> Outcome<esker::Result<T>> {
     // A time that no clock reaches is for ever.
     let until = global.wait.map(|wait| Instant::now().checked_add(wait));
     let mut is_said = false;
     loop {
-        let error = match work() {
+        let error = match work()? {
             Err(error) if error.kind() == ErrorKind::Locked => error,
             done => return Ok(done),
         };

@@ -7,6 +7,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rexpect::process::Signal;
 use rexpect::session::{PtySession, spawn_command};
@@ -76,7 +77,7 @@ fn a_session_opens_puts_gets_scans_and_closes() {
     says(&mut shell, "open x.db 4M 64M", "", "x.db");
     says(&mut shell, "put a 'one two'", "", "x.db");
     says(&mut shell, "get a", "one two", "x.db");
-    says(&mut shell, "get b", "there is no such key", "x.db");
+    says(&mut shell, "get b", "there is no such key: b", "x.db");
     says(&mut shell, "put b 2", "", "x.db");
     says(&mut shell, "scan a z", "a one two\r\nb 2", "x.db");
     says(&mut shell, "count", "2", "x.db");
@@ -118,6 +119,230 @@ fn what_is_typed_ahead_is_done_in_turn() {
     ends(shell);
 }
 
+/// Pastes `text` as a terminal does that marks what is pasted; where a program has not asked for that, it does not.
+fn pastes(shell: &mut PtySession, text: &str) {
+    types(shell, &format!("\x1b[200~{text}\x1b[201~"));
+}
+
+#[test]
+fn pasted_lines_are_run_in_order_and_the_last_one_can_be_edited() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut shell = shell(dir.path(), "");
+    shell.exp_string("\x1b[?2004h").unwrap();
+    sees(&mut shell, "", "esker");
+    pastes(&mut shell, "open x.db\rput a first\rput b 'of two'\r\rget b\rnonsense\rcount\rget ");
+    shell.exp_string("open x.db").unwrap();
+    // Every line is seen where it is run.
+    sees(&mut shell, "x.db> put a first\r\n", "x.db");
+    sees(&mut shell, "put b 'of two'\r\n", "x.db");
+    sees(&mut shell, "get b\r\nof two\r\n", "x.db");
+    sees(&mut shell, "unrecognized subcommand 'nonsense'", "x.db");
+    sees(&mut shell, "count\r\n2\r\n", "x.db");
+    shell.exp_string("get ").unwrap();
+    types(&mut shell, "a\r");
+    sees(&mut shell, "first", "x.db");
+
+    // Within a line, and with what are keys elsewhere: a tab completes, Ctrl-D ends the shell.
+    types(&mut shell, "put \"\" 1\x1b[D\x1b[D\x1b[D");
+    pastes(&mut shell, "c\td\x04");
+    types(&mut shell, "\r");
+    sees(&mut shell, "control characters in what was pasted: 1", "x.db");
+    says(&mut shell, "get \"c\\td\"", "1", "x.db");
+    types(&mut shell, "put one 1\x1b[D");
+    pastes(&mut shell, "2\nput tw");
+    sees(&mut shell, "put one 21", "x.db");
+    types(&mut shell, "o\r");
+    says(&mut shell, "get two", "there is no such key", "x.db");
+    says(&mut shell, "get one", "2", "x.db");
+
+    // Lines in the history, each by itself.
+    types(&mut shell, &UP.repeat(2));
+    shell.exp_string("get two").unwrap();
+    shell.send_control('c').unwrap();
+    sees(&mut shell, "", "x.db");
+
+    // The answer to a question is not what stands in the next line.
+    pastes(&mut shell, "destroy\rx.db\r");
+    shell.exp_string("Type its name: ").unwrap();
+    pastes(&mut shell, "no\rget a\r");
+    sees(&mut shell, "nothing was deleted", "x.db");
+    sees(&mut shell, "unrecognized subcommand 'x.db'", "x.db");
+    pastes(&mut shell, "get a\rexit\rput never 1\r");
+    shell.exp_string("first").unwrap();
+    ends(shell);
+    assert_eq!(esker(dir.path(), "--db x.db get never").code, 1);
+}
+
+/// Many lines come faster than they are run; each is run once, none is lost, and Ctrl-C stops those that are left.
+#[test]
+fn a_long_paste_is_run_whole_or_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut shell = shell(dir.path(), "");
+    sees(&mut shell, "", "esker");
+    let lines: String = (0..400).map(|i| format!("put key-{i:04} {}\r", "v".repeat(i + 1))).collect();
+    pastes(&mut shell, &format!("open\r{lines}"));
+    sees(&mut shell, "put key-0399", "esker.db");
+    says(&mut shell, "count", "400", "esker.db");
+    says(&mut shell, "get key-0399", &"v".repeat(400), "esker.db");
+
+    fs::write(dir.path().join("endless"), "PUT a 1\nGET a\n".repeat(1_000_000)).unwrap();
+    pastes(&mut shell, "put before 1\rrun endless\rput behind 1\rput unfinished");
+    shell.exp_string("a 1\r\na 1").unwrap();
+    shell.send_control('c').unwrap();
+    shell.exp_string("interrupted").unwrap();
+    sees(&mut shell, "lines that were pasted behind this one: 1, not run", "esker.db");
+    says(&mut shell, "get before", "1", "esker.db");
+    says(&mut shell, "get behind", "there is no such key", "esker.db");
+    shell.send_control('d').unwrap();
+    ends(shell);
+}
+
+#[test]
+fn any_byte_can_be_typed_between_double_quotes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut shell = shell(dir.path(), "");
+    sees(&mut shell, "", "esker");
+    says(&mut shell, "open", "", "esker.db");
+    says(&mut shell, r#"put "a\nb\x00\t\\" "\xff\r""#, "", "esker.db");
+    says(&mut shell, r"put 'a\nb' plain", "", "esker.db");
+    says(&mut shell, "scan --keys-only", "a\\nb\\x00\\t\\\r\na\\nb\r\n", "esker.db");
+    shell.send_control('d').unwrap();
+    ends(shell);
+    let rows = esker_with(dir.path(), "shell", br#"get "a\nb\x00\t\\""#);
+    assert_eq!(rows.stdout, b"\xff\r\n", "{}", rows.stderr());
+    assert_eq!(esker(dir.path(), "get a\\nb").stdout(), "plain\n");
+}
+
+/// Fills a store until `check` takes long enough for somebody to press Ctrl-C meanwhile. Gives the number of rows.
+fn fill_until_slow(dir: &Path) -> u64 {
+    let mut rows = 250_000;
+    loop {
+        fill(dir, rows);
+        let start = Instant::now();
+        assert_eq!(esker(dir, "check").code, 0);
+        if start.elapsed() > Duration::from_millis(1_500) || rows > 8_000_000 {
+            return rows;
+        }
+        rows *= 2;
+    }
+}
+
+/// What has a store for itself keeps others out until it ends, so its end is waited for.
+#[test]
+fn ctrl_c_during_check_or_repair_does_not_lose_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = fill_until_slow(dir.path());
+    let mut shell = shell(dir.path(), "");
+    sees(&mut shell, "", "esker.db");
+    for line in ["check", "repair", "check --db ./esker.db"] {
+        shell.send_line(line).unwrap();
+        shell.exp_string(line).unwrap();
+        // It shows that it is at work.
+        shell.exp_string("ing, ").unwrap();
+        shell.send_control('c').unwrap();
+        shell.exp_string("its end is waited for").unwrap();
+        sees(&mut shell, "ok", "esker.db");
+        says(&mut shell, "put a 1", "", "esker.db");
+        says(&mut shell, "get a", "1", "esker.db");
+        says(&mut shell, "delete a", "", "esker.db");
+    }
+    // Whoever will not wait ends the process; the store does not mind.
+    shell.send_line("repair").unwrap();
+    shell.exp_string("ing, ").unwrap();
+    shell.send_control('c').unwrap();
+    shell.exp_string("its end is waited for").unwrap();
+    shell.send_control('c').unwrap();
+    shell.exp_eof().unwrap();
+    assert_eq!(esker(dir.path(), "count").stdout(), format!("{rows}\n"));
+    assert_eq!(esker(dir.path(), "put a 1").code, 0);
+}
+
+/// What is left behind has a store that is open; closing it, and opening it again, goes on.
+#[test]
+fn a_command_that_is_left_behind_keeps_no_store_from_being_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    fill_until_slow(dir.path());
+    let mut shell = shell(dir.path(), "");
+    sees(&mut shell, "", "esker.db");
+    shell.send_line("backup copies").unwrap();
+    shell.exp_string("copying, ").unwrap();
+    shell.send_control('c').unwrap();
+    // It may just have been done.
+    sees(&mut shell, "\n", "esker.db");
+    says(&mut shell, "put a 1", "", "esker.db");
+    says(&mut shell, "close", "", "esker");
+    says(&mut shell, "open", "", "esker.db");
+    says(&mut shell, "get a", "1", "esker.db");
+    shell.send_control('d').unwrap();
+    ends(shell);
+}
+
+/// What a key or a value has, the terminal does not obey.
+#[test]
+fn a_terminal_is_shown_what_it_could_obey() {
+    let title = "\x1b]0;owned\x07";
+    let dir = tempfile::tempdir().unwrap();
+    let put = |tree: &str, key: &str, value: &str| {
+        let mut command = esker_in(dir.path());
+        command.args(["--tree", tree, "put", key, value]);
+        let done = support::run(command, b"");
+        assert_eq!(done.code, 0, "{}", done.stderr());
+    };
+    put("default", &format!("key{title}"), &format!("value{title}"));
+    put("default", "key\u{202e}\u{9b}31m", "two\nlines\u{9b}\u{202e}");
+    put("default", "long", &"x".repeat(70_000));
+    put(&format!("tree{title}"), "a", "1");
+    let mut shell = shell(dir.path(), "");
+    sees(&mut shell, "", "esker.db");
+    let key = r"key\x1b]0;owned\x07";
+    let second = r"key\xe2\x80\xae\xc2\x9b31m";
+    for (line, answers) in [
+        (
+            "scan",
+            vec![format!(
+                "{key} (15 bytes of binary data)\r\n{second} two\\nlines\\xc2\\x9b\\xe2\\x80\\xae\r\nlong (70000 bytes of text)\r\n"
+            )],
+        ),
+        ("scan --keys-only", vec![format!("{key}\r\n{second}\r\nlong\r\n")]),
+        ("ls", vec![format!("  data     {key}\r\n"), format!("  {second}\r\n")]),
+        ("ls --du", vec![format!("  {key}\r\n")]),
+        ("export -", vec![format!("{key}\t"), r"value\x1b]0;owned\x07".to_owned()]),
+        ("scan --json", vec![r"key\u001b]0;owned\u0007".to_owned()]),
+        ("trees", vec![r"tree\x1b]0;owned\x07".to_owned()]),
+        ("trees --long", vec![r"tree\x1b]0;owned\x07".to_owned()]),
+        ("stats", vec![r"tree\x1b]0;owned\x07".to_owned()]),
+        (r#"get "key\x1b]0;owned\x07" --range 0-"#, vec![r"value\x1b]0;owned\x07".to_owned()]),
+        (r#"get "none\x1b]0;owned\x07""#, vec![r"no such key: none\x1b]0;owned\x07".to_owned()]),
+        (r#"get a --tree "none\x1b]0;owned\x07""#, vec![r"]0;owned".to_owned()]),
+        (r#"get a --db "none\x1b]0;owned\x07""#, vec![r"none\x1b]0;owned\x07".to_owned()]),
+        (r#""\xc2\x9b31m\x07""#, vec!["unrecognized subcommand".to_owned()]),
+    ] {
+        shell.send_line(line).unwrap();
+        for answer in answers {
+            let before =
+                shell.exp_string(&answer).unwrap_or_else(|error| panic!("{line}: {answer}: {error}"));
+            assert!(
+                !before.contains('\u{7}') && !before.contains('\u{9b}') && !before.contains('\u{202e}'),
+                "{line}: {before:?}"
+            );
+        }
+        let after = shell.exp_string("esker.db> ").unwrap();
+        assert!(
+            !after.contains('\u{7}') && !after.contains('\u{9b}') && !after.contains('\u{202e}'),
+            "{line}: {after:?}"
+        );
+    }
+    // Who asks for raw bytes gets them.
+    says(&mut shell, r#"get "key\x1b]0;owned\x07" --raw"#, &format!("value{title}"), "esker.db");
+    says(&mut shell, "scan --limit 1 --raw", &format!("key{title} value{title}"), "esker.db");
+    says(&mut shell, r#"tree "tree\x1b]0;owned\x07""#, "", r"esker.db:tree\x1b]0;owned\x07");
+    shell.send_control('d').unwrap();
+    ends(shell);
+    // A pipe gets what is there.
+    let rows = esker(dir.path(), "scan --limit 1").stdout();
+    assert_eq!(rows, format!("key{title} value{title}\n"));
+}
+
 #[test]
 fn bad_input_and_ctrl_c_never_end_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -129,6 +354,9 @@ fn bad_input_and_ctrl_c_never_end_it() {
         ("scan --limt 3", "--limit"),
         ("put a", "<VALUE>"),
         ("put 'a", "a quote is not closed"),
+        ("put \"\\x4\" 1", "\\x is not followed by two hex digits"),
+        ("mv a b", "there is no such key: a"),
+        ("cp a b", "there is no such key: a"),
         ("put a 1 --keys u64", "the key is not a whole decimal number"),
         ("get a --tree none", "there is no tree"),
         ("get a --db none.db", "there is no store at none.db"),
@@ -305,7 +533,14 @@ fn lines_from_a_pipe_go_on_after_failures() {
     let done = esker_with(dir.path(), "shell", script);
     assert_eq!(done.stdout(), "a 1\nb two words\ntwo words\n");
     assert_eq!(done.code, 1, "the first failure is an absent key: {}", done.stderr());
-    for text in ["line 6", "line 7", "'bogus'", "line 9", "line 11", "no store is open"] {
+    for text in [
+        "there is no such key: absent\nesker: that was line 6",
+        "line 7",
+        "'bogus'",
+        "line 9",
+        "line 11",
+        "no store is open",
+    ] {
         assert!(done.stderr().contains(text), "{text}: {}", done.stderr());
     }
     assert_eq!(esker(dir.path(), "--db x.db count").stdout(), "2\n");
@@ -317,4 +552,28 @@ fn lines_from_a_pipe_go_on_after_failures() {
     let done = esker_with(dir.path(), "shell", b"put a 1\n");
     assert_eq!(done.code, 2);
     assert!(!dir.path().join("esker.db").exists(), "only open creates one");
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_at_the_start_is_exit_code_3() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(esker(dir.path(), "put a 1").code, 0);
+    let db = esker::Db::open(dir.path().join("esker.db"), esker::Options::default()).unwrap();
+    for lines in ["", "get a\n", "# nothing\n", "bogus\n"] {
+        let done = esker_with(dir.path(), "shell", lines.as_bytes());
+        assert_eq!(done.code, 3, "{lines:?}: {}", done.stderr());
+        assert!(done.stderr().contains("in use by process"), "{}", done.stderr());
+    }
+    let mut at_terminal = shell(dir.path(), "");
+    sees(&mut at_terminal, "in use by process", "esker");
+    at_terminal.send_control('d').unwrap();
+    at_terminal.exp_eof().unwrap();
+    let status = format!("{:?}", at_terminal.process().wait().unwrap());
+    assert!(status.ends_with(", 3)"), "{status}");
+    // Whoever opens another one has what he wants.
+    let done = esker_with(dir.path(), "shell", b"open other.db\nput a 1\n");
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    drop(db);
+    fs::write(dir.path().join("esker.db/LOCK"), "").unwrap();
+    assert_eq!(esker_with(dir.path(), "shell", b"get a\n").code, 0);
 }

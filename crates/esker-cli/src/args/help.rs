@@ -66,11 +66,14 @@ pub(super) const SHELL: &str = "The commands are those of `esker` and a few more
   close                             closes it
   tree [NAME]                       the tree to work on from now on
   exit, quit, Ctrl-D                closes the store and ends the shell
-Words are quoted as in a POSIX shell ('two words', \"it's\", back\\ slash); # begins a comment. A store at --db \
-is open at the beginning.
+Words are quoted as in a POSIX shell ('two words', \"it's\", back\\ slash); # begins a comment. Between double \
+quotes \\n \\t \\r and \\xNN stand for bytes (\"line\\nline\", \"\\x00\"). A store at --db is open at the beginning; if it \
+cannot be opened, and no other one is, the shell's exit code is 3.
 At a terminal, lines can be edited, the arrow keys bring back earlier ones (kept in \
 $XDG_STATE_HOME/esker/history or ~/.local/state/esker/history), and Tab completes commands, options, trees, keys \
-and files. Ctrl-C drops the line, or stops the command that runs.
+and files. Of pasted lines each is run, in order; the last one, if it was not ended, can be edited first. Ctrl-C drops \
+the line, or stops the command that runs and the pasted lines behind it. `check` and `repair` have the store for \
+themselves and are waited for; a second Ctrl-C ends the shell.
 From a pipe or file, lines are run as they come. One that fails is named, and the shell goes on; it ends with \
 the exit code of the first that failed. There, Ctrl-C ends it as it does any command.
 

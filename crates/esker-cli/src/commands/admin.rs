@@ -2,7 +2,7 @@
 
 use crate::args::{Checkpoint, Dump, Global};
 use crate::exit::Outcome;
-use crate::interrupt;
+use crate::interrupt::{self, Then};
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::store::{close, existing, options};
@@ -11,7 +11,7 @@ pub(crate) fn compact(global: &Global) -> Outcome {
     let db = existing(global)?;
     let _progress = Progress::spinner("compacting");
     let compacted = db.clone();
-    interrupt::wait(move || Ok(compacted.compact()?))?;
+    interrupt::wait(Then::of(global), move || Ok(compacted.compact()?))?;
     close(global, &db)
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn checkpoint(global: &Global, args: &Checkpoint) -> Outcome {
     let db = existing(global)?;
     let _progress = Progress::spinner("copying");
     let (copied, dir) = (db.clone(), args.dir.clone());
-    interrupt::wait(move || Ok(copied.checkpoint(dir)?))?;
+    interrupt::wait(Then::of(global), move || Ok(copied.checkpoint(dir)?))?;
     close(global, &db)
 }
 

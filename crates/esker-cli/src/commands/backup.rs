@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::args::{Backup, Global, Restore};
 use crate::exit::{Failure, Outcome, note};
-use crate::interrupt;
+use crate::interrupt::{self, Then};
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::store::{close, existing, options};
@@ -19,7 +19,7 @@ pub(crate) fn run(global: &Global, args: &Backup) -> Outcome {
     let db = existing(global)?;
     let progress = Progress::spinner("copying");
     let (copied, dir, keep, options) = (db.clone(), args.dir.clone(), args.keep, options(global));
-    let (report, removed) = interrupt::wait(move || {
+    let (report, removed) = interrupt::wait(Then::of(global), move || {
         let report = copied.backup(&dir)?;
         let removed = keep.map(|keep| esker::forget_backups(&dir, keep as usize, &options));
         Ok((report, removed.transpose()?))
@@ -47,7 +47,7 @@ fn line(global: &Global, BackupInfo { id, made_us, files, bytes, .. }: &BackupIn
 pub(crate) fn restore(global: &Global, args: &Restore) -> Outcome {
     let progress = Progress::spinner("restoring");
     let (dir, id, target, options) = (args.dir.clone(), args.backup, args.target.clone(), options(global));
-    let restored = interrupt::wait(move || {
+    let restored = interrupt::wait(Then::WaitStill, move || {
         // `check` is of stores, not of backups: no advice to call it.
         esker::restore(&dir, id, &target, &options).map_err(|error| match error.kind() {
             ErrorKind::Corruption => Failure::store(error.to_string()),

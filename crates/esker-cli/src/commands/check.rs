@@ -6,15 +6,17 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::exit::{Failure, Outcome};
-use crate::interrupt;
+use crate::interrupt::{self, Then};
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::store::{opening, options, patiently};
 
 pub(crate) fn run(global: &Global) -> Outcome {
     let progress = Progress::spinner("checking");
-    let (asked, options) = (global.clone(), options(global));
-    let checked = interrupt::wait(move || patiently(&asked, || esker::check(&asked.db, &options)))?;
+    let checked = patiently(global, || {
+        let (path, options) = (global.db.clone(), options(global));
+        interrupt::wait(Then::WaitStill, move || Ok(esker::check(&path, &options)))
+    })?;
     drop(progress);
     let report = match checked {
         Ok(report) => report,

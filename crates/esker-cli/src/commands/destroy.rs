@@ -21,7 +21,7 @@ pub(crate) fn run(global: &Global, args: &Destroy) -> Outcome {
         let (name, typed) = (name.display(), typed.display());
         return Err(Failure::usage(format!("nothing was deleted: the store's name is {name}, not {typed}")));
     }
-    let destroyed = patiently(global, || esker::destroy(&global.db, &options(global)))?;
+    let destroyed = patiently(global, || Ok(esker::destroy(&global.db, &options(global))))?;
     destroyed.map_err(|error| opening(global, error))
 }
 

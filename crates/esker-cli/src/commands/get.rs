@@ -18,7 +18,7 @@ use crate::stream::pieces;
 pub(crate) fn run(global: &Global, args: &Get) -> Outcome {
     let store = Store::read(global)?;
     let key = store.key(args.key.as_encoded_bytes())?;
-    let Some(value) = store.tree.get(&key)? else { return Err(Failure::not_there()) };
+    let Some(value) = store.tree.get(&key)? else { return Err(absent(global, args)) };
     let range = match args.range {
         Some(range) => range.of(value.len())?,
         None => 0..value.len(),
@@ -32,7 +32,9 @@ pub(crate) fn run(global: &Global, args: &Get) -> Outcome {
         _ => {}
     }
     let exact = args.file.is_some() || args.range.is_some();
-    Out::stdout()?.with(|out| {
+    let out = Out::stdout()?;
+    let mut out = if args.raw { out.raw() } else { out };
+    out.with(|out| {
         if global.json {
             // A part of a number is none: it is shown as bytes.
             let values = if args.range.is_some() { DataType::Text } else { store.types.values };
@@ -55,6 +57,12 @@ pub(crate) fn run(global: &Global, args: &Get) -> Outcome {
             out.write(b"\n")
         }
     })
+}
+
+/// People are told; to a program the exit code says it, as that of `grep` does.
+fn absent(global: &Global, args: &Get) -> Failure {
+    let is_told = global.in_shell || std::io::stderr().is_terminal();
+    if is_told { Failure::absent(&args.key) } else { Failure::not_there() }
 }
 
 /// What to show on a terminal instead of a value that would spoil it.

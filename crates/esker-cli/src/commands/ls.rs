@@ -50,7 +50,7 @@ fn values(global: &Global, args: &Ls, keys: DataType, rows: &mut Scan, out: &mut
             }
             Err(error) => return Err(error.into()),
         };
-        about.print(global, keys, rows, args.sha256, out.buffer())?;
+        about.print(global, keys, rows, args.sha256, out)?;
         out.spill()?;
     }
     match damaged {
@@ -88,7 +88,7 @@ impl About {
         Ok(about)
     }
 
-    fn print(&self, global: &Global, keys: DataType, rows: &Scan, hash: bool, out: &mut Vec<u8>) -> Outcome {
+    fn print(&self, global: &Global, keys: DataType, rows: &Scan, hash: bool, out: &mut Out) -> Outcome {
         let (key, size) = (rows.key(), rows.value_len());
         let stored = self.stored.map(utc);
         if global.json {
@@ -96,16 +96,18 @@ impl About {
             if hash && let Some(fields) = fields.as_object_mut() {
                 fields.insert("sha256".to_owned(), json!(self.sha256));
             }
-            return json::described(out, keys, key, &fields);
+            return json::described(out.buffer(), keys, key, &fields);
         }
         let mut line = format!("{size:>14}  {:20}  {:7}  ", stored.as_deref().unwrap_or("-"), self.kind);
         if hash {
             // Writing to memory cannot fail.
             let _ = write!(line, "{:64}  ", self.sha256.as_deref().unwrap_or("-"));
         }
-        out.extend_from_slice(line.as_bytes());
-        keys.print(key, out)?;
-        out.push(b'\n');
+        let start = out.buffer().len();
+        out.buffer().extend_from_slice(line.as_bytes());
+        keys.print(key, out.buffer())?;
+        out.part_since(start);
+        out.buffer().push(b'\n');
         Ok(())
     }
 }
@@ -154,7 +156,7 @@ fn sum(global: &Global, group: &[u8], size: u64, count: u64, out: &mut Out) -> O
         json::described(out.buffer(), DataType::Text, group, &fields)?;
     } else {
         out.buffer().extend_from_slice(format!("{size:>14}  {count:>9}  ").as_bytes());
-        out.buffer().extend_from_slice(group);
+        out.part(group);
         out.buffer().push(b'\n');
     }
     out.spill()

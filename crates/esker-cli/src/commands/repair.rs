@@ -5,15 +5,17 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::exit::{Failure, Outcome, note};
-use crate::interrupt;
+use crate::interrupt::{self, Then};
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::store::{opening, options, patiently};
 
 pub(crate) fn run(global: &Global) -> Outcome {
     let progress = Progress::spinner("repairing");
-    let (asked, options) = (global.clone(), options(global));
-    let repaired = interrupt::wait(move || patiently(&asked, || esker::repair(&asked.db, &options)))?;
+    let repaired = patiently(global, || {
+        let (path, options) = (global.db.clone(), options(global));
+        interrupt::wait(Then::WaitStill, move || Ok(esker::repair(&path, &options)))
+    })?;
     drop(progress);
     let report = repaired.map_err(|error| opening(global, error))?;
     Out::stdout()?.with(|out| {

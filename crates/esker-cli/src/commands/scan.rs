@@ -6,6 +6,7 @@ use crate::args::{Bounds, Global, Scan};
 use crate::datatype::{DataType, Types};
 use crate::exit::Outcome;
 use crate::json::{self, Held};
+use crate::kind;
 use crate::output::Out;
 use crate::ranges::KeyBounds;
 use crate::store::Store;
@@ -24,18 +25,39 @@ pub(crate) fn run(global: &Global, args: &Scan) -> Outcome {
         return Ok(());
     }
     let mut rows = store.tree.scan(range)?;
-    Out::stdout()?.with(|out| {
+    let out = Out::stdout()?;
+    let mut out = if args.raw { out.raw() } else { out };
+    out.with(|out| {
         let mut left = limit;
         while left > 0 && rows.advance()? {
-            let expires_us = rows.expires_us();
-            let (key, value) = rows.pair()?;
-            let held = (!args.keys_only).then_some((value, expires_us));
-            print(out.buffer(), global.json, store.types, key, held)?;
-            out.spill()?;
+            let described = match out.is_shown() && !args.keys_only && !global.json {
+                true => describe(&rows, store.types.values)?,
+                false => None,
+            };
+            if let Some(what) = described {
+                print(out, false, store.types, rows.key(), None)?;
+                out.buffer().pop();
+                out.line(&format!(" ({what})"))?;
+            } else {
+                let expires_us = rows.expires_us();
+                let (key, value) = rows.pair()?;
+                let held = (!args.keys_only).then_some((value, expires_us));
+                print(out, global.json, store.types, key, held)?;
+                out.spill()?;
+            }
             left -= 1;
         }
         Ok(())
     })
+}
+/// What to show on a terminal instead of a value that would spoil it: as `get` does.
+fn describe(rows: &esker::Scan, values: DataType) -> Outcome<Option<String>> {
+    let len = rows.value_len();
+    if values != DataType::Text && len <= kind::POUR_AT_MOST {
+        return Ok(None);
+    }
+    let first = rows.handle()?.read_at(..len.min(kind::POUR_AT_MOST))?;
+    Ok(kind::unprintable(&first, len))
 }
 
 /// The bounds as typed, in the key type of the tree.
@@ -46,21 +68,17 @@ pub(super) fn bounds(keys: DataType, typed: &Bounds) -> Outcome<KeyBounds> {
 }
 
 /// Appends one row as a line: `key value`, `key` or a JSON object.
-pub(super) fn print(
-    out: &mut Vec<u8>,
-    json: bool,
-    types: Types,
-    key: &[u8],
-    held: Option<Held<'_>>,
-) -> Outcome {
+pub(super) fn print(out: &mut Out, json: bool, types: Types, key: &[u8], held: Option<Held<'_>>) -> Outcome {
     if json {
-        return json::row(out, types, key, held);
+        return json::row(out.buffer(), types, key, held);
     }
-    types.keys.print(key, out)?;
+    let start = out.buffer().len();
+    types.keys.print(key, out.buffer())?;
     if let Some((value, _)) = held {
-        out.push(b' ');
-        types.values.print_value(value, out)?;
+        out.buffer().push(b' ');
+        types.values.print_value(value, out.buffer())?;
     }
-    out.push(b'\n');
+    out.part_since(start);
+    out.buffer().push(b'\n');
     Ok(())
 }

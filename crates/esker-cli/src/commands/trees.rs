@@ -16,7 +16,8 @@ pub(crate) fn run(global: &Global, args: &Trees) -> Outcome {
     Out::stdout()?.with(|out| {
         for name in names {
             if !args.long && !global.json {
-                out.line(&name)?;
+                out.part(name.as_bytes());
+                out.line("")?;
                 continue;
             }
             let Some(tree) = db.open_tree(&name)? else { continue };
@@ -30,7 +31,8 @@ pub(crate) fn run(global: &Global, args: &Trees) -> Outcome {
                 )?,
                 false => {
                     let (keys, values) = (keys.unwrap_or("-"), values.unwrap_or("-"));
-                    out.line(&format!("{name:width$}  {keys:4}  {values:4}  {rows}"))?;
+                    out.part(format!("{name:width$}  {keys:4}  {values:4}  {rows}").as_bytes());
+                    out.line("")?;
                 }
             }
         }

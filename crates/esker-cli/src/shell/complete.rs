@@ -6,7 +6,9 @@ use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::{Context, Helper, Result};
 
 use super::line::definition;
+use super::words;
 use crate::datatype::{DataType, Types};
+use crate::escapes;
 
 /// Keys that are offered at most.
 const KEYS_MAX: usize = 200;
@@ -59,7 +61,9 @@ impl Completion {
         }
         match arg.get_id().as_str() {
             "tree" | "tree_name" => {
-                Some(self.store.as_ref().map(|(db, _)| db.tree_names()).unwrap_or_default())
+                let names = self.store.as_ref().map(|(db, _)| db.tree_names()).unwrap_or_default();
+                let shown = names.into_iter().filter(|name| name.chars().all(escapes::is_printable));
+                Some(shown.map(|name| words::quote(&name).into_owned()).collect())
             }
             "key" | "from" | "to" | "lo" | "hi" | "prefix" => Some(self.keys(typed).unwrap_or_default()),
             "command" => Some(self.commands()),
@@ -76,15 +80,14 @@ impl Completion {
         if types.keys != DataType::Text {
             return None;
         }
-        let prefix = shlex::split(typed)?.pop().unwrap_or_default();
-        let mut rows = tree.scan(ScanRange::prefix(prefix).keys_only()).ok()?;
+        let prefix = words::split(typed.as_bytes()).ok()?.pop().unwrap_or_default();
+        let mut rows = tree.scan(ScanRange::prefix(prefix.as_encoded_bytes()).keys_only()).ok()?;
         let mut keys = Vec::new();
         while keys.len() < KEYS_MAX && rows.advance().ok()? {
             if let Ok(key) = std::str::from_utf8(rows.key())
-                && !key.contains(char::is_control)
-                && let Ok(quoted) = shlex::try_quote(key)
+                && key.chars().all(escapes::is_printable)
             {
-                keys.push(quoted.into_owned());
+                keys.push(words::quote(key).into_owned());
             }
         }
         Some(keys)
@@ -103,30 +106,14 @@ fn positionals_in(command: &Command, words: &[String]) -> usize {
     (0..words.len()).filter(|at| !words[*at].starts_with("--") && !is_value(*at)).count()
 }
 
-/// Where the last word of `line` begins: behind the last blank outside of quotes.
-fn last_word(line: &str) -> usize {
-    let (mut start, mut quote, mut escaped) = (0, None, false);
-    for (at, c) in line.char_indices() {
-        match (quote, c) {
-            _ if escaped => escaped = false,
-            (None | Some('"'), '\\') => escaped = true,
-            (Some(open), _) if c == open => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, _) if c.is_whitespace() => start = at + c.len_utf8(),
-            (None, _) => {}
-        }
-    }
-    start
-}
-
 impl Completer for Completion {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> Result<(usize, Vec<Pair>)> {
-        let start = last_word(&line[..pos]);
+        let start = words::last(&line[..pos]);
         let typed = &line[start..pos];
-        let Some(before) = shlex::split(&line[..start]) else { return Ok((pos, Vec::new())) };
+        let Ok(before) = words::split(&line.as_bytes()[..start]) else { return Ok((pos, Vec::new())) };
+        let before: Vec<String> = before.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let Some(candidates) = self.candidates(&before, typed) else {
             return self.files.complete_path(line, pos);
         };
@@ -185,14 +172,5 @@ mod tests {
         assert_eq!(completed("get 'tw"), [""; 0], "the quote is open");
         assert_eq!(completed("put apple ap"), [""; 0], "a value is anything");
         assert_eq!(completed("get bad"), [""; 0]);
-    }
-
-    #[test]
-    fn words_begin_behind_blanks_that_are_not_quoted() {
-        for (line, start) in
-            [("", 0), ("get", 0), ("get ", 4), ("get 'a b", 4), ("get a\\ b", 4), ("get 'a' b", 8)]
-        {
-            assert_eq!(last_word(line), start, "{line}");
-        }
     }
 }

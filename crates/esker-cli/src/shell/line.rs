@@ -76,13 +76,6 @@ pub(super) fn definition() -> clap::Command {
     Line::command().mut_subcommand("shell", |shell| shell.hide(true))
 }
 
-/// The words of a line, quoted as in a POSIX shell; `None` where a quote is not closed.
-pub(super) fn words(line: &[u8]) -> Option<Vec<OsString>> {
-    use std::os::unix::ffi::OsStringExt;
-    let words = shlex::bytes::split(line)?;
-    Some(words.into_iter().map(OsString::from_vec).collect())
-}
-
 /// Reads the words of a line.
 pub(super) fn parse(words: Vec<OsString>) -> Result<Typed, clap::Error> {
     let matches = definition().try_get_matches_from(words)?;
@@ -99,6 +92,7 @@ pub(super) fn parse(words: Vec<OsString>) -> Result<Typed, clap::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shell::words;
 
     #[test]
     fn the_definition_is_sound() {
@@ -106,19 +100,8 @@ mod tests {
     }
 
     #[test]
-    fn words_are_quoted_as_in_a_shell() {
-        let of = |line: &str| words(line.as_bytes());
-        assert_eq!(
-            of("put 'a b' \"c'd\" e\\ f # g"),
-            Some(["put", "a b", "c'd", "e f"].map(OsString::from).into())
-        );
-        assert_eq!(of("put 'a"), None);
-        assert_eq!(of("  "), Some(Vec::new()));
-    }
-
-    #[test]
     fn lines_know_what_was_typed() {
-        let of = |line: &str| parse(words(line.as_bytes()).unwrap()).unwrap();
+        let of = |line: &str| parse(words::split(line.as_bytes()).unwrap()).unwrap();
         let typed = of("get a --tree t");
         assert!(typed.has_tree && !typed.has_db && matches!(typed.verb, Verb::Shared(Command::Get(_))));
         assert!(of("get a --db x.db").has_db);

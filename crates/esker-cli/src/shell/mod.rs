@@ -1,8 +1,8 @@
 //! `esker shell`: commands line by line, with the store open meanwhile.
 //!
 //! ```text
-//! terminal ─> terminal (rustyline: editing, history, complete) ─┐
-//! pipe, file ─> plain ─────────────────────────────────────────┴─> session ─> line (clap) ─> commands
+//! terminal ─> terminal (rustyline: editing, history, complete, paste) ─┐
+//! pipe, file ─> plain ────────────────────────────────────────────────┴─> session ─> words ─> line (clap) ─> commands
 //! ```
 //!
 //! No line ends the shell but `exit` and `quit`; the end of the input does. What fails is said, and the next line
@@ -10,9 +10,11 @@
 
 mod complete;
 mod line;
+mod paste;
 mod plain;
 mod session;
 mod terminal;
+mod words;
 
 use std::io::{self, IsTerminal};
 
@@ -22,12 +24,14 @@ use session::Session;
 
 pub(crate) fn run(global: Global, args: &Shell) -> Outcome {
     let mut session = Session::new(global);
-    session.open_at_start();
+    let at_start = session.open_at_start();
     let ended = if io::stdin().is_terminal() && io::stdout().is_terminal() {
         terminal::run(&mut session, args)
     } else {
         plain::run(&mut session)
     };
+    // A store that could not be opened is why lines failed, unless another one was opened.
+    let ended = if session.has_opened() { ended } else { at_start.and(ended) };
     let closed = session.close();
     ended.and(closed)
 }

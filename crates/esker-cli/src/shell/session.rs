@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use esker::{Db, Options};
 
-use super::line::{Open, Typed, Verb, parse, words};
+use super::line::{Open, Typed, Verb, parse};
+use super::words;
 use crate::args::{Cli, Command, Global};
 use crate::commands;
-use crate::exit::{Failure, Outcome, note};
+use crate::exit::{self, Failure, Outcome, note};
 use crate::interrupt;
 use crate::output::Out;
 use crate::store::{opening, options, patiently};
@@ -25,6 +26,7 @@ pub(super) struct Session {
     /// The options that the shell was started with; `tree` is the one that is worked on.
     global: Global,
     open: Option<Opened>,
+    has_opened: bool,
 }
 
 struct Opened {
@@ -38,21 +40,22 @@ pub(super) type Ask<'a> = &'a mut dyn FnMut(&str) -> Option<String>;
 
 impl Session {
     pub(super) fn new(global: Global) -> Self {
-        Session { global, open: None }
+        Session { global, open: None, has_opened: false }
     }
 
-    /// Opens the store that the shell was started with, where there is one.
-    pub(super) fn open_at_start(&mut self) {
+    /// Opens the store that the shell was started with, where there is one. What fails is said here.
+    pub(super) fn open_at_start(&mut self) -> Outcome {
         if !self.global.db.exists() {
-            return;
+            return Ok(());
         }
         let path = self.global.db.clone();
         let options = options(&self.global).create(false);
-        if let Err(failure) = self.open_store(path, options)
-            && let Some(message) = failure.message()
-        {
-            note(message);
-        }
+        self.open_store(path, options).map_err(|failure| said(&failure))
+    }
+
+    /// Whether a store was opened, which may be closed again.
+    pub(super) fn has_opened(&self) -> bool {
+        self.has_opened
     }
 
     /// What the prompt shows: the store and the tree.
@@ -73,28 +76,22 @@ impl Session {
     /// Does what a line asks for. What is wrong with it has been said when it fails.
     pub(super) fn line(&mut self, line: &[u8], ask: Option<Ask<'_>>) -> Outcome<Next> {
         interrupt::clear();
-        let said = |failure: Failure| {
-            failure.message().inspect(|message| note(message));
-            Failure::reported(failure.code())
-        };
-        let Some(words) = words(line) else {
-            return Err(said(Failure::usage("a quote is not closed, or a backslash ends the line")));
-        };
+        let words = words::split(line).map_err(|wrong| said(&Failure::usage(wrong)))?;
         if words.is_empty() {
             return Ok(Next::GoOn);
         }
         let typed = match parse(words) {
             Ok(typed) => typed,
             Err(message) => {
-                let printed = message.print();
+                let printed = exit::print(&message);
                 return match printed {
                     _ if message.use_stderr() => Err(Failure::reported(2)),
-                    Err(error) => Err(said(Failure::output(&"standard output", &error))),
+                    Err(error) => Err(said(&Failure::output(&"standard output", &error))),
                     Ok(()) => Ok(Next::GoOn),
                 };
             }
         };
-        self.execute(typed, ask).map_err(said)
+        self.execute(typed, ask).map_err(|failure| said(&failure))
     }
 
     fn execute(&mut self, typed: Typed, ask: Option<Ask<'_>>) -> Outcome<Next> {
@@ -107,20 +104,16 @@ impl Session {
             },
             Verb::Tree(args) => match args.tree_name {
                 Some(name) => self.global.tree = name,
-                None => Out::stdout()?.with(|out| out.line(&self.global.tree))?,
+                None => Out::stdout()?.with(|out| {
+                    out.part(self.global.tree.as_bytes());
+                    out.line("")
+                })?,
             },
             Verb::Shared(Command::Shell(_)) => return Err(Failure::usage("this is the shell")),
             Verb::Shared(command) => {
                 let elsewhere = typed.has_db && !self.is_open(&typed.global.db);
                 let global = self.settle(typed.global, elsewhere, typed.has_tree);
-                let asks_for_key = matches!(command, Command::Get(_) | Command::Mv(_) | Command::Cp(_));
-                let at_terminal = ask.is_some();
-                self.shared(global, command, elsewhere, ask).inspect_err(|failure| {
-                    // The command line says it by its exit code alone.
-                    if asks_for_key && at_terminal && failure.code() == 1 {
-                        note("there is no such key");
-                    }
-                })?;
+                self.shared(global, command, elsewhere, ask)?;
             }
         }
         Ok(Next::GoOn)
@@ -146,6 +139,7 @@ impl Session {
             memory: line.memory.or(self.global.memory),
             wait: line.wait.or(self.global.wait),
             open: open.map(|open| open.db.clone()),
+            in_shell: true,
         }
     }
 
@@ -206,9 +200,10 @@ impl Session {
 
     fn open_store(&mut self, path: PathBuf, options: Options) -> Outcome {
         let global = Global { db: path.clone(), ..self.global.clone() };
-        let opened = patiently(&global, || Db::open(&path, options.clone()))?;
+        let opened = patiently(&global, || Ok(Db::open(&path, options.clone())))?;
         let db = opened.map_err(|error| opening(&global, error))?;
         self.open = Some(Opened { db, path, options });
+        self.has_opened = true;
         Ok(())
     }
 
@@ -219,6 +214,12 @@ impl Session {
             None => Ok(()),
         }
     }
+}
+
+/// Says what failed; what is left of it is the exit code.
+fn said(failure: &Failure) -> Failure {
+    failure.message().inspect(|message| note(message));
+    Failure::reported(failure.code())
 }
 
 fn nothing_open() -> Failure {

@@ -1,4 +1,5 @@
-//! Lines at a terminal: edited, remembered, completed. Ctrl-C drops a line, Ctrl-D ends the shell.
+//! Lines at a terminal: edited, remembered, completed. Ctrl-C drops a line, Ctrl-D ends the shell. Of pasted lines each is run
+//! as if it had been typed.
 //!
 //! A line that is not UTF-8 is dropped, with what was typed ahead: the editor gives up in its middle, and the rest must not be
 //! taken for a command.
@@ -12,11 +13,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustyline::config::Configurer;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
-use rustyline::{CompletionType, Config, Editor};
+use rustyline::{CompletionType, Config, Editor, Event};
 
 use super::complete::Completion;
+use super::paste::{Paste, Pasted};
 use super::session::{Next, Session};
 use crate::args::Shell;
+use crate::escapes;
 use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
 use crate::output::Out;
@@ -40,9 +43,20 @@ pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
         note(&format!("cannot read {}, so lines are not kept there: {error}", path.display()));
         history = None;
     }
+    let paste = Paste::default();
+    lines.bind_sequence(Event::Any, paste.handler());
+    let mut unfinished = (String::new(), String::new());
     loop {
         lines.set_helper(Some(Completion::new(session.store())));
-        let line = match lines.readline(&format!("{}> ", session.place())) {
+        let (before, behind) = std::mem::take(&mut unfinished);
+        let read = lines.readline_with_initial(&prompt(session), (&before, &behind));
+        let (pasted, left_out) = paste.take();
+        if left_out > 0 {
+            note(&format!(
+                "control characters in what was pasted: {left_out}, left out; between double quotes \\xNN stands for a byte"
+            ));
+        }
+        let line = match read {
             Ok(line) => line,
             Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => continue,
             Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -56,15 +70,43 @@ pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
         };
         // A handle less when the store is closed.
         lines.set_helper(None);
-        remember(&mut lines, &line, &mut history);
-        let mut ask = |question: &str| lines.readline(question).ok();
-        match session.line(line.as_bytes(), Some(&mut ask)) {
-            Ok(Next::GoOn) => {}
-            Ok(Next::End) => return Ok(()),
-            // It has been said.
-            Err(_) => {}
+        let pasted = pasted.unwrap_or_else(|| Pasted { lines: vec![line], ..Pasted::default() });
+        let count = pasted.lines.len();
+        unfinished = pasted.unfinished;
+        for (done, line) in pasted.lines.iter().enumerate() {
+            if done > 0 {
+                // The editor has shown the first one.
+                Out::stdout()?.with(|out| out.line(&format!("{}{line}", prompt(session))))?;
+            }
+            remember(&mut lines, line, &mut history);
+            let mut ask = |question: &str| answer(&mut lines, &paste, question);
+            // What failed has been said.
+            if let Ok(Next::End) = session.line(line.as_bytes(), Some(&mut ask)) {
+                return Ok(());
+            }
+            let left = count - done - 1;
+            if left > 0 && interrupt::check().is_err() {
+                note(&format!("lines that were pasted behind this one: {left}, not run"));
+                unfinished = (String::new(), String::new());
+                break;
+            }
         }
     }
+}
+
+fn prompt(session: &Session) -> String {
+    let mut prompt = Vec::new();
+    escapes::append_shown(&mut prompt, session.place().as_bytes());
+    format!("{}> ", String::from_utf8_lossy(&prompt))
+}
+
+/// Asks at the terminal; of what is pasted as an answer the first line counts.
+fn answer(lines: &mut Lines, paste: &Paste, question: &str) -> Option<String> {
+    let mut shown = Vec::new();
+    escapes::append_shown(&mut shown, question.as_bytes());
+    let typed = lines.readline(String::from_utf8_lossy(&shown).as_ref()).ok();
+    let (pasted, _) = paste.take();
+    pasted.and_then(|pasted| pasted.lines.into_iter().next()).or(typed)
 }
 
 /// Takes away what the terminal has got beside a line that was dropped.

@@ -71,7 +71,8 @@ impl Runner {
         if !self.writes.is_empty() {
             self.writes.apply(&mut self.store)?;
         }
-        let (tree, types, out) = (&self.store.tree, self.store.types, self.out.buffer());
+        let (tree, types, start) = (&self.store.tree, self.store.types, self.out.buffer().len());
+        let out = self.out.buffer();
         if self.json {
             match tree.get(key)? {
                 Some(value) => json::row(out, types, key, Some((&value.bytes()?, value.expires_us())))?,
@@ -85,7 +86,8 @@ impl Runner {
                 true => types.values.print_value(&self.value, out)?,
                 false => out.extend_from_slice(b"EMPTY"),
             }
-            out.push(b'\n');
+            self.out.part_since(start);
+            self.out.buffer().push(b'\n');
         }
         self.counts.gets += 1;
         Ok(self.out.spill()?)
@@ -102,7 +104,7 @@ impl Runner {
                 any = true;
                 let expires_us = rows.expires_us();
                 let (key, value) = rows.pair()?;
-                print(self.out.buffer(), self.json, self.store.types, key, Some((value, expires_us)))?;
+                print(&mut self.out, self.json, self.store.types, key, Some((value, expires_us)))?;
                 self.out.spill()?;
             }
         }
