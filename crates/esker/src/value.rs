@@ -37,6 +37,8 @@ const COPY_LEN: u64 = 1 << 20;
 pub struct Value {
     held: Held,
     expiry: Option<Expiry>,
+    /// When what lies below the operands of which it was made expires.
+    below: Option<Expiry>,
 }
 
 /// Where the bytes are.
@@ -57,7 +59,7 @@ impl std::fmt::Debug for Value {
 impl Value {
     #[inline]
     pub(crate) fn copy_of(entry: &Content<'_>) -> Value {
-        Value { held: Held::Inline(entry.value.to_vec()), expiry: entry.expiry }
+        Value { held: Held::Inline(entry.value.to_vec()), expiry: entry.expiry, below: None }
     }
 
     /// A small value that does not expire.
@@ -87,12 +89,22 @@ impl Value {
 
     /// The huge value of `pointer`, which `pin` keeps.
     pub(crate) fn of_pin(pin: Arc<Pin>, pointer: Pointer) -> Value {
-        Value { held: Held::Blob(pin, pointer), expiry: None }
+        Value { held: Held::Blob(pin, pointer), expiry: None, below: None }
     }
 
     /// The value, to end at `expiry`.
     pub(crate) fn expiring(self, expiry: Option<Expiry>) -> Value {
         Value { expiry, ..self }
+    }
+
+    /// The value, which was made of what expires `below` it.
+    pub(crate) fn made_of(self, below: Option<Expiry>) -> Value {
+        Value { below, ..self }
+    }
+
+    /// When its key has something else than this by the passing of time.
+    pub(crate) fn lapses_us(&self) -> Option<Expiry> {
+        self.expiry.or(self.below)
     }
 
     /// When a huge value was stored, in microseconds since 1970. `None` for a small one: that is not kept.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::blob::BlobSet;
 use crate::canary::broken;
 use crate::checksum::hash_key;
-use crate::cursor::{Content, Cursor, Kind, SeqNo};
+use crate::cursor::{Content, Cursor, Expiry, Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operators::MergeOperators;
 use crate::state::TreeState;
@@ -66,24 +66,25 @@ pub(crate) fn gather(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<(Vec<V
     Ok((operands, base))
 }
 
-/// The bytes below operands, if the version there has some at a time. Where there may be huge values whoever asks has
+/// The bytes below operands, if the version there has some at a time, and when they expire. Where there may be huge values whoever asks has
 /// registered a moment that sees it, and says where they are.
 pub(crate) fn bytes_below(
     blobs: Option<&Arc<BlobSet>>,
     key: &[u8],
     (kind, stored): (Kind, &[u8]),
     time_us: u64,
-) -> Result<Option<Vec<u8>>> {
+) -> Result<(Option<Vec<u8>>, Option<Expiry>)> {
     let entry = Content::open(kind, stored);
-    Ok(match entry.kind {
-        _ if !entry.lives(|| time_us) => None,
+    let bytes = match entry.kind {
+        _ if !entry.lives(|| time_us) => return Ok((None, None)),
         Kind::Blob => {
             let message = "there is a huge value where there was none";
             let blobs = blobs.ok_or_else(|| Error::new(ErrorKind::Corruption, message))?;
-            Some(Value::of_blob(blobs, key, entry.value, None)?.into_vec()?)
+            Value::of_blob(blobs, key, entry.value, None)?.into_vec()?
         }
-        _ => Some(entry.value.to_vec()),
-    })
+        _ => entry.value.to_vec(),
+    };
+    Ok((Some(bytes), entry.expiry))
 }
 
 /// What `key`, whose newest version at `seq` is an operand, has at a time. Whoever asks has registered that moment.
@@ -95,9 +96,9 @@ pub(crate) fn merged_at(
     blobs: &Arc<BlobSet>,
 ) -> Result<Value> {
     let (operands, base) = gather(state, key, seq)?;
-    let below = match &base {
+    let (below, expiry) = match &base {
         Some((_, kind, stored)) => bytes_below(Some(blobs), key, (*kind, stored), time_us)?,
-        None => None,
+        None => (None, None),
     };
-    Ok(Value::of_bytes(&operators.apply(key, below.as_deref(), &operands)?))
+    Ok(Value::of_bytes(&operators.apply(key, below.as_deref(), &operands)?).made_of(expiry))
 }

@@ -12,7 +12,7 @@ use super::meter::ScanMeter;
 use super::operands::bytes_below;
 use super::range::ScanRange;
 use crate::blob::{BlobSet, Pointer};
-use crate::cursor::{Content, Kind, MAX_SEQ, SeqNo};
+use crate::cursor::{Content, Expiry, Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ranges::Cover;
 use crate::state::TreeState;
@@ -47,6 +47,8 @@ pub struct Scan {
     loaded: Option<Vec<u8>>,
     /// Why nobody can say what they have made.
     unmade: Option<Error>,
+    /// When what the value was made of expires.
+    below: Option<Expiry>,
     /// Forward: the merge has moved on already.
     is_ahead: bool,
     /// A moment that stays registered as long as the scan lasts, where there are huge values.
@@ -93,6 +95,7 @@ impl Scan {
             kind: Kind::Put,
             loaded: None,
             unmade: None,
+            below: None,
             is_ahead: false,
             moment,
             meter,
@@ -108,7 +111,7 @@ impl Scan {
         notes::begin();
         let mut moved = if self.range.reverse { self.advance_backward() } else { self.advance_forward() };
         if self.loaded.is_some() || self.unmade.is_some() {
-            (self.loaded, self.unmade) = (None, None);
+            (self.loaded, self.unmade, self.below) = (None, None, None);
         }
         if self.kind == Kind::Merge && matches!(moved, Ok(true)) && !self.range.keys_only {
             moved = self.make_value().map(|()| true);
@@ -166,6 +169,16 @@ impl Scan {
         self.entry().expiry
     }
 
+    /// When the current key has something else by the passing of time.
+    pub(crate) fn lapses_us(&self) -> Option<Expiry> {
+        match self.kind {
+            _ if !self.on_pair => None,
+            Kind::Merge => self.below,
+            kind if self.range.reverse => Content::open(kind, &self.value).expiry,
+            kind => Content::open(kind, self.merge.value()).expiry,
+        }
+    }
+
     /// The current pair's value as [`Tree::get`](crate::Tree::get) gives it: to keep, or to read in parts. Empty
     /// where [`Scan::value`] is.
     ///
@@ -196,7 +209,7 @@ impl Scan {
             self.merge.turn(Direction::Forward);
             self.merge.seek(&self.key, self.seq)?;
         }
-        let (deleted, mut operands, mut below) = (self.cover.over(&self.key), Vec::new(), Ok(None));
+        let (deleted, mut operands, mut below) = (self.cover.over(&self.key), Vec::new(), Ok((None, None)));
         while self.merge.valid() && self.merge.key() == self.key.as_slice() && self.merge.seq() >= deleted {
             if self.merge.kind() != Kind::Merge {
                 let version = (self.merge.kind(), self.merge.value());
@@ -213,9 +226,11 @@ impl Scan {
         } else {
             self.is_ahead = true;
         }
-        match below
-            .and_then(|below| self.meter.store().operators().apply(&self.key, below.as_deref(), &operands))
-        {
+        let made = below.and_then(|(below, expiry)| {
+            self.below = expiry;
+            self.meter.store().operators().apply(&self.key, below.as_deref(), &operands)
+        });
+        match made {
             Ok(made) => self.loaded = Some(made),
             Err(error) => self.unmade = Some(error),
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{Store, Structure};
 use crate::cursor::Expiry;
+use crate::read::moments::Lasting;
 use crate::version::edit::{CLOCK_MAX, Edit};
 use crate::version::levels::Levels;
 
@@ -27,6 +28,11 @@ impl Store {
     /// When something expires that is to last as long as `ttl` from now on.
     pub(crate) fn expiry_after(&self, ttl: Duration) -> Expiry {
         self.clock.now_us().saturating_add(u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// For a write that rests on values which were read, of which the first expires at `expiry`.
+    pub(crate) fn lasting(&self, expiry: Option<Expiry>) -> Lasting<'_> {
+        Lasting::new(&self.snapshots, &self.commit, &self.clock, expiry)
     }
 
     /// What the manifest is to know of the clock.

@@ -245,7 +245,9 @@ impl Tree {
             // The snapshot keeps merges from folding versions that came after it into the bottom level,
             // where they would lose the sequence numbers that show them to be newer.
             let snapshot = Snapshot::passing(&self.owner);
-            let current = snapshot.get_vec(self, key)?;
+            let current = snapshot.get(self, key)?;
+            let lasting = self.store.lasting(current.as_ref().and_then(Value::lapses_us));
+            let current = current.map(Value::into_vec).transpose()?;
             let Some(new) = decide(current.as_deref()) else { return Ok(()) };
             let mut batch = Batch::new();
             match &new {
@@ -253,7 +255,7 @@ impl Tree {
                 None => batch.delete(self, key)?,
             }
             let seen = snapshot.seq();
-            let unchanged = || self.is_unchanged(key, seen);
+            let unchanged = || Ok(self.is_unchanged(key, seen)? && lasting.holds());
             if self.store.write_if(&batch, self.store.options.durability, Some(&unchanged))?.is_some() {
                 return Ok(());
             }

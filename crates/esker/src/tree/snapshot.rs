@@ -56,6 +56,12 @@ impl Snapshot {
         Snapshot::register(store, false)
     }
 
+    /// The newest state at a time that another snapshot holds.
+    pub(crate) fn passing_at(store: &Arc<Owner>, time_us: u64) -> Snapshot {
+        let seq = store.snapshots.register_at(&store.commit, time_us);
+        Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, time_us, counted: false }) }
+    }
+
     fn register(store: &Arc<Owner>, counted: bool) -> Snapshot {
         let (seq, time_us) = store.snapshots.register(&store.commit, &store.clock);
         Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, time_us, counted }) }

@@ -68,11 +68,12 @@ impl Tree {
             if from == to {
                 return Ok(true);
             }
-            let mut batch = Batch::new();
+            let (mut batch, mut lapses_us) = (Batch::new(), entry.expiry);
             if entry.kind == Kind::Merge {
                 // The target gets what the operands have made: it is not theirs to change any more.
-                let Some(value) = snapshot.get_vec(self, from)? else { return Ok(false) };
-                batch.put(self, to, value)?;
+                let Some(value) = snapshot.get(self, from)? else { return Ok(false) };
+                lapses_us = value.lapses_us();
+                batch.put(self, to, value.into_vec()?)?;
             } else if entry.kind == Kind::Blob {
                 let shared = match Pointer::decode(entry.value) {
                     Some(pointer) => self.store.share_blob(self.inner.root, to, &pointer)?,
@@ -97,7 +98,8 @@ impl Tree {
             if !keep {
                 batch.delete(self, from)?;
             }
-            let unchanged = || self.is_unchanged(from, seen);
+            let lasting = self.store.lasting(lapses_us);
+            let unchanged = || Ok(self.is_unchanged(from, seen)? && lasting.holds());
             if self.store.write_if(&batch, self.store.options.durability, Some(&unchanged))?.is_some() {
                 return Ok(true);
             }

@@ -19,10 +19,13 @@
 //! - Pessimistic transactions lock besides: [`locks`]. Serializable ones lock whatever they read and read the newest
 //!   value, which nobody else can change before they end (strict two-phase locking); under snapshot isolation they lock
 //!   what they write and read for update. The check at the commit stays: writers outside of transactions and optimistic
-//!   ones take no locks. Between pessimistic ones it never fails.
+//!   ones take no locks, and no lock holds up time. Between pessimistic ones it fails for nothing else.
+//! - Time passes as writes do: a transaction has one time for all that it reads, and what has expired since is a change
+//!   of it when it commits ([`crate::read::moments`]).
 //! - What is merged into a key is a write that reads nothing: it lies on what is there when the transaction takes effect.
 //!   Its own reads find it applied to the moment, and rely on that.
 //! - A transaction that writes nothing reads one moment and needs no check, but for a serializable pessimistic one.
+//!   That one may conflict too, when something has expired.
 //!
 //! Files: `options`, `reads` (what is relied on, and the check), `writes` (what is to be written, savepoints), `merge`,
 //! `scan`, `locks`, `span` (stretches of keys), `retry`.
@@ -32,6 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::canary::broken;
+use crate::cursor::Expiry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operators::MergeOperators;
 use crate::read::range::ScanRange;
@@ -55,7 +59,7 @@ mod writes;
 pub(crate) use locks::LockTable;
 use locks::{LockMode, Locks, Outcome, Target};
 pub use options::{Isolation, TxnMode, TxnOptions};
-use reads::{RangeId, ReadSet, Validation, check_key_unchanged, shown};
+use reads::{RangeId, ReadSet, Validation, check_key_unchanged, expired, shown};
 pub(crate) use retry::transact;
 pub use scan::TxnScan;
 use span::Span;
@@ -67,9 +71,10 @@ use writes::{Change, WriteSet};
 /// write came in between. A transaction that is dropped is rolled back. It may go from thread to thread, but only one has it
 /// at a time; a thread with two pessimistic ones may wait for itself until the time-out.
 ///
-/// Reads see the transaction's own writes, and otherwise the moment at which it began. Pessimistic ones differ: under
-/// snapshot isolation the moment is that of the last lock before the first read; serializable ones read what is newest,
-/// which their locks keep as it is.
+/// Reads see the transaction's own writes, and otherwise the moment at which it began. Pessimistic ones differ: the moment is
+/// that of the last lock before the first read; serializable ones read what is newest, which their locks keep as it is.
+/// To all of its reads it is the time of that moment. What was read and has expired when the transaction commits was changed:
+/// then it conflicts, as with somebody else's write.
 ///
 /// Until the commit everything is in memory, at the caller's expense: keys and values that are written (huge ones too),
 /// keys that are read, bounds of scans, locks. As a batch, a transaction holds less than 4 GiB; values from
@@ -121,7 +126,7 @@ impl Txn {
         store.check_open()?;
         let inner = Inner {
             moment: Snapshot::new(store),
-            is_fixed: options.mode == TxnMode::Optimistic || options.isolation == Isolation::Serializable,
+            is_fixed: options.mode == TxnMode::Optimistic,
             reads: ReadSet::default(),
             writes: WriteSet::default(),
         };
@@ -200,6 +205,9 @@ impl Txn {
             }
             self.inner.borrow_mut().reads.note_key(tree, key, moment.seq());
         }
+        if let Some(expiry) = found.as_ref().and_then(Value::lapses_us) {
+            self.note_lapse(tree, key, expiry, self.is_serializable() || for_update);
+        }
         let Some(change) = own else { return Ok(found) };
         let stored = found.map(Value::into_vec).transpose()?;
         change.value(key, stored.as_deref(), self.operators())
@@ -214,7 +222,7 @@ impl Txn {
         let noted = self.is_serializable() || for_update;
         let read = noted.then(|| inner.reads.note_range(tree, span, moment.seq()));
         let own = inner.writes.changes(tree.inner().id).cloned();
-        Ok(TxnScan::new(self, range, scan, own, read))
+        Ok(TxnScan::new(self, (tree, range), scan, own, read))
     }
 
     /// Locks what is about to be read where that is due, and says which moment to read.
@@ -227,12 +235,17 @@ impl Txn {
         if self.is_pessimistic() && (self.is_serializable() || for_update) {
             self.lock(tree, target(), if for_update { LockMode::Exclusive } else { LockMode::Shared })?;
         }
-        if self.is_pessimistic() && self.is_serializable() {
-            return Ok(Snapshot::passing(&self.store));
-        }
         let mut inner = self.inner.borrow_mut();
         inner.is_fixed = true;
+        if self.is_pessimistic() && self.is_serializable() {
+            return Ok(Snapshot::passing_at(&self.store, inner.moment.time_us()));
+        }
         Ok(inner.moment.clone())
+    }
+
+    /// `key` was read, and has something else from `expiry` on.
+    fn note_lapse(&self, tree: &Tree, key: &[u8], expiry: Expiry, relied: bool) {
+        self.inner.borrow_mut().reads.note_lapse(tree, key, expiry, relied);
     }
 
     /// A scan has walked no further than this.
@@ -425,10 +438,17 @@ impl Txn {
         let Inner { moment, reads, writes, .. } = &*self.inner.borrow();
         let written = (!self.is_serializable()).then_some((writes, moment.seq()));
         let validation = Validation { reads, written };
+        let lapse = reads.first_lapse(writes);
         if writes.is_empty() {
             // What was read is of one moment, but where locks kept it as it was.
             if self.is_pessimistic() && self.is_serializable() {
+                let now = Snapshot::passing(&self.store);
                 validation.check(0)?;
+                if let Some((expiry, tree, key)) = lapse
+                    && expiry <= now.time_us()
+                {
+                    return Err(expired(tree, key));
+                }
             }
             return Ok(None);
         }
@@ -440,8 +460,16 @@ impl Txn {
         let seen = self.store.commit.visible();
         validation.check(0)?;
         let batch = writes.to_batch()?;
-        let unchanged =
-            || if broken("txn-atomic") { Ok(true) } else { validation.check(seen).map(|()| true) };
+        let lasting = self.store.lasting(lapse.map(|(expiry, ..)| expiry));
+        let unchanged = || {
+            if !broken("txn-atomic") {
+                validation.check(seen)?;
+            }
+            match lapse {
+                Some((_, tree, key)) if !lasting.holds() => Err(expired(tree, key)),
+                _ => Ok(true),
+            }
+        };
         self.store.write_if(&batch, durability, Some(&unchanged))
     }
 }

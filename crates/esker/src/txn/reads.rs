@@ -1,12 +1,16 @@
 //! What a transaction relies on: keys and ranges that nobody else may have written when it commits, each since the
 //! moment at which it was read. And the check that nobody has.
+//!
+//! What expires is changed by the passing of time, which counts like a write: of the values that the transaction relies on
+//! none may have expired when it commits. Of those that it has read and does not rely on, as under snapshot isolation, none
+//! that it writes.
 
 use std::collections::BTreeMap;
 
 use super::span::{Span, borrowed};
 use super::writes::WriteSet;
 use crate::canary::broken;
-use crate::cursor::SeqNo;
+use crate::cursor::{Expiry, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::newer::Newer;
 use crate::tree::Tree;
@@ -24,6 +28,10 @@ struct TreeReads {
     keys: BTreeMap<Vec<u8>, SeqNo>,
     /// `None`: the scan saw nothing.
     ranges: Vec<Option<(Span, SeqNo)>>,
+    /// The first value to expire of those that it relies on.
+    first_lapse: Option<(Expiry, Vec<u8>)>,
+    /// When others expire that were read.
+    lapses: BTreeMap<Vec<u8>, Expiry>,
 }
 
 /// A range of a read set, for saying later how much of it was read.
@@ -39,6 +47,8 @@ impl ReadSet {
             tree: tree.clone(),
             keys: BTreeMap::new(),
             ranges: Vec::new(),
+            first_lapse: None,
+            lapses: BTreeMap::new(),
         })
     }
 
@@ -55,6 +65,26 @@ impl ReadSet {
         let ranges = &mut self.of(tree).ranges;
         ranges.push(Some((span, seq)));
         RangeId { tree: tree.inner().id, index: ranges.len() - 1 }
+    }
+
+    /// `key` was read, and has something else from `expiry` on; `relied`: that must not have come when it commits.
+    pub(super) fn note_lapse(&mut self, tree: &Tree, key: &[u8], expiry: Expiry, relied: bool) {
+        let reads = self.of(tree);
+        if !relied {
+            reads.lapses.insert(key.to_vec(), expiry);
+        } else if reads.first_lapse.as_ref().is_none_or(|(first, _)| expiry < *first) {
+            reads.first_lapse = Some((expiry, key.to_vec()));
+        }
+    }
+
+    /// The first value to expire of those that must not have, where `writes` is written.
+    pub(super) fn first_lapse(&self, writes: &WriteSet) -> Option<(Expiry, &Tree, &[u8])> {
+        let lapses = self.trees.iter().flat_map(|(&id, TreeReads { tree, first_lapse, lapses, .. })| {
+            let written = lapses.iter().filter(move |(key, _)| writes.get(id, key).is_some());
+            let relied = first_lapse.iter().map(move |(expiry, key)| (*expiry, tree, key.as_slice()));
+            written.map(move |(key, expiry)| (*expiry, tree, key.as_slice())).chain(relied)
+        });
+        lapses.min_by_key(|(expiry, ..)| *expiry)
     }
 
     /// No more than `walked` was read of the range; `None`: nothing.
@@ -74,7 +104,7 @@ impl ReadSet {
 
     /// Fails if anything was written since it was read. What was written up to `seen` is taken as checked.
     fn check(&self, seen: SeqNo) -> Result<()> {
-        for TreeReads { tree, keys, ranges } in self.trees.values() {
+        for TreeReads { tree, keys, ranges, .. } in self.trees.values() {
             let since = keys.values().chain(ranges.iter().flatten().map(|(_, seq)| seq)).min();
             let Some(&since) = since else { continue };
             let state = tree.readable_state()?;
@@ -137,6 +167,16 @@ pub(super) fn check_key_unchanged(tree: &Tree, key: &[u8], since: SeqNo) -> Resu
         return Err(conflict(tree, key, "began, which writes it too"));
     }
     Ok(())
+}
+
+/// The key has expired since the transaction read it.
+pub(super) fn expired(tree: &Tree, key: &[u8]) -> Error {
+    let message = format!(
+        "key \"{}\" of tree \"{}\" has expired since the transaction read it",
+        shown(key),
+        tree.name()
+    );
+    Error::new(ErrorKind::Conflict, message)
 }
 
 /// `did`: what the transaction did with the key.

@@ -6,9 +6,11 @@ use super::Txn;
 use super::reads::RangeId;
 use super::span::{Bounds, Span};
 use super::writes::{Change, Changes};
+use crate::cursor::Expiry;
 use crate::error::Result;
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
+use crate::tree::Tree;
 use crate::value::Value;
 
 /// Where the current pair is.
@@ -42,17 +44,32 @@ pub struct TxnScan<'t> {
     at: At,
     /// Where the transaction keeps what it has read, if it does.
     read: Option<RangeId>,
+    tree: Tree,
+    /// Pairs of the store that expire, and may not have been walked over yet.
+    lapses: Vec<(Vec<u8>, Expiry)>,
 }
 
 impl<'t> TxnScan<'t> {
     pub(super) fn new(
         txn: &'t Txn,
-        range: ScanRange,
+        (tree, range): (&Tree, ScanRange),
         store: Scan,
         own: Option<Changes>,
         read: Option<RangeId>,
     ) -> Self {
-        TxnScan { txn, range, store, store_on: false, own, next_own: None, made: None, at: At::Start, read }
+        TxnScan {
+            txn,
+            range,
+            store,
+            store_on: false,
+            own,
+            next_own: None,
+            made: None,
+            at: At::Start,
+            read,
+            tree: tree.clone(),
+            lapses: Vec::new(),
+        }
     }
 
     /// To the next pair; `false` at the end.
@@ -61,7 +78,9 @@ impl<'t> TxnScan<'t> {
     /// `Corruption` or `Io` when a table cannot be read.
     pub fn advance(&mut self) -> Result<bool> {
         // At its end it has read all of the range, as far as the transaction's check goes.
-        self.step().inspect_err(|_| self.at = At::End)
+        let moved = self.step().inspect_err(|_| self.at = At::End);
+        self.note_lapses();
+        moved
     }
 
     fn step(&mut self) -> Result<bool> {
@@ -99,6 +118,9 @@ impl<'t> TxnScan<'t> {
     /// To the store's next pair that lies in no range which the transaction has deleted.
     fn advance_store(&mut self) -> Result<bool> {
         while self.store.advance()? {
+            if let Some(expiry) = self.store.lapses_us() {
+                self.lapses.push((self.store.key().to_vec(), expiry));
+            }
             // What it has put there since hides it.
             if !self.own.as_ref().is_some_and(|own| own.deletes(self.store.key())) {
                 return Ok(true);
@@ -189,6 +211,19 @@ impl<'t> TxnScan<'t> {
             self.made = change.merged(key, stored, self.txn.operators())?;
         }
         Ok(())
+    }
+
+    /// Tells the transaction what it has walked over that expires.
+    fn note_lapses(&mut self) {
+        let Some(walked) = self.walked().filter(|_| !self.lapses.is_empty()) else { return };
+        let (txn, tree, relied) = (self.txn, &self.tree, self.read.is_some());
+        self.lapses.retain(|(key, expiry)| {
+            let is_ahead = !walked.contains(key);
+            if !is_ahead {
+                txn.note_lapse(tree, key, *expiry, relied);
+            }
+            is_ahead
+        });
     }
 
     /// What was walked over; `None` before the first pair.

@@ -9,6 +9,7 @@ use crate::options::Options;
 use crate::write::batch::Batch;
 
 mod checker;
+mod expiring;
 mod histories;
 mod model;
 
@@ -35,12 +36,17 @@ impl Clock for ManualClock {
 
 /// A store in memory in which nothing happens by itself, the clock included.
 fn still_store() -> Db {
+    still_store_and_clock().0
+}
+
+fn still_store_and_clock() -> (Db, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
     let env = Env {
-        clock: Arc::new(ManualClock::default()),
+        clock: Arc::<ManualClock>::clone(&clock),
         executor: Some(Arc::new(StepExecutor)),
         ..Env::system()
     };
-    Db::open_in_memory(Options::default().memory_budget(8 << 20).env(env)).unwrap()
+    (Db::open_in_memory(Options::default().memory_budget(8 << 20).env(env)).unwrap(), clock)
 }
 
 fn options(mode: TxnMode, isolation: Isolation) -> TxnOptions {

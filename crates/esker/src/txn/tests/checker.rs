@@ -31,6 +31,14 @@ pub(super) struct Node {
     pub(super) reads: Vec<(usize, Version)>,
     /// The last write to each key.
     pub(super) writes: Vec<(usize, Version)>,
+    /// Nobody wrote it: a value has expired.
+    pub(super) is_expiry: bool,
+}
+
+impl Node {
+    fn has_read(&self, key: usize) -> bool {
+        self.reads.iter().any(|(read, _)| *read == key)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +62,8 @@ pub(super) fn judge(nodes: &[Node], isolation: Isolation) -> Result<(), String> 
             let label = format!("{edge:?} k{key}");
             if isolation == Isolation::Serializable {
                 graph[from].push((to, label));
+            } else if edge == Edge::WriteWrite && nodes[from].is_expiry && !nodes[to].has_read(key) {
+                // Whoever writes without having read does not care whether what was there has expired.
             } else if edge != Edge::ReadWrite {
                 for &(behind, second, key) in &edges[to] {
                     if second == Edge::ReadWrite {
@@ -161,7 +171,7 @@ fn circle(graph: &[Vec<(usize, String)>]) -> Option<Vec<(usize, String)>> {
 
 fn node(session: usize, place: u64, reads: &[(usize, Version)], writes: &[(usize, Version)]) -> Node {
     let place = (!writes.is_empty()).then_some(place);
-    Node { session, place, reads: reads.to_vec(), writes: writes.to_vec() }
+    Node { session, place, reads: reads.to_vec(), writes: writes.to_vec(), is_expiry: false }
 }
 
 /// Whether snapshot isolation and serializability hold of a history that begins with x and y absent.
@@ -197,6 +207,16 @@ fn the_checker_knows_the_anomalies() {
         node(4, 0, &[(x, None), (y, Some(2))], &[]),
     ];
     assert_eq!(verdicts(&long_fork), (false, false));
+    // One has read what another finds to have expired, and commits behind it.
+    let z = 2;
+    let put = node(1, 1, &[], &[(z, Some(1))]);
+    let expiry = Node { is_expiry: true, ..node(9, 2, &[], &[(z, None)]) };
+    let finder = node(2, 3, &[(z, None), (y, None)], &[(x, Some(3))]);
+    let late = node(3, 4, &[(z, Some(1))], &[(y, Some(4))]);
+    assert_eq!(verdicts(&[put.clone(), expiry.clone(), finder, late]), (true, false));
+    let lost_expiry = [put.clone(), expiry.clone(), node(3, 4, &[(z, Some(1))], &[(z, Some(4))])];
+    assert_eq!(verdicts(&lost_expiry), (false, false));
+    assert_eq!(verdicts(&[put, expiry, node(3, 4, &[], &[(z, Some(4))])]), (true, true));
     let aborted = [node(1, 0, &[(x, Some(7))], &[])];
     assert_eq!(verdicts(&aborted), (false, false));
     let forgets_its_own = [node(1, 1, &[], &[(x, Some(1))]), node(1, 0, &[(x, None)], &[])];

@@ -1,6 +1,9 @@
 //! Random transactions from several threads over few keys of two trees, beside plain writes, flushes and merges; what each
 //! found and wrote is judged by [`checker`](super::checker). Some writes append to what is there, without reading it: a
 //! value is a list of numbers, of which the last says who wrote it, and those before it what that lay on.
+//!
+//! Time passes meanwhile. A value that expires is deleted then by nobody: where somebody finds that it is gone, a write that
+//! deletes it stands behind its own in the history, with no place among others.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -14,9 +17,16 @@ use crate::rng::Rng;
 /// Keys of each of the two trees.
 const KEYS: usize = 4;
 
-/// A clock that goes on by the time that threads have waited, so that a test that is held up does not time out.
+/// A clock that goes on by the time that threads have waited, so that a test that is held up does not time out, and when
+/// a test says so.
 #[derive(Debug, Default)]
 struct WaitingClock(AtomicU64);
+
+impl WaitingClock {
+    fn pass(&self, us: u64) {
+        self.0.fetch_add(us, Ordering::Relaxed);
+    }
+}
 
 impl Clock for WaitingClock {
     fn wall_us(&self) -> u64 {
@@ -48,6 +58,8 @@ enum Company {
 struct Tally {
     commits: u64,
     conflicts: u64,
+    /// Conflicts of which time was the cause.
+    expiries: u64,
     deadlocks: u64,
     skewed: u64,
 }
@@ -57,6 +69,7 @@ struct Place {
     db: Db,
     store: Arc<crate::store::Owner>,
     trees: [Tree; 2],
+    clock: Arc<WaitingClock>,
 }
 
 /// One history.
@@ -66,8 +79,10 @@ struct History<'a> {
     isolation: Isolation,
     company: Company,
     next_value: AtomicU64,
-    /// A key is deleted by one write at most, so that it is known which one an absent key is of.
+    /// A key is deleted by one write at most, or put with a time once, so that it is known which one an absent key is of.
     deleted: [AtomicBool; 2 * KEYS],
+    /// The values that expire, by key.
+    expiring: parking_lot::Mutex<BTreeMap<usize, u64>>,
     /// Numbers that were appended, each with what its writer had made of the key before; `None`: nothing.
     appended: parking_lot::Mutex<BTreeMap<u64, Option<Version>>>,
     tally: parking_lot::Mutex<Tally>,
@@ -123,17 +138,35 @@ impl History<'_> {
         (!delete).then(|| self.fresh())
     }
 
-    fn begin(&self) -> Vec<Node> {
+    /// Whether `key` may have a value that expires. Nothing is appended to these.
+    fn may_expire(key: usize) -> bool {
+        key.is_multiple_of(4)
+    }
+
+    /// For how long `value` of `key` is to last, if not for ever.
+    fn choose_ttl(&self, rng: &mut Rng, key: usize, value: u64) -> Option<Duration> {
+        let expires =
+            Self::may_expire(key) && rng.chance(0.5) && !self.deleted[key].swap(true, Ordering::Relaxed);
+        expires.then(|| {
+            self.expiring.lock().insert(key, value);
+            Duration::from_micros(20 + rng.next() % 400)
+        })
+    }
+
+    fn begin(&self, rng: &mut Rng) -> Vec<Node> {
         let mut writes = Vec::new();
         for key in 0..2 * KEYS {
             let version = (key.is_multiple_of(2)).then(|| self.fresh());
             if let Some(value) = version {
                 let (tree, name) = self.key(key);
-                tree.put(name, value.to_le_bytes()).unwrap();
+                match self.choose_ttl(rng, key, value) {
+                    Some(ttl) => tree.put_for(name, value.to_le_bytes(), ttl).unwrap(),
+                    None => tree.put(name, value.to_le_bytes()).unwrap(),
+                }
             }
             writes.push((key, version));
         }
-        vec![Node { session: 0, place: Some(0), reads: Vec::new(), writes }]
+        vec![Node { place: Some(0), writes, ..Node::default() }]
     }
 
     fn note_read(notes: &mut Notes, key: usize, found: Option<&[u8]>) {
@@ -174,12 +207,15 @@ impl History<'_> {
         let version = self.choose_version(rng, key);
         let (tree, name) = self.key(key);
         match version {
-            Some(value) if rng.chance(0.4) => {
+            Some(value) if rng.chance(0.4) && !Self::may_expire(key) => {
                 txn.append(tree, name, value.to_le_bytes())?;
                 self.note_appended(&mut notes.own, key, value);
                 return Ok(());
             }
-            Some(value) => txn.put(tree, name, value.to_le_bytes())?,
+            Some(value) => match self.choose_ttl(rng, key, value) {
+                Some(ttl) => txn.put_for(tree, name, value.to_le_bytes(), ttl)?,
+                None => txn.put(tree, name, value.to_le_bytes())?,
+            },
             None => txn.delete(tree, name)?,
         }
         notes.own.insert(key, Own::given(version));
@@ -247,6 +283,7 @@ impl History<'_> {
             if rng.chance(0.5) {
                 std::thread::yield_now();
             }
+            self.place.clock.pass(rng.next() % 20);
         }
         Ok(notes)
     }
@@ -274,11 +311,13 @@ impl History<'_> {
                 tally.commits += 1;
                 let writes = written(notes.own);
                 assert_eq!(place.is_some(), !writes.is_empty());
-                Some(Node { session: 0, place, reads: notes.reads, writes })
+                Some(Node { place, reads: notes.reads, writes, ..Node::default() })
             }
             Err((ErrorKind::Conflict, error)) => {
                 let alone = self.company == Company::Pessimistic && self.isolation == Isolation::Serializable;
-                assert!(!alone, "locks did not keep it as it was: {error}");
+                let has_expired = error.message().contains("has expired");
+                assert!(!alone || has_expired, "locks did not keep it as it was: {error}");
+                tally.expiries += u64::from(has_expired);
                 tally.conflicts += 1;
                 None
             }
@@ -309,19 +348,22 @@ impl History<'_> {
             let version = self.choose_version(rng, key);
             let (tree, name) = self.key(key);
             match version {
-                Some(value) if rng.chance(0.4) => {
+                Some(value) if rng.chance(0.4) && !Self::may_expire(key) => {
                     batch.merge(tree, name, APPEND, value.to_le_bytes()).unwrap();
                     self.note_appended(&mut own, key, value);
                     continue;
                 }
-                Some(value) => batch.put(tree, name, value.to_le_bytes()).unwrap(),
+                Some(value) => match self.choose_ttl(rng, key, value) {
+                    Some(ttl) => batch.put_for(tree, name, value.to_le_bytes(), ttl).unwrap(),
+                    None => batch.put(tree, name, value.to_le_bytes()).unwrap(),
+                },
                 None => batch.delete(tree, name).unwrap(),
             }
             own.insert(key, Own::given(version));
         }
         let store = &self.place.store;
         let place = store.write_if(&batch, store.options.durability, None).unwrap();
-        Some(Node { session: 0, place, reads: Vec::new(), writes: written(own) })
+        Some(Node { place, writes: written(own), ..Node::default() })
     }
 
     fn session(&self, session: usize, seed: u64) -> Vec<Node> {
@@ -341,9 +383,26 @@ impl History<'_> {
         nodes
     }
 
+    /// Adds the ends of values that somebody has found to be gone, each behind the write of the value.
+    fn add_expiries(&self, nodes: &mut Vec<Node>) {
+        nodes.iter_mut().for_each(|node| node.place = node.place.map(|place| 2 * place));
+        for (&key, &value) in &*self.expiring.lock() {
+            let wrote = |version| move |node: &&Node| node.writes.contains(&(key, version));
+            let place = nodes.iter().find(wrote(Some(value))).and_then(|node| node.place);
+            let deleted = nodes.iter().any(|node| wrote(None)(&node));
+            let is_missed = nodes.iter().any(|node| node.reads.contains(&(key, None)));
+            if let Some(place) = place.filter(|_| is_missed && !deleted) {
+                let (session, writes) = (usize::MAX - key, vec![(key, None)]);
+                let expiry =
+                    Node { session, place: Some(place + 1), writes, is_expiry: true, ..Node::default() };
+                nodes.push(expiry);
+            }
+        }
+    }
+
     fn run(&self, seed: u64) {
         let mut rng = Rng::new(seed);
-        let mut nodes = self.begin();
+        let mut nodes = self.begin(&mut rng);
         std::thread::scope(|scope| {
             let threads: Vec<_> = (1..=2 + rng.index(7))
                 .map(|session| {
@@ -355,6 +414,7 @@ impl History<'_> {
                 nodes.extend(thread.join().unwrap());
             }
         });
+        self.add_expiries(&mut nodes);
         if let Err(found) = judge(&nodes, self.isolation) {
             panic!("seed {seed}, {:?}, {:?}: {found}", self.isolation, self.company);
         }
@@ -370,7 +430,12 @@ impl History<'_> {
             let list = writes.iter().fold(Vec::new(), |stored, (_, version)| self.list(*version, &stored));
             let (tree, name) = self.key(key);
             let found = tree.get_vec(name).unwrap();
-            assert_eq!(decode(found.as_deref()), list, "seed {seed}, key {key}");
+            // It may have expired without anybody having noticed.
+            let may_be_gone = list.last().copied() == self.expiring.lock().get(&key).copied();
+            assert!(
+                decode(found.as_deref()) == list || (found.is_none() && may_be_gone),
+                "seed {seed}, key {key}: {found:?} for {list:?}"
+            );
         }
     }
 }
@@ -381,11 +446,12 @@ fn written(own: BTreeMap<usize, Own>) -> Vec<(usize, Version)> {
 
 /// Runs `count` histories of one kind, `count` being small enough for one store.
 fn histories(count: u64, isolation: Isolation, company: Company, total: &mut Tally) {
-    let env = Env { clock: Arc::new(WaitingClock::default()), ..Env::system() };
+    let clock = Arc::new(WaitingClock::default());
+    let env = Env { clock: Arc::<WaitingClock>::clone(&clock), ..Env::system() };
     let db = Db::open_in_memory(Options::default().memory_budget(8 << 20).env(env)).unwrap();
     let trees = ["a", "b"].map(|name| db.tree(name).unwrap());
     let store = Arc::clone(&db.begin(TxnOptions::default()).unwrap().store);
-    let place = Place { db, store, trees };
+    let place = Place { db, store, trees, clock };
     for number in 0..count {
         let history = History {
             place: &place,
@@ -394,6 +460,7 @@ fn histories(count: u64, isolation: Isolation, company: Company, total: &mut Tal
             company,
             next_value: AtomicU64::new(0),
             deleted: std::array::from_fn(|_| AtomicBool::new(false)),
+            expiring: parking_lot::Mutex::default(),
             appended: parking_lot::Mutex::default(),
             tally: parking_lot::Mutex::default(),
         };
@@ -401,6 +468,7 @@ fn histories(count: u64, isolation: Isolation, company: Company, total: &mut Tal
         let tally = history.tally.into_inner();
         total.commits += tally.commits;
         total.conflicts += tally.conflicts;
+        total.expiries += tally.expiries;
         total.deadlocks += tally.deadlocks;
         total.skewed += tally.skewed;
     }
@@ -415,7 +483,8 @@ fn all_company(isolation: Isolation) -> Tally {
     histories(2000, isolation, Company::All, &mut total);
     println!("{isolation:?}: {total:?}");
     // Nothing would be shown by transactions that never met.
-    assert!(total.commits > 0 && total.conflicts > 0 && total.deadlocks > 0, "{total:?}");
+    let conflicts = total.conflicts > total.expiries && total.expiries > 0;
+    assert!(total.commits > 0 && conflicts && total.deadlocks > 0, "{total:?}");
     total
 }
 

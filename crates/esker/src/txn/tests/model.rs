@@ -1,4 +1,5 @@
-//! Interleaved transactions on one thread, decided by a seed, against sorted maps: what each sees, and which may commit.
+//! Interleaved transactions on one thread, decided by a seed, against sorted maps: what each sees, and which may commit,
+//! also when values expire meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,6 +10,8 @@ use crate::operators::{ADD, APPEND};
 use crate::rng::Rng;
 
 type Map = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
+/// What the store has, expired values too.
+type Kept = BTreeMap<Place, Stored>;
 /// A key of one of the trees.
 type Place = (usize, Vec<u8>);
 type Writes = BTreeMap<Place, Own>;
@@ -20,12 +23,40 @@ const KEYS: usize = 12;
 struct Own {
     /// `None`: nothing, so that the store has its say. `Some(None)`: the key became absent.
     given: Option<Option<Vec<u8>>>,
+    /// When what was given expires, in microseconds.
+    expiry: Option<u64>,
     operands: Vec<Vec<u8>>,
+}
+
+/// What the store has of a key.
+#[derive(Clone, Default)]
+struct Stored {
+    given: Option<Vec<u8>>,
+    expiry: Option<u64>,
+    operands: Vec<Vec<u8>>,
+}
+
+impl Stored {
+    /// What was given has expired between two times.
+    fn lapses(&self, after: u64, until: u64) -> bool {
+        self.given.is_some() && self.expiry.is_some_and(|expiry| after < expiry && expiry <= until)
+    }
+
+    /// What key of tree `tree` has at a time.
+    fn at(&self, tree: usize, time: u64) -> Option<Vec<u8>> {
+        let lives = self.expiry.is_none_or(|expiry| time < expiry);
+        let given = self.given.clone().filter(|_| lives);
+        Own { given: Some(given), expiry: None, operands: self.operands.clone() }.over(tree, None)
+    }
+}
+
+fn at(kept: &Kept, time: u64) -> Map {
+    kept.iter().filter_map(|(place, stored)| Some((place.clone(), stored.at(place.0, time)?))).collect()
 }
 
 impl Own {
     fn given(value: Option<Vec<u8>>) -> Own {
-        Own { given: Some(value), operands: Vec::new() }
+        Own { given: Some(value), expiry: None, operands: Vec::new() }
     }
 
     /// What a key of tree `tree` has by it, where the store has `stored`.
@@ -53,9 +84,16 @@ struct Model {
     txn: Txn,
     /// The store when it began, without its own writes.
     seen: Map,
+    /// All that the store had then, and when that was.
+    kept: Kept,
+    began: u64,
     own: Writes,
     /// What it relies on.
     read: BTreeSet<Place>,
+    /// What it relies on without having read it.
+    guarded: BTreeSet<Place>,
+    /// What it has looked at.
+    looked: BTreeSet<Place>,
     /// What others have written since it began.
     others: BTreeSet<Place>,
     savepoints: Vec<(Savepoint, Writes)>,
@@ -67,6 +105,12 @@ fn all_places() -> impl Iterator<Item = Place> {
 
 fn name(key: usize) -> Vec<u8> {
     format!("k{key:02}").into_bytes()
+}
+
+/// For how long a value lasts, in microseconds: some steps or some hundreds.
+fn ttl(rng: &mut Rng) -> u64 {
+    let scale = if rng.chance(0.5) { 50 } else { 1000 };
+    1 + rng.next() % scale
 }
 
 /// A key, and what is merged into it.
@@ -100,28 +144,37 @@ impl Model {
             if for_update { self.txn.get_for_update(tree, &place.1) } else { self.txn.get(tree, &place.1) };
         assert_eq!(found.unwrap().map(|value| value.into_vec().unwrap()), self.view().get(&place).cloned());
         // What was merged into something is read with it.
-        if self.relies(for_update) && self.own.get(&place).is_none_or(|own| own.given.is_none()) {
-            self.read.insert(place);
+        if self.own.get(&place).is_none_or(|own| own.given.is_none()) {
+            self.note(for_update, [place]);
         }
     }
 
-    fn write(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
+    fn note(&mut self, for_update: bool, places: impl IntoIterator<Item = Place>) {
+        let places: Vec<Place> = places.into_iter().collect();
+        self.looked.extend(places.iter().cloned());
+        if self.relies(for_update) {
+            self.read.extend(places);
+        }
+    }
+
+    fn write(&mut self, trees: &[Tree; 2], rng: &mut Rng, now: u64) {
         let place = (rng.index(2), name(rng.index(KEYS)));
         let value = rng.chance(0.7).then(|| rng.next().to_le_bytes().to_vec());
-        match &value {
-            Some(value) if rng.chance(0.2) => {
-                self.txn.put_for(&trees[place.0], &place.1, value, Duration::from_secs(3600)).unwrap();
+        let ttl = (value.is_some() && rng.chance(0.4)).then(|| ttl(rng));
+        match (&value, ttl) {
+            (Some(value), Some(ttl)) => {
+                self.txn.put_for(&trees[place.0], &place.1, value, Duration::from_micros(ttl)).unwrap();
             }
-            Some(value) => self.txn.put(&trees[place.0], &place.1, value).unwrap(),
-            None => self.txn.delete(&trees[place.0], &place.1).unwrap(),
+            (Some(value), None) => self.txn.put(&trees[place.0], &place.1, value).unwrap(),
+            (None, _) => self.txn.delete(&trees[place.0], &place.1).unwrap(),
         }
-        self.own.insert(place, Own::given(value));
+        self.own.insert(place, Own { expiry: ttl.map(|ttl| now + ttl), ..Own::given(value) });
     }
 
     fn merge(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
         let (place, operand) = random_merge(rng);
         self.txn.merge(&trees[place.0], &place.1, OPERATORS[place.0], &operand).unwrap();
-        let own = self.own.entry(place).or_insert(Own { given: None, operands: Vec::new() });
+        let own = self.own.entry(place).or_insert(Own { given: None, expiry: None, operands: Vec::new() });
         own.operands.push(operand);
     }
 
@@ -133,7 +186,7 @@ impl Model {
         for key in first..=last {
             let place = (tree, name(key));
             if self.options.isolation == Isolation::Snapshot {
-                self.read.insert(place.clone());
+                self.guarded.insert(place.clone());
             }
             self.own.insert(place, Own::given(None));
         }
@@ -172,12 +225,12 @@ impl Model {
             .map(|pair| pair.map(|(key, value)| ((index, key), value)).unwrap())
             .collect();
         assert_eq!(found, expected.iter().take(count).cloned().collect::<Vec<_>>());
-        if self.relies(for_update) && count > 0 {
+        if count > 0 {
             // As far as the last pair that was asked for.
             let end = if count <= expected.len() { Some(&expected[count - 1].0) } else { None };
             let len =
                 end.map_or(walked.len(), |end| walked.iter().position(|place| place == end).unwrap() + 1);
-            self.read.extend(walked.into_iter().take(len));
+            self.note(for_update, walked.into_iter().take(len));
         }
     }
 
@@ -192,10 +245,14 @@ impl Model {
         }
     }
 
-    fn should_commit(&self) -> bool {
+    fn should_commit(&self, now: u64) -> bool {
         let written = |place: &Place| self.others.contains(place);
-        let lost = self.options.isolation == Isolation::Snapshot && self.own.keys().any(written);
-        self.own.is_empty() || !(lost || self.read.iter().any(written))
+        let expired =
+            |place: &Place| self.kept.get(place).is_some_and(|stored| stored.lapses(self.began, now));
+        let lost = |place: &Place| written(place) || (self.looked.contains(place) && expired(place));
+        let is_lost = self.options.isolation == Isolation::Snapshot && self.own.keys().any(lost);
+        let is_lost = is_lost || self.guarded.iter().any(written);
+        self.own.is_empty() || !(is_lost || self.read.iter().any(|place| written(place) || expired(place)))
     }
 }
 
@@ -203,9 +260,12 @@ impl Model {
 struct World {
     db: Db,
     trees: [Tree; 2],
-    now: Map,
+    clock: Arc<ManualClock>,
+    now: Kept,
     open: Vec<Model>,
     commits: [u64; 2],
+    /// Conflicts by the passing of time alone.
+    expired: u64,
 }
 
 impl World {
@@ -214,9 +274,13 @@ impl World {
         self.open.push(Model {
             txn: self.db.begin(options.clone()).unwrap(),
             options,
-            seen: self.now.clone(),
+            seen: at(&self.now, self.clock.monotonic_us()),
+            kept: self.now.clone(),
+            began: self.clock.monotonic_us(),
             own: BTreeMap::new(),
             read: BTreeSet::new(),
+            guarded: BTreeSet::new(),
+            looked: BTreeSet::new(),
             others: BTreeSet::new(),
             savepoints: Vec::new(),
         });
@@ -225,10 +289,11 @@ impl World {
     fn note(&mut self, writes: Writes) {
         for (place, own) in writes {
             self.open.iter_mut().for_each(|model| model.others.extend([place.clone()]));
-            match own.over(place.0, self.now.get(&place)) {
-                Some(value) => self.now.insert(place, value),
-                None => self.now.remove(&place),
-            };
+            let stored = self.now.entry(place).or_default();
+            if let Some(given) = own.given {
+                *stored = Stored { given, expiry: own.expiry, operands: Vec::new() };
+            }
+            stored.operands.extend(own.operands);
         }
     }
 
@@ -237,7 +302,9 @@ impl World {
         if rng.chance(0.1) {
             return;
         }
-        let should = model.should_commit();
+        let now = self.clock.monotonic_us();
+        let should = model.should_commit(now);
+        self.expired += u64::from(should != model.should_commit(model.began) && !should);
         let committed = model.txn.commit();
         assert_eq!(outcome(committed), if should { "done" } else { "conflict" });
         self.commits[usize::from(should)] += 1;
@@ -247,33 +314,43 @@ impl World {
     }
 
     fn step(&mut self, rng: &mut Rng) {
+        self.clock.sleep(Duration::from_micros(rng.next() % 10));
         match rng.index(40) {
             0..4 if self.open.len() < 4 => self.begin(rng),
             4..7 if !self.open.is_empty() => self.end(rng),
             7..9 => {
                 let place = (rng.index(2), name(rng.index(KEYS)));
                 let value = rng.chance(0.6).then(|| rng.next().to_le_bytes().to_vec());
-                match &value {
-                    Some(value) => self.trees[place.0].put(&place.1, value).unwrap(),
-                    None => self.trees[place.0].delete(&place.1).unwrap(),
+                let ttl = (value.is_some() && rng.chance(0.5)).then(|| ttl(rng));
+                let tree = &self.trees[place.0];
+                match (&value, ttl) {
+                    (Some(value), Some(ttl)) => {
+                        tree.put_for(&place.1, value, Duration::from_micros(ttl)).unwrap();
+                    }
+                    (Some(value), None) => tree.put(&place.1, value).unwrap(),
+                    (None, _) => tree.delete(&place.1).unwrap(),
                 }
-                self.note(BTreeMap::from([(place, Own::given(value))]));
+                let expiry = ttl.map(|ttl| self.clock.monotonic_us() + ttl);
+                self.note(BTreeMap::from([(place, Own { expiry, ..Own::given(value) })]));
             }
             9 if rng.chance(0.5) => {
                 let (place, operand) = random_merge(rng);
                 self.trees[place.0].merge(&place.1, OPERATORS[place.0], &operand).unwrap();
-                self.note(BTreeMap::from([(place, Own { given: None, operands: vec![operand] })]));
+                self.note(BTreeMap::from([(
+                    place,
+                    Own { given: None, expiry: None, operands: vec![operand] },
+                )]));
             }
             9 if rng.chance(0.5) => self.db.flush().unwrap(),
             9 if rng.chance(0.5) => self.db.compact().unwrap(),
             10.. if !self.open.is_empty() => {
                 let index = rng.index(self.open.len());
-                let (model, trees) = (&mut self.open[index], &self.trees);
+                let (model, trees, now) = (&mut self.open[index], &self.trees, self.clock.monotonic_us());
                 match rng.index(8) {
                     0..3 if rng.chance(0.1) => model.delete_range(trees, rng),
                     0..3 => model.get(trees, rng),
                     3..5 if rng.chance(0.4) => model.merge(trees, rng),
-                    3..5 => model.write(trees, rng),
+                    3..5 => model.write(trees, rng, now),
                     5..7 => model.scan(trees, rng),
                     _ => model.back_or_forth(rng),
                 }
@@ -285,12 +362,13 @@ impl World {
 
 #[test]
 fn interleaved_transactions_agree_with_sorted_maps() {
-    let mut commits = [0; 2];
-    for seed in 0..60 {
+    let (mut commits, mut expired) = ([0; 2], 0);
+    for seed in 0..80 {
         println!("seed {seed}");
-        let db = still_store();
+        let (db, clock) = still_store_and_clock();
         let trees = ["a", "b"].map(|name| db.tree(name).unwrap());
-        let mut world = World { db, trees, now: Map::new(), open: Vec::new(), commits: [0; 2] };
+        let mut world =
+            World { db, trees, clock, now: Kept::new(), open: Vec::new(), commits: [0; 2], expired: 0 };
         let mut rng = Rng::new(seed);
         for _ in 0..600 {
             world.step(&mut rng);
@@ -299,9 +377,10 @@ fn interleaved_transactions_agree_with_sorted_maps() {
             let pairs = world.trees[tree].scan(ScanRange::all()).unwrap();
             pairs.map(move |pair| pair.map(|(key, value)| ((tree, key), value)).unwrap())
         });
-        assert_eq!(found.collect::<Map>(), world.now);
+        assert_eq!(found.collect::<Map>(), at(&world.now, world.clock.monotonic_us()));
+        expired += world.expired;
         commits.iter_mut().zip(world.commits).for_each(|(sum, count)| *sum += count);
     }
     // Of both there are enough to tell them apart.
-    assert!(commits.iter().all(|&count| count > 100), "{commits:?}");
+    assert!(commits.iter().all(|&count| count > 100) && expired > 10, "{commits:?} {expired}");
 }
