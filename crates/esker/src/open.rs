@@ -69,6 +69,7 @@ const MANY_TREES: usize = 1000;
 
 /// Opens the store in `dir`.
 pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<Arc<Owner>> {
+    options.check()?;
     let create = options.create && !read_only;
     options.env = resolve(&options.env, dir, create)?;
     let env = options.env.clone();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::env::Env;
 use crate::operators::{MergeOperator, MergeOperators};
 
+mod check;
 mod tree;
 
 pub use tree::{CompactionStyle, TreeOptions};
@@ -116,7 +117,8 @@ pub struct Options {
     /// Whether a missing store is created. Default: yes.
     pub create: bool,
     /// Bytes of memory for everything the store keeps: buffer pool, memtables, filters, indexes and the
-    /// mapped log. Default: 1 GiB, at most a quarter of the machine's memory. At least 8 MiB.
+    /// mapped log. Default: 1 GiB, at most a quarter of the machine's memory, or of what control groups leave to this
+    /// process (Linux). At least 8 MiB.
     pub memory_budget: usize,
     /// Bytes a second that merges may read and write, so that reads, and other programs, have the rest of the disk; the
     /// rewriting of files of huge values may take as many. At least 64 KiB. Flushing and the log are not held up. The bound
@@ -129,21 +131,21 @@ pub struct Options {
     /// The durability of writes that do not name their own.
     pub durability: Durability,
     /// Bytes a tree's memtable may reach before it is flushed. Default: a sixteenth of the memory budget,
-    /// at least 64 KiB, at most 64 MiB.
+    /// at least 64 KiB, at most 64 MiB. 1 KiB to 64 GiB.
     pub memtable_bytes: Option<usize>,
     /// Bytes of user data in one table, at which a merge begins the next, or earlier where so many small pairs would take
-    /// more than an eighth of the budget for their filter. Default: 32 MiB.
+    /// more than an eighth of the budget for their filter. 1 KiB to 4 GiB. Default: 32 MiB.
     pub table_bytes: usize,
     /// Which block leaves the buffer pool when it is full. Default: S3-FIFO, chosen by measuring.
     pub cache_policy: CachePolicy,
-    /// Bytes of a data block before compression. Default: 4 KiB, chosen by measuring.
+    /// Bytes of a data block before compression. 64 bytes to 1 MiB. Default: 4 KiB, chosen by measuring.
     pub block_bytes: usize,
-    /// Bits of filter per key in the largest level; smaller levels get more. 0: no filters. Default: 8.
+    /// Bits of filter per key in the largest level; smaller levels get more. At most 128; 0: no filters. Default: 8.
     pub filter_bits: u32,
     /// Values of at least so many bytes are written once, to files of their own kind, and stay out of the log
     /// and the tables. At least 1; [`usize::MAX`]: none is. Default: 32 KiB.
     pub separate_at: usize,
-    /// Bytes at which a file of several huge values is ended and the next begun. At least 1. Default: 256 MiB.
+    /// Bytes at which a file of several huge values is ended and the next begun. 1 to 2^48. Default: 256 MiB.
     pub blob_file_bytes: u64,
     /// What [`Tree::merge`](crate::Tree::merge) may use. Default: `add` and `append`.
     pub merge_operators: MergeOperators,
@@ -269,7 +271,7 @@ impl Options {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        self.memory_budget.max(8 << 20)
+        self.memory_budget.clamp(8 << 20, usize::MAX / 4)
     }
 
     /// Where a merge begins the next table. What waits for the filter takes at most an eighth of the budget, which a
@@ -318,8 +320,8 @@ impl TableLimits {
     pub(crate) const NONE: TableLimits = TableLimits { bytes: u64::MAX, keys: usize::MAX };
 }
 
-/// 1 GiB, or a quarter of the machine's memory where that is less.
+/// 1 GiB, or a quarter of the memory that this process may have where that is less.
 fn default_memory_budget() -> usize {
-    let quarter = crate::fs::physical_memory().map_or(1 << 30, |bytes| bytes / 4);
+    let quarter = crate::fs::available_memory().map_or(1 << 30, |bytes| bytes / 4);
     usize::try_from(quarter.min(1 << 30)).unwrap_or(1 << 30)
 }

@@ -131,7 +131,10 @@ fn a_closed_store_gives_back_its_descriptors_and_maps() {
         assert!(!held_of(dir.path()).is_empty());
         if explicit {
             db.close().unwrap();
-            assert_eq!(held_of(dir.path()), Vec::<String>::new(), "after close, with a handle left");
+            // A handle is left, and with it the directory's own descriptor, which holds no file.
+            let held = held_of(dir.path());
+            let path = dir.path().canonicalize().unwrap();
+            assert!(held.iter().all(|name| *name == path.display().to_string()), "{held:?}");
         }
         drop(db);
         // This thread has written to it, and a batch for it is left.

@@ -107,6 +107,7 @@ struct Repair<'a> {
 /// `NotFound` when there is no store, `Locked` when it is open, `Unsupported` when a newer build wrote it, `Io`,
 /// `OutOfSpace`: then the store is as it was.
 pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport> {
+    options.check()?;
     let dir = path.as_ref();
     let options = &options.clone().env(options.env.within(dir)?);
     let env = &options.env;

@@ -32,8 +32,9 @@ pub use real::Directory;
 pub(crate) use real::{RealFs, give_back_free_memory};
 
 /// The machine's memory in bytes, where the operating system tells.
-pub(crate) fn physical_memory() -> Option<u64> {
-    real::os::physical_memory()
+pub(crate) fn available_memory() -> Option<u64> {
+    let limits = [real::os::physical_memory(), real::os::memory_limit()];
+    limits.into_iter().flatten().min()
 }
 
 /// How many threads of the whole machine run or could run now, where the operating system tells.

@@ -13,6 +13,8 @@
 #[cfg(unix)]
 mod at;
 #[cfg(target_os = "linux")]
+mod cgroup;
+#[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
 mod map;
@@ -33,6 +35,8 @@ mod windows;
 
 #[cfg(unix)]
 pub(in crate::fs) use at::*;
+#[cfg(target_os = "linux")]
+pub(in crate::fs) use cgroup::memory_limit;
 #[cfg(target_os = "linux")]
 pub(in crate::fs) use linux::*;
 #[cfg(target_os = "linux")]

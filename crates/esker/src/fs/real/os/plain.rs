@@ -20,6 +20,11 @@ pub(in crate::fs) fn prefetch(_file: &File, _offset: u64, _len: u64) {}
 
 pub(in crate::fs) fn read_singly(_file: &File) {}
 
+/// Nobody limits what memory a process may have.
+pub(in crate::fs) fn memory_limit() -> Option<u64> {
+    None
+}
+
 /// As far as is known.
 pub(in crate::fs) fn is_cached(_file: &File, _offset: u64) -> bool {
     true
