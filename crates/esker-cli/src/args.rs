@@ -15,7 +15,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use units::parse_size;
+#[cfg(not(fuzzing))]
 use units::parse_time;
+#[cfg(fuzzing)]
+pub(crate) use units::parse_time;
 
 use crate::datatype::{DataType, Types};
 use crate::ranges::ByteRange;

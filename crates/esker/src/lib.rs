@@ -42,6 +42,9 @@ pub mod env;
 mod error;
 mod finding;
 pub mod fs;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod keys;
 mod log;
 #[cfg(esker_measure)]

@@ -29,7 +29,7 @@ const PATH_AT_MOST: usize = 1024;
 /// The path of the row `key` below `dir`; `None` where the key is too long for one. `is_file` tells
 /// whether an earlier row's file has that path. Rows must come in ascending order, so that the file
 /// `a` is there before the directory of `a/b` is asked for.
-pub(super) fn path_of(dir: &Path, key: &[u8], is_file: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+pub(crate) fn path_of(dir: &Path, key: &[u8], is_file: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let mut path = dir.to_path_buf();
     let mut parts = key.split(|&byte| byte == b'/').peekable();
     let mut len = 0;
@@ -49,7 +49,7 @@ pub(super) fn path_of(dir: &Path, key: &[u8], is_file: impl Fn(&Path) -> bool) -
 }
 
 /// The key whose path below the export's directory is `path`; `None` where no key has it.
-pub(super) fn key_of(path: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn key_of(path: &[u8]) -> Option<Vec<u8>> {
     let mut key = Vec::with_capacity(path.len());
     for (i, name) in path.split(|&byte| byte == b'/').enumerate() {
         if i > 0 {

@@ -7,6 +7,9 @@ mod check;
 mod count;
 mod delete;
 mod destroy;
+#[cfg(fuzzing)]
+pub(crate) mod escape;
+#[cfg(not(fuzzing))]
 mod escape;
 mod export;
 mod export_dir;
@@ -19,6 +22,9 @@ mod merge;
 mod port;
 mod put;
 mod repair;
+#[cfg(fuzzing)]
+pub(crate) mod run;
+#[cfg(not(fuzzing))]
 mod run;
 mod scan;
 mod stats;

@@ -22,6 +22,14 @@ use crate::args::{Global, Shell};
 use crate::exit::Outcome;
 use session::Session;
 
+/// Reads a line of the shell, and does nothing.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(line: &[u8]) {
+    if let Some(words) = line::words(line) {
+        drop(line::parse(words));
+    }
+}
+
 pub(crate) fn run(global: Global, args: &Shell) -> Outcome {
     let mut session = Session::new(global);
     let at_start = session.open_at_start();

@@ -35,10 +35,12 @@ pub(super) const TAIL: usize = 64;
 /// Bytes of a descriptor without its key.
 pub(super) const DESCRIPTOR: usize = 80;
 
-const HEADER: usize = 48;
+/// Bytes of the header.
+pub(super) const HEADER: usize = 48;
 const HEADER_MAGIC: &[u8; 8] = b"eskerBLB";
 const TAIL_MAGIC: &[u8; 8] = b"eskerBLF";
-const DESCRIPTOR_MARK: &[u8; 4] = b"blob";
+/// What tells descriptors.
+pub(super) const DESCRIPTOR_MARK: &[u8; 4] = b"blob";
 const VERSION: u32 = 1;
 
 /// The next multiple of 8 from `at` on. For numbers up to [`FILE_LEN_MAX`].

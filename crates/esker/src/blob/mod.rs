@@ -31,6 +31,8 @@ mod chunks;
 mod file;
 pub(crate) mod filter;
 mod format;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod handles;
 mod hold;
 mod index;

@@ -15,6 +15,8 @@
 //! be synced when it was written.
 
 mod files;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod replay;

@@ -7,7 +7,7 @@
 //! - `index.rs`, `search_tree.rs`: which block; `filter.rs`: whether to look at all;
 //! - `footer.rs`: where the sections are, and what the table says about itself; `expiring.rs`: of entries that expire;
 //! - `writer.rs`, `reader.rs`, `cursor.rs`, `read_ahead.rs`: making a table and using it;
-//! - `verify.rs`: reading all of it for `check`; `salvage.rs`: what is left of a damaged one, for `repair`; `measure.rs`: the index opened to `bench/`.
+//! - `verify.rs`: reading all of it for `check`; `salvage.rs`: what is left of a damaged one, for `repair`; `measure.rs`: the index opened to `bench/`; `fuzzing.rs`: the decoders opened to `fuzz/`.
 //!
 //! Guarantees: no byte is returned as data that did not pass its checksum; a damaged or hostile file
 //! yields a located error or the right answer, never a panic. A table that is open is immutable and may
@@ -21,6 +21,8 @@ mod expiring;
 mod filter;
 mod footer;
 mod frame;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod index;
 #[cfg(esker_measure)]
 pub(crate) mod measure;

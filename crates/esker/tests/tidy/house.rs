@@ -68,7 +68,7 @@ pub(crate) const BANS: &[Ban] = &[
 ];
 
 /// Measuring programs and fuzz targets: workspaces of their own, free of the bans above.
-pub(crate) const TOOLS: &[&str] = &["bench/", "fuzz/"];
+pub(crate) const TOOLS: &[&str] = &["bench/", "fuzz/", "tools/linearizability/"];
 
 /// Where the rooms are.
 pub(crate) const HOUSE: &str = "crates/esker/src/";
@@ -101,5 +101,5 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["txn", "updates"],
     &["care"],
     &["db"],
-    &["measure"],
+    &["measure", "fuzzing"],
 ];

@@ -24,6 +24,15 @@ use crate::store::Store;
 use crate::summary::Summary;
 use execute::Runner;
 
+/// Reads a line of a command file, and does nothing.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(line: &[u8]) {
+    match parse::parse(line) {
+        Ok(command) => drop(format!("{command:?}")),
+        Err(malformed) => drop(malformed.to_string()),
+    }
+}
+
 pub(crate) fn run(global: &Global, args: &Run) -> Outcome {
     let input = Input::open(&args.file)?;
     if let Some(output) = &args.output

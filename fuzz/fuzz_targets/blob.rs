@@ -1,0 +1,4 @@
+//! Blob files, part by part and whole.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| esker::fuzzing::blob(data));
