@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arc_swap::Guard;
 
+use crate::canary::broken;
 use crate::cursor::{Content, Expiry, Kind, SeqNo};
 use crate::error::Result;
 use crate::options::Durability;
@@ -313,7 +314,9 @@ impl Tree {
         metrics.begin(Operation::Get);
         let now = || self.store.clock.now_us();
         let found = self.readable_state().and_then(|state| {
-            get_at(&state, key, self.store.commit.visible(), now, |entry| match entry.kind {
+            let seen = self.store.commit.visible();
+            let seen = if broken("stale-read") { seen.saturating_sub(2) } else { seen };
+            get_at(&state, key, seen, now, |entry| match entry.kind {
                 Kind::Blob => Err(Some((entry.value.to_vec(), entry.expiry))),
                 Kind::Merge => Err(None),
                 _ => Ok(use_value(&entry)),
