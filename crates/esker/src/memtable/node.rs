@@ -27,6 +27,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
 
+use crate::canary::broken;
 use crate::cursor::{Kind, SeqNo};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 
@@ -69,8 +70,13 @@ impl Link {
     #[inline]
     pub(super) fn replace(&self, from: Option<NodeRef<'_>>, node: NodeRef<'_>, head: u64) -> bool {
         let from = from.map_or(std::ptr::null_mut(), |from| from.ptr.as_ptr());
-        let swapped =
-            self.next.compare_exchange(from, node.ptr.as_ptr(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if broken("list-link") {
+            self.next.store(node.ptr.as_ptr(), Ordering::Release);
+            self.lower(head);
+            return true;
+        }
+        let order = if broken("list-order") { Ordering::Relaxed } else { Ordering::AcqRel };
+        let swapped = self.next.compare_exchange(from, node.ptr.as_ptr(), order, Ordering::Relaxed).is_ok();
         if swapped {
             self.lower(head);
         }
@@ -241,6 +247,9 @@ pub(super) unsafe fn write<'a>(
         let bytes = node.add(1).cast::<u8>();
         bytes.copy_from_nonoverlapping(key.as_ptr(), key.len());
         bytes.add(key.len()).copy_from_nonoverlapping(value.as_ptr(), value.len());
+        if broken("entry-bounds") {
+            bytes.add(key.len() + value.len()).write_bytes(0, 64);
+        }
         NodeRef::new(NonNull::new_unchecked(node))
     }
 }
