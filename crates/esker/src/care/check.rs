@@ -8,15 +8,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::locked;
 use crate::blob::Pointer;
 use crate::cache::BufferPool;
 use crate::env::Env;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::finding::CheckReport;
 use crate::fs::LockMode;
 use crate::log::replay::Segments;
 use crate::log::survey::survey_stream;
-use crate::open::{LOCK_FILE, Listing};
+use crate::open::Listing;
 use crate::options::{CachePolicy, Options};
 use crate::table::TableReader;
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo};
@@ -40,11 +41,7 @@ pub(super) struct Check<'a> {
 pub fn check(path: impl AsRef<Path>, options: &Options) -> Result<CheckReport> {
     let dir = path.as_ref();
     let env = &options.env.within(dir)?;
-    let listing = Listing::read(env, dir)?;
-    if listing.is_unfinished(env)? {
-        return Err(Error::new(ErrorKind::NotFound, "there is no store here").at(dir));
-    }
-    let _lock = env.fs.lock(&dir.join(LOCK_FILE), LockMode::Shared)?;
+    let (_lock, listing) = locked::lock(env, dir, LockMode::Shared)?;
     Ok(check_locked(env, dir, &listing))
 }
 

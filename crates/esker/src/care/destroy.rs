@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use super::locked;
 use crate::blob::blob_path;
 use crate::env::Env;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::fs::{Entry, LockMode, NameKind};
-use crate::open::{BACKUP_DIR, LOCK_FILE, Listing, OwnDir};
+use crate::open::{BACKUP_DIR, LOCK_FILE, OwnDir};
 use crate::options::Options;
 use crate::store::reserve::reserve_path;
 use crate::version::tables::table_path;
@@ -21,11 +22,7 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     let dir = path.as_ref();
     let env = options.env.within(dir)?;
     let fs = &env.fs;
-    let listing = Listing::read(&env, dir)?;
-    if listing.is_unfinished(&env)? {
-        return Err(Error::new(ErrorKind::NotFound, "there is no store here").at(dir));
-    }
-    let lock = fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive)?;
+    let (lock, listing) = locked::lock(&env, dir, LockMode::Exclusive)?;
     // What is none of ours is found before anything is gone.
     let staging = dir.join(BACKUP_DIR);
     let mut directories = Vec::new();

@@ -13,6 +13,7 @@ mod dump;
 pub(crate) mod export;
 mod file_copy;
 pub(crate) mod import;
+mod locked;
 mod new_dir;
 mod repair;
 mod restore;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::check::{Check, check_locked};
+use super::locked;
 use crate::blob::{Pointer, blob_path};
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
@@ -24,7 +25,7 @@ use crate::finding::CheckReport;
 use crate::fs::LockMode;
 use crate::log::replay::Segments;
 use crate::log::salvage::Salvaged;
-use crate::open::{LOCK_FILE, Listing, QUARANTINE};
+use crate::open::{Listing, QUARANTINE};
 use crate::options::{CachePolicy, Options};
 use crate::version::edit::{ManifestState, TreeId};
 use crate::version::manifest::{Manifest, Remains, copy_path, is_of_another, manifest_path, read_remains};
@@ -111,11 +112,7 @@ pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport>
     let dir = path.as_ref();
     let options = &options.clone().env(options.env.within(dir)?);
     let env = &options.env;
-    let listing = Listing::read(env, dir)?;
-    if listing.is_unfinished(env)? {
-        return Err(Error::new(ErrorKind::NotFound, "there is no store here").at(dir));
-    }
-    let _lock = env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive)?;
+    let (_lock, listing) = locked::lock(env, dir, LockMode::Exclusive)?;
     let checked = check_locked(env, dir, &listing);
     if checked.findings.is_empty() {
         return Ok(RepairReport::default());

@@ -206,6 +206,16 @@ struct Gated {
 struct Gate {
     arrived: Mutex<Sender<()>>,
     open: Mutex<Receiver<()>>,
+    before_lock: Mutex<Option<BeforeLock>>,
+}
+
+/// What happens once, when somebody asks for a directory's lock.
+struct BeforeLock(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for BeforeLock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BeforeLock")
+    }
 }
 
 #[derive(Debug)]
@@ -321,6 +331,10 @@ impl FileSystem for Gated {
         self.disk.sync_dir(dir)
     }
     fn lock(&self, path: &Path, mode: LockMode) -> esker::Result<Box<dyn DirLock>> {
+        let first = self.gate.before_lock.lock().unwrap().take();
+        if let Some(BeforeLock(first)) = first {
+            first();
+        }
         self.disk.lock(path, mode)
     }
     fn free_space(&self, dir: &Path) -> esker::Result<u64> {
@@ -339,7 +353,8 @@ fn nobody_is_acknowledged_before_those_in_front() {
         let disk = SimFs::new(Rng::new(1).next());
         let (arrived, has_arrived) = channel();
         let (open_gate, opened) = channel();
-        let gate = Arc::new(Gate { arrived: Mutex::new(arrived), open: Mutex::new(opened) });
+        let (arrived, opened) = (Mutex::new(arrived), Mutex::new(opened));
+        let gate = Arc::new(Gate { arrived, open: opened, before_lock: Mutex::default() });
         let gated = Gated { disk: disk.clone(), gate };
         let mut world = env(&disk, 1);
         world.fs = Arc::new(gated);
@@ -363,6 +378,48 @@ fn nobody_is_acknowledged_before_those_in_front() {
             assert!(found["default"].contains_key(&b"second"[..]), "acknowledged, and lost");
         }
         assert_eq!(db.get_vec("second").unwrap().as_deref(), Some(&b"2"[..]));
+    }
+}
+
+/// Another process opens the store, changes its files and closes it, between the moment at which care finds the store and
+/// the moment at which it has the lock. What care knew of the files is out of date then.
+#[test]
+fn care_sees_the_store_as_it_is_once_it_has_the_lock() {
+    for care in ["check", "repair", "destroy"] {
+        let disk = SimFs::new(1);
+        let db = open(&disk);
+        db.put("a", "1").unwrap();
+        db.close().unwrap();
+        let other = disk.clone();
+        let change = move || {
+            let db = open(&other);
+            db.put("b", "2").unwrap();
+            db.compact().unwrap();
+            db.close().unwrap();
+        };
+        let ((arrived, _), (_, open_gate)) = (channel(), channel());
+        let before_lock = Mutex::new(Some(BeforeLock(Box::new(change))));
+        let gate = Gate { arrived: Mutex::new(arrived), open: Mutex::new(open_gate), before_lock };
+        let mut world = env(&disk, 1);
+        world.fs = Arc::new(Gated { disk: disk.clone(), gate: Arc::new(gate) });
+        let options = Options::default().env(world);
+        match care {
+            "check" => {
+                let report = esker::check(STORE, &options).unwrap();
+                assert!(report.findings.is_empty(), "{:?}", report.findings);
+            }
+            "repair" => {
+                let report = esker::repair(STORE, &options).unwrap();
+                assert!(report.losses.is_empty() && report.quarantine.is_none(), "{report:?}");
+            }
+            _ => {
+                esker::destroy(STORE, &options).unwrap();
+                assert!(!disk.exists(Path::new(STORE)).unwrap(), "{:?}", disk.paths());
+                continue;
+            }
+        }
+        let db = open(&disk);
+        assert!(db.contains("a").unwrap() && db.contains("b").unwrap(), "{care}");
     }
 }
 

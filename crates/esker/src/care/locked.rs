@@ -1,0 +1,26 @@
+//! A store that is not open, for whoever wants its files to himself.
+
+use std::path::Path;
+
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::{DirLock, LockMode};
+use crate::open::{LOCK_FILE, Listing};
+
+/// Takes the lock of the store in `dir`, and tells which files are there then. A lock file is made only where there is a store.
+///
+/// # Errors
+/// `NotFound` when there is no store, `Locked`, `Io`.
+pub(super) fn lock(env: &Env, dir: &Path, mode: LockMode) -> Result<(Box<dyn DirLock>, Listing)> {
+    let store = || {
+        let listing = Listing::read(env, dir)?;
+        match listing.is_unfinished(env)? {
+            true => Err(Error::new(ErrorKind::NotFound, "there is no store here").at(dir)),
+            false => Ok(listing),
+        }
+    };
+    store()?;
+    let lock = env.fs.lock(&dir.join(LOCK_FILE), mode)?;
+    // Whoever had the lock until now may have made and removed files after the first look.
+    Ok((lock, store()?))
+}
