@@ -1,5 +1,13 @@
 //! Moments as people write them, in UTC.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Now, in microseconds since 1970; 0 before then.
+pub(crate) fn now_us() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// `us` microseconds since 1970 as `2026-11-20T17:38:05Z`, in whole seconds.
 pub(crate) fn utc(us: u64) -> String {
     let seconds = us / 1_000_000;

@@ -301,7 +301,9 @@ fn stats_are_watched_until_somebody_ends_it() {
     let mut watching = command.spawn().unwrap();
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
     let mut next = move || lines.next().unwrap().unwrap();
-    assert!(next().contains("\"disk_bytes\":"));
+    let first: serde_json::Value = serde_json::from_str(&next()).unwrap();
+    assert!(first["disk_bytes"].is_u64() && first["per_second"].is_null(), "{first}");
+    assert!(first["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{first}");
     let mut writer = runner(dir.path());
     let mut stdin = writer.stdin.take().unwrap();
     let mut answers = BufReader::new(writer.stdout.take().unwrap());
@@ -319,7 +321,13 @@ fn stats_are_watched_until_somebody_ends_it() {
     drop(stdin);
     assert!(writer.wait().unwrap().success());
     // Those that were printed before come first.
-    while !next().contains("\"entries\":2") {}
+    let seen = loop {
+        let seen: serde_json::Value = serde_json::from_str(&next()).unwrap();
+        if seen["trees"]["default"]["entries"] == 2 {
+            break seen;
+        }
+    };
+    assert!(seen["per_second"]["entries"].as_f64().is_some_and(|rate| rate > 0.0), "{seen}");
     watching.kill().unwrap();
     watching.wait().unwrap();
 }

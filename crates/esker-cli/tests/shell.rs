@@ -7,6 +7,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rexpect::process::Signal;
@@ -576,4 +577,43 @@ fn a_store_that_cannot_be_opened_at_the_start_is_exit_code_3() {
     drop(db);
     fs::write(dir.path().join("esker.db/LOCK"), "").unwrap();
     assert_eq!(esker_with(dir.path(), "shell", b"get a\n").code, 0);
+}
+
+/// A line each time, as wide as the screen at most; the head comes again with each screen.
+#[test]
+fn stats_that_are_watched_fit_the_screen() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path(), 10_000);
+    let mut command = Command::new("sh");
+    command.current_dir(dir.path()).env("ESKER", env!("CARGO_BIN_EXE_esker")).env_remove("ESKER_DB");
+    command.args(["-c", "stty rows 6 columns 50 && exec \"$ESKER\" stats --watch 0.02"]);
+    let mut watching = spawn_command(command, Some(PATIENCE_MS)).unwrap();
+    let mut heads = 0;
+    for line in 0..25 {
+        let line_now = watching.read_line().unwrap();
+        assert!(line_now.chars().count() <= 50, "{line_now:?}");
+        let is_head = line_now.contains("UTC") && line_now.ends_with("disk");
+        // Four lines and a head make a screen of six rows with the cursor's.
+        assert_eq!(is_head, line % 5 == 0, "line {line}: {line_now:?}");
+        heads += usize::from(is_head);
+        if !is_head {
+            let words: Vec<_> = line_now.split_whitespace().collect();
+            assert!(words[0].len() == 8 && words[0].matches(':').count() == 2, "{line_now:?}");
+            assert_eq!(words[1], "10,000", "{line_now:?}");
+            assert_eq!(words[2], if line == 1 { "-" } else { "0" }, "{line_now:?}");
+        }
+    }
+    assert_eq!(heads, 5);
+    watching.send_control('c').unwrap();
+    watching.exp_eof().unwrap();
+
+    let mut shell = shell(dir.path(), "");
+    sees(&mut shell, "", "esker.db");
+    shell.send_line("stats --watch 0.02").unwrap();
+    shell.exp_string("reads/s").unwrap();
+    shell.exp_string("10,000").unwrap();
+    shell.send_control('c').unwrap();
+    sees(&mut shell, "interrupted", "esker.db");
+    shell.send_control('d').unwrap();
+    ends(shell);
 }

@@ -98,9 +98,12 @@ Example:
   esker repair --db /srv/x.db";
 
 pub(super) const STATS: &str = "Counts and times are those of the process that has the store open. Outside of the shell that is this one, which \
-has only just opened it: a program shows its own by `Db::stats`, `Stats::prometheus` and `Db::why_slow`. With \
---watch the store is opened for reading each time, and let go between: a writer may take it then, and is waited \
-for. One object a line with --json.
+has only just opened it: a program shows its own by `Db::stats`, `Stats::prometheus` and `Db::why_slow`.
+With --watch there is a line each time, with the time (UTC), entries, space on the disk, log to replay, space of \
+huge values, and by how much entries and space have grown a second since the line before; in the shell, reads, writes \
+and bytes merged a second too. The store is opened for reading each time, and let go between: a writer may take it \
+then, and is waited for. With --json it is an object a line: all figures, `time`, and `per_second`, null the first \
+time.
 
 Examples:
   esker stats

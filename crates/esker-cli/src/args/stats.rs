@@ -13,7 +13,7 @@ pub(crate) struct Stats {
     /// Print which operations of this process were slow, and what they waited for or read
     #[arg(long, conflicts_with = "format")]
     pub(crate) why: bool,
-    /// Print again and again, every SECONDS
+    /// Print a line again and again, every SECONDS, with what has changed a second
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_interval)]
     pub(crate) watch: Option<Duration>,
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::args::{Destroy, Global};
+use crate::escapes;
 use crate::exit::{Failure, Outcome};
 use crate::store::{missing, opening, options, patiently};
 
@@ -43,7 +44,9 @@ fn ask(global: &Global, name: &OsString) -> Outcome<OsString> {
     }
     let question =
         format!("This deletes {} for good. Type its name ({}): ", global.db.display(), name.display());
-    let _ = io::stderr().write_all(question.as_bytes());
+    let mut shown = Vec::new();
+    escapes::append_shown(&mut shown, question.as_bytes());
+    let _ = io::stderr().write_all(&shown);
     let mut typed = String::new();
     let read = io::stdin().lock().read_line(&mut typed);
     read.map_err(|error| Failure::store(format!("cannot read the answer: {error}")))?;

@@ -1,62 +1,22 @@
 //! `esker stats`: figures about the store, aligned, as one JSON object or for Prometheus; why operations were slow.
 
-use std::io::{IsTerminal, stdout};
-use std::thread;
-use std::time::{Duration, Instant};
+mod watch;
 
-use esker::{Db, ErrorKind, Stats, TreeStats, WhySlow};
+use esker::{Db, Stats, TreeStats, WhySlow};
 use serde_json::{Map, Value, json};
 
 use crate::args::{Global, Stats as Args, StatsFormat};
 use crate::datatype::parts;
-use crate::exit::{Outcome, note};
-use crate::interrupt;
+use crate::exit::Outcome;
 use crate::json;
 use crate::output::Out;
-use crate::store::{opening, options, read_only};
+use crate::store::read_only;
 
 pub(crate) fn run(global: &Global, args: &Args) -> Outcome {
     match args.watch {
         None => print(global, args, &read_only(global)?),
-        Some(interval) => watch(global, args, interval),
+        Some(interval) => watch::watch(global, args, interval),
     }
-}
-
-/// Prints every `interval` until somebody interrupts it, or nobody reads any more.
-fn watch(global: &Global, args: &Args, interval: Duration) -> Outcome {
-    let mut waits_for_writer = false;
-    loop {
-        match &global.open {
-            Some(db) => show(global, args, db)?,
-            None => match Db::open_read_only(&global.db, options(global)) {
-                Ok(db) => {
-                    waits_for_writer = false;
-                    show(global, args, &db)?;
-                }
-                Err(error) if error.kind() == ErrorKind::Locked => {
-                    if !std::mem::replace(&mut waits_for_writer, true) {
-                        note("another process has the store open for writing; waiting for it");
-                    }
-                }
-                Err(error) => return Err(opening(global, error)),
-            },
-        }
-        let until = Instant::now() + interval;
-        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-            interrupt::check()?;
-            thread::sleep(left.min(interrupt::LOOK_EVERY));
-        }
-    }
-}
-
-/// One of many pictures: in place of the one before at a terminal, behind an empty line elsewhere.
-fn show(global: &Global, args: &Args, db: &Db) -> Outcome {
-    if stdout().is_terminal() {
-        Out::stdout()?.with(|out| out.write(b"\x1b[H\x1b[2J"))?;
-    }
-    print(global, args, db)?;
-    let is_json = global.json || args.format == Some(StatsFormat::Json);
-    if is_json || stdout().is_terminal() { Ok(()) } else { Out::stdout()?.with(|out| out.line("")) }
 }
 
 fn print(global: &Global, args: &Args, db: &Db) -> Outcome {
@@ -122,14 +82,33 @@ fn operations(stats: &Stats) -> Map<String, Value> {
     stats.operations.iter().map(of_kind).collect()
 }
 
+/// What operations waited for, and read from files, by cause.
+fn waits(stats: &Stats) -> Map<String, Value> {
+    let of_cause = |wait: &esker::WaitStats| {
+        (wait.cause.name().to_owned(), json!({ "count": wait.count, "us": wait.us, "bytes": wait.bytes }))
+    };
+    stats.waits.iter().map(of_cause).collect()
+}
+
+/// The damaged places, as `check` names them.
+fn damage(stats: &Stats) -> Value {
+    let place = |place: &esker::Finding| json!({ "file": place.file.display().to_string(), "offset": place.offset, "reason": place.reason });
+    stats.damage.iter().map(place).collect()
+}
+
+/// What the store takes on the disk.
+fn disk_bytes(stats: &Stats) -> u64 {
+    let tables: u64 = stats.trees.iter().map(|tree| tree.table_bytes).sum();
+    tables + stats.blob_disk_bytes + stats.log_bytes + stats.manifest_bytes + stats.reserve_bytes
+}
+
 /// Every figure under its name, the trees' own under `trees`.
 fn figures(stats: &Stats) -> Map<String, Value> {
     let sum = |figure: fn(&TreeStats) -> u64| stats.trees.iter().map(figure).sum::<u64>();
     let trees: Map<String, Value> =
         stats.trees.iter().map(|tree| (tree.name.clone(), tree_figures(tree))).collect();
-    let figures = json!({
-        "disk_bytes": sum(|tree| tree.table_bytes) + stats.blob_disk_bytes + stats.log_bytes + stats.manifest_bytes
-            + stats.reserve_bytes,
+    let of_disk = json!({
+        "disk_bytes": disk_bytes(stats),
         "raw_bytes": sum(|tree| tree.raw_bytes),
         "table_bytes": sum(|tree| tree.table_bytes),
         "index_bytes": sum(|tree| tree.index_bytes),
@@ -143,22 +122,44 @@ fn figures(stats: &Stats) -> Map<String, Value> {
         "log_bytes": stats.log_bytes,
         "log_live_bytes": stats.log_live_bytes,
         "table_files": stats.table_files,
+    });
+    let of_memory = json!({
+        "memtable_bytes": stats.memtable_bytes,
+        "open_tables": stats.open_tables,
+        "table_memory": stats.table_memory,
         "pool_policy": stats.pool_policy.name(),
+        "pool_bytes": stats.pool_bytes,
+        "pool_capacity": stats.pool_capacity,
         "pool_hits": stats.pool_hits,
         "pool_misses": stats.pool_misses,
         "pool_hit_rate": stats.pool_hit_rate(),
+        "snapshots": stats.snapshots,
+    });
+    let of_work = json!({
         "operations": operations(stats),
+        "waits": waits(stats),
+        "log_syncs": stats.log_syncs,
+        "flushes": stats.flushes,
+        "flushed_bytes": stats.flushed_bytes,
+        "merges": stats.merges,
+        "merged_bytes_in": stats.merged_bytes_in,
+        "merged_bytes_out": stats.merged_bytes_out,
+        "throttled_us": stats.throttled_us,
         "scrubs": stats.scrubs,
+        "scrubbed_bytes": stats.scrubbed_bytes,
         "damaged_places": stats.damage.len(),
+        "damage": damage(stats),
         "failure": stats.failure,
         "replayed_records": stats.replayed_records,
         "replayed_torn_tail": stats.replayed_torn_tail,
         "trees": trees,
     });
-    match figures {
-        Value::Object(figures) => figures,
-        _ => Map::new(),
-    }
+    let groups = [of_disk, of_memory, of_work];
+    let groups = groups.into_iter().filter_map(|group| match group {
+        Value::Object(figures) => Some(figures),
+        _ => None,
+    });
+    groups.flatten().collect()
 }
 
 fn tree_figures(tree: &TreeStats) -> Value {
@@ -167,7 +168,10 @@ fn tree_figures(tree: &TreeStats) -> Value {
         "keys": keys,
         "values": values,
         "entries": tree.memtable_entries + tree.table_entries,
+        "memtable_entries": tree.memtable_entries,
+        "table_entries": tree.table_entries,
         "tombstones": tree.tombstones,
+        "range_tombstones": tree.range_tombstones,
         "raw_bytes": tree.raw_bytes,
         "table_bytes": tree.table_bytes,
         "index_bytes": tree.index_bytes,

@@ -48,6 +48,8 @@ pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
     let mut unfinished = (String::new(), String::new());
     loop {
         lines.set_helper(Some(Completion::new(session.store())));
+        // Ctrl-C was for the lines before.
+        interrupt::clear();
         let (before, behind) = std::mem::take(&mut unfinished);
         let read = lines.readline_with_initial(&prompt(session), (&before, &behind));
         let (pasted, left_out) = paste.take();

@@ -91,6 +91,9 @@ impl Text {
         ] {
             self.single(name, "counter", help, value);
         }
+        let throttled = stats.throttled_us as f64 / 1e6;
+        let help = "How long writers were held up because merging was behind.";
+        self.single("throttled_seconds_total", "counter", help, throttled);
     }
 
     fn gauges(&mut self, stats: &Stats) {
