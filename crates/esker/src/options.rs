@@ -152,7 +152,8 @@ pub struct Options {
     /// Bytes of log that is not needed any more and kept all the same, for
     /// [`Db::updates_since`](crate::Db::updates_since), over openings too. Default: 0.
     pub log_history: u64,
-    /// Table files held open at once. Default: 512.
+    /// Table files held open at once; fewer where the process may not open so many files, or has others open: a quarter of
+    /// its limit is left. Default: 512.
     pub open_tables_max: usize,
     /// Bytes a second that are read in the background to find damage while there is still a copy to mend it from: all
     /// tables and huge values once a week, from an hour after opening on. 0: none. Default: 4 MiB.

@@ -1,10 +1,14 @@
-//! The limits of a process, and those of options: running into one is an error of that
+//! The limits of a process (descriptors, memory for threads), and those of options: running into one is an error of that
 //! call, which says what to do, and not the end of the store.
 
-#![expect(clippy::unwrap_used, reason = "a test that uses up what there is")]
+#![expect(clippy::unwrap_used, clippy::disallowed_types, reason = "a test that uses up what there is")]
 
+use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
+use esker::env::{Env, Executor, Lane, StepExecutor};
+use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{CachePolicy, CompactionStyle, Db, ErrorKind, Options, ScanRange, TreeOptions};
 
 mod common;
@@ -159,6 +163,76 @@ fn tiny_tables() -> Options {
     options
 }
 
+// ---- a disk that has it ---------------------------------------------------------------------------------
+
+/// Repeats `call` as long as it lacks something; counts how often.
+fn until_done<T>(lacked: &mut u32, mut call: impl FnMut() -> esker::Result<T>) -> T {
+    loop {
+        match call() {
+            Ok(done) => return done,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::OutOfResources, "{error}");
+                *lacked += 1;
+                assert!(*lacked < 1_000, "it never ends");
+            }
+        }
+    }
+}
+
+/// A life in which each call is made again when it lacks something; returns how often one did, and how
+/// often something was lacking.
+fn live(disk: &SimFs, fault: Fault) -> (u32, u64) {
+    let (fs, executor) = (Arc::new(disk.clone()), Some(Arc::new(StepExecutor) as Arc<dyn Executor>));
+    let env = Env { fs, executor, ..Env::system() };
+    let db = Db::open("/db", tiny_tables().env(env)).unwrap();
+    disk.inject(fault);
+    let (lacked, value) = (&mut 0, |i: u32| i.to_be_bytes().repeat(30));
+    let tree = until_done(lacked, || db.tree("tree"));
+    for i in 0..3_000_u32 {
+        until_done(lacked, || tree.put((i % 1_000).to_be_bytes(), value(i)));
+        if i % 300 == 7 {
+            until_done(lacked, || tree.put("huge", vec![1; 50_000 + i as usize]));
+            until_done(lacked, || tree.delete_range(&ScanRange::prefix((i % 1_000).to_be_bytes())));
+            for lane in Lane::ALL {
+                db.step(lane);
+            }
+        }
+    }
+    until_done(lacked, || db.flush());
+    for i in 0..1_000_u32 {
+        until_done(lacked, || tree.get(i.to_be_bytes()));
+    }
+    until_done(lacked, || db.compact());
+    let count = until_done(lacked, || tree.count(ScanRange::all()));
+    let huge = until_done(lacked, || tree.get_vec("huge"));
+    assert_eq!((count, huge.map(|huge| huge.len())), (998, Some(52_707)));
+    assert_eq!(until_done(lacked, || db.stats()).failure, None);
+    let hit = disk.faults_hit();
+    disk.clear_faults();
+    db.close().unwrap();
+    (*lacked, hit)
+}
+
+#[test]
+fn what_lacks_a_descriptor_fails_alone_and_is_done_again() {
+    let (mut all_lacked, mut all_hit) = (0, 0);
+    for op in [Op::Read, Op::Create, Op::CreateMapped] {
+        for n in (1..16).chain([20, 25, 30]) {
+            let disk = SimFs::new(n);
+            let fault = Fault::new(op, "").nth(n).error(FaultError::OutOfResources);
+            let (lacked, hit) = live(&disk, if n % 3 == 0 { fault.chance(0.02, n).forever() } else { fault });
+            (all_lacked, all_hit) = (all_lacked + lacked, all_hit + hit);
+            let env = Env { fs: Arc::new(disk), ..Env::system() };
+            let options = Options::default().env(env);
+            let db = Db::open("/db", options.clone()).unwrap();
+            assert_eq!(db.tree("tree").unwrap().count(ScanRange::all()).unwrap(), 998);
+            db.close().unwrap();
+            assert!(esker::check("/db", &options).unwrap().findings.is_empty());
+        }
+    }
+    assert!(all_lacked > 20 && all_hit > 60, "only {all_lacked} calls lacked something, of {all_hit} times");
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -185,6 +259,102 @@ mod linux {
             assert!(db.contains(i.to_be_bytes()).unwrap());
         }
         assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), u64::from(KEYS));
+    }
+
+    #[test]
+    fn a_store_of_many_tables_lives_with_few_descriptors() {
+        let Some(dir) = child_dir() else {
+            let dir = tempfile::tempdir().unwrap();
+            in_child("linux::a_store_of_many_tables_lives_with_few_descriptors", dir.path(), 2 << 20);
+            return;
+        };
+        limit(Resource::Nofile, 64);
+        for _ in 0..2 {
+            let db = Db::open(&dir, tiny_tables()).unwrap();
+            for i in 0..100_u32 {
+                db.put(format!("huge {i}"), vec![1; 40_000]).unwrap();
+            }
+            fill(&db).unwrap();
+            db.flush().unwrap();
+            for i in 0..100_u32 {
+                assert_eq!(db.get_vec(format!("huge {i}")).unwrap().map(|value| value.len()), Some(40_000));
+                db.delete(format!("huge {i}")).unwrap();
+            }
+            read_all(&db);
+            db.compact().unwrap();
+            read_all(&db);
+            let stats = db.stats().unwrap();
+            assert_eq!(stats.failure, None);
+            let tables: u64 = stats.trees.iter().map(|tree| tree.tables_by_level.iter().sum::<u64>()).sum();
+            assert!(
+                tables > 200 && stats.open_tables < 64,
+                "{} of {tables} tables are open",
+                stats.open_tables
+            );
+            db.close().unwrap();
+        }
+    }
+
+    /// Opens files until no more can be.
+    fn hoard(files: &mut Vec<File>) {
+        while let Ok(file) = File::open("/dev/null") {
+            files.push(file);
+        }
+    }
+
+    #[test]
+    fn a_process_without_descriptors_gets_errors_and_then_goes_on() {
+        let Some(dir) = child_dir() else {
+            let dir = tempfile::tempdir().unwrap();
+            in_child(
+                "linux::a_process_without_descriptors_gets_errors_and_then_goes_on",
+                dir.path(),
+                2 << 20,
+            );
+            return;
+        };
+        limit(Resource::Nofile, 128);
+        let db = Db::open(&dir, tiny_tables()).unwrap();
+        fill(&db).unwrap();
+        db.flush().unwrap();
+        db.compact().unwrap();
+        read_all(&db);
+        let mut files = Vec::new();
+        // The store gives up the tables that it has open for those that it needs, as long as it has some.
+        let refused = loop {
+            hoard(&mut files);
+            let opened = (0..KEYS).step_by(97).try_for_each(|i| db.contains(i.to_be_bytes()).map(drop));
+            db.put("more", "to flush").unwrap();
+            if let Err(error) = opened.and_then(|()| db.flush()) {
+                break error;
+            }
+        };
+        assert_eq!(refused.kind(), ErrorKind::OutOfResources, "{refused}");
+        // In the background too: a writer is told when it would have to wait for that.
+        let error = loop {
+            hoard(&mut files);
+            if let Err(error) = fill(&db) {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::OutOfResources, "{error}");
+        assert!(!files.is_empty());
+        drop(files);
+        fill(&db).unwrap();
+        read_all_and_more(&db);
+        db.flush().unwrap();
+        db.compact().unwrap();
+        read_all_and_more(&db);
+        assert_eq!(db.stats().unwrap().failure, None);
+        db.close().unwrap();
+        let db = Db::open(&dir, tiny_tables()).unwrap();
+        read_all_and_more(&db);
+        drop(db);
+        assert!(esker::check(&dir, &Options::default()).unwrap().findings.is_empty());
+    }
+
+    fn read_all_and_more(db: &Db) {
+        assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), u64::from(KEYS) + 1);
     }
 
     /// Bytes of address space that this process has.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::error::Result;
+use crate::fs::descriptors::{self, Keeper};
 use crate::fs::{FileSystem, Mapping, ReadFile, UserFile};
 
 /// How many sealed blob files are open at once.
@@ -39,7 +40,10 @@ pub(crate) struct LazyFile {
 
 impl Handles {
     pub(crate) fn new(fs: &Arc<dyn FileSystem>) -> Arc<Handles> {
-        Arc::new(Handles { fs: Arc::clone(fs), open: Mutex::default() })
+        let handles = Arc::new(Handles { fs: Arc::clone(fs), open: Mutex::default() });
+        let keeper: Weak<dyn Keeper> = Arc::<Handles>::downgrade(&handles);
+        descriptors::enter(keeper);
+        handles
     }
 
     /// The file `path`, of which nothing is open yet.
@@ -71,7 +75,11 @@ impl Handles {
         let surplus = {
             let mut open = self.open.lock();
             open.push_back(Weak::clone(file));
-            if open.len() > OPEN_MAX { open.pop_front() } else { None }
+            if open.len() > OPEN_MAX.min(descriptors::kept_max(open.len()) / 4) {
+                open.pop_front()
+            } else {
+                None
+            }
         };
         if let Some(file) = surplus.and_then(|file| file.upgrade()) {
             file.close();
@@ -79,7 +87,21 @@ impl Handles {
     }
 }
 
+impl Keeper for Handles {
+    fn close_unused(&self) -> bool {
+        let open: Vec<Arc<LazyFile>> = self.open.lock().iter().filter_map(Weak::upgrade).collect();
+        open.iter().filter(|file| file.close_unread()).count() > 0
+    }
+}
+
 impl LazyFile {
+    /// Closes the file if nobody reads it, nor is about to open it, which may be who asks; returns whether it was open.
+    fn close_unread(&self) -> bool {
+        let Some(mut file) = self.file.try_lock() else { return false };
+        let is_unread = file.as_ref().is_some_and(|file| Arc::strong_count(file) == 1);
+        is_unread && !self.kept.load(Ordering::Acquire) && file.take().is_some()
+    }
+
     /// Opens the file for good: its name is about to be another's.
     pub(crate) fn keep(&self) -> Result<()> {
         self.kept.store(true, Ordering::Release);
@@ -100,7 +122,7 @@ impl LazyFile {
         if let Some(file) = &*file {
             return Ok(Arc::clone(file));
         }
-        let opened = self.handles.fs.open_read(&self.path)?;
+        let opened = descriptors::opened(|| self.handles.fs.open_read(&self.path))?;
         *file = Some(Arc::clone(&opened));
         drop(file);
         self.handles.opened(&self.this);

@@ -19,7 +19,7 @@ use super::format::{
 };
 use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{FileSystem, RandomFile};
+use crate::fs::{FileSystem, RandomFile, descriptors};
 
 /// Values from this length on begin at a multiple of 4096, so that they can be mapped and shared with other
 /// files, and given back whole. Shorter ones would waste more than an eighth of their space by it.
@@ -54,7 +54,7 @@ impl NewFile<'_> {
     ) -> Result<(Arc<dyn RandomFile>, Header)> {
         let NewFile { path, number, salt, created_us, .. } = *self;
         let header = Header { layout, number, salt, created_us };
-        let file = fs.create_random(path)?;
+        let file = descriptors::opened(|| fs.create_random(path))?;
         if let Err(error) = file.write_at(&[IoSlice::new(&header.encode())], 0) {
             // Best effort: what matters is reported already.
             drop(fs.remove_file(path));

@@ -8,7 +8,7 @@ use crate::cache::{BufferPool, Offer};
 use crate::cursor::{Kind, SeqNo};
 use crate::env::{Env, Gate, GatedFile};
 use crate::error::Result;
-use crate::fs::WriteFile;
+use crate::fs::{WriteFile, descriptors};
 use crate::options::{Compression, TableLimits};
 use crate::table::{Expiring, Owner, TableOptions, TableWriter};
 use crate::version::edit::{FileId, TableInfo, TreeId};
@@ -91,7 +91,8 @@ impl Output {
         let _inside = self.maker.gate.enter()?;
         let id = self.maker.next_file.fetch_add(1, Ordering::Relaxed);
         let (fs, path) = (&self.maker.env.fs, table_path(&self.maker.dir, id));
-        let file = if self.maker.direct { fs.create_direct(&path) } else { fs.create(&path) }?;
+        let direct = self.maker.direct;
+        let file = descriptors::opened(|| if direct { fs.create_direct(&path) } else { fs.create(&path) })?;
         let options = TableOptions {
             block_size: self.maker.block_bytes,
             compression: self.options.compression,

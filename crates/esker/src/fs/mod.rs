@@ -19,6 +19,7 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind, Result};
 
 mod copy;
+pub(crate) mod descriptors;
 mod mapping;
 mod real;
 pub mod sim;

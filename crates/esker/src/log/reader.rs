@@ -10,7 +10,7 @@ use super::segment::{RECORDS_AT, SegmentHeader};
 use super::wal::{Readable, Wal};
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{FileSystem, ReadFile};
+use crate::fs::{FileSystem, ReadFile, descriptors};
 
 /// Bytes that are read at once.
 const PIECE: u64 = 256 << 10;
@@ -48,10 +48,11 @@ impl LogReader {
     }
 
     fn begin(fs: &Arc<dyn FileSystem>, segment: Readable, seq: SeqNo) -> Result<LogReader> {
-        let file = fs.open_read(&segment.path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => gone(seq),
-            _ => error,
-        })?;
+        let file =
+            descriptors::opened(|| fs.open_read(&segment.path)).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => gone(seq),
+                _ => error,
+            })?;
         let (fs, offset) = (Arc::clone(fs), RECORDS_AT);
         Ok(LogReader { fs, file, segment, offset, seq, buf: Vec::new(), buf_at: 0 })
     }

@@ -32,7 +32,7 @@ use crate::codec::{Decoder, u64_at};
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{FileSystem, MappedFile, SyncFile};
+use crate::fs::{FileSystem, MappedFile, SyncFile, descriptors};
 
 /// Where records begin.
 pub(crate) const RECORDS_AT: u64 = 4096;
@@ -182,7 +182,8 @@ pub(crate) struct SpareSegment {
 impl SpareSegment {
     /// Allocates a new file of `len` bytes.
     pub(crate) fn create(fs: &dyn FileSystem, path: &Path, len: u64, bulk: bool) -> Result<SpareSegment> {
-        let file = if bulk { fs.create_bulk(path, len) } else { fs.create_mapped(path, len) }?;
+        let create = || if bulk { fs.create_bulk(path, len) } else { fs.create_mapped(path, len) };
+        let file = descriptors::opened(create)?;
         if let Some(dir) = path.parent() {
             fs.sync_dir(dir)?;
         }
@@ -191,7 +192,7 @@ impl SpareSegment {
 
     /// Takes a file that was a segment before.
     pub(crate) fn reuse(fs: &dyn FileSystem, path: &Path, bulk: bool) -> Result<SpareSegment> {
-        let file = if bulk { fs.open_bulk(path) } else { fs.open_mapped(path) }?;
+        let file = descriptors::opened(|| if bulk { fs.open_bulk(path) } else { fs.open_mapped(path) })?;
         Ok(SpareSegment { file, bulk })
     }
 }

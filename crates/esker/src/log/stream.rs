@@ -10,7 +10,7 @@ use super::record;
 use crate::checksum::checksum;
 use crate::codec::{u32_at, u64_at};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{FileSystem, WriteFile};
+use crate::fs::{FileSystem, WriteFile, descriptors};
 
 const MAGIC: &[u8; 8] = b"eskerMAN";
 const VERSION: u32 = 1;
@@ -29,7 +29,7 @@ pub(crate) struct StreamWriter {
 impl StreamWriter {
     /// Creates the file. Nothing is durable before the first `sync`.
     pub(crate) fn create(fs: &dyn FileSystem, path: &Path, epoch: u64) -> Result<StreamWriter> {
-        let mut file = fs.create(path)?;
+        let mut file = descriptors::opened(|| fs.create(path))?;
         let mut page = Vec::with_capacity(PAGE);
         page.extend_from_slice(MAGIC);
         page.extend_from_slice(&VERSION.to_le_bytes());

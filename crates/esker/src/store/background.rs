@@ -163,7 +163,8 @@ impl Store {
     /// good: it is looked at again with every write.
     pub(super) fn fail(&self, error: &Error) {
         let new = match error.kind() {
-            ErrorKind::Closed => return,
+            // Of the one call that lacked something: it can be made again.
+            ErrorKind::Closed | ErrorKind::OutOfResources => return,
             ErrorKind::OutOfSpace if !broken("rule-23") => self.full_error(),
             _ => {
                 let message = format!("background work failed ({error}); reopen the store");
@@ -215,11 +216,12 @@ impl Store {
 
 impl Worker for Store {
     fn ask_again(&self, lane: Lane) -> Duration {
-        match lane {
-            Lane::Compact => self.scrub_again().unwrap_or(UNASKED),
-            Lane::Blobs => self.reclaim_waits().unwrap_or(UNASKED),
-            _ => UNASKED,
-        }
+        let again = match lane {
+            Lane::Compact => self.scrub_again(),
+            Lane::Blobs => self.reclaim_waits(),
+            _ => None,
+        };
+        again.into_iter().chain(self.hindered.again(lane)).min().unwrap_or(UNASKED)
     }
 
     fn run_one(&self, lane: Lane) -> bool {
@@ -237,10 +239,15 @@ impl Worker for Store {
         let result = std::panic::catch_unwind(step)
             .unwrap_or_else(|_| Err(Error::new(ErrorKind::Poisoned, "background work panicked")));
         drop(at_work);
-        let worked = result.unwrap_or_else(|error| {
-            self.fail(&error);
-            false
-        });
+        match &result {
+            Ok(_) => self.hindered.is_over(lane),
+            Err(error) if error.kind() == ErrorKind::OutOfResources => {
+                self.hindered.note(lane, error);
+                self.signal_progress();
+            }
+            Err(error) => self.fail(error),
+        }
+        let worked = result.unwrap_or(false);
         self.close_if_due();
         worked
     }

@@ -55,9 +55,10 @@ pub(crate) fn compact_some(store: &Store) -> Result<bool> {
     let Some((_, tree)) = first else { return Ok(false) };
     let _no_flush_below = tree.below_level_0.lock();
     let levels = Arc::clone(&tree.state.load().levels);
-    if store.drop_deleted(&tree)? {
+    let deleted = store.drop_deleted(&tree);
+    if !matches!(deleted, Ok(false)) {
         store.add_compaction_candidates([Arc::clone(&tree)]);
-        return Ok(true);
+        return deleted;
     }
     let Some(compaction) = pick::pick(&levels, goal_of(store, &tree, &levels)) else { return Ok(true) };
     let result = run(store, &tree, &levels, &compaction, None);

@@ -42,6 +42,7 @@ mod drop_tree;
 mod erase;
 mod expiry;
 mod flush;
+mod hindered;
 mod hold;
 mod ingest;
 mod install;
@@ -65,6 +66,7 @@ pub(crate) use blobs::Ending;
 use closing::Closing;
 use expiry::ExpiryWatch;
 use flush::Waiting;
+use hindered::Hindered;
 pub(crate) use ingest::Ingested;
 use owner::AtWork;
 pub(crate) use owner::Owner;
@@ -140,6 +142,8 @@ pub(crate) struct Store {
     executor: Arc<dyn Executor>,
     /// What stopped the background work, if anything did.
     failure: Mutex<Option<Error>>,
+    /// What it lacks for a moment, if anything.
+    hindered: Hindered,
     closing: Closing,
     pub(crate) reserve: Reserve,
     lock: Mutex<Option<Arc<dyn DirLock>>>,
@@ -218,6 +222,7 @@ impl Store {
             progress: (Mutex::new(()), Condvar::new()),
             executor: parts.executor,
             failure: Mutex::new(None),
+            hindered: Hindered::default(),
             closing: Closing::default(),
             reserve: parts.reserve,
             lock: Mutex::new(parts.lock),
@@ -236,13 +241,16 @@ impl Store {
 
     // ---- waiting and progress ----------------------------------------------------------------------
 
-    /// Waits until `done`, running the background work itself where nobody else does.
+    /// Waits until `done`, running the background work itself where nobody else does. Fails when that lacks descriptors or
+    /// memory meanwhile.
     pub(crate) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
+        let times = self.hindered.times();
         if self.executor.is_stepped() {
             while !done() {
                 self.check_writable()?;
                 if !Lane::ALL.iter().any(|&lane| self.run_one(lane)) && !done() {
-                    return Err(self.failure().unwrap_or_else(poisoned));
+                    let error = self.failure().or_else(|| self.hindered.since(times));
+                    return Err(error.unwrap_or_else(poisoned));
                 }
             }
             return Ok(());
@@ -250,6 +258,9 @@ impl Store {
         let mut guard = self.progress.0.lock();
         while !done() {
             self.check_writable()?;
+            if let Some(error) = self.hindered.since(times) {
+                return Err(error);
+            }
             self.progress.1.wait(&mut guard);
         }
         Ok(())

@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::Store;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{CheckReport, Finding};
 use crate::stats::Stats;
 
@@ -163,5 +163,5 @@ fn micros(duration: Duration) -> u64 {
 
 /// Whether `error` tells something of the files. A file that is not there any more may have been removed since.
 fn is_damage(error: &Error) -> bool {
-    error.kind() != crate::error::ErrorKind::Closed
+    !matches!(error.kind(), ErrorKind::Closed | ErrorKind::OutOfResources)
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::tables::TableFile;
+use crate::fs::descriptors;
 use crate::table::TableReader;
 
 /// Such a part of the memory is not given to filters that were left out before.
@@ -65,6 +66,19 @@ impl OpenTables {
 
     pub(super) fn is_shut(&self) -> bool {
         self.shut.load(Ordering::Acquire)
+    }
+
+    /// Closes those that nobody reads just now; returns whether there were any.
+    pub(super) fn close_unread(&self) -> bool {
+        // One handle is the table's own, one is asked here.
+        let unread =
+            |file: &Arc<TableFile>| file.opened().is_some_and(|reader| Arc::strong_count(&reader) <= 2);
+        let mut any = false;
+        for file in self.files().filter(unread) {
+            self.close(&file);
+            any = true;
+        }
+        any
     }
 
     /// Bytes that are free.
@@ -129,7 +143,8 @@ impl OpenTables {
 
     /// Notes that `file` is open as `reader`, unless another thread was first; returns what it is open as.
     pub(super) fn enter(&self, file: &Arc<TableFile>, reader: Arc<TableReader>) -> Arc<TableReader> {
-        let mut closed = Vec::new();
+        let (mut closed, mine) = (Vec::new(), self.count());
+        let count_max = self.count_max.min(descriptors::kept_max(mine));
         {
             let mut open = self.open.lock();
             if let Some(other) = file.opened() {
@@ -141,21 +156,25 @@ impl OpenTables {
             self.memory.fetch_add(reader.memory(), Ordering::Relaxed);
             file.set_opened(&reader);
             open.push_back(Arc::downgrade(file));
-            if open.len() > self.count_max {
+            if open.len() > count_max {
                 // Of files that are gone, places may be left.
                 open.retain(|file| file.strong_count() > 0);
             }
-            self.close_some(&mut open, &mut closed);
+            self.close_some(count_max, &mut open, &mut closed);
         }
         reader
     }
 
     /// Closes tables that were not read lately until the limits hold; the newest is never closed. What it has taken hold of
     /// is put into `closed`.
-    fn close_some(&self, open: &mut VecDeque<Weak<TableFile>>, closed: &mut Vec<Arc<TableFile>>) {
+    fn close_some(
+        &self,
+        count_max: usize,
+        open: &mut VecDeque<Weak<TableFile>>,
+        closed: &mut Vec<Arc<TableFile>>,
+    ) {
         let mut passes = open.len() * 2;
-        while passes > 0 && open.len() > 1 && (open.len() > self.count_max || self.memory() > self.memory_max)
-        {
+        while passes > 0 && open.len() > 1 && (open.len() > count_max || self.memory() > self.memory_max) {
             passes -= 1;
             let Some(candidate) = open.pop_front() else { break };
             let Some(file) = candidate.upgrade() else { continue };

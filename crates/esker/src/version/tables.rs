@@ -6,8 +6,8 @@
 //! the store goes, the file is queued for removal: nobody reads a removed file.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -18,6 +18,7 @@ use crate::cache::BufferPool;
 use crate::codec::file_number;
 use crate::env::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::descriptors::{self, Keeper};
 use crate::fs::{FileSystem, ReadFile};
 use crate::options::Options;
 use crate::table::TableReader;
@@ -69,7 +70,7 @@ impl TableRegistry {
         pool: Arc<BufferPool>,
         memory_max: usize,
     ) -> Arc<TableRegistry> {
-        Arc::new(TableRegistry {
+        let registry = Arc::new(TableRegistry {
             fs: Arc::clone(&options.env.fs),
             direct: options.direct_io,
             clock: Arc::clone(&options.env.clock),
@@ -77,7 +78,10 @@ impl TableRegistry {
             pool,
             open: OpenTables::new(options.open_tables_max, memory_max),
             obsolete: Mutex::new(Vec::new()),
-        })
+        });
+        let keeper: Weak<dyn Keeper> = Arc::<TableRegistry>::downgrade(&registry);
+        descriptors::enter(keeper);
+        registry
     }
 
     /// The handle of table `id`, whose footer holds `salt`, to be shared by everyone who reads it.
@@ -129,7 +133,9 @@ impl TableRegistry {
             return Err(Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir));
         }
         let path = table_path(&self.dir, id);
-        if self.direct { self.fs.open_direct(&path) } else { self.fs.open_read(&path) }
+        descriptors::opened(
+            || if self.direct { self.fs.open_direct(&path) } else { self.fs.open_read(&path) },
+        )
     }
 
     fn open(&self, file: &Arc<TableFile>) -> Result<Arc<TableReader>> {
@@ -147,6 +153,12 @@ impl TableRegistry {
             return Err(Error::corruption(&table_path(&self.dir, file.id), 0, message));
         }
         Ok(self.open.enter(file, reader))
+    }
+}
+
+impl Keeper for TableRegistry {
+    fn close_unused(&self) -> bool {
+        self.open.close_unread()
     }
 }
 

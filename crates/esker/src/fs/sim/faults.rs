@@ -67,6 +67,8 @@ pub enum FaultError {
     NoSpace,
     /// `EXDEV`.
     OtherDevice,
+    /// `EMFILE`, or another that says that the process has enough.
+    OutOfResources,
 }
 
 /// A failure to inject with [`SimFs::inject`](super::SimFs::inject).
@@ -156,6 +158,7 @@ impl Armed {
             FaultError::Io => io::Error::other("the device failed"),
             FaultError::NoSpace => io::ErrorKind::StorageFull.into(),
             FaultError::OtherDevice => io::ErrorKind::CrossesDevices.into(),
+            FaultError::OutOfResources => io::ErrorKind::OutOfMemory.into(),
         };
         fails.then(|| Error::io(&format!("do what was asked ({op:?}, injected)"), path, error))
     }

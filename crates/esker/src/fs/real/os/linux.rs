@@ -184,6 +184,17 @@ pub(in crate::fs) fn running_threads() -> Option<usize> {
     report.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
 
+/// How many descriptors this process may have.
+pub(in crate::fs) fn descriptors_max() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// How many it has, where the kernel counts them (from Linux 6.2 on).
+pub(in crate::fs) fn descriptors_open() -> Option<u64> {
+    let count = u64::try_from(rustix::fs::stat("/proc/self/fd").ok()?.st_size).ok()?;
+    (count > 0).then_some(count)
+}
+
 /// The machine's memory in bytes, from the kernel's own report.
 pub(in crate::fs) fn physical_memory() -> Option<u64> {
     let report = fs::read("/proc/meminfo").ok()?;

@@ -20,6 +20,16 @@ pub(in crate::fs) fn prefetch(_file: &File, _offset: u64, _len: u64) {}
 
 pub(in crate::fs) fn read_singly(_file: &File) {}
 
+/// How many descriptors this process may have is not known.
+pub(in crate::fs) fn descriptors_max() -> Option<u64> {
+    None
+}
+
+/// How many it has is not known.
+pub(in crate::fs) fn descriptors_open() -> Option<u64> {
+    None
+}
+
 /// Nobody limits what memory a process may have.
 pub(in crate::fs) fn memory_limit() -> Option<u64> {
     None
