@@ -3,6 +3,7 @@
 mod cache_sim;
 mod change;
 mod help;
+mod path;
 mod rows;
 mod stats;
 mod types;
@@ -24,6 +25,7 @@ use crate::datatype::{DataType, Types};
 use crate::ranges::ByteRange;
 pub(crate) use cache_sim::{CacheSim, Kind};
 pub(crate) use change::{Delete, Merge, Put, Transfer};
+use path::{DB, PathParser};
 pub(crate) use rows::{Export, Import};
 pub(crate) use stats::{Stats, StatsFormat};
 use types::TypeParser;
@@ -59,7 +61,7 @@ pub(crate) struct Cli {
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// The store's directory
-    #[arg(long, global = true, value_name = "PATH", env = "ESKER_DB", default_value = "./esker.db")]
+    #[arg(long, global = true, value_name = "PATH", env = "ESKER_DB", default_value = DB, value_parser = PathParser)]
     pub(crate) db: PathBuf,
     /// The tree (keyspace) to work on
     #[arg(long, global = true, value_name = "NAME", default_value = "default")]
@@ -77,7 +79,7 @@ pub(crate) struct Global {
     /// Print JSON, one object a line
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Memory for caches and buffers, such as 256M or 2G
+    /// Memory for caches and buffers, such as 256M or 2G; 8M at least
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
     /// Wait for so long while another process has the store open: a number with s, m, h or d, such as 10s
@@ -111,6 +113,8 @@ pub(crate) enum Command {
   esker put photo --file photo.jpg
   date | esker put now --file -
   esker put session/7f3a Ada --ttl 12h        gone in twelve hours
+  esker put -- --answer --yes                 behind --, a key or value may begin with a hyphen
+  esker put -e lines 'one\\ntwo'              with -e, \\n and the like stand for bytes
   esker --keys u64 --tree orders put 42 'three apples'")]
     Put(Put),
     /// Print a value

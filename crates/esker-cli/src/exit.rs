@@ -96,6 +96,11 @@ impl Failure {
         self.message.as_deref()
     }
 
+    /// Whether the store, or the operating system, did not do it.
+    pub(crate) fn is_of_store(&self) -> bool {
+        self.code == STORE
+    }
+
     /// Whether the reader of the output has gone away.
     pub(crate) fn is_pipe_closed(&self) -> bool {
         self.code == PIPE_CLOSED

@@ -110,18 +110,55 @@ fn text(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
     }
 }
 
-/// The key and the value, as typed, of a line that [`row`] wrote, or of any object with the fields `key` and `value`, and
-/// when it expires, by the field `expires` where there is one; the reason where it is none. What says that a field is in
-/// base64 belongs to the fields that [`row`] writes alone: `encoding` to the value, `key_encoding` to the key.
-pub(crate) fn parse_row(
-    line: &[u8],
-    key: &str,
-    value: &str,
-    expires: &str,
-) -> Result<Parsed, Cow<'static, str>> {
-    let object: serde_json::Map<String, Value> =
-        serde_json::from_slice(line).map_err(|error| format!("not a JSON object: {error}"))?;
-    Ok((field(&object, key)?, field(&object, value)?, moment(&object, expires)?))
+/// Which fields of an object are the key, the value, and when it expires.
+#[derive(Clone, Debug)]
+pub(crate) struct Fields {
+    pub(crate) key: String,
+    pub(crate) value: String,
+    pub(crate) expires: String,
+}
+
+impl Default for Fields {
+    /// Those that [`row`] writes.
+    fn default() -> Self {
+        let [key, value, expires] = ["key", "value", "expires_us"].map(str::to_owned);
+        Fields { key, value, expires }
+    }
+}
+
+impl Fields {
+    /// The key and the value, as typed, of a line that [`row`] wrote, or of any object with these fields, and when it
+    /// expires; the reason where it is none. What says that a field is in base64 belongs to the fields that [`row`]
+    /// writes alone: `encoding` to the value, `key_encoding` to the key.
+    pub(crate) fn parse(&self, line: &[u8]) -> Result<Parsed, Cow<'static, str>> {
+        let object = serde_json::from_slice(line).map_err(|error| format!("not a JSON object: {error}"))?;
+        self.of_object(&object)
+    }
+
+    /// The same of an object, or of an array with a key and a value.
+    pub(crate) fn of(&self, row: &Value) -> Result<Parsed, Cow<'static, str>> {
+        match row {
+            Value::Object(object) => self.of_object(object),
+            Value::Array(pair) => match pair.as_slice() {
+                [key, value] => Ok((scalar("the key", key)?, scalar("the value", value)?, None)),
+                _ => Err(format!("an array of {} is no pair of key and value", pair.len()).into()),
+            },
+            _ => Err("it is neither an object nor a pair of key and value".into()),
+        }
+    }
+
+    fn of_object(&self, object: &serde_json::Map<String, Value>) -> Result<Parsed, Cow<'static, str>> {
+        Ok((field(object, &self.key)?, field(object, &self.value)?, moment(object, &self.expires)?))
+    }
+}
+
+/// The bytes of a string, or a number as it is written.
+fn scalar(what: &str, value: &Value) -> Result<Vec<u8>, Cow<'static, str>> {
+    match value {
+        Value::String(text) => Ok(text.clone().into_bytes()),
+        Value::Number(number) => Ok(number.to_string().into_bytes()),
+        _ => Err(format!("{what} is neither a string nor a number").into()),
+    }
 }
 
 /// When the value expires, if it does.
@@ -153,9 +190,7 @@ fn field(object: &serde_json::Map<String, Value>, name: &str) -> Result<Vec<u8>,
         Some(Value::String(text)) if encoded => {
             Ok(STANDARD.decode(text).map_err(|error| format!("{name:?} is not base64: {error}"))?)
         }
-        Some(Value::String(text)) => Ok(text.clone().into_bytes()),
-        Some(Value::Number(number)) => Ok(number.to_string().into_bytes()),
-        Some(_) => Err(format!("{name:?} is neither a string nor a number").into()),
+        Some(value) => scalar(&format!("{name:?}"), value),
         None => Err(format!("there is no {name:?}").into()),
     }
 }
@@ -164,6 +199,11 @@ fn field(object: &serde_json::Map<String, Value>, name: &str) -> Result<Vec<u8>,
 mod tests {
     use super::*;
     use crate::datatype::Number;
+
+    fn parse_row(line: &[u8], key: &str, value: &str, expires: &str) -> Result<Parsed, Cow<'static, str>> {
+        let [key, value, expires] = [key, value, expires].map(str::to_owned);
+        Fields { key, value, expires }.parse(line)
+    }
 
     #[track_caller]
     fn line(keys: DataType, key: &[u8], value: &[u8]) -> String {

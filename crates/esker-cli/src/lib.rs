@@ -1,9 +1,9 @@
 //! The command line of the Esker key-value store.
 //!
 //! `args` says what can be typed, `commands` does it (one file each), `exit` says how it ends. The
-//! rest is shared: `store` opens, `datatype`, `escapes` and `ranges` read keys and bounds, `lines` and `feed` read
+//! rest is shared: `store` opens, `datatype`, `escapes` and `ranges` read keys and bounds, `lines`, `unpack` and `feed` read
 //! input, `formats` are those of files of rows, `steady` reads files that others may write to, `writes` batches what goes into the store, `stream`
-//! moves long values, `output` and `json` print what comes out. `shell` runs the same commands line by line;
+//! moves long values, `output` and `json` print what comes out, `unseen` has files appear whole. `shell` runs the same commands line by line;
 //! `interrupt` is its Ctrl-C.
 //!
 //! A library only so that `fuzz/` reaches it: [`main`] is all that it offers.
@@ -31,6 +31,8 @@ mod steady;
 mod store;
 mod stream;
 mod summary;
+mod unpack;
+mod unseen;
 mod utc;
 mod writes;
 
@@ -43,7 +45,10 @@ use crate::exit::Failure;
 /// Does what the arguments of the process say.
 pub fn main() -> ExitCode {
     let done = match args::Cli::try_parse() {
-        Ok(cli) => commands::run(cli),
+        Ok(cli) => {
+            store::say_memory(cli.global.memory);
+            commands::run(cli)
+        }
         Err(message) => return usage(&message),
     };
     done.map_or_else(Failure::report, |()| ExitCode::SUCCESS)

@@ -7,7 +7,7 @@
 //!        ^────────── emptied buffers ──────────────────┘
 //! ```
 //!
-//! Memory is a few buffers of a megabyte; a line longer than that grows the buffer that holds it. A
+//! Input that is compressed is unpacked on its way (`unpack`). Memory is a few buffers of a megabyte; a line longer than that grows the buffer that holds it. A
 //! block ends after a line's end, except for the last one, whose last line may lack it. Input that
 //! arrives slowly (a pipe) is handed on as soon as a whole line is there.
 
@@ -19,6 +19,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 
 use crate::exit::{Failure, Outcome};
+use crate::unpack::{Packed, unpacked};
 
 const BLOCK: usize = 1 << 20;
 /// Full blocks that may wait for the command.
@@ -30,6 +31,8 @@ const REUSE_AT_MOST: usize = 4 * BLOCK;
 pub(crate) struct Input {
     file: File,
     path: PathBuf,
+    /// How its name says that it is compressed.
+    packed: Option<Packed>,
     len: Option<u64>,
 }
 
@@ -40,7 +43,7 @@ impl Input {
             let path = PathBuf::from("standard input");
             let fd = io::stdin().as_fd().try_clone_to_owned();
             let file = fd.map_err(|error| Failure::io("read", &path, &error))?.into();
-            return Ok(Input { file, path, len: None });
+            return Ok(Input { file, path, packed: None, len: None });
         }
         let failed = |error: io::Error| Failure::io("read", path, &error);
         let file = File::open(path).map_err(failed)?;
@@ -48,12 +51,20 @@ impl Input {
         if meta.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
-        Ok(Input { file, path: path.to_path_buf(), len: meta.is_file().then_some(meta.len()) })
+        let packed = Packed::named(path);
+        // How much comes of what is compressed, nobody knows.
+        let len = (meta.is_file() && packed.is_none()).then_some(meta.len());
+        Ok(Input { file, path: path.to_path_buf(), packed, len })
     }
 
     /// The name to use in messages.
     pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    /// The file, for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// How many bytes there are, where that is known.
@@ -66,15 +77,23 @@ impl Input {
         &self.file
     }
 
+    /// All of it, one byte after the other.
+    pub(crate) fn stream(self) -> Outcome<Box<dyn Read + Send>> {
+        unpacked(self.file, self.packed).map_err(|error| failed(&self.path, &error))
+    }
+
     /// Starts to read ahead.
     pub(crate) fn blocks(self) -> Outcome<Blocks> {
         let (full_in, full) = sync_channel(QUEUE);
         let (empty, empty_out) = sync_channel(QUEUE + 2);
-        let Input { file, path, .. } = self;
+        let Input { file, path, packed, .. } = self;
         // Not joined: a command that stops early must not wait for a terminal or a pipe.
         thread::Builder::new()
             .name("reader".to_owned())
-            .spawn(move || read_ahead(file, &full_in, &empty_out))
+            .spawn(move || match unpacked(file, packed) {
+                Ok(from) => read_ahead(from, &full_in, &empty_out),
+                Err(error) => drop(full_in.send(Err(error))),
+            })
             .map_err(|error| Failure::store(format!("cannot start a thread: {error}")))?;
         Ok(Blocks { path, full, empty })
     }
@@ -99,7 +118,7 @@ impl Blocks {
                 self.full.recv().ok()
             }
         };
-        received.transpose().map_err(|error| Failure::io("read", &self.path, &error))
+        received.transpose().map_err(|error| failed(&self.path, &error))
     }
 
     /// Gives a block's memory back.
@@ -157,7 +176,17 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-fn read_ahead(mut file: File, full: &SyncSender<io::Result<Block>>, empty: &Receiver<Vec<u8>>) {
+/// What to say when input cannot be read: bytes that are not what they should be are bad input.
+pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {
+            Failure::usage(format!("cannot read {}: {error}", path.display()))
+        }
+        _ => Failure::io("read", path, error),
+    }
+}
+
+fn read_ahead(mut file: impl Read, full: &SyncSender<io::Result<Block>>, empty: &Receiver<Vec<u8>>) {
     let mut buffer = vec![0; BLOCK];
     let mut filled = 0;
     loop {
@@ -190,9 +219,21 @@ fn read_ahead(mut file: File, full: &SyncSender<io::Result<Block>>, empty: &Rece
     }
 }
 
+/// A line longer than this is not read: it and what is made of it must fit in memory, and a device need not end.
+pub(crate) fn line_max() -> usize {
+    let info = rustix::system::sysinfo();
+    let memory = info.totalram.saturating_mul(u64::from(info.mem_unit.max(1)));
+    usize::try_from(memory / 8).unwrap_or(usize::MAX).clamp(64 << 20, 8 << 30)
+}
+
 /// One read behind the first `filled` bytes of `buffer`, which doubles when it is full.
-fn read_some(file: &mut File, buffer: &mut Vec<u8>, filled: usize) -> io::Result<usize> {
+fn read_some(file: &mut impl Read, buffer: &mut Vec<u8>, filled: usize) -> io::Result<usize> {
     if filled == buffer.len() {
+        if filled >= line_max() {
+            let message =
+                format!("a line has more than {filled} bytes, too many for the memory here; is it text?");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
         buffer.try_reserve_exact(filled).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         buffer.resize(filled * 2, 0);
     }
@@ -253,7 +294,7 @@ mod tests {
     fn a_line_is_handed_on_before_the_pipe_ends() {
         let (reader, mut writer) = io::pipe().unwrap();
         let fd: std::os::fd::OwnedFd = reader.into();
-        let input = Input { file: fd.into(), path: "pipe".into(), len: None };
+        let input = Input { file: fd.into(), path: "pipe".into(), packed: None, len: None };
         let mut blocks = input.blocks().unwrap();
         writer.write_all(b"one\ntw").unwrap();
         let block = blocks.next(|| Ok(())).unwrap().unwrap();

@@ -16,6 +16,7 @@ use crate::behind::WriteBehind;
 use crate::escapes;
 use crate::exit::{Failure, Outcome};
 use crate::interrupt;
+use crate::unseen::Unseen;
 
 /// Bytes gathered before one system call.
 const SPILL_AT: usize = 1 << 20;
@@ -192,12 +193,12 @@ fn whole_characters(bytes: &[u8]) -> usize {
     if inside + 1 < wanted { start } else { bytes.len() }
 }
 
-/// A file that appears under its name only when [`NewFile::finish`] has succeeded; until then the
-/// bytes are in a file beside it, which is removed on failure. What is no regular file (a device, a
-/// pipe) is written directly, since a rename would replace it.
+/// A file that appears under its name only when [`NewFile::finish`] has succeeded, and of which nothing is left otherwise
+/// (`unseen`). What is no regular file (a device, a pipe) is written directly, since a rename would replace it.
 pub(crate) struct NewFile {
     out: Out,
-    rename: Option<(PathBuf, PathBuf)>,
+    /// Where the file gets its name, if it has none yet.
+    unseen: Option<(Unseen, PathBuf)>,
 }
 
 impl NewFile {
@@ -205,19 +206,20 @@ impl NewFile {
     pub(crate) fn create(path: &Path) -> Outcome<Self> {
         // A symbolic link stays one: the file it leads to is replaced.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        if fs::metadata(&target).is_ok_and(|meta| !meta.is_file()) {
-            return Ok(NewFile { out: Out::truncate(path)?, rename: None });
+        match fs::metadata(&target) {
+            Ok(meta) if meta.is_dir() => {
+                return Err(Failure::io("write", path, &io::ErrorKind::IsADirectory.into()));
+            }
+            Ok(meta) if !meta.is_file() => return Ok(NewFile { out: Out::truncate(path)?, unseen: None }),
+            _ => {}
         }
-        let Some(name) = target.file_name() else {
+        if target.file_name().is_none() {
             return Err(Failure::usage(format!("{} is no name for a file", path.display())));
-        };
-        let mut beside = std::ffi::OsString::from(".");
-        beside.push(name);
-        beside.push(format!(".{}.tmp", std::process::id()));
-        let beside = target.with_file_name(beside);
-        let file = File::create(&beside).map_err(|error| Failure::io("create", &beside, &error))?;
-        let out = Out::new(file, path.display().to_string());
-        Ok(NewFile { out, rename: Some((beside, target)) })
+        }
+        let failed = |error| Failure::io("create", path, &error);
+        let unseen = Unseen::create(&target).map_err(failed)?;
+        let out = Out::new(unseen.file().map_err(failed)?, path.display().to_string());
+        Ok(NewFile { out, unseen: Some((unseen, target)) })
     }
 
     /// Where to write.
@@ -228,18 +230,11 @@ impl NewFile {
     /// Writes everything out and puts the file in its place.
     pub(crate) fn finish(mut self) -> Outcome {
         self.out.flush()?;
-        if let Some((beside, target)) = &self.rename {
-            fs::rename(beside, target).map_err(|error| Failure::io("replace", target, &error))?;
-        }
-        self.rename = None;
-        Ok(())
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        if let Some((beside, _)) = &self.rename {
-            let _ = fs::remove_file(beside);
+        match self.unseen {
+            Some((unseen, target)) => {
+                unseen.finish().map_err(|error| Failure::io("replace", &target, &error))
+            }
+            None => Ok(()),
         }
     }
 }

@@ -55,6 +55,32 @@ impl Stamp {
     }
 }
 
+/// Opens a regular file for reading; `None`: it is something else. No symbolic link is followed, nobody waited for.
+pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let file = match opened {
+        // A symbolic link; a socket or a device without a driver.
+        Err(error) if error.raw_os_error().is_some_and(is_no_file) => return Ok(None),
+        opened => opened?,
+    };
+    Ok(file.metadata()?.is_file().then_some(file))
+}
+
+/// What a regular file of at most `bytes_max` bytes holds.
+pub(crate) fn read_small(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let Some(file) = open_regular(path)? else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    };
+    let mut content = Vec::new();
+    file.take(bytes_max + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > bytes_max {
+        let message = format!("it has more than {bytes_max} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(content)
+}
+
 /// A regular file that is being read, and how it was when that began.
 #[derive(Debug)]
 pub(crate) struct SteadyFile {
@@ -74,13 +100,7 @@ pub(crate) enum Opened {
 
 impl SteadyFile {
     pub(crate) fn open(path: &Path) -> io::Result<Opened> {
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
-        let file = match opened {
-            // A symbolic link; a socket or a device without a driver.
-            Err(error) if error.raw_os_error().is_some_and(is_no_file) => return Ok(Opened::Other),
-            opened => opened?,
-        };
+        let Some(file) = open_regular(path)? else { return Ok(Opened::Other) };
         for _ in 0..LOOKS {
             let meta = file.metadata()?;
             if !meta.is_file() {

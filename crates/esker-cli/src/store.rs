@@ -268,6 +268,16 @@ pub(crate) fn options(global: &Global) -> Options {
     }
 }
 
+/// The library's least: what is asked for below it is raised to it.
+const MEMORY_MIN: usize = 8 << 20;
+
+/// Says when another budget of memory is used than was asked for.
+pub(crate) fn say_memory(asked: Option<usize>) {
+    if let Some(bytes) = asked.filter(|bytes| *bytes < MEMORY_MIN) {
+        note(&format!("{bytes} bytes of memory are too few; 8 MiB (8388608 bytes) are used, the least"));
+    }
+}
+
 /// What to say when a store cannot be opened: always exit code 3.
 pub(crate) fn opening(global: &Global, error: esker::Error) -> Failure {
     match error.kind() {

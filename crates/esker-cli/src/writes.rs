@@ -14,11 +14,37 @@ const BYTES: usize = 1 << 20;
 /// Writes that have not been applied yet. [`Writes::apply`] them before reading, and at the end.
 pub(crate) struct Writes {
     batch: Batch,
+    /// What has been gathered for the batch.
+    gathered: Counts,
+    /// What the store has acknowledged.
+    stored: Counts,
+}
+
+/// How many rows of each kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) puts: u64,
+    pub(crate) deletes: u64,
+    /// Puts that had expired before they were gathered: their keys are absent.
+    pub(crate) expired: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: Counts) {
+        self.puts += other.puts;
+        self.deletes += other.deletes;
+        self.expired += other.expired;
+    }
 }
 
 impl Writes {
     pub(crate) fn new() -> Self {
-        Writes { batch: Batch::new() }
+        Writes { batch: Batch::new(), gathered: Counts::default(), stored: Counts::default() }
+    }
+
+    /// What the store has acknowledged: all that is there whatever happens, once it is synced.
+    pub(crate) fn stored(&self) -> Counts {
+        self.stored
     }
 
     /// Whether everything has been applied.
@@ -29,10 +55,11 @@ impl Writes {
     /// Gathers a put. A key or value out of the store's limits is refused and changes nothing.
     #[inline]
     pub(crate) fn put(&mut self, store: &mut Store, key: &[u8], value: &[u8]) -> Result<(), Refused> {
-        self.put_until(store, key, value, None)
+        self.put_until(store, key, value, None, 0)
     }
 
-    /// The same, until `expires_us` where that is said, in microseconds since 1970.
+    /// The same, until `expires_us` where that is said, in microseconds since 1970; `now_us` is when it would have expired
+    /// already.
     #[inline]
     pub(crate) fn put_until(
         &mut self,
@@ -40,14 +67,19 @@ impl Writes {
         key: &[u8],
         value: &[u8],
         expires_us: Option<u64>,
+        now_us: u64,
     ) -> Result<(), Refused> {
         if value.len() >= BYTES && expires_us.is_none() {
             // A huge value is not copied into the batch.
             self.apply(store)?;
             store.before_write()?;
-            return store.tree.put(key, value).map_err(Refused::from);
+            store.tree.put(key, value)?;
+            self.stored.puts += 1;
+            return Ok(());
         }
         self.batch.put_until(&store.tree, key, value, expires_us)?;
+        self.gathered.puts += 1;
+        self.gathered.expired += u64::from(expires_us.is_some_and(|us| us <= now_us));
         self.apply_if_full(store)
     }
 
@@ -55,6 +87,7 @@ impl Writes {
     #[inline]
     pub(crate) fn delete(&mut self, store: &mut Store, key: &[u8]) -> Result<(), Refused> {
         self.batch.delete(&store.tree, key)?;
+        self.gathered.deletes += 1;
         self.apply_if_full(store)
     }
 
@@ -63,10 +96,12 @@ impl Writes {
         if self.batch.is_empty() {
             return Ok(());
         }
-        store.before_write()?;
-        let written = store.db.write(&self.batch);
+        let gathered = std::mem::take(&mut self.gathered);
+        let written = store.before_write().and_then(|()| Ok(store.db.write(&self.batch)?));
         self.batch.clear();
-        Ok(written?)
+        written?;
+        self.stored.add(gathered);
+        Ok(())
     }
 
     #[inline]

@@ -190,3 +190,100 @@ fn an_import_that_is_interrupted_leaves_whole_rows_and_goes_on() {
     assert_eq!(esker(dir.path(), "import rows.csv").code, 0);
     assert_eq!(esker(dir.path(), "count").stdout(), format!("{rows}\n"));
 }
+
+/// Compressed rows are rows; what was cut off ends with what is whole, and an error.
+#[test]
+fn compressed_files_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: String = (0..20_000).map(|i| format!("{i:05},value {i}\n")).collect();
+    let csv = format!("key,value\n{rows}");
+    let gzip = |bytes: &str| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, bytes.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let zstd = |bytes: &str| zstd::encode_all(bytes.as_bytes(), 1).unwrap();
+    fs::write(dir.path().join("rows.csv.gz"), gzip(&csv)).unwrap();
+    fs::write(dir.path().join("rows.CSV.zst"), zstd(&csv)).unwrap();
+    fs::write(dir.path().join("rows.csv"), [gzip("key,value\n"), gzip(&rows)].concat()).unwrap();
+    let lines = rows.replace(',', " ");
+    for import in ["import rows.csv.gz", "import rows.CSV.zst", "import rows.csv"] {
+        let done = esker(dir.path(), &format!("--db new.db {import}"));
+        assert_eq!(done.code, 0, "{import}: {}", done.stderr());
+        assert_eq!(esker(dir.path(), "--db new.db scan").stdout(), lines, "{import}");
+        assert_eq!(esker(dir.path(), "--db new.db destroy --yes new.db").code, 0);
+    }
+    let done = esker_with(dir.path(), "import -", &zstd(&lines));
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    assert_eq!(esker(dir.path(), "scan").stdout(), lines);
+    let puts: String = lines.lines().map(|line| format!("PUT {line}\n")).collect();
+    assert_eq!(esker_with(dir.path(), "--tree run run -", &gzip(&puts)).code, 0);
+    assert_eq!(esker(dir.path(), "--tree run count").stdout(), "20000\n");
+
+    let whole = gzip(&csv);
+    fs::write(dir.path().join("cut.csv.gz"), &whole[..whole.len() - 9]).unwrap();
+    let done = esker(dir.path(), "--tree cut import cut.csv.gz");
+    assert_eq!(done.code, 2, "{}", done.stderr());
+    assert!(done.stderr().contains("cannot read cut.csv.gz: "), "{}", done.stderr());
+    let kept = esker(dir.path(), "--tree cut scan").stdout();
+    assert!(lines.starts_with(&kept) && !kept.is_empty() && kept.ends_with('\n'));
+}
+
+/// What unpacks to far more than memory is read in pieces, and rows that have no end are refused.
+#[test]
+fn bombs_are_read_in_bounded_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let bomb = |line: &[u8], count: u64| {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        (0..count).for_each(|_| std::io::Write::write_all(&mut encoder, line).unwrap());
+        encoder.finish().unwrap()
+    };
+    // The same row over and over, and in JSON: more than the memory that there is.
+    let value = "x".repeat(100_000);
+    fs::write(dir.path().join("rows.zst"), bomb(format!("a {value}\n").as_bytes(), 1_600)).unwrap();
+    fs::write(dir.path().join("rows.json.zst"), bomb(format!("[[\"b\",\"{value}\"]] ").as_bytes(), 1_600))
+        .unwrap();
+    for import in ["import rows.zst", "import rows.json.zst"] {
+        let command = format!("ulimit -v 150000; exec \"$0\" --memory 16M {import}");
+        let mut limited = std::process::Command::new("sh");
+        limited.current_dir(dir.path()).env_remove("ESKER_DB");
+        let done = limited.args(["-c", &command, env!("CARGO_BIN_EXE_esker")]).output().unwrap();
+        assert!(done.status.success(), "{import}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    assert_eq!(esker(dir.path(), "scan --keys-only").stdout(), "a\nb\n");
+}
+
+/// Neither a link nor a pipe that an export's directory holds leads elsewhere, or is waited for.
+#[test]
+fn what_stands_for_a_key_in_a_directory_must_be_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = "k".repeat(2_000);
+    fs::write(dir.path().join("rows"), format!("{long} value\nshort value\n")).unwrap();
+    assert_eq!(esker(dir.path(), "import rows").code, 0);
+    fs::write(dir.path().join("secret"), "secret").unwrap();
+    let fifo = |path: &Path| {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    };
+    for case in ["link", "fifo", "absent", "long"] {
+        assert_eq!(esker(dir.path(), &format!("export {case}/")).code, 0);
+        let key = dir.path().join(case).join("%long/1.key");
+        fs::remove_file(&key).unwrap();
+        match case {
+            "link" => std::os::unix::fs::symlink(dir.path().join("secret"), &key).unwrap(),
+            "fifo" => fifo(&key),
+            "long" => fs::write(&key, vec![b'k'; 2 << 20]).unwrap(),
+            _ => {}
+        }
+        let done = esker(dir.path(), &format!("--db {case}.db import {case}"));
+        assert_eq!(done.code, 3, "{case}: {}", done.stderr());
+        assert!(done.stderr().contains("its key") && done.stderr().contains("1.key"), "{}", done.stderr());
+        assert_eq!(esker(dir.path(), &format!("--db {case}.db scan")).stdout(), "short value\n");
+    }
+    // And so with the file that says that a directory is an export.
+    fs::create_dir(dir.path().join("marked")).unwrap();
+    fifo(&dir.path().join("marked/.esker-export"));
+    for command in ["--db marked.db import marked", "export marked/"] {
+        let done = esker(dir.path(), command);
+        assert!(done.code == 3 && done.stderr().contains("no regular file"), "{}", done.stderr());
+    }
+}

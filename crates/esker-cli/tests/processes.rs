@@ -188,6 +188,70 @@ fn a_full_device_is_an_error() {
     }
 }
 
+/// The same for a file: it is neither there in part nor called done.
+#[test]
+fn a_full_device_as_a_file_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path());
+    fs::write(dir.path().join("gets"), "SCAN 0 9\n").unwrap();
+    for arguments in ["export /dev/full", "get 00001 --file /dev/full", "run gets --output /dev/full"] {
+        let done = esker(dir.path(), arguments);
+        assert_eq!(done.code, 3, "{arguments}");
+        assert!(done.stderr().contains("/dev/full: No space left"), "{arguments}: {}", done.stderr());
+    }
+}
+
+/// Waits until `child` has opened the file in `dir` that is to become an export's; false: it ended before that was seen.
+fn writes_unfinished(child: &mut Child, dir: &Path) -> bool {
+    let fds = format!("/proc/{}/fd", child.id());
+    let dir = dir.canonicalize().unwrap();
+    let is_unfinished = |link: &Path| {
+        let name = link.file_name().unwrap_or_default().to_string_lossy();
+        link.parent() == Some(&dir) && (name.ends_with(" (deleted)") || name.ends_with(".tmp"))
+    };
+    while child.try_wait().unwrap().is_none() {
+        let open = fs::read_dir(&fds).into_iter().flatten().flatten();
+        if open.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|link| is_unfinished(&link)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Killed at any moment, an export leaves the old file as it was, and nothing beside it that the next one does not remove.
+#[test]
+fn an_export_that_is_ended_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path());
+    let there = || {
+        let names =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    };
+    fs::write(dir.path().join("out.jsonl"), "old").unwrap();
+    // As other versions left it, and as it is where files must have names.
+    fs::write(dir.path().join(".out.jsonl.353.tmp"), "left").unwrap();
+    for signal in ["-INT", "-TERM", "-KILL"] {
+        let caught = (0..100).any(|_| {
+            let mut command = esker_in(dir.path());
+            command.args(["export", "out.jsonl"]).stdin(Stdio::null()).stderr(Stdio::null());
+            let mut child = command.spawn().unwrap();
+            let writes = writes_unfinished(&mut child, dir.path());
+            let mut kill = std::process::Command::new("kill");
+            assert!(kill.args([signal, &child.id().to_string()]).status().unwrap().success());
+            writes && child.wait().unwrap().code().is_none()
+        });
+        assert!(caught, "{signal}: every export had ended before");
+        assert!(!there().iter().any(|name| name == ".out.jsonl.353.tmp"), "{:?}", there());
+    }
+    let done = esker(dir.path(), "export out.jsonl");
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    assert_eq!(there(), ["esker.db", "out.jsonl"]);
+    assert_eq!(fs::read_to_string(dir.path().join("out.jsonl")).unwrap().lines().count(), 20_000);
+}
+
 /// Writes stand in the file's order, so that whatever survives is a prefix.
 #[test]
 fn a_kill_leaves_a_prefix_of_the_file() {
@@ -289,6 +353,60 @@ fn any_keys_survive_an_export_to_a_directory() {
     let (before, after) = (esker(dir.path(), "scan --json"), esker(dir.path(), "scan --json --db back.db"));
     assert_eq!(before.stdout().lines().count(), rows.len());
     assert_eq!(before.stdout(), after.stdout());
+}
+
+/// A disk that fills up in the middle of an import: what is said to be stored is stored, and what is there comes first.
+#[test]
+fn an_import_tells_what_is_stored_when_the_disk_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(dir.path()) else {
+        println!("no small file system can be mounted here: nothing is tested");
+        return;
+    };
+    let row = |i: usize| format!("{{\"key\":\"{i:06}\",\"value\":\"{}\"}}\n", "x".repeat(1_000));
+    let rows: String = (0..120_000).map(row).collect();
+    fs::write(dir.path().join("rows.jsonl"), &rows).unwrap();
+    let puts: String = (0..120_000).map(|i| format!("PUT {i:06} {}\n", "x".repeat(1_000))).collect();
+    fs::write(dir.path().join("puts"), &puts).unwrap();
+    for (command, what) in [("import rows.jsonl", "rows"), ("run puts", "operations")] {
+        let db = disk.path().join(what);
+        let done = esker(dir.path(), &format!("--db {} {command}", db.display()));
+        assert_eq!(done.code, 3, "{}", done.stderr());
+        let counted = esker(dir.path(), &format!("--db {} count", db.display()));
+        let count: usize = counted.stdout().trim().parse().unwrap();
+        let said: String = done.stderr().split(' ').next().unwrap().replace(',', "");
+        assert_eq!(said, count.to_string(), "{}", done.stderr());
+        assert!(count > 0 && count < 120_000);
+        assert!(what == "operations" || done.stderr().contains("rows are stored"), "{}", done.stderr());
+        let last = esker(dir.path(), &format!("--db {} scan --reverse --limit 1 --keys-only", db.display()));
+        assert_eq!(last.stdout(), format!("{:06}\n", count - 1));
+        fs::remove_dir_all(db).unwrap();
+    }
+}
+
+/// A file system of 120 MiB in memory, taken away when this goes.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    /// `None` where nobody may mount one.
+    fn mount(below: &Path) -> Option<Self> {
+        let path = below.join("disk");
+        fs::create_dir(&path).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        let mounted =
+            mount.args(["-t", "tmpfs", "-o", "size=120m", "tmpfs"]).arg(&path).stderr(Stdio::null());
+        mounted.status().is_ok_and(|status| status.success()).then_some(SmallDisk(path))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(&self.0).status();
+    }
 }
 
 /// Lets a writer take the store between two looks at it, and waits for it.

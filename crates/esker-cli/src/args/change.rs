@@ -4,20 +4,24 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use super::units::parse_time;
 
 #[derive(Debug, Args)]
+#[command(
+    group(ArgGroup::new("content").args(["value", "file"]).required(true)),
+    override_usage = "esker put [OPTIONS] <KEY> <VALUE>\n       esker put [OPTIONS] <KEY> --file <F>"
+)]
 pub(crate) struct Put {
     /// The key
     #[arg(allow_negative_numbers = true)]
     pub(crate) key: OsString,
     /// The value
-    #[arg(allow_negative_numbers = true, required_unless_present = "file")]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) value: Option<OsString>,
     /// Take the value from a file (`-`: standard input)
-    #[arg(long, value_name = "F", conflicts_with = "value")]
+    #[arg(long, value_name = "F")]
     pub(crate) file: Option<PathBuf>,
     /// For so long only: a number with s, m, h or d behind it, such as 12h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]

@@ -1,17 +1,22 @@
 //! The help texts that take a page.
 
-pub(super) const IMPORT: &str = "The format is the one of FILE's name (.csv, .tsv, .jsonl), or the one that --format says:
-- lines (any other name, and standard input): `key<TAB or space>value`; a key alone has an empty value.
+pub(super) const IMPORT: &str = "The format is the one of FILE's name (.csv, .tsv, .jsonl, .json), or the one that --format says:
+- lines (any other name, and standard input): `key<TAB or space>value`; a key alone has an empty value. With \
+--escapes, \\n and the like stand for bytes.
 - csv: rows as in RFC 4180; line breaks in quotes belong to the field. The column `base64`, where there is one, \
 names the columns that are in base64.
 - tsv: a row a line; \\t \\n \\r \\\\ and \\xNN in a field stand for tab, line feed, carriage return, backslash \
 and any byte.
 - jsonl: objects as `scan --json` prints them. Where `encoding` is \"base64\" the value is in base64, and where \
 `key_encoding` is, the key. `expires_us` is when the value expires, in microseconds since 1970.
+- json: an array of such objects, or of [key, value] pairs; read row by row.
+What gzip or zstd has compressed (.csv.gz, .jsonl.zst, or by its first bytes) is unpacked; xz, bzip2 and the like \
+are refused.
 In csv and tsv a column `expires_us`, or the one of --expires-column, says so; it is empty where a value does \
 not expire. What has expired meanwhile is absent.
 Empty lines are skipped. A first row with the names `key` and `value` is a header, and so is one by whose names \
-columns are chosen; otherwise say --header or --no-header, and number columns from 1.
+columns are chosen; otherwise say --header or --no-header, and number columns from 1. Of two columns, the keys are \
+in the first unless something says otherwise; of more, say which with --key-column and --value-column.
 A malformed row ends the import with file, line and reason, exit code 2; what was read before it stays. After \
 Ctrl-C whole rows are there, and the same import again completes them. Give --keys and --values as for the tree \
 that was exported. A row must fit in memory.
@@ -31,14 +36,15 @@ Examples:
   esker import people.csv --key-column email --value-column name
   esker import ./photos/ --tree photos
   sort -u words.txt | esker import -
-  zcat rows.csv.gz | esker import - --format csv";
+  xzcat rows.csv.xz | esker import - --format csv";
 
-pub(super) const EXPORT: &str = "The format is the one of FILE's name (.csv, .tsv, .jsonl), or the one that --format says:
+pub(super) const EXPORT: &str = "The format is the one of FILE's name (.csv, .tsv, .jsonl, .json), or the one that --format says:
 - lines (any other name, and standard output): `key<TAB>value`; what does not fit on such a line (line breaks, \
-blanks in keys) is an error.
+blanks in keys) is an error, unless --escapes is given.
 - csv: with a header. What is not UTF-8 is in base64, and the column `base64` names the columns that are.
 - tsv: with a header, escapes as for import.
 - jsonl: objects as `scan --json` prints them, with `expires_us` where a value expires.
+- json: an array of such objects.
 --columns chooses and orders the columns of csv and tsv: key, value, and expires_us, which says when a value \
 expires, in microseconds since 1970. Where the export does not say so of values that expire, it ends with their \
 number.
@@ -82,7 +88,8 @@ Examples:
   esker --db /srv/x.db shell --no-history
   printf 'open x.db 4M\\nput a 1\\nscan a z\\n' | esker shell";
 
-pub(super) const MERGE: &str = "Numbers are i64: a tree that `merge --add` makes has values of that type. An absent key has 0, or nothing.
+pub(super) const MERGE: &str = "Numbers are i64: a tree that `merge --add` makes has values of that type. An absent key has 0, or nothing. \
+A sum beyond i64 is an error, exit code 2, and changes nothing.
 
 Examples:
   esker --tree visits merge index.html --add 1

@@ -9,7 +9,7 @@ use crate::formats::columns::Column;
 
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// A file (`-`: standard input) or a directory
+    /// A file (`-`: standard input), also one compressed by gzip or zstd, or a directory
     pub(crate) source: PathBuf,
     /// The file's format, whatever its name
     #[arg(long, value_name = "FORMAT", value_enum)]
@@ -24,16 +24,16 @@ pub(crate) struct Import {
 /// Which columns of a table, or fields of an object, are keys, values and times.
 #[derive(Debug, Args)]
 pub(crate) struct Columns {
-    /// The column of the keys, by name or number (default: `key`, or the first)
+    /// The column of the keys, by name or number (default: `key`, or the first of two)
     #[arg(long, value_name = "COLUMN")]
     pub(crate) key_column: Option<String>,
-    /// The column of the values (default: `value`, or the second)
+    /// The column of the values (default: `value`, or the other of two)
     #[arg(long, value_name = "COLUMN")]
     pub(crate) value_column: Option<String>,
     /// The column that says when a value expires (default: `expires_us`, where there is one)
     #[arg(long, value_name = "COLUMN")]
     pub(crate) expires_column: Option<String>,
-    /// The first row has the columns' names
+    /// The first row has the columns' names, whatever these are
     #[arg(long, conflicts_with = "no_header")]
     pub(crate) header: bool,
     /// The first row is a row

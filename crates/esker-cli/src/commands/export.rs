@@ -11,6 +11,7 @@ use crate::formats::writer::{Row, Writer};
 use crate::output::{NewFile, Out};
 use crate::progress::Progress;
 use crate::store::Store;
+use crate::unpack::Packed;
 
 /// A longer value goes into a directory alone: a row is in memory as a whole, several times where it is quoted.
 const VALUE_AT_MOST: u64 = 1 << 30;
@@ -25,6 +26,12 @@ pub(crate) fn run(global: &Global, args: &Export) -> Outcome {
         return Err(Failure::usage(format!("{} is a directory: it has no columns", target.display())));
     }
     let format = Format::of(args.format, global.json, target)?;
+    if let Some(packed) = Packed::named(target).filter(|_| !is_dir) {
+        return Err(Failure::usage(format!(
+            "export does not compress: `esker export - --format FORMAT | {}` does",
+            packed.name()
+        )));
+    }
     let store = Store::read(global)?;
     if is_dir {
         return super::export_dir::run(&store, target);
@@ -69,5 +76,6 @@ fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome {
         out.spill()?;
         progress.add(1);
     }
+    writer.end(out.buffer());
     Ok(())
 }

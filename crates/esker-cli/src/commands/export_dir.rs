@@ -25,8 +25,12 @@ use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
 use crate::progress::Progress;
+use crate::steady::{open_regular, read_small};
 use crate::store::Store;
 use crate::stream::{Broken, Source};
+
+/// More than a marker has.
+const MARKER_MAX: u64 = 1 << 16;
 
 /// The version of the layout that the marker names.
 const VERSION: u64 = 1;
@@ -55,6 +59,8 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
         progress.add(1);
     }
     if resumed {
+        // What an export that was interrupted had begun, where nothing was left to be written.
+        remove(&dir.join(UNFINISHED))?;
         strangers::name(store, dir, files.long)?;
     }
     say_untold(untold);
@@ -119,7 +125,7 @@ impl Directory<'_> {
         let path = self.dir.join(LONG).join(self.long.to_string());
         self.parents(&path)?;
         let (of_key, of_value) = (path.with_extension("key"), path.with_extension("value"));
-        if fs::read(&of_key).ok().as_deref() != Some(key) {
+        if read_small(&of_key, key.len() as u64).ok().as_deref() != Some(key) {
             // Another key's value must not be taken for this one's.
             remove(&of_value)?;
             self.save(&of_key, key)?;
@@ -239,7 +245,7 @@ fn holds(path: &Path, value: &Value) -> Outcome<bool> {
     if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == value.len()) {
         return Ok(false);
     }
-    let Ok(file) = File::open(path) else { return Ok(false) };
+    let Ok(Some(file)) = open_regular(path) else { return Ok(false) };
     let mut source = Source::new(file, &path.display());
     let mut first = Vec::new();
     let compared = source.next(&mut first).map_err(Broken::Source).and_then(|()| source.is(&first, value));
@@ -269,7 +275,7 @@ pub(super) struct Marker {
 impl Marker {
     /// The marker in the file `path`; `None` where there is none.
     pub(super) fn read(path: &Path) -> Outcome<Option<Self>> {
-        let text = match fs::read(path) {
+        let text = match read_small(path, MARKER_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Failure::io("read", path, &error)),

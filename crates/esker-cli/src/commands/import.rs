@@ -1,15 +1,22 @@
 //! `esker import FILE`: rows out of a file in one of the formats. A directory goes to `import_dir`.
 
+use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use indicatif::HumanCount;
 
 use crate::args::{Global, Import};
 use crate::datatype::Types;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, note};
 use crate::feed::{Sink, feed};
 use crate::formats::Format;
 use crate::formats::columns::Choice;
-use crate::formats::reader::{Reader, Row};
-use crate::lines::Input;
+use crate::formats::reader::{Reader, Row, fields};
+use crate::formats::values::{self, Ended};
+use crate::interrupt;
+use crate::json::{Fields, Parsed};
+use crate::lines::{Input, failed, line_max};
+use crate::progress::Progress;
 use crate::store::Store;
 use crate::summary::Summary;
 use crate::writes::{Refused, Writes};
@@ -30,68 +37,128 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
         }
         return super::import_dir::run(global, args);
     }
-    let reader = Reader::new(Format::of(args.format, global.json, &args.source)?, choice)?;
+    let format = Format::of(args.format, global.json, &args.source)?;
+    let reader = Reader::new(format, choice.clone())?;
     let input = Input::open(&args.source)?;
     let summary = Summary::start();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut rows = Rows {
+    let mut puts = Puts {
         global,
         store: None,
         writes: Writes::new(),
-        reader,
         now_us: u64::try_from(now.as_micros()).unwrap_or(u64::MAX),
-        count: 0,
-        expired: 0,
         key: Vec::new(),
         value: Vec::new(),
     };
-    let done = feed(input, args.keep_going, &mut rows);
-    if done.is_ok() && rows.store.is_none() {
+    let done = match format {
+        Format::Json => values(input, args.keep_going, &fields(choice)?, &mut puts),
+        _ => feed(input, args.keep_going, &mut Lines { reader, puts: &mut puts }),
+    };
+    if done.is_ok() && puts.store.is_none() {
         // A file without rows makes a store without rows.
-        rows.store = Some(Store::create(global, Types::TEXT)?);
+        puts.store = Some(Store::create(global, Types::TEXT)?);
     }
     // What was read before a malformed line must last as well.
-    let finished = rows.store.map_or(Ok(()), Store::finish);
-    summary.print("rows", rows.count, &[(rows.expired, "expired before")]);
-    done.and(finished)
+    let finished = puts.store.map_or(Ok(()), Store::finish);
+    let stored = puts.writes.stored();
+    summary.print("rows", stored.puts, &[(stored.expired, "expired before")]);
+    let ended = done.and(finished);
+    if ended.as_ref().is_err_and(Failure::is_of_store) {
+        let count = HumanCount(stored.puts);
+        note(&format!(
+            "the first {count} rows are stored; when that is mended, the same import again stores all of them"
+        ));
+    }
+    ended
 }
 
-/// Takes lines and puts rows.
-struct Rows<'a> {
+/// Gives every row of a JSON file to `puts`. One that is refused ends it with file, number of the row and reason, after
+/// everything before it has been settled; with `keep_going` it is reported and skipped.
+fn values(input: Input, keep_going: bool, fields: &Fields, puts: &mut Puts<'_>) -> Outcome {
+    let (name, path) = (input.name(), input.path().to_path_buf());
+    let progress = Progress::count("rows");
+    let (mut number, mut malformed) = (0_u64, 0_u64);
+    let mut take = |row: Result<Parsed, Cow<'static, str>>| {
+        interrupt::check()?;
+        number += 1;
+        progress.add(1);
+        let put = match row {
+            Ok((key, value, expires_us)) => puts.put(&key, &value, expires_us),
+            Err(reason) => Err(Refused::Malformed(reason.into_owned())),
+        };
+        match put {
+            Ok(()) => Ok(()),
+            Err(Refused::Failed(failure)) => Err(failure),
+            Err(Refused::Malformed(reason)) => {
+                let message = format!("{name}: row {number}: {reason}");
+                if !keep_going {
+                    return Err(Failure::usage(message));
+                }
+                note(&message);
+                malformed += 1;
+                Ok(())
+            }
+        }
+    };
+    let read = values::read(input.stream()?, fields, line_max(), &mut take);
+    let settled = puts.settle();
+    match read {
+        Err(Ended::Taker(failure)) => return Err(failure),
+        Err(Ended::Input(error)) if error.is_io() => return Err(failed(&path, &error.into())),
+        Err(Ended::Input(error)) => return Err(Failure::usage(format!("{name}: {error}"))),
+        Ok(()) => {}
+    }
+    settled?;
+    if malformed > 0 { Err(Failure::usage_reported()) } else { Ok(()) }
+}
+
+/// Puts rows.
+struct Puts<'a> {
     global: &'a Global,
     /// Opened when a row is there that can be one: a file that is none leaves neither a new store nor a new tree behind.
     store: Option<Store>,
     writes: Writes,
-    reader: Reader,
     /// When the import began, in microseconds since 1970.
     now_us: u64,
-    count: u64,
-    /// How many of them had expired by then: their keys are absent.
-    expired: u64,
     /// Memory for keys and values, reused from row to row.
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
-impl Sink for Rows<'_> {
-    fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
-        let Rows { global, store, writes, reader, key: of_key, value: of_value, .. } = self;
-        let Some(Row { key, value, expires_us }) = reader.line(line)? else { return Ok(()) };
+impl Puts<'_> {
+    /// Puts a row, as typed.
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<(), Refused> {
+        let Puts { global, store, writes, key: of_key, value: of_value, .. } = self;
         let store = match store {
             Some(store) => store,
             none => {
                 let Types { keys, values } = global.types(Types::TEXT);
-                keys.encode(&key, of_key)?;
-                values.encode_value(&value, of_value).map_err(|error| Refused::value(&error))?;
+                keys.encode(key, of_key)?;
+                values.encode_value(value, of_value).map_err(|error| Refused::value(&error))?;
                 none.insert(Store::create(global, Types::TEXT)?)
             }
         };
-        let key = store.encode(&key, of_key)?;
-        let value = store.encode_value(&value, of_value).map_err(|error| Refused::value(&error))?;
-        writes.put_until(store, key, value, expires_us)?;
-        self.count += 1;
-        self.expired += u64::from(expires_us.is_some_and(|us| us <= self.now_us));
-        Ok(())
+        let key = store.encode(key, of_key)?;
+        let value = store.encode_value(value, of_value).map_err(|error| Refused::value(&error))?;
+        writes.put_until(store, key, value, expires_us, self.now_us)
+    }
+
+    fn settle(&mut self) -> Outcome {
+        self.store.as_mut().map_or(Ok(()), |store| self.writes.apply(store))
+    }
+}
+
+/// Takes lines and puts rows.
+struct Lines<'a, 'b> {
+    reader: Reader,
+    puts: &'a mut Puts<'b>,
+}
+
+impl Sink for Lines<'_, '_> {
+    fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
+        let Some(Row { key, value, expires_us }) = self.reader.line(line)? else { return Ok(()) };
+        self.puts.put(&key, &value, expires_us)
     }
 
     fn keeps_ends(&self) -> bool {
@@ -107,6 +174,6 @@ impl Sink for Rows<'_> {
     }
 
     fn settle(&mut self) -> Outcome {
-        self.store.as_mut().map_or(Ok(()), |store| self.writes.apply(store))
+        self.puts.settle()
     }
 }

@@ -24,11 +24,14 @@ use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::steady::{Opened, SteadyFile};
+use crate::steady::{Opened, SteadyFile, read_small};
 use crate::store::Store;
 use crate::stream::{Broken, PIECE, Source};
 use crate::summary::Summary;
 use crate::writes::{Refused, Writes};
+
+/// More than any key takes as it is printed.
+const LONG_KEY_MAX: u64 = 1 << 20;
 
 /// How often a file is read that others write to.
 const ATTEMPTS: usize = 3;
@@ -52,7 +55,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
         escaped: marker.is_some(),
         keep_going: args.keep_going,
         own,
-        count: 0,
+        streamed: 0,
         unchanged: 0,
         malformed: 0,
         failed: 0,
@@ -63,8 +66,10 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     let done = files.walk(dir);
     let applied = files.writes.apply(&mut files.store);
     let finished = files.store.finish();
-    let parts = [(files.count - files.unchanged, "stored"), (files.unchanged, "unchanged")];
-    summary.print("files", files.count, &parts);
+    // What a batch that failed was to have is not there.
+    let stored = files.streamed + files.writes.stored().puts;
+    let parts = [(stored, "stored"), (files.unchanged, "unchanged")];
+    summary.print("files", stored + files.unchanged, &parts);
     files.links.print("symbolic links");
     files.special.print("pipes, sockets or devices");
     done.and(applied).and(finished)?;
@@ -106,8 +111,9 @@ struct Files {
     keep_going: bool,
     /// The store's own directory.
     own: Option<PathBuf>,
-    count: u64,
-    /// How many of them were in the store already, byte for byte.
+    /// How many files were stored as streams; `writes` knows of the others.
+    streamed: u64,
+    /// How many were in the store already, byte for byte.
     unchanged: u64,
     /// How many have names that are no keys.
     malformed: u64,
@@ -211,11 +217,8 @@ impl Files {
     fn file(&mut self, root: &Path, path: &Path) -> Outcome {
         let below = path.strip_prefix(root).unwrap_or(path);
         match self.take(below, path) {
-            Ok(Some(Taken::Stored)) => self.count += 1,
-            Ok(Some(Taken::Unchanged)) => {
-                self.count += 1;
-                self.unchanged += 1;
-            }
+            Ok(Some(Taken::Stored)) => {}
+            Ok(Some(Taken::Unchanged)) => self.unchanged += 1,
             Ok(Some(Taken::Changed)) => {
                 self.failed += 1;
                 note(&format!("{}: changed while it was read, so it was not stored", path.display()));
@@ -291,6 +294,7 @@ impl Files {
             return Ok(Taken::Changed);
         }
         writer.commit()?;
+        self.streamed += 1;
         Ok(Taken::Stored)
     }
 
@@ -333,8 +337,11 @@ fn long_key(below: &Path, path: &Path) -> io::Result<LongKey> {
     if path.extension().is_some_and(|extension| extension == "key") {
         return Ok(LongKey::OwnFile);
     }
+    // An export has put it beside the value; whatever else is called so must neither lead elsewhere nor be waited for.
     let beside = path.with_extension("key");
-    fs::read(&beside).map(LongKey::Is)
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("its key {}: {error}", beside.display()));
+    read_small(&beside, LONG_KEY_MAX).map(LongKey::Is).map_err(named)
 }
 
 /// What is in a directory, last name first, so that popping gives the first.

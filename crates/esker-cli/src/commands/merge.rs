@@ -1,6 +1,6 @@
 //! `esker merge KEY --add N`, `esker merge KEY --append VALUE`.
 
-use esker::{ADD, APPEND, Batch, Durability, keys};
+use esker::{APPEND, Batch, Durability, TxnOptions, keys};
 
 use crate::args::{Global, Merge};
 use crate::datatype::{DataType, Types};
@@ -19,7 +19,6 @@ pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
     let key = store.key(key)?;
     let values = store.kept.values;
     let mut scratch = Vec::new();
-    let mut batch = Batch::new();
     match (args.add, &args.append) {
         (Some(_), _) if values != DataType::I64 => {
             return Err(Failure::usage(format!(
@@ -27,16 +26,42 @@ pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
                 store.tree.name()
             )));
         }
-        (Some(number), _) => batch.merge(&store.tree, &key, ADD, keys::i64(number))?,
+        (Some(number), _) => {
+            store.before_write()?;
+            add(&store, &key, number)?;
+        }
         (None, _) if values.width().is_some() => {
             return Err(Failure::usage(format!("what is appended to a value of type {values} is none")));
         }
         (None, typed) => {
             let typed = typed.as_ref().map(|typed| typed.as_encoded_bytes()).unwrap_or_default();
-            batch.merge(&store.tree, &key, APPEND, store.value(typed, &mut scratch)?)?;
+            let appended = store.value(typed, &mut scratch)?;
+            store.before_write()?;
+            let mut batch = Batch::new();
+            batch.merge(&store.tree, &key, APPEND, appended)?;
+            store.db.write_with(&batch, Durability::Power)?;
         }
     }
-    store.before_write()?;
-    store.db.write_with(&batch, Durability::Power)?;
     store.finish()
+}
+
+/// Adds `number`, unless the sum is none of type i64: the library's sums wrap around. What is read and what is written
+/// count together, so nobody's addition comes between.
+fn add(store: &Store, key: &[u8], number: i64) -> Outcome {
+    let tree = &store.tree;
+    let overflow = store.db.transact(&TxnOptions::default(), |txn| {
+        let value = txn.get_vec(tree, key)?;
+        let before = value.as_deref().map_or(Ok(0), keys::decode_i64)?;
+        if before.checked_add(number).is_none() {
+            return Ok(Some(before));
+        }
+        txn.add(tree, key, number)?;
+        Ok(None)
+    })?;
+    match overflow {
+        None => Ok(()),
+        Some(before) => {
+            Err(Failure::usage(format!("{before} and {number} are more than i64 holds; nothing was added")))
+        }
+    }
 }

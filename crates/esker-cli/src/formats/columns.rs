@@ -1,7 +1,8 @@
 //! Which columns of a table are keys and values, and which say when values expire.
 //!
 //! A table either has a header or has none, and nothing is guessed: a first row that names both `key` and `value` is a
-//! header, so is one by whose names columns are chosen, and in any other case `--header` or `--no-header` says.
+//! header, so is one by whose names columns are chosen, and in any other case `--header` or `--no-header` says. Of two
+//! columns the first has the keys, unless the header or a choice says otherwise; of more, all must be said.
 
 use std::borrow::Cow;
 
@@ -112,8 +113,22 @@ impl Table {
         let width = names.len();
         let names = if header { names } else { Vec::new() };
         let chosen = |chosen: &Option<String>, what, at| column(chosen.as_deref(), what, at, &names, width);
-        let key = chosen(&choice.key, Column::Key, 0)?;
-        let value = chosen(&choice.value, Column::Value, 1)?;
+        let is_known = |chosen: &Option<String>, wanted: &str| {
+            chosen.is_some() || !header || names.iter().any(|name| name == wanted.as_bytes())
+        };
+        // Of two columns, one that is neither chosen nor named so is the other.
+        let (key, value) = match (is_known(&choice.key, KEY), is_known(&choice.value, VALUE)) {
+            (false, false) if width == 2 => (0, 1),
+            (true, false) if width == 2 => {
+                let key = chosen(&choice.key, Column::Key, 0)?;
+                (key, 1 - key)
+            }
+            (false, true) if width == 2 => {
+                let value = chosen(&choice.value, Column::Value, 1)?;
+                (1 - value, value)
+            }
+            _ => (chosen(&choice.key, Column::Key, 0)?, chosen(&choice.value, Column::Value, 1)?),
+        };
         let expires = match choice.expires {
             None if !names.iter().any(|name| name == EXPIRES.as_bytes()) => None,
             _ => Some(chosen(&choice.expires, Column::Expires, 2)?),
@@ -256,7 +271,9 @@ mod tests {
         assert_eq!(begin("", "", None, "a|b"), None);
         assert_eq!(begin("", "", Some(false), "a|b"), Some((0, 1, false)));
         assert_eq!(begin("", "", Some(false), "key|value"), Some((0, 1, false)));
-        assert_eq!(begin("", "", Some(true), "a|b"), None, "which of them is the key?");
+        assert_eq!(begin("", "", Some(true), "a|b"), Some((0, 1, true)));
+        assert_eq!(begin("", "", Some(true), "value|b"), Some((1, 0, true)));
+        assert_eq!(begin("", "", Some(true), "a|b|c"), None, "which of them is the key?");
         assert_eq!(begin("", "", Some(false), "a|b|c"), None, "which two of three?");
         assert_eq!(begin("", "", Some(false), "a"), None);
     }
@@ -265,7 +282,10 @@ mod tests {
     fn columns_are_chosen_by_name_or_number() {
         assert_eq!(begin("id", "name", None, "x|id|name"), Some((1, 2, true)));
         assert_eq!(begin("id", "", None, "id|value"), Some((0, 1, true)));
-        assert_eq!(begin("id", "", None, "id|name"), None);
+        assert_eq!(begin("id", "", None, "id|name"), Some((0, 1, true)));
+        assert_eq!(begin("name", "", None, "id|name"), Some((1, 0, true)));
+        assert_eq!(begin("", "1", Some(true), "id|name"), Some((1, 0, true)));
+        assert_eq!(begin("id", "", None, "id|name|x"), None);
         assert_eq!(begin("id", "name", Some(false), "id|name"), None);
         assert_eq!(begin("3", "1", Some(true), "a|b|c"), Some((2, 0, true)));
         assert_eq!(begin("3", "1", Some(false), "a|b|c"), Some((2, 0, false)));

@@ -6,8 +6,9 @@
 //! | csv | RFC 4180, below a header | base64, and the column `base64` names the columns that are in it |
 //! | tsv | columns between tabs, below a header | `\t \n \r \\`, and `\xNN` for any other byte |
 //! | jsonl | an object a line | base64, and fields that say so (`json.rs`) |
+//! | json | an array of such objects; pairs are read too | the same |
 //!
-//! When a value expires is a field of JSON objects, and a column of CSV and TSV where that was asked for.
+//! What is read may be compressed (`unpack.rs`). When a value expires is a field of JSON objects, and a column of CSV and TSV where that was asked for.
 //! Whatever `export` writes, `import` with the same types reads as the same row. A row is in memory as a whole, in
 //! and out; a directory takes values of any length.
 
@@ -16,6 +17,7 @@ mod csv;
 mod fields;
 pub(crate) mod reader;
 mod tsv;
+pub(crate) mod values;
 pub(crate) mod writer;
 
 use std::path::Path;
@@ -23,6 +25,7 @@ use std::path::Path;
 use clap::ValueEnum;
 
 use crate::exit::{Failure, Outcome};
+use crate::unpack::plain_name;
 
 /// How rows are written in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -32,14 +35,17 @@ pub(crate) enum Format {
     Csv,
     Tsv,
     Jsonl,
+    Json,
 }
 
 impl Format {
     /// The format that was asked for by name or by `--json`, or else that of the file's name.
     pub(crate) fn of(given: Option<Format>, json: bool, path: &Path) -> Outcome<Self> {
         match (given, json) {
+            (None, true) if Format::named(path) == Format::Json => Ok(Format::Json),
             (Some(Format::Jsonl) | None, true) => Ok(Format::Jsonl),
-            (Some(_), true) => Err(Failure::usage("--json is for JSON Lines, and --format is another one")),
+            (Some(Format::Json), true) => Ok(Format::Json),
+            (Some(_), true) => Err(Failure::usage("--json is for JSON, and --format is another one")),
             (Some(format), false) => Ok(format),
             (None, false) => Ok(Format::named(path)),
         }
@@ -47,11 +53,13 @@ impl Format {
 
     /// The format that files with such a name have.
     fn named(path: &Path) -> Self {
+        let (path, _) = plain_name(path);
         let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
         match extension.as_encoded_bytes() {
             b"csv" => Format::Csv,
             b"tsv" | b"tab" => Format::Tsv,
             b"jsonl" | b"ndjson" => Format::Jsonl,
+            b"json" => Format::Json,
             _ => Format::Lines,
         }
     }
@@ -70,6 +78,9 @@ mod tests {
         assert_eq!(of(None, false, "a.csv"), Some(Format::Csv));
         assert_eq!(of(None, false, "a/B.TSV"), Some(Format::Tsv));
         assert_eq!(of(None, false, "a.ndjson"), Some(Format::Jsonl));
+        assert_eq!(of(None, false, "a.json.gz"), Some(Format::Json));
+        assert_eq!(of(None, true, "a.json"), Some(Format::Json));
+        assert_eq!(of(None, false, "a.tsv.zst"), Some(Format::Tsv));
         for path in ["-", "csv", "a.txt", ".csv"] {
             assert_eq!(of(None, false, path), Some(Format::Lines), "{path}");
         }

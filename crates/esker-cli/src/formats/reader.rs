@@ -17,6 +17,17 @@ pub(crate) struct Row<'a> {
     pub(crate) expires_us: Option<u64>,
 }
 
+/// The fields of objects that were chosen.
+pub(crate) fn fields(choice: Choice) -> Outcome<json::Fields> {
+    let Choice { key, value, expires, header } = choice;
+    if header.is_some() {
+        let message = "JSON has no header; --header and --no-header are for CSV and TSV";
+        return Err(Failure::usage(message));
+    }
+    let or = |chosen: Option<String>, name: &str| chosen.unwrap_or_else(|| name.to_owned());
+    Ok(json::Fields { key: or(key, KEY), value: or(value, VALUE), expires: or(expires, EXPIRES) })
+}
+
 /// Takes lines and gives rows.
 pub(crate) struct Reader {
     kind: Kind,
@@ -28,7 +39,7 @@ enum Kind {
     Lines,
     Csv(Box<(Csv, Header)>),
     Tsv(Box<(Fields, Header)>),
-    Jsonl { key: String, value: String, expires: String },
+    Jsonl(json::Fields),
 }
 
 /// What is known of a table's columns: all, once its first row has been read.
@@ -43,22 +54,14 @@ impl Reader {
         let kind = match format {
             Format::Csv => Kind::Csv(Box::new((Csv::new(), header(choice)))),
             Format::Tsv => Kind::Tsv(Box::new((Fields::default(), header(choice)))),
-            Format::Jsonl if choice.header.is_some() => {
-                return Err(Failure::usage(
-                    "JSON Lines have no header; --header and --no-header are for CSV and TSV",
-                ));
-            }
+
             Format::Lines if !choice.is_empty() => {
                 return Err(Failure::usage(
                     "a line file has no columns to choose; say which --format it has: csv, tsv or jsonl",
                 ));
             }
             Format::Lines => Kind::Lines,
-            Format::Jsonl => Kind::Jsonl {
-                key: choice.key.unwrap_or_else(|| KEY.to_owned()),
-                value: choice.value.unwrap_or_else(|| VALUE.to_owned()),
-                expires: choice.expires.unwrap_or_else(|| EXPIRES.to_owned()),
-            },
+            Format::Jsonl | Format::Json => Kind::Jsonl(fields(choice)?),
         };
         Ok(Reader { kind, first: true })
     }
@@ -100,8 +103,8 @@ impl Reader {
                 tsv::parse(without_mark(line, first), fields).map_err(malformed)?;
                 header.row(fields, false)
             }
-            Kind::Jsonl { key, value, expires } => {
-                let row = json::parse_row(without_mark(line, first), key, value, expires);
+            Kind::Jsonl(fields) => {
+                let row = fields.parse(without_mark(line, first));
                 let (key, value, expires_us) = row.map_err(malformed)?;
                 Ok(Some(Row { key: key.into(), value: value.into(), expires_us }))
             }

@@ -20,6 +20,8 @@ pub(crate) struct Writer {
     columns: Vec<Column>,
     /// Rows that expire, which what was written does not say.
     untold: u64,
+    /// A row has been written.
+    any: bool,
     /// Memory for what is printed before it is quoted.
     printed: Vec<u8>,
 }
@@ -43,7 +45,7 @@ impl Writer {
             return Err(Failure::usage(format!("--columns has the column {name} twice")));
         }
         let columns = if columns.is_empty() { &COLUMNS } else { columns };
-        Ok(Writer { format, types, columns: columns.to_vec(), untold: 0, printed: Vec::new() })
+        Ok(Writer { format, types, columns: columns.to_vec(), untold: 0, any: false, printed: Vec::new() })
     }
 
     /// How many of the rows expire although what was written does not say so.
@@ -70,23 +72,40 @@ impl Writer {
                 names.join(",")
             }
             Format::Tsv => names.join("\t"),
+            Format::Json => "[".to_owned(),
             Format::Lines | Format::Jsonl => return,
         };
         out.extend_from_slice(header.as_bytes());
         out.push(b'\n');
     }
 
+    /// Appends what follows the last row.
+    pub(crate) fn end(&self, out: &mut Vec<u8>) {
+        if self.format == Format::Json {
+            out.extend_from_slice(if self.any { b"\n]\n" } else { b"]\n" });
+        }
+    }
+
     /// Appends a row.
     pub(crate) fn row(&mut self, out: &mut Vec<u8>, row: &Row<'_>) -> Outcome {
         let Row { key, value, expires_us } = *row;
         let tells = match self.format {
-            Format::Jsonl => true,
+            Format::Jsonl | Format::Json => true,
             Format::Lines => false,
             Format::Csv | Format::Tsv => self.has(Column::Expires) || !self.has(Column::Value),
         };
         self.untold += u64::from(expires_us.is_some() && !tells);
         match self.format {
             Format::Jsonl => json::row(out, self.types, key, Some((value, expires_us))),
+            Format::Json => {
+                if std::mem::replace(&mut self.any, true) {
+                    out.extend_from_slice(b",\n");
+                }
+                json::row(out, self.types, key, Some((value, expires_us)))?;
+                // The next row, or the end, says what follows.
+                out.pop();
+                Ok(())
+            }
             Format::Lines => self.line(out, key, value),
             Format::Csv => self.csv(out, row),
             Format::Tsv => self.tsv(out, row),

@@ -12,7 +12,7 @@ use crate::commands;
 use crate::exit::{self, Failure, Outcome, note};
 use crate::interrupt;
 use crate::output::Out;
-use crate::store::{opening, options, patiently};
+use crate::store::{opening, options, patiently, say_memory};
 
 /// Whether the shell goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,6 +190,7 @@ impl Session {
     fn open(&mut self, args: Open) -> Outcome {
         let path = args.name.unwrap_or_else(|| self.global.db.clone());
         let mut options = options(&self.global);
+        say_memory(args.buffer);
         if let Some(bytes) = args.buffer {
             options = options.memory_budget(bytes);
         }

@@ -39,8 +39,10 @@ impl Runner {
         Runner { store, writes, out, json, counts, key: Vec::new(), value: Vec::new() }
     }
 
+    /// Of the writes, those that the store has acknowledged.
     pub(super) fn counts(&self) -> Counts {
-        self.counts
+        let stored = self.writes.stored();
+        Counts { puts: stored.puts, deletes: stored.deletes, ..self.counts }
     }
 
     /// Makes everything that took effect survive power loss and closes the store.
@@ -53,16 +55,12 @@ impl Runner {
         let key = self.store.encode(typed, &mut self.key)?;
         let value =
             self.store.encode_value(value, &mut self.value).map_err(|error| Refused::value(&error))?;
-        self.writes.put(&mut self.store, key, value)?;
-        self.counts.puts += 1;
-        Ok(())
+        self.writes.put(&mut self.store, key, value)
     }
 
     fn delete(&mut self, typed: &[u8]) -> Result<(), Refused> {
         let key = self.store.encode(typed, &mut self.key)?;
-        self.writes.delete(&mut self.store, key)?;
-        self.counts.deletes += 1;
-        Ok(())
+        self.writes.delete(&mut self.store, key)
     }
 
     #[inline]

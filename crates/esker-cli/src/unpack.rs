@@ -1,0 +1,184 @@
+//! Input that may be compressed: gzip and zstd are unpacked as they are read, in bounded memory, whatever comes of it; other
+//! formats are named and refused. What the input is, its first bytes say, and its name must not say otherwise.
+
+use std::ffi::OsStr;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+
+const GZIP: &[u8] = b"\x1f\x8b";
+const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+
+/// First bytes of what is refused, each with what it is and what unpacks it. No row begins so.
+const REFUSED: [(&[u8], &str, &str); 8] = [
+    (b"\xfd7zXZ\0", "xz", "xz -dc"),
+    (b"BZh91AY&SY", "bzip2", "bzip2 -dc"),
+    (b"PK\x03\x04", "zip", "unzip -p"),
+    (b"PK\x05\x06", "zip", "unzip -p"),
+    (b"\x04\x22\x4d\x18", "lz4", "lz4 -dc"),
+    (b"7z\xbc\xaf\x27\x1c", "7-Zip", "7z x -so"),
+    (b"LZIP\x01", "lzip", "lzip -dc"),
+    (b"\x1f\x9d", "compress", "uncompress -c"),
+];
+
+/// The longest of all first bytes.
+const FIRST_MAX: usize = 10;
+/// Bytes that a decoder takes at once.
+const PIECE: usize = 1 << 16;
+
+/// The name without an ending that says how the file is compressed, and whether it has one.
+pub(crate) fn plain_name(path: &Path) -> (PathBuf, Option<Packed>) {
+    match Packed::named(path) {
+        Some(packed) => (path.with_extension(""), Some(packed)),
+        None => (path.to_path_buf(), None),
+    }
+}
+
+/// A format that is unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packed {
+    Gzip,
+    Zstd,
+}
+
+impl Packed {
+    /// The format that a file of this name has.
+    pub(crate) fn named(path: &Path) -> Option<Self> {
+        let extension = path.extension().map(OsStr::to_ascii_lowercase)?;
+        match extension.as_encoded_bytes() {
+            b"gz" | b"gzip" => Some(Packed::Gzip),
+            b"zst" | b"zstd" => Some(Packed::Zstd),
+            _ => None,
+        }
+    }
+
+    /// The format, and what compresses so.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Packed::Gzip => "gzip",
+            Packed::Zstd => "zstd",
+        }
+    }
+}
+
+/// What `from` has when it is unpacked; `named` is what its name says.
+///
+/// # Errors
+/// `InvalidData` where it is compressed in another way.
+pub(crate) fn unpacked(
+    mut from: impl Read + Send + 'static,
+    named: Option<Packed>,
+) -> io::Result<Box<dyn Read + Send>> {
+    let first = first_bytes(&mut from)?;
+    let found = if first.starts_with(GZIP) {
+        Some(Packed::Gzip)
+    } else if first.starts_with(ZSTD) {
+        Some(Packed::Zstd)
+    } else {
+        None
+    };
+    let invalid = |message: String| Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    if let Some((_, name, tool)) = REFUSED.iter().find(|(magic, ..)| first.starts_with(magic)) {
+        return invalid(format!(
+            "this is compressed ({name}); only gzip and zstd are unpacked: `{tool} FILE | esker import - --format FORMAT`"
+        ));
+    }
+    if let Some(named) = named.filter(|named| found != Some(*named)) {
+        return invalid(format!("its name says {}, and its first bytes do not", named.name()));
+    }
+    let whole = Cursor::new(first).chain(from);
+    Ok(match found {
+        None => Box::new(whole),
+        Some(Packed::Gzip) => Box::new(MultiGzDecoder::new(BufReader::with_capacity(PIECE, whole))),
+        Some(Packed::Zstd) => Box::new(zstd::Decoder::with_buffer(BufReader::with_capacity(PIECE, whole))?),
+    })
+}
+
+/// As many first bytes as it takes to tell: a text is told by one or two, so that a line is not waited for.
+fn first_bytes(from: &mut impl Read) -> io::Result<Vec<u8>> {
+    let may_be = |first: &[u8]| {
+        let known = REFUSED.iter().map(|(magic, ..)| *magic).chain([GZIP, ZSTD]);
+        known.into_iter().any(|magic| first.len() < magic.len() && magic.starts_with(first))
+    };
+    let mut first = Vec::with_capacity(FIRST_MAX);
+    while may_be(&first) {
+        let mut byte = [0];
+        match from.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) => first.extend(byte),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn read(bytes: Vec<u8>, named: Option<Packed>) -> io::Result<Vec<u8>> {
+        let mut out = Vec::new();
+        unpacked(Cursor::new(bytes), named)?.read_to_end(&mut out)?;
+        Ok(out)
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked_and_the_rest_left() {
+        let text = b"a 1\nb 2\n".repeat(50_000);
+        let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+        for named in [None, Some(Packed::Gzip)] {
+            assert_eq!(read(gzip(&text), named).unwrap(), text);
+            assert_eq!(read([gzip(b"one "), gzip(b"two")].concat(), named).unwrap(), b"one two");
+        }
+        assert_eq!(
+            read([zstd(&text), zstd(b"two")].concat(), Some(Packed::Zstd)).unwrap(),
+            [&text, &b"two"[..]].concat()
+        );
+        for plain in [&b""[..], b"B", b"BZh", b"PK", b"PUT a 1\n", b"\xfd7", b"\x1f", b"key,value\n"] {
+            assert_eq!(read(plain.to_vec(), None).unwrap(), plain);
+        }
+    }
+
+    #[test]
+    fn other_formats_and_wrong_names_are_refused() {
+        for (magic, name, _) in REFUSED {
+            let error = read([magic, b"xxxx"].concat(), None).unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+        }
+        for (bytes, named) in
+            [(b"a 1\n".to_vec(), Packed::Gzip), (Vec::new(), Packed::Zstd), (gzip(b"x"), Packed::Zstd)]
+        {
+            assert_eq!(read(bytes, Some(named)).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_or_damaged_is_an_error() {
+        let text = b"a 1\nb 2\n".repeat(50_000);
+        for packed in [gzip(&text), zstd::encode_all(&text[..], 1).unwrap()] {
+            assert!(read(packed[..packed.len() - 3].to_vec(), None).is_err());
+            let mut damaged = packed.clone();
+            let middle = damaged.len() / 2;
+            damaged[middle] ^= 0x55;
+            assert!(read(damaged, None).map(|bytes| bytes != text).unwrap_or(true));
+        }
+    }
+
+    #[test]
+    fn names_say_what_is_packed() {
+        let named = |path: &str| plain_name(Path::new(path));
+        assert_eq!(named("a/x.csv.GZ"), ("a/x.csv".into(), Some(Packed::Gzip)));
+        assert_eq!(named("x.jsonl.zst"), ("x.jsonl".into(), Some(Packed::Zstd)));
+        assert_eq!(named("x.csv"), ("x.csv".into(), None));
+        assert_eq!(named(".gz"), (".gz".into(), None));
+    }
+}
