@@ -74,7 +74,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "TYPE", value_parser = TypeParser { several: false })]
     pub(crate) values: Option<DataType>,
     /// In text that is typed and printed, \n \t \r \\ and \xNN stand for bytes
-    #[arg(short = 'e', long, global = true)]
+    #[arg(long, global = true)]
     pub(crate) escapes: bool,
     /// Print JSON, one object a line
     #[arg(long, global = true)]
@@ -114,7 +114,7 @@ pub(crate) enum Command {
   date | esker put now --file -
   esker put session/7f3a Ada --ttl 12h        gone in twelve hours
   esker put -- --answer --yes                 behind --, a key or value may begin with a hyphen
-  esker put -e lines 'one\\ntwo'              with -e, \\n and the like stand for bytes
+  esker put --escapes lines 'one\\ntwo'       \\n and the like stand for bytes
   esker --keys u64 --tree orders put 42 'three apples'")]
     Put(Put),
     /// Print a value
@@ -195,8 +195,9 @@ Examples:
   GET key           (or G) prints `key value`, or `key EMPTY`
   DELETE key        (or D)
   SCAN lo hi        (or S) prints the rows, or `lo hi EMPTY`
-Blank lines and lines that begin with # are skipped. Commands take effect in file order; everything is synced at \
-the end. A malformed line stops the run, exit code 2.
+Blank lines and lines that begin with # are skipped. Keys and values are taken as they stand; with --escapes \\n, \\t, \
+\\r, \\\\ and \\xNN in them stand for bytes. A file compressed by gzip or zstd is unpacked. Commands take effect in file order; \
+everything is synced at the end. A malformed line stops the run, exit code 2.
 
 Examples:
   esker run --keys u64 1.input --output 1.output
@@ -204,10 +205,13 @@ Examples:
     )]
     Run(Run),
     /// Read every byte of the store and report damage; changes nothing
-    #[command(after_help = "Prints `FILE OFFSET reason` for each damaged place and exits 1, or prints `ok`.
+    #[command(
+        after_help = "Prints `FILE OFFSET reason` for each damaged place, says what to do next, and exits 1; or prints `ok`. It ends with the \
+number of entries in tables, and of those that are in the log alone.
 
 Example:
-  esker check --db /srv/x.db")]
+  esker check --db /srv/x.db"
+    )]
     Check,
     /// Merge everything and give the space of deleted and overwritten data back
     #[command(after_help = "Example:

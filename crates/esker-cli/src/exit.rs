@@ -123,7 +123,7 @@ impl From<esker::Error> for Failure {
         };
         let advice = match error.kind() {
             ErrorKind::Locked => " (--wait 10s waits for that)",
-            ErrorKind::Corruption => " (see `esker check`)",
+            ErrorKind::Corruption => " (`esker check` names all that is damaged, and says what to do)",
             _ => "",
         };
         Failure { code, message: Some(format!("{error}{advice}")) }

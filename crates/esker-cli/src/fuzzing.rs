@@ -13,6 +13,7 @@ use crate::datatype::{DataType, Types};
 use crate::formats::Format;
 use crate::formats::columns::{Choice, Column};
 use crate::formats::reader::Reader;
+use crate::formats::values;
 use crate::formats::writer::{self, Writer};
 use crate::ranges::{ByteRange, KeyBounds};
 use crate::{escapes, json, kind, shell};
@@ -128,7 +129,9 @@ pub fn typed(data: &[u8]) {
         escapes::append(&mut shown, &bytes);
         assert!(escapes::decode(&shown, &mut again).is_ok() && again == bytes);
     }
-    drop(json::parse_row(typed, "key", "value", "expires_us"));
+    let fields = json::Fields::default();
+    drop(fields.parse(typed));
+    drop(values::read(typed, &fields, 1 << 16, &mut |_| Ok(())));
 }
 
 /// A command line, and a line of the shell.

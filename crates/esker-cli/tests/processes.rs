@@ -308,6 +308,126 @@ fn damaged_files_never_make_it_panic() {
     assert_eq!(esker(dir.path(), "count").stdout(), "20000\n");
 }
 
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 0x55;
+    fs::write(path, bytes).unwrap();
+}
+
+/// Whether the entry of a damaged huge value is in the log or in a table, `repair` says whose it is; `check` says what to do.
+#[test]
+fn damage_to_a_huge_value_names_tree_and_key() {
+    for in_tables in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let film: Vec<u8> = (0..1_500_000_u32).flat_map(u32::to_le_bytes).collect();
+        fs::write(dir.path().join("film"), &film).unwrap();
+        for key in ["films/a", "films/b", "films/c"] {
+            assert_eq!(esker(dir.path(), &format!("--tree media put {key} --file film")).code, 0);
+        }
+        assert_eq!(esker(dir.path(), "--tree media cp films/b copies/b").code, 0);
+        assert_eq!(esker(dir.path(), "put small 1").code, 0);
+        if in_tables {
+            assert_eq!(esker(dir.path(), "compact").code, 0);
+        }
+        let mut blobs = Vec::new();
+        files(&dir.path().join("esker.db"), &mut blobs);
+        blobs.retain(|path| path.extension().is_some_and(|extension| extension == "blob"));
+        let sizes: Vec<usize> = blobs.iter().map(|path| fs::read(path).unwrap().len()).collect();
+        // The second film, in whichever file it is.
+        let mut at = film.len() + film.len() / 2;
+        let mut place = None;
+        for (path, size) in blobs.iter().zip(sizes) {
+            if place.is_none() && at < size {
+                place = Some((path.clone(), at));
+            }
+            at = at.saturating_sub(size);
+        }
+        let (path, at) = place.unwrap();
+        flip(&path, at);
+        let checked = esker(dir.path(), "check");
+        assert_eq!(checked.code, 1);
+        assert_eq!(checked.stdout().lines().count(), 1, "{}", checked.stdout());
+        assert!(
+            checked.stderr().contains("next: ") && checked.stderr().contains("repair"),
+            "{}",
+            checked.stderr()
+        );
+        let repaired = esker(dir.path(), "repair");
+        assert_eq!(repaired.code, 1);
+        let mut keys: Vec<String> = repaired.stdout().lines().map(str::to_owned).collect();
+        keys.sort();
+        assert_eq!(keys.len(), 2, "{keys:?}");
+        assert!(keys[0].ends_with("; tree \"media\", key \"copies/b\""), "{keys:?}");
+        assert!(keys[1].ends_with("; tree \"media\", key \"films/b\""), "{keys:?}");
+        for key in ["films/a", "films/c"] {
+            assert_eq!(esker(dir.path(), &format!("--tree media get {key} --file back")).code, 0);
+            assert!(fs::read(dir.path().join("back")).unwrap() == film);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_manifest_is_told_with_its_sound_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(esker(dir.path(), "put a 1").code, 0);
+    for (part, comment) in [(".copy", "the manifest is sound"), ("manifest", "its copy is sound")] {
+        let mut paths = Vec::new();
+        files(&dir.path().join("esker.db"), &mut paths);
+        paths.retain(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            name.starts_with("manifest-") && (part == ".copy") == name.ends_with(".copy")
+        });
+        assert_eq!(paths.len(), 1, "{paths:?}");
+        // In the first record, behind the page of the header.
+        flip(&paths[0], 4096 + 24);
+        let checked = esker(dir.path(), "check");
+        assert_eq!(checked.code, 1);
+        assert!(checked.stdout().lines().all(|line| line.contains(comment)), "{}", checked.stdout());
+        assert_eq!(esker(dir.path(), "repair").code, 1);
+        assert_eq!(esker(dir.path(), "check").code, 0);
+        assert_eq!(esker(dir.path(), "get a").stdout(), "1\n");
+    }
+}
+
+/// What is in the log alone counts too, and once.
+#[test]
+fn check_counts_what_is_in_tables_and_in_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let count = || {
+        let checked = esker(dir.path(), "check --json").stdout();
+        let field = |name: &str| {
+            let behind = checked.split_once(&format!("\"{name}\":")).unwrap().1;
+            behind.split([',', '}']).next().unwrap().parse::<u64>().unwrap()
+        };
+        (field("entries"), field("log_entries"))
+    };
+    fill(dir.path());
+    let (tables, log) = count();
+    assert_eq!(tables + log, 20_000);
+    assert_eq!(esker(dir.path(), "compact").code, 0);
+    assert_eq!(count(), (20_000, 0));
+    assert_eq!(esker(dir.path(), "put new 1").code, 0);
+    let (tables, log) = count();
+    assert_eq!(tables + log, 20_001);
+}
+
+#[test]
+fn a_dump_shows_keys_as_text() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(esker(dir.path(), "put schlüssel wert").code, 0);
+    assert_eq!(esker(dir.path(), "--escapes put \\x1b[2J\\xff x").code, 0);
+    assert_eq!(esker(dir.path(), "compact").code, 0);
+    let mut paths = Vec::new();
+    files(&dir.path().join("esker.db"), &mut paths);
+    let mut shown = 0;
+    for path in paths {
+        let dumped = esker(dir.path(), &format!("dump {}", path.display())).stdout();
+        assert!(!dumped.contains('\u{1b}') && !dumped.contains("[115, 99"), "{dumped}");
+        shown += u32::from(dumped.contains("\"schlüssel\"") && dumped.contains("\"\\u{1b}[2J\\xff\""));
+    }
+    assert!(shown >= 2, "the table and the manifest");
+}
+
 /// A value longer than any buffer, and a line that is one.
 #[test]
 fn long_lines_and_values_pass_whole() {

@@ -30,6 +30,8 @@ pub struct CheckReport {
     pub entries: u64,
     /// Sound records in the log.
     pub records: u64,
+    /// Entries of the log that are in no table yet; where the log is damaged, all that are whole.
+    pub log_entries: u64,
     /// Sound huge values.
     pub blobs: u64,
 }

@@ -5,7 +5,7 @@ use indicatif::HumanCount;
 use serde_json::json;
 
 use crate::args::Global;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, note};
 use crate::interrupt::{self, Then};
 use crate::output::Out;
 use crate::progress::Progress;
@@ -25,6 +25,7 @@ pub(crate) fn run(global: &Global) -> Outcome {
             let file = error.path().unwrap_or(&global.db).display().to_string();
             Out::stdout()?
                 .with(|out| print(out, global, &file, error.offset().unwrap_or(0), error.message()))?;
+            say_next(global);
             return Err(Failure::not_there());
         }
         Err(error) => return Err(opening(global, error)),
@@ -35,21 +36,37 @@ pub(crate) fn run(global: &Global) -> Outcome {
         }
         match (report.findings.is_empty(), global.json) {
             (true, true) => {
-                let (files, bytes, entries) = (report.files, report.bytes, report.entries);
-                out.line(
-                    &json!({ "ok": true, "files": files, "bytes": bytes, "entries": entries }).to_string(),
-                )
+                let figures = json!({
+                    "ok": true, "files": report.files, "bytes": report.bytes, "entries": report.entries,
+                    "log_entries": report.log_entries
+                });
+                out.line(&figures.to_string())
             }
             (true, false) => out.line("ok"),
             (false, _) => Ok(()),
         }
     })?;
-    let [files, bytes, entries] = [report.files, report.bytes, report.entries].map(HumanCount);
+    let [files, bytes, entries, logged] =
+        [report.files, report.bytes, report.entries, report.log_entries].map(HumanCount);
     let places = HumanCount(report.findings.len() as u64);
-    crate::exit::note(&format!(
-        "checked {files} files, {bytes} bytes, {entries} entries: {places} damaged places"
+    note(&format!(
+        "checked {files} files, {bytes} bytes, {entries} entries in tables and {logged} in the log alone: {places} damaged \
+         places"
     ));
-    if report.findings.is_empty() { Ok(()) } else { Err(Failure::not_there()) }
+    if report.findings.is_empty() {
+        return Ok(());
+    }
+    say_next(global);
+    Err(Failure::not_there())
+}
+
+/// What to do about damage.
+fn say_next(global: &Global) {
+    let db = global.db.display();
+    note(&format!(
+        "next: copy the directory away; then `esker restore DIR NEW` makes a store of a backup, or `esker --db {db} repair` \
+         keeps what is sound here and names what is lost"
+    ));
 }
 
 fn print(out: &mut Out, global: &Global, file: &str, offset: u64, reason: &str) -> Outcome {

@@ -48,6 +48,9 @@ fn line(global: &Global, loss: &Loss) -> String {
             .to_string();
     }
     let tree = loss.tree.as_ref().map_or(String::new(), |tree| format!("; tree {tree:?}"));
-    let keys = keys.map_or(String::new(), |[from, to]| format!(", keys from \"{from}\" to \"{to}\""));
+    let keys = keys.map_or(String::new(), |[from, to]| match from == to {
+        true => format!(", key \"{from}\""),
+        false => format!(", keys from \"{from}\" to \"{to}\""),
+    });
     format!("{file} {offset} {reason}{tree}{keys}")
 }

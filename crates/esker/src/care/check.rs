@@ -5,6 +5,7 @@
 //! Bytes that belong to no live structure (spare log, tables that nobody names) are not damage.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -97,7 +98,7 @@ impl Check<'_> {
     /// The state of the manifest or, where it is not sound, of its copy, and how far either says that the log is on the
     /// disk, sound or not.
     fn manifest(&mut self, listing: &Listing, segments: Option<&Segments>) -> (Option<ManifestState>, u64) {
-        let has_manifest = listing.manifest() != 0;
+        let (has_manifest, before) = (listing.manifest() != 0, self.report.findings.len());
         if !has_manifest {
             self.found(&Error::corruption(self.dir, 0, "the manifest is missing"));
         }
@@ -111,7 +112,24 @@ impl Check<'_> {
         if !has_copy || (has_manifest && is_of_another(self.env, self.dir, number)) {
             return (manifest.map(|contents| contents.state), synced);
         }
+        let between = self.report.findings.len();
         let (copy, synced_there) = self.read(&copy_path, known);
+        let [manifest_findings, copy_findings] = [before..between, between..self.report.findings.len()];
+        let mut comment = |findings: Range<usize>, what: &str| {
+            let findings = self.report.findings.get_mut(findings).unwrap_or_default();
+            findings.iter_mut().for_each(|finding| finding.reason.push_str(what));
+        };
+        if manifest.is_none() && copy.is_some() {
+            comment(
+                manifest_findings,
+                "; its copy is sound, and a repair takes that: nothing is lost by this",
+            );
+        } else if manifest.is_some() && copy.is_none() {
+            comment(
+                copy_findings,
+                "; the manifest is sound, and a repair copies it again: nothing is lost by this",
+            );
+        }
         if let (Some(manifest), Some(copy)) = (&manifest, &copy) {
             if manifest.end < copy.end {
                 let message = "the manifest ends here, and its copy goes on";
@@ -159,9 +177,10 @@ impl Check<'_> {
         synced: u64,
         pointers: &mut Vec<Pointer>,
     ) {
-        let (mut records, mut nonsense) = (0, Vec::new());
+        let (mut records, mut entries, mut nonsense) = (0, 0, Vec::new());
         let mut visit = |path: &Path, offset: u64, payload: &[u8]| {
             records += 1;
+            entries += Ops::of(payload).count() as u64;
             pointers.extend(Ops::of(payload).filter_map(|op| Pointer::of_entry(op.kind, op.value)));
             // Which number comes first plays no part in that.
             if numbers_taken(payload, 0).is_none() {
@@ -172,6 +191,7 @@ impl Check<'_> {
         let floor = state.map(|state| state.floor);
         let surveyed = segments.survey(&*self.env.fs, floor, synced, &mut visit);
         self.report.records += records;
+        self.report.log_entries = entries;
         nonsense.iter().for_each(|place| self.found(place));
         let places = surveyed.unwrap_or_else(|error| vec![error]);
         places.iter().for_each(|place| self.found(place));
@@ -180,8 +200,11 @@ impl Check<'_> {
             && nonsense.is_empty()
             && places.is_empty()
         {
-            match self.pointers_of_recovery(segments, state) {
-                Ok(recovered) => *pointers = recovered,
+            match self.recovered(segments, state) {
+                Ok(recovered) => {
+                    *pointers = recovered.pointers.into_iter().map(|(_, _, pointer)| pointer).collect();
+                    self.report.log_entries = recovered.unflushed;
+                }
                 Err(error) => self.found(&error),
             }
         }

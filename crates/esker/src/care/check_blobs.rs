@@ -10,7 +10,8 @@ use crate::log::record::HEADER_LEN;
 use crate::log::replay::{Segments, Visit, Visited};
 use crate::open::Listing;
 use crate::version::blobs::BlobFileRecord;
-use crate::version::edit::ManifestState;
+use crate::version::edit::{ManifestState, TreeId};
+use crate::version::tree_record::TreeRecord;
 use crate::write::batch::{Ops, numbers_taken};
 
 /// What `pointers` name in file `id`.
@@ -18,35 +19,46 @@ fn named_in(pointers: &[Pointer], id: BlobFileId) -> BTreeSet<u64> {
     pointers.iter().filter(|pointer| pointer.file == id).map(|pointer| pointer.ordinal).collect()
 }
 
+/// What recovery takes out of the log.
+#[derive(Default)]
+pub(super) struct Recovered {
+    /// The pointers to blobs, with the trees and keys that they belong to.
+    pub(super) pointers: Vec<(TreeId, Vec<u8>, Pointer)>,
+    /// How many entries are in no table.
+    pub(super) unflushed: u64,
+}
+
 /// Blob files that are not sealed, as they were scanned; `None` for one that cannot be read.
 type Scanned = BTreeMap<BlobFileId, Option<BlobFile>>;
 
 impl Check<'_> {
-    /// The pointers in the records that recovery takes. It ends the log before a record whose blob a crash has
+    /// What is in the records that recovery takes. It ends the log before a record whose blob a crash has
     /// cost (durability rule 4): that is a torn tail, no damage.
-    pub(super) fn pointers_of_recovery(
-        &self,
-        segments: &Segments,
-        state: &ManifestState,
-    ) -> Result<Vec<Pointer>> {
-        let (mut pointers, mut scanned) = (Vec::new(), Scanned::new());
+    pub(super) fn recovered(&self, segments: &Segments, state: &ManifestState) -> Result<Recovered> {
+        let (mut recovered, mut scanned) = (Recovered::default(), Scanned::new());
         let mut end = state.floor.start;
         let mut visit = |record: Visit<'_>| {
             end += (HEADER_LEN + record.payload.len()) as u64;
             let kept = record.acknowledged || end <= state.log_synced;
-            let before = pointers.len();
-            pointers.extend(Ops::of(record.payload).filter_map(|op| Pointer::of_entry(op.kind, op.value)));
-            for pointer in &pointers[before..] {
+            let before = recovered.pointers.len();
+            recovered.pointers.extend(Ops::of(record.payload).filter_map(|op| {
+                Pointer::of_entry(op.kind, op.value).map(|pointer| (op.tree, op.key.to_vec(), pointer))
+            }));
+            for (_, _, pointer) in &recovered.pointers[before..] {
                 if !kept && !self.is_there(state, pointer, &mut scanned)? {
-                    pointers.truncate(before);
+                    recovered.pointers.truncate(before);
                     return Ok(Visited::EndsHere);
                 }
             }
+            let is_unflushed =
+                |seq, tree| state.trees.get(&tree).is_some_and(|tree: &TreeRecord| seq > tree.flushed);
+            let numbered = (record.first_seq..).zip(Ops::of(record.payload));
+            recovered.unflushed += numbered.filter(|(seq, op)| is_unflushed(*seq, op.tree)).count() as u64;
             let taken = numbers_taken(record.payload, record.first_seq);
             Ok(taken.map_or(Visited::Nonsense, Visited::Taken))
         };
         segments.replay(&*self.env.fs, state.floor, state.log_synced, &mut visit)?;
-        Ok(pointers)
+        Ok(recovered)
     }
 
     /// Whether recovery finds the blob that a record points to which a crash may have torn.

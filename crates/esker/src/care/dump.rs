@@ -16,7 +16,7 @@ use crate::options::{CachePolicy, Options};
 use crate::ranges::KeyRange;
 use crate::store::reserve::RESERVE_FILE;
 use crate::table::{ScanHint, TABLE_MAGIC, TableReader};
-use crate::version::edit::Edit;
+use crate::version::edit::{Edit, TableInfo};
 use crate::version::tables::table_number;
 use crate::write::batch::{Ops, numbers_taken};
 
@@ -67,7 +67,39 @@ fn is_table(source: &dyn ReadFile) -> Result<bool> {
 fn shown(bytes: &[u8]) -> String {
     let part = &bytes[..bytes.len().min(SHOWN_MAX)];
     let more = if part.len() < bytes.len() { format!("... ({} bytes)", bytes.len()) } else { String::new() };
-    format!("\"{}\"{more}", part.escape_ascii())
+    let mut text = String::new();
+    for chunk in part.utf8_chunks() {
+        text.extend(chunk.valid().escape_debug());
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    format!("\"{text}\"{more}")
+}
+
+/// An edit in words, its keys as text.
+fn told(edit: &Edit) -> String {
+    match edit {
+        Edit::AddTable { tree, level, table } => {
+            let (from, to) = (shown(&table.smallest), shown(&table.largest));
+            let rest = TableInfo { smallest: Vec::new(), largest: Vec::new(), ..table.clone() };
+            let rest = format!("{rest:?}").replace(", smallest: [], largest: []", "");
+            format!("AddTable {{ tree: {tree}, level: {level}, keys {from} to {to}, table: {rest} }}")
+        }
+        Edit::DeleteRange { tree, seq, range } => {
+            format!("DeleteRange {{ tree: {tree}, seq: {seq}, keys {} }}", bounds(range))
+        }
+        Edit::Extent { tree, root, range } => {
+            format!("Extent {{ tree: {tree}, root: {root}, keys {} }}", bounds(range))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// A range of keys in words.
+fn bounds(range: &KeyRange) -> String {
+    match &range.upper {
+        Some(upper) => format!("from {} up to {}", shown(&range.lower), shown(upper)),
+        None => format!("from {} on", shown(&range.lower)),
+    }
 }
 
 /// A pointer to a blob in words.
@@ -113,8 +145,8 @@ fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
         for op in Ops::of(found.payload) {
             let what = match op.kind {
                 Kind::Delete => format!("delete {}", shown(op.key)),
-                Kind::DeleteRange => match KeyRange::decode(op.key, op.value).and_then(|range| range.upper) {
-                    Some(upper) => format!("delete from {} up to {}", shown(op.key), shown(&upper)),
+                Kind::DeleteRange => match KeyRange::decode(op.key, op.value) {
+                    Some(range) => format!("delete {}", bounds(&range)),
                     None => format!("delete from {} on", shown(op.key)),
                 },
                 Kind::Merge => format!("merge {} {}", shown(op.key), operand(op.value)),
@@ -140,7 +172,7 @@ fn dump_manifest(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
             return Ok(());
         }
         for edit in &edits {
-            if !out(&format!("  {edit:?}")) {
+            if !out(&format!("  {}", told(edit))) {
                 return Ok(());
             }
         }

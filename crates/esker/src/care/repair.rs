@@ -34,6 +34,7 @@ mod blobs;
 mod log;
 mod rebuild;
 mod tables;
+mod values;
 
 /// Something that a repair could not recover.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +80,8 @@ struct Repair<'a> {
     maker: Arc<TableMaker>,
     /// Pointers in tables that were written anew for a manifest that is lost.
     pointers: Vec<(TreeId, Vec<u8>, Pointer)>,
+    /// Pointers in a log that is sound.
+    logged: Vec<(TreeId, Vec<u8>, Pointer)>,
     unused: BTreeSet<PathBuf>,
     needs_manifest: bool,
     report: RepairReport,
@@ -132,6 +135,7 @@ pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport>
     if !is_whole {
         repair.note_blobs(payloads.as_deref().unwrap_or_default())?;
     }
+    repair.name_values(payloads.as_deref().unwrap_or_default())?;
     repair.finish()
 }
 
@@ -161,6 +165,7 @@ impl<'a> Repair<'a> {
             state: ManifestState { next_file: 1, next_tree: 1, ..ManifestState::default() },
             maker,
             pointers: Vec::new(),
+            logged: Vec::new(),
             unused: BTreeSet::new(),
             needs_manifest: false,
             report: RepairReport::default(),
@@ -274,9 +279,12 @@ impl<'a> Repair<'a> {
             self.lose(&Error::corruption(self.dir, 0, "every log segment is missing"), None, None);
         } else if is_whole && !self.segments.paths.is_empty() {
             let check = Check { env: self.env, dir: self.dir, report: CheckReport::default() };
-            let recovered = check.pointers_of_recovery(&self.segments, &self.state);
+            let recovered = check.recovered(&self.segments, &self.state);
             match recovered {
-                Ok(_) => return Ok(None),
+                Ok(recovered) => {
+                    self.logged = recovered.pointers;
+                    return Ok(None);
+                }
                 Err(error) if error.kind() != ErrorKind::Corruption => return Err(error),
                 Err(error) => self.lose(&error, None, None),
             }

@@ -1,7 +1,6 @@
 //! Sequences of keys that are asked for.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use super::distinct;
@@ -33,18 +32,23 @@ pub(super) fn all(args: &CacheSim) -> Outcome<Vec<Trace>> {
 /// Every line that is not empty is a key; one carriage return at its end is not part of it.
 fn read(path: &Path) -> Outcome<Trace> {
     let input = Input::open(path)?;
+    let name = input.name();
     let mut numbers: HashMap<Vec<u8>, u64> = HashMap::new();
     let mut keys = Vec::new();
-    for line in BufReader::with_capacity(1 << 20, input.file()).split(b'\n') {
-        let mut key = line.map_err(|error| Failure::io("read", path, &error))?;
-        key.pop_if(|last| *last == b'\r');
-        if !key.is_empty() {
+    let mut blocks = input.blocks()?;
+    while let Some(block) = blocks.next(|| Ok(()))? {
+        for key in block.lines(false).filter(|key| !key.is_empty()) {
             let next = numbers.len() as u64;
-            keys.push(*numbers.entry(key).or_insert(next));
+            let number = match numbers.get(key) {
+                Some(number) => *number,
+                None => *numbers.entry(key.to_vec()).or_insert(next),
+            };
+            keys.push(number);
         }
+        blocks.recycle(block);
     }
     if keys.is_empty() {
-        return Err(Failure::usage(format!("there is no key in {} (one a line)", input.name())));
+        return Err(Failure::usage(format!("there is no key in {name} (one a line)")));
     }
     Ok(Trace { name: "file".to_owned(), keys, distinct: numbers.len() as u64 })
 }

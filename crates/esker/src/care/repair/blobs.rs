@@ -85,7 +85,7 @@ impl Repair<'_> {
     }
 
     /// Opens a blob file, whatever it is called in itself where it was imported: nobody else knows that.
-    fn open_blobs(&self, id: BlobFileId) -> Result<(BlobFile, Vec<Entry>, Option<Error>)> {
+    pub(super) fn open_blobs(&self, id: BlobFileId) -> Result<(BlobFile, Vec<Entry>, Option<Error>)> {
         let source = self.env.fs.open_read(&blob_path(self.dir, id))?;
         let origin = if self.listing.is_imported(id) { BlobFile::origin_of(&*source)? } else { id };
         BlobFile::open_damaged(&source, BlobName { file: id, origin })

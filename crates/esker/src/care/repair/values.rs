@@ -1,0 +1,101 @@
+//! Huge values that are damaged: which keys have them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Repair, log};
+use crate::blob::{BlobFile, BlobFileId, Pointer, blob_path};
+use crate::error::{Error, ErrorKind, Result};
+use crate::table::Salvage;
+use crate::version::edit::{TableInfo, TreeId};
+use crate::version::tables::table_path;
+
+impl Repair<'_> {
+    /// Names tree and key of every huge value that is damaged. `payloads` are what is in a log that was written anew.
+    pub(super) fn name_values(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
+        let known = self.state.blobs.live.keys().chain(&self.listing.blobs);
+        let is_damaged = |id: &BlobFileId| self.damaged.contains(&blob_path(self.dir, *id));
+        let damaged: BTreeSet<BlobFileId> = known.copied().filter(is_damaged).collect();
+        if damaged.is_empty() {
+            return Ok(());
+        }
+        let mut values = self.pointers_in_tables(&damaged)?;
+        let logged = log::pointers(payloads).map(|(tree, key, pointer)| (tree, key.to_vec(), pointer));
+        values.extend(logged.chain(self.logged.iter().cloned()));
+        values.retain(|(_, _, pointer)| damaged.contains(&pointer.file) && self.is_needed(pointer));
+        values.sort_unstable();
+        values.dedup();
+        let mut files: BTreeMap<BlobFileId, Result<BlobFile>> = BTreeMap::new();
+        for id in damaged {
+            let opened = self.open_blobs(id).map(|(file, ..)| file);
+            match opened {
+                Err(error) if !matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
+                    return Err(error);
+                }
+                opened => drop(files.insert(id, opened)),
+            }
+        }
+        for (tree, key, pointer) in values {
+            let missing =
+                || Error::corruption(&blob_path(self.dir, pointer.file), 0, "a blob file is missing");
+            let error = match files.get(&pointer.file) {
+                Some(Ok(file)) => match file.verify(&pointer) {
+                    Ok(()) => continue,
+                    Err(error) if error.kind() != ErrorKind::Corruption => return Err(error),
+                    Err(error) => error,
+                },
+                Some(Err(error)) if error.kind() == ErrorKind::Corruption => {
+                    let path = error.path().unwrap_or(self.dir);
+                    Error::corruption(path, error.offset().unwrap_or(0), error.message())
+                }
+                _ => missing(),
+            };
+            self.lose(&error, Some(tree), Some((key.clone(), key)));
+        }
+        Ok(())
+    }
+
+    /// Whether something may need the value: it was not freed.
+    fn is_needed(&self, pointer: &Pointer) -> bool {
+        let blobs = &self.state.blobs;
+        let is_freed =
+            blobs.live.get(&pointer.file).is_some_and(|file| file.freed.contains(&pointer.ordinal));
+        !is_freed && !blobs.removed.contains_key(&pointer.file)
+    }
+
+    /// The pointers to values in `files` that tables have.
+    fn pointers_in_tables(&self, files: &BTreeSet<BlobFileId>) -> Result<Vec<(TreeId, Vec<u8>, Pointer)>> {
+        let mut found: Vec<_> =
+            self.pointers.iter().filter(|(_, _, pointer)| files.contains(&pointer.file)).cloned().collect();
+        // Where the manifest is lost, these are all.
+        for (&(tree, _, file), info) in self.state.tables.iter().filter(|_| self.pointers.is_empty()) {
+            let opened = self.env.fs.open_read(&table_path(self.dir, file));
+            let salvage = opened.and_then(|source| Salvage::open(source, Some(info.salt)));
+            // What is damaged there was named.
+            let Ok(salvage) = salvage else { continue };
+            for (key, pointer) in pointers_of(salvage, info)? {
+                if files.contains(&pointer.file) {
+                    found.push((tree, key, pointer));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The pointers in one tree's part of a table.
+fn pointers_of(mut salvage: Salvage, info: &TableInfo) -> Result<Vec<(Vec<u8>, Pointer)>> {
+    let own = info.own();
+    let (first, last) = ([own.as_slice(), &info.smallest].concat(), [own.as_slice(), &info.largest].concat());
+    let mut found = Vec::new();
+    while salvage.advance()? && salvage.key() <= last.as_slice() {
+        if salvage.key() < first.as_slice() {
+            continue;
+        }
+        let (kind, value) = (salvage.kind(), salvage.value());
+        let renumbered = info.renumbered.as_ref().and_then(|by| by.apply(kind, value));
+        if let Some(pointer) = Pointer::of_entry(kind, renumbered.as_deref().unwrap_or(value)) {
+            found.push((salvage.key()[own.len()..].to_vec(), pointer));
+        }
+    }
+    Ok(found)
+}
