@@ -72,10 +72,10 @@ fn read(mut file: &File) -> Option<Vec<u8>> {
     Some(note)
 }
 
-/// Whether the file is empty or has a note.
+/// Whether the file is empty or has a note, of which a power cut may have left zeros.
 fn is_ours(file: &File) -> bool {
     file.metadata().is_ok_and(|found| found.is_file() && found.len() <= NOTE_MAX as u64)
-        && read(file).is_some_and(|note| note.is_empty() || parse(&note).is_some())
+        && read(file).is_some_and(|note| note.iter().all(|byte| *byte == 0) || parse(&note).is_some())
 }
 
 fn parse(note: &[u8]) -> Option<Process> {
@@ -213,9 +213,12 @@ mod tests {
     fn a_note_is_replaced_and_taken_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");
-        fs::write(&path, "4194304 12345678901234\n").unwrap();
+        for old in ["\0\0\0\0\0\0", "", "4194304 12345678901234\n"] {
+            fs::write(&path, old).unwrap();
+            note(&File::options().read(true).write(true).open(&path).unwrap());
+            assert!(fs::read_to_string(&path).unwrap().ends_with('\n'), "{old:?}");
+        }
         let file = File::options().read(true).write(true).open(&path).unwrap();
-        note(&file);
         assert!(fs::read_to_string(&path).unwrap().starts_with(&format!("{} ", std::process::id())));
         let holders = holders(&file).unwrap();
         assert!(holders.starts_with("this process"), "{holders}");
