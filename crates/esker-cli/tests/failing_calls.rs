@@ -551,6 +551,23 @@ fn can_trace() -> bool {
     false
 }
 
+/// In a random order in which each kind of call has its turn, however many calls of others there are.
+fn shuffle(cases: Vec<Case>, seed: u64) -> Vec<Case> {
+    let mut rng = Rng(seed);
+    let mut by_call: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
+    for case in cases {
+        by_call.entry(case.call).or_default().push(case);
+    }
+    let mut shuffled = Vec::new();
+    while !by_call.is_empty() {
+        for left in by_call.values_mut() {
+            shuffled.push(left.swap_remove(rng.below(left.len())));
+        }
+        by_call.retain(|_, left| !left.is_empty());
+    }
+    shuffled
+}
+
 #[test]
 fn calls_of_the_real_program_fail() {
     if !can_trace() {
@@ -561,10 +578,7 @@ fn calls_of_the_real_program_fail() {
     let mut cases = fixture.cases();
     let all = cases.len();
     let seed = number("ESKER_SEED").unwrap_or(1);
-    let mut rng = Rng(seed);
-    for at in (1..cases.len()).rev() {
-        cases.swap(at, rng.below(at + 1));
-    }
+    cases = shuffle(cases, seed);
     if let Ok(name) = std::env::var("ESKER_FAULT") {
         cases.retain(|case| case.name().contains(&name));
         assert!(!cases.is_empty(), "no case is called {name}");

@@ -1,4 +1,4 @@
-//! Calls that fail: every n-th call of every kind, and a full disk. A call may fail or succeed then; what
+//! Calls that fail: every n-th call of every kind, with EIO, ENOSPC and EMFILE, and a full disk. A call may fail or succeed then; what
 //! the store holds after it is opened again keeps its promises all the same.
 
 use esker::ErrorKind;
@@ -27,6 +27,16 @@ const KINDS: [Op; 14] = [
 /// ESKER_FAULT narrows a run to one kind, by name.
 fn chosen(kind: Op) -> bool {
     std::env::var("ESKER_FAULT").map_or(true, |name| name == format!("{kind:?}"))
+}
+
+/// What a call of this kind may fail with, by turns.
+fn error_of(kind: Op, turn: u64) -> FaultError {
+    let opens = matches!(kind, Op::Read | Op::Create | Op::CreateMapped);
+    match turn % 3 {
+        0 => FaultError::Io,
+        1 if opens => FaultError::OutOfResources,
+        _ => FaultError::NoSpace,
+    }
 }
 
 /// One life in which the `n`-th call of a kind fails; `false` when there were not so many.
@@ -61,7 +71,7 @@ fn a_call_that_fails_costs_nothing_that_was_promised() {
             // Stores are many and alike: of these one in seven will do.
             let step = if matches!(kind, Op::Store | Op::Read) { 7 } else { 1 };
             for n in (1..400).step_by(step).filter(|n| nth.is_none_or(|nth| nth == *n)) {
-                let fault = Fault::new(kind, "").nth(n);
+                let fault = Fault::new(kind, "").nth(n).error(error_of(kind, seed + n));
                 lives += 1;
                 match live_with(seed, kind, fault) {
                     Ok(true) => {}
@@ -79,8 +89,7 @@ fn a_disk_that_keeps_failing_is_no_different() {
     for seed in common::seeds(60) {
         for kind in KINDS.into_iter().filter(|kind| chosen(*kind)) {
             let fault = Fault::new(kind, "").chance(0.05, seed).forever();
-            let error = if seed % 2 == 0 { FaultError::Io } else { FaultError::NoSpace };
-            if let Err(what) = live_with(seed, kind, fault.error(error)) {
+            if let Err(what) = live_with(seed, kind, fault.error(error_of(kind, seed))) {
                 panic!("{kind:?} fails now and then, ESKER_SEED={seed}: {what}");
             }
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use esker::{Db, ErrorKind, What};
 
 use crate::board::{ACTORS, Reached, Word};
-use crate::judge::{Bounds, End, judge, judge_alone, judge_bulk};
+use crate::judge::{Bounds, End, judge, judge_alone, judge_bulk, now_us};
 use crate::plan::{FAMILIES, Head, Knobs, Model, VOLATILE, WRITERS, is_carrier};
 use crate::rng::Rng;
 use crate::store::{
@@ -259,12 +259,13 @@ impl Admin<'_> {
 
 /// Judges the whole store as snapshots show it amid the load.
 pub(crate) fn watch(world: &World, mut models: Vec<Model>, progress: &Receiver<()>) {
-    while wait(progress, 60) && !world.is_ending() {
+    while wait(progress, 100) && !world.is_ending() {
+        let from_us = now_us();
         let (before, snapshot, routes) = {
             let routes = world.shared.routes.read().expect("nobody panics here");
             (world.board.reading(), world.shared.db.snapshot(), Arc::clone(&routes))
         };
-        let bounds = Bounds::new(End::None, &before, &world.board.reading());
+        let bounds = Bounds { from_us, ..Bounds::new(End::None, &before, &world.board.reading()) };
         if let Err(what) = judge(&world.shared.db, (&snapshot, &routes), &mut models, &world.lives, &bounds) {
             fail(&format!("a snapshot amid the load: {what}"));
         }

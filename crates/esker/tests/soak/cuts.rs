@@ -8,7 +8,7 @@ use crate::judge::{Bounds, End, Outcome};
 use crate::rng::{Rng, seed};
 
 /// Power cuts of one history.
-const CUTS: u64 = 16;
+const CUTS: u64 = 24;
 /// Power cuts of one life at most.
 const CUTS_OF_LIFE: u64 = 6;
 /// Histories at a time.
@@ -62,7 +62,7 @@ impl Course<'_> {
         }
         let store = self.history.places.store();
         for _ in 0..1 + self.rng.below(CUTS_OF_LIFE) {
-            let most = if self.rng.one_in(3) { 40 } else { 8 };
+            let most = if self.rng.one_in(3) { 20 } else { 6 };
             for _ in 0..1 + self.rng.below(most) {
                 let count = 1 + self.rng.below(30);
                 life.acknowledged(count)?;
@@ -160,9 +160,7 @@ pub(crate) fn run(disk: &Disk, seconds: u64) -> Outcome<()> {
     let budget = Budget::new(seconds);
     let first = seed(1);
     println!("ESKER_SEED={first}");
-    let sum = crate::history::side_by_side(AT_ONCE, first, &budget, |seed| live_through(disk, seed))?;
-    sum.print("power cuts");
-    println!("{} deaths", sum.deaths());
-    sum.check();
-    Ok(())
+    let (sum, outcome) =
+        crate::history::side_by_side(AT_ONCE, first, &budget, |seed| live_through(disk, seed));
+    sum.conclude("power cuts", outcome)
 }

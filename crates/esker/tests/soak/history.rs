@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use esker::{Db, ErrorKind};
@@ -147,11 +148,11 @@ impl Counts {
         }
     }
 
-    pub(crate) fn deaths(&self) -> u64 {
+    fn deaths(&self) -> u64 {
         self.kills + self.cuts
     }
 
-    pub(crate) fn print(&self, what: &str) {
+    fn print(&self, what: &str) {
         println!(
             "{what}: {} histories, {} kills ({} in opening), {} power cuts, {} closed in peace; {} operations; \
              {} checks, {} openings for reading only; {} histories of fewer than {} operations",
@@ -171,8 +172,17 @@ impl Counts {
         }
     }
 
+    /// Prints what was done, and ends the test if something was found.
+    pub(crate) fn conclude(&self, what: &str, outcome: Outcome<()>) -> Outcome<()> {
+        self.print(what);
+        println!("{} deaths", self.deaths());
+        outcome?;
+        self.check();
+        Ok(())
+    }
+
     /// What must be reached in a fifth of the histories. Few histories say little.
-    pub(crate) fn check(&self) {
+    fn check(&self) {
         if self.histories < 20 {
             return;
         }
@@ -313,25 +323,38 @@ pub(crate) fn side_by_side(
     first: u64,
     budget: &Budget,
     live_through: impl Fn(u64) -> Outcome<Counts> + Sync,
-) -> Outcome<Counts> {
+) -> (Counts, Outcome<()>) {
+    let found = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let work = |worker| {
-            let live_through = &live_through;
-            move || -> Outcome<Counts> {
+            let (live_through, found) = (&live_through, &found);
+            move || {
                 let mut sum = Counts::default();
                 let mut seed = first + worker;
                 while sum.histories == 0 || !budget.is_over() {
-                    sum.add(&live_through(seed)?);
+                    // One finding ends all.
+                    if found.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    match live_through(seed) {
+                        Ok(counts) => sum.add(&counts),
+                        Err(what) => {
+                            found.store(true, Ordering::Relaxed);
+                            return (sum, Err(what));
+                        }
+                    }
                     seed += at_once;
                 }
-                Ok(sum)
+                (sum, Ok(()))
             }
         };
         let workers: Vec<_> = (0..at_once).map(|worker| scope.spawn(work(worker))).collect();
-        let mut sum = Counts::default();
+        let (mut sum, mut outcome) = (Counts::default(), Ok(()));
         for worker in workers {
-            sum.add(&worker.join().expect("no panic")?);
+            let (counts, ended) = worker.join().expect("no panic");
+            sum.add(&counts);
+            outcome = outcome.and(ended);
         }
-        Ok(sum)
+        (sum, outcome)
     })
 }

@@ -31,6 +31,8 @@ pub(crate) struct Bounds {
     pub(crate) most: [u64; ACTORS],
     pub(crate) bulk_least: u64,
     pub(crate) bulk_most: u64,
+    /// Not after the moment that is judged, in microseconds since 1970: what had expired by then is absent.
+    pub(crate) from_us: u64,
 }
 
 /// What may have ended the life that is judged.
@@ -54,6 +56,7 @@ impl Bounds {
             most: after.of(Word::Begun),
             bulk_least: before.get(Word::IngestAcked),
             bulk_most: after.get(Word::IngestBegun),
+            from_us: now_us(),
         }
     }
 }
@@ -111,7 +114,7 @@ fn read_tree(snapshot: &Snapshot, tree: &Tree, pairs: &mut Pairs) -> Outcome<()>
 }
 
 /// The first difference between what a writer's keys must hold and what they hold.
-fn difference(model: &Model, found: &OfWriter<'_>) -> Option<String> {
+fn difference(model: &Model, found: &OfWriter<'_>, from_us: u64) -> Option<String> {
     let now = now_us();
     let name = |(family, key): &(usize, Vec<u8>)| format!("{} \"{}\"", FAMILIES[*family], key.escape_ascii());
     for (key, entry) in &model.entries {
@@ -128,7 +131,7 @@ fn difference(model: &Model, found: &OfWriter<'_>) -> Option<String> {
                 if *expires_us != entry.expires_us {
                     return Some(format!("{} expires at {expires_us:?}, not {}", name(key), shown(entry)));
                 }
-                if entry.expires_us.is_some_and(|at| at + CLOCK_SLACK_US < now) {
+                if entry.expires_us.is_some_and(|at| at + CLOCK_SLACK_US < from_us) {
                     return Some(format!("{} should have expired", name(key)));
                 }
             }
@@ -236,7 +239,7 @@ fn judge_actors(
             if at.count != count {
                 return Some(format!("it has counted {}, not {count}", at.count));
             }
-            difference(at, &found)
+            difference(at, &found, bounds.from_us)
         })?;
         if model.n < bounds.least[slot] {
             let (found, least) = (model.n, bounds.least[slot]);

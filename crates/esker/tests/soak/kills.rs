@@ -7,7 +7,7 @@ use crate::judge::{Bounds, End, Outcome};
 use crate::rng::{Rng, seed};
 
 /// Deaths of one history.
-const DEATHS: u64 = 12;
+const DEATHS: u64 = 20;
 
 /// Histories at a time: while one waits for the disk, another works.
 const AT_ONCE: u64 = 2;
@@ -26,7 +26,7 @@ fn live_and_die(history: &mut History, rng: &mut Rng) -> Outcome<()> {
         history.counts.kills_in_opening += u64::from(!has_opened);
         history.ended(End::Kill, has_opened);
     } else {
-        let most = if rng.one_in(3) { 1_500 } else { 400 };
+        let most = if rng.one_in(4) { 1_000 } else { 160 };
         let count = 1 + rng.below(most);
         life.acknowledged(count)?;
         history.operations += count;
@@ -77,8 +77,6 @@ pub(crate) fn run(seconds: u64) {
     let first = seed(1);
     println!("ESKER_SEED={first}");
     let live = |seed| live_through(seed, ground().join(format!("kills-{}-{seed}", std::process::id())));
-    let sum = side_by_side(AT_ONCE, first, &budget, live).unwrap_or_else(|what| panic!("{what}"));
-    sum.print("kills");
-    println!("{} deaths", sum.deaths());
-    sum.check();
+    let (sum, outcome) = side_by_side(AT_ONCE, first, &budget, live);
+    sum.conclude("kills", outcome).unwrap_or_else(|what| panic!("{what}"));
 }

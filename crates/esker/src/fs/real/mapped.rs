@@ -48,7 +48,11 @@ struct Descriptor {
 
 impl SyncFile for Descriptor {
     fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(|error| Error::io("sync the segment", &self.path, error))
+        let synced = self.file.sync_data();
+        if broken("sync-told") {
+            return Ok(());
+        }
+        synced.map_err(|error| Error::io("sync the segment", &self.path, error))
     }
 }
 
