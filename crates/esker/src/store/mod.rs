@@ -54,6 +54,7 @@ mod port;
 mod ranges;
 mod reclaim;
 pub(crate) mod reserve;
+mod room;
 mod scrub;
 mod shares;
 mod shrink;
@@ -75,6 +76,7 @@ pub(crate) use port::{Imported, ImportedBlobs};
 use reclaim::Reclaim;
 use reserve::{Reserve, is_full, with_reserve};
 use scrub::Scrub;
+use shrink::Idle;
 
 /// Retired log segments that are kept for reuse.
 const SPARE_SEGMENTS: usize = 8;
@@ -116,6 +118,7 @@ pub(crate) struct Store {
     pub(crate) ending: Ending,
     reclaim: Reclaim,
     pub(crate) scrub: Scrub,
+    idle: Idle,
     /// Memory for memtables to come.
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) throttle: Throttle,
@@ -205,6 +208,7 @@ impl Store {
             ending: Ending::default(),
             reclaim: Reclaim::default(),
             scrub: Scrub::default(),
+            idle: Idle::default(),
             chunks: parts.chunks,
             throttle: Throttle::default(),
             pace: Pace::default(),

@@ -1,0 +1,175 @@
+//! Stores that are small, and disks that are: what the store sets aside follows both.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test that looks at real files")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker::env::{Env, StepExecutor};
+use esker::fs::sim::SimFs;
+use esker::{Db, Error, ErrorKind, Options, ScanRange};
+
+mod common;
+
+use common::image::Disk;
+use common::{HourClock, Rng, settle, world};
+
+const STORE: &str = "/store";
+/// A budget with log segments of up to 16 MiB, and memtables of 64.
+const MEMORY: usize = 1 << 30;
+const MIB: u64 = 1 << 20;
+
+/// A store of which nothing moves but by [`settle`].
+fn open(disk: &SimFs, clock: &Arc<HourClock>) -> Db {
+    let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
+    let env = Env { clock: Arc::<HourClock>::clone(clock), ..env };
+    Db::open(STORE, Options::default().memory_budget(MEMORY).env(env)).unwrap()
+}
+
+/// Puts rows of 1,000 bytes that nobody can compress, in ascending order of keys, until that is refused.
+fn fill(db: &Db, mut between: impl FnMut(&Db)) -> (u64, Error) {
+    let mut rng = Rng::new(7);
+    for number in 0..100_000_u64 {
+        if let Err(error) = db.put(number.to_be_bytes(), rng.bytes(1000)) {
+            return (number, error);
+        }
+        if number % 64 == 63 {
+            between(db);
+        }
+    }
+    panic!("the disk never became full");
+}
+
+/// What was put is there, and when it was deleted there is room again.
+fn check_full(db: &Db, rows: u64, refused: &Error) {
+    assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{refused}");
+    for part in ["free", "refused until", "set aside", "go on"] {
+        assert!(refused.message().contains(part), "{refused}");
+    }
+    let mut rng = Rng::new(7);
+    for number in 0..rows {
+        assert_eq!(db.get_vec(number.to_be_bytes()).unwrap(), Some(rng.bytes(1000)), "{number}");
+    }
+    for number in 0..rows {
+        db.delete(number.to_be_bytes()).unwrap();
+    }
+    db.compact().unwrap();
+    db.put("room", "again").unwrap();
+    assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), 1);
+}
+
+#[test]
+fn a_small_disk_is_filled_with_rows_for_the_most_part() {
+    let (disk, clock) = (SimFs::new(1), HourClock::new(0));
+    disk.set_capacity(Some(55 * MIB));
+    let db = open(&disk, &clock);
+    let (rows, refused) = fill(&db, settle);
+    println!("{rows} rows: {refused}");
+    assert!(rows * 1000 > 36 * MIB, "only {rows} rows: {refused}");
+    check_full(&db, rows, &refused);
+    db.close().unwrap();
+    assert!(disk.used() < 4 * MIB, "{} bytes are left of one row", disk.used());
+    let db = open(&disk, &clock);
+    assert_eq!(db.get_vec("room").unwrap().as_deref(), Some(&b"again"[..]));
+}
+
+/// The same on a real file system, with the store's own threads.
+#[test]
+fn a_small_file_system_is_filled_with_rows_for_the_most_part() {
+    let name = "small_disks::a_small_file_system_is_filled_with_rows_for_the_most_part";
+    let Some(disk) = Disk::new(name, 64 * MIB) else { return };
+    let dir = disk.path().join("store");
+    let db = Db::open(&dir, Options::default().memory_budget(MEMORY)).unwrap();
+    let (rows, refused) = fill(&db, |_| ());
+    println!("{rows} rows: {refused}");
+    assert!(rows * 1000 > 28 * MIB, "only {rows} rows: {refused}");
+    check_full(&db, rows, &refused);
+    db.close().unwrap();
+    let left = taken(&dir);
+    assert!(left < 4 * MIB, "{left} bytes are left of one row");
+}
+
+/// As `du` counts the files in a directory.
+fn taken(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+    entries.map(|file| file.blocks() * 512).sum()
+}
+
+/// What `stats` says that the store takes is what its files take.
+#[test]
+fn stats_count_all_of_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let db = Db::open(&path, Options::default()).unwrap();
+    for number in 0..2000_u32 {
+        db.put(number.to_be_bytes(), [1; 500]).unwrap();
+    }
+    db.put("huge", vec![1; 100_000]).unwrap();
+    db.flush().unwrap();
+    db.put("more", "in the log").unwrap();
+    // Whatever lies there.
+    std::fs::create_dir(path.join("quarantine-1")).unwrap();
+    std::fs::write(path.join("quarantine-1/000007.table"), vec![1; 50_000]).unwrap();
+    db.sync().unwrap();
+    let in_quarantine = taken(&path.join("quarantine-1"));
+    assert!(in_quarantine >= 50_000);
+    // The log lane may be making a segment ready.
+    let agrees = (0..100).any(|_| {
+        let before = taken(&path);
+        let said = db.stats().unwrap();
+        let is_still = before == taken(&path);
+        let of_directory = std::fs::metadata(path.join("quarantine-1")).map(|made| blocks(&made)).unwrap();
+        assert!(said.log_bytes > 0 && said.reserve_bytes > 0);
+        is_still && said.disk_bytes == before - of_directory + in_quarantine
+    });
+    assert!(agrees, "{} for {}", db.stats().unwrap().disk_bytes, taken(&path));
+}
+
+fn blocks(file: &std::fs::Metadata) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    file.blocks() * 512
+}
+
+#[test]
+fn a_store_of_one_row_is_small() {
+    let (disk, clock) = (SimFs::new(2), HourClock::new(0));
+    for _ in 0..3 {
+        let db = open(&disk, &clock);
+        db.put("row", "one").unwrap();
+        settle(&db);
+        assert!(disk.used() <= 4 * MIB, "{} bytes while it is open", disk.used());
+        assert_eq!(db.stats().unwrap().disk_bytes, disk.used());
+        db.close().unwrap();
+        assert!(disk.used() <= 4 * MIB, "{} bytes when it is closed", disk.used());
+    }
+}
+
+/// One row that is written again and again makes a long log. When that has ended, so has its space: after a while, or when
+/// the store is closed.
+#[test]
+fn a_store_of_one_row_that_was_written_often_is_small_again() {
+    for closes in [false, true] {
+        let (disk, clock) = (SimFs::new(3), HourClock::new(0));
+        let mut db = open(&disk, &clock);
+        for number in 0..40_000_u32 {
+            db.put("row", [number as u8; 1000]).unwrap();
+            if number % 64 == 0 {
+                settle(&db);
+            }
+        }
+        let busy = disk.used();
+        assert!(busy > 20 * MIB, "{busy} bytes do not need to get fewer");
+        if closes {
+            db.close().unwrap();
+            assert!(disk.used() <= 4 * MIB, "{} bytes when it is closed", disk.used());
+            db = open(&disk, &clock);
+        } else {
+            settle(&db);
+            clock.pass(1);
+            settle(&db);
+        }
+        assert!(disk.used() <= 4 * MIB, "{} bytes, closes: {closes}", disk.used());
+        assert_eq!(db.get_vec("row").unwrap(), Some(vec![39_999_u32 as u8; 1000]));
+    }
+}
