@@ -210,8 +210,9 @@ impl Admin<'_> {
             shared.db.drop_tree(COPY)?;
         }
         let (copy, _) = shared.db.import_tree(&dir, COPY)?;
-        let generation = board.get(Word::IngestAcked);
-        if let Err(what) = judge_bulk(&shared.db.snapshot(), &copy, self.knobs, generation..=generation) {
+        // One that was installed when the process died was acknowledged to nobody.
+        let generations = board.get(Word::IngestAcked)..=board.get(Word::IngestBegun);
+        if let Err(what) = judge_bulk(&shared.db.snapshot(), &copy, self.knobs, generations) {
             fail(&format!("what was exported and imported: {what}"));
         }
         std::fs::remove_dir_all(&dir).expect("an export can be removed");
