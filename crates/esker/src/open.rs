@@ -53,7 +53,6 @@ mod replay;
 mod room;
 mod strays;
 
-pub(crate) use blobs::ORDINALS_MAX;
 use directory::{check_directory, clear_left_backup, resolve};
 pub(crate) use listing::{
     BACKUP_DIR, LOCK_FILE, Listing, OwnDir, QUARANTINE, clear_backup_dir, remove_own_dir,

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -365,4 +365,64 @@ fn an_opening_leaves_the_links_of_a_backup_that_is_under_way() {
     db.close().unwrap();
     drop(Db::open(&store, options()).unwrap());
     assert!(!staging.exists());
+}
+
+/// A file of 1 TB that takes no space but for its `head`.
+fn sparse(path: &Path, head: &[u8]) {
+    let file = fs::File::create(path).unwrap();
+    file.write_all_at(head, 0).unwrap();
+    file.set_len(1 << 40).unwrap();
+}
+
+/// The bytes of memory that this process has had at once at most.
+fn memory_max() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
+#[test]
+fn a_sparse_file_of_a_terabyte_costs_neither_memory_nor_the_store() {
+    let root = tempfile::tempdir().unwrap();
+    let whole = root.path().join("whole");
+    make(&whole);
+    let is_manifest = |name: &&String| name.starts_with("manifest") && !name.contains('.');
+    let manifest = names(&whole).iter().find(is_manifest).unwrap().clone();
+    let copy = format!("{manifest}.copy");
+    let mut all = names(&whole);
+    let more = ["wal-000777.log", "000777.table", "000778.blob", "manifest-000777", "manifest-000777.tmp"];
+    all.extend(more.map(str::to_owned));
+    for (i, name) in all.iter().enumerate() {
+        for keeps_head in [false, true] {
+            let what = format!("{name}, {}", if keeps_head { "lengthened" } else { "zeros" });
+            let store = root.path().join(format!("sparse{i}{keeps_head}"));
+            copy_dir(&whole, &store);
+            let head = fs::read(store.join(name)).unwrap_or_default();
+            sparse(&store.join(name), if keeps_head { &head } else { b"" });
+            let path = store.join(name);
+            let dumped = promptly("dump", move || esker::dump(&path, &mut |_| true, &options()).is_ok());
+            println!("{what}: dump {dumped}");
+            let path = store.clone();
+            let checked = promptly("check", move || esker::check(&path, &options()));
+            println!("{what}: check {checked:?}");
+            let path = store.clone();
+            let opened =
+                promptly("open", move || Db::open(path, options()).and_then(|db| db.get_vec("last")));
+            println!("{what}: open {opened:?}");
+            // Log, manifest and reserve end where their content does, whatever the length is.
+            let ends_itself = name.starts_with("wal-") || *name == manifest || *name == copy;
+            if keeps_head && (ends_itself || name == "RESERVE" || name == "LOCK") {
+                assert_eq!(opened.unwrap().unwrap(), b"in the log", "{what}");
+            }
+            for (call, result) in try_everything(&store) {
+                // What is damaged is named; `check` reports it, and `repair` and `destroy` do their work.
+                let kind = result.err().map(|error| error.kind());
+                assert!(matches!(kind, None | Some(ErrorKind::Corruption)), "{what}: {call} {kind:?}");
+            }
+            assert!(!store.exists(), "{what}: destroyed");
+        }
+    }
+    if let Some(memory) = memory_max() {
+        assert!(memory < 2 << 30, "{memory} bytes of memory at once");
+    }
 }

@@ -289,7 +289,7 @@ impl LiveFile {
 
     pub(super) fn added(&self, ordinal: u64) {
         let mut life = self.life.lock();
-        life.entries = life.entries.max(ordinal + 1);
+        life.entries = life.entries.max(ordinal.saturating_add(1));
         life.pending.insert(ordinal, None);
         drop(life);
     }

@@ -4,7 +4,7 @@ use super::format::{
     DESCRIPTOR, ENTRY, Entry, Flaw, Header, KEY_MAX, Layout, PAGE, TAIL, Tail, descriptor_len,
 };
 use crate::error::{Error, Result};
-use crate::fs::ReadFile;
+use crate::fs::{ReadFile, read_part};
 
 /// How much is read at once where descriptors are looked for.
 const WINDOW: u64 = 16 << 10;
@@ -51,8 +51,7 @@ pub(super) fn read_footer(file: &dyn ReadFile, header: &Header) -> Result<Vec<En
     file.read_exact_at(&mut bytes, tail_at)?;
     let tail = Tail::decode(&bytes, header, len).map_err(at(tail_at))?;
     // The decoded tail says that so many entries fill the file up to it.
-    let mut bytes = vec![0; tail.entries as usize * ENTRY];
-    file.read_exact_at(&mut bytes, tail.footer_at)?;
+    let bytes = read_part(file, tail.footer_at, tail_at - tail.footer_at)?;
     tail.decode_entries(&bytes, header).map_err(at(tail.footer_at))
 }
 

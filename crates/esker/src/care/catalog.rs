@@ -27,6 +27,8 @@ use crate::version::tables::table_number;
 
 const FIRST_LINE: &str = "esker backup 1";
 const TEMPORARY: &str = ".tmp";
+/// No list of a backup's files is longer, in bytes: it has some hundred for each.
+const CATALOG_LEN_MAX: u64 = 1 << 30;
 
 /// One file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,6 +126,12 @@ impl Catalog {
 
     pub(super) fn read(env: &Env, dir: &Path, id: u64) -> Result<Catalog> {
         let path = catalog_path(dir, id);
+        let len = env.fs.file_len(&path)?;
+        if len > CATALOG_LEN_MAX {
+            let message =
+                format!("the list of a backup's files is {len} bytes long: no backup has so many files");
+            return Err(Error::corruption(&path, 0, message));
+        }
         let bytes = env.fs.read(&path)?;
         let decoded = std::str::from_utf8(&bytes).ok().and_then(|text| Catalog::decode(id, text));
         decoded.ok_or_else(|| {

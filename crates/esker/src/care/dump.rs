@@ -8,7 +8,7 @@ use crate::cache::BufferPool;
 use crate::cursor::{Content, Cursor, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::ReadFile;
-use crate::log::record;
+use crate::log::pieces::Pieces;
 use crate::log::segment::{RECORDS_AT, SegmentHeader};
 use crate::log::stream::read_stream;
 use crate::operators;
@@ -125,16 +125,19 @@ fn operand(stored: &[u8]) -> String {
 }
 
 fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
-    let bytes = options.env.fs.read(file)?;
-    let Some(header) = SegmentHeader::decode(&bytes, file)? else { return Ok(()) };
+    let source = options.env.fs.open_read(file)?;
+    let mut page = vec![0; RECORDS_AT.min(source.len()) as usize];
+    source.read_exact_at(&mut page, 0)?;
+    let Some(header) = SegmentHeader::decode(&page, file)? else { return Ok(()) };
     if !out(&format!(
         "log segment {}: epoch {:016x}, first sequence number {}, start position {}",
         header.id, header.epoch, header.first_seq, header.start
     )) {
         return Ok(());
     }
-    let (mut offset, mut seq) = (RECORDS_AT as usize, header.first_seq);
-    while let Some(found) = record::read(&bytes, offset, header.epoch) {
+    let (mut offset, mut seq) = (RECORDS_AT, header.first_seq);
+    let mut pieces = Pieces::open(&*options.env.fs, file, header.epoch)?;
+    while let Some(found) = pieces.record(offset)? {
         let synced = found.lag.map_or(String::new(), |lag| format!(", synced up to {lag} bytes before"));
         if !out(&format!("{offset}: record of {} bytes{synced}", found.len())) {
             return Ok(());
@@ -157,9 +160,9 @@ fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
             }
             seq += 1;
         }
-        offset += found.len();
+        offset += found.len() as u64;
     }
-    out(&format!("{offset}: end of the records; {} bytes unused", bytes.len() - offset));
+    out(&format!("{offset}: end of the records; {} bytes unused", pieces.len().saturating_sub(offset)));
     Ok(())
 }
 

@@ -139,6 +139,12 @@ pub trait ReadFile: Send + Sync + Debug {
         true
     }
 
+    /// Where, from `offset` on, there may be something else than zeros that take no space; the file's length where there
+    /// is not.
+    fn next_data(&self, offset: u64) -> u64 {
+        offset.min(self.len())
+    }
+
     /// Copies `len` bytes from `offset` on to `target`, as far as that can be done without reading them; returns how
     /// many bytes it has copied.
     fn copy_to(&self, _offset: u64, _len: u64, _target: &UserFile) -> u64 {
@@ -279,12 +285,10 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Opens an existing file for reading.
     fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
 
-    /// Reads a whole file.
+    /// Reads a whole file, of which the caller knows that it is not too long.
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
         let file = self.open_read(path)?;
-        let mut bytes = vec![0; usize::try_from(file.len()).unwrap_or(usize::MAX)];
-        file.read_exact_at(&mut bytes, 0)?;
-        Ok(bytes)
+        read_part(&*file, 0, file.len())
     }
 
     /// Creates a file for appending; fails with `AlreadyExists` if the name is taken.
@@ -423,6 +427,19 @@ fn lock_held_message(mode: LockMode, holders: Option<&str>) -> String {
         LockMode::Shared => " for writing",
     };
     format!("the store is in use{purpose} by {holders}; close it there first")
+}
+
+/// Reads `len` bytes of `file` from `offset` on; a length that is too much for the memory there is, is an error.
+pub(crate) fn read_part(file: &dyn ReadFile, offset: u64, len: u64) -> Result<Vec<u8>> {
+    let wanted = mapping::check_range(file.path(), file.len(), offset, len)?;
+    let mut bytes = Vec::new();
+    if bytes.try_reserve_exact(wanted).is_err() {
+        let message = format!("there is no memory for {len} bytes of this file");
+        return Err(Error::new(ErrorKind::OutOfResources, message).at(file.path()).at_offset(offset));
+    }
+    bytes.resize(wanted, 0);
+    file.read_exact_at(&mut bytes, offset)?;
+    Ok(bytes)
 }
 
 /// What lies at `path`, where a file of a store's own is to be, is something else. Nothing was done to it.

@@ -17,6 +17,7 @@
 mod files;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
+pub(crate) mod pieces;
 pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod replay;

@@ -66,16 +66,11 @@ impl Record<'_> {
     }
 }
 
-/// The record at `offset` of `file`, the bytes of a file used under `epoch`; `None` when none is whole.
-pub(crate) fn read(file: &[u8], offset: usize, epoch: u64) -> Option<Record<'_>> {
-    read_at(file.get(offset..)?, offset as u64, epoch)
-}
-
 /// The record with which `bytes` begin, which stand at `offset` of a file used under `epoch`.
 pub(crate) fn read_at(bytes: &[u8], offset: u64, epoch: u64) -> Option<Record<'_>> {
     let len = len_at(bytes, offset, epoch)?;
     let (header, payload) = bytes.get(..len)?.split_at(HEADER_LEN);
-    if u64_at(header, 0) != checksum(0, payload) ^ salt(epoch, offset) {
+    if !payload_matches(header, checksum(0, payload), offset, epoch) {
         return None;
     }
     let lag = u32_at(header, 12);
@@ -89,37 +84,9 @@ pub(crate) fn len_at(bytes: &[u8], offset: u64, epoch: u64) -> Option<usize> {
     sound.then(|| HEADER_LEN + u32_at(header, 8) as usize)
 }
 
-/// Whether a header of this epoch stands at `offset`, whatever follows it.
-pub(crate) fn header_is_whole(file: &[u8], offset: usize, epoch: u64) -> bool {
-    file.get(offset..offset + HEADER_LEN)
-        .is_some_and(|header| u32_at(header, 16) == header_check(header, epoch, offset as u64))
-}
-
-/// The whole records at or behind `from`, wherever they begin, each with its offset. Only for telling
-/// damage from a torn tail: the records are out of sequence.
-pub(crate) fn find_from(file: &[u8], from: usize, epoch: u64) -> impl Iterator<Item = (usize, Record<'_>)> {
-    let last = file.len().saturating_sub(HEADER_LEN);
-    let mut at = from;
-    std::iter::from_fn(move || {
-        while at < last {
-            // Most of a log is zeros: where two words are, no length of up to 12 places on is more than 0.
-            if file.get(at + 8..at + 24).is_some_and(|words| u64_at(words, 0) | u64_at(words, 8) == 0) {
-                at += 13;
-                continue;
-            }
-            let here = at;
-            at += 1;
-            // A cheap look first: most other places hold a length that cannot be.
-            let len = u32_at(file, here + 8) as usize;
-            if len > 0
-                && len <= file.len() - here
-                && let Some(found) = read(file, here, epoch)
-            {
-                return Some((here, found));
-            }
-        }
-        None
-    })
+/// Whether `sum`, the unseeded checksum of a payload, is the one that `header` names, which stands at `offset`.
+pub(super) fn payload_matches(header: &[u8], sum: u64, offset: u64, epoch: u64) -> bool {
+    u64_at(header, 0) == sum ^ salt(epoch, offset)
 }
 
 #[cfg(test)]
@@ -137,30 +104,15 @@ mod tests {
     #[test]
     fn a_record_reads_back_only_in_its_epoch_and_place() {
         let bytes = record(b"payload", 7, 0);
-        let read_back = read(&bytes, 0, 7).expect("whole");
+        let read_back = read_at(&bytes, 0, 7).expect("whole");
         assert_eq!(
             (read_back.payload, read_back.lag, read_back.len()),
             (&b"payload"[..], Some(5), bytes.len())
         );
-        assert!(read(&bytes, 0, 8).is_none());
+        assert!(read_at(&bytes, 0, 8).is_none());
         let mut shifted = vec![0; 8];
         shifted.extend_from_slice(&bytes);
-        assert!(read(&shifted, 8, 7).is_none());
-    }
-
-    #[test]
-    fn records_are_found_wherever_they_begin() {
-        for gap in 0..60 {
-            let mut bytes = vec![0; gap];
-            bytes.extend_from_slice(&record(b"x", 9, gap as u64));
-            bytes.resize(bytes.len() + 60 - gap, 0);
-            let second = bytes.len();
-            bytes.extend_from_slice(&record(&[0; 30], 9, second as u64));
-            for from in 0..=gap {
-                let found: Vec<usize> = find_from(&bytes, from, 9).map(|(at, _)| at).collect();
-                assert_eq!(found, [gap, second], "from {from}");
-            }
-        }
+        assert!(read_at(&shifted[8..], 8, 7).is_none());
     }
 
     #[test]
@@ -169,10 +121,10 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(read(&damaged, 0, 1).is_none(), "bit {bit}");
+            assert!(read_at(&damaged, 0, 1).is_none(), "bit {bit}");
         }
         for len in 0..bytes.len() {
-            assert!(read(&bytes[..len], 0, 1).is_none(), "cut at {len}");
+            assert!(read_at(&bytes[..len], 0, 1).is_none(), "cut at {len}");
         }
     }
 }

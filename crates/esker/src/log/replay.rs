@@ -13,7 +13,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::record;
+use super::pieces::Pieces;
 use super::segment::{RECORDS_AT, SegmentHeader, manifest_mark, marked_manifest, mount_mark, published_mark};
 use crate::canary::broken;
 use crate::codec::file_number;
@@ -145,7 +145,8 @@ impl Segments {
 
     /// The length of the files from `floor` on.
     pub(crate) fn live_bytes(&self, fs: &dyn FileSystem, floor: LogFloor) -> Result<u64> {
-        self.live(floor).map(|found| fs.file_len(&found.path)).sum()
+        let mut lens = self.live(floor).map(|found| fs.file_len(&found.path));
+        lens.try_fold(0, |sum: u64, len| Ok(sum.saturating_add(len?)))
     }
 
     pub(super) fn live(&self, floor: LogFloor) -> impl Iterator<Item = &Found> {
@@ -164,7 +165,7 @@ impl Segments {
             Segments { dir: self.dir.clone(), mount: self.mount, used: Vec::new(), paths: Vec::new() };
         let mut sum = 0;
         for found in self.live(floor) {
-            sum += fs.file_len(&found.path)?;
+            sum = fs.file_len(&found.path)?.saturating_add(sum);
             if sum > bytes && !part.used.is_empty() {
                 let next = LogFloor { segment: found.header.id, start: found.header.start };
                 return Ok(Some((part, next)));
@@ -216,30 +217,31 @@ impl Segments {
                 untouched = None;
                 break;
             }
-            let bytes = fs.read(&found.path)?;
+            let mut pieces = Pieces::open(fs, &found.path, header.epoch)?;
             let published = self.published(found);
-            let mut offset = RECORDS_AT as usize;
-            while let Some(found_record) = record::read(&bytes, offset, header.epoch) {
-                let acknowledged = (offset + found_record.len()) as u64 <= published;
+            let mut offset = RECORDS_AT;
+            while let Some(found_record) = pieces.record(offset)? {
+                let len = found_record.len() as u64;
+                let acknowledged = offset + len <= published;
                 let (first_seq, payload) = (expected_seq, found_record.payload);
                 let count = match visit(Visit { first_seq, payload, acknowledged })? {
                     Visited::Taken(count) => count,
                     Visited::EndsHere => {
-                        stop = Some((found.path.clone(), offset as u64));
+                        stop = Some((found.path.clone(), offset));
                         break 'log;
                     }
                     Visited::Nonsense => {
                         let message = "a log record's checksum matches, but its payload makes no sense";
-                        return Err(Error::corruption(&found.path, offset as u64, message));
+                        return Err(Error::corruption(&found.path, offset, message));
                     }
                 };
                 expected_seq += count;
-                offset += found_record.len();
-                report.position += found_record.len() as u64;
+                offset += len;
+                report.position += len;
                 report.records += 1;
             }
-            stop = Some((found.path.clone(), offset as u64));
-            untouched = (offset == RECORDS_AT as usize).then(|| found.path.clone());
+            stop = Some((found.path.clone(), offset));
+            untouched = (offset == RECORDS_AT).then(|| found.path.clone());
         }
         report.bytes = report.position - floor.start;
         report.next_seq = expected_seq;
@@ -275,16 +277,19 @@ impl Segments {
             if !behind {
                 continue;
             }
-            let bytes = fs.read(&found.path)?;
             let header = &found.header;
+            let mut pieces = Pieces::open(fs, &found.path, header.epoch)?;
             let from = if is_stop { offset } else { RECORDS_AT };
             let published = self.published(found) > from;
             let mut claimed = false;
-            let mut torn = is_stop && record::header_is_whole(&bytes, offset as usize, header.epoch);
-            for (at, whole) in record::find_from(&bytes, from as usize, header.epoch) {
-                let position = header.start + (at as u64 - RECORDS_AT);
+            let mut torn = is_stop && pieces.header_is_whole(offset)?;
+            let mut next = from;
+            while let Some(at) = pieces.find_from(next)? {
+                let position = header.start + (at - RECORDS_AT);
+                let lag = pieces.record(at)?.and_then(|whole| whole.lag);
                 torn = true;
-                claimed |= whole.lag.is_some_and(|lag| position.saturating_sub(lag) > report.position);
+                claimed |= lag.is_some_and(|lag| position.saturating_sub(lag) > report.position);
+                next = at + 1;
             }
             if published || claimed || (torn && broken("rule-5-torn")) {
                 return damaged();

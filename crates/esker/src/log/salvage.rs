@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::pieces::Pieces;
 use super::record;
 use super::replay::{LogFloor, Segments};
 use super::segment::{RECORDS_AT, SegmentHeader};
@@ -11,6 +12,9 @@ use crate::fs::FileSystem;
 
 /// Segments that a repair has written have multiples of this as their numbers; no store comes to use so many others.
 const REPAIRED: u64 = 1 << 32;
+
+/// How much of a damaged place is looked at to tell how many operations it had.
+const GAP_MAX: usize = 64 << 20;
 
 /// A whole record of a damaged log.
 #[derive(Debug)]
@@ -35,17 +39,7 @@ impl Segments {
         let live: Vec<_> = self.live(floor).collect();
         for (index, found) in live.iter().enumerate() {
             let header = &found.header;
-            let bytes = fs.read(&found.path)?;
-            // Each with what lies between it and the one before.
-            let mut records = Vec::new();
-            let mut end = RECORDS_AT as usize;
-            while let Some((at, whole)) = record::read(&bytes, end, header.epoch)
-                .map(|whole| (end, whole))
-                .or_else(|| record::find_from(&bytes, end + 1, header.epoch).next())
-            {
-                records.push((&bytes[end..at], whole.payload));
-                end = at + whole.len();
-            }
+            let records = salvage_file(&mut Pieces::open(fs, &found.path, header.epoch)?)?;
             let next = live.get(index + 1).map(|next| &next.header).filter(|next| next.id == header.id + 1);
             let last_gap = records.iter().rposition(|(gap, _)| !gap.is_empty());
             let mut seq = header.first_seq;
@@ -53,7 +47,7 @@ impl Segments {
                 if !gap.is_empty() {
                     // A record of which a header or a value is damaged still tells how many it had.
                     let lost = gap.get(record::HEADER_LEN..).map_or(0, |payload| taken(payload, seq)).max(1);
-                    let rest = || records[i..].iter().map(|(_, payload)| *payload);
+                    let rest = || records[i..].iter().map(|(_, payload)| payload.as_slice());
                     let skips = rest().any(|payload| taken(payload, 0) != taken(payload, 1));
                     let left: u64 = rest().map(|payload| taken(payload, 0)).sum();
                     let exact = next.filter(|_| last_gap == Some(i) && !skips);
@@ -93,10 +87,28 @@ impl Segments {
         let mut behind = LogFloor::default();
         for found in self.live(LogFloor::default()) {
             behind.segment = behind.segment.max(found.header.id);
-            behind.start = behind.start.max(found.header.start + fs.file_len(&found.path)?);
+            behind.start = behind.start.max(found.header.start.saturating_add(fs.file_len(&found.path)?));
         }
         behind.segment = (behind.segment + 1).next_multiple_of(REPAIRED);
         Ok(behind)
+    }
+}
+
+/// Every whole record of a file, each with what lies between it and the one before, as far as that may be a record.
+fn salvage_file(pieces: &mut Pieces) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let (mut records, mut end) = (Vec::new(), RECORDS_AT);
+    loop {
+        let at = match pieces.record(end)? {
+            Some(_) => end,
+            None => match pieces.find_from(end + 1)? {
+                Some(at) => at,
+                None => return Ok(records),
+            },
+        };
+        let gap = pieces.bytes(end, usize::try_from(at - end).unwrap_or(GAP_MAX).min(GAP_MAX))?;
+        let Some(whole) = pieces.record(at)? else { return Ok(records) };
+        records.push((gap, whole.payload.to_vec()));
+        end = at + whole.len() as u64;
     }
 }
 

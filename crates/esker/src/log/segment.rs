@@ -32,7 +32,7 @@ use crate::codec::{Decoder, u64_at};
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{FileSystem, MappedFile, SyncFile, descriptors};
+use crate::fs::{FileSystem, MappedFile, ReadFile, SyncFile, descriptors};
 
 /// Where records begin.
 pub(crate) const RECORDS_AT: u64 = 4096;
@@ -149,8 +149,17 @@ pub(crate) fn clear_marks(page: &mut [u8]) {
 }
 
 /// Whether a segment file holds nothing but, perhaps, a header: no record, and no mark of a manifest.
-pub(crate) fn is_unwritten(file: &[u8]) -> bool {
-    file.iter().skip(PUBLISHED_AT as usize).all(|&byte| byte == 0)
+pub(crate) fn is_unwritten(file: &dyn ReadFile) -> Result<bool> {
+    let (mut at, mut piece) = (file.next_data(PUBLISHED_AT), vec![0; 256 << 10]);
+    while at < file.len() {
+        let len = piece.len().min(usize::try_from(file.len() - at).unwrap_or(usize::MAX));
+        file.read_exact_at(&mut piece[..len], at)?;
+        if piece[..len].iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        at = file.next_data(at + len as u64);
+    }
+    Ok(true)
 }
 
 /// The offset in the file before which everything was acknowledged, 0 where that is not known.

@@ -6,11 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::pieces::Pieces;
 use super::record;
 use crate::checksum::checksum;
 use crate::codec::{u32_at, u64_at};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{FileSystem, WriteFile, descriptors};
+use crate::fs::{FileSystem, ReadFile, WriteFile, descriptors};
 
 const MAGIC: &[u8; 8] = b"eskerMAN";
 const VERSION: u32 = 1;
@@ -74,11 +75,14 @@ pub(crate) struct StreamContents {
     pub(crate) end: u64,
 }
 
-/// The epoch in the header of the record log `bytes`, which is in `path`.
-pub(crate) fn stream_epoch(bytes: &[u8], path: &Path) -> Result<u64> {
-    let page = bytes.get(..PAGE).ok_or_else(|| {
-        Error::corruption(path, 0, "the file is shorter than its header page of 4096 bytes")
-    })?;
+/// The epoch in the header of the record log in `file`.
+fn stream_epoch(file: &dyn ReadFile) -> Result<u64> {
+    let path = file.path();
+    if file.len() < PAGE as u64 {
+        return Err(Error::corruption(path, 0, "the file is shorter than its header page of 4096 bytes"));
+    }
+    let page = &mut [0; PAGE];
+    file.read_exact_at(page, 0)?;
     if &page[..8] != MAGIC {
         return Err(Error::corruption(path, 0, "not a manifest: the magic number is missing"));
     }
@@ -93,13 +97,24 @@ pub(crate) fn stream_epoch(bytes: &[u8], path: &Path) -> Result<u64> {
     Ok(u64_at(page, 16))
 }
 
+/// The epoch in the header of the record log in `path`.
+pub(crate) fn read_epoch(fs: &dyn FileSystem, path: &Path) -> Result<u64> {
+    stream_epoch(&*fs.open_read(path)?)
+}
+
+/// The records of the record log in `path`.
+pub(super) fn open_stream(fs: &dyn FileSystem, path: &Path) -> Result<Pieces> {
+    let file = fs.open_read(path)?;
+    let epoch = stream_epoch(&*file)?;
+    Ok(Pieces::of(file, epoch))
+}
+
 /// A record log that may be kept in several files with the same bytes: what is damaged in one is taken from another.
 #[derive(Debug)]
 pub(crate) struct Stream {
     /// The first of the files.
     path: PathBuf,
-    files: Vec<Vec<u8>>,
-    epoch: u64,
+    files: Vec<Pieces>,
 }
 
 impl Stream {
@@ -108,49 +123,71 @@ impl Stream {
     pub(crate) fn read(fs: &dyn FileSystem, paths: &[PathBuf], damage: &mut Vec<Error>) -> Option<Stream> {
         let (mut files, mut found) = (Vec::new(), None);
         for path in paths {
-            let bytes = match fs.read(path) {
-                Ok(bytes) => bytes,
+            let file = match fs.open_read(path) {
+                Ok(file) => file,
                 Err(error) => {
                     damage.push(error);
                     continue;
                 }
             };
-            match stream_epoch(&bytes, path) {
+            match stream_epoch(&*file) {
                 Ok(epoch) if *found.get_or_insert(epoch) != epoch => {}
                 // Records have the epoch too: those of a file without a sound header are known by it.
                 epoch => {
                     damage.extend(epoch.err());
-                    files.push(bytes);
+                    files.push(file);
                 }
             }
         }
-        Some(Stream { path: paths.first()?.clone(), files, epoch: found? })
+        let epoch = found?;
+        let files = files.into_iter().map(|file| Pieces::of(file, epoch)).collect();
+        Some(Stream { path: paths.first()?.clone(), files })
     }
 
     /// The payloads up to the first record that is not whole, damage or not, with their offsets, and where they end.
-    pub(crate) fn prefix(&self) -> StreamContents {
-        let (mut records, mut offset) = (Vec::new(), PAGE);
-        let whole =
-            |offset: usize| self.files.iter().find_map(|bytes| record::read(bytes, offset, self.epoch));
-        while let Some(found) = whole(offset) {
-            records.push((offset as u64, found.payload.to_vec()));
-            offset += found.len();
+    pub(crate) fn prefix(&mut self) -> Result<StreamContents> {
+        let (mut records, mut offset) = (Vec::new(), PAGE as u64);
+        while let Some(payload) = self.payload(offset)? {
+            let len = (record::HEADER_LEN + payload.len()) as u64;
+            records.push((offset, payload));
+            offset += len;
         }
-        StreamContents { records, end: offset as u64 }
+        Ok(StreamContents { records, end: offset })
+    }
+
+    /// The payload of the record at `offset`, from the first file in which it is whole.
+    fn payload(&mut self, offset: u64) -> Result<Option<Vec<u8>>> {
+        for file in &mut self.files {
+            if let Some(found) = file.record(offset)? {
+                return Ok(Some(found.payload.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a record behind `end` claims that more than what is before `end` was synced.
+    fn goes_on_behind(&mut self, end: u64) -> Result<bool> {
+        for file in &mut self.files {
+            let mut next = end + 1;
+            while let Some(at) = file.find_from(next)? {
+                let lag = file.record(at)?.and_then(|found| found.lag);
+                if lag.is_some_and(|lag| at.saturating_sub(lag) > end) {
+                    return Ok(true);
+                }
+                next = at + 1;
+            }
+        }
+        Ok(false)
     }
 
     /// The records, of which `known_synced` bytes at least were synced (0 when nobody knows).
     ///
     /// # Errors
     /// `Corruption` where they end in damage and not in a torn tail.
-    pub(crate) fn contents(&self, known_synced: u64) -> Result<StreamContents> {
-        let contents = self.prefix();
+    pub(crate) fn contents(&mut self, known_synced: u64) -> Result<StreamContents> {
+        let contents = self.prefix()?;
         let end = contents.end;
-        let goes_on = |bytes: &Vec<u8>| {
-            record::find_from(bytes, end as usize + 1, self.epoch)
-                .any(|(at, found)| found.lag.is_some_and(|lag| (at as u64).saturating_sub(lag) > end))
-        };
-        if end < known_synced || self.files.iter().any(goes_on) {
+        if end < known_synced || self.goes_on_behind(end)? {
             let message = "a record is damaged that was synced: it is not a torn tail";
             return Err(Error::corruption(&self.path, end, message));
         }
@@ -161,7 +198,6 @@ impl Stream {
 /// Reads a record log of which `known_synced` bytes at least were synced (0 when nobody knows). A torn
 /// tail is left out, damage is an error.
 pub(crate) fn read_stream(fs: &dyn FileSystem, path: &Path, known_synced: u64) -> Result<StreamContents> {
-    let bytes = fs.read(path)?;
-    let epoch = stream_epoch(&bytes, path)?;
-    Stream { path: path.to_path_buf(), files: vec![bytes], epoch }.contents(known_synced)
+    let files = vec![open_stream(fs, path)?];
+    Stream { path: path.to_path_buf(), files }.contents(known_synced)
 }

@@ -7,10 +7,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::record::{self, Record};
+use super::pieces::Pieces;
+use super::record::Record;
 use super::replay::{LogFloor, Segments};
 use super::segment::RECORDS_AT;
-use super::stream::{PAGE as STREAM_AT, stream_epoch};
+use super::stream::{PAGE as STREAM_AT, open_stream};
 use crate::error::{Error, Result};
 use crate::fs::FileSystem;
 
@@ -27,25 +28,25 @@ pub(crate) struct Walk {
     claimed: i64,
 }
 
-/// Walks over the records in `bytes` from `offset` on.
-fn walk(bytes: &[u8], offset: usize, epoch: u64, visit: &mut dyn FnMut(u64, &Record<'_>)) -> Walk {
-    let mut walk = Walk { gaps: Vec::new(), end: offset as u64, claimed: i64::MIN };
+/// Walks over the records of a file from `offset` on.
+fn walk(pieces: &mut Pieces, offset: u64, visit: &mut dyn FnMut(u64, &Record<'_>)) -> Result<Walk> {
+    let mut walk = Walk { gaps: Vec::new(), end: offset, claimed: i64::MIN };
     let mut at = offset;
     loop {
-        while let Some(found) = record::read(bytes, at, epoch) {
-            visit(at as u64, &found);
+        while let Some(found) = pieces.record(at)? {
+            visit(at, &found);
             if let Some(lag) = found.lag {
                 walk.claimed = walk.claimed.max(at as i64 - lag as i64);
             }
-            at += found.len();
+            at += found.len() as u64;
         }
-        walk.end = at as u64;
-        match record::find_from(bytes, at + 1, epoch).next() {
-            Some((next, _)) => {
-                walk.gaps.push(at as u64);
+        walk.end = at;
+        match pieces.find_from(at + 1)? {
+            Some(next) => {
+                walk.gaps.push(at);
                 at = next;
             }
-            None => return walk,
+            None => return Ok(walk),
         }
     }
 }
@@ -58,9 +59,8 @@ pub(crate) fn survey_stream(
     synced: u64,
     visit: &mut dyn FnMut(&[u8]),
 ) -> Result<Vec<Error>> {
-    let bytes = fs.read(path)?;
-    let epoch = stream_epoch(&bytes, path)?;
-    let walk = walk(&bytes, STREAM_AT, epoch, &mut |_, record| visit(record.payload));
+    let mut pieces = open_stream(fs, path)?;
+    let walk = walk(&mut pieces, STREAM_AT as u64, &mut |_, record| visit(record.payload))?;
     let sure = (synced as i64).max(walk.claimed);
     let places = walk.gaps.into_iter().chain([walk.end]).filter(|&at| (at as i64) < sure);
     Ok(places.map(|at| Error::corruption(path, at, DAMAGED)).collect())
@@ -88,10 +88,8 @@ impl Segments {
         let segments: Vec<_> = self.live(floor.unwrap_or_default()).collect();
         for (index, found) in segments.iter().enumerate() {
             let (path, header) = (&found.path, &found.header);
-            let bytes = fs.read(path)?;
-            let walk = walk(&bytes, RECORDS_AT as usize, header.epoch, &mut |at, record| {
-                visit(path, at, record.payload);
-            });
+            let mut pieces = Pieces::open(fs, path, header.epoch)?;
+            let walk = walk(&mut pieces, RECORDS_AT, &mut |at, record| visit(path, at, record.payload))?;
             let position = |offset: i64| header.start as i64 + offset - RECORDS_AT as i64;
             let published = self.published(found);
             // Without a mark nothing is known, not even of the segment before.

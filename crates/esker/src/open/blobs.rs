@@ -15,11 +15,8 @@ use crate::canary::broken;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::ReadFile;
-use crate::version::blobs::BlobFileRecord;
+use crate::version::blobs::{BlobFileRecord, ORDINALS_MAX};
 use crate::version::edit::{ManifestState, TreeId};
-
-/// No blob file has so many values; who says so is not to be believed.
-pub(crate) const ORDINALS_MAX: u64 = 1 << 24;
 
 /// What was found to be nobody's.
 #[derive(Debug, Default)]

@@ -204,7 +204,7 @@ impl Listing {
             return Ok(false);
         }
         for (_, path) in &self.segments {
-            if !is_unwritten(&env.fs.read(path)?) {
+            if !is_unwritten(&*env.fs.open_read(path)?)? {
                 return Ok(false);
             }
         }

@@ -24,7 +24,8 @@ const SLACK: u64 = 2 << 20;
 pub(super) fn make(dir: &Path, options: &Options, found: &Found) -> Result<bool> {
     let fs = &options.env.fs;
     let needed = |found: &Found| -> Result<u64> {
-        Ok(TABLES_PER_LOG * found.segments.live_bytes(&**fs, found.state.floor)? + SLACK)
+        let log = found.segments.live_bytes(&**fs, found.state.floor)?;
+        Ok(log.saturating_mul(TABLES_PER_LOG).saturating_add(SLACK))
     };
     if found.listing.manifest() == 0 || fs.free_space(dir)? >= needed(found)? {
         return Ok(false);

@@ -19,7 +19,7 @@ use crate::cache::{BufferPool, PageId};
 use crate::cursor::{Kind, SeqNo};
 use crate::env::Clock;
 use crate::error::{Error, Result};
-use crate::fs::ReadFile;
+use crate::fs::{ReadFile, read_part};
 use crate::trace::{Cause, Step, notes};
 
 /// A table of at most so many bytes is asked for whole when it is opened: the disk gives it in the time of a few blocks,
@@ -86,8 +86,7 @@ impl TableReader {
         // Keys are stored by their differences: in memory, an index of short ones takes about twice the bytes.
         let has_room = room(filter_bytes, (footer.properties_at - footer.index_at) * 2);
         let begin = if has_room { footer.filter_at } else { footer.index_at };
-        let mut sections = vec![0; (footer_at - begin) as usize];
-        file.read_exact_at(&mut sections, begin)?;
+        let sections = read_part(&*file, begin, footer_at - begin)?;
         let section = |from: u64, to: u64| {
             let stored = &sections[(from - begin) as usize..(to - begin) as usize];
             frame::open_section(stored, footer.salt, from).map_err(|flaw| flaw.into_error(file.path(), from))

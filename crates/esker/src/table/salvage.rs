@@ -12,7 +12,7 @@ use super::index::Index;
 use crate::checksum::Summing;
 use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::ReadFile;
+use crate::fs::{ReadFile, read_part};
 
 /// The longest block that is looked for where no index says how long it is.
 const WALKED_MAX: u64 = 16 << 20;
@@ -164,8 +164,7 @@ impl Salvage {
     }
 
     fn open_block(&self, start: u64, end: u64) -> Result<Block> {
-        let mut stored = vec![0; end.saturating_sub(start) as usize];
-        self.file.read_exact_at(&mut stored, start)?;
+        let stored = read_part(&*self.file, start, end.saturating_sub(start))?;
         let opened = frame::open_in(&stored, self.salt, start).and_then(Block::check);
         opened.map_err(|flaw| flaw.into_error(self.file.path(), start))
     }
@@ -183,6 +182,11 @@ impl Salvage {
             let len = look.min(self.data_end - start) as usize;
             bytes.resize(len, 0);
             self.file.read_exact_at(&mut bytes, start)?;
+            // No block is made of zeros: these are of a file that was cut and lengthened, or lost its bytes.
+            if look == LOOK && bytes.iter().all(|&byte| byte == 0) {
+                self.give_up(start);
+                return Ok(None);
+            }
             while summed + 9 <= len {
                 sum.add(&bytes[summed..=summed]);
                 summed += 1;
@@ -231,8 +235,7 @@ fn read_footer(file: &dyn ReadFile) -> Result<Footer> {
 }
 
 fn section(file: &dyn ReadFile, salt: u64, from: u64, to: u64) -> Result<Vec<u8>> {
-    let mut stored = vec![0; (to - from) as usize];
-    file.read_exact_at(&mut stored, from)?;
+    let stored = read_part(file, from, to - from)?;
     let payload =
         frame::open_section(&stored, salt, from).map_err(|flaw| flaw.into_error(file.path(), from))?;
     Ok(payload.to_vec())

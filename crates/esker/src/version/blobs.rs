@@ -65,7 +65,8 @@ impl BlobFileRecord {
     pub(crate) fn keep_only(&mut self, ordinals: &BTreeSet<u64>) {
         self.info.pending.clear();
         self.shadowed.clear();
-        self.freed.extend((0..self.info.entries).filter(|ordinal| !ordinals.contains(ordinal)));
+        self.freed
+            .extend((0..self.info.entries.min(ORDINALS_MAX)).filter(|ordinal| !ordinals.contains(ordinal)));
         self.shares.retain(|ordinal, shares| {
             shares.pending.clear();
             ordinals.contains(ordinal)
@@ -95,6 +96,9 @@ pub(crate) enum BlobEdit {
     /// Nothing needs the file. No log record at or behind `position` names it.
     Remove { file: FileId, position: u64 },
 }
+
+/// No blob file has so many values; who says so is not to be believed.
+pub(crate) const ORDINALS_MAX: u64 = 1 << 24;
 
 const NOTE: u8 = 0;
 const FREE: u8 = 1;

@@ -15,7 +15,7 @@ use crate::canary::broken;
 use crate::codec::file_number;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::stream::{Stream, StreamContents, StreamWriter, read_stream, stream_epoch};
+use crate::log::stream::{Stream, StreamContents, StreamWriter, read_epoch, read_stream};
 
 /// A manifest is begun anew when it is this much longer than its first record.
 const GROWTH_MAX: u64 = 1 << 20;
@@ -163,7 +163,7 @@ pub(crate) fn read_remains(
     damage: &mut Vec<Error>,
 ) -> Remains {
     let mut headers = Vec::new();
-    let Some(stream) = Stream::read(&*env.fs, paths, &mut headers) else {
+    let Some(mut stream) = Stream::read(&*env.fs, paths, &mut headers) else {
         damage.append(&mut headers);
         return Remains::Nothing;
     };
@@ -173,7 +173,13 @@ pub(crate) fn read_remains(
         return Remains::Whole(contents.state);
     }
     let mut state = ManifestState::default();
-    let records = stream.prefix().records;
+    let records = match stream.prefix() {
+        Ok(contents) => contents.records,
+        Err(error) => {
+            damage.push(error);
+            return Remains::Nothing;
+        }
+    };
     let edits = records.iter().map_while(|(_, payload)| Edit::decode_all(payload)).flatten();
     match edits.map_while(|edit| state.apply(&edit).ok()).count() {
         0 => Remains::Nothing,
@@ -184,7 +190,7 @@ pub(crate) fn read_remains(
 /// Whether the copy of manifest `number` is of another one: a power cut may have left such a one, whose manifest never came to
 /// be.
 pub(crate) fn is_of_another(env: &Env, dir: &Path, number: u64) -> bool {
-    let epoch = |path: &Path| env.fs.read(path).and_then(|bytes| stream_epoch(&bytes, path));
+    let epoch = |path: &Path| read_epoch(&*env.fs, path);
     match (epoch(&manifest_path(dir, number)), epoch(&copy_path(dir, number))) {
         (Ok(manifest), Ok(copy)) => manifest != copy,
         _ => false,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Repair, log};
 use crate::blob::{BlobFile, BlobFileId, BlobName, Entry, Pointer, blob_path, key_hash};
 use crate::error::{Error, Result};
-use crate::version::blobs::{BlobEdit, BlobFileInfo, SharesRecord};
+use crate::version::blobs::{BlobEdit, BlobFileInfo, ORDINALS_MAX, SharesRecord};
 use crate::version::edit::{Edit, TreeId};
 
 /// The entries that name each value of a file, by share, with the hashes of their keys.
@@ -93,7 +93,8 @@ impl Repair<'_> {
 
     fn note_blob_file(&mut self, info: BlobFileInfo, named: &Named) -> Result<()> {
         let file = info.file;
-        let unnamed = (0..info.entries).filter(|ordinal| !named.contains_key(ordinal)).collect();
+        let unnamed =
+            (0..info.entries.min(ORDINALS_MAX)).filter(|ordinal| !named.contains_key(ordinal)).collect();
         let mut edits = vec![BlobEdit::Note(info), BlobEdit::Free { file, ordinals: unnamed }];
         for (&ordinal, shares) in named.iter().filter(|(_, shares)| shares.keys().any(|&share| share != 0)) {
             let next = shares.keys().next_back().map_or(1, |last| last + 1);

@@ -52,6 +52,10 @@ impl ReadFile for RealRead {
         os::is_cached(&self.file, offset)
     }
 
+    fn next_data(&self, offset: u64) -> u64 {
+        os::next_data(&self.file, offset).min(self.len)
+    }
+
     fn copy_to(&self, offset: u64, len: u64, target: &UserFile) -> u64 {
         target.take(&self.file, offset, len)
     }

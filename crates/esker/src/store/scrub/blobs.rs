@@ -7,6 +7,7 @@ use crate::blob::{BlobFile, BlobFileId, Entry, Life, LiveFile, Pointer, Unverifi
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::CheckReport;
 use crate::store::Store;
+use crate::version::blobs::ORDINALS_MAX;
 
 /// A file and the values of it that were not read yet.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub(super) struct FileOfValues {
 /// The values that something needs, those apart that the log may still lose.
 fn needed(life: &Life) -> Vec<u64> {
     let counts = |ordinal: &u64| !life.pending.contains_key(ordinal) && !life.freed.contains(ordinal);
-    (0..life.entries).filter(counts).collect()
+    (0..life.entries.min(ORDINALS_MAX)).filter(counts).collect()
 }
 
 impl FileOfValues {
@@ -118,4 +119,16 @@ fn read(
         return Err(Error::corruption(&path, 0, message));
     }
     Ok((file, entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_claims_more_values_than_any_has_is_not_believed() {
+        let mut life = Life::default();
+        life.entries = 1 << 60;
+        assert_eq!(needed(&life).len() as u64, ORDINALS_MAX);
+    }
 }

@@ -59,6 +59,16 @@ fn direct_unit(file: &File) -> Option<u64> {
     }
 }
 
+/// The first byte from `offset` on that is not in a hole; `u64::MAX` where all are. The file's position moves, which nothing
+/// here uses.
+pub(in crate::fs) fn next_data(file: &File, offset: u64) -> u64 {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
+        Ok(at) => at,
+        Err(Errno::NXIO) => u64::MAX,
+        Err(_) => offset,
+    }
+}
+
 /// Has the kernel read no more of the file than it is asked for.
 pub(in crate::fs) fn read_singly(file: &File) {
     let _hint = rustix::fs::fadvise(file, 0, None, Advice::Random);

@@ -18,6 +18,11 @@ pub(in crate::fs) fn open_direct(_place: &Place<'_>, _access: Access) -> io::Res
 
 pub(in crate::fs) fn prefetch(_file: &File, _offset: u64, _len: u64) {}
 
+/// As far as is known.
+pub(in crate::fs) fn next_data(_file: &File, offset: u64) -> u64 {
+    offset
+}
+
 pub(in crate::fs) fn read_singly(_file: &File) {}
 
 /// How many descriptors this process may have is not known.
