@@ -25,8 +25,13 @@ use session::Session;
 /// Reads a line of the shell, and does nothing.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(line: &[u8]) {
-    if let Some(words) = line::words(line) {
+    if let Ok(words) = words::split(line) {
         drop(line::parse(words));
+    }
+    if let Ok(text) = std::str::from_utf8(line) {
+        assert!(text.is_char_boundary(words::last(text)));
+        let quoted = words::quote(text);
+        assert!(text.is_empty() || words::split(quoted.as_bytes()) == Ok(vec![text.into()]), "{quoted}");
     }
 }
 
