@@ -297,6 +297,32 @@ fn any_handle_keeps_the_store_open_and_the_last_one_closes_it() {
 }
 
 #[test]
+fn the_last_handle_takes_along_what_it_had_begun() {
+    let leaves_nothing = |begin: &dyn Fn(&Db) -> Box<dyn std::any::Any>| {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), busy_options()).unwrap();
+        let names = || {
+            contents(dir.path()).into_keys().filter(|name| name.ends_with(".table") || name.contains(".blob"))
+        };
+        let begun = begin(&db);
+        assert_ne!(names().count(), 0, "nothing was begun: {:?}", contents(dir.path()).keys());
+        drop(db);
+        drop(begun);
+        assert_eq!(names().collect::<Vec<_>>(), Vec::<String>::new());
+    };
+    leaves_nothing(&|db| {
+        let mut ingest = db.default_tree().ingest().unwrap();
+        (0..KEYS).for_each(|i| ingest.put(i.to_be_bytes(), value_of(i)).unwrap());
+        Box::new(ingest)
+    });
+    leaves_nothing(&|db| {
+        let mut film = db.default_tree().writer("film").unwrap();
+        film.write_all(&vec![1; 3 << 20]).unwrap();
+        Box::new(film)
+    });
+}
+
+#[test]
 fn a_huge_value_alone_does_not_keep_the_store_open() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), busy_options()).unwrap();

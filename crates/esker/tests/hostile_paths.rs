@@ -206,15 +206,30 @@ fn a_reserve_that_is_a_link_leads_to_no_file_that_is_cut() {
         let error = result.expect_err(what);
         assert_eq!(error.path(), Some(&*store.join("RESERVE")), "{what}: {error}");
     }
-    // A second name of the file is no better: the store opens, and does without.
+    // A second name of the file is left to whoever it belongs to: the store makes a reserve of its own.
     fs::remove_file(store.join("RESERVE")).unwrap();
     fs::hard_link(&film, store.join("RESERVE")).unwrap();
-    let _refused_or_not =
-        Db::open(&store, options()).and_then(|db| db.put("more", "x").and_then(|()| db.close()));
+    let db = Db::open(&store, options()).unwrap();
+    for number in 0..40_u32 {
+        db.put(number.to_be_bytes(), vec![7; 100_000]).unwrap();
+    }
+    db.compact().unwrap();
+    db.close().unwrap();
     assert_eq!(fs::metadata(&film).unwrap().len(), 300 << 20);
-    fs::remove_file(store.join("RESERVE")).unwrap();
     let db = Db::open(&store, options()).unwrap();
     assert_eq!(db.get_vec("last").unwrap().unwrap(), b"in the log");
+}
+
+#[test]
+fn a_copy_is_not_made_in_the_store_by_a_path_that_goes_up_again() {
+    let root = tempfile::tempdir().unwrap();
+    let store = root.path().join("store");
+    let db = Db::open(&store, options()).unwrap();
+    db.put("a", "b").unwrap();
+    let inside = root.path().join("new/../store/copy");
+    assert_eq!(db.checkpoint(&inside).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(db.backup(&inside).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert!(!store.join("copy").exists() && !root.path().join("new").exists());
 }
 
 #[test]

@@ -172,8 +172,9 @@ pub(super) fn new_staging<'a>(store: &Store, dir: &'a Path) -> Result<(NewDir<'a
         return Err(Error::new(ErrorKind::Locked, message).at(dir));
     }
     let new = NewDir::make_below(&store.env, dir)?;
-    let lock = new.env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive);
-    let lock = lock.inspect_err(|_| new.discard())?;
+    // Without the lock nothing is removed: an opening may have cleared the directory and have its own there now. It is empty,
+    // and the next opening clears it.
+    let lock = new.env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive)?;
     Ok((new, lock))
 }
 

@@ -22,7 +22,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::{
@@ -206,9 +206,18 @@ impl FileSystem for RealFs {
         let own = self.look("look at", dir)?;
         // What is there of the path is resolved, links too; the rest would be below that.
         let path = std::path::absolute(path).map_err(failed)?;
-        let there = path.ancestors().find_map(|path| os::resolve(path).ok());
+        let there = path.ancestors().find_map(|part| Some((part, os::resolve(part).ok()?)));
+        let Some((part, there)) = there else { return Ok(false) };
+        if path
+            .strip_prefix(part)
+            .is_ok_and(|rest| rest.components().any(|part| part == Component::ParentDir))
+        {
+            let message =
+                "this path goes up again from a directory that does not exist: say where it leads to";
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(&path));
+        }
         let is_own = |path: &Path| Place::of_process(path).look().is_ok_and(|look| look.is_same(&own));
-        Ok(there.is_some_and(|there| there.ancestors().any(is_own)))
+        Ok(there.ancestors().any(is_own))
     }
 
     fn directory(&self) -> Option<&Directory> {

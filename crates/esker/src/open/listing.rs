@@ -78,11 +78,20 @@ impl<'a> OwnDir<'a> {
         Ok(Some(OwnDir { env, dir, files }))
     }
 
-    /// Removes the directory and what is in it.
+    /// Removes the directory and what is in it, the lock last: who finds the directory without one would make it anew and
+    /// remove the rest too.
     pub(crate) fn remove(self) -> Result<()> {
-        self.files.iter().try_for_each(|path| self.env.fs.remove_file(path))?;
-        self.env.fs.remove_dir(self.dir)
+        let lock = self.dir.join(LOCK_FILE);
+        let (last, first): (Vec<_>, Vec<_>) = self.files.iter().partition(|path| **path == lock);
+        let remove = |path: &PathBuf| gone(self.env.fs.remove_file(path));
+        first.into_iter().chain(last).try_for_each(remove)?;
+        gone(self.env.fs.remove_dir(self.dir))
     }
+}
+
+/// What somebody else has removed is removed.
+fn gone(removed: Result<()>) -> Result<()> {
+    removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// Removes a directory of ours and the files in it, if it is there.

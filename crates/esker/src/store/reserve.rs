@@ -147,6 +147,9 @@ impl Reserve {
     }
 
     fn resize(&self, state: &mut State, len: u64) -> Result<()> {
+        if let Some(held) = part_with_second_name(&self.env, &self.path)? {
+            (state.held, state.named) = (held, false);
+        }
         self.env.fs.set_allocated(&self.path, len)?;
         state.held = len;
         if len > 0 && !state.named {
@@ -163,7 +166,18 @@ pub(crate) fn give_up(env: &Env, dir: &Path) -> Result<bool> {
     if !env.fs.exists(&path)? || env.fs.file_len(&path)? == 0 {
         return Ok(false);
     }
+    part_with_second_name(env, &path)?;
     env.fs.set_allocated(&path, 0).map(|()| true)
+}
+
+/// Where the reserve's file has a second name, under which it may be somebody else's, that one keeps it: the reserve gets a
+/// file of its own, of which this returns the length. A copy of the directory by hard links brings this about.
+fn part_with_second_name(env: &Env, path: &Path) -> Result<Option<u64>> {
+    if !env.fs.exists(path)? || env.fs.link_count(path)? < 2 {
+        return Ok(None);
+    }
+    env.fs.remove_file(path)?;
+    Ok(Some(0))
 }
 
 /// Does `work`; where there is no room for it, once more without the reserve.

@@ -45,7 +45,6 @@ const ENTRY_BYTES: usize = 100;
 /// ```
 #[derive(Debug)]
 pub struct Ingest {
-    tree: Tree,
     output: Output,
     last: Vec<u8>,
     count: u64,
@@ -54,6 +53,9 @@ pub struct Ingest {
     gathered: Ingested,
     /// A pair could not be written: the rest would have a gap.
     failed: bool,
+    /// Goes last: it may be the last handle, and the store that it closes is not written into any more, while `output`
+    /// removes its files.
+    tree: Tree,
 }
 
 impl Ingest {
@@ -174,12 +176,13 @@ impl Ingest {
 /// is written twice, where there are more than fit into memory.
 #[derive(Debug)]
 pub struct IngestUnsorted {
-    ingest: Ingest,
     gathered: BTreeMap<Vec<u8>, (Kind, Vec<u8>)>,
     bytes: usize,
     /// Oldest first; each holds of every key the last pair that it took.
     runs: Vec<Arc<Table>>,
     blobs: BTreeMap<(BlobFileId, u64), NewBlob>,
+    /// Goes last, as the handle in it does.
+    ingest: Ingest,
 }
 
 impl IngestUnsorted {

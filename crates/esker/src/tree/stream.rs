@@ -39,7 +39,6 @@ const READ_LEN: usize = 1 << 20;
 /// ```
 #[derive(Debug)]
 pub struct ValueWriter {
-    tree: Tree,
     key: Vec<u8>,
     held: Vec<u8>,
     stream: Option<BlobStream>,
@@ -47,6 +46,9 @@ pub struct ValueWriter {
     expiry: Option<Expiry>,
     /// What was written has a gap.
     failed: bool,
+    /// Goes last: it may be the last handle, and the store that it closes is not written into any more, while `stream`
+    /// removes its file.
+    tree: Tree,
 }
 
 impl ValueWriter {
