@@ -13,7 +13,7 @@
 use std::fmt::Debug;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -274,7 +274,8 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Whether `path`, as the process resolves it, is `dir` or would lie in it, where `dir` is what this file system is
     /// [`within`](Self::within).
     fn holds(&self, dir: &Path, path: &Path) -> Result<bool> {
-        Ok(path.starts_with(dir))
+        // A file system without links: `..` leads to where it seems to.
+        Ok(without_steps_up(path).starts_with(without_steps_up(dir)))
     }
 
     /// The directory that [`within`](Self::within) has opened, where the file system keeps one open.
@@ -459,6 +460,19 @@ pub(crate) fn not_a_directory(path: &Path, found: NameKind) -> Error {
         found.described()
     );
     Error::new(ErrorKind::InvalidInput, message).at(path)
+}
+
+/// The path with each `..` taken for the parent of what stands before it.
+fn without_steps_up(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 fn no_direct(path: &Path) -> Error {
