@@ -543,7 +543,7 @@ fn can_trace() -> bool {
         Err(error) => format!("strace: {error}"),
     };
     println!("skipped: {why}");
-    if let Some(path) = std::env::var_os("ESKER_SKIPPED") {
+    if let Some(path) = std::env::var_os("ESKER_NOTES") {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
         let line = format!("calls_of_the_real_program_fail: {why}\n");
         std::io::Write::write_all(&mut file, line.as_bytes()).unwrap();

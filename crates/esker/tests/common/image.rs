@@ -115,7 +115,7 @@ fn run(command: &mut Command) -> Result<(), String> {
 /// Tells `./test`, which counts what was skipped.
 fn skip(test: &str, why: impl Display) {
     println!("skipped {test}: {why}");
-    if let Some(path) = std::env::var_os("ESKER_SKIPPED") {
+    if let Some(path) = std::env::var_os("ESKER_NOTES") {
         let mut list = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
         writeln!(list, "{test}: it needs root, loop devices, mkfs.ext4 and mkfs.xfs ({why})").unwrap();
     }

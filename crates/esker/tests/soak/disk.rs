@@ -107,10 +107,9 @@ fn what_is_missing() -> Option<String> {
 /// As `./test` wants to know it.
 fn skip(name: &str, why: &str) {
     println!("skipped: {name}: {why}");
-    if let Some(path) = std::env::var_os("ESKER_SKIPPED") {
-        let mut file =
-            std::fs::OpenOptions::new().append(true).create(true).open(path).expect("ESKER_SKIPPED");
-        std::io::Write::write_all(&mut file, format!("{name}: {why}\n").as_bytes()).expect("ESKER_SKIPPED");
+    if let Some(path) = std::env::var_os("ESKER_NOTES") {
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).expect("ESKER_NOTES");
+        std::io::Write::write_all(&mut file, format!("{name}: {why}\n").as_bytes()).expect("ESKER_NOTES");
     }
 }
 
