@@ -12,7 +12,7 @@
 //!   wrote, everything published so far, oldest segment first (rule 3); whoever arrives meanwhile waits for
 //!   the next. The first failure poisons the log: no sync is ever retried (rule 8).
 //! - A file is reused only after the manifest's floor has passed it (the caller's duty), under a new epoch.
-//!   Segments start at 256 KiB and double, as far as the disk has room for such (rule 9).
+//!   Segments start at 256 KiB and double (rule 9).
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::files::{Files, Retired, SEGMENT_LEN_MIN, Sealed};
-pub(crate) use super::files::{History, Readable, is_usual_len};
+use super::files::{Files, Retired, Sealed};
+pub(crate) use super::files::{History, Readable};
 use super::replay::{LogFloor, segment_path};
 use super::segment::{RECORDS_AT, Segment, SegmentHeader, SpareSegment, mount_mark};
 use crate::canary::broken;
@@ -30,6 +30,9 @@ use crate::cursor::SeqNo;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::SyncFile;
+
+/// The length of the first segment of a store.
+const SEGMENT_LEN_MIN: u64 = 256 << 10;
 
 /// Records of this many bytes on average are written into segments for bulk.
 const BULK_RECORD_LEN: u64 = 16 << 10;
@@ -76,14 +79,13 @@ pub(crate) struct LogPart {
 /// interrupts every core for every page.
 #[derive(Debug, Clone)]
 struct Unsynced {
-    id: u64,
     start: u64,
     file: Arc<dyn SyncFile>,
 }
 
 impl Unsynced {
     fn of(segment: &Segment) -> Unsynced {
-        Unsynced { id: segment.header().id, start: segment.header().start, file: segment.sync_handle() }
+        Unsynced { start: segment.header().start, file: segment.sync_handle() }
     }
 }
 
@@ -100,6 +102,11 @@ struct SyncState {
 /// The length of a segment that holds a record of `record_len` bytes.
 fn len_for(record_len: usize) -> u64 {
     (RECORDS_AT + record_len as u64).next_multiple_of(RECORDS_AT)
+}
+
+/// Whether a segment file of `len` bytes can be used again by a log with segments of up to `len_max`.
+pub(crate) fn is_usual_len(len: u64, len_max: u64) -> bool {
+    (SEGMENT_LEN_MIN..=len_max.max(SEGMENT_LEN_MIN)).contains(&len) && len.is_multiple_of(RECORDS_AT)
 }
 
 /// See the module's comment.
@@ -152,7 +159,6 @@ impl Wal {
                 spare: None,
                 next_number,
                 next_len: if broken("rule-9") { len_max } else { SEGMENT_LEN_MIN },
-                len_bound: len_max.max(SEGMENT_LEN_MIN),
                 closed: false,
             }),
             sync: Mutex::new(SyncState {
@@ -205,7 +211,7 @@ impl Wal {
                 Some(index) => (Some(files.retired.swap_remove(index)), 0, len, waited_for, bulk),
                 None => {
                     files.next_number += 1;
-                    files.next_len = (files.next_len * 2).min(files.len_bound);
+                    files.next_len = (files.next_len * 2).min(self.len_max);
                     (None, files.next_number - 1, len, waited_for, bulk)
                 }
             }
@@ -251,12 +257,6 @@ impl Wal {
         let bulk = self.wants_bulk(record_len);
         let found = spare || files.retired.iter().any(|retired| retired.suits(len, bulk));
         (!found).then_some(len)
-    }
-
-    /// New files are to be no longer than `len`, but for records that need more: the disk is small.
-    /// Returns how long they may get.
-    pub(crate) fn bound_len(&self, len: u64) -> u64 {
-        self.files.lock().bound(len.clamp(SEGMENT_LEN_MIN, self.len_max))
     }
 
     /// New files are to be short again: the disk is full.
@@ -412,8 +412,6 @@ impl Wal {
     pub(crate) fn retire(&self, floor: LogFloor) {
         self.floor_start.store(floor.start, Ordering::Relaxed);
         self.files.lock().retire(floor.segment);
-        // One without records would stay open until the next sync, and its space with it.
-        self.sync.lock().unsynced.retain(|segment| segment.id >= floor.segment);
     }
 
     /// Lets go of the segments that are kept for nothing but [`Wal::readable`]: the disk is full.
@@ -484,7 +482,10 @@ impl Wal {
 
     /// Bytes in segment files, whatever they are used for.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        self.files.lock().bytes()
+        let files = self.files.lock();
+        let sealed: u64 = files.sealed.iter().map(|sealed| sealed.file.len).sum();
+        let retired: u64 = files.retired.iter().map(|file| file.len).sum();
+        sealed + retired + files.history.bytes() + files.spare.as_ref().map_or(0, |spare| spare.file.len())
     }
 }
 

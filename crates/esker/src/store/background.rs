@@ -13,6 +13,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::state::TreeInner;
 use crate::version::tables::table_path;
 
+/// What a put is told when the disk has no room above the low-space mark.
+const DISK_FULL: &str = "the disk is full: puts are refused until there is room; reads and deletes go on";
+
 impl Store {
     /// Flushes the trees that pin the oldest part of a log grown over its budget.
     fn relieve_log(&self) {
@@ -87,9 +90,8 @@ impl Store {
     /// be spent.
     pub(super) fn prepare_segment(&self, record_len: usize, urgent: bool) -> Result<()> {
         let prepare = || {
-            let longest = self.bound_segments();
             if let Some(len) = self.wal.missing_spare(record_len) {
-                self.reserve.cover(len.min(longest))?;
+                self.reserve.cover(len)?;
             }
             self.wal.prepare_spare(record_len)
         };
@@ -112,6 +114,11 @@ impl Store {
         }
     }
 
+    /// What a put is told on a full disk.
+    fn full_error(&self) -> Error {
+        Error::new(ErrorKind::OutOfSpace, DISK_FULL).at(&self.dir)
+    }
+
     /// Tells the pool how much of the budget others take.
     pub(super) fn update_memory(&self) {
         self.pool.set_reserved(self.registry.memory());
@@ -131,7 +138,7 @@ impl Store {
     }
 
     fn run_flush_lane(&self) -> Result<bool> {
-        if !self.has_space() && !self.make_space()? {
+        if !self.has_space() {
             // Puts are refused while there is still room for flushing, merging and deletes.
             self.fail(&self.full_error());
         }
@@ -145,7 +152,6 @@ impl Store {
         self.remove_obsolete()?;
         self.registry.use_free_room();
         self.consider_expired();
-        self.shrink_when_idle()?;
         let merged = with_reserve(&self.reserve, || merge::compact_some(self))?;
         let worked = self.forget_ranges()? || merged || worked;
         // Not counted as work: it goes on by the clock.
@@ -173,6 +179,12 @@ impl Store {
         self.signal_progress();
     }
 
+    /// Whether the disk has room above the mark at which puts are refused, beside what the reserve lacks.
+    pub(super) fn has_space(&self) -> bool {
+        let wanted = self.options.low_space() + self.reserve.missing();
+        self.env.fs.free_space(&self.dir).is_ok_and(|free| free >= wanted)
+    }
+
     /// Space is back: the reserve is filled up and background work goes on.
     pub(super) fn resume(&self) -> Result<()> {
         self.reserve.restore()?;
@@ -188,7 +200,7 @@ impl Store {
 
     /// Sets aside what the store needs, now that it is open.
     pub(crate) fn begin_reserve(&self) -> Result<()> {
-        let segment = self.longest_segment();
+        let segment = self.commit.lock().tail.segment.end();
         match self.reserve.cover(segment).and_then(|()| self.reserve.restore()) {
             Err(error) if is_full(&error) => self.fail(&error),
             result => return result,

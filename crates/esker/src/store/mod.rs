@@ -54,7 +54,6 @@ mod port;
 mod ranges;
 mod reclaim;
 pub(crate) mod reserve;
-mod room;
 mod scrub;
 mod shares;
 mod shrink;
@@ -76,7 +75,6 @@ pub(crate) use port::{Imported, ImportedBlobs};
 use reclaim::Reclaim;
 use reserve::{Reserve, is_full, with_reserve};
 use scrub::Scrub;
-use shrink::Idle;
 
 /// Retired log segments that are kept for reuse.
 const SPARE_SEGMENTS: usize = 8;
@@ -118,7 +116,6 @@ pub(crate) struct Store {
     pub(crate) ending: Ending,
     reclaim: Reclaim,
     pub(crate) scrub: Scrub,
-    idle: Idle,
     /// Memory for memtables to come.
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) throttle: Throttle,
@@ -208,7 +205,6 @@ impl Store {
             ending: Ending::default(),
             reclaim: Reclaim::default(),
             scrub: Scrub::default(),
-            idle: Idle::default(),
             chunks: parts.chunks,
             throttle: Throttle::default(),
             pace: Pace::default(),

@@ -31,11 +31,8 @@ impl Store {
     pub(crate) fn check_room_for_blob(&self, len: u64) -> Result<()> {
         self.check_writable()?;
         let free = self.env.fs.free_space(&self.dir)?;
-        if free < len.saturating_add(self.low_space()) {
-            let low = self.low_space();
-            let message = format!(
-                "the disk has no room for a value of {len} bytes: {free} bytes of it are free, and {low} have to stay so"
-            );
+        if free < len.saturating_add(self.options.low_space()) {
+            let message = format!("the disk has no room for a value of {len} bytes");
             return Err(Error::new(ErrorKind::OutOfSpace, message).at(&self.dir));
         }
         Ok(())

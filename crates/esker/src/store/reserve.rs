@@ -3,9 +3,8 @@
 //! The file `RESERVE` is allocated and never written. When something that gives space back, or must not
 //! fail, finds no room, the file is cut, and the work is done once more; as soon as there is room, the file
 //! gets its length back, and only then are puts taken again. It is [`PER_SEGMENT`] times as long as the
-//! longest log segment so far, so that a small store stays small, and one that was emptied gets small again
-//! ([`shrink`](super::shrink)). Log segments, and with them the reserve, follow the room that the disk has
-//! ([`room`](super::room)):
+//! longest log segment so far, so that a small store stays small, and one that was emptied and compacted gets small
+//! again ([`Store::shrink`](super::Store)):
 //!
 //! ```text
 //! |  1 x: log segments for deletes  |  4 x: opening (a first segment, a manifest, the tables of one segment)  |
