@@ -406,7 +406,7 @@ pub trait FileSystem: Send + Sync + Debug {
     /// `Shared` mode locks nothing, so that read-only media work). `Locked` when somebody holds it.
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn DirLock>>;
 
-    /// Bytes free for this process on the file system of `dir`; [`PLENTY`] where that is not known.
+    /// Bytes free for this process on the file system of `dir`; a number that no disk has where that is not known.
     fn free_space(&self, dir: &Path) -> Result<u64>;
 
     /// Changes with each boot of the machine, and only then; `[0; 16]` where unknown.
