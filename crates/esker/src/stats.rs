@@ -56,6 +56,9 @@ pub struct Stats {
     pub table_files: u64,
     /// Table files held open.
     pub open_tables: u64,
+    /// What everything in the store's directory takes on the disk, whatever it is: as `du` counts, without the directory
+    /// itself.
+    pub disk_bytes: u64,
     /// Log segments on disk, spare ones included.
     pub log_bytes: u64,
     /// Log that recovery would have to read.

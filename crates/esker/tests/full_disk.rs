@@ -24,6 +24,9 @@ fn puts_are_refused_and_taken_again() {
         assert!(written < 20_000, "the disk never became full");
     };
     assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{refused:?}");
+    for part in ["KiB free", "refused below", "RESERVE holds", "reads and deletes go on"] {
+        assert!(refused.message().contains(part), "{refused}");
+    }
 
     for i in 0..written {
         assert_eq!(db.get_vec(i.to_be_bytes()).unwrap().as_deref(), Some(&value(i)[..]), "{i} of {written}");

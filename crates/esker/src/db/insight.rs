@@ -1,12 +1,14 @@
 //! What the store tells about itself: figures, damage, what operations do and why they are slow.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Db;
+use crate::env::Env;
 use crate::error::{ErrorKind, Result};
 use crate::finding::CheckReport;
-use crate::open::Listing;
+use crate::open::{BACKUP_DIR, Listing};
 use crate::state::TreeInner;
 use crate::stats::{Stats, TreeStats};
 use crate::trace::notes::Recorder;
@@ -55,8 +57,9 @@ impl Db {
             let lens = paths.iter().map(|(_, path)| store.env.fs.file_len(path));
             lens.sum::<Result<u64>>()?
         } else {
-            store.wal.disk_bytes()
+            store.wal.disk_bytes() + store.commit.lock().tail.segment.end()
         };
+        stats.disk_bytes = taken(&store.env, &store.dir)?;
         for live in store.blobs.files() {
             stats.blob_files += 1;
             let life = live.life.lock();
@@ -127,6 +130,30 @@ impl Db {
     pub fn why_slow(&self) -> WhySlow {
         self.store.metrics.why_slow()
     }
+}
+
+/// What all files in the store's directory take on the disk, with those that a backup under way or a repair has put into
+/// directories of its own.
+fn taken(env: &Env, dir: &Path) -> Result<u64> {
+    let listing = Listing::read(env, dir)?;
+    let staging = listing.has_backup_dir.then(|| dir.join(BACKUP_DIR));
+    let dirs = [dir.to_path_buf()].into_iter().chain(staging).chain(listing.quarantines);
+    let mut sum = 0_u64;
+    for dir in dirs {
+        for name in env.fs.list(&dir)? {
+            let path = dir.join(name);
+            match env
+                .fs
+                .is_regular(&path)
+                .and_then(|is_file| if is_file { env.fs.allocated_bytes(&path) } else { Ok(0) })
+            {
+                // Gone since.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                taken => sum = sum.saturating_add(taken?),
+            }
+        }
+    }
+    Ok(sum)
 }
 
 fn tree_stats(tree: &TreeInner) -> Result<TreeStats> {

@@ -108,6 +108,7 @@ impl Text {
             ("table_files", "Table files in use.", stats.table_files),
             ("open_tables", "Table files held open.", stats.open_tables),
             ("table_memory_bytes", "Filters and indexes of open tables in memory.", stats.table_memory),
+            ("disk_bytes", "All of the directory on the disk.", stats.disk_bytes),
             ("log_bytes", "Log segments on disk.", stats.log_bytes),
             ("log_live_bytes", "Log that recovery would have to read.", stats.log_live_bytes),
             ("manifest_bytes", "The manifest and its copy.", stats.manifest_bytes),

@@ -13,9 +13,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::state::TreeInner;
 use crate::version::tables::table_path;
 
-/// What a put is told when the disk has no room above the low-space mark.
-const DISK_FULL: &str = "the disk is full: puts are refused until there is room; reads and deletes go on";
-
 impl Store {
     /// Flushes the trees that pin the oldest part of a log grown over its budget.
     fn relieve_log(&self) {
@@ -114,11 +111,6 @@ impl Store {
         }
     }
 
-    /// What a put is told on a full disk.
-    fn full_error(&self) -> Error {
-        Error::new(ErrorKind::OutOfSpace, DISK_FULL).at(&self.dir)
-    }
-
     /// Tells the pool how much of the budget others take.
     pub(super) fn update_memory(&self) {
         self.pool.set_reserved(self.registry.memory());
@@ -177,12 +169,6 @@ impl Store {
         }
         drop(failure);
         self.signal_progress();
-    }
-
-    /// Whether the disk has room above the mark at which puts are refused, beside what the reserve lacks.
-    pub(super) fn has_space(&self) -> bool {
-        let wanted = self.options.low_space() + self.reserve.missing();
-        self.env.fs.free_space(&self.dir).is_ok_and(|free| free >= wanted)
     }
 
     /// Space is back: the reserve is filled up and background work goes on.

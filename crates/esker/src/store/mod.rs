@@ -54,6 +54,7 @@ mod port;
 mod ranges;
 mod reclaim;
 pub(crate) mod reserve;
+mod room;
 mod scrub;
 mod shares;
 mod shrink;
@@ -276,7 +277,8 @@ impl Store {
         self.check_changeable()?;
         match self.failure() {
             Some(_) if self.has_space() => self.resume()?,
-            Some(full) => return Err(full),
+            // What is free now, and not what was free at first.
+            Some(_) => return Err(self.full_error()),
             None => {}
         }
         Ok(())

@@ -161,7 +161,7 @@ impl Watch<'_> {
 /// The figures whose changes are shown. Counts of operations begin anew with each opening: they are the shell's.
 fn watched(in_shell: bool, stats: &Stats) -> Vec<(&'static str, u64)> {
     let entries = stats.trees.iter().map(|tree| tree.memtable_entries + tree.table_entries).sum();
-    let mut figures = vec![("entries", entries), ("disk_bytes", super::disk_bytes(stats))];
+    let mut figures = vec![("entries", entries), ("disk_bytes", stats.disk_bytes)];
     if in_shell {
         let count = |of: &[Operation]| {
             stats
