@@ -31,7 +31,7 @@ use crate::fs::sim::SimFs;
 use crate::fs::{DirLock, FileSystem, LockMode, give_back_free_memory};
 use crate::log::replay::{LogFloor, ReplayReport, Segments};
 use crate::log::wal::{History, LogTail, Wal, is_usual_len};
-use crate::memtable::ChunkPool;
+use crate::memtable::{ChunkPool, Memtable};
 use crate::options::{Options, TreeOptions};
 use crate::ranges::RangeTombstones;
 use crate::state::{Extent, Shape, TreeInner};
@@ -86,6 +86,8 @@ pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<
     if !read_only && room::make(dir, &options, &found)? {
         found = Found::read(&env, dir)?;
     }
+    // Under a simulation a seed then gives the same store, whatever this thread wrote before.
+    Memtable::begin_heights(found.state.identity);
     let purpose = if read_only { Purpose::Read } else { Purpose::Write };
     let opening = Opening::new(dir, &options, &found, purpose)?;
     let replayed = opening.replay(&found.segments, &found.state)?;

@@ -10,12 +10,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Above 2^16 entries the top level is walked: 16 warm nodes at a million entries.
 pub(super) const MAX_HEIGHT: usize = 16;
 
+thread_local! {
+    /// This thread's generator; 0: not begun.
+    static STATE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Begins this thread's heights anew: what it writes from now on lies in memory as it does after any other call with `seed`.
+pub(super) fn begin(seed: u64) {
+    STATE.set(seed);
+}
+
 /// A height for the next entry, from a generator of this thread's own.
 #[inline]
 pub(super) fn random() -> u8 {
-    thread_local! {
-        static STATE: Cell<u64> = const { Cell::new(0) };
-    }
     STATE.with(|state| {
         let mut x = state.get();
         if x == 0 {

@@ -147,6 +147,11 @@ impl Memtable {
         height::random()
     }
 
+    /// Makes this thread's heights, and so when its memtables are full, repeat themselves with `seed`.
+    pub(crate) fn begin_heights(seed: u64) {
+        height::begin(seed);
+    }
+
     /// Bytes that an entry of `height` takes. Callers sum this over a batch, outside any lock.
     #[inline]
     pub(crate) fn entry_size(height: u8, key_len: usize, value_len: usize) -> usize {

@@ -20,6 +20,7 @@ const WALKED_MAX: u64 = 16 << 20;
 const LOOK: u64 = 64 << 10;
 /// The greatest number of a compression.
 const COMPRESSION_MAX: u8 = 2;
+const NOT_FOUND: &str = "neither a block nor, since the index is damaged, those behind it can be found";
 
 /// A part of a table that is lost.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub(crate) struct Salvage {
     properties: Option<Properties>,
     /// Where data blocks end, as far as is known.
     data_end: u64,
+    /// Whether data blocks end there for certain, or what is missing in front of it is told already.
+    is_end_known: bool,
     /// The next block's number and place.
     next: usize,
     offset: u64,
@@ -82,6 +85,7 @@ impl Salvage {
             index,
             properties,
             data_end,
+            is_end_known: footer.is_some(),
             next: 0,
             offset: 0,
             block: None,
@@ -173,6 +177,12 @@ impl Salvage {
     fn walk(&mut self) -> Result<Option<Block>> {
         let start = self.offset;
         if start >= self.data_end {
+            if !self.is_end_known {
+                self.give_up(
+                    start,
+                    "the file ends here, and without its footer nobody knows what is missing",
+                );
+            }
             return Ok(None);
         }
         let (mut bytes, mut sum, mut summed) =
@@ -184,7 +194,7 @@ impl Salvage {
             self.file.read_exact_at(&mut bytes, start)?;
             // No block is made of zeros: these are of a file that was cut and lengthened, or lost its bytes.
             if look == LOOK && bytes.iter().all(|&byte| byte == 0) {
-                self.give_up(start);
+                self.give_up(start, NOT_FOUND);
                 return Ok(None);
             }
             while summed + 9 <= len {
@@ -198,7 +208,7 @@ impl Salvage {
                 }
             }
             if len as u64 == self.data_end - start || look >= WALKED_MAX {
-                self.give_up(start);
+                self.give_up(start, NOT_FOUND);
                 return Ok(None);
             }
             look *= 2;
@@ -210,15 +220,14 @@ impl Salvage {
         self.offset = end;
         let block = self.open_block(start, end).ok();
         if block.is_none() {
-            self.offset = self.data_end;
+            (self.offset, self.is_end_known) = (self.data_end, true);
         }
         block
     }
 
-    fn give_up(&mut self, start: u64) {
-        self.offset = self.data_end;
+    fn give_up(&mut self, start: u64, message: &str) {
+        (self.offset, self.is_end_known) = (self.data_end, true);
         let up_to = self.properties.as_ref().map(|properties| properties.largest.clone());
-        let message = "neither a block nor, since the index is damaged, those behind it can be found";
         let error = Error::corruption(self.file.path(), start, message);
         self.gaps.push(Gap { error, behind: self.key.clone(), up_to });
     }

@@ -1,10 +1,12 @@
 //! Damaged and hostile files: the right answer or a located error, never a wrong one, never a panic.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use super::*;
 use crate::checksum::checksum;
 use crate::codec::u64_at;
+use crate::table::salvage::Gap;
 
 fn small(compression: Compression) -> (Model, Vec<u8>) {
     let mut rng = Rng::new(9);
@@ -80,6 +82,29 @@ fn a_file_that_was_cut_or_grew_is_refused() {
     is_located(&open(longer, 0).expect_err("a file that grew"));
     // The end of a table alone has a good footer.
     is_located(&open(bytes[100..].to_vec(), 0).expect_err("a file that lost its front"));
+}
+
+/// Wherever a table was cut, between two blocks or at its very beginning too, what salvage does not find lies in a gap that
+/// it names.
+#[test]
+fn salvage_names_what_a_cut_has_taken() {
+    let (model, bytes) = small(Compression::Lz4);
+    for len in 0..bytes.len() {
+        let file = Arc::new(MemRead(bytes[..len].to_vec()));
+        let mut salvage = Salvage::open(file, Some(0xabcdef)).expect("what is left of a table");
+        let mut found = BTreeSet::new();
+        while salvage.advance().expect("a next entry, or none") {
+            let value = (salvage.kind(), salvage.value().to_vec());
+            let id = (salvage.key().to_vec(), Reverse(salvage.seq()));
+            assert_eq!(model.get(&id), Some(&value), "cut to {len}");
+            found.insert(id);
+        }
+        for id in model.keys().filter(|id| !found.contains(*id)) {
+            let is_in = |gap: &Gap| gap.behind <= id.0 && gap.up_to.as_ref().is_none_or(|to| id.0 <= *to);
+            assert!(salvage.gaps().iter().any(is_in), "cut to {len}: {id:?} is in no gap");
+        }
+        assert!(salvage.gaps().len() <= 1, "cut to {len}: {:?}", salvage.gaps());
+    }
 }
 
 #[test]
