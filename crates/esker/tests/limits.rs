@@ -353,6 +353,29 @@ mod linux {
         assert!(esker::check(&dir, &Options::default()).unwrap().findings.is_empty());
     }
 
+    /// Merging is slow here, for each table is a file of 4 KiB.
+    #[test]
+    fn writers_who_outrun_merging_leave_scans_the_descriptors_that_they_need() {
+        let Some(dir) = child_dir() else {
+            let dir = tempfile::tempdir().unwrap();
+            in_child(
+                "linux::writers_who_outrun_merging_leave_scans_the_descriptors_that_they_need",
+                dir.path(),
+                2 << 20,
+            );
+            return;
+        };
+        limit(Resource::Nofile, 128);
+        let mut options = tiny_tables();
+        options.memtable_bytes = Some(16 << 10);
+        let db = Db::open(&dir, options).unwrap();
+        for _ in 0..2 {
+            fill(&db).unwrap();
+            assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), u64::from(KEYS));
+        }
+        db.close().unwrap();
+    }
+
     fn read_all_and_more(db: &Db) {
         assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), u64::from(KEYS) + 1);
     }

@@ -1,7 +1,10 @@
 //! Slows writers down smoothly while merging is behind, so that it never has to stop them for seconds.
 //!
 //! Above a first threshold of unmerged runs, writers share a rate in bytes per second that halves with
-//! every further run. A writer that is ahead of the rate sleeps for the difference; sleeps are collected
+//! every further run, down to one that merging should keep up with. Where it does not, the rate halves again from a second
+//! threshold on: a scan opens a table of each run, and must not come to need more descriptors and memory than there are.
+//!
+//! A writer that is ahead of the rate sleeps for the difference; sleeps are collected
 //! to about a millisecond, since shorter ones cost more than they hold up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +21,14 @@ pub(crate) const SLOW_RUNS: usize = 10;
 /// The rate at [`SLOW_RUNS`].
 const RATE_MAX: u64 = 128 << 20;
 
-/// The lowest rate: writers are slowed, never stopped.
+/// The lowest rate below [`MANY_RUNS`].
 const RATE_MIN: u64 = 2 << 20;
+
+/// Unmerged runs from which on a lower rate than [`RATE_MIN`] is set.
+const MANY_RUNS: usize = 32;
+
+/// The lowest rate of all: writers are slowed, never stopped.
+const RATE_LEAST: u64 = 4 << 10;
 
 /// The shortest and the longest time that one write is held up.
 const SLEEP_MIN_US: u64 = 1_000;
@@ -38,11 +47,7 @@ pub(crate) struct Throttle {
 impl Throttle {
     /// Sets the rate for `runs` unmerged runs in the tree that has most.
     pub(crate) fn set_runs(&self, runs: usize) {
-        let rate = match runs.checked_sub(SLOW_RUNS) {
-            None => 0,
-            Some(excess) => (RATE_MAX >> excess.min(32)).max(RATE_MIN),
-        };
-        self.rate.store(rate, Ordering::Relaxed);
+        self.rate.store(rate_of(runs), Ordering::Relaxed);
     }
 
     /// Whether writers are slowed.
@@ -76,5 +81,31 @@ impl Throttle {
     /// Microseconds that writers were held up in all.
     pub(crate) fn slept_us(&self) -> u64 {
         self.slept_us.load(Ordering::Relaxed)
+    }
+}
+
+/// Bytes per second that writers share at `runs` unmerged runs; 0: as many as they can.
+fn rate_of(runs: usize) -> u64 {
+    if runs < SLOW_RUNS {
+        return 0;
+    }
+    let halved = |rate: u64, from: usize| rate >> runs.saturating_sub(from).min(32);
+    match runs {
+        ..MANY_RUNS => halved(RATE_MAX, SLOW_RUNS).max(RATE_MIN),
+        _ => halved(RATE_MIN, MANY_RUNS).max(RATE_LEAST),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_falls_with_the_runs_and_writers_are_never_stopped() {
+        assert_eq!([0, 9].map(rate_of), [0, 0]);
+        assert_eq!([10, 11, 13].map(rate_of), [128 << 20, 64 << 20, 16 << 20]);
+        assert_eq!([16, 20, 32].map(rate_of), [2 << 20; 3]);
+        assert_eq!([33, 36, 41].map(rate_of), [1 << 20, 128 << 10, 4 << 10]);
+        assert_eq!([42, 100, usize::MAX].map(rate_of), [4 << 10; 3]);
     }
 }
