@@ -230,8 +230,8 @@ pub(crate) fn existing(global: &Global) -> Outcome<Db> {
 
 /// Does `work`. While that fails because somebody else holds the store, does it again, for as long as `--wait` says.
 ///
-/// The kernel could wait for the lock too, but not until a time, nor until Ctrl-C; and whoever waits for a whole command
-/// of another process does not notice a twentieth of a second.
+/// The kernel could wait for the lock too, but not until a time, nor until Ctrl-C. A command that waits for another
+/// process takes a twentieth of a second longer for it at most.
 pub(crate) fn patiently<T>(
     global: &Global,
     mut work: impl FnMut() -> Outcome<esker::Result<T>>,

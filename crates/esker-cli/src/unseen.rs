@@ -1,8 +1,8 @@
 //! A file that is seen under its name only when it is whole, and of which nothing is left when the process dies before.
 //!
-//! Where the file system can, it has no name until then (`O_TMPFILE`). Elsewhere it is called `.NAME.PID.tmp` and locked; and
-//! whoever writes a file of the same name next removes those that nobody has locked any more: a lock ends with its process,
-//! however that ends, and a number alone would not tell who is alive.
+//! Where the file system can, it has no name until then (`O_TMPFILE`). Elsewhere it is called `.NAME.PID.tmp` and locked. The
+//! next writer of the same name removes such files that are not locked any more: a lock ends with its process, however that
+//! ends, and a number alone would not tell which process is alive.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -107,7 +107,7 @@ fn with_name(target: &Path) -> io::Result<(File, PathBuf)> {
         let beside = beside(target);
         match File::create_new(&beside) {
             Ok(file) => {
-                // Where there are no locks, it may be removed by whoever writes the same file meanwhile.
+                // Where there are no locks, another writer of the same name may remove it.
                 let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
                 // Somebody may have taken it for a left one before it was locked.
                 if file.metadata()?.nlink() > 0 {

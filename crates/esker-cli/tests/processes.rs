@@ -82,7 +82,7 @@ fn a_refused_command_names_the_process_that_has_the_store() {
     }
     drop(stdin);
     assert!(child.wait().unwrap().success());
-    assert_eq!(fs::read_to_string(&lock).unwrap(), "", "whoever lets go takes its note back");
+    assert_eq!(fs::read_to_string(&lock).unwrap(), "", "the process has taken its note back");
 
     // Who was killed leaves a note, which nobody believes: neither a writer nor, on behalf of a reader, anybody else.
     let (mut child, _stdin) = holder(dir.path());

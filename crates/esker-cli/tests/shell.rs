@@ -247,7 +247,7 @@ fn ctrl_c_during_check_or_repair_does_not_lose_the_store() {
         says(&mut shell, "get a", "1", "esker.db");
         says(&mut shell, "delete a", "", "esker.db");
     }
-    // Whoever will not wait ends the process; the store does not mind.
+    // A second Ctrl-C ends the process; the store does not mind.
     shell.send_line("repair").unwrap();
     shell.exp_string("ing, ").unwrap();
     shell.send_control('c').unwrap();
@@ -571,7 +571,7 @@ fn a_store_that_cannot_be_opened_at_the_start_is_exit_code_3() {
     at_terminal.exp_eof().unwrap();
     let status = format!("{:?}", at_terminal.process().wait().unwrap());
     assert!(status.ends_with(", 3)"), "{status}");
-    // Whoever opens another one has what he wants.
+    // The shell opens another store instead.
     let done = esker_with(dir.path(), "shell", b"open other.db\nput a 1\n");
     assert_eq!(done.code, 0, "{}", done.stderr());
     drop(db);

@@ -363,12 +363,14 @@ fn the_last_handle_may_go_in_the_store_s_own_work() {
     let (closed, result) = mpsc::channel();
     let held = Arc::default();
     let operator = LettingGo { held: Arc::clone(&held), go: Mutex::new(told), closed };
-    let db = Db::open(dir.path(), busy_options().merge_operator(operator)).unwrap();
+    let mut options = busy_options().merge_operator(operator);
+    options.memtable_bytes = Some(256 << 10);
+    let db = Db::open(dir.path(), options).unwrap();
     *held.lock().unwrap() = Some(db.clone());
     db.put("key", "value").unwrap();
     db.default_tree().merge("key", "let go", "operand").unwrap();
-    // One memtable is full: a flush in the background asks the operator.
-    for i in 0..300_u32 {
+    // One memtable is full, and not two, for which this thread would wait: a flush in the background asks the operator.
+    for i in 0..1_000_u32 {
         db.put(i.to_be_bytes(), value_of(i)).unwrap();
     }
     drop(db);
@@ -382,7 +384,7 @@ fn the_last_handle_may_go_in_the_store_s_own_work() {
             opened => break opened.unwrap(),
         }
     };
-    assert_eq!(again.default_tree().count(ScanRange::all()).unwrap(), 301);
+    assert_eq!(again.default_tree().count(ScanRange::all()).unwrap(), 1_001);
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn a_link_in_place_of_any_file_is_refused_and_not_followed() {
         let (store, outside) = (all.join("store"), all.join("outside"));
         fs::create_dir(&all).unwrap();
         copy_dir(&whole, &store);
-        // What it leads to is what the store would look for: whoever follows notices nothing.
+        // What it leads to is what the store would look for: a store that follows it notices nothing.
         fs::rename(store.join(&name), &outside).unwrap();
         symlink("../outside", store.join(&name)).unwrap();
         is_refused(&all, &store, &store.join(&name));
@@ -206,7 +206,7 @@ fn a_reserve_that_is_a_link_leads_to_no_file_that_is_cut() {
         let error = result.expect_err(what);
         assert_eq!(error.path(), Some(&*store.join("RESERVE")), "{what}: {error}");
     }
-    // A second name of the file is left to whoever it belongs to: the store makes a reserve of its own.
+    // The file stays as it is under its second name: the store makes a reserve of its own.
     fs::remove_file(store.join("RESERVE")).unwrap();
     fs::hard_link(&film, store.join("RESERVE")).unwrap();
     let db = Db::open(&store, options()).unwrap();

@@ -64,12 +64,11 @@ pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeI
     check_tables(env, dir, &tables)?;
     let greatest = greatest_number(store, record, &tables, dir)?;
     let clock_us = clock_of(store, found.state.clock_us, &tables, dir)?;
-    // A store that is closed meanwhile gives up neither its numbers nor its directory before the files are there under
-    // their mark: another opening would give the numbers out again, and then remove its own files as the import's.
-    let inside = store.blobs.gate.enter()?;
+    // A store that is closed meanwhile waits until the files are the tree's, or removed again: another opening would give
+    // their numbers out again, and the import would remove that opening's files as its own.
+    let _inside = store.blobs.gate.enter()?;
     let mut arrival = Arrival::begin(store, (env, dir), &found.state, &tables)?;
     let brought = arrival.bring(&tables, &found.state.blobs, record.root);
-    drop(inside);
     let brought = brought.and_then(|(tables, blobs)| {
         let imported = Imported { record: record.clone(), tables, blobs, greatest, clock_us };
         store.import(name, imported)

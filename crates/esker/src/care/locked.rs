@@ -1,4 +1,4 @@
-//! A store that is not open, for whoever wants its files to himself.
+//! A store that no process has open, for work that needs its files to itself.
 
 use std::path::Path;
 
@@ -21,6 +21,6 @@ pub(super) fn lock(env: &Env, dir: &Path, mode: LockMode) -> Result<(Box<dyn Dir
     };
     store()?;
     let lock = env.fs.lock(&dir.join(LOCK_FILE), mode)?;
-    // Whoever had the lock until now may have made and removed files after the first look.
+    // The process that had the lock until now may have made and removed files after the first look.
     Ok((lock, store()?))
 }

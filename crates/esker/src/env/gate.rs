@@ -1,4 +1,4 @@
-//! Who may write into the directory of a store: whoever comes by, until the store is closed, then nobody.
+//! Lets writers into the directory of a store until the store is closed, then none.
 //!
 //! What is written in bulk or piece by piece outlives calls, and its handle may outlive the store: then the directory is
 //! another opening's, or another store's. So each piece of it is written inside the gate, and closing waits until nobody is.

@@ -88,9 +88,7 @@ impl Env {
             executor: None,
         }
     }
-}
 
-impl Env {
     /// The same world, in which files are those of the directory `dir`, resolved now: see [`FileSystem::within`].
     pub(crate) fn within(&self, dir: &Path) -> Result<Env> {
         Ok(Env { fs: self.fs.within(dir)?, ..self.clone() })

@@ -26,7 +26,7 @@ static CLOSED: AtomicU64 = AtomicU64::new(0);
 
 /// Something that keeps files open which it can open again.
 pub(crate) trait Keeper: Send + Sync + Debug {
-    /// Closes what is not being read; returns whether that was anything. Whoever calls may hold any lock of a store but that
+    /// Closes what is not being read; returns whether that was anything. The caller may hold any lock of a store but that
     /// under which files are noted as open.
     fn close_unused(&self) -> bool;
 }

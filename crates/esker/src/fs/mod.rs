@@ -32,7 +32,8 @@ pub use mapping::Mapping;
 pub use real::Directory;
 pub(crate) use real::{RealFs, give_back_free_memory};
 
-/// The machine's memory in bytes, where the operating system tells.
+/// The memory that this process may have, in bytes, where the operating system tells: the machine's, or less where a
+/// control group limits it.
 pub(crate) fn available_memory() -> Option<u64> {
     let limits = [real::os::physical_memory(), real::os::memory_limit()];
     limits.into_iter().flatten().min()

@@ -83,7 +83,7 @@ impl SnapshotRegistry {
         }
         let judged = held.judged.map(|(_, time_us)| time_us);
         let earliest = held.moments.keys().map(|(_, time_us)| *time_us).chain(judged).min();
-        // Whoever registers later, or reads without, reads the clock later, but for a write that was judged.
+        // Later readers read the clock later. Only a write that was judged has an earlier time.
         let now = clock.now_us();
         let time_us =
             if broken("rule-17") { now } else { earliest.map_or(now, |earliest| earliest.min(now)) };

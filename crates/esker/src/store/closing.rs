@@ -30,7 +30,7 @@ pub(super) struct Closing {
     begun: AtomicBool,
     /// The last handle went while the store's own work had it: who ends a piece of work next closes.
     due: AtomicBool,
-    /// How it ended: kept for whoever closes again. Held by who is at it, so that others wait.
+    /// How it ended, for later calls. The call that closes holds the lock, so others wait.
     outcome: Mutex<Option<Result<()>>>,
 }
 
@@ -43,7 +43,7 @@ impl Store {
         Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir)
     }
 
-    /// Ends the background work, syncs the log and lets the directory go. Whoever calls this again, or meanwhile, gets the
+    /// Ends the background work, syncs the log and lets the directory go. A later call, or one meanwhile, gets the
     /// same result, and gets it when all is done.
     pub(crate) fn close(&self) -> Result<()> {
         if AtWork::is_on(self) {
@@ -60,7 +60,7 @@ impl Store {
         result
     }
 
-    /// The last handle went. Whoever wants to know whether the last sync worked calls `close` before.
+    /// The last handle went. A program that wants to know whether the last sync worked calls `close` before.
     pub(super) fn close_with_last_handle(&self) {
         if AtWork::is_on(self) {
             self.closing.due.store(true, Ordering::Release);

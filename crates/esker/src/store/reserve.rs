@@ -146,8 +146,8 @@ impl Reserve {
     }
 
     fn resize(&self, state: &mut State, len: u64) -> Result<()> {
-        if let Some(held) = part_with_second_name(&self.env, &self.path)? {
-            (state.held, state.named) = (held, false);
+        if part_with_second_name(&self.env, &self.path)? {
+            (state.held, state.named) = (0, false);
         }
         self.env.fs.set_allocated(&self.path, len)?;
         state.held = len;
@@ -169,14 +169,15 @@ pub(crate) fn give_up(env: &Env, dir: &Path) -> Result<bool> {
     env.fs.set_allocated(&path, 0).map(|()| true)
 }
 
-/// Where the reserve's file has a second name, under which it may be somebody else's, that one keeps it: the reserve gets a
-/// file of its own, of which this returns the length. A copy of the directory by hard links brings this about.
-fn part_with_second_name(env: &Env, path: &Path) -> Result<Option<u64>> {
-    if !env.fs.exists(path)? || env.fs.link_count(path)? < 2 {
-        return Ok(None);
+/// Leaves the reserve's file to its other name, where it has one, and returns whether it had. A copy of the directory by
+/// hard links brings this about; under the other name the file may be somebody else's. The reserve then begins anew, with
+/// no length.
+fn part_with_second_name(env: &Env, path: &Path) -> Result<bool> {
+    let shared = env.fs.exists(path)? && env.fs.link_count(path)? >= 2;
+    if shared {
+        env.fs.remove_file(path)?;
     }
-    env.fs.remove_file(path)?;
-    Ok(Some(0))
+    Ok(shared)
 }
 
 /// Does `work`; where there is no room for it, once more without the reserve.

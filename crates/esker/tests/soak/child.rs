@@ -73,7 +73,7 @@ pub(crate) fn run(order: &str) {
     let models = models.unwrap_or_else(|what| fail(&format!("after {end:?}: {what}")));
     let began: [u64; ACTORS] = std::array::from_fn(|slot| models[slot].n);
     open_accounts(&shared, &knobs);
-    // What was lost is done otherwise from here on. The numbers first: whoever dies between them and the new life finds
+    // What was lost is done otherwise from here on. The numbers first: a child that dies between them and the new life finds
     // the store at these.
     for (slot, &n) in began.iter().enumerate() {
         board.set(Word::Begun(slot), n);

@@ -214,7 +214,7 @@ impl History {
         std::fs::create_dir_all(&places.base).expect("a directory for the store");
         let order = format!("seed={seed}\nbegan_us={}\n", knobs.began_us);
         std::fs::write(places.notes.join("history"), order).expect("a note");
-        // Whoever looks finds it, even where the child died before it did anything.
+        // The board is there even where the child dies before it does anything.
         drop(Board::open(&places.board()));
         History { knobs, places, end: End::None, counts: Counts::default(), operations: 0 }
     }

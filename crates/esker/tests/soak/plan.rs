@@ -1,8 +1,8 @@
 //! What each writer does, and what its keys hold after so many operations.
 //!
 //! Operation `n` of writer `w` is a function of the history's seed, `w`, `n`, the life in which it was done (what a crash has
-//! lost is done otherwise the next time), and what the writer's keys held before. So whoever knows how far a writer came
-//! knows all that its keys must hold: that is the oracle, for stores after a crash and for snapshots amid the load.
+//! lost is done otherwise the next time), and what the writer's keys held before. So how far a writer came
+//! tells all that its keys must hold: that is the oracle, for stores after a crash and for snapshots amid the load.
 //!
 //! Most operations are *carriers*: they also write the writer's [`Head`], in one batch or transaction, which says how far it
 //! came. The others are single calls (a put, a merge, a rename, ...) that write one thing. At most [`SINGLES_MAX`] stand in
@@ -167,7 +167,7 @@ pub(crate) struct Op {
     pub(crate) action: Action,
     /// Written with `Durability::Power`.
     pub(crate) power: bool,
-    /// For whatever else is up to whoever does it.
+    /// Decides what else the operation leaves open.
     pub(crate) whim: u64,
 }
 

@@ -135,7 +135,7 @@ impl Routes {
 /// An open store that all threads of a child share.
 pub(crate) struct Shared {
     pub(crate) db: Db,
-    /// Written while a tree is split: whoever was refused finds out here where the key went.
+    /// Written while a tree is split: a writer that was refused finds here which tree has the key now.
     pub(crate) routes: RwLock<Arc<Routes>>,
     pub(crate) heads: Tree,
     pub(crate) bank: Tree,

@@ -10,6 +10,9 @@
 //! Done without are hints to the kernel, allocation (zeros are written instead), holes (`Unsupported`), shared blocks
 //! (none), and mapped log segments (stores are written). Every promise is kept without them: they save time or space.
 
+use std::io;
+use std::path::{Path, PathBuf};
+
 #[cfg(unix)]
 mod at;
 #[cfg(target_os = "linux")]
@@ -53,3 +56,21 @@ pub(in crate::fs) use unix::*;
 pub(in crate::fs) use view::View;
 #[cfg(windows)]
 pub(in crate::fs) use windows::*;
+
+/// What an opening asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::fs) enum Access {
+    /// To read a file that is there.
+    Read,
+    /// To read and write a file that is there.
+    Write,
+    /// To read and write a file that is not there yet.
+    New,
+    /// To read and write a file, whether or not it is there yet.
+    Any,
+}
+
+/// The path of what is there, without links, `.` and `..`.
+pub(in crate::fs) fn resolve(path: &Path) -> io::Result<PathBuf> {
+    std::fs::canonicalize(path)
+}

@@ -1,4 +1,4 @@
-//! Who holds a lock file, for the message to whoever is refused.
+//! Says which process holds a lock file, for the message to one that is refused.
 //!
 //! A writer notes its process id and the time its process started in the lock file, `1234 5678901\n`, once it has the
 //! lock, and empties the file before it lets go. This is for people and decides nothing: the lock alone does. So nothing
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Whoever has put something else under the lock file's name, by a link for instance, keeps it.
+    /// What somebody else has put under the lock file's name, by a link for instance, stays as it is.
     #[test]
     fn what_is_no_note_is_left_as_it_is() {
         let dir = tempfile::tempdir().unwrap();

@@ -63,7 +63,7 @@ pub(super) fn judge(nodes: &[Node], isolation: Isolation) -> Result<(), String> 
             if isolation == Isolation::Serializable {
                 graph[from].push((to, label));
             } else if edge == Edge::WriteWrite && nodes[from].is_expiry && !nodes[to].has_read(key) {
-                // Whoever writes without having read does not care whether what was there has expired.
+                // A write without a read does not depend on whether what was there has expired.
             } else if edge != Edge::ReadWrite {
                 for &(behind, second, key) in &edges[to] {
                     if second == Edge::ReadWrite {

@@ -9,29 +9,17 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::retry_on_intr;
 
+use super::Access;
 use crate::fs::{Entry, NameKind};
 
 /// A directory that stays the same one, whatever becomes of its name.
 #[derive(Debug)]
 pub(in crate::fs) struct Directory(pub(super) File);
-
-/// What an opening asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::fs) enum Access {
-    /// To read a file that is there.
-    Read,
-    /// To read and write a file that is there.
-    Write,
-    /// To read and write a file that is not there yet.
-    New,
-    /// To read and write a file, whether or not it is there yet.
-    Any,
-}
 
 /// A name, and the directory that it is in.
 #[derive(Debug)]
@@ -174,11 +162,6 @@ impl Look {
     pub(in crate::fs) fn is_same(&self, other: &Look) -> bool {
         self.identity == other.identity
     }
-}
-
-/// The path of what is there, without links, `.` and `..`.
-pub(in crate::fs) fn resolve(path: &Path) -> io::Result<PathBuf> {
-    std::fs::canonicalize(path)
 }
 
 impl Directory {

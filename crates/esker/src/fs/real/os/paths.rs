@@ -18,24 +18,12 @@ use windows_sys::Win32::Storage::FileSystem::{
     GetDiskFreeSpaceExW, GetFileInformationByHandle, GetFileInformationByHandleEx,
 };
 
+use super::{Access, resolve};
 use crate::fs::{Entry, NameKind};
 
 /// A directory by its absolute path.
 #[derive(Debug)]
 pub(in crate::fs) struct Directory(PathBuf);
-
-/// What an opening asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::fs) enum Access {
-    /// To read a file that is there.
-    Read,
-    /// To read and write a file that is there.
-    Write,
-    /// To read and write a file that is not there yet.
-    New,
-    /// To read and write a file, whether or not it is there yet.
-    Any,
-}
 
 /// A name, and the directory that it is in.
 #[derive(Debug)]
@@ -138,11 +126,6 @@ impl Look {
     pub(in crate::fs) fn is_same(&self, other: &Look) -> bool {
         self.resolved.is_some() && self.resolved == other.resolved
     }
-}
-
-/// The path of what is there, without links, `.` and `..`.
-pub(in crate::fs) fn resolve(path: &Path) -> io::Result<PathBuf> {
-    fs::canonicalize(path)
 }
 
 impl Directory {
