@@ -9,9 +9,10 @@
 //! ```
 //!
 //! A sync that fails with EIO must not end in exit 0, unless the file is one that nobody needs. One that fails with ENOSPC may:
-//! the store gives up its reserve and writes a new file in the place of that one, or leaves a file of values, all of them
-//! synced before, without its footer. All cases are drawn up beforehand, from a run of each command in which nothing
-//! fails, and done in an order that `ESKER_SEED` draws, for `ESKER_SOAK_SECONDS`; `ESKER_FAULT` names one alone, as printed.
+//! the store gives up its reserve and writes a new file in the place of that one, which is removed, or leaves a file of
+//! values, all of them synced before, without its footer; the directory is synced once more. All cases are drawn up
+//! beforehand, from a run of each command in which nothing fails, and done in an order that `ESKER_SEED` draws, for
+//! `ESKER_SOAK_SECONDS`, in `ESKER_SOAK_DIR`; `ESKER_FAULT` names one alone, as printed.
 
 #![cfg(target_os = "linux")]
 #![allow(
@@ -69,6 +70,7 @@ const CALLS: &[(&str, &[&str])] = &[
     ("statfs", &["EIO", "ENOSYS"]),
     ("flock", &["ENOLCK", "EINTR"]),
     ("ioctl", &["EIO", "EOPNOTSUPP"]),
+    ("clone3", &["EAGAIN"]),
 ];
 
 /// Those whose failure must be told: what they make durable may be lost. (`sync_file_range` only begins what a later sync ends.)
@@ -382,8 +384,8 @@ impl Fixture {
             Some(124) => return Err("it hangs".to_owned()),
             // The dynamic linker's own calls.
             Some(127) => {}
-            Some(0) if SYNCS.contains(&case.call) && case.error == "EIO" => {
-                if let Some(line) = untold(&run.trace) {
+            Some(0) if SYNCS.contains(&case.call) => {
+                if let Some(line) = unsynced(&run.trace, case.error) {
                     return Err(format!("a sync failed, and nobody was told: {line}"));
                 }
             }
@@ -514,19 +516,64 @@ fn succeed_or_tell(command: &mut Command) -> Outcome<()> {
     Err(format!("afterwards {command:?}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// The first sync of a trace that failed, but for those of spare files.
-fn untold(trace: &str) -> Option<&str> {
-    let lines: Vec<&str> = trace.lines().collect();
-    let thread = |line: &str| line.split(' ').next().map(str::to_owned);
-    // Of a call that strace shows in two lines the first names the file.
-    let begun = |at: usize| {
-        let mut before = lines[..at].iter().rev();
-        before.find(|line| thread(line) == thread(lines[at]) && line.contains("<unfinished")).copied()
+/// A call in a trace.
+struct Call<'a> {
+    thread: &'a str,
+    /// The first of its two lines, where it has two: that one names the file.
+    line: &'a str,
+    has_failed: bool,
+}
+
+impl Call<'_> {
+    /// The file that it is about, as `-y` names it.
+    fn path(&self) -> Option<&str> {
+        self.line.split_once('<')?.1.split_once('>').map(|(path, _)| path)
+    }
+
+    fn is_sync(&self) -> bool {
+        self.line.contains("sync(")
+    }
+}
+
+/// The calls of a trace, in the order in which they ended.
+fn calls(trace: &str) -> Vec<Call<'_>> {
+    let mut calls = Vec::new();
+    let mut begun = BTreeMap::new();
+    for line in trace.lines() {
+        let Some((thread, _)) = line.split_once(' ') else { continue };
+        if line.contains("<unfinished ") {
+            begun.insert(thread, line);
+            continue;
+        }
+        let has_failed = line.ends_with("(INJECTED)");
+        let line = if line.contains(" resumed>") { begun.remove(thread).unwrap_or(line) } else { line };
+        calls.push(Call { thread, line, has_failed });
+    }
+    calls
+}
+
+/// A sync that failed and that somebody relies on.
+fn unsynced<'a>(trace: &'a str, error: &str) -> Option<&'a str> {
+    let calls = calls(trace);
+    let is_spare = |at: usize| SPARE.iter().any(|name| calls[at].line.contains(name));
+    let is_missed = |at: &usize| {
+        calls[*at].has_failed && !is_spare(*at) && !(error == "ENOSPC" && is_made_up_for(&calls, *at))
     };
-    let failed = (0..lines.len()).filter(|&at| lines[at].ends_with("(INJECTED)"));
-    let mut named = failed
-        .map(|at| if lines[at].contains("resumed>") { begun(at).unwrap_or(lines[at]) } else { lines[at] });
-    named.find(|line| !SPARE.iter().any(|name| line.contains(name)))
+    (0..calls.len()).find(is_missed).map(|at| calls[at].line)
+}
+
+/// Whether nobody relies on a sync that found no room. The file is gone, or it holds values, each of which was synced
+/// before; a directory's was for the reserve that its thread had just made there, or was done once more by that thread.
+fn is_made_up_for(calls: &[Call<'_>], at: usize) -> bool {
+    let failed = &calls[at];
+    let Some(path) = failed.path() else { return false };
+    if !Path::new(path).is_dir() {
+        return path.ends_with(".blob") || !Path::new(path).exists();
+    }
+    let is_own = |call: &&Call<'_>| call.thread == failed.thread;
+    let made = calls[..at].iter().filter(is_own).rfind(|call| call.line.contains("|O_CREAT|"));
+    let mut later = calls[at + 1..].iter().filter(is_own).filter(|call| call.is_sync() && !call.has_failed);
+    made.is_some_and(|made| made.line.contains("\"RESERVE\"")) || later.any(|call| call.path() == Some(path))
 }
 
 /// Runs a command below strace; what strace saw comes out too.
@@ -592,7 +639,8 @@ fn calls_of_the_real_program_fail() {
     if !can_trace() {
         return;
     }
-    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let ground = std::env::var_os("ESKER_SOAK_DIR").map(PathBuf::from);
+    let root = tempfile::tempdir_in(ground.unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into())).unwrap();
     let mut fixture = Fixture::new(root.path());
     let mut cases = fixture.cases();
     let all = cases.len();
@@ -622,7 +670,9 @@ fn calls_of_the_real_program_fail() {
                     let Case { call, error, nth, forever, .. } = case;
                     let more = if *forever { "+" } else { "" };
                     let inject = format!("inject={call}:error={error}:when={nth}{more}");
-                    let what = ["-e".to_owned(), format!("trace={call}"), "-e".to_owned(), inject];
+                    // What a directory's sync is for is seen by what was made in it.
+                    let made = if SYNCS.contains(call) { ",openat" } else { "" };
+                    let what = ["-e".to_owned(), format!("trace={call}{made}"), "-e".to_owned(), inject];
                     let (run, _) = trace(&dir, &what, workload);
                     done.fetch_add(1, Ordering::Relaxed);
                     hit.fetch_add(u64::from(run.injected), Ordering::Relaxed);
