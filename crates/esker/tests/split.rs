@@ -334,6 +334,26 @@ fn what_was_read_before_conflicts_and_what_moves_is_refused() {
 }
 
 /// Threads go on writing to a tree that is being split: what was acknowledged is in one of the halves.
+/// As the soak found it (seed 141198): who deletes a range by a handle from before the split deletes what its tree has, and
+/// sees by its range that something is left to do.
+#[test]
+fn of_a_range_each_half_deletes_its_own_part() {
+    let disk = SimFs::new(11);
+    let db = open(&disk);
+    let tree = db.tree("t").unwrap();
+    for key in ["b", "f", "n", "r", "z"] {
+        tree.put(key, "1").unwrap();
+    }
+    let range = ScanRange::all().from("c").before("t");
+    let new = db.split(&tree, "m", "new").unwrap();
+    tree.delete_range(&range).unwrap();
+    assert_eq!((tree.count(ScanRange::all()).unwrap(), new.count(ScanRange::all()).unwrap()), (1, 3));
+    assert!(!tree.contains("f").unwrap() && new.contains("n").unwrap());
+    assert_eq!(tree.range(), ScanRange::all().before("m"));
+    new.delete_range(&range).unwrap();
+    assert!(new.contains("z").unwrap() && new.count(ScanRange::all()).unwrap() == 1);
+}
+
 #[test]
 fn others_write_meanwhile() {
     let dir = tempfile::tempdir().unwrap();

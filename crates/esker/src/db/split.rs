@@ -10,7 +10,9 @@ impl Db {
     /// and tag; `tree` keeps those before. No table is written anew, however large the tree is: both trees share the files that
     /// hold keys of both, until merges have come by.
     ///
-    /// Handles of `tree` go on; what they write from `at` on is refused with `InvalidInput`. Snapshots and scans that began
+    /// Handles of `tree` go on; what they write from `at` on is refused with `InvalidInput`, and a range that reaches beyond
+    /// `at` is deleted up to there: who deletes ranges while others split looks at
+    /// [`Tree::range`] afterwards. Snapshots and scans that began
     /// before go on seeing one tree through its handle. Writes to `tree` wait for what has been written meanwhile to be
     /// flushed, and, if need be, for a merge of the tree. Transactions that have read what moves conflict.
     ///

@@ -147,6 +147,9 @@ impl Tree {
     /// Makes all keys of `range` absent, whose direction plays no part. What is put there afterwards is there; a range
     /// without keys, or whose bounds are reversed, changes nothing.
     ///
+    /// Of a tree that was split, or is split meanwhile, it deletes the keys that the tree has then ([`Tree::range`]); a range
+    /// of which it has none is refused. What another tree has of the range stays there.
+    ///
     /// It takes as long as one write, however many keys there are. Until merges have passed all that it hides, which
     /// [`Db::compact`](crate::Db::compact) has them do, reads of the tree pay a lookup each, and scans walk over what is
     /// hidden. Tables of which nothing is left go at once, and huge values within seconds.

@@ -171,6 +171,19 @@ pub(crate) struct Op {
     pub(crate) whim: u64,
 }
 
+impl Op {
+    /// Whether it deletes a range.
+    pub(crate) fn has_range(&self) -> bool {
+        let is_range = |change: &Change| matches!(change, Change::DeleteBlock { .. });
+        match &self.action {
+            Action::Batch(changes) => changes.iter().any(is_range),
+            Action::Transfer(_, change) => change.as_ref().is_some_and(is_range),
+            Action::Single(change) => is_range(change),
+            Action::Swap | Action::Count => false,
+        }
+    }
+}
+
 /// Of a carrier: how far its writer came, and what others had been acknowledged before it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {

@@ -80,10 +80,14 @@ impl Writer<'_> {
         };
         world.board.set(Word::Begun(actor.slot()), n);
         let was_power = loop {
-            let routes = world.shared.routes();
+            // Of a range a tree deletes what it has: one that was split meanwhile would leave the rest to the other half.
+            let held = op.has_range().then(|| world.shared.routes.read().expect("nobody panics here"));
+            let routes = held.as_deref().map_or_else(|| world.shared.routes(), Arc::clone);
             let attempt =
                 Attempt { world, routes: &routes, model: &self.models[which], head: &head, op: &op };
-            match attempt.run() {
+            let outcome = attempt.run();
+            drop(held);
+            match outcome {
                 Ok(was_power) => break was_power,
                 Err(error) => match error.kind() {
                     // The key's tree was split meanwhile.
