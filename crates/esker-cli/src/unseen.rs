@@ -45,8 +45,10 @@ impl Unseen {
         self.file.try_clone()
     }
 
-    /// Gives the file its name, in place of what had it.
+    /// Gives the file its name, in place of what had it. Content and name are durable when this returns: a user may remove a
+    /// store once it is exported, and some file systems say only now that a write has failed.
     pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
         let beside = match self.beside.clone() {
             Some(beside) => beside,
             // What has no name cannot replace: it gets one first.
@@ -56,7 +58,15 @@ impl Unseen {
         self.beside = Some(beside.clone());
         fs::rename(&beside, &self.target)?;
         self.beside = None;
-        Ok(())
+        match File::open(parent(&self.target)).and_then(|dir| dir.sync_all()) {
+            // A directory that may be written to and not read, or a file system that syncs none.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) =>
+            {
+                Ok(())
+            }
+            synced => synced,
+        }
     }
 
     fn link(&self) -> io::Result<PathBuf> {
