@@ -291,11 +291,6 @@ impl Options {
         self.memtable_limit() * 2
     }
 
-    /// Bytes of log segments that recovery would read, beyond which the oldest memtables are flushed.
-    pub(crate) fn log_max(&self) -> u64 {
-        (self.memtable_limit() as u64 * 4).max(4 << 20)
-    }
-
     /// Free bytes of the disk below which puts are refused, so that flushing, merging and deletes go on.
     pub(crate) fn low_space(&self) -> u64 {
         (self.memtable_limit() as u64 * 4).min(32 << 20)

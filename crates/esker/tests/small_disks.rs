@@ -3,8 +3,149 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test that looks at real files")]
 
 use std::path::Path;
+use std::sync::Arc;
 
-use esker::{Db, Options};
+use esker::env::{Env, StepExecutor};
+use esker::fs::sim::SimFs;
+use esker::{Db, Error, ErrorKind, Options, ScanRange};
+
+mod common;
+
+use common::image::Disk;
+use common::{HourClock, Rng, settle, world};
+
+const STORE: &str = "/store";
+/// A budget with log segments of up to 16 MiB, and memtables of 64.
+const MEMORY: usize = 1 << 30;
+const MIB: u64 = 1 << 20;
+
+/// A store of which nothing moves but by [`settle`].
+fn open(disk: &SimFs, clock: &Arc<HourClock>) -> Db {
+    let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
+    let env = Env { clock: Arc::<HourClock>::clone(clock), ..env };
+    Db::open(STORE, Options::default().memory_budget(MEMORY).env(env)).unwrap()
+}
+
+/// The keys of rows, by their number.
+type Keys = fn(u64) -> [u8; 8];
+
+fn ascending(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+/// Tables of these overlap, and have to be merged.
+fn scattered(number: u64) -> [u8; 8] {
+    number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
+}
+
+/// Puts rows of 1,000 bytes that nobody can compress until that is refused.
+fn fill(db: &Db, key: Keys, mut between: impl FnMut(&Db)) -> (u64, Error) {
+    let mut rng = Rng::new(7);
+    for number in 0..100_000_u64 {
+        if let Err(error) = db.put(key(number), rng.bytes(1000)) {
+            return (number, error);
+        }
+        if number % 64 == 63 {
+            between(db);
+        }
+    }
+    panic!("the disk never became full");
+}
+
+/// What was put is there, and when it was deleted there is room again.
+fn check_full(db: &Db, key: Keys, rows: u64, refused: &Error) {
+    assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{refused}");
+    for part in ["free", "refused below", "RESERVE holds", "go on"] {
+        assert!(refused.message().contains(part), "{refused}");
+    }
+    let mut rng = Rng::new(7);
+    for number in 0..rows {
+        assert_eq!(db.get_vec(key(number)).unwrap(), Some(rng.bytes(1000)), "{number}");
+    }
+    for number in 0..rows {
+        db.delete(key(number)).unwrap();
+    }
+    db.compact().unwrap();
+    db.put("room", "again").unwrap();
+    assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), 1);
+}
+
+#[test]
+fn a_small_disk_is_filled_with_rows_for_the_most_part() {
+    for (key, least) in [(ascending as Keys, 40 * MIB), (scattered, 30 * MIB)] {
+        fill_small_disk(key, least);
+    }
+}
+
+fn fill_small_disk(key: Keys, least: u64) {
+    let (disk, clock) = (SimFs::new(1), HourClock::new(0));
+    disk.set_capacity(Some(55 * MIB));
+    let db = open(&disk, &clock);
+    let (rows, refused) = fill(&db, key, settle);
+    println!("{rows} rows: {refused}");
+    assert!(rows * 1000 > least, "only {rows} rows: {refused}");
+    check_full(&db, key, rows, &refused);
+    db.close().unwrap();
+    assert!(disk.used() < 4 * MIB, "{} bytes are left of one row", disk.used());
+    let db = open(&disk, &clock);
+    assert_eq!(db.get_vec("room").unwrap().as_deref(), Some(&b"again"[..]));
+}
+
+/// The same on a real file system, with the store's own threads.
+#[test]
+fn a_small_file_system_is_filled_with_rows_for_the_most_part() {
+    for (key, least) in [(ascending as Keys, 40 * MIB), (scattered, 30 * MIB)] {
+        fill_small_file_system(key, least);
+    }
+}
+
+fn fill_small_file_system(key: Keys, least: u64) {
+    let name = "small_disks::a_small_file_system_is_filled_with_rows_for_the_most_part";
+    let Some(disk) = Disk::new(name, 64 * MIB) else { return };
+    let dir = disk.path().join("store");
+    let db = Db::open(&dir, Options::default().memory_budget(MEMORY)).unwrap();
+    let (rows, refused) = fill(&db, key, |_| ());
+    println!("{rows} rows: {refused}");
+    assert!(rows * 1000 > least, "only {rows} rows: {refused}");
+    check_full(&db, key, rows, &refused);
+    db.close().unwrap();
+    let left = taken(&dir);
+    assert!(left < 4 * MIB, "{left} bytes are left of one row");
+}
+
+/// Others take what is left of a small disk while memtables, of a store with a large budget, wait to be flushed: what is set
+/// aside holds their tables. With the store's own threads too.
+#[test]
+fn deletes_go_on_where_others_take_the_rest_of_a_small_disk() {
+    for (key, threads, rows) in [
+        (ascending as Keys, false, 12_000),
+        (ascending, true, 20_000),
+        (scattered, false, 17_000),
+        (scattered, true, 9_000),
+    ] {
+        let (disk, clock) = (SimFs::new(rows), HourClock::new(0));
+        disk.set_capacity(Some(55 * MIB));
+        let env = Env { fs: Arc::new(disk.clone()), ..Env::system() };
+        let with_threads = Options::default().memory_budget(MEMORY).env(env);
+        let db = if threads { Db::open(STORE, with_threads.clone()).unwrap() } else { open(&disk, &clock) };
+        let mut rng = Rng::new(7);
+        for number in 0..rows {
+            db.put(key(number), rng.bytes(1000)).unwrap();
+        }
+        disk.set_capacity(Some(disk.used()));
+        for number in 0..rows {
+            db.delete(key(number)).unwrap();
+        }
+        db.flush().unwrap();
+        db.compact().unwrap();
+        db.put("room", "again").unwrap();
+        assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), 1);
+        drop(db);
+        disk.set_capacity(Some(disk.used()));
+        let db = Db::open(STORE, with_threads).unwrap();
+        assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), 1);
+    }
+}
 
 /// As `du` counts the files in a directory.
 fn taken(dir: &Path) -> u64 {
@@ -46,4 +187,47 @@ fn stats_count_all_of_the_directory() {
 fn blocks(file: &std::fs::Metadata) -> u64 {
     use std::os::unix::fs::MetadataExt;
     file.blocks() * 512
+}
+
+#[test]
+fn a_store_of_one_row_is_small() {
+    let (disk, clock) = (SimFs::new(2), HourClock::new(0));
+    for _ in 0..3 {
+        let db = open(&disk, &clock);
+        db.put("row", "one").unwrap();
+        settle(&db);
+        assert!(disk.used() <= 4 * MIB, "{} bytes while it is open", disk.used());
+        assert_eq!(db.stats().unwrap().disk_bytes, disk.used());
+        db.close().unwrap();
+        assert!(disk.used() <= 4 * MIB, "{} bytes when it is closed", disk.used());
+    }
+}
+
+/// One row that is written again and again makes a long log. When that has ended, so has its space: after a while, or when
+/// the store is closed.
+#[test]
+fn a_store_of_one_row_that_was_written_often_is_small_again() {
+    for closes in [false, true] {
+        let (disk, clock) = (SimFs::new(3), HourClock::new(0));
+        let mut db = open(&disk, &clock);
+        for number in 0..40_000_u32 {
+            db.put("row", [number as u8; 1000]).unwrap();
+            if number % 64 == 0 {
+                settle(&db);
+            }
+        }
+        let busy = disk.used();
+        assert!(busy > 20 * MIB, "{busy} bytes do not need to get fewer");
+        if closes {
+            db.close().unwrap();
+            assert!(disk.used() <= 4 * MIB, "{} bytes when it is closed", disk.used());
+            db = open(&disk, &clock);
+        } else {
+            settle(&db);
+            clock.pass(1);
+            settle(&db);
+        }
+        assert!(disk.used() <= 4 * MIB, "{} bytes, closes: {closes}", disk.used());
+        assert_eq!(db.get_vec("row").unwrap(), Some(vec![39_999_u32 as u8; 1000]));
+    }
 }

@@ -5,6 +5,14 @@ use std::path::PathBuf;
 
 use super::segment::{RECORDS_AT, SegmentHeader, SpareSegment};
 
+/// The length of the first segment of a store.
+pub(super) const SEGMENT_LEN_MIN: u64 = 256 << 10;
+
+/// Whether a segment file of `len` bytes can be used again by a log with segments of up to `len_max`.
+pub(crate) fn is_usual_len(len: u64, len_max: u64) -> bool {
+    (SEGMENT_LEN_MIN..=len_max.max(SEGMENT_LEN_MIN)).contains(&len) && len.is_multiple_of(RECORDS_AT)
+}
+
 /// A segment that nothing is written into any more.
 #[derive(Debug)]
 pub(crate) struct Sealed {
@@ -84,11 +92,40 @@ pub(super) struct Files {
     pub(super) spare: Option<SpareSegment>,
     pub(super) next_number: u64,
     pub(super) next_len: u64,
+    /// The most that it grows to.
+    pub(super) len_bound: u64,
     /// No segment is made ready any more.
     pub(super) closed: bool,
 }
 
 impl Files {
+    /// Files are to be no longer than `len`.
+    pub(super) fn bound(&mut self, len: u64) -> u64 {
+        (self.len_bound, self.next_len) = (len, self.next_len.min(len));
+        len
+    }
+
+    /// What they take, but for the one that is written.
+    pub(super) fn bytes(&self) -> u64 {
+        let sealed: u64 = self.sealed.iter().map(|sealed| sealed.file.len).sum();
+        let retired: u64 = self.retired.iter().map(|file| file.len).sum();
+        sealed + retired + self.history.bytes() + self.spare.as_ref().map_or(0, |spare| spare.file.len())
+    }
+
+    /// Retired files beyond the `keep` that are kept for reuse. `len_max`: the usual length at most; `bulk`: the current
+    /// segment is for bulk.
+    pub(super) fn take_surplus(&mut self, keep: usize, len_max: u64, bulk: bool) -> Vec<PathBuf> {
+        // The largest are kept, since the small ones of a store's first minutes are never big enough again;
+        // but not those that were made for one huge record, nor those that are of no use for small ones. Somewhat longer
+        // ones than now are made stay: how long they may be goes up and down.
+        let len_max = (2 * self.len_bound).min(len_max);
+        let useless = |file: &Retired| file.len > len_max || (file.bulk && !bulk);
+        self.retired.sort_by_key(|file| (useless(file), std::cmp::Reverse(file.len)));
+        let useful = self.retired.partition_point(|file| !useless(file));
+        let keep = keep.min(useful);
+        self.retired.split_off(keep).into_iter().map(|file| file.path).collect()
+    }
+
     /// Recovery needs nothing before segment `floor`.
     pub(super) fn retire(&mut self, floor: u64) {
         while let Some(sealed) = self.sealed.pop_front_if(|sealed| sealed.header.id < floor) {

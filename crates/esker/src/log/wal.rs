@@ -12,7 +12,7 @@
 //!   wrote, everything published so far, oldest segment first (rule 3); whoever arrives meanwhile waits for
 //!   the next. The first failure poisons the log: no sync is ever retried (rule 8).
 //! - A file is reused only after the manifest's floor has passed it (the caller's duty), under a new epoch.
-//!   Segments start at 256 KiB and double (rule 9).
+//!   Segments start at 256 KiB and double, as far as the disk has room for such (rule 9).
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::files::{Files, Retired, Sealed};
-pub(crate) use super::files::{History, Readable};
+use super::files::{Files, Retired, SEGMENT_LEN_MIN, Sealed};
+pub(crate) use super::files::{History, Readable, is_usual_len};
 use super::replay::{LogFloor, segment_path};
 use super::segment::{RECORDS_AT, Segment, SegmentHeader, SpareSegment, mount_mark};
 use crate::canary::broken;
@@ -30,9 +30,6 @@ use crate::cursor::SeqNo;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::SyncFile;
-
-/// The length of the first segment of a store.
-const SEGMENT_LEN_MIN: u64 = 256 << 10;
 
 /// Records of this many bytes on average are written into segments for bulk.
 const BULK_RECORD_LEN: u64 = 16 << 10;
@@ -79,13 +76,14 @@ pub(crate) struct LogPart {
 /// interrupts every core for every page.
 #[derive(Debug, Clone)]
 struct Unsynced {
+    id: u64,
     start: u64,
     file: Arc<dyn SyncFile>,
 }
 
 impl Unsynced {
     fn of(segment: &Segment) -> Unsynced {
-        Unsynced { start: segment.header().start, file: segment.sync_handle() }
+        Unsynced { id: segment.header().id, start: segment.header().start, file: segment.sync_handle() }
     }
 }
 
@@ -102,11 +100,6 @@ struct SyncState {
 /// The length of a segment that holds a record of `record_len` bytes.
 fn len_for(record_len: usize) -> u64 {
     (RECORDS_AT + record_len as u64).next_multiple_of(RECORDS_AT)
-}
-
-/// Whether a segment file of `len` bytes can be used again by a log with segments of up to `len_max`.
-pub(crate) fn is_usual_len(len: u64, len_max: u64) -> bool {
-    (SEGMENT_LEN_MIN..=len_max.max(SEGMENT_LEN_MIN)).contains(&len) && len.is_multiple_of(RECORDS_AT)
 }
 
 /// See the module's comment.
@@ -159,6 +152,7 @@ impl Wal {
                 spare: None,
                 next_number,
                 next_len: if broken("rule-9") { len_max } else { SEGMENT_LEN_MIN },
+                len_bound: len_max.max(SEGMENT_LEN_MIN),
                 closed: false,
             }),
             sync: Mutex::new(SyncState {
@@ -211,7 +205,7 @@ impl Wal {
                 Some(index) => (Some(files.retired.swap_remove(index)), 0, len, waited_for, bulk),
                 None => {
                     files.next_number += 1;
-                    files.next_len = (files.next_len * 2).min(self.len_max);
+                    files.next_len = (files.next_len * 2).min(files.len_bound);
                     (None, files.next_number - 1, len, waited_for, bulk)
                 }
             }
@@ -257,6 +251,17 @@ impl Wal {
         let bulk = self.wants_bulk(record_len);
         let found = spare || files.retired.iter().any(|retired| retired.suits(len, bulk));
         (!found).then_some(len)
+    }
+
+    /// New files are to be no longer than `len`, but for records that need more: the disk is small.
+    /// Returns how long they may get.
+    pub(crate) fn bound_len(&self, len: u64) -> u64 {
+        self.files.lock().bound(len.clamp(SEGMENT_LEN_MIN, self.len_max))
+    }
+
+    /// What new files are to be no longer than.
+    pub(crate) fn len_bound(&self) -> u64 {
+        self.files.lock().len_bound
     }
 
     /// New files are to be short again: the disk is full.
@@ -412,6 +417,12 @@ impl Wal {
     pub(crate) fn retire(&self, floor: LogFloor) {
         self.floor_start.store(floor.start, Ordering::Relaxed);
         self.files.lock().retire(floor.segment);
+        // One without records would stay open until the next sync, and its space with it.
+        let (mut state, synced) = (self.sync.lock(), self.synced());
+        let unsynced = &mut state.unsynced;
+        while unsynced.len() > 1 && unsynced[0].id < floor.segment && unsynced[1].start <= synced {
+            unsynced.pop_front();
+        }
     }
 
     /// Lets go of the segments that are kept for nothing but [`Wal::readable`]: the disk is full.
@@ -440,15 +451,7 @@ impl Wal {
 
     /// Retired files beyond the few that are kept for reuse, for the caller to remove.
     pub(crate) fn take_surplus(&self, keep: usize) -> Vec<PathBuf> {
-        let mut files = self.files.lock();
-        // The largest are kept, since the small ones of a store's first minutes are never big enough again;
-        // but not those that were made for one huge record, nor those that are of no use for small ones.
-        let bulk = self.bulk.load(Ordering::Relaxed);
-        let useless = |file: &Retired| file.len > self.len_max || (file.bulk && !bulk);
-        files.retired.sort_by_key(|file| (useless(file), std::cmp::Reverse(file.len)));
-        let useful = files.retired.partition_point(|file| !useless(file));
-        let keep = keep.min(useful);
-        files.retired.split_off(keep).into_iter().map(|file| file.path).collect()
+        self.files.lock().take_surplus(keep, self.len_max, self.bulk.load(Ordering::Relaxed))
     }
 
     /// How long the longest segment is, whatever it is used for.
@@ -482,10 +485,7 @@ impl Wal {
 
     /// Bytes in segment files, whatever they are used for.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        let files = self.files.lock();
-        let sealed: u64 = files.sealed.iter().map(|sealed| sealed.file.len).sum();
-        let retired: u64 = files.retired.iter().map(|file| file.len).sum();
-        sealed + retired + files.history.bytes() + files.spare.as_ref().map_or(0, |spare| spare.file.len())
+        self.files.lock().bytes()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::owner::AtWork;
 use super::reserve::{is_full, with_reserve};
-use super::{SPARE_SEGMENTS, SPARE_WHEN_FULL, Store, merge};
+use super::{SPARE_SEGMENTS, SPARE_WHEN_FULL, Store, flush, merge};
 use crate::canary::broken;
 use crate::env::{Lane, UNASKED, Worker};
 use crate::error::{Error, ErrorKind, Result};
@@ -17,7 +17,7 @@ impl Store {
     /// Flushes the trees that pin the oldest part of a log grown over its budget.
     fn relieve_log(&self) {
         let live = self.commit.published().saturating_sub(self.wal.floor_start());
-        if live < self.options.log_max() || broken("rule-19") {
+        if live < self.log_max() || broken("rule-19") {
             return;
         }
         let horizon = self.wal.floor_start() + live / 2;
@@ -32,7 +32,7 @@ impl Store {
         let sizes = trees.iter().map(|tree| tree.mem().table.memory());
         let active: usize = sizes.clone().sum();
         let waiting: usize = self.waiting.lock().iter().map(|(_, mem)| mem.table.memory()).sum();
-        if active + waiting > self.options.waiting_max()
+        if active + waiting > self.waiting_max()
             && let Some((_, tree)) = sizes.zip(&trees).max_by_key(|(size, _)| *size)
         {
             self.set_aside(tree, 1);
@@ -62,7 +62,7 @@ impl Store {
     }
 
     /// Removes files that nobody uses any more, but a few log segments, and sets aside again what the
-    /// reserve lacks.
+    /// reserve lacks. Their space is back when this returns, although another thread is at it too.
     pub(crate) fn remove_obsolete(&self) -> Result<()> {
         let spare = if self.failure().is_some() {
             self.wal.forget_history();
@@ -70,9 +70,11 @@ impl Store {
         } else {
             SPARE_SEGMENTS
         };
+        let removing = self.removing.lock();
         for file in self.registry.take_obsolete() {
             self.env.fs.remove_file(&table_path(&self.dir, file))?;
         }
+        drop(removing);
         self.remove_surplus(spare)?;
         if self.is_closing() { Ok(()) } else { self.reserve.restore() }
     }
@@ -86,20 +88,53 @@ impl Store {
     /// store with such segments needs. `urgent`: it is needed for deletes, for which part of the reserve may
     /// be spent.
     pub(super) fn prepare_segment(&self, record_len: usize, urgent: bool) -> Result<()> {
+        let longest = self.fit_to_disk();
         let prepare = || {
             if let Some(len) = self.wal.missing_spare(record_len) {
-                self.reserve.cover(len)?;
+                self.reserve.cover(len.min(longest))?;
             }
             self.wal.prepare_spare(record_len)
         };
-        match prepare() {
-            Err(error) if is_full(&error) => self.fail(&error),
-            result => return result,
+        if urgent || self.admits_segment(record_len)? {
+            match prepare() {
+                Err(error) if is_full(&error) => self.fail(&error),
+                result => return result,
+            }
         }
         self.wal.begin_short();
         if !urgent {
-            return Err(self.full_error());
+            let error = self.full_error(record_len);
+            // One that is longer than others may find no room where they do.
+            if !self.has_space() {
+                self.fail(&error);
+            }
+            return Err(error);
         }
+        match self.prepare_out_of_reserve(record_len) {
+            Err(error) if is_full(&error) && !AtWork::is_on(self) => self.prepare_alone(record_len),
+            result => result,
+        }
+    }
+
+    /// [`Store::prepare_out_of_reserve`] when no flush or merge is under way: one may have taken what was free, and the
+    /// reserve, and gives back more at its end. None begins meanwhile, which could take that again.
+    fn prepare_alone(&self, record_len: usize) -> Result<()> {
+        let at_work = AtWork::on(self);
+        let hurry = self.hurry();
+        let _no_merge = self.compacting.lock();
+        drop(hurry);
+        // What waits for it is turned into tables, which gives its log back.
+        match with_reserve(&self.reserve, || flush::flush_some(self)) {
+            Err(error) if !is_full(&error) => return Err(error),
+            _ => {}
+        }
+        drop(at_work);
+        let _no_flush = self.flushing.lock();
+        self.remove_obsolete()?;
+        self.prepare_out_of_reserve(record_len)
+    }
+
+    fn prepare_out_of_reserve(&self, record_len: usize) -> Result<()> {
         match self.wal.prepare_spare(record_len) {
             Err(error)
                 if is_full(&error)
@@ -130,9 +165,10 @@ impl Store {
     }
 
     fn run_flush_lane(&self) -> Result<bool> {
-        if !self.has_space() {
+        self.fit_to_disk();
+        if !self.has_space_at_last()? {
             // Puts are refused while there is still room for flushing, merging and deletes.
-            self.fail(&self.full_error());
+            self.fail(&self.full_error(0));
         }
         self.relieve_log();
         self.relieve_memory();
@@ -144,11 +180,26 @@ impl Store {
         self.remove_obsolete()?;
         self.registry.use_free_room();
         self.consider_expired();
-        let merged = with_reserve(&self.reserve, || merge::compact_some(self))?;
+        self.shrink_when_idle()?;
+        let merged = self.merge_some()?;
         let worked = self.forget_ranges()? || merged || worked;
         // Not counted as work: it goes on by the clock.
         self.scrub_some();
         Ok(worked)
+    }
+
+    /// Merges once, as far as there is room for it.
+    fn merge_some(&self) -> Result<bool> {
+        let merge = || merge::compact_some(self);
+        let merged = if self.failure().is_some() { with_reserve(&self.reserve, merge) } else { merge() };
+        match merged {
+            Err(error) if is_full(&error) => {
+                self.remove_obsolete()?;
+                // It has left room for puts, or others have taken that.
+                if self.has_space_at_last()? { Ok(false) } else { Err(error) }
+            }
+            merged => merged,
+        }
     }
 
     /// The background work has failed: writers are told, readers go on. A full disk is no failure for
@@ -157,7 +208,7 @@ impl Store {
         let new = match error.kind() {
             // Of the one call that lacked something: it can be made again.
             ErrorKind::Closed | ErrorKind::OutOfResources => return,
-            ErrorKind::OutOfSpace if !broken("rule-23") => self.full_error(),
+            ErrorKind::OutOfSpace if !broken("rule-23") => self.full_error(0),
             _ => {
                 let message = format!("background work failed ({error}); reopen the store");
                 Error::new(ErrorKind::Poisoned, message)
@@ -175,7 +226,7 @@ impl Store {
     pub(super) fn resume(&self) -> Result<()> {
         self.reserve.restore()?;
         if !self.has_space() {
-            return Err(self.full_error());
+            return Err(self.full_error(0));
         }
         let mut failure = self.failure.lock();
         failure.take_if(|error| is_full(error));
@@ -186,6 +237,7 @@ impl Store {
 
     /// Sets aside what the store needs, now that it is open.
     pub(crate) fn begin_reserve(&self) -> Result<()> {
+        self.fit_to_disk();
         let segment = self.commit.lock().tail.segment.end();
         match self.reserve.cover(segment).and_then(|()| self.reserve.restore()) {
             Err(error) if is_full(&error) => self.fail(&error),

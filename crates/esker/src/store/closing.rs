@@ -83,6 +83,8 @@ impl Store {
         let _hurry = self.hurry();
         let mut flushed = Ok(());
         if !self.read_only && self.failure().is_none_or(|error| is_full(&error)) {
+            // Without it the next opening has more to do, and finds a larger store.
+            drop(self.flush_and_shrink());
             flushed = self.flush_when_closing();
             self.give_back_when_closing();
         }

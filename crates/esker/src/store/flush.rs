@@ -36,7 +36,7 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
     let mut waiting = store.waiting_memtables();
     if store.failure().is_some() {
         // One after the other they need less of a full disk at once.
-        waiting.truncate(oldest_within(&waiting, store.options.memtable_limit()));
+        waiting.truncate(oldest_within(&waiting, store.memtable_limit()));
     }
     if waiting.is_empty() {
         return Ok(false);

@@ -81,7 +81,8 @@ impl Store {
         self.add_compaction_candidates(installed);
         let candidates = self.candidates.lock();
         let behind = |tree: &Arc<TreeInner>| pick::runs_behind(&tree.state.load().levels, &tree.options());
-        let runs = candidates.values().map(behind).max();
+        // Waiting helps no merge that has no room.
+        let runs = candidates.values().filter(|tree| !self.was_stuck(tree)).map(behind).max();
         self.throttle.set_runs(runs.unwrap_or(0));
         drop(candidates);
         self.executor.notify(Lane::Compact);

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::Store;
+use super::reserve::is_full;
 use super::survivors::Survivors;
 use crate::blob::Pointer;
 use crate::cache::Offer;
@@ -36,16 +37,13 @@ pub(crate) fn compact_some(store: &Store) -> Result<bool> {
     let urgent = {
         let trees = store.take_compaction_candidates();
         let scored = trees.into_iter().filter(|tree| !tree.is_dropped()).map(|tree| {
-            let urgency = match store.has_deleted(&tree) {
-                true => f64::INFINITY,
-                false => {
-                    let levels = &tree.state.load().levels;
-                    pick::urgency(levels, goal_of(store, &tree, levels))
-                }
-            };
+            let urgency = if store.has_deleted(&tree) { f64::INFINITY } else { urgency_of(store, &tree) };
             (urgency, tree)
         });
-        let mut urgent: Vec<_> = scored.filter(|(urgency, _)| *urgency >= 1.0).collect();
+        let (mut urgent, others): (Vec<_>, Vec<_>) = scored.partition(|(urgency, _)| *urgency >= 1.0);
+        // There may be room for them later.
+        let stuck = others.into_iter().map(|(_, tree)| tree).filter(|tree| store.was_stuck(tree));
+        store.add_compaction_candidates(stuck);
         urgent.sort_by(|a, b| b.0.total_cmp(&a.0));
         urgent
     };
@@ -61,8 +59,14 @@ pub(crate) fn compact_some(store: &Store) -> Result<bool> {
         return deleted;
     }
     let Some(compaction) = pick::pick(&levels, goal_of(store, &tree, &levels)) else { return Ok(true) };
+    let attempt = store.attempt(&compaction);
     let result = run(store, &tree, &levels, &compaction, None);
     store.add_compaction_candidates([Arc::clone(&tree)]);
+    match &result {
+        Ok(()) => store.note_stuck(&tree, None),
+        Err(error) if is_full(error) => store.note_stuck(&tree, Some(attempt)),
+        Err(_) => {}
+    }
     result.map(|()| true)
 }
 
@@ -77,7 +81,12 @@ pub(crate) fn compact_all(store: &Store, tree: &Arc<TreeInner>) -> Result<()> {
     let has_ranges = !tree.state.load().ranges.is_empty();
     match pick::pick_all(&levels, time_us, has_ranges) {
         // A move would keep tombstones and older versions, and shared files alive.
-        Some(compaction) => rewrite(store, tree, &levels, &compaction, None),
+        Some(compaction) => {
+            let newest = newest_of(&compaction);
+            let under_way =
+                UnderWay { tree, newest, bytes: compaction.bytes(), asked_for: true, interrupted: None };
+            rewrite(store, tree, &levels, &compaction, &under_way)
+        }
         None => Ok(()),
     }
 }
@@ -95,6 +104,8 @@ struct UnderWay<'a> {
     /// The newest entry that it takes.
     newest: SeqNo,
     bytes: u64,
+    /// By somebody who waits for it, and not by what tables there are.
+    asked_for: bool,
     interrupted: Option<&'a UnderWay<'a>>,
 }
 
@@ -115,7 +126,7 @@ fn merge_meanwhile(store: &Store, under_way: &UnderWay<'_>) -> Result<()> {
     let trees: Vec<Arc<TreeInner>> = store.candidates.lock().values().cloned().collect();
     for tree in trees.into_iter().filter(|tree| !tree.is_dropped()) {
         let newest = under_way.newest_of(&tree);
-        if newest.is_none() && !is_urgent(store, &tree) {
+        if newest.is_none() && urgency_of(store, &tree) < 1.0 {
             continue;
         }
         // Of a tree that is being merged it is held already; one where somebody else has it must wait.
@@ -137,9 +148,16 @@ fn merge_meanwhile(store: &Store, under_way: &UnderWay<'_>) -> Result<()> {
     Ok(())
 }
 
-fn is_urgent(store: &Store, tree: &TreeInner) -> bool {
+/// How urgently `tree` needs a merge for which there is room: from 1 on it does.
+fn urgency_of(store: &Store, tree: &TreeInner) -> f64 {
     let levels = &tree.state.load().levels;
-    pick::urgency(levels, goal_of(store, tree, levels)) >= 1.0
+    let goal = goal_of(store, tree, levels);
+    let urgency = pick::urgency(levels, goal);
+    if urgency < 1.0 || !store.was_stuck(tree) {
+        return urgency;
+    }
+    let is_stuck = pick::pick(levels, goal).is_some_and(|compaction| store.is_stuck(tree, &compaction));
+    if is_stuck { 0.0 } else { urgency }
 }
 
 type Interrupted<'a> = Option<&'a UnderWay<'a>>;
@@ -154,7 +172,14 @@ fn run(
     if compaction.is_move() {
         return move_table(store, tree, compaction);
     }
-    rewrite(store, tree, levels, compaction, interrupted)
+    let newest = newest_of(compaction);
+    let under_way = UnderWay { tree, newest, bytes: compaction.bytes(), asked_for: false, interrupted };
+    rewrite(store, tree, levels, compaction, &under_way)
+}
+
+/// The newest entry that a merge takes.
+fn newest_of(compaction: &Compaction) -> SeqNo {
+    compaction.inputs.iter().map(|(_, table)| table.info.max_seq).max().unwrap_or(0)
 }
 
 fn rewrite(
@@ -162,12 +187,10 @@ fn rewrite(
     tree: &Arc<TreeInner>,
     levels: &Levels,
     compaction: &Compaction,
-    interrupted: Interrupted<'_>,
+    under_way: &UnderWay<'_>,
 ) -> Result<()> {
     let mut dropped = Vec::new();
-    let newest = compaction.inputs.iter().map(|(_, table)| table.info.max_seq).max().unwrap_or(0);
-    let under_way = UnderWay { tree, newest, bytes: compaction.bytes(), interrupted };
-    let outputs = merge(store, tree, levels, compaction, &under_way, &mut dropped)?;
+    let outputs = merge(store, tree, levels, compaction, under_way, &mut dropped)?;
     let mut edits: Vec<Edit> = removals(tree, compaction).collect();
     let level = compaction.target as u8;
     edits.extend(outputs.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
@@ -268,12 +291,16 @@ fn merge(
     merge.seek_to_start()?;
     // Dropping the output removes its files; the inputs are as they were.
     let is_paced = store.options.background_io.is_some();
-    let (keys, unpaid, paid) = (Cell::new(0_u64), Cell::new(0), Cell::new(0));
+    let (keys, unpaid, paid, unlooked) = (Cell::new(0_u64), Cell::new(0), Cell::new(0), Cell::new(0));
     let goes_on = || {
         if store.is_closing() {
             return Err(store.closed_error());
         }
         keys.set(keys.get() + 1);
+        if !under_way.asked_for && unlooked.get() >= BYTES_BETWEEN {
+            unlooked.set(0);
+            store.check_room_for_merge()?;
+        }
         let is_turn = keys.get().is_multiple_of(KEYS_BETWEEN);
         let is_held_up = is_paced && unpaid.get() >= BYTES_BETWEEN;
         if is_held_up {
@@ -295,7 +322,9 @@ fn merge(
                 while fences.next_if(|fence| *fence < key).is_some() {}
                 output.cut()?;
             }
-            unpaid.set(unpaid.get() + (key.len() + stored.len()) as u64);
+            let bytes = (key.len() + stored.len()) as u64;
+            unpaid.set(unpaid.get() + bytes);
+            unlooked.set(unlooked.get() + bytes);
             output.add(key, seq, kind, stored)
         },
     )?;

@@ -59,6 +59,7 @@ mod scrub;
 mod shares;
 mod shrink;
 mod split;
+mod stuck;
 mod survivors;
 mod volatile;
 mod write;
@@ -75,7 +76,10 @@ use pace::Pace;
 pub(crate) use port::{Imported, ImportedBlobs};
 use reclaim::Reclaim;
 use reserve::{Reserve, is_full, with_reserve};
+use room::Sizes;
 use scrub::Scrub;
+use shrink::Idle;
+use stuck::Stuck;
 
 /// Retired log segments that are kept for reuse.
 const SPARE_SEGMENTS: usize = 8;
@@ -117,6 +121,9 @@ pub(crate) struct Store {
     pub(crate) ending: Ending,
     reclaim: Reclaim,
     pub(crate) scrub: Scrub,
+    idle: Idle,
+    sizes: Sizes,
+    stuck: Stuck,
     /// Memory for memtables to come.
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) throttle: Throttle,
@@ -131,6 +138,8 @@ pub(crate) struct Store {
     splits: AtomicU64,
     pub(crate) flushing: Mutex<()>,
     pub(crate) compacting: Mutex<()>,
+    /// One thread at a time removes obsolete tables, and others wait for it.
+    removing: Mutex<()>,
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
     /// Bytes of the memtables that wait to be flushed.
@@ -191,6 +200,8 @@ impl Store {
             id: parts.id,
             env: parts.options.env.clone(),
             dir: parts.dir,
+            sizes: Sizes::new(&parts.options),
+            stuck: Stuck::default(),
             options: parts.options,
             read_only: parts.read_only,
             commit: parts.commit,
@@ -206,6 +217,7 @@ impl Store {
             ending: Ending::default(),
             reclaim: Reclaim::default(),
             scrub: Scrub::default(),
+            idle: Idle::default(),
             chunks: parts.chunks,
             throttle: Throttle::default(),
             pace: Pace::default(),
@@ -216,6 +228,7 @@ impl Store {
             splits: AtomicU64::new(0),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
+            removing: Mutex::new(()),
             backing_up: Mutex::new(()),
             waiting_bytes: AtomicUsize::new(0),
             waiting: Mutex::new(Vec::new()),
@@ -278,7 +291,7 @@ impl Store {
         match self.failure() {
             Some(_) if self.has_space() => self.resume()?,
             // What is free now, and not what was free at first.
-            Some(_) => return Err(self.full_error()),
+            Some(_) => return Err(self.full_error(0)),
             None => {}
         }
         Ok(())
@@ -336,7 +349,7 @@ impl Store {
             }
             // A merge under way may have taken the reserve: it gives back more at its end.
             let hurry = self.hurry();
-            drop(self.compacting.lock());
+            let _no_merge = self.compacting.lock();
             drop(hurry);
             self.remove_obsolete()?;
             flush()

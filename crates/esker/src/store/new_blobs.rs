@@ -31,7 +31,7 @@ impl Store {
     pub(crate) fn check_room_for_blob(&self, len: u64) -> Result<()> {
         self.check_writable()?;
         let free = self.env.fs.free_space(&self.dir)?;
-        let low = self.options.low_space();
+        let low = self.low_space();
         if free < len.saturating_add(low) {
             let message = format!(
                 "the disk has no room for a value of {len} bytes: {free} bytes are free, and {low} of them have to stay so"

@@ -3,8 +3,8 @@
 //! The file `RESERVE` is allocated and never written. When something that gives space back, or must not
 //! fail, finds no room, the file is cut, and the work is done once more; as soon as there is room, the file
 //! gets its length back, and only then are puts taken again. It is [`PER_SEGMENT`] times as long as the
-//! longest log segment so far, so that a small store stays small, and one that was emptied and compacted gets small
-//! again ([`Store::shrink`](super::Store)):
+//! longest log segment so far, so that a small store stays small, and one that was emptied gets small again
+//! ([`shrink`](super::shrink)); how long segments get follows the disk ([`room`](super::room)):
 //!
 //! ```text
 //! |  1 x: log segments for deletes  |  4 x: opening (a first segment, a manifest, the tables of one segment)  |
@@ -59,13 +59,18 @@ pub(crate) fn reserve_path(dir: &Path) -> PathBuf {
     dir.join(RESERVE_FILE)
 }
 
+/// What is set aside for a log whose longest segment has `len` bytes.
+pub(crate) fn size_for(len: u64) -> u64 {
+    PER_SEGMENT.saturating_mul(len)
+}
+
 impl Reserve {
     /// The reserve of the store in `dir`, as the last opening left it. `segment_max`: the length up to which
     /// log segments count; with 0 there is none.
     pub(crate) fn find(env: &Env, dir: &Path, segment_max: u64) -> Result<Reserve> {
         let path = reserve_path(dir);
         let held = if segment_max > 0 && env.fs.exists(&path)? { env.fs.file_len(&path)? } else { 0 };
-        let state = State { held, wanted: held.min(PER_SEGMENT * segment_max), releases: 0, named: false };
+        let state = State { held, wanted: held.min(size_for(segment_max)), releases: 0, named: false };
         Ok(Reserve { env: env.clone(), dir: dir.to_path_buf(), path, segment_max, state: Mutex::new(state) })
     }
 
@@ -74,16 +79,21 @@ impl Reserve {
         self.state.lock().held
     }
 
-    /// Bytes that ought to be set aside and are not.
-    pub(crate) fn missing(&self) -> u64 {
+    /// Bytes that ought to be set aside and are not, in a store that gets a log segment of `len` bytes.
+    pub(crate) fn missing_for(&self, len: u64) -> u64 {
         let state = self.state.lock();
-        state.wanted.saturating_sub(state.held)
+        state.wanted.max(size_for(len.min(self.segment_max))).saturating_sub(state.held)
+    }
+
+    /// The length of the longest log segment for which enough is to be set aside.
+    pub(crate) fn covered(&self) -> u64 {
+        self.state.lock().wanted / PER_SEGMENT
     }
 
     /// Sets aside what a store with a log segment of `len` bytes needs.
     pub(crate) fn cover(&self, len: u64) -> Result<()> {
         let mut state = self.state.lock();
-        let wanted = state.wanted.max(PER_SEGMENT * len.min(self.segment_max));
+        let wanted = state.wanted.max(size_for(len.min(self.segment_max)));
         if broken("rule-23-reserve") {
             return Ok(());
         }
@@ -97,7 +107,7 @@ impl Reserve {
     /// Lets go for good what a store whose longest log segment has `len` bytes does not need.
     pub(crate) fn shrink(&self, len: u64) -> Result<()> {
         let mut state = self.state.lock();
-        state.wanted = state.wanted.min(PER_SEGMENT * len.min(self.segment_max));
+        state.wanted = state.wanted.min(size_for(len.min(self.segment_max)));
         let wanted = state.wanted;
         if state.held > wanted { self.resize(&mut state, wanted) } else { Ok(()) }
     }

@@ -185,7 +185,7 @@ impl Store {
 
     /// Sets memtables aside that have grown full, and asks for the work that the write made due.
     fn after_write(&self, batch: &Batch) {
-        let limit = self.options.memtable_limit();
+        let limit = self.memtable_limit();
         for part in batch.parts() {
             if part.tree.state.load().mem.table.memory() >= limit {
                 self.set_aside(&part.tree, limit);
@@ -222,7 +222,7 @@ impl Store {
 
     /// Holds a writer up while the memtables that wait to be flushed are at their limit.
     fn wait_for_memtables(&self, batch: &Batch) -> Result<()> {
-        let limit = self.options.waiting_max();
+        let limit = self.waiting_max();
         let full = || self.waiting_bytes.load(Ordering::Relaxed) >= limit;
         if !full() {
             return Ok(());
