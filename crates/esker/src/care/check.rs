@@ -63,6 +63,15 @@ pub(super) fn check_locked(env: &Env, dir: &Path, listing: &Listing) -> CheckRep
     check.report
 }
 
+/// What a check finds in the tables and blob files of a store whose manifest is known from elsewhere.
+pub(super) fn check_as(env: &Env, dir: &Path, listing: &Listing, state: &ManifestState) -> CheckReport {
+    let mut check = Check { env, dir, report: CheckReport::default() };
+    check.tables(listing, Some(state));
+    check.blobs(listing, Some(state), &[]);
+    check.levels(state);
+    check.report
+}
+
 impl Check<'_> {
     pub(super) fn found(&mut self, error: &Error) {
         self.report.found(error, self.dir);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::check::{Check, check_locked};
+use super::check::{Check, check_as, check_locked};
 use super::locked;
 use crate::blob::{Pointer, blob_path};
 use crate::cache::BufferPool;
@@ -228,6 +228,12 @@ impl<'a> Repair<'a> {
             }
         }
         self.needs_manifest |= !damage.is_empty();
+        let places: BTreeSet<&Path> = damage.iter().filter_map(Error::path).collect();
+        if is_whole && places.len() > 1 {
+            // Each was damaged, and nobody knew yet what the two say together: which files should be there.
+            let again = check_as(self.env, self.dir, &self.listing, &self.state);
+            self.damaged.extend(again.findings.into_iter().map(|finding| finding.file));
+        }
         let comment = if is_whole { "; it is kept twice, and nothing is lost" } else { "" };
         for error in damage {
             if !matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) && !is_whole {

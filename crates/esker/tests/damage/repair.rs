@@ -27,64 +27,79 @@ fn kind(path: &Path) -> &'static str {
     kinds.into_iter().find(|kind| name.contains(kind)).unwrap_or("")
 }
 
-/// Damages a file in one of many ways.
-fn damage_file(disk: &SimFs, path: &Path, rng: &mut Rng) {
+/// Damages a file in one of many ways; says how.
+fn damage_file(disk: &SimFs, path: &Path, rng: &mut Rng) -> String {
     let mut bytes = disk.read_all(path).unwrap();
     let used = bytes.iter().rposition(|&byte| byte != 0).map_or(1, |last| last + 1);
     let at = rng.index(used);
-    match rng.below(8) {
-        0 => disk.remove_file(path).unwrap(),
-        1 => disk.truncate(path, at as u64).unwrap(),
-        2 | 3 => {
-            let to = bytes.len().min(at + 1 + rng.index(4096));
-            bytes[at..to].fill_with(|| rng.next() as u8);
-            disk.write_all(path, &bytes).unwrap();
+    let how = match rng.below(8) {
+        0 => {
+            disk.remove_file(path).unwrap();
+            "removed".to_owned()
         }
-        4 => {
-            let to = bytes.len().min(at + 1 + rng.index(4096));
-            bytes[at..to].fill(0);
-            disk.write_all(path, &bytes).unwrap();
+        1 => {
+            disk.truncate(path, at as u64).unwrap();
+            format!("cut to {at}")
         }
-        _ => disk.flip_byte(path, at as u64, 1 + rng.below(255) as u8).unwrap(),
-    }
+        way @ 2..=4 => {
+            let to = bytes.len().min(at + 1 + rng.index(4096));
+            bytes[at..to].fill_with(|| if way == 4 { 0 } else { rng.next() as u8 });
+            disk.write_all(path, &bytes).unwrap();
+            format!("{} from {at} to {to}", if way == 4 { "zeros" } else { "noise" })
+        }
+        _ => {
+            disk.flip_byte(path, at as u64, 1 + rng.below(255) as u8).unwrap();
+            format!("flipped at {at}")
+        }
+    };
+    format!("{} {how}", path.display())
 }
 
-/// Damages a file, or a manifest with its copy; says which.
-fn damage(disk: &SimFs, rng: &mut Rng) -> Vec<PathBuf> {
+/// Damages a file, or a manifest with its copy; says how.
+fn damage(disk: &SimFs, rng: &mut Rng) -> Vec<String> {
     let wanted = *rng.pick(&["manifest-", "manifest-", "wal-", ".table", ".table", ".blob"]);
     let mut hit: Vec<PathBuf> = files(disk).into_iter().filter(|path| kind(path) == wanted).collect();
     if hit.len() > 1 && (wanted != "manifest-" || rng.one_in(2)) {
         hit = vec![rng.pick(&hit).clone()];
     }
-    hit.iter().for_each(|path| damage_file(disk, path, rng));
-    hit
+    hit.iter().map(|path| damage_file(disk, path, rng)).collect()
 }
 
 /// What may be missing of a store for which `report` was given.
 struct Excuses<'a> {
     losses: &'a [Loss],
     rebuilt: bool,
+    /// What was done to the store's files.
+    hit: &'a [String],
     /// Trees keep their names.
     named: bool,
 }
 
 impl Excuses<'_> {
-    fn of_kind(&self, wanted: &str) -> bool {
-        let of_log = |loss: &Loss| wanted == "wal-" && loss.reason.contains("log segment");
-        self.losses.iter().any(|loss| kind(&loss.file) == wanted || of_log(loss))
+    /// Whether the log is named, or has lost its end or a whole segment with nothing left that tells of it.
+    fn of_log(&self) -> bool {
+        let is_named = |loss: &Loss| kind(&loss.file) == "wal-" || loss.reason.contains("log segment");
+        self.losses.iter().any(is_named) || self.lacks("wal-", &["removed", "cut to"])
     }
 
-    /// Whether a table that held the key is named.
+    /// Whether a file of this kind was damaged in one of these ways, and the manifest that told of it is lost.
+    fn lacks(&self, kind: &str, ways: &[&str]) -> bool {
+        let is_one = |how: &String| how.contains(kind) && ways.iter().any(|way| how.contains(way));
+        self.rebuilt && self.hit.iter().any(is_one)
+    }
+
+    /// Whether a table that held the key is named, or nobody can know that it ever was.
     fn covers(&self, tree: &str, key: &[u8]) -> bool {
-        self.losses.iter().any(|loss| {
-            let in_tree = loss.tree.as_ref().is_none_or(|name| !self.named || name == tree);
-            let in_range = match &loss.keys {
-                Some((from, to)) => from.as_slice() <= key && key <= to.as_slice(),
-                // Only where nobody can know.
-                None => self.rebuilt && kind(&loss.file) == ".table",
-            };
-            in_tree && in_range
-        })
+        self.lacks(".table", &["removed"])
+            || self.losses.iter().any(|loss| {
+                let in_tree = loss.tree.as_ref().is_none_or(|name| !self.named || name == tree);
+                let in_range = match &loss.keys {
+                    Some((from, to)) => from.as_slice() <= key && key <= to.as_slice(),
+                    // Only where nobody can know.
+                    None => self.rebuilt && kind(&loss.file) == ".table",
+                };
+                in_tree && in_range
+            })
     }
 }
 
@@ -107,7 +122,7 @@ fn compare(
             None => return Err(format!("the tree {name} is gone")),
         };
         let log = logged.get(name).unwrap_or(&none);
-        let in_log = |key: &Bytes| excuses.of_kind("wal-") && log.contains_key(key);
+        let in_log = |key: &Bytes| excuses.of_log() && log.contains_key(key);
         let mut found = BTreeMap::new();
         let mut keys: BTreeSet<Bytes> = pairs.keys().cloned().collect();
         if let Some(tree) = &tree {
@@ -162,6 +177,7 @@ fn repaired(
     disk: &SimFs,
     expected: &State,
     logged: &State,
+    hit: &[String],
     tally: &mut Tally,
 ) -> Result<RepairReport, String> {
     let before = files(disk);
@@ -190,7 +206,7 @@ fn repaired(
         Db::open(STORE, options(disk)).map_err(|error| format!("opening: {error:?}, after {report:?}"))?;
     let names = db.tree_names();
     let named = expected.keys().all(|name| names.contains(name));
-    let excuses = Excuses { losses: &report.losses, rebuilt: report.rebuilt, named };
+    let excuses = Excuses { losses: &report.losses, rebuilt: report.rebuilt, hit, named };
     compare(&db, expected, logged, &excuses, tally).map_err(|what| format!("{what}\n{report:#?}"))?;
     db.put("it", "takes writes").unwrap();
     let merged = db.compact();
@@ -231,8 +247,8 @@ fn randomly_damaged_stores_are_repaired() {
             let logged = logged(&disk);
             let mut rng = Rng::new(seed);
             let times = 1 + rng.below(3);
-            let hit: Vec<PathBuf> = (0..times).flat_map(|_| damage(&disk, &mut rng)).collect();
-            match repaired(&disk, &expected, &logged, &mut tally) {
+            let hit: Vec<String> = (0..times).flat_map(|_| damage(&disk, &mut rng)).collect();
+            match repaired(&disk, &expected, &logged, &hit, &mut tally) {
                 Ok(report) if report.losses.is_empty() => tally.sound += 1,
                 Ok(report) => tally.rebuilt += u64::from(report.rebuilt),
                 Err(what) => failures.push(format!("ESKER_SEED={seed}, {left:?}, {hit:?}: {what}")),
@@ -263,11 +279,35 @@ fn what_a_table_had_that_was_cut_to_nothing_is_named() {
             let disk = whole.fork();
             disk.truncate(&path, 0).unwrap();
             let mut tally = Tally::default();
-            let report = repaired(&disk, &expected, &State::new(), &mut tally)
+            let report = repaired(&disk, &expected, &State::new(), &[], &mut tally)
                 .unwrap_or_else(|what| panic!("ESKER_SEED={seed}, {}: {what}", path.display()));
             assert!(tally.lost > 0 && report.losses.iter().any(|loss| loss.file == path), "{report:?}");
         }
     }
+}
+
+/// A table is gone, and the sound part of the manifest tells of it: it is named, whether the rest of the manifest is known
+/// from its copy or lost.
+#[test]
+fn a_table_that_is_gone_is_named_where_both_manifests_are_damaged() {
+    let mut rebuilt = 0;
+    for seed in common::seeds(40) {
+        let (disk, expected) = build(seed, Left::Closed);
+        let twins: Vec<PathBuf> = files(&disk).into_iter().filter(|path| kind(path) == "manifest-").collect();
+        let used =
+            |path: &PathBuf| disk.read_all(path).unwrap().iter().rposition(|&byte| byte != 0).unwrap() as u64;
+        // The last record of one, and of the other the last one too or the first.
+        disk.flip_byte(&twins[0], used(&twins[0]), 1).unwrap();
+        disk.flip_byte(&twins[1], if seed % 2 == 0 { used(&twins[1]) } else { 4100 }, 1).unwrap();
+        let table = files(&disk).into_iter().find(|path| kind(path) == ".table").unwrap();
+        disk.remove_file(&table).unwrap();
+        let mut tally = Tally::default();
+        let report = repaired(&disk, &expected, &State::new(), &[], &mut tally)
+            .unwrap_or_else(|what| panic!("ESKER_SEED={seed}, {}: {what}", table.display()));
+        assert!(report.losses.iter().any(|loss| loss.file == table), "ESKER_SEED={seed}: {report:?}");
+        rebuilt += usize::from(report.rebuilt);
+    }
+    assert!(!common::is_full_run() || (1..40).contains(&rebuilt), "{rebuilt} without a manifest");
 }
 
 /// A seed gives the same store whatever this thread has done before.
@@ -293,7 +333,7 @@ fn a_store_without_a_manifest_is_put_together_again() {
                 disk.remove_file(&path).unwrap();
             }
             let mut tally = Tally::default();
-            let report = repaired(&disk, &expected, &State::new(), &mut tally);
+            let report = repaired(&disk, &expected, &State::new(), &[], &mut tally);
             let report = report.unwrap_or_else(|what| panic!("ESKER_SEED={seed}, {left:?}: {what}"));
             assert_eq!((report.rebuilt, tally.lost), (true, 0), "ESKER_SEED={seed}");
         }
@@ -315,7 +355,7 @@ fn damage_to_one_of_two_manifests_costs_nothing() {
             damage_file(&disk, &hit, &mut rng);
             let mut tally = Tally::default();
             let what = format!("ESKER_SEED={seed}, {left:?}, {}", hit.display());
-            let report = repaired(&disk, &expected, &State::new(), &mut tally)
+            let report = repaired(&disk, &expected, &State::new(), &[], &mut tally)
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!((report.rebuilt, tally.lost), (false, 0), "{what}: {report:?}");
             assert!(report.losses.iter().all(|loss| loss.reason.ends_with("nothing is lost")), "{report:?}");
@@ -345,7 +385,7 @@ fn an_interrupted_repair_is_done_again() {
         esker::repair(STORE, &options(&disk)).unwrap();
         assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, [], "call {call}");
         let db = Db::open(STORE, options(&disk)).unwrap();
-        let excuses = Excuses { losses: &[], rebuilt: true, named: false };
+        let excuses = Excuses { losses: &[], rebuilt: true, hit: &[], named: false };
         let mut tally = Tally::default();
         assert_eq!(compare(&db, &expected, &State::new(), &excuses, &mut tally), Ok(()), "call {call}");
         assert_eq!(tally.lost, 0, "call {call}");

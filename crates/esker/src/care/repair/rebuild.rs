@@ -152,6 +152,7 @@ impl Repair<'_> {
         let trees: BTreeSet<TreeId> =
             parts.keys().copied().chain(known.trees.keys().copied()).chain(log::trees(records)).collect();
         self.begin_state(&known, &trees);
+        self.name_missing(&known);
         let mut ranges = log::ranges(records);
         for (&tree, record) in &known.trees {
             ranges.extend(record.ranges().map(|range| (tree, range)));
@@ -206,6 +207,17 @@ impl Repair<'_> {
             let edit = Edit::CreateTree { tree, name, options: TreeOptions::default() };
             // It is new: that cannot contradict anything.
             drop(self.state.apply(&edit));
+        }
+    }
+
+    /// Names the tables that are not there and that the sound part of the manifest has.
+    fn name_missing(&mut self, known: &ManifestState) {
+        for (&(tree, _, file), info) in &known.tables {
+            if self.listing.tables.binary_search(&file).is_err() {
+                let message = "a table is missing: its keys are lost, unless it was merged into others since";
+                let error = Error::corruption(&table_path(self.dir, file), 0, message);
+                self.lose(&error, Some(tree), Some((info.smallest.clone(), info.largest.clone())));
+            }
         }
     }
 
