@@ -184,10 +184,11 @@ impl<'a> Repair<'a> {
             tree: name,
             keys,
         };
-        // A place that is only found again is not named twice.
-        let place = (&loss.file, loss.offset);
-        let is_known =
-            |known: &Loss| known == &loss || (loss.tree.is_none() && (&known.file, known.offset) == place);
+        // A place that is only found again is not named twice. Of the directory itself several things may be said.
+        let (is_place, place) = (loss.file != self.dir, (&loss.file, loss.offset));
+        let is_known = |known: &Loss| {
+            known == &loss || (is_place && loss.tree.is_none() && (&known.file, known.offset) == place)
+        };
         if !self.report.losses.iter().any(is_known) {
             self.report.losses.push(loss);
         }
@@ -228,9 +229,8 @@ impl<'a> Repair<'a> {
             }
         }
         self.needs_manifest |= !damage.is_empty();
-        let places: BTreeSet<&Path> = damage.iter().filter_map(Error::path).collect();
-        if is_whole && places.len() > 1 {
-            // Each was damaged, and nobody knew yet what the two say together: which files should be there.
+        if is_whole && !damage.is_empty() {
+            // What the two say together may be more than `check` had: which files should be there, and how they should be.
             let again = check_as(self.env, self.dir, &self.listing, &self.state);
             self.damaged.extend(again.findings.into_iter().map(|finding| finding.file));
         }

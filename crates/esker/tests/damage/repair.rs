@@ -310,6 +310,55 @@ fn a_table_that_is_gone_is_named_where_both_manifests_are_damaged() {
     assert!(!common::is_full_run() || (1..40).contains(&rebuilt), "{rebuilt} without a manifest");
 }
 
+/// The manifest is gone, and so is the whole log: both are named, though both are missing from the same directory.
+#[test]
+fn a_log_that_is_gone_is_named_beside_a_manifest_that_is_gone() {
+    let (disk, expected) = build(3, Left::Closed);
+    let logged = logged(&disk);
+    for path in files(&disk) {
+        if kind(&path) == "wal-" || (kind(&path) == "manifest-" && !path.to_string_lossy().ends_with(".copy"))
+        {
+            disk.remove_file(&path).unwrap();
+        }
+    }
+    let mut tally = Tally::default();
+    let report = repaired(&disk, &expected, &logged, &[], &mut tally).unwrap();
+    assert!(tally.lost > 0, "the log held nothing");
+    let reasons = ["the manifest is missing", "every log segment is missing"];
+    let is_told = |reason: &&str| report.losses.iter().any(|loss| loss.reason.starts_with(reason));
+    assert!(reasons.iter().all(is_told), "{report:?}");
+}
+
+/// A manifest that ends too early, between two records, tells too little of the tables: what is damaged in those that
+/// its copy alone has is found in the same repair.
+#[test]
+fn tables_that_only_the_copy_of_the_manifest_tells_of_are_mended_too() {
+    let mut told = 0;
+    for seed in common::seeds(4) {
+        let (whole, expected) = build(seed, Left::Closed);
+        let logged = logged(&whole);
+        let manifest = files(&whole).into_iter().find(|path| kind(path) == "manifest-").unwrap();
+        let table = files(&whole).into_iter().rfind(|path| kind(path) == ".table").unwrap();
+        for path in files(&whole).into_iter().filter(|path| kind(path) == "wal-") {
+            // Its marks would tell how long the manifest is.
+            whole.remove_file(&path).unwrap();
+        }
+        let used = whole.read_all(&manifest).unwrap().iter().rposition(|&byte| byte != 0).unwrap() as u64;
+        for len in (4096..used).step_by(29) {
+            let disk = whole.fork();
+            disk.truncate(&manifest, len).unwrap();
+            disk.flip_byte(&table, 700, 1).unwrap();
+            let hit = ["wal-000001.log removed".to_owned()];
+            let report =
+                repaired(&disk, &expected, &logged, &hit, &mut Tally::default()).unwrap_or_else(|what| {
+                    panic!("ESKER_SEED={seed}, {} cut to {len}: {what}", manifest.display())
+                });
+            told += usize::from(report.losses.iter().any(|loss| loss.file == table));
+        }
+    }
+    assert!(told > 0);
+}
+
 /// A seed gives the same store whatever this thread has done before.
 #[test]
 fn a_seed_gives_the_same_store_again() {
