@@ -30,6 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::sim::SimFs;
 use crate::fs::{DirLock, FileSystem, LockMode, give_back_free_memory};
 use crate::log::replay::{LogFloor, ReplayReport, Segments};
+use crate::log::segment::is_shared;
 use crate::log::wal::{History, LogTail, Wal, is_usual_len};
 use crate::memtable::{ChunkPool, Memtable};
 use crate::options::{Options, TreeOptions};
@@ -286,8 +287,8 @@ impl Opening {
             // It makes room for what follows.
             unneeded.remove(&env, &dir)?;
         }
-        let reserve =
-            Reserve::find(&env, &dir, if purpose == Purpose::Write { options.segment_len_max() } else { 0 })?;
+        let segment_max = if purpose == Purpose::Write { options.segment_len_max() } else { 0 };
+        let reserve = Reserve::find(&env, &dir, segment_max, &blobs.gate)?;
         let store = Store::new(Parts {
             id,
             dir,
@@ -363,13 +364,13 @@ fn fresh_floor(replayed: &Replayed, floor: LogFloor, reused: bool) -> LogFloor {
     LogFloor { segment: if reused { last } else { last + 1 }, start: replayed.report.position }
 }
 
-/// The file of the last segment, where nothing was written into it: the next use of it takes no space. An
-/// opening that died leaves such a one.
+/// The file of the last segment, where nothing was written into it and nobody else has it: the next use of it takes no
+/// space. An opening that died leaves such a one.
 fn reusable(env: &Env, found: &Found, report: &ReplayReport, len_max: u64) -> Result<Option<(PathBuf, u64)>> {
     found.segments.sync_unused(&*env.fs)?;
     let Some(path) = &report.untouched else { return Ok(None) };
     let len = env.fs.file_len(path)?;
-    Ok(is_usual_len(len, len_max).then(|| (path.clone(), len)))
+    Ok((is_usual_len(len, len_max) && !is_shared(&*env.fs, path)?).then(|| (path.clone(), len)))
 }
 
 /// The world of a store that is opened for reading only, with a scratch file system for its log.

@@ -2,9 +2,11 @@
 //!
 //! What is written in bulk or piece by piece outlives calls, and its handle may outlive the store: then the directory is
 //! another opening's, or another store's. So each piece of it is written inside the gate, and closing waits until nobody is.
+//! So it is with files that calls make, resize and remove: a call may go on while another thread closes the store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::{ThreadId, current};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -22,8 +24,20 @@ pub(crate) struct Gate {
 #[derive(Debug, Default)]
 struct GateState {
     closed: bool,
+    /// The thread that closes the store, until it has done its last work there.
+    closer: Option<ThreadId>,
     /// How many are inside.
     inside: usize,
+}
+
+/// What closes the store: its thread may enter until this is dropped, and no other.
+#[derive(Debug)]
+pub(crate) struct Last<'a>(&'a Gate);
+
+impl Drop for Last<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().closer = None;
+    }
 }
 
 /// The store is not closed before this is dropped.
@@ -49,20 +63,21 @@ impl Gate {
     /// Goes inside, or finds the store closed. Who is inside may enter again.
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
         let mut state = self.state.lock();
-        if state.closed {
+        if state.closed && state.closer != Some(current().id()) {
             return Err(Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir));
         }
         state.inside += 1;
         Ok(Inside(self))
     }
 
-    /// Nobody enters from now on; returns when nobody is inside.
-    pub(crate) fn close(&self) {
+    /// Nobody else enters from now on; returns when nobody is inside.
+    pub(crate) fn close(&self) -> Last<'_> {
         let mut state = self.state.lock();
-        state.closed = true;
+        (state.closed, state.closer) = (true, Some(current().id()));
         while state.inside > 0 {
             self.left.wait(&mut state);
         }
+        Last(self)
     }
 }
 
@@ -114,7 +129,12 @@ mod tests {
         let gate = Gate::new(Path::new("/db"));
         std::thread::scope(|scope| {
             let inside = gate.enter().unwrap();
-            let closing = scope.spawn(|| gate.close());
+            let closing = scope.spawn(|| {
+                let last = gate.close();
+                assert!(gate.enter().is_ok(), "whoever closes has something left to do");
+                drop(last);
+                assert!(gate.enter().is_err());
+            });
             while gate.enter().is_ok() {}
             assert!(!closing.is_finished(), "somebody is inside");
             drop(inside);

@@ -94,8 +94,6 @@ pub(super) struct Files {
     pub(super) next_len: u64,
     /// The most that it grows to.
     pub(super) len_bound: u64,
-    /// No segment is made ready any more.
-    pub(super) closed: bool,
 }
 
 impl Files {
@@ -124,6 +122,19 @@ impl Files {
         let useful = self.retired.partition_point(|file| !useless(file));
         let keep = keep.min(useful);
         self.retired.split_off(keep).into_iter().map(|file| file.path).collect()
+    }
+
+    /// A file for a segment of `len` bytes, if one is left.
+    pub(super) fn take_retired(&mut self, len: u64, bulk: bool) -> Option<Retired> {
+        let index = self.retired.iter().position(|retired| retired.suits(len, bulk))?;
+        Some(self.retired.swap_remove(index))
+    }
+
+    /// The number of a new file; the next one is to be twice as long, within the bound.
+    pub(super) fn begin(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_len = (self.next_len * 2).min(self.len_bound);
+        self.next_number - 1
     }
 
     /// Recovery needs nothing before segment `floor`.

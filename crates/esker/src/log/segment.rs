@@ -199,11 +199,20 @@ impl SpareSegment {
         Ok(SpareSegment { file, bulk })
     }
 
-    /// Takes a file that was a segment before.
-    pub(crate) fn reuse(fs: &dyn FileSystem, path: &Path, bulk: bool) -> Result<SpareSegment> {
+    /// Takes a file that was a segment before. Where it has a second name, under which it may be somebody else's copy, that
+    /// one keeps it: `None`, and the name is free.
+    pub(crate) fn reuse(fs: &dyn FileSystem, path: &Path, bulk: bool) -> Result<Option<SpareSegment>> {
+        if is_shared(fs, path)? {
+            return fs.remove_file(path).map(|()| None);
+        }
         let file = descriptors::opened(|| if bulk { fs.open_bulk(path) } else { fs.open_mapped(path) })?;
-        Ok(SpareSegment { file, bulk })
+        Ok(Some(SpareSegment { file, bulk }))
     }
+}
+
+/// Whether a segment has a second name: a copy of the directory by hard links brings this about.
+pub(crate) fn is_shared(fs: &dyn FileSystem, path: &Path) -> Result<bool> {
+    Ok(fs.link_count(path)? > 1)
 }
 
 /// Makes a segment without records and without room for any, under the number 1: what a store's log is of which nothing is to

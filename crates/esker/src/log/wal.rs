@@ -11,8 +11,8 @@
 //! - [`Wal::sync_to`] is the one sync stream (group commit): one caller syncs, on the descriptors that
 //!   wrote, everything published so far, oldest segment first (rule 3); whoever arrives meanwhile waits for
 //!   the next. The first failure poisons the log: no sync is ever retried (rule 8).
-//! - A file is reused only after the manifest's floor has passed it (the caller's duty), under a new epoch.
-//!   Segments start at 256 KiB and double, as far as the disk has room for such (rule 9).
+//! - A file is reused only after the manifest's floor has passed it (the caller's duty), under a new epoch, and only where
+//!   nobody has given it a second name. Segments start at 256 KiB and double, as far as the disk has room for such (rule 9).
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -153,7 +153,6 @@ impl Wal {
                 next_number,
                 next_len: if broken("rule-9") { len_max } else { SEGMENT_LEN_MIN },
                 len_bound: len_max.max(SEGMENT_LEN_MIN),
-                closed: false,
             }),
             sync: Mutex::new(SyncState {
                 unsynced: VecDeque::new(),
@@ -193,7 +192,7 @@ impl Wal {
     /// May write for some time: never under the commit lock.
     pub(crate) fn prepare_spare(&self, record_len: usize) -> Result<()> {
         let need = len_for(record_len);
-        let (reuse, number, len, waited_for, bulk) = {
+        let (retired, len, waited_for, bulk) = {
             let mut files = self.files.lock();
             if files.spare.as_ref().is_some_and(|spare| spare.file.len() >= need) {
                 return Ok(());
@@ -201,40 +200,36 @@ impl Wal {
             let bulk = self.wants_bulk(record_len);
             let waited_for = self.waited_for.swap(false, Ordering::Relaxed);
             let len = files.next_len.max(need);
-            match files.retired.iter().position(|retired| retired.suits(len, bulk)) {
-                Some(index) => (Some(files.retired.swap_remove(index)), 0, len, waited_for, bulk),
-                None => {
-                    files.next_number += 1;
-                    files.next_len = (files.next_len * 2).min(files.len_bound);
-                    (None, files.next_number - 1, len, waited_for, bulk)
-                }
-            }
+            (files.take_retired(len, bulk), len, waited_for, bulk)
         };
-        let spare = match reuse {
-            Some(retired) => match SpareSegment::reuse(&*self.env.fs, &retired.path, bulk) {
-                Ok(spare) => spare,
-                Err(error) => {
-                    // It is still ours to use or to remove.
-                    self.files.lock().retired.push(retired);
-                    return Err(error);
-                }
-            },
-            None => SpareSegment::create(&*self.env.fs, &segment_path(&self.dir, number), len, bulk)?,
-        };
+        let reused = retired.map_or(Ok(None), |retired| self.reuse(retired, bulk))?;
+        let spare = reused.map_or_else(|| self.create(len, bulk), Ok)?;
         if !bulk && !waited_for {
             // Takes the page faults ahead of the writers. It dirties the pages, so the next sync writes all
             // of them: not where somebody waits for syncs.
             spare.file.warm(0, spare.file.len());
         }
         let mut files = self.files.lock();
-        if files.closed {
-            return self.env.fs.remove_file(spare.file.path());
-        }
         if let Some(smaller) = files.spare.replace(spare) {
             let (path, len, bulk) = (smaller.file.path().to_path_buf(), smaller.file.len(), smaller.bulk);
             files.retired.push(Retired { path, len, bulk });
         }
         Ok(())
+    }
+
+    /// A new use of `retired`; `None` where somebody else has the file too: then it is left to them.
+    fn reuse(&self, retired: Retired, bulk: bool) -> Result<Option<SpareSegment>> {
+        let spare = SpareSegment::reuse(&*self.env.fs, &retired.path, bulk);
+        if spare.is_err() {
+            // It is still ours to use or to remove.
+            self.files.lock().retired.push(retired);
+        }
+        spare
+    }
+
+    fn create(&self, len: u64, bulk: bool) -> Result<SpareSegment> {
+        let number = self.files.lock().begin();
+        SpareSegment::create(&*self.env.fs, &segment_path(&self.dir, number), len, bulk)
     }
 
     /// Whether the next segment is to be one for bulk; `record_len`: of the record that waits for it.
@@ -272,7 +267,6 @@ impl Wal {
     /// Nothing is written any more: hands out the files that no recovery needs, for removal.
     pub(crate) fn close(&self) -> Vec<PathBuf> {
         let mut files = self.files.lock();
-        files.closed = true;
         let spare = files.spare.take().map(|spare| spare.file.path().to_path_buf());
         files.retired.drain(..).map(|file| file.path).chain(spare).collect()
     }

@@ -64,6 +64,8 @@ impl Store {
     /// Removes files that nobody uses any more, but a few log segments, and sets aside again what the
     /// reserve lacks. Their space is back when this returns, although another thread is at it too.
     pub(crate) fn remove_obsolete(&self) -> Result<()> {
+        // What is left when the store is closed goes with the next opening, which has the directory then.
+        let Ok(_inside) = self.blobs.gate.enter() else { return Ok(()) };
         let spare = if self.failure().is_some() {
             self.wal.forget_history();
             SPARE_WHEN_FULL
@@ -81,6 +83,7 @@ impl Store {
 
     /// Removes the log segments that nobody needs, but `spare`.
     pub(super) fn remove_surplus(&self, spare: usize) -> Result<()> {
+        let _inside = self.blobs.gate.enter()?;
         self.wal.take_surplus(spare).iter().try_for_each(|path| self.env.fs.remove_file(path))
     }
 
@@ -88,6 +91,7 @@ impl Store {
     /// store with such segments needs. `urgent`: it is needed for deletes, for which part of the reserve may
     /// be spent.
     pub(super) fn prepare_segment(&self, record_len: usize, urgent: bool) -> Result<()> {
+        let _inside = self.blobs.gate.enter()?;
         let longest = self.fit_to_disk();
         let prepare = || {
             if let Some(len) = self.wal.missing_spare(record_len) {

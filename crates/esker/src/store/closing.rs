@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! no writes; what skips the log is flushed; space of huge values that ended is given back ....... calls go on
-//! closing: calls fail, background work ends, bulk writers and streams are refused (`Gate`)
+//! closing: calls fail, background work ends, no other thread touches the directory any more (`Gate`)
 //! the log is synced and sealed; callers' flushes and merges end; unused files go
 //! tables, log, memtables, buffer pool are let go of ............... whatever handles are left; the lock goes last
 //! ```
@@ -95,7 +95,7 @@ impl Store {
         drop(self.ending.round.lock());
         self.reclaim.end();
         self.scrub.stop();
-        self.blobs.gate.close();
+        let last = self.blobs.gate.close();
         if !self.read_only {
             self.seal_blobs_when_closing();
         }
@@ -105,6 +105,7 @@ impl Store {
         let ended = (self.compacting.lock(), self.flushing.lock(), self.structure.lock());
         let result = sealed.and_then(|()| self.remove_unused());
         drop(ended);
+        drop(last);
         self.give_up_all();
         self.lock.lock().take();
         match self.failure() {

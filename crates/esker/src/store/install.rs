@@ -92,6 +92,8 @@ impl Store {
     /// Removes the tables that `edits` would have added, when that came to nothing. Where it is not known
     /// whether it did, they stay: opening the store tells.
     pub(super) fn discard_tables(&self, edits: &[Edit]) {
+        // Where the store is closed, the names may be another opening's by now.
+        let Ok(_inside) = self.blobs.gate.enter() else { return };
         if self.commit.check().is_err() {
             return;
         }

@@ -14,11 +14,12 @@
 //! - The open store never spends the part for opening on log segments, which it would not get back.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::canary::broken;
-use crate::env::Env;
+use crate::env::{Env, Gate};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The name of the file.
@@ -39,6 +40,7 @@ pub(crate) struct Reserve {
     path: PathBuf,
     /// The length of the longest segment that counts; 0 where nothing is set aside.
     segment_max: u64,
+    gate: Arc<Gate>,
     state: Mutex<State>,
 }
 
@@ -66,12 +68,13 @@ pub(crate) fn size_for(len: u64) -> u64 {
 
 impl Reserve {
     /// The reserve of the store in `dir`, as the last opening left it. `segment_max`: the length up to which
-    /// log segments count; with 0 there is none.
-    pub(crate) fn find(env: &Env, dir: &Path, segment_max: u64) -> Result<Reserve> {
+    /// log segments count; with 0 there is none. It changes nothing outside `gate`.
+    pub(crate) fn find(env: &Env, dir: &Path, segment_max: u64, gate: &Arc<Gate>) -> Result<Reserve> {
         let path = reserve_path(dir);
         let held = if segment_max > 0 && env.fs.exists(&path)? { env.fs.file_len(&path)? } else { 0 };
         let state = State { held, wanted: held.min(size_for(segment_max)), releases: 0, named: false };
-        Ok(Reserve { env: env.clone(), dir: dir.to_path_buf(), path, segment_max, state: Mutex::new(state) })
+        let (env, dir, gate) = (env.clone(), dir.to_path_buf(), Arc::clone(gate));
+        Ok(Reserve { env, dir, path, segment_max, gate, state: Mutex::new(state) })
     }
 
     /// Bytes that are set aside now.
@@ -156,6 +159,7 @@ impl Reserve {
     }
 
     fn resize(&self, state: &mut State, len: u64) -> Result<()> {
+        let _inside = self.gate.enter()?;
         if part_with_second_name(&self.env, &self.path)? {
             (state.held, state.named) = (0, false);
         }

@@ -1,6 +1,7 @@
 //! Rules that random lives do not reach: what a second thread may see, what is small, what idles.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -168,6 +169,66 @@ fn a_closed_store_leaves_no_spare_segment() {
     }
 }
 
+/// The contents of the log's segments in a directory.
+fn logs_of(disk: &SimFs, dir: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+    let is_log = |path: &PathBuf| path.starts_with(dir) && path.to_string_lossy().contains("/wal-");
+    let paths = disk.paths().into_iter().filter(is_log);
+    paths.map(|path| (path.clone(), disk.read_all(&path).unwrap())).collect()
+}
+
+/// Makes a copy of the store's log by hard links.
+fn link_log(disk: &SimFs) {
+    disk.create_dir_all(Path::new("/copy")).unwrap();
+    for path in logs_of(disk, STORE).into_keys() {
+        disk.hard_link(&path, &Path::new("/copy").join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+/// An opening that died has left a segment without records. Somebody has copied the directory by hard links: the segment is
+/// theirs too, and what the store writes does not get into their log.
+#[test]
+fn an_untouched_segment_with_a_second_name_is_not_used_again() {
+    let disk = SimFs::new(1);
+    open(&disk).put("before", "1").unwrap();
+    let disk = disk.kill();
+    let _dies = open(&disk);
+    let disk = disk.kill();
+    link_log(&disk);
+    let before = logs_of(&disk, "/copy");
+    let db = open(&disk);
+    db.put("behind", "2").unwrap();
+    assert!(logs_of(&disk, "/copy") == before, "the copy has what was written behind it");
+    assert!(db.contains("before").unwrap());
+}
+
+/// Somebody has given the segments that the log is done with second names.
+#[test]
+fn a_retired_segment_with_a_second_name_is_not_used_again() {
+    let disk = SimFs::new(1);
+    let db = open(&disk);
+    let write = |rounds: u8| {
+        for round in 0..rounds {
+            for number in 0..600_u32 {
+                db.put(number.to_be_bytes(), [round; 1000]).unwrap();
+            }
+            db.flush().unwrap();
+        }
+    };
+    write(3);
+    link_log(&disk);
+    let before = logs_of(&disk, "/copy");
+    db.put("one", "more").unwrap();
+    // The log goes on in the one that it was in.
+    let mut kept = logs_of(&disk, "/copy");
+    kept.retain(|path, bytes| before[path] == *bytes);
+    assert!(!kept.is_empty() && kept.len() == before.len() - 1, "{} of {}", kept.len(), before.len());
+    write(3);
+    let after = logs_of(&disk, "/copy");
+    for (path, bytes) in kept {
+        assert!(after[&path] == bytes, "{} was written over", path.display());
+    }
+}
+
 /// A checkpoint that fails takes away what it has made.
 #[test]
 fn a_failed_checkpoint_leaves_nothing() {
@@ -207,6 +268,27 @@ struct Gate {
     arrived: Mutex<Sender<()>>,
     open: Mutex<Receiver<()>>,
     before_lock: Mutex<Option<BeforeLock>>,
+    /// The call, and what is in the name of its file, that takes until the test lets it go on, once.
+    hold: Mutex<Option<(&'static str, &'static str)>>,
+}
+
+impl Gate {
+    fn pass(&self, call: &str, path: &Path) {
+        let is_it = |(held, part): &mut (&str, &str)| *held == call && path.to_string_lossy().contains(*part);
+        if self.hold.lock().unwrap().take_if(is_it).is_some() {
+            self.arrived.lock().unwrap().send(()).unwrap();
+            self.open.lock().unwrap().recv().unwrap();
+        }
+    }
+}
+
+/// A disk with a gate, what tells that somebody stands at it, and what lets them go on.
+fn gated(disk: &SimFs) -> (Gated, Receiver<()>, Sender<()>) {
+    let (arrived, has_arrived) = channel();
+    let (open_gate, opened) = channel();
+    let (arrived, open) = (Mutex::new(arrived), Mutex::new(opened));
+    let gate = Arc::new(Gate { arrived, open, before_lock: Mutex::default(), hold: Mutex::default() });
+    (Gated { disk: disk.clone(), gate }, has_arrived, open_gate)
 }
 
 /// What happens once, when somebody asks for a directory's lock.
@@ -277,6 +359,7 @@ impl FileSystem for Gated {
         self.disk.create(path)
     }
     fn create_mapped(&self, path: &Path, len: u64) -> esker::Result<Arc<dyn MappedFile>> {
+        self.gate.pass("create", path);
         self.disk.create_mapped(path, len).map(|file| self.gated(file))
     }
     fn open_mapped(&self, path: &Path) -> esker::Result<Arc<dyn MappedFile>> {
@@ -298,6 +381,7 @@ impl FileSystem for Gated {
         self.disk.allocated_bytes(path)
     }
     fn set_allocated(&self, path: &Path, len: u64) -> esker::Result<()> {
+        self.gate.pass("allocate", path);
         self.disk.set_allocated(path, len)
     }
     fn exists(&self, path: &Path) -> esker::Result<bool> {
@@ -316,6 +400,7 @@ impl FileSystem for Gated {
         self.disk.is_regular(path)
     }
     fn remove_file(&self, path: &Path) -> esker::Result<()> {
+        self.gate.pass("remove", path);
         self.disk.remove_file(path)
     }
     fn remove_dir(&self, dir: &Path) -> esker::Result<()> {
@@ -351,11 +436,7 @@ impl FileSystem for Gated {
 fn nobody_is_acknowledged_before_those_in_front() {
     for durability in [Durability::Process, Durability::Power] {
         let disk = SimFs::new(Rng::new(1).next());
-        let (arrived, has_arrived) = channel();
-        let (open_gate, opened) = channel();
-        let (arrived, opened) = (Mutex::new(arrived), Mutex::new(opened));
-        let gate = Arc::new(Gate { arrived, open: opened, before_lock: Mutex::default() });
-        let gated = Gated { disk: disk.clone(), gate };
+        let (gated, has_arrived, open_gate) = gated(&disk);
         let mut world = env(&disk, 1);
         world.fs = Arc::new(gated);
         let db = Db::open(STORE, Options::default().memory_budget(8 << 20).env(world)).unwrap();
@@ -381,6 +462,52 @@ fn nobody_is_acknowledged_before_those_in_front() {
     }
 }
 
+/// A call to the disk, what is in the name of its file, and what makes it.
+type Call<'a> = (&'static str, &'static str, &'a (dyn Fn(&Db) + Sync));
+
+/// A call is about to change a file of the store while another thread closes it: the directory may be another opening's as
+/// soon as the store is closed, so closing waits.
+#[test]
+fn a_store_is_not_closed_while_a_call_changes_its_files() {
+    let put_much = |db: &Db| drop(db.put("much", vec![1; 600 << 10]));
+    let compact = |db: &Db| drop(db.compact());
+    let calls: [Call<'_>; 3] =
+        [("remove", ".table", &compact), ("allocate", "RESERVE", &put_much), ("create", "wal-", &put_much)];
+    for (call, part, work) in calls {
+        let disk = SimFs::new(1);
+        let (gated, has_arrived, open_gate) = gated(&disk);
+        let gate = Arc::clone(&gated.gate);
+        let mut world = env(&disk, 1);
+        world.fs = Arc::new(gated);
+        let mut options = Options::default().memory_budget(8 << 20).env(world);
+        options.separate_at = usize::MAX;
+        let db = Db::open(STORE, options).unwrap();
+        // Tables to be merged into one.
+        for round in 0..3_u8 {
+            db.put("key", [round; 100]).unwrap();
+            db.flush().unwrap();
+        }
+        *gate.hold.lock().unwrap() = Some((call, part));
+        let (closed, has_closed) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| work(&db));
+            has_arrived
+                .recv_timeout(Duration::from_secs(60))
+                .unwrap_or_else(|_| panic!("no {call} of {part}"));
+            let db = &db;
+            scope.spawn(move || {
+                db.close().unwrap();
+                closed.send(()).unwrap();
+            });
+            // A wait that ends early can only hide the fault, never see one that is not there.
+            let early = has_closed.recv_timeout(Duration::from_millis(300)).is_ok();
+            open_gate.send(()).unwrap();
+            assert!(!early, "closed, and then: {call} {part}");
+        });
+        open(&disk).close().unwrap();
+    }
+}
+
 /// Another process opens the store, changes its files and closes it, between the moment at which care finds the store and
 /// the moment at which it has the lock. What care knew of the files is out of date then.
 #[test]
@@ -397,11 +524,10 @@ fn care_sees_the_store_as_it_is_once_it_has_the_lock() {
             db.compact().unwrap();
             db.close().unwrap();
         };
-        let ((arrived, _), (_, open_gate)) = (channel(), channel());
-        let before_lock = Mutex::new(Some(BeforeLock(Box::new(change))));
-        let gate = Gate { arrived: Mutex::new(arrived), open: Mutex::new(open_gate), before_lock };
+        let (gated, ..) = gated(&disk);
+        *gated.gate.before_lock.lock().unwrap() = Some(BeforeLock(Box::new(change)));
         let mut world = env(&disk, 1);
-        world.fs = Arc::new(Gated { disk: disk.clone(), gate: Arc::new(gate) });
+        world.fs = Arc::new(gated);
         let options = Options::default().env(world);
         match care {
             "check" => {
