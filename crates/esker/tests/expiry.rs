@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use esker::env::{Env, StepExecutor};
+use esker::env::{Clock, Env, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Batch, Db, Options, ScanRange};
 
@@ -191,4 +192,76 @@ fn renamed_and_copied_values_expire_when_they_would_have() {
     clock.pass(1);
     assert_eq!(tree.count(ScanRange::all()).unwrap(), 0);
     assert!(!tree.copy("a", "e").unwrap() && !tree.rename("b", "f").unwrap());
+}
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// A clock at which something happens when it is looked at next.
+struct MeddlingClock {
+    clock: Arc<HourClock>,
+    then: Mutex<Option<Work>>,
+}
+
+impl std::fmt::Debug for MeddlingClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.clock.fmt(f)
+    }
+}
+
+impl Clock for MeddlingClock {
+    fn wall_us(&self) -> u64 {
+        let then = self.then.lock().unwrap().take();
+        if let Some(work) = then {
+            work();
+        }
+        self.clock.wall_us()
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.clock.monotonic_us()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.clock.sleep(duration);
+    }
+}
+
+/// A value is written over before it expires, while somebody who has seen it looks at the clock: the key has a value at every
+/// moment, so it is never said to have none.
+#[test]
+fn a_key_that_was_written_over_in_time_is_never_missing() {
+    type Read = fn(&Db) -> bool;
+    let reads: [(&str, Read); 7] = [
+        ("get", |db| db.get("key").unwrap().is_some()),
+        ("get_vec", |db| db.get_vec("key").unwrap().is_some()),
+        ("get_into", |db| db.default_tree().get_into("key", &mut Vec::new()).unwrap()),
+        ("contains", |db| db.contains("key").unwrap()),
+        ("get_many", |db| db.default_tree().get_many(&["key"]).unwrap()[0].is_some()),
+        ("scan", |db| db.scan(ScanRange::all()).unwrap().count() == 1),
+        ("snapshot", |db| {
+            let snapshot = db.snapshot();
+            snapshot.contains(db.default_tree(), "key").unwrap()
+        }),
+    ];
+    for flushed in [false, true] {
+        for (name, read) in reads {
+            let hours = HourClock::new(0);
+            let clock = Arc::new(MeddlingClock { clock: Arc::clone(&hours), then: Mutex::default() });
+            let env = world(Arc::new(SimFs::new(1)), 1, Some(Arc::new(StepExecutor)));
+            let env = Env { clock: Arc::<MeddlingClock>::clone(&clock), ..env };
+            let db = Db::open(STORE, Options::default().memory_budget(8 << 20).env(env)).unwrap();
+            db.default_tree().put_for("key", "old", ttl(2)).unwrap();
+            if flushed {
+                db.flush().unwrap();
+            }
+            let writer = db.clone();
+            let write = move || {
+                writer.put("key", "new").unwrap();
+                hours.pass(3);
+            };
+            *clock.then.lock().unwrap() = Some(Box::new(write));
+            assert!(read(&db), "{name}");
+            assert!(clock.then.lock().unwrap().is_none(), "{name} did not look at the clock");
+        }
+    }
 }

@@ -43,11 +43,22 @@ impl Held {
     }
 }
 
+/// The newest visible number, and a time at which it was that. Read one behind the other the two may belong to no moment: a
+/// value would seem to have expired that was written over before, by a write that is not seen.
+pub(crate) fn moment(commit: &Commit, clock: &SteadyClock) -> (SeqNo, u64) {
+    loop {
+        let (seq, now) = (commit.visible(), clock.now_us());
+        if commit.visible() == seq {
+            return (seq, now);
+        }
+    }
+}
+
 impl SnapshotRegistry {
     /// Holds the newest visible number, and the time.
     pub(crate) fn register(&self, commit: &Commit, clock: &SteadyClock) -> (SeqNo, u64) {
         let mut held = self.held.lock();
-        let (seq, now) = (commit.visible(), clock.now_us());
+        let (seq, now) = moment(commit, clock);
         let judged = held.judged.filter(|&(before, _)| seq <= before);
         let time_us = judged.map_or(now, |(_, judged_us)| judged_us.min(now));
         held.hold(seq, time_us);

@@ -1,5 +1,6 @@
 //! A named keyspace: the handle that a user holds. What stands behind it is in [`crate::state`].
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -310,12 +311,27 @@ impl Tree {
         }
     }
 
+    /// As [`Tree::consistent_state`], with a time at which there was no newer number.
+    fn consistent_moment(&self) -> Result<(Arc<TreeState>, SeqNo, u64)> {
+        loop {
+            let (state, seq) = self.consistent_state()?;
+            let time = self.store.clock.now_us();
+            if self.store.commit.visible() == seq {
+                return Ok((state, seq, time));
+            }
+        }
+    }
+
     /// The newest value: `use_value` of a small one, or a handle of a huge one.
     #[inline]
     fn get_now<T>(&self, key: &[u8], use_value: impl FnOnce(&Content<'_>) -> T) -> Result<Option<Found<T>>> {
         let metrics = &self.store.metrics;
         metrics.begin(Operation::Get);
-        let now = || self.store.clock.now_us();
+        let expires = Cell::new(false);
+        let now = || {
+            expires.set(true);
+            self.store.clock.now_us()
+        };
         let found = self.readable_state().and_then(|state| {
             let seen = self.store.commit.visible();
             let seen = if broken("stale-read") { seen.saturating_sub(2) } else { seen };
@@ -330,10 +346,12 @@ impl Tree {
             metrics.end(Operation::Get, || Subject::of(&self.inner.name, key));
         }
         Ok(match found? {
+            // It may have been written over before it expired, and that was not seen yet.
+            None if expires.get() => self.get_at_one_moment(key)?.map(Found::Whole),
             None => None,
             Some(Ok(used)) => Some(Found::Small(used)),
             Some(Err(Some((pointer, expiry)))) => self.get_huge(key, &pointer, expiry)?.map(Found::Whole),
-            Some(Err(None)) => self.get_merged(key)?.map(Found::Whole),
+            Some(Err(None)) => self.get_at_one_moment(key)?.map(Found::Whole),
         })
     }
 
@@ -343,10 +361,10 @@ impl Tree {
         self.store.metrics.measure(Operation::Get, move || Subject::of(&self.inner.name, key), work)
     }
 
-    /// The value of a key whose newest version is an operand. What lies below may be a huge value: the moment is
-    /// registered, so that it stays.
+    /// The value of a key whose newest version is an operand, or has expired. What lies below may be a huge value: the moment
+    /// is registered, so that it stays; and its time is one at which nothing newer could be seen.
     #[cold]
-    fn get_merged(&self, key: &[u8]) -> Result<Option<Value>> {
+    fn get_at_one_moment(&self, key: &[u8]) -> Result<Option<Value>> {
         // Part of a get that was counted.
         notes::begin();
         let found = Snapshot::passing(&self.owner).find(self, key);
@@ -412,12 +430,11 @@ impl Tree {
     /// # Errors
     /// As [`Tree::get`].
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        let (state, seq) = self.consistent_state()?;
+        let (state, seq, time) = self.consistent_moment()?;
         if self.store.blobs.is_used() {
             let snapshot = Snapshot::passing(&self.owner);
             return keys.iter().map(|key| snapshot.get(self, key)).collect();
         }
-        let time = self.store.clock.now_us();
         let value_of = |key: &[u8], entry: &Content<'_>| match entry.kind {
             Kind::Merge => {
                 merged_at(&state, key, (seq, time), &self.store.options.merge_operators, &self.store.blobs)
@@ -436,9 +453,13 @@ impl Tree {
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         self.measured(key, || {
-            let state = self.readable_state()?;
-            let now = || self.store.clock.now_us();
-            Ok(get_at(&state, key, self.store.commit.visible(), now, |_| ())?.is_some())
+            let (state, expires) = (self.readable_state()?, Cell::new(false));
+            let now = || {
+                expires.set(true);
+                self.store.clock.now_us()
+            };
+            let found = get_at(&state, key, self.store.commit.visible(), now, |_| ())?.is_some();
+            if found || !expires.get() { Ok(found) } else { Ok(self.get_at_one_moment(key)?.is_some()) }
         })
     }
 
@@ -447,14 +468,14 @@ impl Tree {
     /// # Errors
     /// As [`Tree::get`].
     pub fn scan(&self, range: ScanRange) -> Result<Scan> {
-        let (state, seq) = self.consistent_state()?;
+        let (state, seq, time) = self.consistent_moment()?;
         if self.store.blobs.is_used() {
             // A huge value is kept where it is only for moments that are registered.
             return Snapshot::passing(&self.owner).scan(self, range);
         }
         let owner = Arc::clone(&self.owner) as Arc<dyn Scanned>;
         let meter = ScanMeter::begin(owner, &self.inner);
-        Scan::new(&[state], (seq, self.store.clock.now_us()), range, None, meter)
+        Scan::new(&[state], (seq, time), range, None, meter)
     }
 
     /// How many keys in `range` have a value, counted one by one.
