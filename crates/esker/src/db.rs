@@ -80,7 +80,8 @@ impl Db {
     /// # Errors
     /// `Locked` when the store is open elsewhere; `NotFound` when there is none; `Corruption` when files
     /// are damaged; `Unsupported` when a newer build wrote them; `InvalidInput` when `path` is something
-    /// else; `Io`.
+    /// else, when options are out of range, or when a link, a directory or a device lies where the store keeps a file of its
+    /// own; `OutOfResources` when descriptors, threads or memory are short; `OutOfSpace`; `Io`.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         Db::from_store(crate::open::open(path.as_ref(), options, false)?)
     }

@@ -35,8 +35,8 @@ pub enum ErrorKind {
     Poisoned,
     /// The store was closed, or the tree dropped.
     Closed,
-    /// The process or the system has no descriptors, threads or memory left to give. Nothing is broken: the call can be made
-    /// again when there are some, or under a higher limit.
+    /// The process or the system has no descriptors, threads or memory left to give, or another program holds a file for a
+    /// moment. Nothing is broken: the call can be made again when there are some, or under a higher limit.
     OutOfResources,
     /// Another write changed what a transaction relies on; nothing of it was written. Do it again.
     Conflict,

@@ -441,3 +441,17 @@ fn a_sparse_file_of_a_terabyte_costs_neither_memory_nor_the_store() {
         assert!(memory < 2 << 30, "{memory} bytes of memory at once");
     }
 }
+
+/// The link that a store was named by stays when the store is destroyed, whatever bytes its name has.
+#[test]
+fn a_store_is_destroyed_through_a_link_of_any_name() {
+    use std::os::unix::ffi::OsStrExt;
+    for name in [&b"link"[..], b"li\xffnk"] {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, link) = (dir.path().join("store"), dir.path().join(std::ffi::OsStr::from_bytes(name)));
+        make(&store);
+        std::os::unix::fs::symlink(&store, &link).unwrap();
+        esker::destroy(&link, &options()).unwrap();
+        assert!(link.is_symlink() && std::fs::read_dir(&store).unwrap().next().is_none());
+    }
+}

@@ -53,6 +53,7 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
 fn remove_emptied(env: &Env, dir: &Path) -> Result<()> {
     let Err(error) = env.fs.remove_dir(dir) else { return Ok(()) };
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Err(error) };
-    let is_link = |entry: &Entry| entry.kind == NameKind::Link && name.to_str() == Some(entry.name.as_str());
+    // Both have what is not UTF-8 replaced.
+    let is_link = |entry: &Entry| entry.kind == NameKind::Link && name.to_string_lossy() == entry.name;
     if env.fs.entries(parent)?.iter().any(is_link) { Ok(()) } else { Err(error) }
 }

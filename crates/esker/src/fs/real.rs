@@ -121,8 +121,9 @@ impl RealFs {
     ) -> Result<(File, u64)> {
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists => Error::io(doing, path, error),
-            _ => match place.look() {
+            is => match place.look() {
                 Ok(look) if look.kind != NameKind::File => not_a_file(path, look.kind),
+                Ok(_) if is == io::ErrorKind::WouldBlock => leased(path),
                 _ => Error::io(doing, path, error),
             },
         };
@@ -390,6 +391,13 @@ impl FileSystem for RealFs {
     fn mount_id(&self, dir: &Path) -> u64 {
         self.with_dir("look at", dir, |dir| Ok(os::mount_id(dir))).ok().flatten().unwrap_or(0)
     }
+}
+
+/// Nothing waits for a file to be opened, and this one would have to be waited for.
+fn leased(path: &Path) -> Error {
+    let message = "another program has a lease on this file (a file server, for instance), and the system has just asked \
+                   for it: try again";
+    Error::new(ErrorKind::OutOfResources, message).at(path)
 }
 
 /// The directory that `path` is in: that of a bare name is the working directory.

@@ -143,6 +143,16 @@ fn names_and_handles_are_independent() {
 }
 
 #[test]
+fn a_directory_takes_no_bytes_of_its_own() {
+    on_both(|fs, dir| {
+        fs.create_dir_all(&dir.join("sub")).unwrap();
+        write(fs, &dir.join("sub/file"), &[1; 5000]);
+        assert_eq!(fs.allocated_bytes(&dir.join("sub")).unwrap(), 0);
+        assert!(fs.allocated_bytes(&dir.join("sub/file")).unwrap() >= 5000);
+    });
+}
+
+#[test]
 fn mapped_files_take_stores() {
     on_both(|fs, dir| {
         let path = dir.join("wal");

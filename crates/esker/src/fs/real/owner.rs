@@ -88,12 +88,26 @@ fn parse(note: &[u8]) -> Option<Process> {
     Some(Process { id: id.parse().ok().filter(|id| *id > 0)?, started: started.parse().ok()? })
 }
 
-/// Whether this very process runs here. Where the system does not tell, the note is believed.
+/// Whether this very process runs here; where the system does not tell when it started, whether one of that number does.
 fn is_running(process: Process) -> bool {
-    match (started(std::process::id()), process.started) {
-        (None, _) => true,
-        (Some(_), noted) => started(process.id) == Some(noted),
+    match started(std::process::id()) {
+        Some(_) => started(process.id) == Some(process.started),
+        None => exists(process.id),
     }
+}
+
+/// Whether a process of that number runs here, anybody's.
+#[cfg(target_os = "linux")]
+fn exists(id: u32) -> bool {
+    use rustix::process::{Pid, test_kill_process};
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw);
+    id.is_some_and(|id| !matches!(test_kill_process(id), Err(rustix::io::Errno::SRCH)))
+}
+
+/// Elsewhere the note is believed.
+#[cfg(not(target_os = "linux"))]
+fn exists(_: u32) -> bool {
+    true
 }
 
 /// When the process `id` started, as `/proc` tells.
@@ -196,6 +210,18 @@ mod tests {
     }
 
     /// What somebody else has put under the lock file's name, by a link for instance, stays as it is.
+    /// That is all that can be known where `/proc` is missing.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_process_that_has_ended_does_not_exist() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let id = child.id();
+        assert!(exists(id), "nobody has waited for it yet");
+        child.wait().unwrap();
+        assert!(!exists(id) && !exists(u32::MAX) && !exists(0));
+        assert!(exists(std::process::id()) && exists(1));
+    }
+
     #[test]
     fn what_is_no_note_is_left_as_it_is() {
         let dir = tempfile::tempdir().unwrap();

@@ -19,6 +19,26 @@ fn open(path: &Path, stores: Stores) -> Result<RealMapped> {
     RealMapped::of(file, path, len, stores)
 }
 
+/// `statvfs` is zeros there, as of some network file systems: then putting finds out when there is no room.
+#[test]
+fn a_file_system_that_tells_no_free_space_has_plenty() {
+    assert_eq!(RealFs::default().free_space(Path::new("/proc")).unwrap(), PLENTY);
+}
+
+/// The kernel asks the holder of a lease to give it up, and tells who may not wait for that to come again.
+#[test]
+fn a_file_that_somebody_has_a_lease_on_can_be_opened_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("000001.table");
+    drop(RealFs::default().create(&path).unwrap());
+    let place = Place::of_process(&path);
+    let refused =
+        RealFs::default().checked("open the file", &path, &place, Err(io::ErrorKind::WouldBlock.into()));
+    let error = refused.unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::OutOfResources, Some(path.as_path())));
+    assert!(error.message().contains("lease"), "{error}");
+}
+
 #[test]
 fn stores_without_a_mapping_do_the_same() {
     let dir = tempfile::tempdir().unwrap();
