@@ -182,6 +182,11 @@ fn stats_count_all_of_the_directory() {
         is_still && said.disk_bytes == before - of_directory + in_quarantine
     });
     assert!(agrees, "{} for {}", db.stats().unwrap().disk_bytes, taken(&path));
+    db.close().unwrap();
+    // As the command line does.
+    let said = Db::open_read_only(&path, Options::default()).unwrap().stats().unwrap();
+    assert_eq!(said.reserve_bytes, std::fs::metadata(path.join("RESERVE")).unwrap().len());
+    assert!(said.reserve_bytes > 0);
 }
 
 fn blocks(file: &std::fs::Metadata) -> u64 {

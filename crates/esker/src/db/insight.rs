@@ -11,6 +11,7 @@ use crate::finding::CheckReport;
 use crate::open::{BACKUP_DIR, Listing};
 use crate::state::TreeInner;
 use crate::stats::{Stats, TreeStats};
+use crate::store::reserve::reserve_path;
 use crate::trace::notes::Recorder;
 use crate::trace::{Trace, WhySlow};
 use crate::version::levels::LEVELS;
@@ -69,7 +70,12 @@ impl Db {
             stats.blob_disk_bytes +=
                 store.env.fs.allocated_bytes(&store.blobs.path_of(live.id)).unwrap_or_default();
         }
-        stats.reserve_bytes = store.reserve.held();
+        stats.reserve_bytes = if store.read_only {
+            // A reader neither uses nor opens it.
+            store.env.fs.file_len(&reserve_path(&store.dir)).unwrap_or_default()
+        } else {
+            store.reserve.held()
+        };
         stats.log_live_bytes = store.commit.published().saturating_sub(store.wal.floor_start());
         stats.pool_policy = store.pool.policy();
         stats.pool_bytes = store.pool.used() as u64;
