@@ -124,7 +124,7 @@ impl Rewrite {
     /// Puts the file in the old one's place, and returns the ordinals that it has. Whoever reads the old file goes
     /// on. `None`, and nothing changes, where the old file would have one name left, that of a copy of the store,
     /// which could punch what is read here. Nobody may link the file meanwhile, and the directory is to be synced
-    /// (the caller's duties). An error too leaves the old file in its place.
+    /// while the old file is still held open (the caller's duties). An error too leaves the old file in its place.
     pub(crate) fn take_place(mut self, handles: &Arc<Handles>) -> Result<Option<Vec<u64>>> {
         let entries = self.writer.entries();
         let ordinals = entries.iter().map(|entry| entry.ordinal).collect();
