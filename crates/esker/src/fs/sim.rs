@@ -37,7 +37,7 @@
 //! ```
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -74,6 +74,8 @@ const PAGE: u64 = 4096;
 #[derive(Clone, Debug)]
 pub struct SimFs {
     world: Arc<Mutex<World>>,
+    /// What calls of a store must not leave; tests look everywhere.
+    root: Option<Arc<Path>>,
 }
 
 impl SimFs {
@@ -83,7 +85,7 @@ impl SimFs {
     }
 
     fn over(world: World) -> Self {
-        SimFs { world: Arc::new(Mutex::new(world)) }
+        SimFs { world: Arc::new(Mutex::new(world)), root: None }
     }
 
     /// The disk as found after a power loss now. How likely what was not synced survived is drawn
@@ -241,7 +243,21 @@ impl SimFs {
         changed.map_err(|error| Error::io("look at the file", path, error))
     }
 
+    /// Refuses what is not in the directory that this is [`within`](FileSystem::within), as the real file system does.
+    fn check_place(&self, path: &Path) -> Result<()> {
+        let Some(root) = &self.root else { return Ok(()) };
+        let Ok(below) = path.strip_prefix(root) else {
+            let message = format!("this is not in the directory {}", root.display());
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(path));
+        };
+        if below.components().all(|part| matches!(part, Component::Normal(_))) {
+            return Ok(());
+        }
+        Err(Error::io("look into the directory of", path, io::ErrorKind::InvalidInput.into()))
+    }
+
     fn create_handle(&self, path: &Path) -> Result<Handle> {
+        self.check_place(path)?;
         let mut world = self.world.lock();
         world.begin(Op::Create, path)?;
         let name = world.names.locate_free(path);

@@ -142,6 +142,44 @@ fn names_and_handles_are_independent() {
     });
 }
 
+/// What is for one directory refuses every path that leads out of it.
+#[test]
+fn calls_within_a_directory_do_not_leave_it() {
+    on_both(|fs, dir| {
+        let inner = dir.join("inner");
+        fs.create_dir_all(&inner).unwrap();
+        write(fs, &dir.join("other"), b"somebody else's");
+        let within = fs.within(&inner).unwrap();
+        write(&*within, &inner.join("own"), b"own");
+        assert_eq!(within.read(&inner.join("own")).unwrap(), b"own");
+        for (other, refused) in
+            [(dir.join("other"), ErrorKind::InvalidInput), (inner.join("../other"), ErrorKind::Io)]
+        {
+            assert_eq!(kind(within.open_read(&other)), refused, "{}", other.display());
+            assert_eq!(kind(within.exists(&other)), refused);
+            assert_eq!(kind(within.file_len(&other)), refused);
+            assert_eq!(kind(within.create(&other)), refused);
+            assert_eq!(kind(within.create_random(&other)), refused);
+            assert_eq!(kind(within.set_allocated(&other, 0)), refused);
+            assert_eq!(kind(within.rename(&inner.join("own"), &other)), refused);
+            assert_eq!(kind(within.hard_link(&inner.join("own"), &other)), refused);
+            assert_eq!(kind(within.remove_file(&other)), refused);
+            assert_eq!(kind(within.lock(&other, LockMode::Exclusive)), refused);
+        }
+        assert_eq!(kind(within.entries(dir)), ErrorKind::InvalidInput);
+        assert_eq!(kind(within.within(dir)), ErrorKind::InvalidInput);
+        // Where both directories are the caller's own, files get names from one to the other.
+        let beside = dir.join("beside");
+        fs.create_dir_all(&beside).unwrap();
+        let target = fs.within(&beside).unwrap();
+        within.hard_link_to(&inner.join("own"), &*target, &beside.join("own")).unwrap();
+        assert!(within.hard_link_to(&inner.join("own"), &*target, &dir.join("own")).is_err());
+        assert_eq!(fs.read(&beside.join("own")).unwrap(), b"own");
+        assert_eq!(fs.read(&dir.join("other")).unwrap(), b"somebody else's");
+        assert_eq!(within.outside().read(&dir.join("other")).unwrap(), b"somebody else's");
+    });
+}
+
 #[test]
 fn a_directory_takes_no_bytes_of_its_own() {
     on_both(|fs, dir| {

@@ -5,16 +5,18 @@ use super::*;
 impl FileSystem for SimFs {
     /// There is no working directory here, and nobody else.
     fn within(&self, dir: &Path) -> Result<Arc<dyn FileSystem>> {
+        self.check_place(dir)?;
         let world = self.world.lock();
         world.names.find_dir(dir).map_err(|error| Error::io("open the directory", dir, error))?;
-        Ok(Arc::new(self.clone()))
+        Ok(Arc::new(SimFs { root: Some(dir.into()), ..self.clone() }))
     }
 
     fn outside(&self) -> Arc<dyn FileSystem> {
-        Arc::new(self.clone())
+        Arc::new(SimFs { root: None, ..self.clone() })
     }
 
     fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.check_place(path)?;
         let mut world = self.world.lock();
         world.check_fault(Op::Read, path)?;
         let id = world.names.find_file(path).map_err(|error| Error::io("open the file", path, error))?;
@@ -38,6 +40,7 @@ impl FileSystem for SimFs {
 
     /// Two changes, with room for a crash between them: the name appears, then the file is filled and synced.
     fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
+        self.check_place(path)?;
         if len == 0 || !len.is_multiple_of(PAGE) {
             return Err(Error::new(ErrorKind::InvalidInput, wrong_length(len)).at(path));
         }
@@ -62,6 +65,7 @@ impl FileSystem for SimFs {
     }
 
     fn open_mapped(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
+        self.check_place(path)?;
         let mut world = self.world.lock();
         world.check_fault(Op::CreateMapped, path)?;
         let id = world.names.find_file(path).map_err(|error| Error::io("open the segment", path, error))?;
@@ -78,6 +82,7 @@ impl FileSystem for SimFs {
     }
 
     fn open_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
+        self.check_place(path)?;
         let mut world = self.world.lock();
         world.check_fault(Op::Read, path)?;
         let id = world.names.find_file(path).map_err(|error| Error::io("open the file", path, error))?;
@@ -85,6 +90,7 @@ impl FileSystem for SimFs {
     }
 
     fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
+        self.check_place(path)?;
         check_punch(path, offset, len)?;
         let mut world = self.world.lock();
         world.begin(Op::Punch, path).map_err(|error| error.at_offset(offset))?;
@@ -95,6 +101,7 @@ impl FileSystem for SimFs {
     }
 
     fn link_count(&self, path: &Path) -> Result<u64> {
+        self.check_place(path)?;
         let mut world = self.world.lock();
         world.check_fault(Op::Read, path)?;
         let id = world.names.find_file(path);
@@ -103,6 +110,7 @@ impl FileSystem for SimFs {
     }
 
     fn allocated_bytes(&self, path: &Path) -> Result<u64> {
+        self.check_place(path)?;
         let mut world = self.world.lock();
         world.check_fault(Op::Read, path)?;
         let size = match world.names.find(path) {
@@ -114,6 +122,7 @@ impl FileSystem for SimFs {
 
     /// The length is durable at once: what is in such a file matters to nobody.
     fn set_allocated(&self, path: &Path, len: u64) -> Result<()> {
+        self.check_place(path)?;
         let failed = |error| Error::io("allocate", path, error);
         let mut world = self.world.lock();
         world.begin(Op::Allocate, path)?;
@@ -136,16 +145,19 @@ impl FileSystem for SimFs {
     }
 
     fn entries(&self, dir: &Path) -> Result<Vec<Entry>> {
+        self.check_place(dir)?;
         let mut world = self.world.lock();
         world.check_fault(Op::Read, dir)?;
         world.names.entries(dir).map_err(|error| Error::io("list the directory", dir, error))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
+        self.check_place(path)?;
         Ok(self.world.lock().names.find(path).is_some())
     }
 
     fn file_len(&self, path: &Path) -> Result<u64> {
+        self.check_place(path)?;
         let mut world = self.world.lock();
         world.check_fault(Op::Read, path)?;
         let len = world.names.find_file(path).and_then(|id| Ok(world.file(id)?.len()));
@@ -153,6 +165,7 @@ impl FileSystem for SimFs {
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.check_place(dir)?;
         let mut world = self.world.lock();
         if world.names.find_dir(dir).is_ok() {
             return Ok(());
@@ -162,6 +175,7 @@ impl FileSystem for SimFs {
     }
 
     fn create_dir(&self, dir: &Path) -> Result<()> {
+        self.check_place(dir)?;
         let mut world = self.world.lock();
         let name = world.names.locate_free(dir);
         let name = name.map_err(|error| Error::io("create the directory", dir, error))?;
@@ -172,24 +186,29 @@ impl FileSystem for SimFs {
     }
 
     fn is_regular(&self, path: &Path) -> Result<bool> {
+        self.check_place(path)?;
         let found = self.world.lock().names.find(path);
         let missing = || Error::io("look at the file", path, io::ErrorKind::NotFound.into());
         found.map(|found| matches!(found, Node::File(_))).ok_or_else(missing)
     }
 
     fn remove_file(&self, path: &Path) -> Result<()> {
+        self.check_place(path)?;
         let mut world = self.world.lock();
         world.begin(Op::Remove, path)?;
         world.names.remove_file(path).map_err(|error| Error::io("remove the file", path, error))
     }
 
     fn remove_dir(&self, dir: &Path) -> Result<()> {
+        self.check_place(dir)?;
         let mut world = self.world.lock();
         world.begin(Op::Remove, dir)?;
         world.names.remove_dir(dir).map_err(|error| Error::io("remove the directory", dir, error))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.check_place(from)?;
+        self.check_place(to)?;
         let mut world = self.world.lock();
         world.begin(Op::Rename, from)?;
         let renamed = world.names.rename(from, to);
@@ -197,6 +216,13 @@ impl FileSystem for SimFs {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.hard_link_to(from, self, to)
+    }
+
+    fn hard_link_to(&self, from: &Path, target: &dyn FileSystem, to: &Path) -> Result<()> {
+        self.check_place(from)?;
+        // It refuses what does not lie in its own directory.
+        target.exists(to)?;
         let failed = |error| Error::io(&format!("link to {}", to.display()), from, error);
         let mut world = self.world.lock();
         world.begin(Op::Link, from)?;
@@ -207,6 +233,7 @@ impl FileSystem for SimFs {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.check_place(dir)?;
         let mut world = self.world.lock();
         world.begin(Op::SyncDir, dir)?;
         world.names.sync_dir(dir).map_err(|error| Error::io("sync the directory", dir, error))?;
@@ -215,6 +242,7 @@ impl FileSystem for SimFs {
     }
 
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn DirLock>> {
+        self.check_place(path)?;
         let failed = |error| Error::io("lock the file", path, error);
         let mut world = self.world.lock();
         match mode {
@@ -236,7 +264,8 @@ impl FileSystem for SimFs {
         Ok(Box::new(SimLock(Some(self.open(&mut world, id, path).0))))
     }
 
-    fn free_space(&self, _dir: &Path) -> Result<u64> {
+    fn free_space(&self, dir: &Path) -> Result<u64> {
+        self.check_place(dir)?;
         Ok(self.world.lock().free_space().unwrap_or(PLENTY))
     }
 
