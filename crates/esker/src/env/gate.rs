@@ -26,8 +26,8 @@ struct GateState {
     closed: bool,
     /// The thread that closes the store, until it has done its last work there.
     closer: Option<ThreadId>,
-    /// How many are inside.
-    inside: usize,
+    /// The threads that are inside, one as often as it has entered.
+    inside: Vec<ThreadId>,
 }
 
 /// What closes the store: its thread may enter until this is dropped, and no other.
@@ -42,14 +42,19 @@ impl Drop for Last<'_> {
 
 /// The store is not closed before this is dropped.
 #[derive(Debug)]
-pub(crate) struct Inside<'a>(&'a Gate);
+pub(crate) struct Inside<'a> {
+    gate: &'a Gate,
+    thread: ThreadId,
+}
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.inside -= 1;
-        if state.closed && state.inside == 0 {
-            self.0.left.notify_all();
+        let mut state = self.gate.state.lock();
+        if let Some(at) = state.inside.iter().rposition(|thread| *thread == self.thread) {
+            state.inside.swap_remove(at);
+        }
+        if state.closed && state.inside.is_empty() {
+            self.gate.left.notify_all();
         }
     }
 }
@@ -60,21 +65,22 @@ impl Gate {
         Arc::new(Gate { dir: dir.to_path_buf(), state: Mutex::default(), left: Condvar::new() })
     }
 
-    /// Goes inside, or finds the store closed. Who is inside may enter again.
+    /// Goes inside, or finds the store closed. A thread that is inside may enter again, also while closing waits for it: what
+    /// it has begun it can end.
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
-        let mut state = self.state.lock();
-        if state.closed && state.closer != Some(current().id()) {
+        let (mut state, thread) = (self.state.lock(), current().id());
+        if state.closed && state.closer != Some(thread) && !state.inside.contains(&thread) {
             return Err(Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir));
         }
-        state.inside += 1;
-        Ok(Inside(self))
+        state.inside.push(thread);
+        Ok(Inside { gate: self, thread })
     }
 
     /// Nobody else enters from now on; returns when nobody is inside.
     pub(crate) fn close(&self) -> Last<'_> {
         let mut state = self.state.lock();
         (state.closed, state.closer) = (true, Some(current().id()));
-        while state.inside > 0 {
+        while !state.inside.is_empty() {
             self.left.wait(&mut state);
         }
         Last(self)
@@ -131,11 +137,13 @@ mod tests {
             let inside = gate.enter().unwrap();
             let closing = scope.spawn(|| {
                 let last = gate.close();
-                assert!(gate.enter().is_ok(), "whoever closes has something left to do");
+                assert!(gate.enter().is_ok(), "the thread that closes has something left to do");
                 drop(last);
                 assert!(gate.enter().is_err());
             });
-            while gate.enter().is_ok() {}
+            let stranger = scope.spawn(|| while gate.enter().is_ok() {});
+            stranger.join().unwrap();
+            assert!(gate.enter().is_ok(), "a thread that is inside ends what it has begun");
             assert!(!closing.is_finished(), "somebody is inside");
             drop(inside);
             closing.join().unwrap();
