@@ -563,7 +563,8 @@ fn unsynced<'a>(trace: &'a str, error: &str) -> Option<&'a str> {
 }
 
 /// Whether nobody relies on a sync that found no room. The file is gone, or it holds values, each of which was synced
-/// before; a directory's was for the reserve that its thread had just made there, or was done once more by that thread.
+/// before; a directory's was for the reserve that its thread had just made there, or for a log segment that a thread of the
+/// background made ready ahead, which is not used then, or was done once more by that thread.
 fn is_made_up_for(calls: &[Call<'_>], at: usize) -> bool {
     let failed = &calls[at];
     let Some(path) = failed.path() else { return false };
@@ -572,8 +573,12 @@ fn is_made_up_for(calls: &[Call<'_>], at: usize) -> bool {
     }
     let is_own = |call: &&Call<'_>| call.thread == failed.thread;
     let made = calls[..at].iter().filter(is_own).rfind(|call| call.line.contains("|O_CREAT|"));
+    let is_of_background = calls.first().is_some_and(|main| main.thread != failed.thread);
+    let is_spare = |made: &Call<'_>| {
+        made.line.contains("\"RESERVE\"") || (is_of_background && made.line.contains("\"wal-"))
+    };
     let mut later = calls[at + 1..].iter().filter(is_own).filter(|call| call.is_sync() && !call.has_failed);
-    made.is_some_and(|made| made.line.contains("\"RESERVE\"")) || later.any(|call| call.path() == Some(path))
+    made.is_some_and(is_spare) || later.any(|call| call.path() == Some(path))
 }
 
 /// Runs a command below strace; what strace saw comes out too.
