@@ -1,4 +1,4 @@
-//! Measurements of single design decisions, each by one command; docs/architecture.md names their figures.
+//! Measurements of single design decisions, each by one command; docs/measurements.md has their figures.
 //!
 //! `cache`, `chunks`, `index` and `memtable` look inside the library, which opens itself with `--cfg esker_measure` alone.
 

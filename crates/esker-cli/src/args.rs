@@ -66,11 +66,12 @@ pub(crate) struct Global {
     /// The tree (keyspace) to work on
     #[arg(long, global = true, value_name = "NAME", default_value = "default")]
     pub(crate) tree: String,
-    /// How keys are typed and printed; fixed by the tree's first write (default: text). Several with commas between
-    /// (text,u64): keys of several elements, typed so too (berlin,42). hex and escaped go with any tree
+    /// How keys are typed and printed (default: text). The tree's first write fixes it. Types with commas between
+    /// them (text,u64) are for keys of several elements, typed with commas too (berlin,42). hex and escaped show and
+    /// take the keys of any tree
     #[arg(long, global = true, value_name = "TYPE", value_parser = TypeParser { several: true })]
     pub(crate) keys: Option<DataType>,
-    /// How values are typed and printed; fixed likewise (default: text)
+    /// How values are typed and printed (default: text). The tree's first write fixes it
     #[arg(long, global = true, value_name = "TYPE", value_parser = TypeParser { several: false })]
     pub(crate) values: Option<DataType>,
     /// In text that is typed and printed, \n \t \r \\ and \xNN stand for bytes
@@ -82,7 +83,7 @@ pub(crate) struct Global {
     /// Memory for caches and buffers, such as 256M or 2G; 8M at least
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
-    /// Wait for so long while another process has the store open: a number with s, m, h or d, such as 10s
+    /// How long to wait while another process has the store open: a number with s, m, h or d, such as 10s
     #[arg(long, global = true, value_name = "TIME", value_parser = parse_time)]
     pub(crate) wait: Option<Duration>,
     /// The store that the shell has open at `db`.
@@ -113,46 +114,49 @@ pub(crate) enum Command {
   esker put photo --file photo.jpg
   date | esker put now --file -
   esker put session/7f3a Ada --ttl 12h        gone in twelve hours
-  esker put -- --answer --yes                 behind --, a key or value may begin with a hyphen
+  esker put -- --answer --yes                 after --, a key or value may begin with a hyphen
   esker put --escapes lines 'one\\ntwo'       \\n and the like stand for bytes
   esker --keys u64 --tree orders put 42 'three apples'")]
     Put(Put),
     /// Print a value
     #[command(
-        after_help = "An absent key prints nothing and exits 1. On a terminal, a binary or huge value is described rather than \
-printed, unless --raw is given.
+        after_help = "For an absent key it prints nothing and exits 1. On a terminal, it describes a binary or huge value instead of \
+printing it, unless --raw is given.
 
 Examples:
   esker get greeting
   esker get photo --file copy.jpg     written beside copy.jpg, then renamed
   esker get photo --range 0-99        the first 100 bytes
   esker get photo --range -100        the last 100 bytes
-  esker get film --range 1000000- | mpv -      only what is read is fetched and checked"
+  esker get film --range 1000000- | mpv -      fetches and checks only what mpv reads"
     )]
     Get(Get),
     /// Delete a key (an absent one is no error), or a range of keys
     #[command(
-        after_help = "The space of a huge value is back when the command returns. A whole store is deleted by `esker destroy`.
+        after_help = "The space of a huge value is back when the command returns. `esker destroy` deletes a whole store.
 
 Examples:
   esker delete greeting
-  esker delete --prefix log/2025-     however many there are, at once
-  esker --tree cache delete --all     the tree stays, without a key
+  esker delete --prefix log/2025-     all of them in one write
+  esker --tree cache delete --all     the tree stays, and is empty
   esker --tree orders delete --from 100 --to 199"
     )]
     Delete(Delete),
     /// Change a value without reading it: add to a number, or append
     #[command(after_help = help::MERGE)]
     Merge(Merge),
-    /// Rename a key; a value that the new one had is replaced
-    #[command(after_help = "However long the value is, it is not copied. An absent key exits 1.
+    /// Rename a key; a value of the new key is replaced
+    #[command(
+        after_help = "The value is not copied, however long it is. If the key is absent, the exit code is 1.
 
 Example:
-  esker mv films/draft.mkv films/final.mkv")]
+  esker mv films/draft.mkv films/final.mkv"
+    )]
     Mv(Transfer),
-    /// Copy a value to another key, where it replaces what is there
+    /// Copy a value to another key; a value of that key is replaced
     #[command(
-        after_help = "A huge value is stored once, with two keys; its space is back when both are deleted. An absent key exits 1.
+        after_help = "A huge value is stored once, with two keys; its space is back when both are deleted. If the key is absent, \
+the exit code is 1.
 
 Example:
   esker cp films/final.mkv backup/final.mkv"
@@ -160,8 +164,8 @@ Example:
     Cp(Transfer),
     /// Print the rows between two keys, in key order
     #[command(
-        after_help = "Both bounds are included. Without bounds, every row is printed. On a terminal, a binary or huge value is \
-described rather than printed, and what is not printable is shown as \\xNN, unless --raw is given.
+        after_help = "Both bounds are included. Without bounds, it prints every row. On a terminal, it describes a binary or huge value \
+instead of printing it, and shows bytes that are not printable as \\xNN, unless --raw is given.
 
 Examples:
   esker scan
@@ -178,8 +182,8 @@ Examples:
     Count(Bounds),
     /// List values: size, time stored, type, key
     #[command(
-        after_help = "Times are UTC; a small value has none (`-`). Types are guessed from a value's first bytes, which is all that is \
-read of it, except with --sha256.
+        after_help = "Times are UTC; a small value has none (`-`). `ls` guesses a type from the value's first bytes, and reads the rest \
+only with --sha256.
 
 Examples:
   esker ls
@@ -189,31 +193,12 @@ Examples:
     )]
     Ls(Ls),
     /// Run a file of commands, one a line
-    #[command(
-        after_help = "A line is a verb, one space or tab, a key, one space or tab, and a value to the end of the line:
-  PUT key value     (or P; without a value: an empty one)
-  GET key           (or G) prints `key value`, or `key EMPTY`
-  DELETE key        (or D)
-  SCAN lo hi        (or S) prints the rows, or `lo hi EMPTY`
-Blank lines and lines that begin with # are skipped. Keys and values are taken as they stand; with --escapes \\n, \\t, \
-\\r, \\\\ and \\xNN in them stand for bytes. A file compressed by gzip or zstd is unpacked. Commands take effect in file order; \
-everything is synced at the end. A malformed line stops the run, exit code 2.
-
-Examples:
-  esker run --keys u64 1.input --output 1.output
-  printf 'PUT a 1\\nGET a\\n' | esker run -"
-    )]
+    #[command(after_help = help::RUN)]
     Run(Run),
     /// Read every byte of the store and report damage; changes nothing
-    #[command(
-        after_help = "Prints `FILE OFFSET reason` for each damaged place, says what to do next, and exits 1; or prints `ok`. It ends with the \
-number of entries in tables, and of those that are in the log alone.
-
-Example:
-  esker check --db /srv/x.db"
-    )]
+    #[command(after_help = help::CHECK)]
     Check,
-    /// Merge everything and give the space of deleted and overwritten data back
+    /// Merge everything, and give back the space of deleted and overwritten data
     #[command(after_help = "Example:
   esker compact")]
     Compact,
@@ -226,34 +211,35 @@ Example:
   esker trees --long       with key types and numbers of rows")]
     Trees(Trees),
     /// Print what is in one file of a store, whatever kind it is
-    #[command(after_help = "Example:
-  esker dump esker.db/manifest-000001")]
+    #[command(after_help = help::DUMP)]
     Dump(Dump),
-    /// Make a copy of the store that is a store itself
-    #[command(after_help = "Example:
+    /// Make a copy of the store that is a store itself, by links
+    #[command(after_help = "The copy must be on the store's file system; `esker backup` copies to any.
+
+Example:
   esker checkpoint /backup/monday.db")]
     Checkpoint(Checkpoint),
     /// Make a store of one tree, by links: a large tree takes no time and no space
     #[command(
-        after_help = "The new store has the files of the tree under second names; on another file system they are copied. It is a \
-store like any, and `esker import-tree` makes its tree one of another store's.
+        after_help = "The new store has the files of the tree under second names; on another file system it has copies of them. It is a \
+store like any other, and `esker import-tree` makes its tree a tree of another store.
 
 Example:
   esker --tree users export-tree /srv/users.db"
     )]
     ExportTree(ExportTree),
-    /// Make a new tree of what `esker export-tree` has made, by links
+    /// Make a new tree of a store that `esker export-tree` has made, by links
     #[command(
-        after_help = "The tree is called as --tree says, and there must be none of that name. The directory is only read.
+        after_help = "--tree names the new tree; the store must not have one of that name. The directory is only read.
 
 Example:
   esker --db other.db --tree users import-tree /srv/users.db"
     )]
     ImportTree(ImportTree),
-    /// Copy the store, as it is now, into a directory of backups; what an earlier one has is not copied again
+    /// Copy the store into a directory of backups; files that an earlier backup has are not copied again
     #[command(
-        after_help = "One directory, on another disk as a rule, holds the backups of one store; another store's are refused there. An \
-interrupted backup leaves the earlier ones as they were, and the next one tidies up.
+        after_help = "A directory, on another disk as a rule, holds the backups of one store; a backup of another store is refused there. An \
+interrupted backup leaves the earlier ones as they were, and the next one removes what it has left.
 
 Examples:
   esker backup /backups/x
@@ -263,7 +249,8 @@ Examples:
     Backup(Backup),
     /// Make a store from a backup
     #[command(
-        after_help = "Every byte of the backup is verified. A damaged backup is named, exit code 3, and nothing is left behind.
+        after_help = "It verifies every byte of the backup. If the backup is damaged, it says where, exit code 3, and leaves nothing behind; \
+nor does it after Ctrl-C, exit code 130.
 
 Examples:
   esker restore /backups/x restored.db
@@ -275,7 +262,7 @@ Examples:
     Repair,
     /// Delete the whole store
     #[command(
-        after_help = "The name of the store's directory must be typed to confirm it, or given with --yes. Files that are not the \
+        after_help = "To confirm, type the name of the store's directory, or give it with --yes. Files that are not the \
 store's own are left alone.
 
 Example:
@@ -288,12 +275,12 @@ Example:
     /// Write rows to a file of lines, CSV, TSV or JSON Lines, or each to a file of its own in a directory
     #[command(after_help = help::EXPORT)]
     Export(Export),
-    /// Type commands one after another, with the store open meanwhile
+    /// Type commands one after another on a store that stays open
     #[command(after_help = help::SHELL)]
     Shell(Shell),
     /// Simulate the buffer pool: hit rates of its policies
     #[command(
-        after_help = "Prints hit rates by trace and room. Traces that are made: zipf (few pages are asked for often), uniform, loop \
+        after_help = "Prints hit rates by trace and room. Traces that it can generate: zipf (few pages are asked for often), uniform, loop \
 (all pages in turn), scan-zipf (zipf, and as many gets that go over the pages in turn). --paper prints hit \
 rates, and the times that follow from them beside those of the paper.
 
@@ -370,7 +357,7 @@ pub(crate) struct Ls {
     /// Sums: for each key up to its first slash (behind PREFIX's last one) bytes and number of values
     #[arg(long, conflicts_with = "sha256")]
     pub(crate) du: bool,
-    /// The SHA-256 of each value too; reads all of them
+    /// Also print the SHA-256 of each value; this reads all values
     #[arg(long)]
     pub(crate) sha256: bool,
 }
@@ -379,7 +366,7 @@ pub(crate) struct Ls {
 pub(crate) struct Run {
     /// The file of commands (`-`: standard input)
     pub(crate) file: PathBuf,
-    /// Write results to this file, emptied first, rather than to standard output
+    /// Write results to this file instead of standard output; the file is emptied first
     #[arg(long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
     /// Report malformed lines and go on (exit code 2 at the end)
@@ -389,7 +376,7 @@ pub(crate) struct Run {
 
 #[derive(Debug, Args)]
 pub(crate) struct Trees {
-    /// With key types and numbers of rows
+    /// Also print types and numbers of rows
     #[arg(long)]
     pub(crate) long: bool,
 }
@@ -422,7 +409,7 @@ pub(crate) struct ImportTree {
 pub(crate) struct Backup {
     /// The directory of backups
     pub(crate) dir: PathBuf,
-    /// Make no backup; list those that are there
+    /// List the backups instead of making one
     #[arg(long, conflicts_with = "keep")]
     pub(crate) list: bool,
     /// Afterwards, remove all but the newest N backups

@@ -66,6 +66,11 @@ impl Types {
         let (keys, values) = parts(tag);
         Some(Types { keys: DataType::named(keys)?, values: DataType::named(values)? })
     }
+
+    /// The type of the keys of a tree with this tag, where it says more than that they are text.
+    pub(crate) fn told_by(tag: &str) -> Option<DataType> {
+        Types::of_tag(tag).map(|types| types.keys).filter(|keys| *keys != DataType::Text)
+    }
 }
 
 /// The names of the types of keys and of values in a tag.
@@ -195,6 +200,14 @@ impl DataType {
                 error.message()
             ))
         })
+    }
+
+    /// A stored key as one of this type in a message, nothing but printable text; `None`: it is none.
+    pub(crate) fn shown(self, key: &[u8]) -> Option<String> {
+        let (mut printed, mut shown) = (Vec::new(), Vec::new());
+        self.print(key, &mut printed).ok()?;
+        escapes::append_shown(&mut shown, &printed);
+        String::from_utf8(shown).ok()
     }
 
     /// Appends the canonical printed form of the stored `value`.

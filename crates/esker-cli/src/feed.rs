@@ -11,6 +11,11 @@ pub(crate) trait Sink {
     /// Takes one line, without its end unless [`Sink::keeps_ends`].
     fn line(&mut self, line: &[u8]) -> Result<(), Refused>;
 
+    /// Looks at the first block of the input before its lines are taken.
+    fn begin(&mut self, _block: &[u8]) -> Outcome {
+        Ok(())
+    }
+
     /// Whether lines are wanted with their ends.
     fn keeps_ends(&self) -> bool {
         false
@@ -43,7 +48,7 @@ pub(crate) fn feed(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outc
 /// Gives the number of lines that were refused and skipped.
 fn feed_lines(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outcome<u64> {
     let name = input.name();
-    let progress = Progress::bytes(input.len());
+    let progress = if input.is_typed() { Progress::hidden() } else { Progress::bytes(input.len()) };
     let mut blocks = input.blocks()?;
     let keeps_ends = sink.keeps_ends();
     let (mut number, mut malformed) = (0u64, 0);
@@ -59,7 +64,11 @@ fn feed_lines(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outcome<u
             Ok(())
         }
     };
+    let mut is_first = true;
     while let Some(block) = blocks.next(|| sink.settle())? {
+        if std::mem::take(&mut is_first) {
+            sink.begin(block.bytes())?;
+        }
         for line in block.lines(keeps_ends) {
             interrupt::check()?;
             number += 1;

@@ -1,11 +1,15 @@
 //! Ctrl-C in the shell: it stops the command that runs, and the shell goes on.
 //!
 //! A command asks [`check`] wherever it goes on to the next row, piece or file, so it stops between two of them
-//! and what it wrote is whole. What is a single call of the library cannot ask. Where it works on the store that the shell has
-//! open, [`wait`] leaves it behind; where it has a store for itself (`check`, `repair`, a store named by `--db`), that store could
-//! not be opened until it ends, so it is waited for: a second Ctrl-C ends the process, which no store minds. Outside of
-//! the shell nothing is installed, and Ctrl-C ends the process as ever.
+//! and what it wrote is whole. `check`, `repair` and `restore` give the library a question to ask, [`watch`]. Other single
+//! calls of the library cannot ask. Where one works on the store that the shell has open, [`wait`] leaves it behind; where
+//! it has a store for itself (one that `--db` names), nobody could open that store until it ends, so [`wait`] waits: a
+//! second Ctrl-C ends the process, and does no store any harm.
+//!
+//! Outside of the shell Ctrl-C ends the process at once, except during these three commands, which tidy up and say how far
+//! they got; a second Ctrl-C then ends the process at once.
 
+use std::fs;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -13,7 +17,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGXFSZ};
+use signal_hook::flag;
 
 use crate::args::Global;
 use crate::exit::{Failure, INTERRUPTED, Outcome, note};
@@ -27,7 +32,38 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// From now on Ctrl-C ends no process, but stops commands.
 pub(crate) fn install() -> io::Result<()> {
     let asked = ASKED_TO_STOP.get_or_init(Arc::default);
-    signal_hook::flag::register(SIGINT, Arc::clone(asked)).map(drop)
+    flag::register(SIGINT, Arc::clone(asked)).map(drop)
+}
+
+/// From now on a file that grows beyond what this process may write (`ulimit -f`) is an error of the write that does it, and
+/// ends no process. Best effort.
+pub(crate) fn outlive_file_limits() {
+    let _not_looked_at = flag::register(SIGXFSZ, Arc::default());
+}
+
+/// What `check`, `repair` and `restore` ask: whether Ctrl-C was pressed. Outside of the shell Ctrl-C does not end the process from now
+/// on, but the second one does. A process that was started to ignore Ctrl-C (in the background of a script) goes on ignoring it.
+pub(crate) fn watch() -> Outcome<impl Fn() -> bool + Send + Sync + 'static> {
+    let asked = match ASKED_TO_STOP.get() {
+        Some(asked) => Arc::clone(asked),
+        None if is_ignored() => Arc::default(),
+        None => {
+            let asked = ASKED_TO_STOP.get_or_init(Arc::default);
+            flag::register_conditional_shutdown(SIGINT, i32::from(INTERRUPTED), Arc::clone(asked))
+                .and_then(|_| install())
+                .map_err(|error| Failure::store(format!("cannot catch Ctrl-C: {error}")))?;
+            Arc::clone(asked)
+        }
+    };
+    Ok(move || asked.load(Ordering::Relaxed))
+}
+
+/// Whether the parent of this process had it ignore Ctrl-C; no where the system does not tell.
+fn is_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let bits = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    bits.is_some_and(|bits| bits >> (SIGINT - 1) & 1 == 1)
 }
 
 /// Forgets what came before the command that begins.
@@ -137,6 +173,7 @@ mod tests {
         go_on.send(()).unwrap();
         assert!(ended.recv().is_ok(), "it goes on to its end");
     }
+
     /// The first Ctrl-C is said and the work goes on; the second one would end the process.
     #[test]
     fn work_with_a_store_of_its_own_is_waited_for() {

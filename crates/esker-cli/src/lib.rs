@@ -1,10 +1,11 @@
 //! The command line of the Esker key-value store.
 //!
-//! `args` says what can be typed, `commands` does it (one file each), `exit` says how it ends. The
-//! rest is shared: `store` opens, `datatype`, `escapes` and `ranges` read keys and bounds, `lines`, `unpack` and `feed` read
-//! input, `formats` are those of files of rows, `steady` reads files that others may write to, `writes` batches what goes into the store, `stream`
-//! moves long values, `output` and `json` print what comes out, `unseen` has files appear whole. `shell` runs the same commands line by line;
-//! `interrupt` is its Ctrl-C.
+//! - `args` defines the command line, `commands` has a file for each command, `exit` the exit codes.
+//! - `store` opens the store. `datatype`, `escapes` and `ranges` read keys and bounds.
+//! - `lines`, `unpack` and `feed` read input; `steady` reads files that others may write to meanwhile. `formats` are the
+//!   formats of rows. `writes` collects rows into batches. `stream` copies long values.
+//! - `output` and `json` print. `pack` compresses output. `unseen` gives a file its name once it is whole.
+//! - `shell` runs the same commands line by line; `interrupt` handles Ctrl-C.
 //!
 //! A library only so that `fuzz/` reaches it: [`main`] is all that it offers.
 
@@ -24,6 +25,7 @@ mod json;
 mod kind;
 mod lines;
 mod output;
+mod pack;
 mod progress;
 mod ranges;
 mod shell;
@@ -44,6 +46,7 @@ use crate::exit::Failure;
 
 /// Does what the arguments of the process say.
 pub fn main() -> ExitCode {
+    interrupt::outlive_file_limits();
     let done = match args::Cli::try_parse() {
         Ok(cli) => {
             store::say_memory(cli.global.memory);

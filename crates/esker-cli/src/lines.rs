@@ -12,13 +12,14 @@
 //! arrives slowly (a pipe) is handed on as soon as a whole line is there.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 
 use crate::exit::{Failure, Outcome};
+use crate::steady::ToItsEnd;
 use crate::unpack::{Packed, unpacked};
 
 const BLOCK: usize = 1 << 20;
@@ -29,7 +30,7 @@ const REUSE_AT_MOST: usize = 4 * BLOCK;
 
 /// Where lines come from.
 pub(crate) struct Input {
-    file: File,
+    file: ToItsEnd,
     path: PathBuf,
     /// How its name says that it is compressed.
     packed: Option<Packed>,
@@ -42,7 +43,8 @@ impl Input {
         if path == Path::new("-") {
             let path = PathBuf::from("standard input");
             let fd = io::stdin().as_fd().try_clone_to_owned();
-            let file = fd.map_err(|error| Failure::io("read", &path, &error))?.into();
+            let file = fd.and_then(|fd| ToItsEnd::new(fd.into()));
+            let file = file.map_err(|error| Failure::io("read", &path, &error))?;
             return Ok(Input { file, path, packed: None, len: None });
         }
         let failed = |error: io::Error| Failure::io("read", path, &error);
@@ -54,6 +56,7 @@ impl Input {
         let packed = Packed::named(path);
         // How much comes of what is compressed, nobody knows.
         let len = (meta.is_file() && packed.is_none()).then_some(meta.len());
+        let file = ToItsEnd::new(file).map_err(failed)?;
         Ok(Input { file, path: path.to_path_buf(), packed, len })
     }
 
@@ -72,9 +75,14 @@ impl Input {
         self.len
     }
 
+    /// Whether it comes from a terminal.
+    pub(crate) fn is_typed(&self) -> bool {
+        self.file.file().is_terminal()
+    }
+
     /// The open file, to compare it with another.
     pub(crate) fn file(&self) -> &File {
-        &self.file
+        self.file.file()
     }
 
     /// All of it, one byte after the other.
@@ -221,21 +229,26 @@ fn read_ahead(mut file: impl Read, full: &SyncSender<io::Result<Block>>, empty: 
 
 /// A line longer than this is not read: it and what is made of it must fit in memory, and a device need not end.
 pub(crate) fn line_max() -> usize {
-    let info = rustix::system::sysinfo();
-    let memory = info.totalram.saturating_mul(u64::from(info.mem_unit.max(1)));
-    usize::try_from(memory / 8).unwrap_or(usize::MAX).clamp(64 << 20, 8 << 30)
+    line_max_in(esker::Options::available_memory())
+}
+
+/// As [`line_max`], where this process may have so much memory.
+fn line_max_in(memory: Option<u64>) -> usize {
+    memory.and_then(|memory| usize::try_from(memory / 8).ok()).unwrap_or(64 << 20).clamp(BLOCK, 8 << 30)
 }
 
 /// One read behind the first `filled` bytes of `buffer`, which doubles when it is full.
 fn read_some(file: &mut impl Read, buffer: &mut Vec<u8>, filled: usize) -> io::Result<usize> {
     if filled == buffer.len() {
-        if filled >= line_max() {
+        let line_max = line_max();
+        if filled >= line_max {
             let message =
                 format!("a line has more than {filled} bytes, too many for the memory here; is it text?");
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        buffer.try_reserve_exact(filled).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        buffer.resize(filled * 2, 0);
+        let more = filled.min(line_max - filled);
+        buffer.try_reserve_exact(more).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        buffer.resize(filled + more, 0);
     }
     loop {
         match file.read(&mut buffer[filled..]) {
@@ -275,6 +288,14 @@ mod tests {
         assert_eq!(block.lines(true).collect::<Vec<_>>(), [&b"a\n"[..], b"\r\n", b"b\r"]);
     }
 
+    #[test]
+    fn a_line_may_take_an_eighth_of_the_memory() {
+        assert_eq!(line_max_in(Some(24 << 30)), 3 << 30);
+        assert_eq!(line_max_in(Some(100 << 20)), (100 << 20) / 8);
+        assert_eq!(line_max_in(Some(0)), BLOCK);
+        assert_eq!(line_max_in(Some(u64::MAX)), 8 << 30);
+    }
+
     /// Lines of every length around a block's, so that they end everywhere relative to its bounds.
     #[test]
     fn lines_across_blocks_stay_whole() {
@@ -294,7 +315,8 @@ mod tests {
     fn a_line_is_handed_on_before_the_pipe_ends() {
         let (reader, mut writer) = io::pipe().unwrap();
         let fd: std::os::fd::OwnedFd = reader.into();
-        let input = Input { file: fd.into(), path: "pipe".into(), packed: None, len: None };
+        let file = ToItsEnd::new(fd.into()).unwrap();
+        let input = Input { file, path: "pipe".into(), packed: None, len: None };
         let mut blocks = input.blocks().unwrap();
         writer.write_all(b"one\ntw").unwrap();
         let block = blocks.next(|| Ok(())).unwrap().unwrap();

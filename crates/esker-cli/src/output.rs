@@ -16,6 +16,8 @@ use crate::behind::WriteBehind;
 use crate::escapes;
 use crate::exit::{Failure, Outcome};
 use crate::interrupt;
+use crate::pack::Packer;
+use crate::unpack::Packed;
 use crate::unseen::Unseen;
 
 /// Bytes gathered before one system call.
@@ -27,6 +29,7 @@ const KEEP_AT_MOST: usize = 8 << 20;
 pub(crate) struct Out {
     file: Arc<File>,
     behind: Option<WriteBehind>,
+    packer: Option<Packer>,
     name: String,
     buffer: Vec<u8>,
     /// It is a terminal, and raw bytes were not asked for.
@@ -56,6 +59,7 @@ impl Out {
         Out {
             file: Arc::new(file),
             behind: None,
+            packer: None,
             name,
             buffer: Vec::with_capacity(SPILL_AT + (SPILL_AT >> 2)),
             is_shown: false,
@@ -79,6 +83,13 @@ impl Out {
         let started = WriteBehind::start(Arc::clone(&self.file));
         self.behind =
             Some(started.map_err(|error| Failure::store(format!("cannot start a thread: {error}")))?);
+        Ok(self)
+    }
+
+    /// Compresses what is written; [`Out::end`] is called at the end.
+    fn packed(mut self, packed: Packed) -> Outcome<Self> {
+        let packer = Packer::new(packed, Arc::clone(&self.file));
+        self.packer = Some(packer.map_err(|error| Failure::output(&self.name, &error))?);
         Ok(self)
     }
 
@@ -135,7 +146,16 @@ impl Out {
         }
         interrupt::check()?;
         self.flush()?;
-        self.file.as_ref().write_all(bytes).map_err(|error| Failure::output(&self.name, &error))
+        self.put(bytes)
+    }
+
+    /// Writes `bytes` to the file, past the buffer.
+    fn put(&mut self, bytes: &[u8]) -> Outcome {
+        let written = match &mut self.packer {
+            Some(packer) => packer.write_all(bytes),
+            None => self.file.as_ref().write_all(bytes),
+        };
+        written.map_err(|error| Failure::output(&self.name, &error))
     }
 
     /// Appends a line and writes the buffer out once it is large.
@@ -151,10 +171,20 @@ impl Out {
         if self.is_shown {
             self.buffer = shown(&self.buffer);
         }
-        let written = before.and_then(|()| self.file.as_ref().write_all(&self.buffer));
-        self.buffer.clear();
-        self.buffer.shrink_to(KEEP_AT_MOST);
-        written.map_err(|error| Failure::output(&self.name, &error))
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let written =
+            before.map_err(|error| Failure::output(&self.name, &error)).and_then(|()| self.put(&buffer));
+        buffer.clear();
+        buffer.shrink_to(KEEP_AT_MOST);
+        self.buffer = buffer;
+        written
+    }
+
+    /// Writes everything out, and the end of what is compressed.
+    fn end(&mut self) -> Outcome {
+        self.flush()?;
+        let ended = self.packer.take().map_or(Ok(()), Packer::finish);
+        ended.map_err(|error| Failure::output(&self.name, &error))
     }
 
     /// Runs `work`, writes everything out whether it succeeded or not, and gives the first failure.
@@ -202,6 +232,16 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
+    /// As [`NewFile::create`], of which the content is compressed as the name says.
+    pub(crate) fn create_packed(path: &Path) -> Outcome<Self> {
+        let NewFile { out, unseen } = NewFile::create(path)?;
+        let out = match Packed::named(path) {
+            Some(packed) => out.packed(packed)?,
+            None => out,
+        };
+        Ok(NewFile { out, unseen })
+    }
+
     /// Starts to write what will be `path`.
     pub(crate) fn create(path: &Path) -> Outcome<Self> {
         // A symbolic link stays one: the file it leads to is replaced.
@@ -229,7 +269,7 @@ impl NewFile {
 
     /// Writes everything out and puts the file in its place.
     pub(crate) fn finish(mut self) -> Outcome {
-        self.out.flush()?;
+        self.out.end()?;
         match self.unseen {
             Some((unseen, target)) => {
                 unseen.finish().map_err(|error| Failure::io("replace", &target, &error))

@@ -9,6 +9,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub(crate) struct Progress(Option<ProgressBar>);
 
 impl Progress {
+    /// Nothing is shown: somebody types at the terminal where it would be.
+    pub(crate) fn hidden() -> Self {
+        Progress(None)
+    }
+
     /// Progress through `total` bytes, or a count of bytes where the total is not known.
     pub(crate) fn bytes(total: Option<u64>) -> Self {
         Progress::styled(

@@ -137,6 +137,41 @@ impl SteadyFile {
     }
 }
 
+/// What is read to its end. Where it is a regular file that was changed, replaced or removed meanwhile, reading fails at the
+/// end, every time, instead of saying that nothing follows: a row that was cut is never taken for a whole one.
+#[derive(Debug)]
+pub(crate) struct ToItsEnd {
+    file: File,
+    stamp: Option<Stamp>,
+}
+
+impl ToItsEnd {
+    pub(crate) fn new(file: File) -> io::Result<ToItsEnd> {
+        let meta = file.metadata()?;
+        Ok(ToItsEnd { stamp: meta.is_file().then(|| Stamp::of(&meta)), file })
+    }
+
+    /// The file itself.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Read for ToItsEnd {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        if count > 0 || buffer.is_empty() {
+            return Ok(count);
+        }
+        match self.stamp {
+            Some(stamp) if Stamp::of(&self.file.metadata()?) != stamp => {
+                Err(io::Error::other("the file was changed, replaced or removed while it was read"))
+            }
+            _ => Ok(0),
+        }
+    }
+}
+
 fn is_no_file(code: i32) -> bool {
     let code = rustix::io::Errno::from_raw_os_error(code);
     code == rustix::io::Errno::LOOP || code == rustix::io::Errno::NXIO
@@ -193,6 +228,40 @@ mod tests {
             change();
             assert!(!file.is_steady().unwrap(), "change {i}");
         }
+    }
+
+    /// The error stays, and what cannot change (a pipe) has none.
+    #[test]
+    fn a_file_that_changed_before_its_end_was_read_has_no_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let read = |change: &dyn Fn()| {
+            fs::write(&path, b"a 1\nb 2\n").unwrap();
+            let mut file = ToItsEnd::new(File::open(&path).unwrap()).unwrap();
+            let mut first = [0; 2];
+            file.read_exact(&mut first).unwrap();
+            change();
+            let mut rest = Vec::new();
+            let ends = [file.read_to_end(&mut rest).is_ok(), file.read_to_end(&mut rest).is_ok()];
+            assert_eq!(ends[0], ends[1]);
+            (ends[0], rest)
+        };
+        let opened = || OpenOptions::new().append(true).open(&path).unwrap();
+        assert_eq!(read(&|| ()), (true, b"1\nb 2\n".to_vec()));
+        assert_eq!(read(&|| opened().write_all(b"c").unwrap()), (false, b"1\nb 2\nc".to_vec()));
+        assert_eq!(read(&|| opened().set_len(5).unwrap()), (false, b"1\nb".to_vec()));
+        assert!(!read(&|| fs::remove_file(&path).unwrap()).0);
+        let other = dir.path().join("g");
+        fs::write(&other, b"c 3\n").unwrap();
+        assert_eq!(read(&|| fs::rename(&other, &path).unwrap()), (false, b"1\nb 2\n".to_vec()));
+
+        let (from, mut to) = io::pipe().unwrap();
+        to.write_all(b"x").unwrap();
+        drop(to);
+        let mut piped = Vec::new();
+        let from = File::from(std::os::fd::OwnedFd::from(from));
+        ToItsEnd::new(from).unwrap().read_to_end(&mut piped).unwrap();
+        assert_eq!(piped, b"x");
     }
 
     #[test]

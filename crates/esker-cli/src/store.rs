@@ -5,6 +5,7 @@
 //! they give it a tag. `hex` and `escaped` are ways to write bytes, and go with every tree; what is written so must be of the
 //! tree's type.
 
+use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::Instant;
@@ -142,6 +143,21 @@ impl Store {
             self.db.close()?;
         }
         Ok(())
+    }
+}
+
+/// Refuses to write `path`, a file or a directory, in the store's own directory: it could be one of the store's files. The path
+/// may be a link, and directories on the way to it may be missing.
+pub(crate) fn check_outside(global: &Global, path: &Path) -> Outcome {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let existing =
+        |dir: &Path| fs::canonicalize(if dir.as_os_str().is_empty() { Path::new(".") } else { dir }).ok();
+    match (fs::canonicalize(&global.db), target.ancestors().skip(1).find_map(existing)) {
+        (Ok(store), Some(parent)) if parent.starts_with(&store) => Err(Failure::usage(format!(
+            "{} lies in the store's own directory, where every file may be the store's: write it elsewhere",
+            path.display()
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -283,6 +299,7 @@ pub(crate) fn opening(global: &Global, error: esker::Error) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => missing(&global.db),
         ErrorKind::InvalidInput => Failure::store(error.to_string()),
+        ErrorKind::Cancelled => Failure::interrupted("interrupted"),
         _ => error.into(),
     }
 }

@@ -10,6 +10,7 @@ use esker::{ErrorKind, Value, ValueWriter};
 
 use crate::exit::{Failure, Outcome};
 use crate::interrupt;
+use crate::steady::{SteadyFile, ToItsEnd};
 
 /// Bytes of a value or a file that are in memory at once.
 pub(crate) const PIECE: usize = 1 << 20;
@@ -46,32 +47,44 @@ impl From<esker::Error> for Broken {
 pub(crate) struct Source<R> {
     from: R,
     name: String,
+    /// A piece was shorter than others: reading on would wait for a terminal once more.
+    is_at_end: bool,
 }
 
 impl Source<Box<dyn Read>> {
     /// Opens the file `path`, or standard input for `-`.
     pub(crate) fn open(path: &Path) -> Outcome<Self> {
         if path == Path::new("-") {
-            return Ok(Source { from: Box::new(io::stdin().lock()), name: "standard input".to_owned() });
+            return Ok(Source {
+                from: Box::new(io::stdin().lock()),
+                name: "standard input".to_owned(),
+                is_at_end: false,
+            });
         }
         let failed = |error| Failure::io("read", path, &error);
         let file = File::open(path).map_err(failed)?;
         if file.metadata().map_err(failed)?.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
+        let file = ToItsEnd::new(file).map_err(failed)?;
         Ok(Source::new(Box::new(file), &path.display()))
     }
 }
 
 impl<R: Read> Source<R> {
     pub(crate) fn new(from: R, name: &dyn Display) -> Self {
-        Source { from, name: name.to_string() }
+        Source { from, name: name.to_string(), is_at_end: false }
     }
 
     /// Fills `buffer` with the next piece; less than [`PIECE`] bytes only at the end.
     pub(crate) fn next(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
         buffer.clear();
-        self.from.by_ref().take(PIECE as u64).read_to_end(buffer).map(drop)
+        if self.is_at_end {
+            return Ok(());
+        }
+        let count = self.from.by_ref().take(PIECE as u64).read_to_end(buffer)?;
+        self.is_at_end = count < PIECE;
+        Ok(())
     }
 
     /// What to say when it could not be read.
@@ -80,8 +93,8 @@ impl<R: Read> Source<R> {
     }
 
     /// What is read from.
-    pub(crate) fn inner(&mut self) -> &mut R {
-        &mut self.from
+    pub(crate) fn inner(&self) -> &R {
+        &self.from
     }
 
     /// Whether `first` and all that follows are exactly the bytes of `value`; a damaged one has none.
@@ -117,6 +130,14 @@ impl<R: Read> Source<R> {
             self.next(&mut first).map_err(Broken::Source)?;
         }
         Ok(())
+    }
+}
+
+impl Source<SteadyFile> {
+    /// To the byte `at`.
+    pub(crate) fn go_to(&mut self, at: u64) -> io::Result<()> {
+        self.is_at_end = false;
+        self.from.go_to(at)
     }
 }
 

@@ -22,6 +22,23 @@ const REFUSED: [(&[u8], &str, &str); 8] = [
     (b"\x1f\x9d", "compress", "uncompress -c"),
 ];
 
+/// Endings of names that say that a file is compressed in a way that this program does not know, each with what does it.
+const OTHER_NAMES: [(&str, &str); 7] = [
+    ("xz", "xz"),
+    ("bz2", "bzip2"),
+    ("lz4", "lz4"),
+    ("lz", "lzip"),
+    ("zip", "zip"),
+    ("7z", "7z a -si"),
+    ("z", "compress"),
+];
+
+/// What compresses as the name of `path` says, where that is neither gzip nor zstd.
+pub(crate) fn other_packer(path: &Path) -> Option<&'static str> {
+    let extension = path.extension()?.to_ascii_lowercase();
+    OTHER_NAMES.into_iter().find(|(ending, _)| extension == *ending).map(|(_, packer)| packer)
+}
+
 /// The longest of all first bytes.
 const FIRST_MAX: usize = 10;
 /// Bytes that a decoder takes at once.

@@ -229,6 +229,63 @@ fn compressed_files_are_read() {
     assert!(lines.starts_with(&kept) && !kept.is_empty() && kept.ends_with('\n'));
 }
 
+/// Standard output stays plain, and a file that cannot be written whole is no success.
+#[test]
+fn exports_are_compressed_as_their_names_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let rows: String = (0..60_000).map(|i| format!("PUT {i:05} value {i}\n")).collect();
+    assert_eq!(esker_with(dir.path(), "run -", rows.as_bytes()).code, 0);
+    assert_eq!(esker(dir.path(), "put long --file /dev/null").code, 0);
+    fs::write(path("long"), "long ".repeat(1_000_000)).unwrap();
+    assert_eq!(esker(dir.path(), "put long --file long").code, 0);
+    let scanned = esker(dir.path(), "scan").stdout;
+    for (name, first) in [
+        ("rows.csv.gz", &b"\x1f\x8b"[..]),
+        ("rows.jsonl.zst", b"\x28\xb5\x2f\xfd"),
+        ("rows.TSV.ZST", b"\x28\xb5\x2f\xfd"),
+        ("rows.json.gz", b"\x1f\x8b"),
+        ("rows.gz", b"\x1f\x8b"),
+    ] {
+        fs::write(path(name), "old").unwrap();
+        let done = esker(dir.path(), &format!("export {name}"));
+        assert_eq!(done.code, 0, "{name}: {}", done.stderr());
+        let written = fs::read(path(name)).unwrap();
+        assert!(written.starts_with(first) && written.len() < scanned.len() / 3, "{name}: {}", written.len());
+        let done = esker(dir.path(), &format!("--db {name}.db import {name}"));
+        assert_eq!(done.code, 0, "{name}: {}", done.stderr());
+        assert!(esker(dir.path(), &format!("--db {name}.db scan")).stdout == scanned, "{name}");
+    }
+    let done = esker(dir.path(), "export - --format tsv");
+    assert!(done.stdout.starts_with(b"key\tvalue\n00000\tvalue 0\n"));
+    for name in ["full.csv.gz", "full.csv.zst"] {
+        std::os::unix::fs::symlink("/dev/full", path(name)).unwrap();
+        let done = esker(dir.path(), &format!("export {name}"));
+        assert_eq!(done.code, 3, "{name}: {}", done.stderr());
+    }
+}
+
+/// An archive or a database under any name; what says that it is lines, is.
+#[test]
+fn a_file_that_is_no_text_is_not_taken_for_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let tar = [&b"words.txt"[..], &[0; 100], b"one 1\ntwo 2\n"].concat();
+    for (name, content) in [("x.tar", tar.clone()), ("x", [b"SQLite format 3\0", &tar[..]].concat())] {
+        fs::write(dir.path().join(name), content).unwrap();
+        let done = esker(dir.path(), &format!("import {name}"));
+        assert_eq!(done.code, 2, "{name}: {}", done.stderr());
+        assert!(done.stderr().contains("--format lines"), "{name}: {}", done.stderr());
+        assert!(!dir.path().join("esker.db").exists(), "{name}");
+    }
+    assert_eq!(esker(dir.path(), "import x.tar --format lines").code, 0);
+    assert_eq!(esker(dir.path(), "count").stdout(), "2\n");
+    assert_eq!(esker_with(dir.path(), "--db piped.db import -", &tar).code, 0);
+    // A zero byte far behind is one of a value.
+    let text = [b"k ".repeat(8_000), b"\nl \0\n".to_vec()].concat();
+    fs::write(dir.path().join("late.txt"), text).unwrap();
+    assert_eq!(esker(dir.path(), "--db late.db import late.txt").code, 0);
+}
+
 /// What unpacks to far more than memory is read in pieces, and rows that have no end are refused.
 #[test]
 fn bombs_are_read_in_bounded_memory() {

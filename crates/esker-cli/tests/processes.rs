@@ -6,7 +6,7 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Stdio};
 
 use support::{Rng, esker, esker_in, esker_with, files};
@@ -367,6 +367,26 @@ fn damage_to_a_huge_value_names_tree_and_key() {
 }
 
 #[test]
+fn a_repair_names_keys_in_the_type_of_their_tree() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("film"), vec![7; 100_000]).unwrap();
+    assert_eq!(esker(dir.path(), "--tree films --keys i64 put -17 --file film").code, 0);
+    assert_eq!(esker(dir.path(), "--tree films compact").code, 0);
+    let mut blobs = Vec::new();
+    files(&dir.path().join("esker.db"), &mut blobs);
+    blobs.retain(|path| path.extension().is_some_and(|extension| extension == "blob"));
+    flip(&blobs[0], 50_000);
+    for (command, end) in [
+        ("repair", "; tree \"films\", key -17\n"),
+        ("repair --keys hex", ", key 7fffffffffffffef\n"),
+        ("repair --json", ",\"keys\":[\"-17\",\"-17\"]}\n"),
+    ] {
+        let done = esker(dir.path(), command);
+        assert!(done.stdout().ends_with(end), "{command}: {} {}", done.stdout(), done.stderr());
+    }
+}
+
+#[test]
 fn a_damaged_manifest_is_told_with_its_sound_copy() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(esker(dir.path(), "put a 1").code, 0);
@@ -427,6 +447,67 @@ fn a_dump_shows_keys_as_text() {
         shown += u32::from(dumped.contains("\"schlüssel\"") && dumped.contains("\"\\u{1b}[2J\\xff\""));
     }
     assert!(shown >= 2, "the table and the manifest");
+}
+
+/// Links cannot lead there.
+#[test]
+fn a_checkpoint_on_another_file_system_says_what_copies_there() {
+    use std::os::unix::fs::MetadataExt;
+    let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).ok();
+    let dir = tempfile::tempdir().unwrap();
+    let Some(elsewhere) = ["/dev/shm", "/tmp", "/var/tmp"]
+        .into_iter()
+        .find(|other| device(Path::new(other)).is_some_and(|other| Some(other) != device(dir.path())))
+    else {
+        println!("there is one file system only here");
+        return;
+    };
+    let other = tempfile::tempdir_in(elsewhere).unwrap();
+    assert_eq!(esker(dir.path(), "put a 1").code, 0);
+    let done = esker(dir.path(), &format!("checkpoint {}/copy.db", other.path().display()));
+    assert_eq!(done.code, 3, "{}", done.stderr());
+    assert!(done.stderr().contains("`esker backup DIR` copies to any"), "{}", done.stderr());
+    assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
+}
+
+/// The key types are in the manifest; where that does not say whose a key is, the key is escaped.
+#[test]
+fn a_dump_shows_keys_in_the_type_of_their_tree() {
+    let dir = tempfile::tempdir().unwrap();
+    let trees = [("u64", "4096"), ("i64", "-7"), ("f64", "-0.5"), ("hex", "00ff"), ("text,u64", "oslo,7")];
+    assert_eq!(esker(dir.path(), "put text x").code, 0);
+    for (keys, key) in trees {
+        let done = esker(dir.path(), &format!("--tree t{keys} --keys {keys} put -- {key} x"));
+        assert_eq!(done.code, 0, "{}", done.stderr());
+    }
+    let lines = |kind: &str, options: &str| {
+        let mut paths = Vec::new();
+        files(&dir.path().join("esker.db"), &mut paths);
+        paths.retain(|path| {
+            path.to_string_lossy().contains(kind) && !path.to_string_lossy().ends_with(".copy")
+        });
+        let dump = |path: &PathBuf| esker(dir.path(), &format!("dump {options}{}", path.display())).stdout();
+        paths.iter().map(dump).collect::<String>()
+    };
+    let logged = lines("wal-", "");
+    assert!(logged.contains("put oslo,7 = \"x\""), "{logged}");
+    assert_eq!(esker(dir.path(), "compact").code, 0);
+    let (tables, manifest) = (lines(".table", ""), lines("manifest-", ""));
+    for (_, key) in trees {
+        assert!(tables.contains(&format!(" {key} = \"x\"")), "{key}: {tables}");
+        assert!(manifest.contains(&format!("keys {key} to {key}")), "{key}: {manifest}");
+    }
+    assert!(tables.contains(" \"text\" = \"x\""), "{tables}");
+    assert!(lines(".table", "--keys hex ").contains(" 0000000000001000 = \"x\""));
+
+    // Far from its manifest.
+    let mut alone = Vec::new();
+    files(&dir.path().join("esker.db"), &mut alone);
+    let table = alone.iter().find(|path| path.extension().is_some_and(|end| end == "table")).unwrap();
+    let apart = dir.path().join("apart.table");
+    fs::copy(table, &apart).unwrap();
+    let dumped = esker(dir.path(), "dump apart.table").stdout();
+    assert!(dumped.contains("keys \"") && dumped.contains(" = \"x\""), "{dumped}");
 }
 
 /// A value longer than any buffer, and a line that is one.
@@ -599,5 +680,80 @@ fn completions_and_manual_pages_name_every_command() {
         assert!(page.contains(&format!("esker-{command}(1)")), "{command}");
         let own = esker(dir.path(), &format!("man {command}")).stdout();
         assert!(own.contains(&format!(".TH esker-{command} 1")), "{command}: {own}");
+    }
+}
+
+/// Rows of 5 MB and more, in the format of a file's name, and how each is told in `scan`.
+fn rows_for(name: &str) -> (String, Vec<String>) {
+    let rows = (0..60_000).map(|i| (format!("{i:05}"), "x".repeat(90)));
+    let scanned = rows.clone().map(|(key, value)| format!("{key} {value}")).collect();
+    let written: Vec<String> = match name {
+        "rows.json" => rows.map(|(key, value)| format!("[\"{key}\",\"{value}\"]")).collect(),
+        "rows.run" => rows.map(|(key, value)| format!("PUT {key} {value}")).collect(),
+        _ => rows.map(|(key, value)| format!("{key}\t{value}")).collect(),
+    };
+    match name {
+        "rows.json" => (format!("[{}]", written.join(",\n")), scanned),
+        _ => (written.join("\n") + "\n", scanned),
+    }
+}
+
+/// What is done to a file, and how it is called.
+type Change<'a> = (&'a str, &'a dyn Fn(&Path));
+
+/// They wait for the store with the file half read, and meanwhile the file is changed.
+#[test]
+fn a_file_that_changes_while_it_is_read_is_no_success_and_leaves_no_torn_row() {
+    let append = |path: &Path| {
+        let mut file = File::options().append(true).open(path).unwrap();
+        // In an array it would be malformed anyhow.
+        let is_json = path.extension().is_some_and(|end| end == "json");
+        file.write_all(if is_json { b"\n" } else { b"zz\thalf of a ro" }).unwrap();
+    };
+    let cut = |path: &Path| {
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_len(file.metadata().unwrap().len() - 40).unwrap();
+    };
+    let replace = |path: &Path| {
+        let other = path.with_extension("new");
+        fs::write(&other, "a 1\n").unwrap();
+        fs::rename(&other, path).unwrap();
+    };
+    let changes: [Change; 3] = [("grown", &append), ("cut", &cut), ("replaced", &replace)];
+    for (name, arguments) in
+        [("rows.txt", "import"), ("rows.json", "import"), ("rows.run", "run"), ("value", "put v --file")]
+    {
+        for (how, change) in changes {
+            let dir = tempfile::tempdir().unwrap();
+            let (content, rows) = rows_for(name);
+            let path = dir.path().join(name);
+            fs::write(&path, content).unwrap();
+            let (mut holder, stdin) = holder(dir.path());
+            let mut command = esker_in(dir.path());
+            command.args(["--wait", "60s", "--tree", "t"]).args(arguments.split(' ')).arg(name);
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut said = BufReader::new(child.stderr.take().unwrap());
+            let mut line = String::new();
+            while !line.contains("waiting: ") {
+                line.clear();
+                assert!(said.read_line(&mut line).unwrap() > 0, "{name}, {how}: it did not wait");
+            }
+            change(&path);
+            drop(stdin);
+            assert!(holder.wait().unwrap().success());
+            let mut rest = String::new();
+            said.read_to_string(&mut rest).unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(3), "{name}, {how}: {rest}");
+            let told = format!("{name}: the file was changed, replaced or removed while it was read");
+            assert!(rest.contains(&told), "{name}, {how}: {rest}");
+            let there = esker(dir.path(), "--tree t scan");
+            assert!(
+                there.stdout().lines().all(|row| rows.binary_search(&row.to_owned()).is_ok()),
+                "{name}, {how}"
+            );
+            if name == "value" {
+                assert_eq!(there.stdout(), "", "{how}");
+            }
+        }
     }
 }

@@ -57,10 +57,23 @@ fn says(shell: &mut PtySession, line: &str, answer: &str, place: &str) {
 }
 
 #[track_caller]
-fn ends(mut shell: PtySession) {
+fn ends(shell: PtySession) {
+    ends_with(shell, 0);
+}
+
+#[track_caller]
+fn ends_with(mut shell: PtySession, code: u8) {
     shell.exp_eof().unwrap();
     let status = format!("{:?}", shell.process().wait().unwrap());
-    assert!(status.starts_with("Exited") && status.ends_with(", 0)"), "{status}");
+    assert!(status.starts_with("Exited") && status.ends_with(&format!(", {code})")), "{status}");
+}
+
+/// `esker` at a terminal. `spawn_command` switches the terminal's echo off, but not before it returns: what is sent at once may
+/// be echoed or not.
+fn terminal(dir: &Path, arguments: &str) -> PtySession {
+    let mut command = esker_in(dir);
+    command.args(arguments.split_whitespace()).env("TERM", "xterm").env("NO_COLOR", "1");
+    spawn_command(command, Some(PATIENCE_MS)).unwrap()
 }
 
 fn fill(dir: &Path, rows: u64) {
@@ -228,34 +241,91 @@ fn fill_until_slow(dir: &Path) -> u64 {
     }
 }
 
-/// What has a store for itself keeps others out until it ends, so its end is waited for.
+/// They end promptly, and the shell has its store again.
 #[test]
-fn ctrl_c_during_check_or_repair_does_not_lose_the_store() {
+fn ctrl_c_ends_check_and_repair_and_the_store_is_open_again() {
     let dir = tempfile::tempdir().unwrap();
     let rows = fill_until_slow(dir.path());
     let mut shell = shell(dir.path(), "");
     sees(&mut shell, "", "esker.db");
-    for line in ["check", "repair", "check --db ./esker.db"] {
+    for (line, said) in [
+        ("check", "interrupted: the rest of the store was not checked"),
+        ("repair", "interrupted: the store was not repaired"),
+        ("check --db ./esker.db", "interrupted: the rest"),
+    ] {
         shell.send_line(line).unwrap();
         shell.exp_string(line).unwrap();
         // It shows that it is at work.
         shell.exp_string("ing, ").unwrap();
         shell.send_control('c').unwrap();
-        shell.exp_string("its end is waited for").unwrap();
-        sees(&mut shell, "ok", "esker.db");
+        sees(&mut shell, said, "esker.db");
         says(&mut shell, "put a 1", "", "esker.db");
         says(&mut shell, "get a", "1", "esker.db");
         says(&mut shell, "delete a", "", "esker.db");
     }
-    // A second Ctrl-C ends the process; the store does not mind.
-    shell.send_line("repair").unwrap();
-    shell.exp_string("ing, ").unwrap();
-    shell.send_control('c').unwrap();
-    shell.exp_string("its end is waited for").unwrap();
-    shell.send_control('c').unwrap();
-    shell.exp_eof().unwrap();
+    shell.send_control('d').unwrap();
+    ends(shell);
     assert_eq!(esker(dir.path(), "count").stdout(), format!("{rows}\n"));
-    assert_eq!(esker(dir.path(), "put a 1").code, 0);
+}
+
+/// So they do outside of the shell; what was found is printed, and the store is to be had at once.
+#[test]
+fn ctrl_c_ends_check_repair_and_restore_with_exit_code_130() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = fill_until_slow(dir.path());
+    let store = dir.path().join("esker.db");
+    let copy = fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().path());
+    let copy = copy.filter(|path| path.extension().is_some_and(|end| end == "copy")).max().unwrap();
+    let mut bytes = fs::read(&copy).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&copy, bytes).unwrap();
+    for (command, said) in [
+        ("check", "interrupted: the rest of the store was not checked"),
+        ("repair", "interrupted: the store was not repaired; it has all that it had"),
+    ] {
+        let mut session = terminal(dir.path(), command);
+        session.exp_string("ing, ").unwrap();
+        session.send_control('c').unwrap();
+        let before = session.exp_string(said).unwrap();
+        assert_eq!(before.contains("manifest-"), command == "check", "{before}");
+        ends_with(session, 130);
+    }
+    assert_eq!(esker(dir.path(), "repair").code, 1);
+    assert_eq!(esker(dir.path(), "check").stdout(), "ok\n");
+    assert_eq!(esker(dir.path(), "backup copies").code, 0);
+    let mut session = terminal(dir.path(), "restore copies new.db");
+    session.exp_string("ing, ").unwrap();
+    session.send_control('c').unwrap();
+    session.exp_string("interrupted: nothing was restored").unwrap();
+    ends_with(session, 130);
+    assert!(!dir.path().join("new.db").exists());
+    assert_eq!(esker(dir.path(), "count").stdout(), format!("{rows}\n"));
+}
+
+/// A bar or a spinner would write over the lines.
+#[test]
+fn no_progress_is_shown_where_lines_are_typed() {
+    let dir = tempfile::tempdir().unwrap();
+    for (command, line) in
+        [("run -", "PUT a 1"), ("import -", "b 2"), ("import - --format json", "[[\"c\",3]]")]
+    {
+        let mut session = terminal(dir.path(), command);
+        session.send_line(line).unwrap();
+        session.send_control('d').unwrap();
+        let shown = session.exp_eof().unwrap();
+        assert!(!shown.contains(" B ") && !shown.contains("\x1b["), "{command}: {shown:?}");
+    }
+    assert_eq!(esker(dir.path(), "scan").stdout(), "a 1\nb 2\nc 3\n");
+}
+
+#[test]
+fn a_value_from_a_terminal_ends_with_one_ctrl_d() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = terminal(dir.path(), "put a --file -");
+    session.send_line("hello").unwrap();
+    session.send_control('d').unwrap();
+    ends(session);
+    assert_eq!(esker(dir.path(), "get a").stdout(), "hello\n\n");
 }
 
 /// What is left behind has a store that is open; closing it, and opening it again, goes on.

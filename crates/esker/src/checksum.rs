@@ -1,7 +1,7 @@
 //! The one checksum of every byte on disk: XXH3, 64 bits, seeded.
 //!
-//! The seed salts a checksum with the identity of the place (log epoch, table salt and offset), so that
-//! good bytes in the wrong place are damage too.
+//! The seed salts a checksum with the identity of the place (log epoch, table salt and offset), so good bytes in the
+//! wrong place count as damage too.
 
 use twox_hash::XxHash3_64;
 
@@ -11,13 +11,13 @@ pub(crate) fn checksum(salt: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(salt, bytes)
 }
 
-/// The hash of a user key that filters and caches share. Unseeded: it is stored in filters.
+/// The hash of a user key that filters and caches share. It has no seed, because filters store it.
 #[inline]
 pub(crate) fn hash_key(key: &[u8]) -> u64 {
     XxHash3_64::oneshot(key)
 }
 
-/// The checksum of bytes that come one part after the other; by default unseeded.
+/// The checksum of bytes that come in parts; by default without a seed.
 #[derive(Default)]
 pub(crate) struct Summing(XxHash3_64);
 
@@ -30,7 +30,7 @@ impl Summing {
         std::hash::Hasher::write(&mut self.0, bytes);
     }
 
-    /// [`checksum`] of all that was added.
+    /// [`checksum`] of all bytes that were added.
     pub(crate) fn finish(&self) -> u64 {
         std::hash::Hasher::finish(&self.0)
     }

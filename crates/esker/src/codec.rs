@@ -1,9 +1,9 @@
-//! Bytes in and out: little-endian integers, LEB128 variable-length integers, length-prefixed slices.
+//! Encodes and decodes bytes: little-endian integers, LEB128 variable-length integers, length-prefixed slices.
 //!
 //! Decoding never panics on any input: a [`Decoder`] returns `None` past the end or on a malformed
 //! number, and its caller names the file and the offset.
 
-/// The largest number of a file: far beyond what a store can reach.
+/// The largest number of a file, far beyond what a store can reach.
 pub(crate) const FILE_NUMBER_MAX: u64 = 1 << 48;
 
 /// Appends `value` as LEB128 (1 to 10 bytes).
@@ -23,7 +23,7 @@ pub(crate) fn put_slice(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The little-endian u16 at `at`. Panics when out of bounds: callers have checked the length.
+/// The little-endian u16 at `at`. Panics if it is out of bounds: callers have checked the length.
 #[inline]
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     let mut raw = [0; 2];
@@ -31,7 +31,7 @@ pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(raw)
 }
 
-/// The little-endian u32 at `at`. Panics when out of bounds: callers have checked the length.
+/// The little-endian u32 at `at`. Panics if it is out of bounds: callers have checked the length.
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut raw = [0; 4];
@@ -39,7 +39,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(raw)
 }
 
-/// The little-endian u64 at `at`. Panics when out of bounds: callers have checked the length.
+/// The little-endian u64 at `at`. Panics if it is out of bounds: callers have checked the length.
 #[inline]
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut raw = [0; 8];
@@ -47,8 +47,12 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(raw)
 }
 
-/// The number in a file's name, written as this program writes it: six digits or more, no zero in front of
-/// more than six. Other people's files are left alone.
+/// No store creates a file with this number or a higher one. A store that continued after a file with such a name would
+/// soon run out of valid numbers.
+pub(crate) const FILE_NUMBER_STRANGE: u64 = FILE_NUMBER_MAX / 2;
+
+/// The number in a file's name, written as this program writes it: at least six digits, with leading zeros only to fill
+/// six. Files with other names belong to other programs and are left alone.
 pub(crate) fn file_number(digits: &str) -> Option<u64> {
     let number = digits.parse().ok().filter(|&number| number <= FILE_NUMBER_MAX)?;
     (format!("{number:06}") == digits).then_some(number)
@@ -65,7 +69,7 @@ impl<'a> Decoder<'a> {
         Decoder { rest: bytes }
     }
 
-    /// What has not been read yet.
+    /// The bytes that have not been read yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -96,7 +100,7 @@ impl<'a> Decoder<'a> {
         self.bytes(8).map(|b| u64_at(b, 0))
     }
 
-    /// A LEB128 number; `None` when cut short or wider than 64 bits.
+    /// A LEB128 number; `None` if it is cut short or wider than 64 bits.
     #[inline]
     pub(crate) fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;

@@ -1,4 +1,4 @@
-//! The store's handle: opening, trees, batches, care.
+//! The handle of a store: opening, trees, batches, maintenance.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::open::DEFAULT_TREE;
 use crate::options::{Durability, Options, TreeOptions};
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
-use crate::state::{Shape, TreeInner};
+use crate::state::versions::Change;
 use crate::store::Owner;
 use crate::trace::{Cause, Operation, Subject, notes};
 use crate::tree::{Snapshot, Tree};
@@ -30,12 +30,12 @@ const TREE_NAME_MAX: usize = 255;
 
 /// An open store. Cheap to clone; any number of threads may use it at once.
 ///
-/// The store is closed when the last handle is dropped, or by [`Db::close`], which also tells whether the last sync worked.
+/// [`Db::close`] closes the store and reports whether the last sync worked; dropping the last handle closes it too.
 /// Handles are [`Db`], [`Tree`], [`Snapshot`], [`Scan`], [`Txn`], [`Updates`](crate::Updates),
-/// [`ValueWriter`](crate::ValueWriter), [`Ingest`](crate::Ingest); a [`Value`] and a [`Batch`] are none. When the drop of
-/// the last one returns, the store is closed as by [`Db::close`]: everything is durable, the directory unlocked, descriptors
-/// and memory are given back. (Where the store's own work drops it, as a merge operator may, that is so when this work is
-/// done.) A handle in a `static` is never dropped: close the store before the program ends.
+/// [`ValueWriter`](crate::ValueWriter) and [`Ingest`](crate::Ingest); a [`Value`] and a [`Batch`] are not. When the
+/// drop of the last handle returns, everything is durable, the directory is unlocked, and descriptors and memory are
+/// released. (If the store's own work drops it, as a merge operator may, that happens when this work is done.) A handle
+/// in a `static` is never dropped: close the store before the program ends.
 ///
 /// # Example
 /// ```
@@ -65,29 +65,33 @@ fn check_tree_name(name: &str) -> Result<()> {
 impl Db {
     fn from_store(store: Arc<Owner>) -> Result<Db> {
         let default = {
-            let structure = store.structure.lock();
-            let id = structure.by_name.get(DEFAULT_TREE);
-            id.and_then(|id| structure.trees.get(id)).cloned()
+            let versions = store.versions.lock();
+            versions.find(DEFAULT_TREE).cloned()
         };
         let default =
             default.ok_or_else(|| Error::new(ErrorKind::NotFound, "the store has no default tree"))?;
         Ok(Db { default: Tree::new(&store, default), store, locks: Arc::default() })
     }
 
-    /// Opens the store in the directory `path`; creates it when it is missing and [`Options::create`] is
-    /// set. Whatever an earlier process left unfinished is recovered first.
+    #[cfg(test)]
+    pub(crate) fn store(&self) -> &Arc<Owner> {
+        &self.store
+    }
+
+    /// Opens the store in the directory `path`. Creates it if it is missing and [`Options::create`] is set. First
+    /// recovers what an earlier process left unfinished.
     ///
     /// # Errors
-    /// `Locked` when the store is open elsewhere; `NotFound` when there is none; `Corruption` when files
-    /// are damaged; `Unsupported` when a newer build wrote them; `InvalidInput` when `path` is something
-    /// else, when options are out of range, or when a link, a directory or a device lies where the store keeps a file of its
-    /// own; `OutOfResources` when descriptors, threads or memory are short; `OutOfSpace`; `Io`.
+    /// `Locked` when the store is open elsewhere; `NotFound` when there is none; `Corruption` when files are damaged;
+    /// `Unsupported` when a newer build wrote them; `InvalidInput` when `path` is not a store's directory, when options
+    /// are out of range, or when a link, a directory or a device has the name of one of the store's files;
+    /// `OutOfResources` when descriptors, threads or memory are short; `OutOfSpace`; `Io`.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         Db::from_store(crate::open::open(path.as_ref(), options, false)?)
     }
 
-    /// Opens a store for reading. Nothing is written, so read-only media will do. Any number of readers
-    /// may have it open at once, but no writer beside them.
+    /// Opens a store for reading. This writes nothing, so read-only media work. Any number of readers may have the
+    /// store open at once, but no writer beside them.
     ///
     /// # Errors
     /// As [`Db::open`].
@@ -95,7 +99,7 @@ impl Db {
         Db::from_store(crate::open::open(path.as_ref(), options, true)?)
     }
 
-    /// A new store in memory, which goes with its last handle.
+    /// A new store in memory. It is deleted with its last handle.
     ///
     /// # Errors
     /// `InvalidInput` when the options are out of range.
@@ -106,13 +110,14 @@ impl Db {
         Db::open("/memory", options.env(env).create(true))
     }
 
-    /// Ends background work, makes everything durable and lets the directory go. Later calls on any
-    /// handle fail with `Closed` and write nothing; scans go on in what they have in memory. Where several threads close, or one
-    /// closes again, each gets the same result, when the store is closed.
+    /// Ends background work, makes everything durable and unlocks the directory. Later calls on any handle fail with
+    /// `Closed` and write nothing; scans continue with what they have in memory. If several threads close the store, or
+    /// one closes it again, each call returns the same result once the store is closed.
     ///
     /// # Errors
-    /// What the last sync or earlier background work failed with; `InvalidInput` in a merge operator that the store itself has
-    /// called.
+    /// The error of the last sync or of earlier background work. `OutOfSpace` when the disk has no room for what trees
+    /// without the log hold in memory; that data is lost, and the message names the trees ([`Db::sync`] before would
+    /// have failed and kept it). `InvalidInput` when called in a merge operator that the store itself is running.
     pub fn close(&self) -> Result<()> {
         self.store.close()
     }
@@ -142,28 +147,13 @@ impl Db {
         self.store.check_writable()?;
         options.check()?;
         crate::table::check_supported(options.compression)?;
-        // What was written before must not be lost when this survives: the store stays a prefix.
+        // Earlier writes must not be lost if the new tree survives: the store must stay a prefix of its history.
         self.store.sync_published()?;
-        let mut structure = self.store.structure.lock();
-        if structure.by_name.contains_key(name) {
-            return Err(Error::new(ErrorKind::AlreadyExists, format!("there is a tree \"{name}\" already")));
-        }
-        let id = structure.next_tree;
-        let edit = Edit::CreateTree { tree: id, name: name.to_owned(), options: options.clone() };
-        self.store.commit_edits(&mut structure, &[edit])?;
-        structure.next_tree += 1;
-        let inner = TreeInner::new(
-            (id, id),
-            self.store.id,
-            name,
-            options,
-            None,
-            Shape::default(),
-            &self.store.chunks,
-        );
-        structure.by_name.insert(name.to_owned(), id);
-        structure.trees.insert(id, Arc::clone(&inner));
-        Ok(Tree::new(&self.store, inner))
+        let mut versions = self.store.versions.lock();
+        versions.check_free(name)?;
+        let edit = Edit::CreateTree { tree: versions.next_tree(), name: name.to_owned(), options };
+        self.store.apply(&mut versions, &Change::of(vec![edit]))?;
+        Ok(Tree::new(&self.store, versions.tree_called(name)?))
     }
 
     /// The tree called `name`, if there is one.
@@ -173,12 +163,11 @@ impl Db {
     pub fn open_tree(&self, name: &str) -> Result<Option<Tree>> {
         check_tree_name(name)?;
         self.store.check_open()?;
-        let structure = self.store.structure.lock();
-        let inner = structure.by_name.get(name).and_then(|id| structure.trees.get(id));
-        Ok(inner.map(|inner| Tree::new(&self.store, Arc::clone(inner))))
+        let versions = self.store.versions.lock();
+        Ok(versions.find(name).map(|inner| Tree::new(&self.store, Arc::clone(inner))))
     }
 
-    /// Drops the tree called `name` with all it holds. Scans that are open finish.
+    /// Drops the tree called `name` and its content. Open scans can finish.
     ///
     /// # Errors
     /// `NotFound`, `InvalidInput` for the default tree, or as [`Db::tree`].
@@ -193,7 +182,7 @@ impl Db {
 
     /// The names of all trees, sorted.
     pub fn tree_names(&self) -> Vec<String> {
-        self.store.structure.lock().by_name.keys().cloned().collect()
+        self.store.versions.lock().by_name().map(|(name, _)| name.to_owned()).collect()
     }
 
     /// The tree that every store has.
@@ -259,7 +248,7 @@ impl Db {
         self.store.write(batch, self.store.options.durability)
     }
 
-    /// As [`Db::write`], with a durability of its own.
+    /// Like [`Db::write`], with the given durability.
     ///
     /// # Errors
     /// As [`Db::write`].
@@ -275,12 +264,12 @@ impl Db {
         Txn::begin(&self.store, &self.locks, options)
     }
 
-    /// Runs `work` in a transaction and commits it; does so again, at most 64 times, with pauses of at most 13 ms, while
-    /// that fails with `Conflict` or `Deadlock`. So `work` may run several times, and what it does besides should not
-    /// matter unless it is the last time. Whatever `work` fails with otherwise rolls the transaction back.
+    /// Runs `work` in a transaction and commits it. While that fails with `Conflict` or `Deadlock`, repeats it, at most
+    /// 64 times, with pauses of at most 13 ms. So `work` may run several times and should have no other effects that
+    /// matter unless the run is the last one. Any other error of `work` rolls the transaction back.
     ///
     /// # Errors
-    /// `Conflict` or `Deadlock` of the last try; whatever else `work` or [`Txn::commit`] fails with.
+    /// `Conflict` or `Deadlock` of the last try; any other error of `work` or [`Txn::commit`].
     ///
     /// # Example
     /// ```
@@ -307,8 +296,8 @@ impl Db {
         Snapshot::new(&self.store)
     }
 
-    /// Makes everything acknowledged so far survive power loss. What trees without the log
-    /// ([`TreeOptions::log`]) hold in memory is written into tables for that.
+    /// Makes all acknowledged writes survive power loss. This writes tables for what trees without the log
+    /// ([`TreeOptions::log`]) hold in memory.
     ///
     /// # Errors
     /// `Poisoned` when the disk failed: reopen the store; `OutOfSpace` when there is no room for such tables.
@@ -324,7 +313,7 @@ impl Db {
 
     // ---- care ----------------------------------------------------------------------------------------
 
-    /// Writes what memtables hold into tables.
+    /// Writes the content of the memtables into tables.
     ///
     /// # Errors
     /// `Io` or `OutOfSpace`; the data stays in the log and in memory.
@@ -332,8 +321,8 @@ impl Db {
         self.store.flush()
     }
 
-    /// Flushes, merges each tree into one sorted run, drops what nobody can see any more, and returns when
-    /// the space is back.
+    /// Flushes, merges each tree into one sorted run, and drops what no reader can see any more. Returns when the space
+    /// is free.
     ///
     /// # Errors
     /// As [`Db::flush`], and `Corruption` when a table cannot be read.
@@ -342,15 +331,15 @@ impl Db {
         self.store.compact()
     }
 
-    /// Empties the buffer pool: the next reads go to the files. Counts of hits and misses go on. For measurements of
-    /// cold reads; the system's page cache is not emptied.
+    /// Empties the buffer pool, so that the next reads go to the files. Counts of hits and misses continue. Use it to
+    /// measure cold reads; the system's page cache keeps its content.
     pub fn clear_cache(&self) {
         self.store.pool.clear();
     }
 
-    /// Makes a copy of the store as it is now in the directory `dir`, which must not exist yet, while
-    /// others read and write. Tables are shared by hard link, the log is copied: it costs little space and
-    /// time on the same file system, and needs one that is the same.
+    /// Makes a copy of the current store in the directory `dir`, which must not exist yet, while others read and write.
+    /// Tables are shared by hard link and the log is copied. This takes little space and time. `dir` must be on the
+    /// same file system.
     ///
     /// # Errors
     /// `InvalidInput` when `dir` lies in the store's own directory; `AlreadyExists`, `Io`, `OutOfSpace`.
@@ -360,29 +349,29 @@ impl Db {
         crate::care::checkpoint::checkpoint(&self.store, dir.as_ref()).map(drop)
     }
 
-    /// Makes a backup of the store as it is now in the directory `dir`, which may be on another disk, beside the ones
-    /// that it holds already, while others read and write. Files that an earlier one has are not copied again: keep
-    /// one directory for each store. While this runs, the space of what is overwritten does not come back, and on a
-    /// disk below its low-space mark it is refused. [`restore`](crate::restore) makes a store of it;
-    /// [`backups`](crate::backups) lists them, [`forget_backups`](crate::forget_backups) removes old ones.
+    /// Adds a backup of the current store to the directory `dir`, which may be on another disk, while others read and
+    /// write. Files that an earlier backup there has are not copied again: use one directory for each store. While a
+    /// backup runs, the space of overwritten data is not freed. A backup is refused on a disk below its low-space mark.
+    /// [`restore`](crate::restore) makes a store from it; [`backups`](crate::backups) lists the backups,
+    /// [`forget_backups`](crate::forget_backups) removes old ones.
     ///
     /// # Errors
-    /// `InvalidInput` when `dir` holds something else, such as backups of another store, or lies in the store's own
-    /// directory; `Corruption` when the list of an earlier backup's files is
-    /// damaged; `Locked` when another backup or restore uses `dir`; `Io`, `OutOfSpace`: earlier backups are as they were.
+    /// `InvalidInput` when `dir` holds something else, for example backups of another store, or lies in the store's own
+    /// directory; `Corruption` when the list of an earlier backup's files is damaged; `Locked` when another backup or
+    /// restore uses `dir`; `Io`, `OutOfSpace`. Earlier backups stay as they were.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<BackupReport> {
         self.store.check_writable()?;
         crate::care::checkpoint::check_outside(&self.store, dir.as_ref())?;
         crate::care::backup::backup(&self.store, dir.as_ref())
     }
 
-    /// Where the store is.
+    /// The directory of the store.
     pub fn path(&self) -> &Path {
         &self.store.dir
     }
 
-    /// Does one step of background work in `lane`, for stores whose [`Env::executor`] is stepped; `false`
-    /// when there is nothing to do.
+    /// Does one step of background work in `lane`, for stores whose [`Env::executor`] is stepped; `false` if there is
+    /// nothing to do.
     pub fn step(&self, lane: Lane) -> bool {
         self.store.run_one(lane)
     }

@@ -1,5 +1,5 @@
-//! The one error type of the library: a kind that tells a caller what to do, a message that tells a
-//! person what happened, and the place (file, offset) where it did.
+//! The one error type of the library: a kind that tells a caller what to do, a message that tells a person what
+//! happened, and the place (file, offset) where it happened.
 
 use std::fmt;
 use std::io;
@@ -14,37 +14,39 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum ErrorKind {
     /// The operating system refused or failed an operation.
     Io,
-    /// Bytes on disk are not what was written. Nothing damaged is ever returned as data.
+    /// Bytes on disk are not those that were written. Damaged bytes are never returned as data.
     Corruption,
     /// Another process or handle holds the store.
     Locked,
     /// There is no store, tree or file of that name.
     NotFound,
-    /// There is a store, tree or file of that name already.
+    /// There is already a store, tree or file of that name.
     AlreadyExists,
-    /// The caller passed something out of the stated limits.
+    /// The caller passed something outside the stated limits.
     InvalidInput,
-    /// The store was written by a newer format, or with a feature that this build lacks; or the file system cannot do
-    /// what was asked of it.
+    /// A newer format, or a feature that this build lacks, wrote the store; or the file system does not support the
+    /// operation.
     Unsupported,
     /// The disk is full (or below the store's reserve). Deletes and reads still work.
     OutOfSpace,
     /// The store was opened for reading only.
     ReadOnly,
-    /// An earlier write or sync failed. Reopen the store: what was acknowledged is recovered then.
+    /// An earlier write or sync failed. Reopen the store: opening recovers everything that was acknowledged.
     Poisoned,
     /// The store was closed, or the tree dropped.
     Closed,
-    /// The process or the system has no descriptors, threads or memory left to give, or another program holds a file for a
-    /// moment. Nothing is broken: the call can be made again when there are some, or under a higher limit.
+    /// The process or the system has no descriptors, threads or memory left, or another program holds a file for a
+    /// moment. Nothing is broken: call again when some are free, or raise the limit.
     OutOfResources,
-    /// Another write changed what a transaction relies on; nothing of it was written. Do it again.
+    /// Another write changed what the transaction relies on; the transaction wrote nothing. Repeat it.
     Conflict,
-    /// Transactions wait for each other's locks in a circle, which this one would have closed. Roll it back, so that
-    /// the others go on, and do it again.
+    /// Transactions would wait for each other's locks in a circle, which this one would close. Roll it back, so that
+    /// the others go on, and repeat it.
     Deadlock,
-    /// Another transaction kept a lock for longer than this one would wait. Roll it back; it may be done again.
+    /// Another transaction kept a lock for longer than this one may wait. Roll this one back; it may be repeated.
     LockTimeout,
+    /// The caller cancelled the work before it was done.
+    Cancelled,
 }
 
 /// What went wrong, where, and what to do about it.
@@ -81,7 +83,7 @@ impl Error {
         Error::stream(doing, source).at(path)
     }
 
-    /// As [`Error::io`], where what failed is no file of ours.
+    /// Like [`Error::io`], where the failed stream is not a file of the store.
     pub(crate) fn stream(doing: &str, source: io::Error) -> Self {
         let kind = match source.kind() {
             _ if is_out_of_resources(&source) => ErrorKind::OutOfResources,
@@ -96,7 +98,7 @@ impl Error {
         error
     }
 
-    /// Names the file concerned, unless one is named already.
+    /// Names the file concerned, unless the error already names one.
     #[must_use]
     pub fn at(mut self, path: &Path) -> Self {
         if self.0.path.is_none() {
@@ -105,14 +107,14 @@ impl Error {
         self
     }
 
-    /// Names the byte offset concerned, unless one is named already.
+    /// Names the byte offset concerned, unless the error already names one.
     #[must_use]
     pub fn at_offset(mut self, offset: u64) -> Self {
         self.0.offset.get_or_insert(offset);
         self
     }
 
-    /// What a caller can do about it.
+    /// The kind, which tells a caller what to do.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -122,17 +124,17 @@ impl Error {
         &self.0.message
     }
 
-    /// The file concerned, where one is.
+    /// The file concerned, if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// The byte offset concerned, where one is.
+    /// The byte offset concerned, if there is one.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
 
-    /// A copy that carries the source as text, for handing one failure to many waiters.
+    /// A copy that carries the source as text, so that one failure can be handed to many waiters.
     #[must_use]
     pub fn duplicate(&self) -> Self {
         Error(Box::new(Inner {
@@ -148,7 +150,7 @@ impl Error {
     }
 }
 
-/// Whether the process, or the system, has no more descriptors or no more memory to give.
+/// Whether the process or the system has no descriptors or memory left.
 fn is_out_of_resources(error: &io::Error) -> bool {
     #[cfg(unix)]
     let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
@@ -209,7 +211,8 @@ impl From<Error> for io::Error {
                 | ErrorKind::Poisoned
                 | ErrorKind::Closed
                 | ErrorKind::OutOfResources
-                | ErrorKind::Conflict,
+                | ErrorKind::Conflict
+                | ErrorKind::Cancelled,
             ) => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)

@@ -34,6 +34,8 @@ pub struct CheckReport {
     pub log_entries: u64,
     /// Sound huge values.
     pub blobs: u64,
+    /// The check was cancelled ([`check_until`](crate::check_until)): not everything was read.
+    pub is_cancelled: bool,
 }
 
 impl CheckReport {

@@ -1,9 +1,8 @@
 //! Keys whose bytes sort as their values do.
 //!
-//! A tree orders its keys byte by byte. Everything here turns a value into bytes such that comparing
-//! the bytes gives what comparing the values gives, so scans and bounds mean what a caller expects.
-//! Each encoding has exactly one form, and decoding refuses every other one with an error of kind
-//! [`ErrorKind::InvalidInput`].
+//! A tree orders its keys byte by byte. The functions here encode a value so that comparing the bytes gives the same
+//! result as comparing the values. So scans and bounds mean what a caller expects. Each value has exactly one encoding,
+//! and decoding refuses any other bytes with an error of kind [`ErrorKind::InvalidInput`].
 //!
 //! | value | bytes | order |
 //! |---|---|---|
@@ -177,7 +176,7 @@ pub const fn text(value: &str) -> &[u8] {
     value.as_bytes()
 }
 
-/// The text of a key, where it is UTF-8.
+/// The text of a key, if it is UTF-8.
 ///
 /// ```
 /// use esker::{ErrorKind, keys};

@@ -72,8 +72,8 @@ mod write;
 
 pub use cache::sim as cache_sim;
 pub use care::{
-    BackupInfo, BackupReport, Loss, RepairReport, TreeFiles, backups, check, destroy, dump, forget_backups,
-    repair, restore,
+    BackupInfo, BackupReport, Loss, RepairReport, TreeFiles, backups, check, check_until, destroy, dump,
+    dump_with, forget_backups, repair, repair_until, restore, restore_until,
 };
 pub use db::Db;
 pub use error::{Error, ErrorKind, Result};

@@ -16,7 +16,7 @@
 //! scratch one in memory that nobody writes to.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +27,7 @@ use crate::canary::broken;
 use crate::cursor::SeqNo;
 use crate::env::{Env, Executor, ThreadExecutor};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::gone::remove_for_good;
 use crate::fs::sim::SimFs;
 use crate::fs::{DirLock, FileSystem, LockMode, give_back_free_memory};
 use crate::log::replay::{LogFloor, ReplayReport, Segments};
@@ -34,13 +35,11 @@ use crate::log::segment::is_shared;
 use crate::log::wal::{History, LogTail, Wal, is_usual_len};
 use crate::memtable::{ChunkPool, Memtable};
 use crate::options::{Options, TreeOptions};
-use crate::ranges::RangeTombstones;
-use crate::state::{Extent, Shape, TreeInner};
+use crate::state::versions::{Change, Surroundings, Versions};
 use crate::store::reserve::Reserve;
-use crate::store::{Owner, Parts, Store, Structure};
+use crate::store::{Owner, Parts, Store, merge};
 use crate::trace::Metrics;
-use crate::version::edit::{Edit, ManifestState, TreeId};
-use crate::version::levels::{Levels, Table};
+use crate::version::edit::{Edit, ManifestState};
 use crate::version::manifest::{Manifest, manifest_path, read_manifest};
 use crate::version::tables::{TableRegistry, table_path};
 use crate::write::commit::Commit;
@@ -58,7 +57,7 @@ use directory::{check_directory, clear_left_backup, resolve};
 pub(crate) use listing::{
     BACKUP_DIR, LOCK_FILE, Listing, OwnDir, QUARANTINE, clear_backup_dir, remove_own_dir,
 };
-use strays::{Strays, remove_all};
+use strays::Strays;
 
 /// The tree that every store has.
 pub(crate) const DEFAULT_TREE: &str = "default";
@@ -165,10 +164,9 @@ struct Opening {
     unneeded: blobs::Unneeded,
     /// Writes that may have ended the life of a blob.
     jobs: RefCell<Vec<Job>>,
-    chunks: Arc<ChunkPool>,
     next_file: Arc<AtomicU64>,
     executor: Arc<dyn Executor>,
-    structure: Structure,
+    versions: Versions,
 }
 
 struct Replayed {
@@ -194,60 +192,26 @@ impl Opening {
         let pool_bytes = options.memory().saturating_sub(memtables + mapped).max(options.memory() / 8);
         let pool = Arc::new(BufferPool::new(pool_bytes, options.cache_policy));
         let registry = TableRegistry::new(options, dir, Arc::clone(&pool), pool_bytes / 2);
-        let chunks = Arc::new(ChunkPool::new(options.memtable_limit()));
-        let mut structure = Structure {
-            manifest: None,
-            trees: BTreeMap::new(),
-            by_name: BTreeMap::new(),
-            files: HashMap::new(),
-            next_tree: state.next_tree.max(1),
-        };
-        let id = next_store_id();
-        for (&tree, record) in &state.trees {
-            let mut tables = Vec::new();
-            for (level, info) in state.tables_of(tree) {
-                let file = info.file;
-                if listing.tables.binary_search(&file).is_err() {
-                    let message = format!("a table of the tree \"{}\" is missing", record.name);
-                    return Err(Error::corruption(&table_path(dir, file), 0, message));
-                }
-                let entry =
-                    structure.files.entry(file).or_insert_with(|| (registry.file(file, info.salt), 0));
-                entry.1 += 1;
-                tables.push((usize::from(level), Table::new(Arc::clone(&entry.0), info.clone())));
-            }
-            let shape = Shape {
-                levels: Levels::default().with(&[], tables),
-                ranges: RangeTombstones::new(record.ranges()),
-                extent: Extent { range: record.range.clone(), ..Extent::default() },
-            };
-            let (tag, options, ids) = (record.tag.clone(), record.options.clone(), (tree, record.root));
-            let inner = TreeInner::new(ids, id, &record.name, options, tag, shape, &chunks);
-            structure.by_name.insert(record.name.clone(), tree);
-            structure.trees.insert(tree, inner);
-        }
+        check_tables(dir, listing, state)?;
         let next_file = Arc::new(AtomicU64::new(state.next_file.max(listing.next_file())));
         let default_executor = || Arc::new(ThreadExecutor::new(options.threads)) as Arc<dyn Executor>;
         let executor = env.executor.clone().unwrap_or_else(default_executor);
         let (numbers, signal) = (Arc::clone(&next_file), Arc::clone(&executor));
         let metrics = Metrics::new(&env.clock);
         let blobs = Arc::new(BlobSet::new(&env, dir, numbers, signal, metrics, options));
+        let id = next_store_id();
+        let versions = Versions::recover(
+            state,
+            Surroundings {
+                store: id,
+                registry: Arc::clone(&registry),
+                blobs: Arc::clone(&blobs),
+                chunks: Arc::new(ChunkPool::new(options.memtable_limit())),
+            },
+        );
         let unneeded = blobs::find(&blobs, &env, dir, listing, state, read_only)?;
         let (jobs, dir) = (RefCell::default(), dir.to_path_buf());
-        Ok(Opening {
-            id,
-            dir,
-            env,
-            registry,
-            pool,
-            blobs,
-            unneeded,
-            jobs,
-            chunks,
-            next_file,
-            executor,
-            structure,
-        })
+        Ok(Opening { id, dir, env, registry, pool, blobs, unneeded, jobs, next_file, executor, versions })
     }
 
     fn finish(
@@ -258,9 +222,7 @@ impl Opening {
         purpose: Purpose,
         lock: Option<Arc<dyn DirLock>>,
     ) -> Result<Arc<Store>> {
-        let Opening {
-            id, dir, env, registry, pool, blobs, chunks, next_file, executor, mut structure, ..
-        } = self;
+        let Opening { id, dir, env, registry, pool, blobs, next_file, executor, mut versions, .. } = self;
         let blobs_to_go: BTreeSet<BlobFileId> = self.unneeded.files.iter().copied().collect();
         let unclaimed = unclaimed(self.unneeded, &blobs, purpose);
         let (listing, mut state, read_only) = (&found.listing, found.state.clone(), purpose == Purpose::Read);
@@ -278,12 +240,14 @@ impl Opening {
         }
         let log = start_log(&env, &dir, &options, found, purpose, (fresh, replayed.log_seq), reuse)?;
         let FreshLog { wal, tail, kept } = log;
-        if !read_only {
+        if read_only {
+            ensure_default(&mut versions);
+        } else {
             let unneeded = Strays::find(found, &dir, &state, &blobs_to_go, &kept);
             let manifest = Manifest::create(&env, &dir, listing.manifest() + 1, state)?;
             let (number, len) = manifest.synced();
             wal.mark_manifest(number, len)?;
-            structure.manifest = Some(manifest);
+            versions.go_on_with(manifest);
             // It makes room for what follows.
             unneeded.remove(&env, &dir)?;
         }
@@ -297,24 +261,24 @@ impl Opening {
             clock_us: found.state.clock_us,
             commit: Commit::new(replayed.next_seq, replayed.log_seq, tail),
             wal,
-            structure,
+            versions,
             registry,
             pool,
             blobs,
-            chunks,
             replayed: replayed.report,
             next_file,
             executor,
             reserve,
             lock,
         });
-        if read_only {
-            ensure_default_in_memory(&store);
-        } else {
+        if !read_only {
             store.free_unclaimed(unclaimed)?;
             self.jobs.into_inner().into_iter().for_each(|job| store.commit.jobs.add(job));
             complete(&store, fresh)?;
             conclude(&store, listing, &kept)?;
+            if purpose == Purpose::Write {
+                merge::merge_what_was_left(&store);
+            }
         }
         Ok(store)
     }
@@ -383,22 +347,29 @@ fn scratch(env: &Env, dir: &Path) -> Result<Env> {
     Ok(Env { fs: Arc::new(disk), ..env.clone() })
 }
 
+/// Refuses a store that lacks a table which its manifest names.
+fn check_tables(dir: &Path, listing: &Listing, state: &ManifestState) -> Result<()> {
+    for (tree, _, file) in state.tables.keys() {
+        if listing.tables.binary_search(file).is_err() {
+            let name = state.trees.get(tree).map_or("", |record| record.name.as_str());
+            let message = format!("a table of the tree \"{name}\" is missing");
+            return Err(Error::corruption(&table_path(dir, *file), 0, message));
+        }
+    }
+    Ok(())
+}
+
+/// The edit that creates the default tree, where there is none.
+fn default_tree(versions: &Versions) -> Option<Edit> {
+    let (tree, name) = (versions.next_tree(), DEFAULT_TREE.to_owned());
+    let is_missing = versions.find(DEFAULT_TREE).is_none();
+    is_missing.then(|| Edit::CreateTree { tree, name, options: TreeOptions::default() })
+}
+
 /// A store whose default tree was dropped shows an empty one to readers.
-fn ensure_default_in_memory(store: &Store) {
-    let mut structure = store.structure.lock();
-    if !structure.by_name.contains_key(DEFAULT_TREE) {
-        let id = structure.next_tree;
-        let tree = TreeInner::new(
-            (id, id),
-            store.id,
-            DEFAULT_TREE,
-            TreeOptions::default(),
-            None,
-            Shape::default(),
-            &store.chunks,
-        );
-        structure.by_name.insert(DEFAULT_TREE.to_owned(), id);
-        structure.trees.insert(id, tree);
+fn ensure_default(versions: &mut Versions) {
+    if let Some(edit) = default_tree(versions) {
+        versions.show(&[edit]);
     }
 }
 
@@ -406,8 +377,8 @@ fn ensure_default_in_memory(store: &Store) {
 fn conclude(store: &Store, listing: &Listing, kept: &BTreeSet<PathBuf>) -> Result<()> {
     let old = listing.segments.iter().map(|(_, path)| path.clone());
     let is_old = |path: &PathBuf| !kept.contains(path) && !broken("rule-2");
-    remove_all(&store.env, old.filter(is_old))?;
-    if store.replayed.records > 0 && store.structure.lock().trees.len() >= MANY_TREES {
+    remove_for_good(&*store.env.fs, &store.dir, &mut old.filter(is_old).collect(), |path: &PathBuf| path)?;
+    if store.replayed.records > 0 && store.versions.lock().trees().len() >= MANY_TREES {
         give_back_free_memory();
     }
     store.begin_reserve()
@@ -415,34 +386,25 @@ fn conclude(store: &Store, listing: &Listing, kept: &BTreeSet<PathBuf>) -> Resul
 
 /// Makes what was replayed durable, and moves the floor to the fresh segment.
 fn complete(store: &Arc<Store>, fresh: LogFloor) -> Result<()> {
-    if broken("rule-2") && store.structure.lock().by_name.contains_key(DEFAULT_TREE) {
+    if broken("rule-2") && store.versions.lock().find(DEFAULT_TREE).is_some() {
         return Ok(());
     }
     // What the log points to is made durable before tables do; the log itself counts as synced already.
     store.blobs.sync()?;
     store.flush()?;
     store.settle_blobs(store.commit.visible())?;
-    let mut structure = store.structure.lock();
-    let Some(floor) = structure.manifest.as_ref().map(|manifest| manifest.state.floor) else { return Ok(()) };
+    let mut versions = store.versions.lock();
+    let Some(floor) = versions.known().map(|known| known.floor) else { return Ok(()) };
     // Blobs that recovery found to be nobody's are freed when the log that might have named them is out of the
     // way, not before: a second recovery would take a record for whole whose blob is missing.
-    let mut blobs = store.blob_edits_of_opening(&structure);
+    let mut blobs = store.blob_edits_of_opening(&versions);
     let mut edits = blobs.take_edits();
     if floor != fresh {
         edits.push(Edit::Floor(fresh));
     }
-    if !structure.by_name.contains_key(DEFAULT_TREE) {
-        let tree: TreeId = structure.next_tree;
-        let (name, options) = (DEFAULT_TREE.to_owned(), TreeOptions::default());
-        edits.push(Edit::CreateTree { tree, name, options: options.clone() });
-        structure.next_tree += 1;
-        structure.by_name.insert(DEFAULT_TREE.to_owned(), tree);
-        let (ids, shape) = ((tree, tree), Shape::default());
-        let inner = TreeInner::new(ids, store.id, DEFAULT_TREE, options, None, shape, &store.chunks);
-        structure.trees.insert(tree, inner);
-    }
-    let committed = if edits.is_empty() { Ok(()) } else { store.commit_edits(&mut structure, &edits) };
-    drop(structure);
+    edits.extend(default_tree(&versions));
+    let committed = if edits.is_empty() { Ok(()) } else { store.apply(&mut versions, &Change::of(edits)) };
+    drop(versions);
     store.after_blob_edits(blobs, committed.is_ok());
     committed?;
     store.wal.retire(fresh);

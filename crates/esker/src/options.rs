@@ -1,4 +1,4 @@
-//! What a user may choose. Few options: budgets and promises, each with a default that serves.
+//! Options of a store. There are few: budgets and promises, each with a default that works well.
 
 use std::sync::Arc;
 
@@ -13,12 +13,11 @@ pub use tree::{CompactionStyle, TreeOptions};
 /// What an acknowledged write survives. See `docs/guarantees.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
-    /// The death of this process, at any instant. The default, as in LevelDB and RocksDB; costs no
-    /// system call.
+    /// The death of this process, at any instant. This is the default, as in LevelDB and RocksDB, and costs no system
+    /// call.
     #[default]
     Process,
-    /// Loss of power too: the call returns when the log is on the disk. Writers that wait together share
-    /// one sync.
+    /// Power loss too: the call returns when the log is on the disk. Writers that wait at the same time share one sync.
     Power,
 }
 
@@ -26,7 +25,7 @@ pub enum Durability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Not at all: fastest when the disk is. The default.
+    /// No compression: fastest if the disk is fast. The default.
     #[default]
     None,
     /// LZ4: cheap, about half the size for text.
@@ -54,25 +53,25 @@ impl Compression {
     }
 }
 
-/// Which block leaves the buffer pool when it is full. `docs/cache.md` has their hit rates; `esker cache-sim`
-/// finds them for a trace of yours.
+/// Which block leaves the buffer pool when it is full. `docs/cache.md` lists hit rates; `esker cache-sim` computes them
+/// for your own trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum CachePolicy {
-    /// Nothing is kept: every block is read from its file, and verified, each time. For measurements.
+    /// Keeps nothing: every read of a block reads its file and verifies the block. For measurements.
     None,
-    /// The one that came first.
+    /// First in, first out.
     Fifo,
-    /// The one that was not asked for longest.
+    /// The least recently used block leaves first.
     Lru,
-    /// 2Q (Johnson, Shasha 1994): blocks prove themselves in a first queue.
+    /// 2Q (Johnson, Shasha 1994): a new block has to prove itself in a first queue.
     TwoQ,
-    /// ARC (Megiddo, Modha 2003): moves between recency and frequency as the misses suggest.
+    /// ARC (Megiddo, Modha 2003): adapts between recency and frequency to the misses.
     Arc,
-    /// Clock: the next one that was not asked for since the hand last passed it.
+    /// Clock: the next block that was not asked for since the hand last passed it leaves.
     Clock,
-    /// S3-FIFO (Yang and others 2023): three queues whose order no hit changes. The default: the best hit rates
-    /// on average, and a hit costs one byte.
+    /// S3-FIFO (Yang and others 2023): three queues whose order does not change on a hit. The default: it has the best
+    /// hit rates on average, and a hit writes one byte.
     #[default]
     S3Fifo,
 }
@@ -116,53 +115,54 @@ impl CachePolicy {
 pub struct Options {
     /// Whether a missing store is created. Default: yes.
     pub create: bool,
-    /// Bytes of memory for everything the store keeps: buffer pool, memtables, filters, indexes and the
-    /// mapped log. Default: 1 GiB, at most a quarter of the machine's memory, or of what control groups leave to this
-    /// process (Linux). At least 8 MiB.
+    /// Bytes of memory for everything that the store keeps: buffer pool, memtables, filters, indexes and the mapped
+    /// log. Default: 1 GiB, at most a quarter of the machine's memory or of what control groups leave to this process
+    /// (Linux). At least 8 MiB.
     pub memory_budget: usize,
-    /// Bytes a second that merges may read and write, so that reads, and other programs, have the rest of the disk; the
-    /// rewriting of files of huge values may take as many. At least 64 KiB. Flushing and the log are not held up. The bound
-    /// gives way where merges are so far behind that writers are slowed, where a call waits for one to end, and where the
-    /// disk is full. Default: `None`, no bound.
+    /// Bytes per second that merges may read and write, so that reads and other programs get the rest of the disk. The
+    /// rewriting of files of huge values may take as many again. At least 64 KiB. Flushes and the log are not limited.
+    /// The limit does not apply while merges are so far behind that writers are slowed, while a call waits for a merge
+    /// to end, or while the disk is full. Default: `None`, no limit.
     pub background_io: Option<u64>,
-    /// Threads for background work, 2 to 4, and as many at most that help to read or write a long value. With less than 4,
-    /// kinds of work take turns, but merges have a thread to themselves. Default: 4.
+    /// Threads for background work, 2 to 4, and at most as many more that help to read or write a long value. With
+    /// fewer than 4, kinds of work take turns, but merges have a thread of their own. Default: 4.
     pub threads: usize,
-    /// The durability of writes that do not name their own.
+    /// The durability of writes that do not specify one.
     pub durability: Durability,
-    /// Bytes a tree's memtable may reach before it is flushed. Default: a sixteenth of the memory budget,
-    /// at least 64 KiB, at most 64 MiB. 1 KiB to 64 GiB.
+    /// Size in bytes at which a tree's memtable is flushed. Default: a sixteenth of the memory budget, at least 64 KiB,
+    /// at most 64 MiB. 1 KiB to 64 GiB.
     pub memtable_bytes: Option<usize>,
-    /// Bytes of user data in one table, at which a merge begins the next, or earlier where so many small pairs would take
-    /// more than an eighth of the budget for their filter. 1 KiB to 4 GiB. Default: 32 MiB.
+    /// Bytes of user data in a table at which a merge begins the next table. It begins the next one earlier if the
+    /// filter of so many small pairs would take more than an eighth of the budget. 1 KiB to 4 GiB. Default: 32 MiB.
     pub table_bytes: usize,
-    /// Which block leaves the buffer pool when it is full. Default: S3-FIFO, chosen by measuring.
+    /// Which block leaves the buffer pool when it is full. Default: S3-FIFO, chosen by measurement.
     pub cache_policy: CachePolicy,
-    /// Bytes of a data block before compression. 64 bytes to 1 MiB. Default: 4 KiB, chosen by measuring.
+    /// Bytes of a data block before compression. 64 bytes to 1 MiB. Default: 4 KiB, chosen by measurement.
     pub block_bytes: usize,
     /// Bits of filter per key in the largest level; smaller levels get more. At most 128; 0: no filters. Default: 8.
     pub filter_bits: u32,
-    /// Values of at least so many bytes are written once, to files of their own kind, and stay out of the log
-    /// and the tables. At least 1; [`usize::MAX`]: none is. Default: 32 KiB.
+    /// Values of at least this many bytes are written once, to separate files, and stay out of the log and the tables.
+    /// At least 1; [`usize::MAX`] separates none. Default: 32 KiB.
     pub separate_at: usize,
-    /// Bytes at which a file of several huge values is ended and the next begun. 1 to 2^48. Default: 256 MiB.
+    /// Size in bytes at which a file of several huge values is ended and the next one begun. 1 to 2^48. Default: 256
+    /// MiB.
     pub blob_file_bytes: u64,
-    /// What [`Tree::merge`](crate::Tree::merge) may use. Default: `add` and `append`.
+    /// The operators that [`Tree::merge`](crate::Tree::merge) may use. Default: `add` and `append`.
     pub merge_operators: MergeOperators,
-    /// Bytes of log that is not needed any more and kept all the same, for
-    /// [`Db::updates_since`](crate::Db::updates_since), over openings too. Default: 0.
+    /// Bytes of log that are kept although recovery no longer needs them, for
+    /// [`Db::updates_since`](crate::Db::updates_since), also across openings. Default: 0.
     pub log_history: u64,
-    /// Table files held open at once; fewer where the process may not open so many files, or has others open: a quarter of
-    /// its limit is left. Default: 512.
+    /// How many table files are held open at once. The store holds fewer if the process's limit on open files is lower
+    /// or other files use it up: a quarter of the limit stays free. Default: 512.
     pub open_tables_max: usize,
-    /// Bytes a second that are read in the background to find damage while there is still a copy to mend it from: all
-    /// tables and huge values once a week, from an hour after opening on. 0: none. Default: 4 MiB.
+    /// Bytes per second that a background scrub reads to find damage while there is still a copy to repair it from. It
+    /// reads all tables and huge values once a week, beginning an hour after opening. 0: no scrub. Default: 4 MiB.
     pub scrub_rate: u64,
-    /// Whether tables are read and written past the operating system's cache (Linux: `O_DIRECT`), so that the buffer
-    /// pool is the only one and the machine's memory is left to others. A read that the pool cannot serve is one of the
-    /// disk then, so the budget should be as large as it may be. Not so the log and huge values: the log is mapped, and
-    /// huge values have no cache but that of the system. Opening fails with
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) where the file system refuses. Default: no.
+    /// Whether tables bypass the operating system's cache (Linux: `O_DIRECT`), so that the buffer pool is their only
+    /// cache and the rest of the machine's memory is free for other uses. Every miss in the pool then reads the disk,
+    /// so the budget should be as large as possible. This does not apply to the log, which is mapped, or to huge
+    /// values, which have no cache but the system's. Opening fails with [`Unsupported`](crate::ErrorKind::Unsupported)
+    /// if the file system refuses. Default: no.
     pub direct_io: bool,
     /// Files, clock, randomness and background work.
     pub env: Env,
@@ -194,6 +194,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The memory that this process may have, in bytes, if the operating system tells: the machine's, or less if a
+    /// control group limits it. The default [`Options::memory_budget`] is at most a quarter of it.
+    pub fn available_memory() -> Option<u64> {
+        crate::fs::available_memory()
+    }
+
     /// Sets [`Options::create`].
     #[must_use]
     pub fn create(mut self, create: bool) -> Self {
@@ -250,7 +256,7 @@ impl Options {
         self
     }
 
-    /// Adds an operator to [`Options::merge_operators`], in the place of one of the same name if there is one.
+    /// Adds an operator to [`Options::merge_operators`]; it replaces one of the same name.
     #[must_use]
     pub fn merge_operator(mut self, operator: impl MergeOperator) -> Self {
         self.merge_operators.add(Arc::new(operator));
@@ -275,8 +281,9 @@ impl Options {
         self.memory_budget.clamp(8 << 20, usize::MAX / 4)
     }
 
-    /// Where a merge begins the next table. What waits for the filter takes at most an eighth of the budget, which a
-    /// table of 32 MiB reaches with pairs of less than 128 bytes at a budget of 16 MiB, of 4 at 512 MiB.
+    /// Limits at which a merge begins the next table. The key hashes that wait for the filter take at most an eighth of
+    /// the budget. A table of 32 MiB reaches that with pairs of less than 128 bytes at a budget of 16 MiB, and with
+    /// pairs of less than 4 bytes at 512 MiB.
     pub(crate) fn table_limits(&self) -> TableLimits {
         let keys = self.memory() / 8 / size_of::<u64>();
         TableLimits { bytes: self.table_bytes as u64, keys }
@@ -286,23 +293,23 @@ impl Options {
         self.memtable_bytes.unwrap_or((self.memory() / 16).clamp(64 << 10, 64 << 20))
     }
 
-    /// Bytes of memtables that may wait to be flushed before writers do.
+    /// Bytes of memtables that may wait for a flush before writers have to wait.
     pub(crate) fn waiting_max(&self) -> usize {
         self.memtable_limit() * 2
     }
 
-    /// Free bytes of the disk below which puts are refused, so that flushing, merging and deletes go on.
+    /// Free bytes of the disk below which puts are refused, so that flushes, merges and deletes can continue.
     pub(crate) fn low_space(&self) -> u64 {
         (self.memtable_limit() as u64 * 4).min(32 << 20)
     }
 
-    /// The length that a log segment grows to: what is mapped counts against the budget.
+    /// The maximum length of a log segment. Mapped segments count against the budget.
     pub(crate) fn segment_len_max(&self) -> u64 {
         (self.memory() as u64 / 32).clamp(1 << 20, 16 << 20).next_power_of_two()
     }
 }
 
-/// Where one table ends and the next begins, whichever is reached first.
+/// The limits at which a table ends; the first one reached applies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TableLimits {
     /// Bytes of the file.
@@ -312,12 +319,12 @@ pub(crate) struct TableLimits {
 }
 
 impl TableLimits {
-    /// All goes into one table.
+    /// No limits: everything goes into one table.
     pub(crate) const NONE: TableLimits = TableLimits { bytes: u64::MAX, keys: usize::MAX };
 }
 
-/// 1 GiB, or a quarter of the memory that this process may have where that is less.
+/// 1 GiB, or a quarter of the memory that this process may have if that is less.
 fn default_memory_budget() -> usize {
-    let quarter = crate::fs::available_memory().map_or(1 << 30, |bytes| bytes / 4);
+    let quarter = Options::available_memory().map_or(1 << 30, |bytes| bytes / 4);
     usize::try_from(quarter.min(1 << 30)).unwrap_or(1 << 30)
 }

@@ -56,8 +56,8 @@ pub struct Stats {
     pub table_files: u64,
     /// Table files held open.
     pub open_tables: u64,
-    /// What everything in the store's directory takes on the disk, whatever it is: as `du` counts, without the directory
-    /// itself.
+    /// What the files in the store's directory take on the disk, whoever put them there, with those in directories that a
+    /// backup or a repair has made in it: as `du` counts, without the directories themselves.
     pub disk_bytes: u64,
     /// Log segments on disk, spare ones included.
     pub log_bytes: u64,

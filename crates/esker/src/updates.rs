@@ -138,7 +138,7 @@ impl Updates {
 
 /// What `op` does; `None` where its tree was dropped.
 fn change(store: &Store, trees: &mut HashMap<TreeId, Option<Arc<str>>>, op: &Op<'_>) -> Option<Change> {
-    let named = || store.structure.lock().trees.get(&op.tree).map(|tree| Arc::from(tree.name.as_str()));
+    let named = || store.versions.lock().tree(op.tree).map(|tree| Arc::from(tree.name.as_str()));
     let tree = trees.entry(op.tree).or_insert_with(named).clone()?;
     Some(Change { tree, what: what(store, op) })
 }

@@ -1,7 +1,7 @@
-//! A value that was found, and the ways to read it: whole, in part, as a stream.
+//! A value that a read found, and the ways to read it: whole, in part, as a stream.
 //!
-//! What was found is settled when a [`Value`] is made; its bytes come out when they are asked for. So every
-//! way of reading may fail, and a part costs no more than the part.
+//! A [`Value`] fixes what was found; its bytes are read when they are asked for. So every way of reading may fail, and
+//! reading a part costs no more than the part.
 
 use std::borrow::Cow;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,13 +13,13 @@ use crate::cursor::{Content, Expiry, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{OpenFile, UserFile};
 
-/// Bytes of a huge value that are in memory at once while it is copied out.
+/// Bytes of a huge value that are in memory at a time while it is copied out.
 const COPY_LEN: u64 = 1 << 20;
 
-/// A value that was found. It stays what it was when it was found, whatever is written later.
+/// A value that a read found. It stays the same, whatever is written later.
 ///
-/// Its length is known; its bytes are read when they are asked for. [`Tree::get_vec`](crate::Tree::get_vec)
-/// is shorter where a value is small and wanted whole.
+/// Its length is known; its bytes are read when they are asked for. [`Tree::get_vec`](crate::Tree::get_vec) is shorter
+/// for a small value that is wanted whole.
 ///
 /// # Example
 /// ```
@@ -37,16 +37,16 @@ const COPY_LEN: u64 = 1 << 20;
 pub struct Value {
     held: Held,
     expiry: Option<Expiry>,
-    /// When what lies below the operands of which it was made expires.
+    /// When the value below its operands expires, if it was made of operands.
     below: Option<Expiry>,
 }
 
 /// Where the bytes are.
 #[derive(Clone)]
 enum Held {
-    /// Here.
+    /// In memory.
     Inline(Vec<u8>),
-    /// In a blob file, and kept there.
+    /// In a blob file, which the pin keeps.
     Blob(Arc<Pin>, Pointer),
 }
 
@@ -67,8 +67,8 @@ impl Value {
         Value::copy_of(&Content::open(Kind::Put, bytes))
     }
 
-    /// The huge value of `key` that `pointer` (encoded) points to. A blob that was freed is damage to
-    /// whoever has registered a moment that sees it, and overwritten for others.
+    /// The huge value of `key` that `pointer` (encoded) refers to. Fails if the blob was freed. For a caller that has
+    /// registered a moment that sees it this is damage; for others the value was overwritten.
     pub(crate) fn of_blob(
         blobs: &Arc<BlobSet>,
         key: &[u8],
@@ -87,27 +87,27 @@ impl Value {
         Ok(Value::of_pin(Arc::new(pin), pointer).expiring(expiry))
     }
 
-    /// The huge value of `pointer`, which `pin` keeps.
+    /// The huge value that `pointer` refers to and `pin` keeps.
     pub(crate) fn of_pin(pin: Arc<Pin>, pointer: Pointer) -> Value {
         Value { held: Held::Blob(pin, pointer), expiry: None, below: None }
     }
 
-    /// The value, to end at `expiry`.
+    /// The same value, expiring at `expiry`.
     pub(crate) fn expiring(self, expiry: Option<Expiry>) -> Value {
         Value { expiry, ..self }
     }
 
-    /// The value, which was made of what expires `below` it.
+    /// The same value, computed from one that expires at `below`.
     pub(crate) fn made_of(self, below: Option<Expiry>) -> Value {
         Value { below, ..self }
     }
 
-    /// When its key has something else than this by the passing of time.
+    /// When the passing of time changes the value of its key.
     pub(crate) fn lapses_us(&self) -> Option<Expiry> {
         self.expiry.or(self.below)
     }
 
-    /// When a huge value was stored, in microseconds since 1970. `None` for a small one: that is not kept.
+    /// When a huge value was stored, in microseconds since 1970. `None` for a small one, whose time is not kept.
     pub fn stored_us(&self) -> Option<u64> {
         match &self.held {
             Held::Inline(_) => None,
@@ -115,13 +115,13 @@ impl Value {
         }
     }
 
-    /// When its key stops having it, in microseconds since 1970; `None`: it does not by itself. The value that was found
-    /// stays readable.
+    /// When the key's value expires, in microseconds since 1970; `None` if it does not. The value that was found stays
+    /// readable.
     pub fn expires_us(&self) -> Option<u64> {
         self.expiry
     }
 
-    /// How many bytes it has.
+    /// The length in bytes.
     #[inline]
     pub fn len(&self) -> u64 {
         match &self.held {
@@ -130,15 +130,15 @@ impl Value {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Whether the value has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Asks the disk for the bytes, at most the first 8 MiB, if they are not in memory, and does not wait for them. Who
-    /// reads many values asks for some before reading the first: a disk serves eight requests in little more time than
-    /// one. It is a hint: nothing is verified, and errors show when the value is read.
+    /// Asks the disk for the bytes, at most the first 8 MiB, if they are not in memory, and does not wait for them. To
+    /// read many values, prefetch some before reading the first: a disk serves eight requests in little more time than
+    /// one. This is a hint: nothing is verified, and errors appear when the value is read.
     ///
     /// # Example
     /// ```
@@ -159,7 +159,7 @@ impl Value {
         }
     }
 
-    /// All bytes; borrowed where they are in memory already.
+    /// All bytes; borrowed if they are already in memory.
     ///
     /// # Errors
     /// `Corruption` or `Io` when they cannot be read.
@@ -171,7 +171,7 @@ impl Value {
         }
     }
 
-    /// All bytes; not copied where they are in memory already.
+    /// All bytes; not copied if they are already in memory.
     ///
     /// # Errors
     /// As [`Value::bytes`].
@@ -199,7 +199,7 @@ impl Value {
         Ok(())
     }
 
-    /// Puts all bytes into `buf`, replacing what was there. Allocates nothing while `buf` is large enough.
+    /// Copies all bytes into `buf`, replacing its content. Allocates nothing if `buf` is large enough.
     ///
     /// # Errors
     /// As [`Value::bytes`].
@@ -208,7 +208,7 @@ impl Value {
         self.append_part(0, self.len(), buf)
     }
 
-    /// The bytes in `range`, cut where the value ends; none where it ends before the range begins.
+    /// The bytes in `range`, cut off at the end of the value; none if the range begins after it.
     ///
     /// # Errors
     /// `InvalidInput` when the range ends before it begins; otherwise as [`Value::bytes`].
@@ -254,22 +254,22 @@ impl Value {
         ValueReader { value: Cow::Borrowed(self), at: 0 }
     }
 
-    /// As [`Value::reader`], for a reader that outlives this handle.
+    /// Like [`Value::reader`], for a reader that outlives this handle.
     pub fn into_reader(self) -> ValueReader<'static> {
         ValueReader { value: Cow::Owned(self), at: 0 }
     }
 
-    /// Writes all bytes to `out`, and returns how many they are. To a file, [`Value::copy_to_file`] may be faster.
+    /// Writes all bytes to `out`; returns how many. For a file, [`Value::copy_to_file`] may be faster.
     ///
     /// # Errors
-    /// As [`Value::bytes`], and what `out` fails with, as the source of an `Io` or `OutOfSpace`.
+    /// As [`Value::bytes`]; an error of `out` becomes the source of an `Io` or `OutOfSpace`.
     pub fn copy_to(&self, out: &mut dyn Write) -> Result<u64> {
         self.write_from(0, out)
     }
 
-    /// Writes all bytes to a file from its position on, and returns how many they are. On a file system in which
-    /// files share blocks (XFS, btrfs) a huge value is read to be verified, unless it was before, and not written:
-    /// the copy takes no space.
+    /// Writes all bytes to a file from its position on; returns how many. On a file system in which files share blocks
+    /// (XFS, btrfs) a huge value is not written and takes no additional space. It is only read to be verified, unless
+    /// that was done before.
     ///
     /// # Errors
     /// As [`Value::copy_to`].
@@ -282,7 +282,7 @@ impl Value {
         self.write_from(shared, &mut file)
     }
 
-    /// Writes the bytes from `at` on to `out`; returns how many bytes the value has.
+    /// Writes the bytes from `at` on to `out`; returns the length of the value.
     fn write_from(&self, mut at: u64, out: &mut dyn Write) -> Result<u64> {
         if let Held::Inline(bytes) = &self.held {
             out.write_all(bytes).map_err(not_written)?;
@@ -304,7 +304,7 @@ fn not_written(source: std::io::Error) -> Error {
     Error::stream("write a value out", source)
 }
 
-/// Reads a [`Value`] as a stream. Seeking behind the end is no error; there is nothing to read there.
+/// Reads a [`Value`] as a stream. Seeking beyond the end is no error; there is nothing to read there.
 ///
 /// Errors are those of reading a value, as [`std::io::Error`]: the [`Error`] itself is inside.
 #[derive(Debug, Clone)]

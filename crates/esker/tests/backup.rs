@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker::env::{Lane, StepExecutor};
 use esker::fs::FileSystem;
@@ -236,6 +237,28 @@ fn an_interrupted_restore_is_no_store() {
 }
 
 #[test]
+fn a_restore_that_is_cancelled_leaves_nothing_behind() {
+    let (disk, _db, first, _) = changed_since(6);
+    let restore = |disk: &SimFs, n: u64| {
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&asked);
+        let cancelled = move || count.fetch_add(1, Ordering::Relaxed) >= n;
+        let done = esker::restore_until(SHELF, None, TARGET, &options(disk), cancelled);
+        (done.map_err(|error| error.kind()), asked.load(Ordering::Relaxed))
+    };
+    let (whole, questions) = restore(&disk.fork(), u64::MAX);
+    assert!(whole.is_ok() && questions > 10, "{questions}");
+    for n in 0..questions {
+        let disk = disk.fork();
+        assert_eq!(restore(&disk, n).0, Err(ErrorKind::Cancelled), "question {n}");
+        assert!(!disk.exists(Path::new(TARGET)).unwrap(), "question {n}");
+        // The lock is free, too.
+        esker::restore(SHELF, None, TARGET, &options(&disk)).unwrap();
+        assert!(content(&Db::open(TARGET, options(&disk)).unwrap()) == first, "question {n}");
+    }
+}
+
+#[test]
 fn a_restore_or_backup_that_fails_takes_away_what_it_has_made() {
     let (disk, db, first, _) = changed_since(5);
     for op in [Op::Create, Op::WriteAt, Op::Sync, Op::SyncDir, Op::Rename, Op::Read, Op::SetLen] {
@@ -373,4 +396,37 @@ fn other_directories_are_left_alone() {
     db.close().unwrap();
     esker::destroy(STORE, &options(&disk)).unwrap();
     is_whole(&disk, None, &BTreeMap::from([(b"key".to_vec(), b"value".to_vec())]));
+}
+
+/// A file system may give the blocks of a removed list away before the removal is durable.
+#[test]
+fn a_backup_that_was_being_forgotten_is_there_or_not_after_a_power_cut() {
+    let disk = SimFs::new(1);
+    let (mut model, mut rng) = (Model::new(), Rng::new(5));
+    let db = Db::open(STORE, options(&disk)).unwrap();
+    for _ in 0..3 {
+        work(&db, &mut model, &mut rng, 40);
+        db.backup(SHELF).unwrap();
+    }
+    for nth in 1.. {
+        let disk = disk.fork();
+        disk.inject(Fault::new(Op::SyncDir, SHELF).nth(nth));
+        let forgotten = esker::forget_backups(SHELF, 1, &options(&disk));
+        assert_eq!(forgotten.is_ok(), disk.faults_hit() == 0);
+        for seed in 0..20 {
+            let left = disk.kill().crash(seed);
+            let listed = esker::backups(SHELF, &options(&left)).unwrap();
+            assert!((1..=3).contains(&listed.len()), "{listed:?}");
+            for info in &listed {
+                esker::restore(SHELF, Some(info.id), TARGET, &options(&left.fork())).unwrap();
+            }
+            is_whole(&left, None, &model);
+            esker::forget_backups(SHELF, 1, &options(&left)).unwrap();
+            is_whole(&left, None, &model);
+        }
+        if forgotten.is_ok() {
+            assert!(nth > 1);
+            break;
+        }
+    }
 }

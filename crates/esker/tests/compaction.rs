@@ -256,3 +256,44 @@ fn whatever_the_style_the_same_is_read() {
         }
     }
 }
+
+/// One pair by each of many programs, which end before their background work begins.
+#[test]
+fn programs_that_put_one_pair_and_end_leave_few_tables() {
+    for style in CompactionStyle::ALL {
+        let disk = SimFs::new(3);
+        tree_of(&open(&disk), *style, 4);
+        for i in 0..150_u32 {
+            let db = open(&disk);
+            db.tree("t").unwrap().put(i.wrapping_mul(0x9e37_79b1).to_be_bytes(), i.to_be_bytes()).unwrap();
+            db.close().unwrap();
+        }
+        let db = open(&disk);
+        let (_, tables) = of(&db.stats().unwrap());
+        assert!(tables.iter().sum::<u64>() < 25, "{style:?}: {tables:?}");
+        assert_eq!(db.tree("t").unwrap().count(ScanRange::all()).unwrap(), 150);
+    }
+}
+
+/// An opening that finds much to merge leaves it to the background.
+#[test]
+fn an_opening_does_no_long_merge() {
+    let disk = SimFs::new(4);
+    let db = open_with(&disk, |mut options| {
+        options.memtable_bytes = Some(4 << 20);
+        options
+    });
+    let tree = tree_of(&db, CompactionStyle::Leveled, 10);
+    let mut rng = Rng::new(4);
+    for _ in 0..12 {
+        for _ in 0..2_000 {
+            tree.put(rng.below(1 << 40).to_be_bytes(), rng.bytes(800)).unwrap();
+        }
+        tree.flush().unwrap();
+    }
+    db.close().unwrap();
+    let db = open(&disk);
+    assert_eq!(db.stats().unwrap().merges, 0);
+    settle(&db);
+    assert!(db.stats().unwrap().merges > 0);
+}

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use esker::env::{Env, Lane, StepExecutor};
-use esker::fs::sim::SimFs;
-use esker::{Db, ErrorKind, Options, ScanRange};
+use esker::fs::FileSystem;
+use esker::fs::sim::{Fault, FaultError, Op, SimFs};
+use esker::{Db, ErrorKind, Options, ScanRange, TreeOptions};
 
 #[test]
 fn puts_are_refused_and_taken_again() {
@@ -150,5 +151,117 @@ fn a_store_that_was_emptied_is_small_again() {
         assert_eq!(db.get_vec("later").unwrap().as_deref(), Some(&round.to_be_bytes()[..]));
         assert_eq!(db.get_vec(0u32.to_be_bytes()).unwrap(), Some(vec![round as u8; 100_000]));
         assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), 2);
+    }
+}
+
+/// A file system that writes nothing in place may need room to remove a file. What could not be removed is removed later,
+/// and not forgotten.
+#[test]
+fn what_cannot_be_removed_now_is_removed_later() {
+    let errors = [
+        (FaultError::NoSpace, ErrorKind::OutOfSpace),
+        (FaultError::OutOfResources, ErrorKind::OutOfResources),
+    ];
+    for ((fault, kind), part) in errors.into_iter().flat_map(|error| [(error, ".table"), (error, "wal-")]) {
+        let disk = SimFs::new(5);
+        let env = Env { fs: Arc::new(disk.clone()), executor: Some(Arc::new(StepExecutor)), ..Env::system() };
+        let db = Db::open("store", Options::default().memory_budget(64 << 20).env(env)).unwrap();
+        for round in 0..16u32 {
+            for i in 0..300u32 {
+                db.put(i.to_be_bytes(), [round as u8; 1000]).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        disk.inject(Fault::new(Op::Remove, part).error(fault));
+        assert_eq!(db.compact().unwrap_err().kind(), kind, "{part}");
+        assert_eq!(disk.faults_hit(), 1, "{part}");
+        disk.clear_faults();
+        db.put("more", "goes on").unwrap();
+        db.compact().unwrap();
+        let of = |part: &str| {
+            disk.paths().into_iter().filter(|path| path.to_string_lossy().contains(part)).collect::<Vec<_>>()
+        };
+        let stats = db.stats().unwrap();
+        assert_eq!(of(".table").len() as u64, stats.table_files, "{part}");
+        let log: u64 = of("wal-").iter().map(|path| disk.allocated_bytes(path).unwrap()).sum();
+        assert_eq!(log, stats.log_bytes, "{part}");
+    }
+}
+
+/// What is merged is written before it goes: a disk that is nearly full may have no room for that.
+#[test]
+fn a_compaction_without_room_says_what_it_needs_and_costs_nothing() {
+    let disk = SimFs::new(1);
+    let env = Env { fs: Arc::new(disk.clone()), executor: Some(Arc::new(StepExecutor)), ..Env::system() };
+    let db = Db::open("store", Options::default().memory_budget(8 << 20).env(env)).unwrap();
+    let value = |i: u32| {
+        (0..300u32).map(|at| (i.wrapping_mul(0x9E37_79B9) >> (at % 24)) as u8 ^ at as u8).collect::<Vec<_>>()
+    };
+    let keys = 60_000u32;
+    for i in 0..keys {
+        db.put(i.to_be_bytes(), value(i)).unwrap();
+    }
+    db.flush().unwrap();
+    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+    for i in (0..keys).step_by(2) {
+        db.delete(i.to_be_bytes()).unwrap();
+    }
+    db.flush().unwrap();
+    disk.set_capacity(Some(disk.used() + (1 << 20)));
+    let error = db.compact().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    for part in ["free", "RESERVE holds", "\"default\" writes about", "nothing is lost", "compact again"] {
+        assert!(error.message().contains(part), "{error}");
+    }
+    assert!(db.stats().unwrap().reserve_bytes > 0, "the reserve is there again");
+    for i in 0..keys {
+        assert_eq!(db.get_vec(i.to_be_bytes()).unwrap(), (i % 2 == 1).then(|| value(i)), "{i}");
+    }
+    disk.set_capacity(None);
+    db.compact().unwrap();
+    assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), u64::from(keys) / 2);
+}
+
+/// What skips the log is in memory alone. Where others have taken every byte, closing has room for some of it out of the
+/// reserve, and says what it has lost.
+#[test]
+fn closing_says_what_trees_without_the_log_have_lost_on_a_full_disk() {
+    for more in [0, 64 << 20] {
+        let disk = SimFs::new(1);
+        let env = Env { fs: Arc::new(disk.clone()), executor: Some(Arc::new(StepExecutor)), ..Env::system() };
+        let options = Options::default().memory_budget(64 << 20).env(env);
+        let db = Db::open("store", options.clone()).unwrap();
+        db.put("logged", "1").unwrap();
+        let tree = |n: u8| db.create_tree(&format!("quick{n}"), TreeOptions::default().log(false)).unwrap();
+        let trees: Vec<_> = (0..12).map(tree).collect();
+        for (n, tree) in trees.iter().enumerate() {
+            for i in 0..900u32 {
+                let value: Vec<u8> = (0..1000u32)
+                    .map(|at| (i.wrapping_mul(at).wrapping_add(n as u32 * 77) >> 3) as u8)
+                    .collect();
+                tree.put(i.to_be_bytes(), value).unwrap();
+            }
+        }
+        disk.set_capacity(Some(disk.used() + more));
+        let closed = db.close();
+        drop((trees, db));
+        disk.set_capacity(None);
+        let db = Db::open("store", options).unwrap();
+        assert_eq!(db.get_vec("logged").unwrap().unwrap(), b"1");
+        let trees = (0..12).map(|n| db.open_tree(&format!("quick{n}")).unwrap().unwrap());
+        let kept: Vec<u64> = trees.map(|tree| tree.count(ScanRange::all()).unwrap()).collect();
+        let lost = kept.iter().filter(|&&count| count < 900).count();
+        match closed {
+            Ok(()) => assert_eq!((lost, more > 0), (0, true), "{kept:?}"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+                assert!(more == 0 && lost > 0, "{error}: {kept:?}");
+                for (n, &count) in kept.iter().enumerate().filter(|(_, count)| **count < 900) {
+                    assert_eq!(count, 0);
+                    assert!(error.message().contains(&format!("\"quick{n}\"")), "{error}");
+                }
+                assert!(error.message().contains("is lost"), "{error}");
+            }
+        }
     }
 }

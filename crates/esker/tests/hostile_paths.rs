@@ -455,3 +455,50 @@ fn a_store_is_destroyed_through_a_link_of_any_name() {
         assert!(link.is_symlink() && std::fs::read_dir(&store).unwrap().next().is_none());
     }
 }
+
+/// A store that went on behind such a number would give its next files names that it does not know again.
+#[test]
+fn a_file_with_a_number_behind_which_there_is_none_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    make(&store);
+    let greatest = 1_u64 << 48;
+    for number in [greatest / 2, greatest] {
+        for name in [
+            format!("{number}.table"),
+            format!("{number}.blob"),
+            format!("{number}.blob.tmp"),
+            format!("wal-{number}.log"),
+            format!("manifest-{number}"),
+            format!("manifest-{number}.copy"),
+            format!("000001-{number}.import"),
+        ] {
+            let stray = store.join(&name);
+            fs::write(&stray, "").unwrap();
+            let before = everything(&store);
+            let refusals = [
+                Db::open(&store, options()).map(drop),
+                Db::open_read_only(&store, options()).map(drop),
+                esker::check(&store, &options()).map(drop),
+            ];
+            if name.ends_with(".tmp") || name.ends_with(".copy") {
+                // It goes, and has no part in numbering.
+                assert!(refusals.iter().all(Result::is_ok), "{name}: {refusals:?}");
+                assert!(!stray.exists());
+                continue;
+            }
+            for refused in refusals {
+                let error = refused.expect_err(&name);
+                assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+                assert!(error.to_string().contains(&name), "{error}");
+            }
+            assert!(everything(&store) == before, "{name}");
+            fs::remove_file(&stray).unwrap();
+        }
+    }
+    // A number that no file may have: somebody else's.
+    fs::write(store.join(format!("{}.table", greatest + 1)), "").unwrap();
+    let db = Db::open(&store, options()).unwrap();
+    assert_eq!(db.get_vec("last").unwrap().unwrap(), b"in the log");
+    assert_eq!(db.get_vec("huge7").unwrap().unwrap(), vec![7; 2000]);
+}

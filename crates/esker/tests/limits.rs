@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_types, reason = "a test that uses up what there is")]
 
 use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
 use esker::env::{Env, Executor, Lane, StepExecutor};
@@ -135,26 +134,6 @@ fn any_options_of_a_tree_are_refused_or_work() {
 
 // ---- processes ------------------------------------------------------------------------------------------
 
-/// Set in a child process: the directory that it is to work in.
-const CHILD: &str = "ESKER_LIMITS_CHILD";
-
-/// Runs the test `name` again in a process of its own, in `dir`, whose threads have stacks of `stack` bytes.
-fn in_child(name: &str, dir: &Path, stack: usize) {
-    let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture"])
-        .env(CHILD, dir)
-        .env("RUST_MIN_STACK", stack.to_string())
-        .output()
-        .unwrap();
-    let text = [child.stdout, child.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    assert!(child.status.success() && text.contains("1 passed"), "{text}");
-}
-
-/// The directory of a child process, in one.
-fn child_dir() -> Option<std::path::PathBuf> {
-    std::env::var_os(CHILD).map(Into::into)
-}
-
 /// Tables of a few KiB, and merges of them.
 fn tiny_tables() -> Options {
     let mut options = Options::default().memory_budget(8 << 20);
@@ -233,13 +212,66 @@ fn what_lacks_a_descriptor_fails_alone_and_is_done_again() {
     assert!(all_lacked > 20 && all_hit > 60, "only {all_lacked} calls lacked something, of {all_hit} times");
 }
 
+/// A rate that falls without end would tell nobody why.
+#[test]
+fn a_writer_is_told_of_merges_that_lack_a_descriptor() {
+    let disk = SimFs::new(7);
+    let (fs, executor) = (Arc::new(disk.clone()), Some(Arc::new(StepExecutor) as Arc<dyn Executor>));
+    let db = Db::open("/db", tiny_tables().env(Env { fs, executor, ..Env::system() })).unwrap();
+    // Merges read tables, and flushes do not.
+    disk.inject(Fault::new(Op::Read, ".table").error(FaultError::OutOfResources).forever());
+    let fill = |runs: u64| {
+        for i in 0..runs * 100 {
+            db.put((i * 7919 % 1_000).to_be_bytes(), [7; 1_000])?;
+            for lane in Lane::ALL {
+                db.step(lane);
+            }
+        }
+        Ok(())
+    };
+    let error: esker::Error = fill(100).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfResources, "{error}");
+    disk.clear_faults();
+    let unmerged = db.stats().unwrap().trees.iter().map(|tree| tree.tables_by_level[0]).max();
+    assert!(unmerged > Some(32), "{unmerged:?}");
+    while db.step(Lane::Compact) {}
+    fill(20).unwrap();
+    db.close().unwrap();
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::path::Path;
+
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     use super::*;
 
     const KEYS: u32 = 8_000;
+
+    /// The stacks of threads in a child that needs no special ones.
+    const STACK: u64 = 2 << 20;
+
+    /// Set in a child process: the directory that it is to work in.
+    const CHILD: &str = "ESKER_LIMITS_CHILD";
+
+    /// Runs `test`, which is the body of the test `name`, in a process of its own and in an empty directory. The threads of
+    /// that process have stacks of `stack` bytes.
+    fn in_child(name: &str, stack: u64, test: impl FnOnce(&Path)) {
+        if let Some(dir) = std::env::var_os(CHILD) {
+            return test(Path::new(&dir));
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", &format!("linux::{name}"), "--nocapture"])
+            .env(CHILD, dir.path())
+            .env("RUST_MIN_STACK", stack.to_string())
+            .output()
+            .unwrap();
+        let text =
+            [child.stdout, child.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        assert!(child.status.success() && text.contains("1 passed"), "{text}");
+    }
 
     /// This process may have no more than `most` of `resource`.
     fn limit(resource: Resource, most: u64) {
@@ -263,36 +295,37 @@ mod linux {
 
     #[test]
     fn a_store_of_many_tables_lives_with_few_descriptors() {
-        let Some(dir) = child_dir() else {
-            let dir = tempfile::tempdir().unwrap();
-            in_child("linux::a_store_of_many_tables_lives_with_few_descriptors", dir.path(), 2 << 20);
-            return;
-        };
-        limit(Resource::Nofile, 64);
-        for _ in 0..2 {
-            let db = Db::open(&dir, tiny_tables()).unwrap();
-            for i in 0..100_u32 {
-                db.put(format!("huge {i}"), vec![1; 40_000]).unwrap();
+        in_child("a_store_of_many_tables_lives_with_few_descriptors", STACK, |dir| {
+            limit(Resource::Nofile, 64);
+            for _ in 0..2 {
+                let db = Db::open(dir, tiny_tables()).unwrap();
+                for i in 0..100_u32 {
+                    db.put(format!("huge {i}"), vec![1; 40_000]).unwrap();
+                }
+                fill(&db).unwrap();
+                db.flush().unwrap();
+                for i in 0..100_u32 {
+                    assert_eq!(
+                        db.get_vec(format!("huge {i}")).unwrap().map(|value| value.len()),
+                        Some(40_000)
+                    );
+                    db.delete(format!("huge {i}")).unwrap();
+                }
+                read_all(&db);
+                db.compact().unwrap();
+                read_all(&db);
+                let stats = db.stats().unwrap();
+                assert_eq!(stats.failure, None);
+                let tables: u64 =
+                    stats.trees.iter().map(|tree| tree.tables_by_level.iter().sum::<u64>()).sum();
+                assert!(
+                    tables > 200 && stats.open_tables < 64,
+                    "{} of {tables} tables are open",
+                    stats.open_tables
+                );
+                db.close().unwrap();
             }
-            fill(&db).unwrap();
-            db.flush().unwrap();
-            for i in 0..100_u32 {
-                assert_eq!(db.get_vec(format!("huge {i}")).unwrap().map(|value| value.len()), Some(40_000));
-                db.delete(format!("huge {i}")).unwrap();
-            }
-            read_all(&db);
-            db.compact().unwrap();
-            read_all(&db);
-            let stats = db.stats().unwrap();
-            assert_eq!(stats.failure, None);
-            let tables: u64 = stats.trees.iter().map(|tree| tree.tables_by_level.iter().sum::<u64>()).sum();
-            assert!(
-                tables > 200 && stats.open_tables < 64,
-                "{} of {tables} tables are open",
-                stats.open_tables
-            );
-            db.close().unwrap();
-        }
+        });
     }
 
     /// Opens files until no more can be.
@@ -304,76 +337,65 @@ mod linux {
 
     #[test]
     fn a_process_without_descriptors_gets_errors_and_then_goes_on() {
-        let Some(dir) = child_dir() else {
-            let dir = tempfile::tempdir().unwrap();
-            in_child(
-                "linux::a_process_without_descriptors_gets_errors_and_then_goes_on",
-                dir.path(),
-                2 << 20,
-            );
-            return;
-        };
-        limit(Resource::Nofile, 128);
-        let db = Db::open(&dir, tiny_tables()).unwrap();
-        fill(&db).unwrap();
-        db.flush().unwrap();
-        db.compact().unwrap();
-        read_all(&db);
-        let mut files = Vec::new();
-        // The store gives up the tables that it has open for those that it needs, as long as it has some.
-        let refused = loop {
-            hoard(&mut files);
-            let opened = (0..KEYS).step_by(97).try_for_each(|i| db.contains(i.to_be_bytes()).map(drop));
-            db.put("more", "to flush").unwrap();
-            if let Err(error) = opened.and_then(|()| db.flush()) {
-                break error;
+        in_child("a_process_without_descriptors_gets_errors_and_then_goes_on", STACK, |dir| {
+            limit(Resource::Nofile, 128);
+            let db = Db::open(dir, tiny_tables()).unwrap();
+            fill(&db).unwrap();
+            db.flush().unwrap();
+            db.compact().unwrap();
+            read_all(&db);
+            let mut files = Vec::new();
+            // The store gives up the tables that it has open for those that it needs, as long as it has some.
+            let refused = loop {
+                hoard(&mut files);
+                let opened = (0..KEYS).step_by(97).try_for_each(|i| db.contains(i.to_be_bytes()).map(drop));
+                db.put("more", "to flush").unwrap();
+                if let Err(error) = opened.and_then(|()| db.flush()) {
+                    break error;
+                }
+            };
+            assert_eq!(refused.kind(), ErrorKind::OutOfResources, "{refused}");
+            // In the background too: a writer is told when it would have to wait for that.
+            let error = loop {
+                hoard(&mut files);
+                if let Err(error) = fill(&db) {
+                    break error;
+                }
+            };
+            assert_eq!(error.kind(), ErrorKind::OutOfResources, "{error}");
+            assert!(!files.is_empty());
+            drop(files);
+            // What has lacked one is not tried again at once.
+            while let Err(error) = fill(&db) {
+                assert_eq!(error.kind(), ErrorKind::OutOfResources, "{error}");
             }
-        };
-        assert_eq!(refused.kind(), ErrorKind::OutOfResources, "{refused}");
-        // In the background too: a writer is told when it would have to wait for that.
-        let error = loop {
-            hoard(&mut files);
-            if let Err(error) = fill(&db) {
-                break error;
-            }
-        };
-        assert_eq!(error.kind(), ErrorKind::OutOfResources, "{error}");
-        assert!(!files.is_empty());
-        drop(files);
-        fill(&db).unwrap();
-        read_all_and_more(&db);
-        db.flush().unwrap();
-        db.compact().unwrap();
-        read_all_and_more(&db);
-        assert_eq!(db.stats().unwrap().failure, None);
-        db.close().unwrap();
-        let db = Db::open(&dir, tiny_tables()).unwrap();
-        read_all_and_more(&db);
-        drop(db);
-        assert!(esker::check(&dir, &Options::default()).unwrap().findings.is_empty());
+            read_all_and_more(&db);
+            db.flush().unwrap();
+            db.compact().unwrap();
+            read_all_and_more(&db);
+            assert_eq!(db.stats().unwrap().failure, None);
+            db.close().unwrap();
+            let db = Db::open(dir, tiny_tables()).unwrap();
+            read_all_and_more(&db);
+            drop(db);
+            assert!(esker::check(dir, &Options::default()).unwrap().findings.is_empty());
+        });
     }
 
     /// Merging is slow here, for each table is a file of 4 KiB.
     #[test]
     fn writers_who_outrun_merging_leave_scans_the_descriptors_that_they_need() {
-        let Some(dir) = child_dir() else {
-            let dir = tempfile::tempdir().unwrap();
-            in_child(
-                "linux::writers_who_outrun_merging_leave_scans_the_descriptors_that_they_need",
-                dir.path(),
-                2 << 20,
-            );
-            return;
-        };
-        limit(Resource::Nofile, 128);
-        let mut options = tiny_tables();
-        options.memtable_bytes = Some(16 << 10);
-        let db = Db::open(&dir, options).unwrap();
-        for _ in 0..2 {
-            fill(&db).unwrap();
-            assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), u64::from(KEYS));
-        }
-        db.close().unwrap();
+        in_child("writers_who_outrun_merging_leave_scans_the_descriptors_that_they_need", STACK, |dir| {
+            limit(Resource::Nofile, 128);
+            let mut options = tiny_tables();
+            options.memtable_bytes = Some(16 << 10);
+            let db = Db::open(dir, options).unwrap();
+            for _ in 0..2 {
+                fill(&db).unwrap();
+                assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), u64::from(KEYS));
+            }
+            db.close().unwrap();
+        });
     }
 
     fn read_all_and_more(db: &Db) {
@@ -389,29 +411,25 @@ mod linux {
 
     #[test]
     fn a_store_opens_with_two_threads_and_says_what_it_lacks_with_one() {
-        const STACK: u64 = 1 << 30;
-        let Some(dir) = child_dir() else {
-            let dir = tempfile::tempdir().unwrap();
-            let name = "linux::a_store_opens_with_two_threads_and_says_what_it_lacks_with_one";
-            in_child(name, dir.path(), STACK as usize);
-            return;
-        };
-        for threads in 0..=5 {
-            limit(Resource::As, address_space() + threads * STACK + STACK / 2);
-            let opened = Db::open(&dir, tiny_tables());
-            if threads < 2 {
-                let error = opened.unwrap_err();
-                assert_eq!(error.kind(), ErrorKind::OutOfResources);
-                assert!(error.to_string().contains("ulimit"), "{error}");
-                continue;
+        const LARGE: u64 = 1 << 30;
+        in_child("a_store_opens_with_two_threads_and_says_what_it_lacks_with_one", LARGE, |dir| {
+            for threads in 0..=5 {
+                limit(Resource::As, address_space() + threads * LARGE + LARGE / 2);
+                let opened = Db::open(dir, tiny_tables());
+                if threads < 2 {
+                    let error = opened.unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::OutOfResources);
+                    assert!(error.to_string().contains("ulimit"), "{error}");
+                    continue;
+                }
+                // All lanes are served: flushes, merges, and space that comes back.
+                let db = opened.unwrap();
+                fill(&db).unwrap();
+                db.put("huge", vec![1; 1 << 20]).unwrap();
+                db.delete("huge").unwrap();
+                read_all(&db);
+                db.close().unwrap();
             }
-            // All lanes are served: flushes, merges, and space that comes back.
-            let db = opened.unwrap();
-            fill(&db).unwrap();
-            db.put("huge", vec![1; 1 << 20]).unwrap();
-            db.delete("huge").unwrap();
-            read_all(&db);
-            db.close().unwrap();
-        }
+        });
     }
 }

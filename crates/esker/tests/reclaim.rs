@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esker::env::{Lane, StepExecutor};
 use esker::fs::FileSystem;
-use esker::fs::sim::SimFs;
+use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Db, Options};
 
 mod common;
@@ -304,4 +304,58 @@ fn power_may_fail_while_a_file_is_written_anew() {
             break;
         }
     }
+}
+
+/// The process may die between the new file's rename and the sync of the directory, and then the power may fail: the old
+/// file is back under its name, and its blocks must be its own.
+#[test]
+fn a_kill_and_then_a_power_cut_leave_a_file_that_was_being_replaced_whole() {
+    for nth in 1.. {
+        let disk = SimFs::new(3);
+        let (mut model, mut rng) = (Model::new(), Rng::new(9));
+        let db = open(&disk);
+        fill(&db, &mut model, &mut rng, 500);
+        settle(&db);
+        fill(&db, &mut model, &mut rng, 300);
+        db.sync().unwrap();
+        disk.inject(Fault::new(Op::SyncDir, STORE).nth(nth).forever());
+        while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+        let was_hit = disk.faults_hit() > 0;
+        let killed = disk.kill();
+        for (kept, seed) in [(0.0, nth), (0.0, nth + 1000), (0.5, nth), (1.0, nth)] {
+            let left = killed.crash_keeping(kept, seed);
+            is_sound(&left, STORE);
+            let db = open(&left);
+            agree(&db, &model);
+            settle(&db);
+            drop(db);
+            is_sound(&left, STORE);
+        }
+        drop(db);
+        if !was_hit {
+            assert!(nth > 3, "{nth}");
+            break;
+        }
+    }
+}
+
+/// As on FAT.
+#[test]
+fn a_file_is_written_anew_where_files_have_one_name_alone() {
+    let disk = SimFs::new(1);
+    let (mut model, mut rng) = (Model::new(), Rng::new(7));
+    let db = open(&disk);
+    disk.inject(Fault::new(Op::Link, STORE).error(FaultError::OtherDevice).forever());
+    for round in 0..6 {
+        fill(&db, &mut model, &mut rng, 600);
+        settle(&db);
+        let needed: u64 = model.values().map(|value| value.len() as u64).sum();
+        let (taken, _) = blob_files(&disk, STORE);
+        assert!(taken < needed * 5 / 4 + 2 * FILE_BYTES, "round {round}: {taken} bytes for {needed}");
+    }
+    assert!(disk.faults_hit() > 0);
+    agree(&db, &model);
+    let left = disk.crash_keeping(0.0, 1);
+    drop(db);
+    is_sound(&left, STORE);
 }

@@ -4,15 +4,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker::env::{Env, StepExecutor};
-use esker::fs::sim::SimFs;
-use esker::{Db, Error, ErrorKind, Options, ScanRange};
+use esker::fs::sim::{Fault, FaultError, Op, SimFs};
+use esker::{Db, Error, ErrorKind, MergeOperator, Options, ScanRange};
 
 mod common;
 
 use common::image::Disk;
-use common::{HourClock, Rng, settle, world};
+use common::{HourClock, Rng, settle, tables, world};
 
 const STORE: &str = "/store";
 /// A budget with log segments of up to 16 MiB, and memtables of 64.
@@ -117,14 +118,16 @@ fn fill_small_file_system(key: Keys, least: u64) {
 /// aside holds their tables. With the store's own threads too.
 #[test]
 fn deletes_go_on_where_others_take_the_rest_of_a_small_disk() {
-    for (key, threads, rows) in [
-        (ascending as Keys, false, 12_000),
-        (ascending, true, 20_000),
-        (scattered, false, 17_000),
-        (scattered, true, 9_000),
+    for (key, threads, capacity, rows) in [
+        (ascending as Keys, false, 55 * MIB, 12_000),
+        (ascending, true, 55 * MIB, 20_000),
+        (scattered, false, 55 * MIB, 17_000),
+        (scattered, true, 55 * MIB, 9_000),
+        // A memtable is nearly full, and a segment is much shorter than the disk has room for, as its length is a power of two.
+        (ascending, false, 118 * MIB, 11_133),
     ] {
         let (disk, clock) = (SimFs::new(rows), HourClock::new(0));
-        disk.set_capacity(Some(55 * MIB));
+        disk.set_capacity(Some(capacity));
         let env = Env { fs: Arc::new(disk.clone()), ..Env::system() };
         let with_threads = Options::default().memory_budget(MEMORY).env(env);
         let db = if threads { Db::open(STORE, with_threads.clone()).unwrap() } else { open(&disk, &clock) };
@@ -189,6 +192,25 @@ fn stats_count_all_of_the_directory() {
     assert!(said.reserve_bytes > 0);
 }
 
+/// A copy by programs that leave out what is not written takes no space where the reserve was: opening sets it aside anew.
+#[test]
+fn a_reserve_that_a_copy_has_made_hollow_is_set_aside_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let reserve = path.join("RESERVE");
+    Db::open(&path, Options::default()).unwrap().close().unwrap();
+    let len = std::fs::metadata(&reserve).unwrap().len();
+    std::fs::write(&reserve, b"").unwrap();
+    std::fs::OpenOptions::new().write(true).open(&reserve).unwrap().set_len(len).unwrap();
+    assert!(blocks(&std::fs::metadata(&reserve).unwrap()) < len);
+    let db = Db::open(&path, Options::default()).unwrap();
+    let held = db.stats().unwrap().reserve_bytes;
+    assert!(
+        held >= len && blocks(&std::fs::metadata(&reserve).unwrap()) >= held,
+        "{held} bytes, less on the disk"
+    );
+}
+
 fn blocks(file: &std::fs::Metadata) -> u64 {
     use std::os::unix::fs::MetadataExt;
     file.blocks() * 512
@@ -235,4 +257,69 @@ fn a_store_of_one_row_that_was_written_often_is_small_again() {
         assert!(disk.used() <= 4 * MIB, "{} bytes, closes: {closes}", disk.used());
         assert_eq!(db.get_vec("row").unwrap(), Some(vec![39_999_u32 as u8; 1000]));
     }
+}
+
+/// Others fill the disk the next time that a merge asks for a value.
+struct Filling {
+    disk: SimFs,
+    is_due: Arc<AtomicBool>,
+}
+
+impl MergeOperator for Filling {
+    fn name(&self) -> &str {
+        "filling"
+    }
+
+    fn apply(&self, _: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, String> {
+        if self.is_due.swap(false, Ordering::Relaxed) {
+            self.disk.set_capacity(Some(self.disk.used()));
+        }
+        Ok(operands.concat())
+    }
+}
+
+/// A merge finds no room, for which the disk is not to blame for long. `fails` sees to that, `ends` that it is over.
+fn merge_finds_no_room(fails: impl FnOnce(&SimFs, &AtomicBool), ends: impl FnOnce(&Db, &SimFs, &HourClock)) {
+    let (disk, clock, is_due) = (SimFs::new(4), HourClock::new(0), Arc::new(AtomicBool::new(false)));
+    let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
+    let env = Env { clock: Arc::<HourClock>::clone(&clock), ..env };
+    let operator = Filling { disk: disk.clone(), is_due: Arc::clone(&is_due) };
+    let options = Options::default().memory_budget(8 << 20).env(env).merge_operator(operator);
+    let db = Db::open(STORE, options).unwrap();
+    for round in 0..8_u8 {
+        for number in 0..200_u32 {
+            db.put(number.to_be_bytes(), Rng::new(u64::from(round)).bytes(1000)).unwrap();
+        }
+        db.default_tree().merge("asked", "filling", [round]).unwrap();
+        db.flush().unwrap();
+    }
+    let before = tables(&disk, STORE);
+    fails(&disk, &is_due);
+    settle(&db);
+    assert!(!is_due.load(Ordering::Relaxed), "no merge asked for a value");
+    assert!(tables(&disk, STORE) >= before, "the merge found room");
+    ends(&db, &disk, &clock);
+    settle(&db);
+    assert!(tables(&disk, STORE) < before, "the merge is not tried again");
+    db.put("room", "again").unwrap();
+}
+
+#[test]
+fn a_merge_during_which_others_filled_the_disk_is_done_when_they_have_left() {
+    merge_finds_no_room(
+        |_, is_due| is_due.store(true, Ordering::Relaxed),
+        |_, disk, _| disk.set_capacity(None),
+    );
+}
+
+/// A quota may refuse what the disk has room for, and nothing tells when it does so no more.
+#[test]
+fn a_merge_that_was_refused_although_there_was_room_is_tried_again_after_a_while() {
+    let refused = Fault::new(Op::Append, ".table").error(FaultError::NoSpace);
+    let is_over = |db: &Db, _: &SimFs, clock: &HourClock| {
+        // The merge is not begun now, and not forgotten either.
+        settle(db);
+        clock.pass(1);
+    };
+    merge_finds_no_room(|disk, _| disk.inject(refused), is_over);
 }

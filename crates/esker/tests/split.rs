@@ -333,9 +333,8 @@ fn what_was_read_before_conflicts_and_what_moves_is_refused() {
     locked.commit().unwrap();
 }
 
-/// Threads go on writing to a tree that is being split: what was acknowledged is in one of the halves.
-/// As the soak found it (seed 141198): who deletes a range by a handle from before the split deletes what its tree has, and
-/// sees by its range that something is left to do.
+/// As the soak found it (seed 141198): a handle from before the split deletes of a range what its tree has, and shows by its
+/// own range that something is left to do.
 #[test]
 fn of_a_range_each_half_deletes_its_own_part() {
     let disk = SimFs::new(11);
@@ -354,6 +353,7 @@ fn of_a_range_each_half_deletes_its_own_part() {
     assert!(new.contains("z").unwrap() && new.count(ScanRange::all()).unwrap() == 1);
 }
 
+/// Threads go on writing to a tree that is being split: what was acknowledged is in one of the halves.
 #[test]
 fn others_write_meanwhile() {
     let dir = tempfile::tempdir().unwrap();

@@ -11,19 +11,19 @@ pub(crate) struct CacheSim {
     /// Take the gets from a file, one key a line (`-`: standard input)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["generate", "pages", "gets", "theta", "seed"])]
     pub(crate) trace: Option<PathBuf>,
-    /// Make traces: some of zipf, uniform, loop, scan-zipf (default: all)
+    /// Generate traces: some of zipf, uniform, loop, scan-zipf (default: all)
     #[arg(long, value_name = "KINDS", value_enum, value_delimiter = ',')]
     pub(crate) generate: Vec<Kind>,
-    /// Distinct pages of a trace that is made
+    /// Distinct pages of a generated trace
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = count())]
     pub(crate) pages: u64,
-    /// Gets of a trace that is made
+    /// Gets of a generated trace
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = count())]
     pub(crate) gets: u64,
     /// Skew of zipf: the page of rank r is asked for with a probability of 1 / r^F
     #[arg(long, value_name = "F", default_value_t = 0.9, value_parser = parse_theta)]
     pub(crate) theta: f64,
-    /// The seed of what is drawn
+    /// The seed of generated traces
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Which policies: some of none, fifo, lru, 2q, arc, clock, s3-fifo (default: all)
@@ -35,7 +35,7 @@ pub(crate) struct CacheSim {
     /// Write a plot of the hit rates to this file
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
-    /// The experiment of P. Grote and D. Sharkov, Key-Value Store in Scala, 2018, beside their times
+    /// Repeat the experiment of P. Grote and D. Sharkov, Key-Value Store in Scala, 2018, and show their times too
     #[arg(long, conflicts_with_all = ["trace", "generate", "pages", "gets", "theta", "policies", "sizes", "plot"])]
     pub(crate) paper: bool,
 }

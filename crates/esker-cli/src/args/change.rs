@@ -23,25 +23,32 @@ pub(crate) struct Put {
     /// Take the value from a file (`-`: standard input)
     #[arg(long, value_name = "F")]
     pub(crate) file: Option<PathBuf>,
-    /// For so long only: a number with s, m, h or d behind it, such as 12h
+    /// The value expires after this time: a number with s, m, h or d, such as 12h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) ttl: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
+#[command(
+    group(ArgGroup::new("operand").args(["add", "append"]).required(true)),
+    override_usage = "esker merge [OPTIONS] <KEY> --add <N>\n       esker merge [OPTIONS] <KEY> --append <VALUE>"
+)]
 pub(crate) struct Merge {
     /// The key
     #[arg(allow_negative_numbers = true)]
     pub(crate) key: OsString,
     /// Add this number
-    #[arg(long, value_name = "N", allow_negative_numbers = true, required_unless_present = "append")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) add: Option<i64>,
     /// Append these bytes, typed as the tree's values are
-    #[arg(long, value_name = "VALUE", allow_hyphen_values = true, conflicts_with = "add")]
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     pub(crate) append: Option<OsString>,
 }
 
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "esker delete [OPTIONS] <KEY>\n       esker delete [OPTIONS] <--from <LO>|--to <HI>|--prefix <P>|--all>"
+)]
 pub(crate) struct Delete {
     /// The key
     #[arg(allow_negative_numbers = true)]
@@ -52,7 +59,7 @@ pub(crate) struct Delete {
     /// All keys up to this one, which is deleted too
     #[arg(long, value_name = "HI", allow_negative_numbers = true, conflicts_with = "key")]
     pub(crate) to: Option<OsString>,
-    /// All keys that begin so
+    /// All keys that begin with this
     #[arg(long, value_name = "P", conflicts_with = "key")]
     pub(crate) prefix: Option<OsString>,
     /// All keys of the tree

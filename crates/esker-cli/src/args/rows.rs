@@ -9,14 +9,14 @@ use crate::formats::columns::Column;
 
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// A file (`-`: standard input), also one compressed by gzip or zstd, or a directory
+    /// A file (`-`: standard input), which gzip or zstd may have compressed, or a directory
     pub(crate) source: PathBuf,
     /// The file's format, whatever its name
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) format: Option<Format>,
     #[command(flatten)]
     pub(crate) columns: Columns,
-    /// Report malformed lines, or names of files, and go on (exit code 2 at the end)
+    /// Report lines and names of files that are malformed, and go on (exit code 2 at the end)
     #[arg(long)]
     pub(crate) keep_going: bool,
 }
@@ -33,10 +33,10 @@ pub(crate) struct Columns {
     /// The column that says when a value expires (default: `expires_us`, where there is one)
     #[arg(long, value_name = "COLUMN")]
     pub(crate) expires_column: Option<String>,
-    /// The first row has the columns' names, whatever these are
+    /// The first row is a header, whatever it has
     #[arg(long, conflicts_with = "no_header")]
     pub(crate) header: bool,
-    /// The first row is a row
+    /// There is no header: the first row is a row like the others
     #[arg(long)]
     pub(crate) no_header: bool,
 }

@@ -1,7 +1,10 @@
 //! The commands that are one call of the library: `compact`, `checkpoint`, `dump`.
 
+use esker::{Error, ErrorKind};
+
 use crate::args::{Checkpoint, Dump, Global};
-use crate::exit::Outcome;
+use crate::datatype::Types;
+use crate::exit::{Failure, Outcome};
 use crate::interrupt::{self, Then};
 use crate::output::Out;
 use crate::progress::Progress;
@@ -19,8 +22,18 @@ pub(crate) fn checkpoint(global: &Global, args: &Checkpoint) -> Outcome {
     let db = existing(global)?;
     let _progress = Progress::spinner("copying");
     let (copied, dir) = (db.clone(), args.dir.clone());
-    interrupt::wait(Then::of(global), move || Ok(copied.checkpoint(dir)?))?;
+    interrupt::wait(Then::of(global), move || copied.checkpoint(dir).map_err(uncopied))?;
     close(global, &db)
+}
+
+/// What to say of a checkpoint that could not be made.
+fn uncopied(error: Error) -> Failure {
+    match error.kind() {
+        ErrorKind::Unsupported => Failure::store(format!(
+            "{error}; a checkpoint consists of links on the store's own file system: `esker backup DIR` copies to any"
+        )),
+        _ => error.into(),
+    }
 }
 
 pub(crate) fn dump(global: &Global, args: &Dump) -> Outcome {
@@ -30,7 +43,8 @@ pub(crate) fn dump(global: &Global, args: &Dump) -> Outcome {
             printed = out.line(line);
             printed.is_ok()
         };
-        esker::dump(&args.file, &mut print, &options(global))?;
+        let show = |tag: Option<&str>, key: &[u8]| global.keys.or_else(|| Types::told_by(tag?))?.shown(key);
+        esker::dump_with(&args.file, &show, &mut print, &options(global))?;
         printed
     })
 }

@@ -46,13 +46,15 @@ fn line(global: &Global, BackupInfo { id, made_us, files, bytes, .. }: &BackupIn
 
 pub(crate) fn restore(global: &Global, args: &Restore) -> Outcome {
     let progress = Progress::spinner("restoring");
-    let (dir, id, target, options) = (args.dir.clone(), args.backup, args.target.clone(), options(global));
-    let restored = interrupt::wait(Then::WaitStill, move || {
+    let watch = interrupt::watch()?;
+    let restored = esker::restore_until(&args.dir, args.backup, &args.target, &options(global), watch);
+    let restored = restored.map_err(|error| match error.kind() {
         // `check` is of stores, not of backups: no advice to call it.
-        esker::restore(&dir, id, &target, &options).map_err(|error| match error.kind() {
-            ErrorKind::Corruption => Failure::store(error.to_string()),
-            _ => error.into(),
-        })
+        ErrorKind::Corruption => Failure::store(error.to_string()),
+        ErrorKind::Cancelled => {
+            Failure::interrupted("interrupted: nothing was restored, and nothing is left behind")
+        }
+        _ => error.into(),
     })?;
     drop(progress);
     let target = args.target.display();

@@ -12,6 +12,7 @@ use crate::args::{CacheSim, Global};
 use crate::exit::Outcome;
 use crate::output::{NewFile, Out};
 use crate::progress::Progress;
+use crate::store::check_outside;
 use trace::Trace;
 
 /// Hit rates of all policies for one trace and room.
@@ -41,6 +42,7 @@ pub(crate) fn run(global: &Global, args: &CacheSim) -> Outcome {
         .collect();
     drop(progress);
     if let Some(path) = &args.plot {
+        check_outside(global, path)?;
         let mut file = NewFile::create(path)?;
         file.out().write(plot::svg(policies, &rows).as_bytes())?;
         file.finish()?;

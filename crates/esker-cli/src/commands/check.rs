@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::exit::{Failure, Outcome, note};
-use crate::interrupt::{self, Then};
+use crate::interrupt;
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::store::{opening, options, patiently};
@@ -14,8 +14,8 @@ use crate::store::{opening, options, patiently};
 pub(crate) fn run(global: &Global) -> Outcome {
     let progress = Progress::spinner("checking");
     let checked = patiently(global, || {
-        let (path, options) = (global.db.clone(), options(global));
-        interrupt::wait(Then::WaitStill, move || Ok(esker::check(&path, &options)))
+        let watch = interrupt::watch()?;
+        Ok(esker::check_until(&global.db, &options(global), watch))
     })?;
     drop(progress);
     let report = match checked {
@@ -30,11 +30,15 @@ pub(crate) fn run(global: &Global) -> Outcome {
         }
         Err(error) => return Err(opening(global, error)),
     };
+    if report.is_cancelled {
+        // What was found until then is printed all the same.
+        interrupt::clear();
+    }
     Out::stdout()?.with(|out| {
         for finding in &report.findings {
             print(out, global, &finding.file.display().to_string(), finding.offset, &finding.reason)?;
         }
-        match (report.findings.is_empty(), global.json) {
+        match (report.findings.is_empty() && !report.is_cancelled, global.json) {
             (true, true) => {
                 let figures = json!({
                     "ok": true, "files": report.files, "bytes": report.bytes, "entries": report.entries,
@@ -53,10 +57,15 @@ pub(crate) fn run(global: &Global) -> Outcome {
         "checked {files} files, {bytes} bytes, {entries} entries in tables and {logged} in the log alone: {places} damaged \
          places"
     ));
+    if !report.findings.is_empty() {
+        say_next(global);
+    }
+    if report.is_cancelled {
+        return Err(Failure::interrupted("interrupted: the rest of the store was not checked"));
+    }
     if report.findings.is_empty() {
         return Ok(());
     }
-    say_next(global);
     Err(Failure::not_there())
 }
 

@@ -10,8 +10,8 @@ use crate::formats::Format;
 use crate::formats::writer::{Row, Writer};
 use crate::output::{NewFile, Out};
 use crate::progress::Progress;
-use crate::store::Store;
-use crate::unpack::Packed;
+use crate::store::{Store, check_outside};
+use crate::unpack::other_packer;
 
 /// A longer value goes into a directory alone: a row is in memory as a whole, several times where it is quoted.
 const VALUE_AT_MOST: u64 = 1 << 30;
@@ -26,13 +26,16 @@ pub(crate) fn run(global: &Global, args: &Export) -> Outcome {
         return Err(Failure::usage(format!("{} is a directory: it has no columns", target.display())));
     }
     let format = Format::of(args.format, global.json, target)?;
-    if let Some(packed) = Packed::named(target).filter(|_| !is_dir) {
+    if let Some(packer) = other_packer(target).filter(|_| !is_dir) {
         return Err(Failure::usage(format!(
-            "export does not compress: `esker export - --format FORMAT | {}` does",
-            packed.name()
+            "export compresses to .gz and .zst: `esker export - --format FORMAT | {packer}` does it for {}",
+            target.display()
         )));
     }
     let store = Store::read(global)?;
+    if target != Path::new("-") {
+        check_outside(global, target)?;
+    }
     if is_dir {
         return super::export_dir::run(&store, target);
     }
@@ -40,7 +43,7 @@ pub(crate) fn run(global: &Global, args: &Export) -> Outcome {
     if target == Path::new("-") {
         Out::stdout()?.with(|out| rows(&store, &mut writer, out))?;
     } else {
-        let mut file = NewFile::create(target)?;
+        let mut file = NewFile::create_packed(target)?;
         rows(&store, &mut writer, file.out())?;
         file.finish()?;
     }

@@ -66,7 +66,9 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
     say_untold(untold);
     match files.damaged {
         0 => Ok(()),
-        count => Err(Failure::store(format!("{count} damaged values are missing (see `esker check`)"))),
+        count => {
+            Err(Failure::store(format!("damaged values, which were left out: {count} (see `esker check`)")))
+        }
     }
 }
 

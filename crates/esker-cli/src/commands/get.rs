@@ -12,7 +12,7 @@ use crate::exit::{Failure, Outcome};
 use crate::json;
 use crate::kind;
 use crate::output::{NewFile, Out};
-use crate::store::Store;
+use crate::store::{Store, check_outside};
 use crate::stream::pieces;
 
 pub(crate) fn run(global: &Global, args: &Get) -> Outcome {
@@ -25,6 +25,7 @@ pub(crate) fn run(global: &Global, args: &Get) -> Outcome {
     };
     match &args.file {
         Some(path) if path != Path::new("-") => {
+            check_outside(global, path)?;
             let mut file = NewFile::create(path)?;
             pieces(&value, range, |piece| file.out().write(piece))?;
             return file.finish();

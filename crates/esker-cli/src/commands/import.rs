@@ -21,6 +21,9 @@ use crate::store::Store;
 use crate::summary::Summary;
 use crate::writes::{Refused, Writes};
 
+/// So many first bytes tell text from archives, images and databases.
+const LOOKED_AT: usize = 8 << 10;
+
 pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     let columns = &args.columns;
     let choice = Choice {
@@ -40,6 +43,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     let format = Format::of(args.format, global.json, &args.source)?;
     let reader = Reader::new(format, choice.clone())?;
     let input = Input::open(&args.source)?;
+    let is_standard_input = args.source.as_os_str() == "-";
     let summary = Summary::start();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut puts = Puts {
@@ -52,7 +56,10 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     };
     let done = match format {
         Format::Json => values(input, args.keep_going, &fields(choice)?, &mut puts),
-        _ => feed(input, args.keep_going, &mut Lines { reader, puts: &mut puts }),
+        _ => {
+            let is_guessed = format == Format::Lines && args.format.is_none() && !is_standard_input;
+            feed(input, args.keep_going, &mut Lines { reader, is_guessed, puts: &mut puts })
+        }
     };
     if done.is_ok() && puts.store.is_none() {
         // A file without rows makes a store without rows.
@@ -76,7 +83,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
 /// everything before it has been settled; with `keep_going` it is reported and skipped.
 fn values(input: Input, keep_going: bool, fields: &Fields, puts: &mut Puts<'_>) -> Outcome {
     let (name, path) = (input.name(), input.path().to_path_buf());
-    let progress = Progress::count("rows");
+    let progress = if input.is_typed() { Progress::hidden() } else { Progress::count("rows") };
     let (mut number, mut malformed) = (0_u64, 0_u64);
     let mut take = |row: Result<Parsed, Cow<'static, str>>| {
         interrupt::check()?;
@@ -152,6 +159,8 @@ impl Puts<'_> {
 /// Takes lines and puts rows.
 struct Lines<'a, 'b> {
     reader: Reader,
+    /// Nothing says that these are lines, neither the file's name nor the user.
+    is_guessed: bool,
     puts: &'a mut Puts<'b>,
 }
 
@@ -159,6 +168,17 @@ impl Sink for Lines<'_, '_> {
     fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
         let Some(Row { key, value, expires_us }) = self.reader.line(line)? else { return Ok(()) };
         self.puts.put(&key, &value, expires_us)
+    }
+
+    fn begin(&mut self, block: &[u8]) -> Outcome {
+        let start = &block[..block.len().min(LOOKED_AT)];
+        match memchr::memchr(0, start).filter(|_| self.is_guessed) {
+            Some(at) => Err(Failure::usage(format!(
+                "this is no text (byte {at} is zero), so nothing was imported; --format lines takes it as lines all the \
+                 same, and `esker put KEY --file FILE` stores a file as a value"
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn keeps_ends(&self) -> bool {

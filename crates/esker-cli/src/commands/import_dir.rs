@@ -267,13 +267,13 @@ impl Files {
             let reason = format!("its {len} bytes are no {values} as it is stored");
             return Err(Refused::Malformed(reason).into());
         }
-        let is_steady = |source: &mut Source<SteadyFile>| source.inner().is_steady().map_err(Trouble::Source);
+        let is_steady = |source: &Source<SteadyFile>| source.inner().is_steady().map_err(Trouble::Source);
         if self.is_stored(key, len, &first, &mut source)? {
             self.first = first;
-            return Ok(if is_steady(&mut source)? { Taken::Unchanged } else { Taken::Changed });
+            return Ok(if is_steady(&source)? { Taken::Unchanged } else { Taken::Changed });
         }
         if len < PIECE as u64 {
-            let taken = if first.len() as u64 == len && is_steady(&mut source)? {
+            let taken = if first.len() as u64 == len && is_steady(&source)? {
                 self.writes.put(&mut self.store, key, &first)?;
                 Taken::Stored
             } else {
@@ -287,10 +287,10 @@ impl Files {
         let mut writer = self.store.tree.writer(key)?;
         let shared = writer.share_file(source.inner().file(), len)?;
         // The comparison may have read on.
-        source.inner().go_to(shared).map_err(Trouble::Source)?;
+        source.go_to(shared).map_err(Trouble::Source)?;
         source.next(&mut first).map_err(Trouble::Source)?;
         source.pour(first, &mut writer)?;
-        if writer.len() != len || !is_steady(&mut source)? {
+        if writer.len() != len || !is_steady(&source)? {
             return Ok(Taken::Changed);
         }
         writer.commit()?;

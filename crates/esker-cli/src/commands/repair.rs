@@ -1,11 +1,12 @@
 //! `esker repair`: one line a damaged place, or `ok`.
 
-use esker::Loss;
+use esker::{Db, ErrorKind, Loss};
 use serde_json::json;
 
 use crate::args::Global;
+use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome, note};
-use crate::interrupt::{self, Then};
+use crate::interrupt;
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::store::{opening, options, patiently};
@@ -13,13 +14,23 @@ use crate::store::{opening, options, patiently};
 pub(crate) fn run(global: &Global) -> Outcome {
     let progress = Progress::spinner("repairing");
     let repaired = patiently(global, || {
-        let (path, options) = (global.db.clone(), options(global));
-        interrupt::wait(Then::WaitStill, move || Ok(esker::repair(&path, &options)))
+        let watch = interrupt::watch()?;
+        Ok(esker::repair_until(&global.db, &options(global), watch))
     })?;
     drop(progress);
-    let report = repaired.map_err(|error| opening(global, error))?;
+    let report = repaired.map_err(|error| match error.kind() {
+        ErrorKind::Cancelled => Failure::interrupted(
+            "interrupted: the store was not repaired; it has all that it had, and `esker repair` starts again",
+        ),
+        _ => opening(global, error),
+    })?;
+    if report.is_cancelled {
+        // The store is another one by now: what it has lost is named all the same.
+        interrupt::clear();
+    }
+    let types = KeyTypes::of(global, &report.losses);
     Out::stdout()?.with(|out| {
-        report.losses.iter().try_for_each(|loss| out.line(&line(global, loss)))?;
+        report.losses.iter().try_for_each(|loss| out.line(&line(global, loss, &types)))?;
         match (report.losses.is_empty(), global.json) {
             (true, true) => out.line(&json!({ "ok": true }).to_string()),
             (true, false) => out.line("ok"),
@@ -34,23 +45,52 @@ pub(crate) fn run(global: &Global) -> Outcome {
     if let Some(quarantine) = &report.quarantine {
         note(&format!("files that are not used any more are in {}", quarantine.display()));
     }
+    if report.is_cancelled {
+        return Err(Failure::interrupted(
+            "interrupted when the store was repaired, and before it was checked once more: `esker check` does that",
+        ));
+    }
     if report.losses.is_empty() { Ok(()) } else { Err(Failure::not_there()) }
 }
 
-fn line(global: &Global, loss: &Loss) -> String {
+/// How keys are shown: in the type of their tree, which the repaired store knows, or in that of `--keys`.
+struct KeyTypes {
+    asked: Option<DataType>,
+    store: Option<Db>,
+}
+
+impl KeyTypes {
+    fn of(global: &Global, losses: &[Loss]) -> KeyTypes {
+        let is_needed = global.keys.is_none() && losses.iter().any(|loss| loss.keys.is_some());
+        // Somebody else may have opened it by now: then keys are shown as text.
+        let opened = is_needed.then(|| Db::open_read_only(&global.db, options(global)).ok());
+        KeyTypes { asked: global.keys, store: opened.flatten() }
+    }
+
+    fn of_tree(&self, tree: Option<&str>) -> Option<DataType> {
+        let told = || Types::told_by(&self.store.as_ref()?.open_tree(tree?).ok()??.tag()?);
+        self.asked.or_else(told)
+    }
+}
+
+fn line(global: &Global, loss: &Loss, types: &KeyTypes) -> String {
     let (file, offset) = (loss.file.display().to_string(), loss.offset);
     let reason = loss.reason.replace('\n', " ");
-    let shown = |key: &[u8]| key.escape_ascii().to_string();
-    let keys = loss.keys.as_ref().map(|(from, to)| [shown(from), shown(to)]);
+    let keys_type = types.of_tree(loss.tree.as_deref());
+    let plain = |key: &[u8]| key.escape_ascii().to_string();
     if global.json {
-        let (tree, keys) = (&loss.tree, &keys);
+        let shown = |key: &[u8]| keys_type.and_then(|keys| keys.shown(key)).unwrap_or_else(|| plain(key));
+        let keys = loss.keys.as_ref().map(|(from, to)| [shown(from), shown(to)]);
+        let tree = &loss.tree;
         return json!({ "file": file, "offset": offset, "reason": reason, "tree": tree, "keys": keys })
             .to_string();
     }
+    let quoted = |key: &[u8]| format!("\"{}\"", plain(key));
+    let shown = |key: &[u8]| keys_type.and_then(|keys| keys.shown(key)).unwrap_or_else(|| quoted(key));
     let tree = loss.tree.as_ref().map_or(String::new(), |tree| format!("; tree {tree:?}"));
-    let keys = keys.map_or(String::new(), |[from, to]| match from == to {
-        true => format!(", key \"{from}\""),
-        false => format!(", keys from \"{from}\" to \"{to}\""),
+    let keys = loss.keys.as_ref().map_or(String::new(), |(from, to)| match from == to {
+        true => format!(", key {}", shown(from)),
+        false => format!(", keys from {} to {}", shown(from), shown(to)),
     });
     format!("{file} {offset} {reason}{tree}{keys}")
 }

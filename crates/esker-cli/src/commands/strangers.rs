@@ -32,7 +32,7 @@ pub(super) fn name(store: &Store, dir: &Path, long: u64) -> Outcome {
         }
     }
     if let Some(first) = first {
-        note(&format!("{count} files there belong to no row and were left, first {}", first.display()));
+        note(&format!("files that belong to no row, and were left: {count}, first {}", first.display()));
     }
     Ok(())
 }

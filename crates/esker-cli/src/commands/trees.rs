@@ -13,6 +13,9 @@ pub(crate) fn run(global: &Global, args: &Trees) -> Outcome {
     let db = read_only(global)?;
     let names = db.tree_names();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    // Types of several elements are long.
+    let tags = names.iter().filter_map(|name| db.open_tree(name).ok()??.tag());
+    let of_keys = tags.map(|tag| parts(&tag).0.len()).max().unwrap_or(0).max(4);
     Out::stdout()?.with(|out| {
         for name in names {
             if !args.long && !global.json {
@@ -31,7 +34,7 @@ pub(crate) fn run(global: &Global, args: &Trees) -> Outcome {
                 )?,
                 false => {
                     let (keys, values) = (keys.unwrap_or("-"), values.unwrap_or("-"));
-                    out.part(format!("{name:width$}  {keys:4}  {values:4}  {rows}").as_bytes());
+                    out.part(format!("{name:width$}  {keys:of_keys$}  {values:4}  {rows}").as_bytes());
                     out.line("")?;
                 }
             }

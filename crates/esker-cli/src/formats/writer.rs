@@ -192,12 +192,16 @@ impl Writer {
         let in_key = keys == DataType::Text && key.iter().any(|byte| b" \t\n".contains(byte));
         let in_value = values == DataType::Text && (value.contains(&b'\n') || value.ends_with(b"\r"));
         if in_key || in_value {
-            let (what, part) =
-                if in_key { ("a blank or line break", "key") } else { ("a line break", "value") };
+            let what = match in_key {
+                true => ("the key", "a blank or line break"),
+                false => ("the value of the key", "a line break"),
+            };
             return Err(Failure::usage(format!(
-                "the key {:?} has {what} in its {part}, so it does not fit on a line; --json takes any bytes, and \
-                 so do --escapes and --format csv and tsv",
-                String::from_utf8_lossy(key)
+                "{} {:?} has {}, so it does not fit on a line; --format jsonl, csv and tsv take any bytes, and so does \
+                 --escapes",
+                what.0,
+                String::from_utf8_lossy(key),
+                what.1
             )));
         }
         keys.print(key, out)?;

@@ -26,7 +26,7 @@ pub(super) struct Line {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// Open a store, created where there is none; one that is open is closed before
+    /// Close the store that is open, and open another one; create it where there is none
     #[command(after_help = "Examples:
   open
   open x.db
@@ -34,7 +34,7 @@ pub(super) enum Verb {
     Open(Open),
     /// Close the store
     Close,
-    /// Work on this tree (keyspace) from now on, or say which it is
+    /// Work on this tree (keyspace) from now on; without a name, print which one it is
     Tree(UseTree),
     /// Close the store and end the shell
     #[command(visible_alias = "quit")]
@@ -57,7 +57,7 @@ pub(super) struct Open {
 
 #[derive(Debug, Args)]
 pub(super) struct UseTree {
-    /// The tree, made by the first write into it
+    /// The tree; the first write into it creates it
     pub(super) tree_name: Option<String>,
 }
 

@@ -181,8 +181,13 @@ impl Session {
         db.close()?;
         drop(db);
         let done = commands::run(Cli { global, command });
-        if reopens || done.is_err() {
-            self.open_store(path, options.create(false))?;
+        if (reopens || done.is_err())
+            && let Err(failure) = self.open_store(path, options.create(false))
+        {
+            let Err(first) = done else { return Err(failure) };
+            let first = said(&first);
+            said(&failure);
+            return Err(first);
         }
         done
     }

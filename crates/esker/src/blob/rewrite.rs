@@ -5,8 +5,12 @@
 //! step      the next values, in the order of their trees and the beginnings of their keys, each verified
 //!           some MiB at a time
 //! seal      footer, sync
-//! place     rename over 000007.blob, directory synced
+//! place     000007.blob.old as a second name of the old file; rename over 000007.blob; directory synced;
+//!           000007.blob.old removed
 //! ```
+//! The second name keeps the old file's blocks its own until a power loss cannot bring its first one back
+//! ([`crate::fs::gone`]). Where there are no second names, an open descriptor does, as long as the process lives.
+//!
 //! A value keeps its name (file and ordinal), and the file its number and salt. So pointers, manifest and log stay
 //! as they are, and a crash leaves either file: both have everything that counts, since what is left out was freed
 //! durably before (durability rules 11 and 15). Where the old file has no footer, as a crash leaves it, the manifest
@@ -21,7 +25,8 @@ use super::{
     BLOB_TEMPORARY, BlobFile, BlobFileId, CHUNK_LOG2, Entry, Handles, LiveFile, NewFile, SharedWriter,
 };
 use crate::canary::broken;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
+use crate::fs::gone::retired_path;
 use crate::fs::{FileSystem, ReadFile};
 
 /// Values are ordered by so many bytes of their keys: all keys of a file may take as much memory as the file.
@@ -121,11 +126,10 @@ impl Rewrite {
         self.writer.seal()
     }
 
-    /// Puts the file in the old one's place, and returns the ordinals that it has. Whoever reads the old file goes
-    /// on. `None`, and nothing changes, where the old file would have one name left, that of a copy of the store,
-    /// which could punch what is read here. Nobody may link the file meanwhile, and the directory is to be synced
-    /// while the old file is still held open (the caller's duties). An error too leaves the old file in its place.
-    pub(crate) fn take_place(mut self, handles: &Arc<Handles>) -> Result<Option<Vec<u64>>> {
+    /// Puts the file in the old one's place. Readers of the old file go on. `None`, and nothing changes, where
+    /// the old file would have one name left, that of a copy of the store, which could punch what is read here.
+    /// Nobody may link the file meanwhile (the caller's duty). An error too leaves the old file in its place.
+    pub(crate) fn take_place(mut self, handles: &Arc<Handles>) -> Result<Option<Replaced>> {
         let entries = self.writer.entries();
         let ordinals = entries.iter().map(|entry| entry.ordinal).collect();
         let lazy = handles.file_of(&self.path, self.writer.len());
@@ -142,13 +146,54 @@ impl Rewrite {
             return Ok(None);
         }
         self.live.keep_open()?;
+        let mut replaced = Replaced {
+            fs: Arc::clone(&self.fs),
+            live: Arc::clone(&self.live),
+            ordinals,
+            _old: Arc::clone(&self.source),
+            second_name: None,
+        };
+        if !broken("rewrite-name") {
+            replaced.second_name = second_name(&*self.fs, &self.path)?;
+        }
         if !broken("rule-15") {
-            self.fs.rename(&self.temporary, &self.path)?;
+            self.fs.rename(&self.temporary, &self.path).inspect_err(|_| replaced.give_up())?;
         }
         self.installed = true;
         self.live.settle(file, lazy);
         drop(nobody_pins);
-        Ok(Some(ordinals))
+        Ok(Some(replaced))
+    }
+}
+
+/// A file that was written anew has the name; a power loss may still bring the old one back, which is kept for that.
+#[derive(Debug)]
+pub(crate) struct Replaced {
+    fs: Arc<dyn FileSystem>,
+    live: Arc<LiveFile>,
+    /// What the new file has.
+    pub(crate) ordinals: Vec<u64>,
+    /// It is held open.
+    _old: Arc<BlobFile>,
+    second_name: Option<PathBuf>,
+}
+
+impl Replaced {
+    /// Makes the name durable, and lets the old file go. After an error, opening the store does that.
+    pub(crate) fn settle(self, dir: &Path) -> Result<()> {
+        self.fs.sync_dir(dir)?;
+        if let Some(name) = &self.second_name {
+            self.fs.remove_file(name)?;
+        }
+        self.live.note_rewritten();
+        Ok(())
+    }
+
+    /// The old file has kept its place. Best effort: opening removes what is left.
+    fn give_up(&self) {
+        if let Some(name) = &self.second_name {
+            drop(self.fs.remove_file(name));
+        }
     }
 }
 
@@ -158,6 +203,21 @@ impl Drop for Rewrite {
             // Best effort: opening removes what is left.
             drop(self.fs.remove_file(&self.temporary));
         }
+    }
+}
+
+/// Gives the file `path` a second name, which is returned. `None` where it cannot have one: the file system knows none, or
+/// it has as many as it may, and then it stays without this one.
+fn second_name(fs: &dyn FileSystem, path: &Path) -> Result<Option<PathBuf>> {
+    let second = retired_path(path);
+    if fs.exists(&second)? {
+        // Of a file that this one, or an earlier one, has replaced.
+        path.parent().map_or(Ok(()), |dir| fs.sync_dir(dir))?;
+        fs.remove_file(&second)?;
+    }
+    match fs.hard_link(path, &second) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+        linked => linked.map(|()| Some(second)),
     }
 }
 

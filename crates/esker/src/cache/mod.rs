@@ -1,9 +1,8 @@
 //! The buffer pool: pages of tables in memory, found by hash, evicted by a [`policy`].
 //!
-//! Guarantees: pages charged to the pool plus what was reserved stay within the capacity (a page that is
-//! handed out lives on until its last holder drops it); a page is never changed. A hit is one short lock
-//! of one of 16 shards. Relies on its callers to insert only bytes that they have verified, and on table
-//! ids never being used again.
+//! Guarantees: the pages charged to the pool plus the reserved bytes stay within the capacity (a page that
+//! was handed out lives until its last holder drops it). A page is never changed. A hit takes one short lock
+//! of one of 16 shards. Relies on its callers: they insert only verified bytes, and never reuse a table id.
 //!
 //! ```text
 //! (table, number) --hash--> shard --> bucket --> Arc<[u8]>
@@ -30,29 +29,29 @@ use policy::Chosen;
 pub(crate) use prefetch::prefetch;
 use shard::Shard;
 
-/// A power of two, far above the number of threads that hit the pool at one instant.
+/// A power of two, far above the number of threads that hit the pool at the same time.
 const SHARDS: usize = 16;
 
-/// Bytes that a page costs beside its own and the policy's: slot, buckets, counts, allocator.
+/// Bytes that a page costs beside its own bytes and the policy's: slot, buckets, counts, allocator.
 const PAGE_OVERHEAD: usize = 96;
 
-/// Until it is full to this part, the pool takes what was written without being asked for.
+/// Newly written pages that nobody asked for may fill the pool up to one part in this many.
 const UNASKED_PART: usize = 16;
 
 /// Why pages that were just written are offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offer {
-    /// They may be read soon: worth a nearly empty pool's room.
+    /// They may be read soon. They deserve room only in a nearly empty pool.
     Unasked,
-    /// What they were written from was read: worth any free room.
+    /// The data that they were written from was read. They deserve any free room.
     Wanted,
 }
 
 /// Verified bytes, shared and immutable.
 pub(crate) type Page = Arc<[u8]>;
 
-/// Where a page comes from: a table and the number of the page in it, scrambled one to one into 64 bits.
-/// So the hash of a page is its identity: two pages never have the same one.
+/// The origin of a page: a table and the number of the page in it, scrambled one-to-one into 64 bits. So the
+/// hash of a page is its identity: no two pages have the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PageId(u64);
 
@@ -62,14 +61,15 @@ impl PageId {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     const INVERSE: u64 = 0xf1de_83e1_9937_733d;
 
-    /// `None` when a number is out of range (36 bits for the table, 28 for the page): it is not cached.
+    /// `None` if a number is out of range (36 bits for the table, 28 for the page); such a page is not
+    /// cached.
     #[inline]
     pub(crate) fn new(table: u64, number: usize) -> Option<PageId> {
         let fits = table >> (64 - Self::NUMBER_BITS) == 0 && number as u64 >> Self::NUMBER_BITS == 0;
         fits.then_some(PageId::from_number(table << Self::NUMBER_BITS | number as u64))
     }
 
-    /// The page that has this number among all pages.
+    /// The page with this number among all pages.
     #[inline]
     fn from_number(number: u64) -> PageId {
         let mixed = number.wrapping_mul(Self::FACTOR);
@@ -92,7 +92,7 @@ impl PageId {
     }
 }
 
-/// Keeps shards off each other's cache lines.
+/// Keeps the shards on separate cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Aligned(Mutex<Shard>);
@@ -107,7 +107,7 @@ pub(crate) struct BufferPool {
 }
 
 impl BufferPool {
-    /// A pool of `capacity` bytes; of none, where nothing is to be kept.
+    /// A pool of `capacity` bytes; 0 if `policy` keeps nothing.
     pub(crate) fn new(capacity: usize, policy: CachePolicy) -> Self {
         let capacity = if policy == CachePolicy::None { 0 } else { capacity };
         let shard = |_| Aligned(Mutex::new(Shard::new(capacity / SHARDS, Chosen::new(policy))));
@@ -119,19 +119,19 @@ impl BufferPool {
         }
     }
 
-    /// The page, if it is here.
+    /// The page, if the pool has it.
     #[inline]
     pub(crate) fn get(&self, id: PageId) -> Option<Page> {
         self.shard(id).lock().get(id.hash())
     }
 
-    /// Keeps `page`, evicting others when the pool is full. Does nothing if a page of that id is here.
+    /// Inserts `page`, evicting others when the pool is full. Does nothing if the pool has this page.
     pub(crate) fn insert(&self, id: PageId, page: &Page) {
         let mut evicted = Vec::new();
         self.shard(id).lock().insert(id.hash(), Arc::clone(page), &mut evicted);
     }
 
-    /// Keeps `page` only if nothing has to leave for it: scans must not flood the pool.
+    /// Inserts `page` only if nothing has to leave for it: scans must not flush the pool.
     pub(crate) fn insert_if_room(&self, id: PageId, page: &Page) {
         let mut shard = self.shard(id).lock();
         if shard.fits_in_part(page.len(), 1) {
@@ -139,7 +139,7 @@ impl BufferPool {
         }
     }
 
-    /// Whether to insert a page of `bytes` that was just written.
+    /// Whether to insert a page of `bytes` bytes that was just written.
     pub(crate) fn wants(&self, id: PageId, bytes: usize, offer: Offer) -> bool {
         let part = match offer {
             Offer::Unasked => UNASKED_PART,
@@ -171,7 +171,7 @@ impl BufferPool {
         self.apply_limits();
     }
 
-    /// Takes `bytes` of the capacity for memory that others hold and count (filters, indexes).
+    /// Sets aside `bytes` of the capacity for memory that others hold and count (filters, indexes).
     pub(crate) fn set_reserved(&self, bytes: usize) {
         self.reserved.store(bytes, Ordering::Relaxed);
         self.apply_limits();
@@ -187,17 +187,17 @@ impl BufferPool {
         }
     }
 
-    /// Which pages leave when it is full.
+    /// The policy that chooses which pages leave.
     pub(crate) fn policy(&self) -> CachePolicy {
         self.policy
     }
 
-    /// The capacity in bytes, reserved ones included.
+    /// The capacity in bytes, including reserved bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Bytes that pages hold now, without the reserved ones.
+    /// Bytes that pages hold now, without reserved bytes.
     pub(crate) fn used(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().used()).sum()
     }

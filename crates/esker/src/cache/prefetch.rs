@@ -1,6 +1,7 @@
-//! A hint to the processor that some bytes will be read soon.
+//! A hint to the processor that it will soon read some bytes.
 
-/// Begins to fetch the cache line of `bytes[at]`; does nothing past the end, or where it is not known how.
+/// Prefetches the cache line of `bytes[at]`. Does nothing past the end, or on processors without a known
+/// instruction.
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8], at: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -4,15 +4,15 @@
 //! buckets: [ hash u64, page, slot u32 ]...   32 bytes each, linear probing, at most 3/4 full
 //! slots:   [ hash u64 ]...                   the numbers that the policy knows pages by
 //! ```
-//! A hash is the page's identity (see [`PageId`]), so that a hit reads one cache line of the table.
-//! Freed slot numbers are used again first.
+//! A hash identifies its page (see [`PageId`]), so a hit reads one cache line of the table. Freed slot
+//! numbers are reused first.
 
 use std::sync::Arc;
 
 use super::policy::{Chosen, Policy};
 use super::{PAGE_OVERHEAD, Page, PageId, prefetch};
 
-/// How much of a page is fetched from memory while its count is raised: what a search begins with.
+/// How much of a page is prefetched while its reference count is raised: the part that a search reads first.
 const FRONT: usize = 320;
 
 #[derive(Debug, Clone, Default)]
@@ -56,12 +56,12 @@ impl Shard {
     }
 
     /// What a page counts against the capacity: its bytes, its bucket and slot, the allocator's share, and
-    /// what the policy keeps.
+    /// the policy's bytes.
     pub(super) fn charge(&self, page_len: usize) -> usize {
         page_len + PAGE_OVERHEAD + self.policy.page_bytes()
     }
 
-    /// Whether one more page leaves the pages within the `part`-th part of the limit.
+    /// Whether, with one more page, the pages still fit into one `part`-th of the limit.
     pub(super) fn fits_in_part(&self, page_len: usize, part: usize) -> bool {
         self.used.saturating_add(self.charge(page_len)) <= self.limit / part
     }
@@ -73,7 +73,8 @@ impl Shard {
             self.misses += 1;
             return None;
         };
-        // The count is the first line to miss, and nothing behind it would start before it is here.
+        // The reference count is the first line to miss. Without these prefetches, nothing after it would
+        // start before it arrives.
         for at in (0..FRONT).step_by(64) {
             prefetch(page, at);
         }
@@ -83,7 +84,7 @@ impl Shard {
         Some(page)
     }
 
-    /// Adds a page that is not there yet, evicting others into `evicted` to make room.
+    /// Adds a page that is not here yet; moves the pages evicted for it into `evicted`.
     pub(super) fn insert(&mut self, hash: u64, page: Page, evicted: &mut Vec<Page>) {
         let charge = self.charge(page.len());
         if charge > self.limit || self.buckets[self.find(hash)].page.is_some() {
@@ -105,7 +106,7 @@ impl Shard {
         self.policy.inserted(slot);
     }
 
-    /// Drops every page of a table, handing them to the caller to free outside the lock.
+    /// Drops every page of a table; the caller frees them outside the lock.
     pub(super) fn remove_table(&mut self, table: u64, removed: &mut Vec<Page>) {
         let of_table =
             |bucket: &&Bucket| bucket.page.is_some() && PageId::from_hash(bucket.hash).table() == table;
@@ -117,7 +118,7 @@ impl Shard {
         }
     }
 
-    /// Drops every page, and what the policy knows of others: `policy` is a new one.
+    /// Drops every page and replaces the policy, which may remember others, by the new one `policy`.
     pub(super) fn clear(&mut self, policy: Chosen, removed: &mut Vec<Page>) {
         removed.extend(self.buckets.iter_mut().filter_map(|bucket| bucket.page.take()));
         self.slots.clear();
@@ -126,7 +127,7 @@ impl Shard {
         self.policy = policy;
     }
 
-    /// Changes the byte limit, evicting down to it.
+    /// Changes the byte limit and evicts down to it.
     pub(super) fn set_limit(&mut self, limit: usize, evicted: &mut Vec<Page>) {
         self.limit = limit;
         self.evict_to(limit, evicted);
@@ -139,7 +140,7 @@ impl Shard {
         }
     }
 
-    /// Takes out the page of `hash`, which has the number `slot`.
+    /// Removes the page of `hash`, which has the number `slot`.
     fn release(&mut self, slot: u32, hash: u64, out: &mut Vec<Page>) {
         let bucket = self.find(hash);
         if let Some(page) = self.buckets[bucket].page.take() {
@@ -150,7 +151,7 @@ impl Shard {
         }
     }
 
-    /// Moves later pages of the run into the bucket that became empty, so that probing meets no hole.
+    /// Moves later pages of the run into the emptied bucket, so that probing meets no hole.
     fn close_gap(&mut self, mut gap: usize) {
         let mask = self.buckets.len() - 1;
         let mut bucket = (gap + 1) & mask;
@@ -173,7 +174,7 @@ impl Shard {
         }
     }
 
-    /// The bucket of the page, or the empty one where it would be.
+    /// The bucket of the page, or the empty one where it belongs.
     #[inline]
     fn find(&self, hash: u64) -> usize {
         let mut at = self.home(hash);

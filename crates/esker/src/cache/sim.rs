@@ -1,4 +1,5 @@
-//! What a buffer pool would do for a sequence of accesses, without a store: the pool's own code over empty pages.
+//! Simulates a buffer pool on a sequence of accesses, without a store: it runs the pool's own code over empty
+//! pages.
 //!
 //! # Example
 //! ```
@@ -16,7 +17,7 @@ use super::shard::Shard;
 use super::{Page, PageId};
 use crate::options::CachePolicy;
 
-/// How a simulated pool fared.
+/// The result of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Hits {
     /// Accesses whose page was in the pool.
@@ -26,16 +27,17 @@ pub struct Hits {
 }
 
 impl Hits {
-    /// The part of the accesses that were hits, from 0 to 1; 0 where there were none.
+    /// The fraction of accesses that were hits, from 0 to 1; 0 if there were none.
     pub fn rate(&self) -> f64 {
         self.hits as f64 / self.accesses.max(1) as f64
     }
 }
 
-/// Asks a pool with room for `capacity_pages` pages of equal length for each of `keys`, and inserts those that it does
-/// not have. It is one shard: a store's pool has 16, each with a sixteenth of the room and of the pages.
+/// Asks a pool with room for `capacity_pages` pages of equal length for each of `keys`, and inserts each page
+/// that misses. The simulated pool is one shard. A store's pool has 16, each with a sixteenth of the room and
+/// of the pages.
 ///
-/// Takes some 200 bytes for each page that is kept.
+/// Takes about 200 bytes for each page that is kept.
 pub fn simulate(policy: CachePolicy, capacity_pages: usize, keys: impl IntoIterator<Item = u64>) -> Hits {
     let page: Page = Page::from([]);
     let mut shard = Shard::new(0, Chosen::new(policy));

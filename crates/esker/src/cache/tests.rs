@@ -89,7 +89,7 @@ fn pages_stay_while_there_is_room() {
         let found = pool.get(id(7, number)).expect("there is room for all");
         assert_eq!(found[0], number as u8);
     }
-    // Clock keeps one byte a page.
+    // Clock keeps one byte per page.
     assert_eq!(pool.used(), 100 * (1000 + PAGE_OVERHEAD + 1));
     assert!(pool.has_room());
 }

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::catalog::{Catalog, Part, Shelf, catalog_path, own_name, shared_name};
+use super::catalog::{Catalog, Part, Shelf, catalog_path, own_name, shared_name, temporary_path};
 use super::checkpoint;
 use super::file_copy::copy_file;
 use super::new_dir::NewDir;
@@ -86,7 +86,8 @@ pub fn forget_backups(dir: impl AsRef<Path>, keep: usize, options: &Options) -> 
     let mut catalogs = read_all(env, dir, &Shelf::read(env, dir)?)?;
     let kept = catalogs.split_off(catalogs.len().saturating_sub(keep.max(1)));
     for old in &catalogs {
-        env.fs.remove_file(&catalog_path(dir, old.id))?;
+        // Renamed, it cannot come back as something else (see `fs/gone.rs`).
+        env.fs.rename(&catalog_path(dir, old.id), &temporary_path(dir, old.id))?;
     }
     // What a catalog names must not go before the catalog has.
     env.fs.sync_dir(dir)?;
@@ -223,7 +224,7 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
 /// Refuses a directory with backups of another store: whoever keeps the newest few would lose those of one of the two. A store
 /// that was restored, or copied by a checkpoint, is the same.
 fn check_same_store(store: &Store, dir: &Path, catalogs: &[Catalog]) -> Result<()> {
-    let identity = store.structure.lock().manifest.as_ref().map_or(0, |manifest| manifest.state.identity);
+    let identity = store.versions.lock().known().map_or(0, |known| known.identity);
     let newest = catalogs.iter().rev().find(|catalog| catalog.store != 0);
     match newest {
         Some(newest) if identity != 0 && newest.store != identity => {

@@ -97,6 +97,10 @@ pub(super) fn catalog_path(dir: &Path, id: u64) -> PathBuf {
     dir.join(format!("backup-{id:06}"))
 }
 
+pub(super) fn temporary_path(dir: &Path, id: u64) -> PathBuf {
+    dir.join(format!("backup-{id:06}{TEMPORARY}"))
+}
+
 impl Catalog {
     fn encode(&self) -> String {
         let mut out = format!("{FIRST_LINE}\nmade {}\nstore {:016x}\n", self.made_us, self.store);
@@ -145,7 +149,7 @@ impl Catalog {
     /// Makes the backup count: all its files are durable already.
     pub(super) fn write(&self, env: &Env, dir: &Path) -> Result<()> {
         let path = catalog_path(dir, self.id);
-        let temporary = dir.join(format!("backup-{:06}{TEMPORARY}", self.id));
+        let temporary = temporary_path(dir, self.id);
         let mut file = env.fs.create(&temporary)?;
         file.append(self.encode().as_bytes())?;
         file.sync()?;

@@ -15,7 +15,7 @@ use crate::cache::BufferPool;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::finding::CheckReport;
-use crate::fs::LockMode;
+use crate::fs::{Cancel, LockMode};
 use crate::log::replay::Segments;
 use crate::log::survey::survey_stream;
 use crate::open::Listing;
@@ -31,6 +31,7 @@ pub(super) struct Check<'a> {
     pub(super) env: &'a Env,
     pub(super) dir: &'a Path,
     pub(super) report: CheckReport,
+    pub(super) cancel: &'a Cancel,
 }
 
 /// Reads every file of the store in `path` and reports all damage. Nothing is written; a store that is
@@ -40,15 +41,49 @@ pub(super) struct Check<'a> {
 /// `NotFound` when there is no store, `Locked`, `Io` when the directory cannot be read. Damage is not an
 /// error: it is in the report.
 pub fn check(path: impl AsRef<Path>, options: &Options) -> Result<CheckReport> {
-    let dir = path.as_ref();
-    let env = &options.env.within(dir)?;
-    let (_lock, listing) = locked::lock(env, dir, LockMode::Shared)?;
-    Ok(check_locked(env, dir, &listing))
+    check_in(&options.env, path.as_ref(), &Cancel::when(|| false))
 }
 
-/// As [`check`], for whoever has the lock.
-pub(super) fn check_locked(env: &Env, dir: &Path, listing: &Listing) -> CheckReport {
-    let mut check = Check { env, dir, report: CheckReport::default() };
+/// As [`check`], until `cancelled` returns true: before each read it is asked, in the calling thread. The report of
+/// a check that was cancelled has what was found until then, and [`CheckReport::is_cancelled`] is set.
+///
+/// # Example
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// # fn main() -> esker::Result<()> {
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let store = dir.path().join("store");
+/// # esker::Db::open(&store, esker::Options::default())?.close()?;
+/// let stop = Arc::new(AtomicBool::new(false)); // set by a signal, or by another thread
+/// let asked = Arc::clone(&stop);
+/// let report = esker::check_until(&store, &esker::Options::default(), move || asked.load(Ordering::Relaxed))?;
+/// assert!(report.findings.is_empty() && !report.is_cancelled);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`check`], and `Cancelled` when that was before it had the store's lock.
+pub fn check_until(
+    path: impl AsRef<Path>,
+    options: &Options,
+    cancelled: impl Fn() -> bool + Send + Sync + 'static,
+) -> Result<CheckReport> {
+    let cancel = Cancel::when(cancelled);
+    check_in(&options.env.until(&cancel), path.as_ref(), &cancel)
+}
+
+fn check_in(env: &Env, dir: &Path, cancel: &Cancel) -> Result<CheckReport> {
+    let env = &env.within(dir)?;
+    let (_lock, listing) = locked::lock(env, dir, LockMode::Shared)?;
+    Ok(check_locked(env, dir, &listing, cancel))
+}
+
+/// As [`check`], for a caller that has the lock.
+pub(super) fn check_locked(env: &Env, dir: &Path, listing: &Listing, cancel: &Cancel) -> CheckReport {
+    let mut check = Check { env, dir, report: CheckReport::default(), cancel };
     let segments = check.segments(listing);
     let (state, synced) = check.manifest(listing, segments.as_ref());
     let mut pointers = Vec::new();
@@ -60,12 +95,19 @@ pub(super) fn check_locked(env: &Env, dir: &Path, listing: &Listing) -> CheckRep
     if let Some(state) = &state {
         check.levels(state);
     }
+    check.report.is_cancelled = cancel.has_failed_calls();
     check.report
 }
 
 /// What a check finds in the tables and blob files of a store whose manifest is known from elsewhere.
-pub(super) fn check_as(env: &Env, dir: &Path, listing: &Listing, state: &ManifestState) -> CheckReport {
-    let mut check = Check { env, dir, report: CheckReport::default() };
+pub(super) fn check_as(
+    env: &Env,
+    dir: &Path,
+    listing: &Listing,
+    state: &ManifestState,
+    cancel: &Cancel,
+) -> CheckReport {
+    let mut check = Check { env, dir, report: CheckReport::default(), cancel };
     check.tables(listing, Some(state));
     check.blobs(listing, Some(state), &[]);
     check.levels(state);
@@ -73,8 +115,11 @@ pub(super) fn check_as(env: &Env, dir: &Path, listing: &Listing, state: &Manifes
 }
 
 impl Check<'_> {
+    /// Reports damage. What only looks damaged, because the calls of a check that was cancelled fail, is none.
     pub(super) fn found(&mut self, error: &Error) {
-        self.report.found(error, self.dir);
+        if !self.cancel.has_failed_calls() {
+            self.report.found(error, self.dir);
+        }
     }
 
     pub(super) fn note_file(&mut self, path: &Path) {

@@ -1,6 +1,6 @@
 //! A copy of the store in another directory, made while others write.
 //!
-//! Under the structure lock, so that no table or segment goes away: every table of the current version is
+//! Under the version lock, so that no table or segment goes away: every table of the current version is
 //! linked, and every blob file, to which nothing is appended any more and in which no hole is punched while it
 //! has two names (durability rule 14); the log from the floor on is copied up to a moment
 //! at which everything in it is published, and a manifest is written that says the same as ours. The copy
@@ -52,14 +52,14 @@ pub(super) fn prepare(store: &Store) -> Result<()> {
 /// Writes the files of the copy into the new directory `target`.
 pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> {
     let (fs, dir, target_fs) = (&store.env.fs, target.dir, &target.env.fs);
-    let structure = store.structure.lock();
-    let Some(manifest) = &structure.manifest else {
+    let versions = store.versions.lock();
+    let Some(known) = versions.known() else {
         return Err(Error::new(ErrorKind::ReadOnly, "read only"));
     };
-    for file in manifest.state.files() {
+    for file in known.files() {
         fs.hard_link_to(&table_path(&store.dir, file), &**target_fs, &table_path(dir, file))?;
     }
-    let mut state = manifest.state.clone();
+    let mut state = known.clone();
     let parts = {
         let commit = store.commit.lock_quiet();
         state.log_synced = commit.tail.position();
@@ -73,12 +73,12 @@ pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> 
             fs.hard_link_to(&path, &**target_fs, &blob_path(dir, file))?;
         }
     }
-    // The floor cannot move while the structure lock is held, so no segment behind it is used anew.
+    // The floor cannot move while the version lock is held, so no segment behind it is used anew.
     for part in parts {
         copy(store, &part, target)?;
     }
     copy_marks(store, &state, target)?;
-    drop(structure);
+    drop(versions);
     let manifest = Manifest::create(&target.env, dir, 1, state)?;
     // A backup has its own already, which it holds.
     if !target_fs.exists(&dir.join(LOCK_FILE))? {

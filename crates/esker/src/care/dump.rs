@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::key_types::{KeyTypes, ShowKey, shown};
 use crate::blob::Pointer;
 use crate::cache::BufferPool;
 use crate::cursor::{Content, Cursor, Kind};
@@ -16,21 +17,35 @@ use crate::options::{CachePolicy, Options};
 use crate::ranges::KeyRange;
 use crate::store::reserve::RESERVE_FILE;
 use crate::table::{ScanHint, TABLE_MAGIC, TableReader};
-use crate::version::edit::{Edit, TableInfo};
+use crate::version::edit::{Edit, TableInfo, TreeId};
 use crate::version::tables::table_number;
 use crate::write::batch::{Ops, numbers_taken};
-
-/// The longest part of a key or value that a line shows, in bytes.
-const SHOWN_MAX: usize = 64;
 
 /// Where lines go; `false` stops the dump.
 type Out<'a> = &'a mut dyn FnMut(&str) -> bool;
 
-/// Shows what is in `file`, any file of a store, line by line; `out` returns `false` to stop.
+/// Shows what is in `file`, any file of a store, line by line; `out` returns `false` to stop. Keys are shown as text, what is
+/// not printable in them escaped.
 ///
 /// # Errors
 /// `Corruption` when the file is damaged or none of ours: what precedes the damage has been shown.
 pub fn dump(file: &Path, out: &mut dyn FnMut(&str) -> bool, options: &Options) -> Result<()> {
+    dump_with(file, &|_, _| None, out, options)
+}
+
+/// As [`dump`], where `show_key` shows each key, given the tag ([`Tree::tag`](crate::Tree::tag)) of its tree. Without a tag it
+/// is called where the tree has none, and where it is not known which tree that is: the manifest says so, and for other files
+/// it must be in the same directory. `None`: the key is shown as `dump` shows it.
+///
+/// # Errors
+/// As [`dump`].
+#[expect(clippy::type_complexity, reason = "a reader of the documentation sees at once what to pass")]
+pub fn dump_with(
+    file: &Path,
+    show_key: &dyn Fn(Option<&str>, &[u8]) -> Option<String>,
+    out: &mut dyn FnMut(&str) -> bool,
+    options: &Options,
+) -> Result<()> {
     let fs = &options.env.fs;
     let source = fs.open_read(file)?;
     let mut magic = [0; 8];
@@ -42,13 +57,13 @@ pub fn dump(file: &Path, out: &mut dyn FnMut(&str) -> bool, options: &Options) -
         return Ok(());
     }
     match &magic {
-        b"eskerWAL" => dump_segment(file, out, options),
-        b"eskerMAN" => dump_manifest(file, out, options),
+        b"eskerWAL" => dump_segment(file, show_key, out, options),
+        b"eskerMAN" => dump_manifest(file, show_key, out, options),
         [0, 0, 0, 0, 0, 0, 0, 0] if source.len() >= RECORDS_AT => {
             out("a log segment that was prepared and not used yet");
             Ok(())
         }
-        _ if is_table(&*source)? => dump_table(file, out, options),
+        _ if is_table(&*source)? => dump_table(file, show_key, out, options),
         _ => Err(Error::new(ErrorKind::InvalidInput, "this is no file of a store").at(file)),
     }
 }
@@ -64,41 +79,31 @@ fn is_table(source: &dyn ReadFile) -> Result<bool> {
     Ok(named || &end == TABLE_MAGIC)
 }
 
-fn shown(bytes: &[u8]) -> String {
-    let part = &bytes[..bytes.len().min(SHOWN_MAX)];
-    let more = if part.len() < bytes.len() { format!("... ({} bytes)", bytes.len()) } else { String::new() };
-    let mut text = String::new();
-    for chunk in part.utf8_chunks() {
-        text.extend(chunk.valid().escape_debug());
-        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
-    }
-    format!("\"{text}\"{more}")
-}
-
-/// An edit in words, its keys as text.
-fn told(edit: &Edit) -> String {
+/// An edit in words.
+fn told(edit: &Edit, types: &KeyTypes<'_>) -> String {
     match edit {
         Edit::AddTable { tree, level, table } => {
-            let (from, to) = (shown(&table.smallest), shown(&table.largest));
+            let (from, to) = (types.key(*tree, &table.smallest), types.key(*tree, &table.largest));
             let rest = TableInfo { smallest: Vec::new(), largest: Vec::new(), ..table.clone() };
             let rest = format!("{rest:?}").replace(", smallest: [], largest: []", "");
             format!("AddTable {{ tree: {tree}, level: {level}, keys {from} to {to}, table: {rest} }}")
         }
         Edit::DeleteRange { tree, seq, range } => {
-            format!("DeleteRange {{ tree: {tree}, seq: {seq}, keys {} }}", bounds(range))
+            format!("DeleteRange {{ tree: {tree}, seq: {seq}, keys {} }}", bounds(*tree, range, types))
         }
         Edit::Extent { tree, root, range } => {
-            format!("Extent {{ tree: {tree}, root: {root}, keys {} }}", bounds(range))
+            format!("Extent {{ tree: {tree}, root: {root}, keys {} }}", bounds(*tree, range, types))
         }
         other => format!("{other:?}"),
     }
 }
 
 /// A range of keys in words.
-fn bounds(range: &KeyRange) -> String {
+fn bounds(tree: TreeId, range: &KeyRange, types: &KeyTypes<'_>) -> String {
+    let bound = |key: &[u8]| if key.is_empty() { shown(key) } else { types.key(tree, key) };
     match &range.upper {
-        Some(upper) => format!("from {} up to {}", shown(&range.lower), shown(upper)),
-        None => format!("from {} on", shown(&range.lower)),
+        Some(upper) => format!("from {} up to {}", bound(&range.lower), bound(upper)),
+        None => format!("from {} on", bound(&range.lower)),
     }
 }
 
@@ -124,7 +129,7 @@ fn operand(stored: &[u8]) -> String {
     }
 }
 
-fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
+fn dump_segment(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Options) -> Result<()> {
     let source = options.env.fs.open_read(file)?;
     let mut page = vec![0; RECORDS_AT.min(source.len()) as usize];
     source.read_exact_at(&mut page, 0)?;
@@ -135,6 +140,7 @@ fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
     )) {
         return Ok(());
     }
+    let types = KeyTypes::beside(show_key, &options.env, file);
     let (mut offset, mut seq) = (RECORDS_AT, header.first_seq);
     let mut pieces = Pieces::open(&*options.env.fs, file, header.epoch)?;
     while let Some(found) = pieces.record(offset)? {
@@ -146,14 +152,15 @@ fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
             seq = next;
         }
         for op in Ops::of(found.payload) {
+            let key = types.key(op.tree, op.key);
             let what = match op.kind {
-                Kind::Delete => format!("delete {}", shown(op.key)),
+                Kind::Delete => format!("delete {key}"),
                 Kind::DeleteRange => match KeyRange::decode(op.key, op.value) {
-                    Some(range) => format!("delete {}", bounds(&range)),
-                    None => format!("delete from {} on", shown(op.key)),
+                    Some(range) => format!("delete {}", bounds(op.tree, &range, &types)),
+                    None => format!("delete from {key} on"),
                 },
-                Kind::Merge => format!("merge {} {}", shown(op.key), operand(op.value)),
-                kind => format!("put {} = {}", shown(op.key), held(Content::open(kind, op.value))),
+                Kind::Merge => format!("merge {key} {}", operand(op.value)),
+                kind => format!("put {key} = {}", held(Content::open(kind, op.value))),
             };
             if !out(&format!("  {seq} tree {}: {what}", op.tree)) {
                 return Ok(());
@@ -166,8 +173,11 @@ fn dump_segment(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn dump_manifest(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
+fn dump_manifest(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Options) -> Result<()> {
     let contents = read_stream(&*options.env.fs, file, 0)?;
+    let edits = contents.records.iter().filter_map(|(_, payload)| Edit::decode_all(payload));
+    let edits: Vec<Edit> = edits.flatten().collect();
+    let types = KeyTypes::of_edits(show_key, edits.iter());
     for (offset, payload) in &contents.records {
         let edits = Edit::decode_all(payload)
             .ok_or_else(|| Error::corruption(file, *offset, "a manifest record cannot be decoded"))?;
@@ -175,7 +185,7 @@ fn dump_manifest(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
             return Ok(());
         }
         for edit in &edits {
-            if !out(&format!("  {}", told(edit))) {
+            if !out(&format!("  {}", told(edit, &types))) {
                 return Ok(());
             }
         }
@@ -186,9 +196,12 @@ fn dump_manifest(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn dump_table(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
+fn dump_table(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Options) -> Result<()> {
     let source = options.env.fs.open_read(file)?;
     let reader = Arc::new(TableReader::open(source, 0, Arc::new(BufferPool::new(0, CachePolicy::None)))?);
+    let types = KeyTypes::beside(show_key, &options.env, file);
+    let number = file.file_name().and_then(|name| name.to_str()).and_then(table_number);
+    let key = |key: &[u8]| types.key_in(number, key);
     let (filter, index) = reader.metadata_bytes();
     let properties = reader.properties();
     let head = [
@@ -196,7 +209,7 @@ fn dump_table(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
         format!("sequence numbers {} to {}", properties.min_seq, properties.max_seq),
         format!("{} bytes of keys and values, {} data blocks", properties.raw_bytes, properties.blocks),
         format!("{} bytes in all, of these filter {filter} and index {index}", reader.size()),
-        format!("keys {} to {}", shown(&properties.smallest), shown(&properties.largest)),
+        format!("keys {} to {}", key(&properties.smallest), key(&properties.largest)),
     ];
     if !head.iter().all(|line| out(line)) {
         return Ok(());
@@ -205,9 +218,9 @@ fn dump_table(file: &Path, out: Out<'_>, options: &Options) -> Result<()> {
     cursor.seek_to_first()?;
     while cursor.valid() {
         let what = match cursor.kind() {
-            Kind::Delete => format!("{} deleted", shown(cursor.key())),
-            Kind::Merge => format!("{} merged: {}", shown(cursor.key()), operand(cursor.value())),
-            kind => format!("{} = {}", shown(cursor.key()), held(Content::open(kind, cursor.value()))),
+            Kind::Delete => format!("{} deleted", key(cursor.key())),
+            Kind::Merge => format!("{} merged: {}", key(cursor.key()), operand(cursor.value())),
+            kind => format!("{} = {}", key(cursor.key()), held(Content::open(kind, cursor.value()))),
         };
         if !out(&format!("  {} {what}", cursor.seq())) {
             return Ok(());

@@ -22,7 +22,7 @@ use crate::compact::output::TableMaker;
 use crate::env::{Env, Gate};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::CheckReport;
-use crate::fs::LockMode;
+use crate::fs::{Cancel, LockMode};
 use crate::log::replay::Segments;
 use crate::log::salvage::Salvaged;
 use crate::open::{Listing, QUARANTINE};
@@ -65,6 +65,9 @@ pub struct RepairReport {
     /// Where the files went that are not used any more, if there are any. It may be removed; until then huge values that
     /// are freed keep their space.
     pub quarantine: Option<PathBuf>,
+    /// The repair was cancelled ([`repair_until`]) when the store was whole again, while all of it was read once more: the
+    /// repair is done, and [`check`](crate::check) does that.
+    pub is_cancelled: bool,
 }
 
 struct Repair<'a> {
@@ -85,6 +88,7 @@ struct Repair<'a> {
     unused: BTreeSet<PathBuf>,
     needs_manifest: bool,
     report: RepairReport,
+    cancel: &'a Cancel,
 }
 
 /// Makes the store in `path` whole again, as far as its files go: every entry of a block, record and huge value that passes
@@ -111,16 +115,36 @@ struct Repair<'a> {
 /// `NotFound` when there is no store, `Locked` when it is open, `Unsupported` when a newer build wrote it, `Io`,
 /// `OutOfSpace`: then the store is as it was.
 pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport> {
+    repair_in(&options.env, path.as_ref(), options, &Cancel::when(|| false))
+}
+
+/// As [`repair`], until `cancelled` returns true: before each call of the file system it is asked, in the calling thread.
+/// A repair that was cancelled changes nothing that the store needs, and is done by the next one. Once the new manifest is
+/// being written, the repair is done all the same: then the report says what is lost, and
+/// [`RepairReport::is_cancelled`] is set.
+///
+/// # Errors
+/// As [`repair`], and `Cancelled`: then the store is as it was.
+pub fn repair_until(
+    path: impl AsRef<Path>,
+    options: &Options,
+    cancelled: impl Fn() -> bool + Send + Sync + 'static,
+) -> Result<RepairReport> {
+    let cancel = Cancel::when(cancelled);
+    repair_in(&options.env.until(&cancel), path.as_ref(), options, &cancel)
+}
+
+fn repair_in(env: &Env, dir: &Path, options: &Options, cancel: &Cancel) -> Result<RepairReport> {
     options.check()?;
-    let dir = path.as_ref();
-    let options = &options.clone().env(options.env.within(dir)?);
+    let options = &options.clone().env(env.within(dir)?);
     let env = &options.env;
     let (_lock, listing) = locked::lock(env, dir, LockMode::Exclusive)?;
-    let checked = check_locked(env, dir, &listing);
+    let checked = check_locked(env, dir, &listing, cancel);
+    cancel.go_on(dir)?;
     if checked.findings.is_empty() {
         return Ok(RepairReport::default());
     }
-    let mut repair = Repair::begin(options, dir, listing, &checked)?;
+    let mut repair = Repair::begin(options, dir, listing, &checked, cancel)?;
     let is_whole = repair.read_manifest()?;
     repair.maker.next_file.fetch_max(repair.state.next_file, Ordering::Relaxed);
     let records = repair.read_log(is_whole)?;
@@ -145,6 +169,7 @@ impl<'a> Repair<'a> {
         dir: &'a Path,
         listing: Listing,
         checked: &CheckReport,
+        cancel: &'a Cancel,
     ) -> Result<Repair<'a>> {
         let env = &options.env;
         let maker = Arc::new(TableMaker {
@@ -169,6 +194,7 @@ impl<'a> Repair<'a> {
             unused: BTreeSet::new(),
             needs_manifest: false,
             report: RepairReport::default(),
+            cancel,
             listing,
         };
         repair.open_segments()?;
@@ -231,7 +257,7 @@ impl<'a> Repair<'a> {
         self.needs_manifest |= !damage.is_empty();
         if is_whole && !damage.is_empty() {
             // What the two say together may be more than `check` had: which files should be there, and how they should be.
-            let again = check_as(self.env, self.dir, &self.listing, &self.state);
+            let again = check_as(self.env, self.dir, &self.listing, &self.state, self.cancel);
             self.damaged.extend(again.findings.into_iter().map(|finding| finding.file));
         }
         let comment = if is_whole { "; it is kept twice, and nothing is lost" } else { "" };
@@ -284,7 +310,8 @@ impl<'a> Repair<'a> {
         if self.listing.segments.is_empty() {
             self.lose(&Error::corruption(self.dir, 0, "every log segment is missing"), None, None);
         } else if is_whole && !self.segments.paths.is_empty() {
-            let check = Check { env: self.env, dir: self.dir, report: CheckReport::default() };
+            let report = CheckReport::default();
+            let check = Check { env: self.env, dir: self.dir, report, cancel: self.cancel };
             let recovered = check.recovered(&self.segments, &self.state);
             match recovered {
                 Ok(recovered) => {
@@ -298,8 +325,29 @@ impl<'a> Repair<'a> {
         self.salvage_log(is_whole).map(Some)
     }
 
-    /// Puts the new manifest in force, and what it does not need aside.
+    /// Puts the new manifest in force, and reads everything once more.
     fn finish(mut self) -> Result<RepairReport> {
+        // From here on the repair is done, whatever it takes: who cancelled it half-way would not learn what is lost.
+        let cancel = self.cancel;
+        cancel.go_on(self.dir)?;
+        cancel.put_off(|| self.replace())?;
+        let left = match Listing::read(self.env, self.dir) {
+            Ok(listing) => check_locked(self.env, self.dir, &listing, cancel),
+            Err(error) if error.kind() == ErrorKind::Cancelled => {
+                CheckReport { is_cancelled: true, ..CheckReport::default() }
+            }
+            Err(error) => return Err(error),
+        };
+        for finding in left.findings {
+            let error = Error::corruption(&finding.file, finding.offset, finding.reason);
+            self.lose(&error, None, None);
+        }
+        self.report.is_cancelled = left.is_cancelled;
+        Ok(self.report)
+    }
+
+    /// Puts the new manifest in force, and what it does not need aside.
+    fn replace(&mut self) -> Result<()> {
         let fs = &self.env.fs;
         // If it is not the same once more, opening may free huge values that nothing names any more: here they keep their bytes.
         let keeps_blobs = self.report.rebuilt || !self.unused.is_empty();
@@ -331,13 +379,7 @@ impl<'a> Repair<'a> {
                 fs.remove_file(path)?;
             }
         }
-        fs.sync_dir(self.dir)?;
-        let left = check_locked(self.env, self.dir, &Listing::read(self.env, self.dir)?);
-        for finding in left.findings {
-            let error = Error::corruption(&finding.file, finding.offset, finding.reason);
-            self.lose(&error, None, None);
-        }
-        Ok(self.report)
+        fs.sync_dir(self.dir)
     }
 
     /// Makes the directory for what is not used any more.

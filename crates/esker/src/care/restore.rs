@@ -11,7 +11,7 @@ use super::file_copy::copy_file;
 use super::new_dir::NewDir;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::LockMode;
+use crate::fs::{Cancel, LockMode};
 use crate::open::LOCK_FILE;
 use crate::options::Options;
 
@@ -45,8 +45,34 @@ pub fn restore(
     target: impl AsRef<Path>,
     options: &Options,
 ) -> Result<BackupInfo> {
-    let (dir, target) = (dir.as_ref(), target.as_ref());
-    let env = options.env.within(dir)?;
+    restore_from(&options.env, dir.as_ref(), id, target.as_ref(), options)
+}
+
+/// As [`restore`], until `cancelled` returns true: before each read of the backup it is asked, in the calling thread.
+///
+/// # Errors
+/// As [`restore`], and `Cancelled`: then nothing is left of the store.
+pub fn restore_until(
+    dir: impl AsRef<Path>,
+    id: Option<u64>,
+    target: impl AsRef<Path>,
+    options: &Options,
+    cancelled: impl Fn() -> bool + Send + Sync + 'static,
+) -> Result<BackupInfo> {
+    // What is written is not cancelled: it must be removed.
+    let env = options.env.until(&Cancel::when(cancelled));
+    restore_from(&env, dir.as_ref(), id, target.as_ref(), options)
+}
+
+/// Restores a backup that is read in the world `from`.
+fn restore_from(
+    from: &Env,
+    dir: &Path,
+    id: Option<u64>,
+    target: &Path,
+    options: &Options,
+) -> Result<BackupInfo> {
+    let env = from.within(dir)?;
     let shelf = Shelf::read(&env, dir)?;
     let _lock = lock(&env, dir, LockMode::Shared)?;
     let id = id.or(shelf.ids.last().copied()).filter(|id| shelf.ids.contains(id));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{leveled, tiered};
 use crate::cursor::SeqNo;
-use crate::options::{CompactionStyle, TreeOptions};
+use crate::options::{CompactionStyle, Options, TreeOptions};
 use crate::version::levels::{LEVELS, Levels, Table};
 
 /// Runs in level 0 of a leveled tree from which on they are merged.
@@ -12,6 +12,15 @@ pub(crate) const L0_RUNS: usize = 4;
 
 /// Bytes that a memtable takes for an entry beside its key and value, about.
 const ENTRY_OVERHEAD: u128 = 40;
+
+/// This many small neighbours are merged.
+const SMALL_NEIGHBOURS: usize = 16;
+
+/// The most bytes that a small table has.
+const SMALL_BYTES: u64 = 256 << 10;
+
+/// A small table also has at most one part in so many of each of [`Options::table_limits`].
+const SMALL_PART: u64 = 16;
 
 pub(super) const BOTTOM: usize = LEVELS - 1;
 
@@ -22,15 +31,25 @@ pub(crate) struct Goal {
     pub(crate) ratio: usize,
     /// Bytes that a full level 0 of a leveled tree brings, about.
     pub(crate) base_bytes: u64,
+    /// A table of at most this many bytes and entries is small.
+    pub(crate) small_bytes: u64,
+    pub(crate) small_entries: u64,
     /// What has expired before is of no use to anybody.
     pub(crate) time_us: u64,
 }
 
 impl Goal {
-    /// What a tree of `options` and `levels` is to come to, where memtables take `memtable_bytes`.
-    pub(crate) fn new(options: &TreeOptions, levels: &Levels, memtable_bytes: usize, time_us: u64) -> Self {
-        let base_bytes = flushed_from((memtable_bytes * L0_RUNS) as u64, levels);
-        Goal { style: options.compaction, ratio: options.ratio(), base_bytes, time_us }
+    /// The goal for a tree with the options `tree` and the tables `levels`, in a store with `options`.
+    pub(crate) fn new(tree: &TreeOptions, levels: &Levels, options: &Options, time_us: u64) -> Self {
+        let limits = options.table_limits();
+        Goal {
+            style: tree.compaction,
+            ratio: tree.ratio(),
+            base_bytes: flushed_from((options.memtable_limit() * L0_RUNS) as u64, levels),
+            small_bytes: (limits.bytes / SMALL_PART).min(SMALL_BYTES),
+            small_entries: limits.keys as u64 / SMALL_PART,
+            time_us,
+        }
     }
 }
 
@@ -107,15 +126,37 @@ pub(crate) fn urgency(levels: &Levels, goal: Goal) -> f64 {
         CompactionStyle::Leveled => leveled::urgency(levels, goal),
         _ => tiered::urgency(levels, goal),
     };
-    if urgency < 1.0 && due(levels, goal.time_us).is_some() { 1.0 } else { urgency }
+    let is_due = || due(levels, goal.time_us).is_some() || small_neighbours(levels, goal).is_some();
+    if urgency < 1.0 && is_due() { 1.0 } else { urgency }
 }
 
 /// The most urgent merge, if one is needed.
 pub(crate) fn pick(levels: &Levels, goal: Goal) -> Option<Compaction> {
-    match goal.style {
+    let urgent = match goal.style {
         CompactionStyle::Leveled => leveled::pick(levels, goal),
         _ => tiered::pick(levels, goal),
-    }
+    };
+    urgent.or_else(|| small_neighbours(levels, goal))
+}
+
+/// The merge of small tables that lie side by side in one run. Flushes leave such tables where keys do not overlap, and no
+/// style merges tables that do not overlap. Without this merge, programs that each put one pair and end would leave a file
+/// for each pair.
+///
+/// The merge always leaves fewer small tables: all of its tables but the last reach a limit, and a small table is far from
+/// every limit. A small table is merged again once there are 15 more, so this costs a flush at most [`SMALL_BYTES`] / 15.
+fn small_neighbours(levels: &Levels, goal: Goal) -> Option<Compaction> {
+    let above = levels.run_places().map(|place| (0, &levels.level(0)[place]));
+    let mut runs = above.chain((1..LEVELS).map(|level| (level, levels.level(level))));
+    runs.find_map(|(level, run)| {
+        let is_small = |table: &Arc<Table>| {
+            table.info.size <= goal.small_bytes && table.info.entries <= goal.small_entries
+        };
+        let neighbours =
+            run.chunk_by(|a, b| is_small(a) && is_small(b)).find(|few| few.len() >= SMALL_NEIGHBOURS)?;
+        let inputs = neighbours.iter().map(|table| (level, Arc::clone(table))).collect();
+        Some(Compaction { inputs, target: level, for_reads: false })
+    })
 }
 
 /// The next merge of what is newer than `seq` alone, if one is needed, while what is older is being merged.

@@ -8,6 +8,7 @@ use super::Db;
 use crate::env::Env;
 use crate::error::{ErrorKind, Result};
 use crate::finding::CheckReport;
+use crate::fs::gone;
 use crate::open::{BACKUP_DIR, Listing};
 use crate::state::TreeInner;
 use crate::stats::{Stats, TreeStats};
@@ -35,9 +36,9 @@ impl Db {
         let store = &self.store;
         let mut stats = Stats::default();
         let trees: Vec<Arc<TreeInner>> = {
-            let structure = store.structure.lock();
-            stats.table_files = structure.files.len() as u64;
-            (stats.manifest_bytes, stats.manifest_copied) = match &structure.manifest {
+            let versions = store.versions.lock();
+            stats.table_files = versions.table_files() as u64;
+            (stats.manifest_bytes, stats.manifest_copied) = match versions.manifest() {
                 Some(manifest) => (manifest.disk_bytes(), manifest.has_copy()),
                 None => {
                     let listing = Listing::read(&store.env, &store.dir)?;
@@ -45,7 +46,7 @@ impl Db {
                     (lens.sum::<Result<u64>>()?, listing.copies.contains(&listing.manifest()))
                 }
             };
-            structure.by_name.values().filter_map(|id| structure.trees.get(id)).cloned().collect()
+            versions.by_name().map(|(_, tree)| Arc::clone(tree)).collect()
         };
         for tree in &trees {
             stats.memtable_bytes += tree.mem().table.memory() as u64;
@@ -147,16 +148,7 @@ fn taken(env: &Env, dir: &Path) -> Result<u64> {
     let mut sum = 0_u64;
     for dir in dirs {
         for name in env.fs.list(&dir)? {
-            let path = dir.join(name);
-            match env
-                .fs
-                .is_regular(&path)
-                .and_then(|is_file| if is_file { env.fs.allocated_bytes(&path) } else { Ok(0) })
-            {
-                // Gone since.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                taken => sum = sum.saturating_add(taken?),
-            }
+            sum = sum.saturating_add(gone::allocated_bytes(&*env.fs, &dir.join(name))?);
         }
     }
     Ok(sum)

@@ -6,15 +6,16 @@ use crate::tree::Tree;
 use crate::write::batch::check_key;
 
 impl Db {
-    /// Splits `tree` at the key `at`: its keys from there on become a tree of their own, called `name`, with the same options
-    /// and tag; `tree` keeps those before. No table is written anew, however large the tree is: both trees share the files that
-    /// hold keys of both, until merges have come by.
+    /// Splits `tree` at the key `at`: its keys from `at` on move to a new tree called `name`, which has the same options and
+    /// tag; `tree` keeps the keys before `at`. No table is rewritten, however large the tree is: both trees share the files
+    /// that hold keys of both, until merges rewrite them.
     ///
-    /// Handles of `tree` go on; what they write from `at` on is refused with `InvalidInput`, and a range that reaches beyond
-    /// `at` is deleted up to there: who deletes ranges while others split looks at
-    /// [`Tree::range`] afterwards. Snapshots and scans that began
-    /// before go on seeing one tree through its handle. Writes to `tree` wait for what has been written meanwhile to be
-    /// flushed, and, if need be, for a merge of the tree. Transactions that have read what moves conflict.
+    /// Handles of `tree` stay valid. A write of a key from `at` on through such a handle fails with `InvalidInput`. A
+    /// [`Tree::delete_range`] that reaches beyond `at` deletes only the keys before `at` and succeeds; a program that deletes
+    /// ranges while another thread splits the tree therefore compares its range with [`Tree::range`] afterwards. Snapshots and
+    /// scans that began before the split go on seeing one tree through its handle. Writes to `tree` wait while the split
+    /// flushes what was written meanwhile and, if need be, while a merge of the tree ends. A transaction that has read a key
+    /// that moves fails with a conflict.
     ///
     /// # Errors
     /// `AlreadyExists`; `InvalidInput` when `at` is not within the tree's bounds, or is its first key, or the tree is of another

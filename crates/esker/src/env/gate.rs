@@ -1,8 +1,9 @@
 //! Lets writers into the directory of a store until the store is closed, then none.
 //!
-//! What is written in bulk or piece by piece outlives calls, and its handle may outlive the store: then the directory is
-//! another opening's, or another store's. So each piece of it is written inside the gate, and closing waits until nobody is.
-//! So it is with files that calls make, resize and remove: a call may go on while another thread closes the store.
+//! An ingest, an import or a value that is written in pieces has a handle that may outlive the store. By then the directory
+//! may belong to another opening, or to another store. So each piece is written inside the gate, and `close` waits until
+//! every thread has left it. Calls that create, resize or remove files enter the gate too, because another thread may close
+//! the store while they run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ struct GateState {
     inside: Vec<ThreadId>,
 }
 
-/// What closes the store: its thread may enter until this is dropped, and no other.
+/// Lets the thread that closes the store, and no other, enter the gate until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Last<'a>(&'a Gate);
 
@@ -40,7 +41,7 @@ impl Drop for Last<'_> {
     }
 }
 
-/// The store is not closed before this is dropped.
+/// Keeps the store from being closed until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Inside<'a> {
     gate: &'a Gate,
@@ -60,13 +61,13 @@ impl Drop for Inside<'_> {
 }
 
 impl Gate {
-    /// Stands open.
+    /// An open gate of the store in `dir`.
     pub(crate) fn new(dir: &Path) -> Arc<Gate> {
         Arc::new(Gate { dir: dir.to_path_buf(), state: Mutex::default(), left: Condvar::new() })
     }
 
-    /// Goes inside, or finds the store closed. A thread that is inside may enter again, also while closing waits for it: what
-    /// it has begun it can end.
+    /// Enters the gate; fails with `Closed` once the store is closing. A thread that is inside may enter again even then, so
+    /// that it can finish what it has begun: `close` waits for it.
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
         let (mut state, thread) = (self.state.lock(), current().id());
         if state.closed && state.closer != Some(thread) && !state.inside.contains(&thread) {
@@ -76,7 +77,7 @@ impl Gate {
         Ok(Inside { gate: self, thread })
     }
 
-    /// Nobody else enters from now on; returns when nobody is inside.
+    /// Shuts the gate to all other threads and waits until every thread has left it.
     pub(crate) fn close(&self) -> Last<'_> {
         let mut state = self.state.lock();
         (state.closed, state.closer) = (true, Some(current().id()));
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_closes_waits_for_those_who_are_inside() {
+    fn closing_waits_for_the_threads_inside() {
         let gate = Gate::new(Path::new("/db"));
         std::thread::scope(|scope| {
             let inside = gate.enter().unwrap();

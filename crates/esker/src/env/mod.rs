@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::fs::{FileSystem, RealFs};
+use crate::fs::{Cancel, FileSystem, RealFs, UntilCancelled};
 
 mod executor;
 mod gate;
@@ -92,6 +92,11 @@ impl Env {
     /// The same world, in which files are those of the directory `dir`, resolved now: see [`FileSystem::within`].
     pub(crate) fn within(&self, dir: &Path) -> Result<Env> {
         Ok(Env { fs: self.fs.within(dir)?, ..self.clone() })
+    }
+
+    /// The same world, in which calls of the file system fail once `cancel` says so.
+    pub(crate) fn until(&self, cancel: &Arc<Cancel>) -> Env {
+        Env { fs: UntilCancelled::wrap(Arc::clone(&self.fs), Arc::clone(cancel)), ..self.clone() }
     }
 
     /// The same world, in which files have the paths that they have for the process.

@@ -1,4 +1,4 @@
-//! Files of the user's that bytes of the store's files are copied to, or come from.
+//! A user's files, as the source or the target of copies of the store's bytes.
 
 #![expect(clippy::disallowed_types, reason = "the file belongs to the user, not to the store")]
 
@@ -7,13 +7,13 @@ use std::io::{self, Write};
 
 use super::real::os;
 
-/// How much the kernel is asked to copy in one call, in bytes.
+/// How many bytes one call asks the kernel to copy.
 const COPY_MAX: u64 = 1 << 30;
 
 /// A file as the user opened it.
 pub(crate) type OpenFile = File;
 
-/// A file of the user's. It is written at its position, which moves on.
+/// A user's file. Writes go to its current position and move it.
 #[derive(Debug)]
 pub struct UserFile(File);
 
@@ -23,14 +23,14 @@ impl UserFile {
         file.try_clone().map(UserFile)
     }
 
-    /// Whether it may share blocks with another file of its file system (XFS, btrfs), so that copying costs next
-    /// to nothing.
+    /// Whether it may share blocks with another file of its file system (XFS, btrfs), so that a copy costs next to
+    /// nothing.
     pub(crate) fn shares_blocks(&self) -> bool {
         os::shares_blocks(&self.0)
     }
 
-    /// Gives `target` `len` bytes from `offset` on as its own from `to` on, as far as the kernel does it of itself;
-    /// returns how many it has copied.
+    /// Has the kernel copy `len` bytes from `offset` on to `to` in `target`, as far as it can; returns how many bytes
+    /// it copied.
     pub(super) fn give(&self, offset: u64, len: u64, target: &File, mut to: u64) -> u64 {
         let mut from = offset;
         copy_as_far_as_it_goes(len, |wanted| {
@@ -38,20 +38,20 @@ impl UserFile {
         })
     }
 
-    /// Reads bytes from `offset` on; returns how many.
+    /// Reads bytes from `offset` on; returns how many it read.
     pub(super) fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         os::read_at(&self.0, buf, offset)
     }
 
-    /// Copies `len` bytes of `source` from `offset` on, as far as the kernel does it of itself; returns how many it
-    /// has copied.
+    /// Has the kernel copy `len` bytes of `source` from `offset` on, as far as it can; returns how many bytes it
+    /// copied.
     pub(super) fn take(&self, source: &File, offset: u64, len: u64) -> u64 {
         let mut from = offset;
         copy_as_far_as_it_goes(len, |wanted| os::copy_range((source, &mut from), (&self.0, None), wanted))
     }
 }
 
-/// Has `copy` copy `len` bytes, some at a time, until it fails; returns how many it has.
+/// Calls `copy` for `len` bytes, some at a time, until it fails; returns how many bytes it copied.
 fn copy_as_far_as_it_goes(len: u64, mut copy: impl FnMut(usize) -> io::Result<usize>) -> u64 {
     let mut left = len;
     while left > 0 {
@@ -59,7 +59,7 @@ fn copy_as_far_as_it_goes(len: u64, mut copy: impl FnMut(usize) -> io::Result<us
             Ok(0) => break,
             Ok(n) => left = left.saturating_sub(n as u64),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Whatever the reason is, reading or writing finds it too, or does not mind.
+            // Reading or writing meets the same error, or works in spite of it.
             Err(_) => break,
         }
     }

@@ -1,10 +1,10 @@
-//! The process's descriptors: how many stores keep, and who closes some when there are no more.
+//! The process's file descriptors: how many the stores keep, and which ones are closed when they run out.
 //!
-//! Stores keep tables and blob files open that they could open again. They do so within a part of the limit
-//! (`RLIMIT_NOFILE`), less what else the process has open; both are asked for whenever a table is opened, since they change.
-//! When an opening fails all the same, because of the limit of the whole system for one, every store of the process closes
-//! what it does not read just now, and the opening is tried again. It fails, with `OutOfResources`, when nothing was left to
-//! close.
+//! Stores keep tables and blob files open that they could open again. They stay within a part of the limit
+//! (`RLIMIT_NOFILE`) minus what the rest of the process has open. Both numbers change, so they are read whenever a
+//! table is opened. An opening may still fail, for example because of the system-wide limit. Then every store of the
+//! process closes the files that it is not reading, and the opening is tried again. It fails with `OutOfResources` when
+//! there was nothing left to close.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,37 +15,37 @@ use parking_lot::Mutex;
 use super::real::os;
 use crate::error::{ErrorKind, Result};
 
-/// So many files a store keeps open however few descriptors there are.
+/// A store keeps at least this many files open, however few descriptors there are.
 const KEPT_MIN: usize = 4;
 
-/// So often an opening is tried.
+/// How often an opening is tried.
 const TRIES: u32 = 32;
 
-/// How often unused files were closed because an opening lacked a descriptor.
+/// How often unused files were closed because an opening found no descriptor.
 static CLOSED: AtomicU64 = AtomicU64::new(0);
 
-/// Something that keeps files open which it can open again.
+/// An owner of open files that it can open again.
 pub(crate) trait Keeper: Send + Sync + Debug {
-    /// Closes what is not being read; returns whether that was anything. The caller may hold any lock of a store but that
-    /// under which files are noted as open.
+    /// Closes what is not being read; returns whether it closed anything. The caller may hold any lock of a store
+    /// except the one that guards the list of open files.
     fn close_unused(&self) -> bool;
 }
 
-/// Everybody who keeps files open.
+/// All owners that keep files open.
 static KEEPERS: Mutex<Vec<Weak<dyn Keeper>>> = Mutex::new(Vec::new());
 
-/// Enters `keeper`, until it is gone.
+/// Registers `keeper` until it is dropped.
 pub(crate) fn enter(keeper: Weak<dyn Keeper>) {
     let mut keepers = KEEPERS.lock();
     keepers.retain(|keeper| keeper.strong_count() > 0);
     keepers.push(keeper);
 }
 
-/// Opens a file by `open`; where there is no descriptor for it, others are closed, and it is tried again.
+/// Opens a file by `open`. If there is no descriptor for it, other files are closed and `open` is tried again.
 ///
-/// Several threads may come to the limit at once. One of them then closes what all of them need, and the others find
-/// nothing left to close; or others take what one has freed. So an opening fails only when nobody has closed anything
-/// since it began, or after [`TRIES`].
+/// Several threads may reach the limit at once. One of them may close what all of them need, so that the others find
+/// nothing left to close; or other threads may take the descriptors that it freed. So an opening fails only if no
+/// thread has closed anything since it began, or after [`TRIES`] tries.
 pub(crate) fn opened<T>(open: impl Fn() -> Result<T>) -> Result<T> {
     let mut tries = 1;
     loop {
@@ -59,7 +59,7 @@ pub(crate) fn opened<T>(open: impl Fn() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Has everybody close what they can; returns whether that was anything.
+/// Has every keeper close what it can; returns whether any closed anything.
 #[cold]
 fn close_unused() -> bool {
     let keepers: Vec<Arc<dyn Keeper>> = KEEPERS.lock().iter().filter_map(Weak::upgrade).collect();
@@ -70,13 +70,13 @@ fn close_unused() -> bool {
     closed
 }
 
-/// How many files one may keep open who has `mine`: so that a quarter of what the process may open is left.
+/// How many files an owner of `mine` open files may keep, so that a quarter of the process's limit stays free.
 pub(crate) fn kept_max(mine: usize) -> usize {
     let Some(max) = os::descriptors_max() else { return usize::MAX };
     kept_of(max, os::descriptors_open(), mine)
 }
 
-/// The same where the process may open `max`, and has `open`, if that is known.
+/// The same for a process that may open `max` files and has `open` open, if known.
 fn kept_of(max: u64, open: Option<u64>, mine: usize) -> usize {
     let others = open.unwrap_or(0).saturating_sub(mine as u64);
     let kept = (max - max / 4).saturating_sub(others);
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::error::Error;
 
-    /// Keeps a file open until it is asked for it.
+    /// Keeps a file open until it is told to close it.
     #[derive(Debug)]
     struct OneFile(AtomicBool);
 
@@ -101,7 +101,8 @@ mod tests {
         }
     }
 
-    /// Lacks a descriptor as long as `keeper` has its file open; `meanwhile` is what other threads do during the first try.
+    /// Finds no descriptor as long as `keeper` has its file open; `meanwhile` is what other threads do during the first
+    /// try.
     fn open_beside(keeper: &OneFile, meanwhile: impl Fn()) -> Result<u32> {
         let tries = Cell::new(0);
         opened(|| {
@@ -117,7 +118,7 @@ mod tests {
         })
     }
 
-    /// One test, since openings that lack a descriptor ask the keepers of the whole process.
+    /// This is one test, since openings without a descriptor ask the keepers of the whole process.
     #[test]
     fn an_opening_is_tried_again_while_somebody_closes_files() {
         let keeper = Arc::new(OneFile(AtomicBool::new(true)));

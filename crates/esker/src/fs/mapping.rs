@@ -1,4 +1,4 @@
-//! Bytes of a file to look at in place.
+//! Bytes of a file, viewed in place.
 
 use std::fmt;
 use std::ops::Deref;

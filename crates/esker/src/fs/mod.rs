@@ -1,13 +1,14 @@
 //! The file system as a trait: the only door to the disk.
 //!
-//! Nothing outside this room touches `std::fs` (a lint forbids it), so that every test can run on
-//! `SimFs`, which keeps apart what was synced and what was not, by 512-byte sector and by directory
-//! entry, and can "crash". Every error names the file and what was being done to it.
+//! Nothing outside this room touches `std::fs` (a lint forbids it). So every test can run on `SimFs`, which tells
+//! synced from unsynced data and can "crash". Every error names the file and the operation.
 //!
 //! Durability contract, the same for both file systems:
 //! - bytes and length of a file are durable after *that file's* `sync`;
 //! - a created, renamed, linked or removed name is durable after `sync_dir` of its directory;
-//! - a rename is atomic: after a crash the target is the old or the new file, whole as far as synced;
+//! - a rename is atomic: after a crash the target is the old or the new file, whole as far as it was synced;
+//! - a crash may bring back an old name of a file that has no name and is not open; by then the file may hold another
+//!   file's bytes (see `gone.rs`);
 //! - a failed `sync` is never retried: the kernel may have dropped the pages (callers poison).
 
 use std::fmt::Debug;
@@ -20,31 +21,34 @@ use crate::error::{Error, ErrorKind, Result};
 
 mod copy;
 pub(crate) mod descriptors;
+pub(crate) mod gone;
 mod mapping;
 mod real;
 pub mod sim;
 #[cfg(test)]
 mod tests;
+mod until;
 
 pub(crate) use copy::OpenFile;
 pub use copy::UserFile;
 pub use mapping::Mapping;
 pub use real::Directory;
 pub(crate) use real::{RealFs, give_back_free_memory};
+pub(crate) use until::{Cancel, UntilCancelled};
 
-/// The memory that this process may have, in bytes, where the operating system tells: the machine's, or less where a
-/// control group limits it.
+/// The memory that this process may have, in bytes, if the operating system tells: the machine's, or less if a control
+/// group limits it.
 pub(crate) fn available_memory() -> Option<u64> {
     let limits = [real::os::physical_memory(), real::os::memory_limit()];
     limits.into_iter().flatten().min()
 }
 
-/// How many threads of the whole machine run or could run now, where the operating system tells.
+/// How many threads of the whole machine run or are ready to run, if the operating system tells.
 pub(crate) fn running_threads() -> Option<usize> {
     real::os::running_threads()
 }
 
-/// Tells the kernel that all of `buf`, which is large and new, will be written: it may come in huge pages.
+/// Tells the kernel that all of `buf`, which is large and new, will be written, so that it may use huge pages.
 pub(crate) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
     real::os::expect_use(buf);
 }
@@ -52,7 +56,8 @@ pub(crate) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
 /// The unit of punched holes and of shared blocks, in bytes.
 pub(crate) const BLOCK: u64 = 4096;
 
-/// What the free space of a file system counts as that does not tell, in bytes: putting finds out when there is no more.
+/// The free space assumed for a file system that does not tell, in bytes. A write then finds out that space has run
+/// out.
 pub(crate) const PLENTY: u64 = 1 << 50;
 
 /// How a directory lock is shared.
@@ -67,7 +72,7 @@ pub enum LockMode {
 /// Held until dropped.
 pub trait DirLock: Send + Sync + Debug {}
 
-/// What a name in a directory stands for.
+/// What a name in a directory refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
     /// A regular file.
@@ -94,19 +99,19 @@ impl NameKind {
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The name. Bytes that are not UTF-8 (it is not one of ours) are replaced.
+    /// The name. Bytes that are not UTF-8 are replaced; the store writes no such name.
     pub name: String,
-    /// What it stands for: a link is not followed.
+    /// What the name refers to. A link is not followed.
     pub kind: NameKind,
 }
 
-/// A file that is read at offsets, by many threads at once.
+/// A file that many threads read at offsets.
 pub trait ReadFile: Send + Sync + Debug {
-    /// Fills `buf` from `offset` on. Fewer bytes in the file are an error of kind `Corruption`
-    /// (the file was cut short), never a short read.
+    /// Fills `buf` from `offset` on. If the file ends before, that is an error of kind `Corruption` (the file was cut
+    /// short), never a short read.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
 
-    /// As [`read_exact_at`](Self::read_exact_at), into memory that holds nothing yet, and returns that.
+    /// Like [`read_exact_at`](Self::read_exact_at), but reads into uninitialised memory, and returns the filled buffer.
     fn read_uninit_at<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Result<&'a mut [u8]> {
         buf.fill(MaybeUninit::new(0));
         // SAFETY: every byte was just written.
@@ -114,9 +119,9 @@ pub trait ReadFile: Send + Sync + Debug {
         self.read_exact_at(buf, offset).map(|()| buf)
     }
 
-    /// As [`read_uninit_at`](Self::read_uninit_at), where the bytes are in memory and can be had from there for less
-    /// than a read costs; otherwise `None`, and `buf` holds anything. The caller sees to it that nobody changes or cuts
-    /// off these bytes of the file meanwhile.
+    /// Like [`read_uninit_at`](Self::read_uninit_at), if the bytes are in memory and copying them from there costs less
+    /// than a read. Otherwise returns `None` and leaves `buf` undefined. The caller ensures that these bytes of the
+    /// file are not changed or cut off meanwhile.
     fn copy_resident<'a>(&self, _buf: &'a mut [MaybeUninit<u8>], _offset: u64) -> Option<&'a mut [u8]> {
         None
     }
@@ -140,23 +145,22 @@ pub trait ReadFile: Send + Sync + Debug {
         true
     }
 
-    /// Where, from `offset` on, there may be something else than zeros that take no space; the file's length where there
-    /// is not.
+    /// The first place from `offset` on that may be outside a hole; the file's length if there is none.
     fn next_data(&self, offset: u64) -> u64 {
         offset.min(self.len())
     }
 
-    /// Copies `len` bytes from `offset` on to `target`, as far as that can be done without reading them; returns how
-    /// many bytes it has copied.
+    /// Copies `len` bytes from `offset` on to `target`, as far as that works without reading them; returns how many
+    /// bytes it copied.
     fn copy_to(&self, _offset: u64, _len: u64, _target: &UserFile) -> u64 {
         0
     }
 
-    /// Shows `len` bytes from `offset` without copying them where the file system can; a range that ends
-    /// behind [`len`](Self::len) is an error of kind `Corruption`, as for a read. The view outlives the
-    /// handle and the names of the file. As long as it lives, its owner sees to it that nobody writes into
-    /// the range, punches it or cuts it off. A device that fails under it kills the process (SIGBUS),
-    /// because a load from memory cannot return an error: who cannot afford that reads instead.
+    /// Shows `len` bytes from `offset`, without copying them if the file system can. A range that ends after
+    /// [`len`](Self::len) is an error of kind `Corruption`, as for a read. The view outlives the handle and the names
+    /// of the file. While it lives, its owner ensures that the range is not written, punched or cut off. If the device
+    /// fails to deliver a page, the kernel kills the process (SIGBUS), because a load from memory cannot return an
+    /// error. A caller that cannot accept that must read instead.
     fn map(&self, offset: u64, len: u64) -> Result<Mapping> {
         Mapping::by_reading(self, offset, len)
     }
@@ -175,75 +179,74 @@ pub trait WriteFile: Send + Debug {
         self.len() == 0
     }
 
-    /// Makes all that was appended, and the length, durable.
+    /// Makes all appended bytes, and the length, durable.
     fn sync(&mut self) -> Result<()>;
 
-    /// Starts writing back what was appended, without waiting: it smooths a later `sync`.
+    /// Starts writing back the appended bytes, without waiting, to shorten a later `sync`.
     fn start_writeback(&mut self);
 
     /// Where the file is, for messages.
     fn path(&self) -> &Path;
 }
 
-/// A file that one owner writes at offsets while others read it. [`ReadFile::len`] is its length now, as
-/// far as it was changed through this handle.
+/// A file that one owner writes at offsets while others read it. [`ReadFile::len`] is its current length, as far as
+/// this handle changed it.
 pub trait RandomFile: ReadFile {
-    /// Writes the parts one after the other from `offset` on, all of them or an error: then the length is
-    /// as before, and the bytes of the range are the old or the new ones. What lies between the end of the
-    /// file and `offset` reads as zeros and takes no space.
+    /// Writes all parts, one after the other, from `offset` on, or fails. After a failure the length is as before, and
+    /// the range holds old or new bytes. A gap between the end of the file and `offset` reads as zeros and takes no
+    /// space.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()>;
 
-    /// Takes `len` bytes of `source` from its beginning on as this file's own from `offset` on, where the two can
-    /// share blocks until one of them is changed. Returns how many it has taken; more may be there behind them.
-    /// `len` and `offset` are multiples of 4096.
+    /// Takes the first `len` bytes of `source` as this file's own from `offset` on, if the two can share blocks until
+    /// one of them changes. Returns how many bytes were taken; the file may hold more after them. `len` and `offset`
+    /// are multiples of 4096.
     fn share_from(&self, _source: &UserFile, _len: u64, _offset: u64) -> u64 {
         0
     }
 
-    /// Makes all that was written or punched, and the length, durable.
+    /// Makes all writes, holes and the length durable.
     fn sync(&self) -> Result<()>;
 
-    /// Starts writing back `len` bytes from `offset`, without waiting: it smooths a later `sync`. A hint.
+    /// Starts writing back `len` bytes from `offset`, without waiting, to shorten a later `sync`. A hint.
     fn start_writeback(&self, offset: u64, len: u64);
 
-    /// Cuts the file, or extends it by zeros that take no space.
+    /// Cuts the file, or extends it with zeros that take no space.
     fn set_len(&self, len: u64) -> Result<()>;
 
-    /// The same file for somebody who only reads.
+    /// The same file as a read-only handle.
     fn as_read(self: Arc<Self>) -> Arc<dyn ReadFile>;
 }
 
-/// What is left of a [`MappedFile`] that is no longer stored into.
+/// A handle that syncs a [`MappedFile`] after its last store.
 pub trait SyncFile: Send + Sync + Debug {
-    /// Makes every store that ever happened through the file's mapping durable.
+    /// Makes every store through the file's mapping durable.
     fn sync(&self) -> Result<()>;
 }
 
-/// A file of fixed length whose blocks are allocated and were written once: stores into it neither
-/// fail nor change file-system metadata. On file systems that overwrite in place the real one is a
-/// shared memory mapping (durability rule 7), elsewhere it is `pwrite`; it is never shown as a slice,
-/// so that the simulated one sees every store (rule 24). Opened for bulk, it is always `pwrite`.
+/// A file of fixed length whose blocks are allocated and were written once: stores into it neither fail nor change
+/// file-system metadata. On file systems that overwrite in place the real file is a shared memory mapping (durability
+/// rule 7); elsewhere it is `pwrite`. It is never shown as a slice, so the simulated file sees every store (rule 24). A
+/// file opened for bulk always uses `pwrite`.
 pub trait MappedFile: Send + Sync + Debug {
-    /// Copies `bytes` to `offset`. The caller owns that range: concurrent stores must not overlap.
-    /// After it returns, the bytes survive the death of the process.
-    /// Fails only where the file system is not mapped (`pwrite`) and then poisons the store.
+    /// Copies `bytes` to `offset`. The caller owns that range: concurrent stores must not overlap. After it returns,
+    /// the bytes survive the death of the process. It fails only if the file is not mapped (`pwrite`), and then poisons
+    /// the store.
     fn store(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Stores one word (little-endian) at `offset`, a multiple of 8, as one indivisible store.
-    /// Concurrent calls on one word are allowed: one of them wins.
+    /// Stores one word (little-endian) at `offset`, a multiple of 8, atomically. Concurrent calls on one word are
+    /// allowed: one of them wins.
     fn store_u64(&self, offset: u64, value: u64) -> Result<()>;
 
-    /// Takes the page faults of `len` bytes from `offset` here (2.4 us a page), so that the first store
-    /// into each page does not. The pages count as dirty afterwards: the next `sync` writes them whole,
-    /// so this is for segments that are filled before they are synced. A hint: it cannot fail, and
-    /// changes no byte.
+    /// Takes the page faults of `len` bytes from `offset` now (2.4 us a page), so that the first store into each page
+    /// does not. The pages then count as dirty and the next `sync` writes them whole, so use this for segments that are
+    /// filled before they are synced. A hint: it cannot fail, and changes no byte.
     fn warm(&self, offset: u64, len: u64);
 
     /// Makes every store that happened before the call durable.
     fn sync(&self) -> Result<()>;
 
-    /// The same descriptor without the mapping, for syncing a file that nobody stores into any more: its
-    /// pages need not be write-protected one by one, each time interrupting every core.
+    /// The same descriptor without the mapping, for syncing a file that takes no more stores. Its pages then need not
+    /// be write-protected one by one, each time interrupting every core.
     fn sync_handle(&self) -> Arc<dyn SyncFile>;
 
     /// The fixed length in bytes.
@@ -258,28 +261,28 @@ pub trait MappedFile: Send + Sync + Debug {
     fn path(&self) -> &Path;
 }
 
-/// All that the store asks of an operating system's files. Paths are absolute or relative to the
-/// process, as the caller gave them; or they lie below one directory, which is held: see [`within`](Self::within).
+/// All file operations that the store needs from an operating system. Paths are absolute or relative to the process, as
+/// the caller gave them; or they lie below one directory that is held open: see [`within`](Self::within).
 ///
-/// What is opened is a regular file; anything else is refused with `InvalidInput`, without waiting for it.
+/// Only regular files are opened. Anything else is refused with `InvalidInput`, without waiting for it.
 pub trait FileSystem: Send + Sync + Debug {
-    /// The same file system for the directory `dir` and what is below it. `dir` is resolved here, once: what becomes
-    /// of the working directory, of links on the way to it and of its own name changes nothing. Paths begin with `dir`
-    /// as it is given here; others are refused. No symbolic link below it is followed. On a file system that
-    /// is for a directory already, `dir` must be below that.
+    /// The same file system for the directory `dir` and everything below it. `dir` is resolved here, once: later
+    /// changes of the working directory, of links on the way to it or of its own name have no effect. Paths begin with
+    /// `dir` as given here; others are refused. No symbolic link below it is followed. If this file system is already
+    /// for a directory, `dir` must be below that directory.
     fn within(&self, dir: &Path) -> Result<Arc<dyn FileSystem>>;
 
     /// The same file system for paths as the process resolves them.
     fn outside(&self) -> Arc<dyn FileSystem>;
 
-    /// Whether `path`, as the process resolves it, is `dir` or would lie in it, where `dir` is what this file system is
-    /// [`within`](Self::within).
+    /// Whether `path`, as the process resolves it, is `dir` or would lie in it. This file system is
+    /// [`within`](Self::within) `dir`.
     fn holds(&self, dir: &Path, path: &Path) -> Result<bool> {
-        // A file system without links: `..` leads to where it seems to.
+        // A file system without links: each `..` leads to the parent in the path.
         Ok(without_steps_up(path).starts_with(without_steps_up(dir)))
     }
 
-    /// The directory that [`within`](Self::within) has opened, where the file system keeps one open.
+    /// The directory that [`within`](Self::within) opened, if the file system keeps one open.
     fn directory(&self) -> Option<&Directory> {
         None
     }
@@ -287,7 +290,7 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Opens an existing file for reading.
     fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
 
-    /// Reads a whole file, of which the caller knows that it is not too long.
+    /// Reads a whole file. The caller knows that it is not too long.
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
         let file = self.open_read(path)?;
         read_part(&*file, 0, file.len())
@@ -296,15 +299,15 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Creates a file for appending; fails with `AlreadyExists` if the name is taken.
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>>;
 
-    /// As [`open_read`](Self::open_read), past the operating system's cache: what is read comes from the disk, whatever
-    /// was read before, and leaves no trace in memory. For files that nobody writes any more. `Unsupported` where that
-    /// cannot be.
+    /// Like [`open_read`](Self::open_read), but bypasses the operating system's cache: every read comes from the disk
+    /// and leaves no trace in memory. Use it for files that are complete. `Unsupported` if the file system cannot do
+    /// it.
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         Err(no_direct(path))
     }
 
-    /// As [`create`](Self::create), past the operating system's cache. What was appended is to be read after a `sync`,
-    /// and not before; after an error the file takes nothing more. `Unsupported` where that cannot be.
+    /// Like [`create`](Self::create), but bypasses the operating system's cache. Appended bytes can be read only after
+    /// a `sync`. After an error the file takes nothing more. `Unsupported` if the file system cannot do it.
     fn create_direct(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         Err(no_direct(path))
     }
@@ -313,7 +316,7 @@ pub trait FileSystem: Send + Sync + Debug {
     /// writes, rule 7), and syncs it. The name is durable only after `sync_dir`.
     fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>>;
 
-    /// Opens a file that `create_mapped` made, to overwrite it (recycling).
+    /// Opens a file that `create_mapped` made, to overwrite it (reuse of a segment).
     fn open_mapped(&self, path: &Path) -> Result<Arc<dyn MappedFile>>;
 
     /// Creates an empty file for writing at offsets; fails with `AlreadyExists` if the name is taken.
@@ -322,10 +325,9 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Opens an existing file for writing at offsets.
     fn open_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>>;
 
-    /// Gives the blocks of a range back (`offset` and `len` are multiples of 4096): it reads as zeros from
-    /// now on, through every name and handle of the file, and the length stays. Durable after a later
-    /// `sync` of the file; a crash before finds old bytes or zeros. `Unsupported` where the file system
-    /// cannot do it.
+    /// Frees the blocks of a range (`offset` and `len` are multiples of 4096). The range then reads as zeros, through
+    /// every name and handle of the file, and the length stays. This is durable after a later `sync` of the file; a
+    /// crash before that leaves old bytes or zeros. `Unsupported` if the file system cannot do it.
     fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()>;
 
     /// [`punch_hole`](Self::punch_hole) for each offset and length, in order.
@@ -336,28 +338,27 @@ pub trait FileSystem: Send + Sync + Debug {
     /// How many names (hard links) the file has.
     fn link_count(&self, path: &Path) -> Result<u64>;
 
-    /// How many bytes of the disk the file takes: its holes count nothing, and blocks count whole. A directory counts
-    /// nothing, and so does what is neither.
+    /// How many bytes of the disk the file takes. Holes do not count, and partial blocks count whole. Anything but a
+    /// regular file counts 0.
     fn allocated_bytes(&self, path: &Path) -> Result<u64>;
 
-    /// As `create_mapped`, for stores of many pages each: they are `pwrite`, which then costs less than a
-    /// mapping's page faults, and nothing but the blocks is prepared.
+    /// Like `create_mapped`, but for stores of many pages each. These use `pwrite`, which then costs less than a
+    /// mapping's page faults, and only the blocks are prepared.
     fn create_bulk(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
         self.create_mapped(path, len)
     }
 
-    /// Opens a file that `create_mapped` or `create_bulk` made, to overwrite it by stores of many pages.
-    /// Afterwards it is no file for `open_mapped` any more: small synced stores would be dear.
+    /// Opens a file that `create_mapped` or `create_bulk` made, to overwrite it by stores of many pages. Do not open it
+    /// with `open_mapped` afterwards: small synced stores would be expensive.
     fn open_bulk(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
         self.open_mapped(path)
     }
 
-    /// Makes the file `path` one of `len` bytes that the disk has set aside, whatever they hold: creates
-    /// it, extends it or cuts it. When it fails, the file is as long as it was. A created name is durable
-    /// only after `sync_dir`.
+    /// Makes `path` a file of `len` bytes that have disk space allocated, whatever they hold: creates, extends or cuts
+    /// it. If it fails, the length is unchanged. A created name is durable only after `sync_dir`.
     fn set_allocated(&self, path: &Path, len: u64) -> Result<()>;
 
-    /// What is in a directory, in no order.
+    /// The entries of a directory, in no order.
     fn entries(&self, dir: &Path) -> Result<Vec<Entry>>;
 
     /// The names (not paths) in a directory, in no order.
@@ -365,21 +366,21 @@ pub trait FileSystem: Send + Sync + Debug {
         Ok(self.entries(dir)?.into_iter().map(|entry| entry.name).collect())
     }
 
-    /// Whether something of that name exists, whatever it is. Below a directory that is held, a link is something that
-    /// exists, wherever it leads.
+    /// Whether the name exists, whatever it refers to. Below a directory that is held open, a link exists wherever it
+    /// leads.
     fn exists(&self, path: &Path) -> Result<bool>;
 
     /// The length of a file in bytes.
     fn file_len(&self, path: &Path) -> Result<u64>;
 
-    /// Creates a directory and its missing parents, and makes those it created durable (callers cannot
-    /// know which ancestors were missing); not an error when it exists.
+    /// Creates a directory and its missing parents, and makes the created ones durable (callers cannot know which were
+    /// missing). An existing directory is no error.
     fn create_dir_all(&self, dir: &Path) -> Result<()>;
 
-    /// Creates a directory, and makes it durable; `AlreadyExists` when something of that name is there, whoever has made it.
+    /// Creates a directory and makes it durable; `AlreadyExists` if the name is taken, by any process.
     fn create_dir(&self, dir: &Path) -> Result<()>;
 
-    /// Whether this is a file itself, and no name for another, as a symbolic link is.
+    /// Whether this is a regular file itself and not a link to one.
     fn is_regular(&self, path: &Path) -> Result<bool>;
 
     /// Removes a file's name, or a link itself.
@@ -391,11 +392,11 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Renames, replacing the target.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Gives a file a second name; fails with `AlreadyExists` if the name is taken, with `Unsupported` where it would be on
-    /// another file system, or the file has as many names as it may have.
+    /// Gives a file a second name. Fails with `AlreadyExists` if the name is taken; with `Unsupported` if it would be
+    /// on another file system, or the file already has the maximum number of names.
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// As [`hard_link`](Self::hard_link), where `to` is a path of `target`.
+    /// Like [`hard_link`](Self::hard_link), but `to` is a path of `target`.
     fn hard_link_to(&self, from: &Path, _target: &dyn FileSystem, to: &Path) -> Result<()> {
         self.hard_link(from, to)
     }
@@ -403,25 +404,25 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Makes the names in `dir` durable.
     fn sync_dir(&self, dir: &Path) -> Result<()>;
 
-    /// Takes the lock file `path` (created when missing, in `Exclusive` mode only; a missing file in
-    /// `Shared` mode locks nothing, so that read-only media work). `Locked` when somebody holds it.
+    /// Takes the lock file `path`. `Exclusive` mode creates a missing file; in `Shared` mode a missing file locks
+    /// nothing, so that read-only media work. `Locked` if another holder has it.
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn DirLock>>;
 
-    /// Bytes free for this process on the file system of `dir`; a number that no disk has where that is not known.
+    /// Bytes free for this process on the file system of `dir`; if unknown, more than any disk has.
     fn free_space(&self, dir: &Path) -> Result<u64>;
 
-    /// Changes with each boot of the machine, and only then; `[0; 16]` where unknown.
+    /// Identifies a boot of the machine: it changes with each boot, and only then; `[0; 16]` if unknown.
     fn boot_id(&self) -> [u8; 16];
 
-    /// Tells the directory `dir` as this mount of its file system shows it, within this boot of the machine: another
-    /// number as soon as the file system was mounted anew, or the directory is another one, if only a copy. As long as
-    /// it stays the same, whatever was written is read back, synced or not. 0 where that cannot be told.
+    /// Identifies the directory `dir` and this mount of its file system, within one boot of the machine. The number
+    /// changes when the file system is mounted anew, or when the directory is another one, even a copy. While it stays
+    /// the same, all writes can be read back, synced or not. 0 if unknown.
     fn mount_id(&self, _dir: &Path) -> u64 {
         0
     }
 }
 
-/// What to tell somebody who cannot have the lock, which `holders` have, as far as that is known.
+/// The message for a caller that cannot get the lock because `holders` have it, as far as they are known.
 fn lock_held_message(mode: LockMode, holders: Option<&str>) -> String {
     let holders = holders.unwrap_or("another process (or by another handle of this one)");
     let purpose = match mode {
@@ -431,7 +432,7 @@ fn lock_held_message(mode: LockMode, holders: Option<&str>) -> String {
     format!("the store is in use{purpose} by {holders}; close it there first")
 }
 
-/// Reads `len` bytes of `file` from `offset` on; a length that is too much for the memory there is, is an error.
+/// Reads `len` bytes of `file` from `offset` on. A length that exceeds the available memory is an error.
 pub(crate) fn read_part(file: &dyn ReadFile, offset: u64, len: u64) -> Result<Vec<u8>> {
     let wanted = mapping::check_range(file.path(), file.len(), offset, len)?;
     let mut bytes = Vec::new();
@@ -444,7 +445,8 @@ pub(crate) fn read_part(file: &dyn ReadFile, offset: u64, len: u64) -> Result<Ve
     Ok(bytes)
 }
 
-/// What lies at `path`, where a file of a store's own is to be, is something else. Nothing was done to it.
+/// The error for something at `path` that is not a file, where the store expects one of its own. Nothing was done to
+/// it.
 pub(crate) fn not_a_file(path: &Path, found: NameKind) -> Error {
     let message = format!(
         "this is {}, where the store keeps a file of its own: it is neither followed nor changed; \
@@ -454,7 +456,7 @@ pub(crate) fn not_a_file(path: &Path, found: NameKind) -> Error {
     Error::new(ErrorKind::InvalidInput, message).at(path)
 }
 
-/// As [`not_a_file`], of a directory.
+/// Like [`not_a_file`], for a directory.
 pub(crate) fn not_a_directory(path: &Path, found: NameKind) -> Error {
     let message = format!(
         "this is {}, where the store keeps a directory of its own: it is neither followed nor changed; move it away",
@@ -463,7 +465,7 @@ pub(crate) fn not_a_directory(path: &Path, found: NameKind) -> Error {
     Error::new(ErrorKind::InvalidInput, message).at(path)
 }
 
-/// The path with each `..` taken for the parent of what stands before it.
+/// The path with each `..` replaced by the parent of the part before it.
 fn without_steps_up(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -481,12 +483,12 @@ fn no_direct(path: &Path) -> Error {
     Error::new(ErrorKind::Unsupported, message).at(path)
 }
 
-/// `len` bytes were wanted from `offset` and the file ends before.
+/// The error for a file that ends before `offset + len`.
 fn too_short(path: &Path, offset: u64, len: usize) -> Error {
     Error::corruption(path, offset, format!("the file ends before the {len} bytes expected here"))
 }
 
-/// Ranges that are punched are whole blocks of every file system we know.
+/// Accepts only ranges that are whole blocks of every file system we know.
 fn check_punch(path: &Path, offset: u64, len: u64) -> Result<()> {
     let aligned = offset.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK);
     if aligned && offset.checked_add(len).is_some_and(|end| i64::try_from(end).is_ok()) {

@@ -1,12 +1,12 @@
 //! The operating system's files: `std::fs`, and `os` where `std` lacks the call or systems differ.
 //!
-//! Guarantees the contract of [`FileSystem`] on any local POSIX file system. Relies on two things of the
-//! kernel: `fsync` of a directory makes its names durable, and `fdatasync` of a file covers its length.
-//! `os` says what is less elsewhere.
+//! Guarantees the contract of [`FileSystem`] on any local POSIX file system. Relies on the kernel for two things:
+//! `fsync` of a directory makes its names durable, and `fdatasync` of a file covers its length. `os` says what other
+//! systems lack.
 //!
-//! Of a directory that is held ([`FileSystem::within`]) every name is looked up relative to its descriptor, and no link in
-//! it is followed (durability rule 26). What was opened is looked at before anything is done with it: a FIFO or a device
-//! that has a file's name is refused.
+//! In a directory that is held open ([`FileSystem::within`]) every name is looked up relative to its descriptor, and no
+//! link is followed (durability rule 26). The type of an opened file is checked before it is used: a FIFO or a device
+//! under a file's name is refused.
 //!
 //! ```text
 //! ReadFile    pread, or mappings              any thread, no cursor
@@ -50,7 +50,7 @@ pub(crate) use memory::give_back_free_memory;
 use os::{Access, Look, Place, Resident};
 use random::RealRandom;
 
-/// A directory that is held open, and what its path was.
+/// A directory that is held open, and the path that it had.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -64,7 +64,7 @@ pub(crate) struct RealFs {
 }
 
 impl Directory {
-    /// Where `path` is, which begins with this directory's own.
+    /// The place of `path`, which begins with this directory's own path.
     fn place<'a>(&'a self, path: &'a Path) -> Result<Place<'a>> {
         let Ok(below) = path.strip_prefix(&self.path) else {
             let message = format!("this is not in the directory {}", self.path.display());
@@ -75,7 +75,7 @@ impl Directory {
 }
 
 impl RealFs {
-    /// Where `path` is.
+    /// The place of `path`.
     fn place<'a>(&'a self, path: &'a Path) -> Result<Place<'a>> {
         self.root.as_ref().map_or_else(|| Ok(Place::of_process(path)), |root| root.place(path))
     }
@@ -91,7 +91,7 @@ impl RealFs {
         })
     }
 
-    /// Does something with the directory `dir`.
+    /// Runs an operation on the directory `dir`.
     fn with_dir<T>(
         &self,
         doing: &str,
@@ -111,7 +111,7 @@ impl RealFs {
         self.checked(doing, path, &place, place.open(access))
     }
 
-    /// Refuses what is no regular file.
+    /// Refuses anything but a regular file.
     fn checked(
         &self,
         doing: &str,
@@ -136,7 +136,7 @@ impl RealFs {
         Ok((file, metadata.len()))
     }
 
-    /// Opens a regular file past the page cache.
+    /// Opens a regular file, bypassing the page cache.
     fn open_past_cache(&self, doing: &str, path: &Path, access: Access) -> Result<Option<(File, u64, u64)>> {
         let place = self.place(path)?;
         let mut unit = None;
@@ -151,20 +151,20 @@ impl RealFs {
         Ok(unit.map(|unit| (file, len, unit)))
     }
 
-    /// Takes a file away that was made in vain. The first error is the one to tell; a file that cannot be removed is found
-    /// at the next opening.
+    /// Removes a file whose creation failed halfway. Errors are ignored: the caller reports the first error, and the
+    /// next opening finds a file that could not be removed.
     fn take_back(&self, path: &Path) {
         if let Ok(place) = self.place(path) {
             drop(place.remove_file());
         }
     }
 
-    /// What a file is.
+    /// The metadata of what is at `path`.
     fn look(&self, doing: &str, path: &Path) -> Result<Look> {
         self.place(path)?.look().map_err(|error| Error::io(doing, path, error))
     }
 
-    /// What a regular file is.
+    /// The metadata of the regular file at `path`.
     fn look_at_file(&self, doing: &str, path: &Path) -> Result<Look> {
         let look = self.look(doing, path)?;
         if look.kind == NameKind::File { Ok(look) } else { Err(not_a_file(path, look.kind)) }
@@ -185,10 +185,17 @@ impl RealFs {
     fn link(&self, from: &Path, to: &Path, target: Result<Place<'_>>) -> Result<()> {
         let doing = || format!("link to {}", to.display());
         if self.root.is_some() {
-            // Otherwise a link would get a second name.
+            // Without this check, a link would get a second name.
             self.look_at_file(&doing(), from)?;
         }
-        self.place(from)?.link(&target?).map_err(|error| Error::io(&doing(), from, error))
+        self.place(from)?.link(&target?).map_err(|error| {
+            // One case is a file system without hard links.
+            let cannot = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported);
+            match cannot {
+                true => Error::new(ErrorKind::Unsupported, format!("cannot {}: {error}", doing())).at(from),
+                false => Error::io(&doing(), from, error),
+            }
+        })
     }
 }
 
@@ -205,7 +212,7 @@ impl FileSystem for RealFs {
     fn holds(&self, dir: &Path, path: &Path) -> Result<bool> {
         let failed = |error| Error::io("resolve the path", path, error);
         let own = self.look("look at", dir)?;
-        // What is there of the path is resolved, links too; the rest would be below that.
+        // The existing part of the path is resolved, links included; the rest would be created below that.
         let path = std::path::absolute(path).map_err(failed)?;
         let there = path.ancestors().find_map(|part| Some((part, os::resolve(part).ok()?)));
         let Some((part, there)) = there else { return Ok(false) };
@@ -244,7 +251,7 @@ impl FileSystem for RealFs {
         let opened = self.open_past_cache("create the file", path, Access::New)?;
         let made = opened.and_then(|opened| DirectWrite::of(opened, path));
         Ok(Box::new(made.ok_or_else(|| {
-            // The name may have been made before the kernel refused.
+            // The kernel may have created the name before it refused.
             self.take_back(path);
             no_direct(path)
         })?))
@@ -393,14 +400,14 @@ impl FileSystem for RealFs {
     }
 }
 
-/// Nothing waits for a file to be opened, and this one would have to be waited for.
+/// The error for a file whose opening would have to wait; openings never wait.
 fn leased(path: &Path) -> Error {
     let message = "another program has a lease on this file (a file server, for instance), and the system has just asked \
                    for it: try again";
     Error::new(ErrorKind::OutOfResources, message).at(path)
 }
 
-/// The directory that `path` is in: that of a bare name is the working directory.
+/// The directory of `path`; for a bare name it is the working directory.
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }

@@ -8,16 +8,18 @@
 //!               each name not synced              old or new       (a rename: both names or neither)
 //!               a length not synced               old, new, or a sector boundary between the shortest
 //!                                                 and the longest since
+//!               a file without a name that        where an old name of it comes back: its own bytes, or
+//!               nobody has open                   another file's
 //! ```
 //!
-//! What it relies on: changes of one name reach the disk in order, a sector is written whole, and nothing
-//! that was synced is ever lost. Everything else is allowed to happen, also what a given kernel would not
-//! do. Beside calls, the "kernel" writes back a sector now and then, so that a crash can find a version
-//! between the first and the last ([`SimFs::set_writeback`]).
+//! The simulation relies on this: changes of one name reach the disk in order, a sector is written whole, and synced
+//! data is never lost. Everything else may happen, even what a given kernel would not do. Between calls the "kernel"
+//! writes back a sector now and then, so that a crash can leave a version between the first and the last
+//! ([`SimFs::set_writeback`]).
 //!
-//! A crash test: run the workload once and read [`SimFs::operations`]; then for any `n` below that, run it
-//! on a fresh disk with [`SimFs::set_crash_after`]`(Some(n))`, take [`SimFs::crash`], and open the store
-//! again. Results that arrive when [`SimFs::is_dead`] says so count for nothing: nobody saw them.
+//! A crash test runs the workload once and reads [`SimFs::operations`]. Then, for any `n` below that, it runs the
+//! workload on a fresh disk with [`SimFs::set_crash_after`]`(Some(n))`, takes [`SimFs::crash`], and opens the store
+//! again. Results that arrive when [`SimFs::is_dead`] returns `true` count for nothing: no user saw them.
 //!
 //! ```
 //! use esker::fs::FileSystem;
@@ -74,12 +76,12 @@ const PAGE: u64 = 4096;
 #[derive(Clone, Debug)]
 pub struct SimFs {
     world: Arc<Mutex<World>>,
-    /// What calls of a store must not leave; tests look everywhere.
+    /// Calls of a store must stay below this directory. Tests may use any path.
     root: Option<Arc<Path>>,
 }
 
 impl SimFs {
-    /// An empty disk, whose random choices come from `seed`.
+    /// An empty disk whose random choices come from `seed`.
     pub fn new(seed: u64) -> Self {
         Self::over(World::new(seed))
     }
@@ -88,22 +90,22 @@ impl SimFs {
         SimFs { world: Arc::new(Mutex::new(world)), root: None }
     }
 
-    /// The disk as found after a power loss now. How likely what was not synced survived is drawn
-    /// from `seed`, once for all sectors and once for all names. The boot id is a new one.
+    /// The disk as found after a power loss now. `seed` decides how likely unsynced data has survived, once for all
+    /// sectors and once for all names. The boot id is a new one.
     #[must_use]
     pub fn crash(&self, seed: u64) -> SimFs {
         Self::over(self.world.lock().after_crash(seed, None))
     }
 
-    /// A crash in which each unsynced sector and name survives with probability `kept`: 0 loses all
-    /// that was not synced, 1 loses nothing.
+    /// A crash in which each unsynced sector and name survives with probability `kept`: 0 loses everything unsynced, 1
+    /// loses nothing.
     #[must_use]
     pub fn crash_keeping(&self, kept: f64, seed: u64) -> SimFs {
         Self::over(self.world.lock().after_crash(seed, Some(kept)))
     }
 
-    /// The disk as found when its device went away now and came back, without the machine being booted: what was not synced
-    /// has survived as in [`SimFs::crash`]; the boot id is the same, the mount another.
+    /// The disk as found when its device went away and came back without a reboot. Unsynced data has survived as in
+    /// [`SimFs::crash`]; the boot id is the same, the mount another.
     #[must_use]
     pub fn detach(&self, seed: u64) -> SimFs {
         let world = self.world.lock();
@@ -113,15 +115,15 @@ impl SimFs {
         Self::over(next)
     }
 
-    /// The disk as a new process finds it when this one dies: every byte and name, no lock, the same boot
-    /// id. What was not synced is still not synced.
+    /// The disk as a new process finds it when this one dies: every byte and name, no lock, the same boot id. Unsynced
+    /// data is still unsynced.
     #[must_use]
     pub fn kill(&self) -> SimFs {
         self.fork()
     }
 
-    /// A copy of the disk, synced and unsynced, without open handles, locks, faults and crash point. Cheap:
-    /// the two share pages until one writes.
+    /// A copy of the disk, synced and unsynced data, without open handles, locks, faults and crash point. It is cheap:
+    /// the two disks share pages until one writes.
     #[must_use]
     pub fn fork(&self) -> SimFs {
         Self::over(self.world.lock().for_new_process())
@@ -132,8 +134,8 @@ impl SimFs {
         self.world.lock().operations
     }
 
-    /// The power fails after `n` changing calls since the disk was made: all later ones do nothing and
-    /// fail, but for stores into mapped files, which do nothing and succeed. `None`: it never fails.
+    /// Makes the power fail after `n` changing calls since the disk was made. All later ones do nothing and fail,
+    /// except stores into mapped files, which do nothing and succeed. `None`: the power never fails.
     pub fn set_crash_after(&self, n: Option<u64>) {
         let mut world = self.world.lock();
         (world.crash_after, world.dead) = (n, false);
@@ -154,22 +156,23 @@ impl SimFs {
         self.world.lock().faults.clear();
     }
 
-    /// How many calls injected faults have made fail: a test of a fault checks that it happened.
+    /// How many calls failed because of injected faults. A test of a fault checks that the fault happened.
     pub fn faults_hit(&self) -> u64 {
         self.world.lock().faults_hit
     }
 
-    /// Limits what all files take, in blocks of 4096 bytes, to `bytes`; beyond it writes and creations fail.
+    /// Limits the space of all files, in blocks of 4096 bytes, to `bytes`. Beyond it writes and creations fail.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.world.lock().capacity = bytes;
     }
 
-    /// The sum of all file lengths, as [`SimFs::set_capacity`] counts them.
+    /// The space of all files, as [`SimFs::set_capacity`] counts it.
     pub fn used(&self) -> u64 {
         self.world.lock().used()
     }
 
-    /// Whether files can be opened past the operating system's cache. By default they can, though there is none.
+    /// Sets whether files can be opened past the operating system's cache. By default they can, though there is no
+    /// cache.
     pub fn set_direct(&self, can: bool) {
         self.world.lock().direct = can;
     }
@@ -178,8 +181,8 @@ impl SimFs {
         if self.world.lock().direct { Ok(()) } else { Err(no_direct(path)) }
     }
 
-    /// The probability that beside a changing call the kernel writes back part of some page. By default
-    /// the seed chooses 0, 1/64 or 1/8.
+    /// Sets the probability that the kernel writes back part of some page at a changing call. By default the seed
+    /// chooses 0, 1/64 or 1/8.
     pub fn set_writeback(&self, probability: f64) {
         self.world.lock().writeback = probability;
     }
@@ -211,7 +214,7 @@ impl SimFs {
         Ok(bytes)
     }
 
-    /// Puts a file there, durably, as if by another program; makes missing directories.
+    /// Creates a file, durably, as if by another program; creates missing directories.
     pub fn write_all(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let path = path.as_ref();
         let parent = path.parent().unwrap_or(Path::new("/"));
@@ -243,7 +246,8 @@ impl SimFs {
         changed.map_err(|error| Error::io("look at the file", path, error))
     }
 
-    /// Refuses what is not in the directory that this is [`within`](FileSystem::within), as the real file system does.
+    /// Refuses paths outside the directory that this file system is [`within`](FileSystem::within), as the real one
+    /// does.
     fn check_place(&self, path: &Path) -> Result<()> {
         let Some(root) = &self.root else { return Ok(()) };
         let Ok(below) = path.strip_prefix(root) else {

@@ -1,4 +1,4 @@
-//! One conformance test for both file systems: what it demands, the store may rely on.
+//! One conformance test for both file systems. The store may rely on everything that it demands.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -135,14 +135,14 @@ fn names_and_handles_are_independent() {
         let mut buf = [0; 5];
         reader.read_exact_at(&mut buf, 0).unwrap();
         assert_eq!(&buf, b"first", "an open file outlives its names");
-        // POSIX: a rename onto another name of the same file does nothing.
+        // POSIX: a rename to another name of the same file does nothing.
         fs.hard_link(&c, &a).unwrap();
         fs.rename(&a, &c).unwrap();
         assert!(fs.exists(&a).unwrap());
     });
 }
 
-/// What is for one directory refuses every path that leads out of it.
+/// A file system for one directory refuses every path that leads out of it.
 #[test]
 fn calls_within_a_directory_do_not_leave_it() {
     on_both(|fs, dir| {
@@ -168,7 +168,7 @@ fn calls_within_a_directory_do_not_leave_it() {
         }
         assert_eq!(kind(within.entries(dir)), ErrorKind::InvalidInput);
         assert_eq!(kind(within.within(dir)), ErrorKind::InvalidInput);
-        // Where both directories are the caller's own, files get names from one to the other.
+        // If the caller owns both directories, files can be linked from one to the other.
         let beside = dir.join("beside");
         fs.create_dir_all(&beside).unwrap();
         let target = fs.within(&beside).unwrap();
@@ -231,7 +231,7 @@ fn mapped_files_take_stores() {
     });
 }
 
-/// Leaves 200 sevens at 4000 and one word at the end of a segment of 8192 zeros.
+/// Writes 200 sevens at 4000 and one word at the end of a segment of 8192 zeros.
 pub(super) fn check_stores(file: &dyn MappedFile) {
     assert_eq!(file.len(), 8192);
     for (offset, len) in [(0, 8192), (100, 5000), (8191, 1), (8192, 1), (70_000, 1), (u64::MAX, u64::MAX)] {
@@ -402,12 +402,12 @@ fn run_against_model(fs: &dyn FileSystem, dir: &Path, random: &mut u64) {
     }
 }
 
-/// A name under which the model has `bytes`.
+/// A name whose content in the model is `bytes`.
 fn model_name<'a>(model: &'a BTreeMap<String, Arc<Vec<u8>>>, bytes: &Arc<Vec<u8>>) -> &'a str {
     model.iter().find(|(_, other)| Arc::ptr_eq(bytes, other)).map_or("", |(name, _)| name)
 }
 
-/// What was appended past the cache is there after a sync, for readers with it and without, at any offset.
+/// Bytes appended past the cache can be read after a sync, with the cache and without it, at any offset.
 #[test]
 fn direct_files_hold_what_was_appended() {
     on_both(|fs, dir| {

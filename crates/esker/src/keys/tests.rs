@@ -2,7 +2,7 @@ use super::*;
 use crate::rng::Rng;
 use std::cmp::Ordering;
 
-/// What these tests draw.
+/// Random values for these tests.
 trait Draw {
     fn bytes(&mut self) -> Vec<u8>;
     fn text(&mut self) -> String;
@@ -73,7 +73,7 @@ fn signed_keys_sort_as_numbers_and_come_back() {
     }
 }
 
-/// The top 16 bits carry the sign of a 32-bit number: neighbours over the whole range, exhaustively.
+/// The top 16 bits carry the sign of a 32-bit number. Tests neighbours over the whole range.
 #[test]
 fn all_32_bit_steps_of_a_64k_stride_ascend() {
     let mut last: Option<([u8; 4], [u8; 4])> = None;
@@ -177,7 +177,7 @@ fn every_element_type_comes_back() {
     assert!(decode_tuple::<Row>(&longer).is_err(), "a byte too many");
 }
 
-/// Whatever decodes, encodes to the same bytes: no value has two keys.
+/// Bytes that decode encode to the same bytes again: no value has two keys.
 #[test]
 fn arbitrary_bytes_decode_to_one_form_or_an_error() {
     println!("seed {SEED:#x}");

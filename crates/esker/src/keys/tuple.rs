@@ -5,13 +5,12 @@
 //!                    └─ text ──────┘ └─ u32 ───┘
 //! ```
 //!
-//! Numbers stand as the functions of [`keys`](super) encode them; they have a fixed width, so nothing
-//! ends them. Text and bytes may be of any length: a zero byte in them is written `00 ff`, and `00 00`
-//! ends the element. So an element that is the start of another one sorts first, whatever follows it
-//! (`00 00` is below `00 ff` and below every other byte), and the key of the first elements is a
-//! prefix of exactly the keys that begin with these elements.
+//! Numbers are encoded as by the functions of [`keys`](super). They have a fixed width and need no terminator. Text and
+//! bytes may have any length: each zero byte in them is written as `00 ff`, and `00 00` ends the element. So an element
+//! that is the start of another one sorts first, whatever follows it (`00 00` is below `00 ff` and below every other
+//! byte). The key of the first elements is a prefix of exactly those keys that begin with these elements.
 //!
-//! Types are not written: reader and writer agree on them, as they agree on what a tree holds.
+//! The key does not record types: reader and writer must agree on them, as they agree on what a tree holds.
 
 use super::{SIGN_32, SIGN_64, invalid};
 use crate::error::Result;
@@ -131,7 +130,7 @@ impl TupleWriter {
     }
 }
 
-/// Takes a key apart element by element.
+/// Decodes a key element by element.
 ///
 /// ```
 /// use esker::keys::{TupleReader, tuple};
@@ -231,13 +230,13 @@ impl<'a> TupleReader<'a> {
     }
 }
 
-/// What can be an element of a tuple that becomes a key.
+/// An element of a tuple that is encoded into a key.
 pub trait WriteElement {
     /// Appends this element.
     fn write_element(&self, writer: &mut TupleWriter);
 }
 
-/// What can be an element of a tuple that is read from a key.
+/// An element of a tuple that is decoded from a key.
 pub trait ReadElement: Sized {
     /// Takes the next element.
     fn read_element(reader: &mut TupleReader<'_>) -> Result<Self>;

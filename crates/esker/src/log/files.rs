@@ -8,21 +8,21 @@ use super::segment::{RECORDS_AT, SegmentHeader, SpareSegment};
 /// The length of the first segment of a store.
 pub(super) const SEGMENT_LEN_MIN: u64 = 256 << 10;
 
-/// Whether a segment file of `len` bytes can be used again by a log with segments of up to `len_max`.
+/// Whether a log with segments of up to `len_max` bytes can reuse a segment file of `len` bytes.
 pub(crate) fn is_usual_len(len: u64, len_max: u64) -> bool {
     (SEGMENT_LEN_MIN..=len_max.max(SEGMENT_LEN_MIN)).contains(&len) && len.is_multiple_of(RECORDS_AT)
 }
 
-/// A segment that nothing is written into any more.
+/// A segment that takes no more records.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(super) header: SegmentHeader,
     pub(super) file: Retired,
-    /// The offset behind its last record.
+    /// The offset after its last record.
     pub(super) end: u64,
 }
 
-/// A segment that nobody needs any more.
+/// A segment that neither recovery nor the history needs.
 #[derive(Debug)]
 pub(super) struct Retired {
     pub(super) path: PathBuf,
@@ -31,30 +31,31 @@ pub(super) struct Retired {
 }
 
 impl Retired {
-    /// Whether it can be used again where a segment of `len` bytes is needed.
+    /// Whether the file can be reused where a segment of `len` bytes is needed.
     pub(super) fn suits(&self, len: u64, bulk: bool) -> bool {
         self.len >= len && (bulk || !self.bulk)
     }
 }
 
-/// Segments that recovery does not need, kept for those who ask what was written.
+/// Segments that recovery does not need, kept for readers of the store's changes.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// Oldest first, each followed by the next.
+    /// Oldest first, without gaps.
     segments: VecDeque<Sealed>,
-    /// Bytes that their files may take.
+    /// The most bytes that the files may take.
     max: u64,
 }
 
 impl History {
-    /// What an earlier opening has left: files with their headers and lengths, oldest first, of which each is followed by
-    /// the next and the last one by a log that goes on at position `end`.
+    /// The segments that an earlier opening left: files with their headers and lengths, oldest first. Each
+    /// file is followed by the next one; the last one is followed by a log that continues at position `end`.
     pub(crate) fn of(left: Vec<(SegmentHeader, PathBuf, u64)>, end: u64, max: u64) -> History {
         let starts: Vec<u64> = left.iter().map(|(header, ..)| header.start).skip(1).chain([end]).collect();
         let segments = left.into_iter().zip(starts).map(|((header, path, len), next)| Sealed {
             header,
             end: RECORDS_AT + (next - header.start),
-            // What it was used for is not known: it is not used again before others.
+            // What the file was used for is unknown. Marking it as bulk makes it the last choice for
+            // reuse.
             file: Retired { path, len, bulk: true },
         });
         History { segments: segments.collect(), max }
@@ -68,7 +69,7 @@ impl History {
         self.segments.iter().map(|sealed| sealed.file.len).sum()
     }
 
-    /// Takes the segment that follows; returns what there is no room for.
+    /// Adds the next segment; returns the segments that no longer fit.
     fn keep(&mut self, sealed: Sealed) -> Vec<Retired> {
         self.segments.push_back(sealed);
         let mut over = Vec::new();
@@ -86,58 +87,63 @@ impl History {
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) history: History,
-    /// What recovery may still need.
+    /// Segments that recovery may still need.
     pub(super) sealed: VecDeque<Sealed>,
     pub(super) retired: Vec<Retired>,
+    /// Files that could not be removed yet, under their own names or under the names that removal gives them
+    /// first.
+    pub(super) going: Vec<Retired>,
     pub(super) spare: Option<SpareSegment>,
     pub(super) next_number: u64,
     pub(super) next_len: u64,
-    /// The most that it grows to.
+    /// The upper bound of `next_len`.
     pub(super) len_bound: u64,
 }
 
 impl Files {
-    /// Files are to be no longer than `len`.
+    /// Limits new files to `len` bytes.
     pub(super) fn bound(&mut self, len: u64) -> u64 {
         (self.len_bound, self.next_len) = (len, self.next_len.min(len));
         len
     }
 
-    /// What they take, but for the one that is written.
+    /// Bytes in all files but the current segment's.
     pub(super) fn bytes(&self) -> u64 {
         let sealed: u64 = self.sealed.iter().map(|sealed| sealed.file.len).sum();
-        let retired: u64 = self.retired.iter().map(|file| file.len).sum();
+        let retired: u64 = self.retired.iter().chain(&self.going).map(|file| file.len).sum();
         sealed + retired + self.history.bytes() + self.spare.as_ref().map_or(0, |spare| spare.file.len())
     }
 
-    /// Retired files beyond the `keep` that are kept for reuse. `len_max`: the usual length at most; `bulk`: the current
-    /// segment is for bulk.
-    pub(super) fn take_surplus(&mut self, keep: usize, len_max: u64, bulk: bool) -> Vec<PathBuf> {
-        // The largest are kept, since the small ones of a store's first minutes are never big enough again;
-        // but not those that were made for one huge record, nor those that are of no use for small ones. Somewhat longer
-        // ones than now are made stay: how long they may be goes up and down.
+    /// Takes out the files that could not be removed yet, and all retired files beyond the `keep` best ones.
+    /// `len_max` is the greatest usual length; `bulk` says whether the current segment is for bulk.
+    pub(super) fn take_surplus(&mut self, keep: usize, len_max: u64, bulk: bool) -> Vec<Retired> {
+        // Keep the largest files: the small ones of a store's first minutes are never large enough again. Do
+        // not keep files made for one huge record, nor bulk files when small records are written. The bound
+        // on lengths rises and falls, so files of up to twice the bound stay.
         let len_max = (2 * self.len_bound).min(len_max);
         let useless = |file: &Retired| file.len > len_max || (file.bulk && !bulk);
         self.retired.sort_by_key(|file| (useless(file), std::cmp::Reverse(file.len)));
         let useful = self.retired.partition_point(|file| !useless(file));
         let keep = keep.min(useful);
-        self.retired.split_off(keep).into_iter().map(|file| file.path).collect()
+        let mut surplus = self.retired.split_off(keep);
+        surplus.append(&mut self.going);
+        surplus
     }
 
-    /// A file for a segment of `len` bytes, if one is left.
+    /// A retired file for a segment of `len` bytes, if there is one.
     pub(super) fn take_retired(&mut self, len: u64, bulk: bool) -> Option<Retired> {
         let index = self.retired.iter().position(|retired| retired.suits(len, bulk))?;
         Some(self.retired.swap_remove(index))
     }
 
-    /// The number of a new file; the next one is to be twice as long, within the bound.
+    /// Returns the number of a new file and doubles the length of the next one, within the bound.
     pub(super) fn begin(&mut self) -> u64 {
         self.next_number += 1;
         self.next_len = (self.next_len * 2).min(self.len_bound);
         self.next_number - 1
     }
 
-    /// Recovery needs nothing before segment `floor`.
+    /// Retires the segments before `floor`, which recovery no longer needs.
     pub(super) fn retire(&mut self, floor: u64) {
         while let Some(sealed) = self.sealed.pop_front_if(|sealed| sealed.header.id < floor) {
             let over = self.history.keep(sealed);
@@ -151,7 +157,7 @@ impl Files {
 pub(crate) struct Readable {
     pub(crate) header: SegmentHeader,
     pub(crate) path: PathBuf,
-    /// The offset behind its last record; `None`: it is being written.
+    /// The offset after its last record; `None` while it is being written.
     pub(crate) end: Option<u64>,
 }
 

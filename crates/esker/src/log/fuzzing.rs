@@ -1,4 +1,4 @@
-//! Hostile bytes for the log and the manifest, for `fuzz/`: their checksums made right.
+//! Hostile log segments and manifests with correct checksums, for `fuzz/`.
 
 use super::record::{self, HEADER_LEN};
 use crate::checksum::checksum;
@@ -7,7 +7,7 @@ use crate::codec::{u32_at, u64_at};
 /// The first page of either file.
 const PAGE: usize = 4096;
 
-/// Makes every checksum of a log segment right.
+/// Corrects every checksum of a log segment.
 pub(crate) fn mend_segment(bytes: &mut [u8]) {
     if bytes.len() >= PAGE {
         mend_at(bytes, 64);
@@ -16,7 +16,7 @@ pub(crate) fn mend_segment(bytes: &mut [u8]) {
     }
 }
 
-/// Makes every checksum of a manifest right.
+/// Corrects every checksum of a manifest.
 pub(crate) fn mend_stream(bytes: &mut [u8]) {
     if bytes.len() >= PAGE {
         mend_at(bytes, 24);
@@ -30,7 +30,7 @@ fn mend_at(bytes: &mut [u8], at: usize) {
     bytes[at..at + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The records that follow each other by their lengths.
+/// Corrects the records, finding each one by the length of the one before it.
 fn mend_records(bytes: &mut [u8], epoch: u64) {
     let mut at = PAGE;
     while let Some(head) = bytes.get(at..at + HEADER_LEN) {

@@ -9,10 +9,10 @@
 //! +--------------------+                       +--------------------+
 //! ```
 //!
-//! Guarantees (durability rules 2, 5 and 6): a reader gets exactly the records that were written in this
-//! use of the file, in order, up to the first one that is not whole; and it knows whether what follows
-//! is a torn tail (dropped) or damage (an error), because every record says how far the log was known to
-//! be synced when it was written.
+//! Guarantees (durability rules 2, 5 and 6): a reader gets exactly the records that were written in this use
+//! of the file, in order, up to the first record that is not whole. It can tell whether what follows is a
+//! torn tail (dropped) or damage (an error), because every record states how far the log was known to be
+//! synced when the record was written.
 
 mod files;
 #[cfg(fuzzing)]

@@ -1,7 +1,7 @@
-//! A file of records that is read in pieces: it takes memory for a window and for one record, however long the file is.
+//! Reads a file of records in pieces. Memory holds one window and one record, however long the file is.
 //!
-//! Holes are not read, so that a length which nothing but a file's metadata claims costs nothing. A record is checked before
-//! there is memory for all of it.
+//! Holes are not read, so a length that only the file's metadata claims costs nothing. A record is checked
+//! before memory for all of it is allocated.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::codec::{u32_at, u64_at};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, ReadFile};
 
-/// How much is read at once.
+/// How many bytes one read takes.
 const PIECE: usize = 1 << 20;
-/// Records from this length on are checked in pieces first: a header alone is easily forged.
+/// Records of at least this length are first checked in pieces, because a header alone is easily forged.
 const LONG: usize = 64 << 20;
-/// How much of a record's beginning a search looks at: its header, and what tells zeros.
+/// How many bytes of a record's beginning a search looks at: the header, and enough to recognise zeros.
 const LOOK: usize = 24;
 
-/// A file used under one epoch.
+/// The records of a file that was used under one epoch.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     file: Arc<dyn ReadFile>,
@@ -53,14 +53,14 @@ impl Pieces {
         Ok(record::read_at(self.window_at(offset), offset, self.epoch))
     }
 
-    /// Whether a header of this epoch stands at `offset`, whatever follows it.
+    /// Whether a valid header of this epoch is at `offset`, whatever follows it.
     pub(super) fn header_is_whole(&mut self, offset: u64) -> Result<bool> {
         Ok(self.load(offset, HEADER_LEN)?
             && record::len_at(self.window_at(offset), offset, self.epoch).is_some())
     }
 
-    /// The offset of the first whole record at or behind `from`, wherever it begins. Only for telling damage from a torn
-    /// tail: it may be out of sequence.
+    /// The offset of the first whole record at or after `from`, at any alignment. Use it only to tell damage
+    /// from a torn tail: the record may be out of sequence.
     pub(super) fn find_from(&mut self, from: u64) -> Result<Option<u64>> {
         let mut at = from;
         while let Some(begin) = self.skip_hole(at) {
@@ -80,7 +80,7 @@ impl Pieces {
         Ok(None)
     }
 
-    /// Bytes from `offset` on: `len`, or what there is.
+    /// Up to `len` bytes from `offset` on; fewer at the end of the file.
     pub(super) fn bytes(&mut self, offset: u64, len: usize) -> Result<Vec<u8>> {
         let left = usize::try_from(self.len().saturating_sub(offset)).unwrap_or(len);
         let len = len.min(left);
@@ -88,7 +88,8 @@ impl Pieces {
         Ok(self.window_at(offset)[..len].to_vec())
     }
 
-    /// How many bytes the record at `offset` takes, by its header alone; `None` also where the file ends before.
+    /// The length of the record at `offset` according to its header; `None` also where the file ends before
+    /// it does.
     fn record_len(&mut self, offset: u64) -> Result<Option<usize>> {
         if !self.load(offset, HEADER_LEN)? {
             return Ok(None);
@@ -114,26 +115,29 @@ impl Pieces {
         Ok(record::payload_matches(&header, sum.finish(), offset, self.epoch))
     }
 
-    /// Where to look on from `at`, at which a record may begin; `None` behind the last place.
+    /// Where to continue looking from `at`, a possible beginning of a record; `None` after the last such
+    /// place.
     fn skip_hole(&self, at: u64) -> Option<u64> {
         // A header's length is never zero, so some of it is data.
         let data = self.file.next_data(at).saturating_sub(HEADER_LEN as u64 - 1);
         Some(at.max(data)).filter(|&at| at < self.len().saturating_sub(HEADER_LEN as u64))
     }
 
-    /// The first place in the window from `begin` on where a header stands, and where to look on if there is none.
+    /// The first place in the window from `begin` on that holds a header, and where to continue if there is
+    /// none.
     fn candidate(&self, begin: u64) -> (Option<u64>, u64) {
         let window = self.window_at(begin);
         let left = self.len() - begin;
         let is_end = window.len() as u64 == left;
         let mut i = 0;
         while i + HEADER_LEN < window.len() && (is_end || i + LOOK <= window.len()) {
-            // Most of a log is zeros: where two words are, no length of up to 12 places on is more than 0.
+            // Most of a log is zeros. Two zero words mean that no length field in the next 12 places can
+            // exceed 0.
             if window.get(i + 8..i + LOOK).is_some_and(|words| u64_at(words, 0) | u64_at(words, 8) == 0) {
                 i += 13;
                 continue;
             }
-            // A cheap look first: most other places hold a length that cannot be.
+            // A cheap test first: most other places hold an impossible length.
             let len = u64::from(u32_at(window, i + 8));
             let at = begin + i as u64;
             if len > 0 && len <= left - i as u64 && record::len_at(&window[i..], at, self.epoch).is_some() {
@@ -144,12 +148,12 @@ impl Pieces {
         (None, begin + i as u64)
     }
 
-    /// The window from `offset` on, which it holds.
+    /// The window from `offset` on, which must lie in it.
     fn window_at(&self, offset: u64) -> &[u8] {
         &self.window[(offset - self.start) as usize..]
     }
 
-    /// Sees to it that the window holds `len` bytes from `offset` on; whether the file has them.
+    /// Makes the window hold `len` bytes from `offset` on; `false` if the file has fewer.
     fn load(&mut self, offset: u64, len: usize) -> Result<bool> {
         let Some(end) = offset.checked_add(len as u64).filter(|&end| end <= self.len()) else {
             return Ok(false);

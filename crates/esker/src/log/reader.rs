@@ -1,7 +1,7 @@
-//! Reading the log while it is written: whole records, from a sequence number on.
+//! Reads the log while it is written: whole records, from a sequence number on.
 //!
-//! A segment may be used again at any moment. What was read is right all the same: each use has its own epoch, and a record
-//! of another one does not pass its check.
+//! A segment may be reused at any moment. Records that were read are still correct: each use has its own
+//! epoch, and a record of another epoch fails its check.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, ReadFile, descriptors};
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const PIECE: u64 = 256 << 10;
 
 /// A place in the log.
@@ -21,11 +21,11 @@ pub(crate) struct LogReader {
     fs: Arc<dyn FileSystem>,
     file: Arc<dyn ReadFile>,
     segment: Readable,
-    /// Of the next record in the file.
+    /// The offset of the next record in the file.
     offset: u64,
-    /// The number of its first operation.
+    /// The sequence number of that record's first operation.
     seq: SeqNo,
-    /// What was read of the file, and from which offset on.
+    /// Bytes read from the file, and the offset at which they begin.
     buf: Vec<u8>,
     buf_at: u64,
 }
@@ -39,7 +39,7 @@ fn gone(seq: SeqNo) -> Error {
 }
 
 impl LogReader {
-    /// At or before the record that has number `seq`, or will.
+    /// A reader at or before the record that has, or will have, sequence number `seq`.
     pub(crate) fn open(fs: &Arc<dyn FileSystem>, wal: &Wal, seq: SeqNo) -> Result<LogReader> {
         let before = wal.readable().into_iter().rfind(|segment| segment.header.first_seq <= seq);
         let segment = before.ok_or_else(|| gone(seq))?;
@@ -57,7 +57,7 @@ impl LogReader {
         Ok(LogReader { fs, file, segment, offset, seq, buf: Vec::new(), buf_at: 0 })
     }
 
-    /// The number of the next record's first operation, as far as the records before it tell.
+    /// The sequence number of the next record's first operation, computed from the records before it.
     pub(crate) fn seq(&self) -> SeqNo {
         self.seq
     }
@@ -67,8 +67,9 @@ impl LogReader {
         self.segment.header.start + (self.offset - RECORDS_AT)
     }
 
-    /// Shows the next record, which ends at position `limit` at the latest, where every record before that is whole;
-    /// `None` at the limit. `show` returns how many numbers it takes, `None` where it makes no sense.
+    /// Passes the next record to `show`; returns `None` at the position `limit`. Every record before `limit`
+    /// must be whole. `show` returns how many sequence numbers the record takes, or `None` if it cannot
+    /// decode it.
     pub(crate) fn next<T>(
         &mut self,
         wal: &Wal,
@@ -94,7 +95,7 @@ impl LogReader {
         Ok(Some(shown))
     }
 
-    /// Why the next record is not there: the file has another use by now, or it is damaged.
+    /// Explains why the next record is missing: the file has been reused, or it is damaged.
     fn lost(&self) -> Error {
         let mut page = vec![0; RECORDS_AT as usize];
         let header = self.file.read_exact_at(&mut page, 0);
@@ -109,7 +110,7 @@ impl LogReader {
         }
     }
 
-    /// Whether the next record is in the buffer, whole. If not, the segment has none, or not any more.
+    /// Whether the buffer holds the next record, whole. If not, the segment has none, or no longer has it.
     fn fill(&mut self, limit: u64) -> Result<bool> {
         let mut need = record::HEADER_LEN;
         loop {
@@ -122,7 +123,7 @@ impl LogReader {
                     None => return Ok(false),
                 }
             }
-            // No further than to what is whole: what lies behind may come later.
+            // Read only what is whole: the bytes after it may be written later.
             let whole = self.offset + (limit - self.position());
             let end = self.file.len().min(self.segment.end.unwrap_or(whole)).min(whole);
             let len = end.saturating_sub(self.offset).min(PIECE.max(need as u64)) as usize;
@@ -135,7 +136,7 @@ impl LogReader {
         }
     }
 
-    /// Goes on in the segment that begins where this one ends.
+    /// Continues in the segment that begins where this one ends.
     fn follow(&mut self, wal: &Wal) -> Result<()> {
         let (position, id) = (self.position(), self.segment.header.id);
         let next = wal.readable().into_iter().find(|segment| segment.header.id > id);

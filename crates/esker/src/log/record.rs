@@ -7,13 +7,14 @@
 //!         +---------------+--------+-------+--------------+---------------------------+
 //! ```
 //!
-//! The salt is made of the epoch of this use of the file and of the record's offset. The payload check is
-//! XXH3-64 of the payload, xored with the salt; the header check is XXH3 of the 16 bytes before it, seeded
-//! with the salt: neither an older use of a recycled file nor a record in the wrong place can pass. Because the header checks itself, a reader can look for
-//! whole records behind a damaged one without hashing everything.
+//! The salt is derived from the epoch of this use of the file and from the record's offset. The payload check
+//! is XXH3-64 of the payload, xored with the salt. The header check is XXH3 of the 16 bytes before it, seeded
+//! with the salt. So neither a record of an earlier use of the file nor a record in the wrong place passes.
+//! Because the header has its own check, a reader can look for whole records after a damaged one without
+//! hashing everything.
 //!
-//! `lag` says how far behind this record the log was known to be synced when it was written: everything
-//! before `position - lag` is on the disk. `u32::MAX` claims nothing.
+//! `lag` says how far behind this record the log was known to be synced when the record was written:
+//! everything before `position - lag` is on the disk. `u32::MAX` claims nothing.
 
 use crate::checksum::checksum;
 use crate::codec::{u32_at, u64_at};
@@ -32,7 +33,7 @@ fn header_check(header: &[u8], epoch: u64, offset: u64) -> u32 {
     checksum(salt(epoch, offset), &header[..16]) as u32
 }
 
-/// The header of a record with `payload`, as far as it depends on the payload alone. Outside any lock.
+/// The part of a record's header that depends on `payload` alone. Call it outside any lock.
 pub(crate) fn header_for(payload: &[u8]) -> [u8; HEADER_LEN] {
     let mut header = [0; HEADER_LEN];
     header[..8].copy_from_slice(&checksum(0, payload).to_le_bytes());
@@ -40,8 +41,8 @@ pub(crate) fn header_for(payload: &[u8]) -> [u8; HEADER_LEN] {
     header
 }
 
-/// Completes the header of a record that will stand at `offset` of a file used under `epoch`, when its
-/// log was synced up to `lag_bytes` before it.
+/// Completes the header of a record that will be written at `offset` of a file used under `epoch`, when the
+/// log was synced up to `lag_bytes` before that record.
 pub(crate) fn seal(header: &mut [u8; HEADER_LEN], epoch: u64, offset: u64, lag_bytes: u64) {
     let payload_check = u64_at(header, 0) ^ salt(epoch, offset);
     header[..8].copy_from_slice(&payload_check.to_le_bytes());
@@ -66,7 +67,7 @@ impl Record<'_> {
     }
 }
 
-/// The record with which `bytes` begin, which stand at `offset` of a file used under `epoch`.
+/// The record that begins `bytes`, which were read at `offset` of a file used under `epoch`.
 pub(crate) fn read_at(bytes: &[u8], offset: u64, epoch: u64) -> Option<Record<'_>> {
     let len = len_at(bytes, offset, epoch)?;
     let (header, payload) = bytes.get(..len)?.split_at(HEADER_LEN);
@@ -77,14 +78,14 @@ pub(crate) fn read_at(bytes: &[u8], offset: u64, epoch: u64) -> Option<Record<'_
     Some(Record { payload, lag: (lag != NO_CLAIM).then_some(u64::from(lag)) })
 }
 
-/// How many bytes that record takes, by its header alone.
+/// The length of that record according to its header.
 pub(crate) fn len_at(bytes: &[u8], offset: u64, epoch: u64) -> Option<usize> {
     let header = bytes.get(..HEADER_LEN)?;
     let sound = u32_at(header, 16) == header_check(header, epoch, offset);
     sound.then(|| HEADER_LEN + u32_at(header, 8) as usize)
 }
 
-/// Whether `sum`, the unseeded checksum of a payload, is the one that `header` names, which stands at `offset`.
+/// Whether `header`, found at `offset`, names `sum`, the unseeded checksum of a payload.
 pub(super) fn payload_matches(header: &[u8], sum: u64, offset: u64, epoch: u64) -> bool {
     u64_at(header, 0) == sum ^ salt(epoch, offset)
 }

@@ -1,12 +1,12 @@
-//! Reading the write-ahead log back: which segments matter, which records are whole, and whether what
-//! ends the log is a torn tail or damage (durability rules 2 and 5).
+//! Reads the write-ahead log back. It decides which segments matter, which records are whole, and whether the
+//! log ends in a torn tail or in damage (durability rules 2 and 5).
 //!
-//! A segment follows another when its id, its first sequence number and its start position all do.
-//! The log ends at the first place where the next record is not whole and no segment follows. That is
-//! damage, an error, if anything shows that bytes behind that place were acknowledged for good:
-//! - the published mark of that segment, when the file system has been mounted ever since ([`mount_mark`]);
-//! - a segment behind it that has such a mark;
-//! - any whole record behind it which says that the log was synced beyond it;
+//! A segment follows another when its id, its first sequence number and its start position all continue the
+//! other's. The log ends at the first place where the next record is not whole and no segment follows. That
+//! end is damage, an error, if anything shows that bytes after it were acknowledged as durable:
+//! - the published mark of that segment, if the file system has stayed mounted since ([`mount_mark`]);
+//! - such a mark in a later segment;
+//! - a later whole record which states that the log was synced beyond this place;
 //! - the manifest, which notes at every flush and at closing how far the log was synced.
 //!
 //! Otherwise it is a torn tail, which is dropped and reported.
@@ -24,7 +24,7 @@ use crate::fs::FileSystem;
 /// The first segment that recovery needs, as the manifest names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LogFloor {
-    /// Segments with a smaller id hold nothing that is not in tables.
+    /// All data of segments with a smaller id is in tables.
     pub(crate) segment: u64,
     /// The position in the whole log at which that segment starts.
     pub(crate) start: u64,
@@ -39,8 +39,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// The offset before which everything was acknowledged, going by the mark; 0 where nobody knows, also
-    /// because it was written through another mount than `mount`.
+    /// The offset before which everything was acknowledged, according to the mark; 0 if unknown, also when
+    /// the segment was written through another mount than `mount`.
     fn published(&self, mount: [u8; 16]) -> u64 {
         let is_same = self.header.mount == mount && mount != [0; 16];
         if is_same { published_mark(&self.page, self.header.epoch) } else { 0 }
@@ -51,7 +51,7 @@ impl Found {
 #[derive(Debug)]
 pub(crate) struct Segments {
     dir: PathBuf,
-    /// [`mount_mark`] of the directory, as it is now.
+    /// [`mount_mark`] of the directory now.
     mount: [u8; 16],
     pub(super) used: Vec<Found>,
     /// Every segment file, used or not.
@@ -63,7 +63,8 @@ pub(crate) struct Segments {
 pub(crate) struct Visit<'a> {
     pub(crate) first_seq: SeqNo,
     pub(crate) payload: &'a [u8],
-    /// The file system has been mounted ever since it was acknowledged: nothing of it can be missing but by damage.
+    /// The file system has stayed mounted since the record was acknowledged, so only damage can make part of
+    /// it missing.
     pub(crate) acknowledged: bool,
 }
 
@@ -73,11 +74,12 @@ pub(crate) type Visitor<'a> = &'a mut dyn FnMut(Visit<'_>) -> Result<Visited>;
 /// What a reader of the log makes of a whole record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visited {
-    /// It takes so many sequence numbers.
+    /// The record takes this many sequence numbers.
     Taken(u64),
-    /// Its payload makes no sense.
+    /// The payload cannot be decoded.
     Nonsense,
-    /// What it points to never reached the disk: the log ends before it, as if it were torn (rule 4).
+    /// The data that the record points to never reached the disk. The log ends before the record, as if torn
+    /// (rule 4).
     EndsHere,
 }
 
@@ -88,15 +90,15 @@ pub(crate) struct ReplayReport {
     pub(crate) records: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// Where the torn tail begins, if there is one: nothing behind it was acknowledged as synced.
+    /// Where the torn tail begins, if there is one. Nothing after it was acknowledged as synced.
     pub(crate) torn: Option<(PathBuf, u64)>,
-    /// The largest id of any segment file, whether it mattered or not.
+    /// The largest id of any segment file, needed or not.
     pub(crate) last_id: u64,
-    /// The position behind the last record.
+    /// The position after the last record.
     pub(crate) position: u64,
-    /// The number that a record behind the last one would begin with; 0 where there is no segment.
+    /// The first sequence number after the last record; 0 if there is no segment.
     pub(crate) next_seq: SeqNo,
-    /// The last segment's file, if its place is behind the last record and nothing was written into it.
+    /// The last segment's file, if it begins after the last record and nothing was written into it.
     pub(crate) untouched: Option<PathBuf>,
 }
 
@@ -106,7 +108,7 @@ impl Segments {
         let mut used = Vec::new();
         for path in &paths {
             let file = fs.open_read(path)?;
-            // A file that was being made when the power failed has any length, and holds zeros.
+            // A file that was being created when the power failed has any length and holds zeros.
             let mut page = vec![0; RECORDS_AT as usize];
             file.read_exact_at(&mut page[..RECORDS_AT.min(file.len()) as usize], 0)?;
             if let Some(header) = SegmentHeader::decode(&page, path)? {
@@ -127,23 +129,23 @@ impl Segments {
         found.published(self.mount)
     }
 
-    /// Every segment that was used.
+    /// Every segment that was used, newest first.
     pub(crate) fn newest_first(&self) -> impl Iterator<Item = (&SegmentHeader, &PathBuf)> {
         self.used.iter().rev().map(|found| (&found.header, &found.path))
     }
 
-    /// How many bytes of manifest number `manifest` are known to be synced (0: nobody knows).
+    /// How many bytes of manifest number `manifest` are synced according to the marks; 0 if unknown.
     pub(crate) fn manifest_synced(&self, manifest: u64) -> u64 {
         let marks = self.used.iter().map(|found| manifest_mark(&found.page, found.header.epoch, manifest));
         marks.max().unwrap_or(0)
     }
 
-    /// The greatest number of a manifest of which they know something.
+    /// The greatest manifest number that any segment's mark names.
     pub(crate) fn last_manifest(&self) -> u64 {
         self.used.iter().map(|found| marked_manifest(&found.page, found.header.epoch)).max().unwrap_or(0)
     }
 
-    /// The length of the files from `floor` on.
+    /// The total length of the files from `floor` on.
     pub(crate) fn live_bytes(&self, fs: &dyn FileSystem, floor: LogFloor) -> Result<u64> {
         let mut lens = self.live(floor).map(|found| fs.file_len(&found.path));
         lens.try_fold(0, |sum: u64, len| Ok(sum.saturating_add(len?)))
@@ -153,8 +155,8 @@ impl Segments {
         self.used.iter().filter(move |found| found.header.id >= floor.segment)
     }
 
-    /// The oldest segments from `floor` on, of at most `bytes` but at least one, and where the next one
-    /// begins; `None` where there is no next one.
+    /// The oldest segments from `floor` on, of at most `bytes` in total but at least one, and where the next
+    /// segment begins; `None` if there is no next one.
     pub(crate) fn part(
         &self,
         fs: &dyn FileSystem,
@@ -176,9 +178,9 @@ impl Segments {
         Ok(None)
     }
 
-    /// Makes sure that files which are seen not to be in use stay so. One whose next use had just begun when the
-    /// process died would come back from a power loss with the header of its last use, whose number may have been
-    /// given again by then.
+    /// Makes durable that the unused files are unused. A process may have died just after it began the next
+    /// use of a file. After a power loss, that file would return with the header of its last use, whose
+    /// number may have been given again by then.
     pub(crate) fn sync_unused(&self, fs: &dyn FileSystem) -> Result<()> {
         let is_used = |path: &&PathBuf| self.used.iter().any(|found| found.path == **path);
         self.paths.iter().filter(|path| !is_used(path)).try_for_each(|path| fs.open_random(path)?.sync())
@@ -190,8 +192,8 @@ impl Segments {
         self.paths.iter().filter(|path| !is_live(path)).cloned().collect()
     }
 
-    /// Calls `visit` for each record from `floor` on, in order. The log is known to have been on the disk
-    /// up to the position `synced`.
+    /// Calls `visit` for each record from `floor` on, in order. The log is known to have been on the disk up
+    /// to position `synced`.
     pub(crate) fn replay(
         &self,
         fs: &dyn FileSystem,
@@ -250,7 +252,7 @@ impl Segments {
         Ok(report)
     }
 
-    /// Tells a torn tail from damage at `stop`.
+    /// Decides whether the log ends at `stop` in a torn tail or in damage.
     fn judge_end(
         &self,
         fs: &dyn FileSystem,
@@ -302,13 +304,13 @@ impl Segments {
     }
 }
 
-/// The first segment that recovery needs is not in `dir`.
+/// The error for a directory without the first segment that recovery needs.
 fn missing(dir: &Path, floor: LogFloor) -> Error {
     let message = format!("log segment {} is missing, with which recovery begins", floor.segment);
     Error::new(ErrorKind::Corruption, message).at(dir)
 }
 
-/// Whether `name` is a segment's file name; its number if so.
+/// The segment number in the file name `name`, if it is a segment's name.
 pub(crate) fn segment_number(name: &str) -> Option<u64> {
     file_number(name.strip_prefix("wal-")?.strip_suffix(".log")?)
 }

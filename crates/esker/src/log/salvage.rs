@@ -1,4 +1,4 @@
-//! What is left of a damaged log, and a sound one written from that, for `repair`.
+//! Reads what is left of a damaged log and writes a sound log from it, for `repair`.
 
 use std::path::Path;
 
@@ -10,24 +10,26 @@ use crate::cursor::SeqNo;
 use crate::error::Result;
 use crate::fs::FileSystem;
 
-/// Segments that a repair has written have multiples of this as their numbers; no store comes to use so many others.
+/// Repair numbers its segments with multiples of this. No store creates so many segments otherwise.
 const REPAIRED: u64 = 1 << 32;
 
-/// How much of a damaged place is looked at to tell how many operations it had.
+/// How many bytes of a damaged place are examined to count the operations that it held.
 const GAP_MAX: usize = 64 << 20;
 
 /// A whole record of a damaged log.
 #[derive(Debug)]
 pub(crate) struct Salvaged {
-    /// Of its first operation: exact up to the first gap of a segment, and behind its last where the next segment is
-    /// there; elsewhere perhaps too small, where nobody can tell how many operations are lost. They ascend.
+    /// The number of its first operation. It is exact before the first gap of a segment. After the segment's
+    /// last gap it is exact if the next segment is present. Elsewhere it may be too small, because nobody can
+    /// tell how many operations are lost. The numbers ascend.
     pub(crate) first_seq: SeqNo,
     pub(crate) payload: Vec<u8>,
 }
 
 impl Segments {
-    /// Every whole record from segment `from` on, in order, also behind damage. `taken` says how many numbers a
-    /// payload takes that begins with one; it may depend on that one where operations have skipped the log.
+    /// Every whole record from segment `from` on, in order, also after damage. `taken` says how many sequence
+    /// numbers a payload takes when its first one is given; the answer may depend on that first number if
+    /// some operations skipped the log.
     pub(crate) fn salvage(
         &self,
         fs: &dyn FileSystem,
@@ -45,7 +47,7 @@ impl Segments {
             let mut seq = header.first_seq;
             for (i, (gap, payload)) in records.iter().enumerate() {
                 if !gap.is_empty() {
-                    // A record of which a header or a value is damaged still tells how many it had.
+                    // A record with a damaged header or value still tells how many operations it held.
                     let lost = gap.get(record::HEADER_LEN..).map_or(0, |payload| taken(payload, seq)).max(1);
                     let rest = || records[i..].iter().map(|(_, payload)| payload.as_slice());
                     let skips = rest().any(|payload| taken(payload, 0) != taken(payload, 1));
@@ -61,8 +63,8 @@ impl Segments {
         Ok(salvaged)
     }
 
-    /// Leaves out what an interrupted repair has left: the segments that it was made from are all there. `floor`: the
-    /// segment with which the log begins, if a sound manifest says so.
+    /// Leaves out the segments that an interrupted repair wrote: all the segments that it read are still
+    /// there. `floor` is the first segment of the log, if a sound manifest names it.
     pub(crate) fn leave_out_repaired(&mut self, floor: Option<u64>) {
         let Some(first) = self.live(LogFloor::default()).map(|found| found.header.id).next() else { return };
         self.used.retain(|found| {
@@ -71,7 +73,7 @@ impl Segments {
         });
     }
 
-    /// The segment with which the records begin that go on without a missing segment up to the last one.
+    /// The first segment of the last unbroken run of segments.
     pub(crate) fn last_stretch(&self) -> u64 {
         let mut ids = self.live(LogFloor::default()).map(|found| found.header.id).collect::<Vec<_>>();
         let mut first = ids.pop().unwrap_or(0);
@@ -82,7 +84,7 @@ impl Segments {
         first
     }
 
-    /// A segment number that only a repair gives, and a position behind all records.
+    /// A segment number that only a repair assigns, and a position after all records.
     pub(crate) fn behind(&self, fs: &dyn FileSystem) -> Result<LogFloor> {
         let mut behind = LogFloor::default();
         for found in self.live(LogFloor::default()) {
@@ -94,7 +96,8 @@ impl Segments {
     }
 }
 
-/// Every whole record of a file, each with what lies between it and the one before, as far as that may be a record.
+/// Every whole record of a file. Each comes with the bytes between it and the record before, as far as these
+/// may be a record.
 fn salvage_file(pieces: &mut Pieces) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let (mut records, mut end) = (Vec::new(), RECORDS_AT);
     loop {
@@ -112,7 +115,7 @@ fn salvage_file(pieces: &mut Pieces) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     }
 }
 
-/// Writes a segment that holds the records `payloads`; returns the position behind the last.
+/// Writes a segment that holds the records `payloads`; returns the position after the last one.
 pub(crate) fn write_segment(
     fs: &dyn FileSystem,
     path: &Path,

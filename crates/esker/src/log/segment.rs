@@ -7,21 +7,22 @@
 //! 4096       records
 //! ```
 //!
-//! - `id` counts segments up for the whole life of a store; the manifest names the first that matters.
-//! - `epoch` is 64 fresh random bits per use of the file (rule 6): what a recycled file still holds from
-//!   its last use cannot pass a record's check.
-//! - `first seq` is the sequence number of the first record: a reader that arrives here with another
-//!   number has lost something in between.
+//! - `id` increases by one from segment to segment for the whole life of a store; the manifest names the
+//!   first segment that matters.
+//! - `epoch` is 64 fresh random bits for each use of the file (rule 6). Bytes that a reused file still holds
+//!   from its last use fail a record's check.
+//! - `first seq` is the sequence number of the first record. A reader that arrives with another number has
+//!   missed a record.
 //! - `start position` is the position of byte 4096 in the log as a whole. Positions count record bytes.
 //! - `mount` is the mark of the mount through which the segment is written ([`mount_mark`]).
-//! - the published mark (rules 5 and 29) is one word, stored indivisibly: within the same mount, everything before it
-//!   was acknowledged, so a bad record there is damage and not a torn tail. It is kept by writes that do
-//!   not sync; those that do leave the header page alone, so that a synced put dirties one page.
-//! - the manifest mark says how many bytes of which manifest are known to be synced. It is stored after
-//!   that sync, so it is never false, at most old: a manifest that is not whole up to there is damaged.
+//! - the published mark (rules 5 and 29) is one word, stored atomically. Within the same mount, everything
+//!   before it was acknowledged, so a bad record there is damage and not a torn tail. Writes that do not sync
+//!   store the mark. Synced writes leave the header page alone, so a synced put dirties one page.
+//! - the manifest mark says how many bytes of which manifest are known to be synced. It is stored after that
+//!   sync, so it may be old but is never false: a manifest that is not whole up to the mark is damaged.
 //!
-//! The magic is zeroed before anything else of a header is written and set when all of it stands, so a
-//! header whose magic is not zero and whose check fails is damage.
+//! The magic is zeroed before any other part of a header is written, and set when the header is complete. So
+//! a header with a magic that is not zero and a check that fails is damage.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,16 +41,16 @@ pub(crate) const RECORDS_AT: u64 = 4096;
 const MAGIC: &[u8; 8] = b"eskerWAL";
 const VERSION: u32 = 1;
 const HEADER_LEN: usize = 72;
-/// No log grows to this position.
+/// Positions in the log stay below this.
 pub(crate) const POSITION_MAX: u64 = 1 << 62;
-/// No store comes to use so many segments.
+/// Segment ids stay below this.
 pub(crate) const SEGMENT_ID_MAX: u64 = 1 << 48;
 const PUBLISHED_AT: u64 = 512;
 const MANIFEST_AT: u64 = 520;
 const MANIFEST_NUMBER_AT: u64 = 528;
 const MARK_BITS: u32 = 48;
 
-/// What the first sector of a segment says.
+/// The contents of a segment's first sector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) id: u64,
@@ -75,7 +76,7 @@ impl SegmentHeader {
         out
     }
 
-    /// The header in a segment's first page; `None` for a file that was prepared but not used yet, or
+    /// Decodes the header in a segment's first page; `None` for a file that was prepared but not used yet, or
     /// whose header never reached the disk. Damage and a newer format are errors.
     pub(crate) fn decode(page: &[u8], path: &Path) -> Result<Option<SegmentHeader>> {
         let Some(raw) = page.get(..HEADER_LEN) else { return Ok(None) };
@@ -113,9 +114,10 @@ impl SegmentHeader {
     }
 }
 
-/// Tells the mount of the file system, in this boot of the machine, through which `dir` is reached. What was written
-/// through it is still there, in the page cache at least, as long as the mark is the same: a device that went away and came
-/// back has another, though the machine was not booted. Zeros where that is not known: then nothing is trusted.
+/// Identifies the mount through which `dir` is reached, in this boot of the machine. While the mark stays the
+/// same, data written through the mount is still there, at least in the page cache. A device that goes away
+/// and comes back gets another mark even without a reboot. Zeros mean that the mount is unknown; then no mark
+/// is trusted.
 pub(crate) fn mount_mark(fs: &dyn FileSystem, dir: &Path) -> [u8; 16] {
     let boot = fs.boot_id();
     let mount = if broken("rule-29") { 1 } else { fs.mount_id(dir) };
@@ -143,12 +145,12 @@ fn decode_mark(page: &[u8], at: u64, salt: u64) -> u64 {
     if encode_mark(value, salt) == word { value } else { 0 }
 }
 
-/// Takes the marks out of a segment's first page, for a copy of it: they speak of the original.
+/// Clears the marks in a segment's first page, for a copy of the segment: they describe the original.
 pub(crate) fn clear_marks(page: &mut [u8]) {
     page[PUBLISHED_AT as usize..MANIFEST_NUMBER_AT as usize + 8].fill(0);
 }
 
-/// Whether a segment file holds nothing but, perhaps, a header: no record, and no mark of a manifest.
+/// Whether a segment file holds at most a header: no record, and no mark of a manifest.
 pub(crate) fn is_unwritten(file: &dyn ReadFile) -> Result<bool> {
     let (mut at, mut piece) = (file.next_data(PUBLISHED_AT), vec![0; 256 << 10]);
     while at < file.len() {
@@ -162,12 +164,12 @@ pub(crate) fn is_unwritten(file: &dyn ReadFile) -> Result<bool> {
     Ok(true)
 }
 
-/// The offset in the file before which everything was acknowledged, 0 where that is not known.
+/// The offset before which everything was acknowledged; 0 if unknown.
 pub(crate) fn published_mark(page: &[u8], epoch: u64) -> u64 {
     decode_mark(page, PUBLISHED_AT, epoch)
 }
 
-/// How many bytes of manifest number `manifest` are known to be synced, 0 where that is not known.
+/// How many bytes of manifest number `manifest` are known to be synced; 0 if unknown.
 pub(crate) fn manifest_mark(page: &[u8], epoch: u64, manifest: u64) -> u64 {
     if decode_mark(page, MANIFEST_NUMBER_AT, epoch) != manifest {
         return 0;
@@ -175,7 +177,7 @@ pub(crate) fn manifest_mark(page: &[u8], epoch: u64, manifest: u64) -> u64 {
     decode_mark(page, MANIFEST_AT, epoch ^ !manifest)
 }
 
-/// The number of the manifest that the marks speak of, 0 where that is not known.
+/// The number of the manifest that the marks describe; 0 if unknown.
 pub(super) fn marked_manifest(page: &[u8], epoch: u64) -> u64 {
     decode_mark(page, MANIFEST_NUMBER_AT, epoch)
 }
@@ -184,7 +186,7 @@ pub(super) fn marked_manifest(page: &[u8], epoch: u64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct SpareSegment {
     pub(crate) file: Arc<dyn MappedFile>,
-    /// Whether it was prepared for records of many pages each, and not for small ones.
+    /// Whether it was prepared for records of many pages each.
     pub(crate) bulk: bool,
 }
 
@@ -199,8 +201,8 @@ impl SpareSegment {
         Ok(SpareSegment { file, bulk })
     }
 
-    /// Takes a file that was a segment before. Where it has a second name, under which it may be somebody else's copy, that
-    /// one keeps it: `None`, and the name is free.
+    /// Takes over a file that was a segment before. A file with a second name may be part of a user's copy:
+    /// then the file keeps that name, this name is removed, and the result is `None`.
     pub(crate) fn reuse(fs: &dyn FileSystem, path: &Path, bulk: bool) -> Result<Option<SpareSegment>> {
         if is_shared(fs, path)? {
             return fs.remove_file(path).map(|()| None);
@@ -210,15 +212,15 @@ impl SpareSegment {
     }
 }
 
-/// Whether a segment has a second name: a copy of the directory by hard links brings this about.
+/// Whether a segment has a second name, as after a copy of the directory by hard links.
 pub(crate) fn is_shared(fs: &dyn FileSystem, path: &Path) -> Result<bool> {
     Ok(fs.link_count(path)? > 1)
 }
 
-/// Makes a segment without records and without room for any, under the number 1: what a store's log is of which nothing is to
-/// be replayed.
+/// Creates segment number 1 without records and without room for any: the log of a store that has nothing to
+/// replay.
 pub(crate) fn create_empty(env: &Env, path: &Path, first_seq: SeqNo) -> Result<()> {
-    // No mark is set in it.
+    // None of its marks is set.
     let (epoch, mount) = (env.random.next_u64(), [0; 16]);
     let mut page = SegmentHeader { id: 1, epoch, first_seq, start: 0, mount }.encode();
     page.resize(RECORDS_AT as usize, 0);
@@ -227,7 +229,7 @@ pub(crate) fn create_empty(env: &Env, path: &Path, first_seq: SeqNo) -> Result<(
     file.sync()
 }
 
-/// The file of a segment whose store is closed.
+/// Stands in for the file of a segment after the store is closed.
 #[derive(Debug, Clone)]
 struct Gone {
     path: PathBuf,
@@ -274,12 +276,12 @@ impl MappedFile for Gone {
     }
 }
 
-/// A segment in use. Shared by the writers that copy records into it and by whoever syncs it.
+/// A segment in use. The writers that copy records into it and the thread that syncs it share it.
 #[derive(Debug)]
 pub(crate) struct Segment {
     file: Arc<dyn MappedFile>,
     header: SegmentHeader,
-    /// As in the spare segment.
+    /// See [`SpareSegment::bulk`].
     pub(crate) bulk: bool,
 }
 
@@ -288,8 +290,8 @@ impl Segment {
     pub(crate) fn start(spare: SpareSegment, header: SegmentHeader) -> Result<Segment> {
         let mut sector = header.encode();
         sector.resize(512, 0);
-        // The magic goes first and comes last, each time as one word: whoever finds the file in between,
-        // after the death of the process or of the machine, finds a file that is not in use.
+        // The magic is cleared first and set last, each time as one word. If the process or the machine dies
+        // in between, the file is not in use.
         let magic = u64::from_le_bytes(*MAGIC);
         spare.file.store_u64(0, 0)?;
         spare.file.store(8, &sector[8..])?;
@@ -300,7 +302,7 @@ impl Segment {
         Ok(Segment { file: spare.file, header, bulk: spare.bulk })
     }
 
-    /// The same without its file: nothing is stored any more.
+    /// The same segment without its file; later stores and syncs fail with `Closed`.
     pub(super) fn let_go(&self) -> Segment {
         let gone = Gone { path: self.path(), len: self.end() };
         Segment { file: Arc::new(gone), header: self.header, bulk: self.bulk }
@@ -314,7 +316,7 @@ impl Segment {
         self.file.path().to_path_buf()
     }
 
-    /// The offset behind the last byte that a record may take.
+    /// The offset after the last byte that a record may take.
     pub(crate) fn end(&self) -> u64 {
         self.file.len()
     }
@@ -329,20 +331,20 @@ impl Segment {
         self.file.store(offset, record)
     }
 
-    /// Notes that everything before `offset` was acknowledged.
+    /// Records in the header that everything before `offset` was acknowledged.
     pub(crate) fn mark_published(&self, offset: u64) -> Result<()> {
         self.file.store_u64(PUBLISHED_AT, encode_mark(offset, self.header.epoch))
     }
 
-    /// Notes that `len` bytes of manifest number `manifest` are synced.
+    /// Records in the header that `len` bytes of manifest number `manifest` are synced.
     pub(crate) fn mark_manifest(&self, manifest: u64, len: u64) -> Result<()> {
-        // Between the stores the marks speak of no manifest.
+        // Between the stores the marks describe no manifest.
         self.file.store_u64(MANIFEST_NUMBER_AT, 0)?;
         self.file.store_u64(MANIFEST_AT, encode_mark(len, self.header.epoch ^ !manifest))?;
         self.file.store_u64(MANIFEST_NUMBER_AT, encode_mark(manifest, self.header.epoch))
     }
 
-    /// For syncing the segment without keeping it mapped.
+    /// A handle that syncs the segment without keeping it mapped.
     pub(crate) fn sync_handle(&self) -> Arc<dyn SyncFile> {
         self.file.sync_handle()
     }

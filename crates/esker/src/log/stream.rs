@@ -1,8 +1,8 @@
 //! An appended record log in a file of its own: the manifest.
 //!
-//! The first page holds magic, version, epoch and a check; records follow. Every append is synced before
-//! it counts, so a reader may treat what is not whole at the end as torn: nobody acted upon it. A bad
-//! record with a whole one behind it that claims the bytes before it as synced is damage.
+//! The first page holds magic, version, epoch and a check; records follow. Every append is synced before it
+//! counts, so a record at the end that is not whole is torn: nothing relied on it. A bad record is damage if
+//! a later whole record states that the bytes before it were synced.
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ impl StreamWriter {
         self.file.append(&self.buf)
     }
 
-    /// Makes everything appended durable.
+    /// Makes all appended records durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.file.sync()?;
         self.synced = self.file.len();
@@ -66,12 +66,12 @@ impl StreamWriter {
     }
 }
 
-/// What was found in a record log.
+/// The contents of a record log.
 #[derive(Debug)]
 pub(crate) struct StreamContents {
     /// The payloads of the whole records, in order, with their offsets.
     pub(crate) records: Vec<(u64, Vec<u8>)>,
-    /// Where they end. What follows is a torn tail.
+    /// Where the records end. What follows is a torn tail.
     pub(crate) end: u64,
 }
 
@@ -109,7 +109,8 @@ pub(super) fn open_stream(fs: &dyn FileSystem, path: &Path) -> Result<Pieces> {
     Ok(Pieces::of(file, epoch))
 }
 
-/// A record log that may be kept in several files with the same bytes: what is damaged in one is taken from another.
+/// A record log that may have several identical copies. A record that is damaged in one copy is read from
+/// another.
 #[derive(Debug)]
 pub(crate) struct Stream {
     /// The first of the files.
@@ -118,8 +119,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Reads the files in `paths`. Of another log, which its epoch tells, none is taken. `None`: no header is sound. What keeps
-    /// one from being read, or is wrong with its header, goes to `damage`.
+    /// Reads the files in `paths`. Files of another log, which have another epoch, are left out. Returns
+    /// `None` if no header is sound. Files that cannot be read and bad headers are added to `damage`.
     pub(crate) fn read(fs: &dyn FileSystem, paths: &[PathBuf], damage: &mut Vec<Error>) -> Option<Stream> {
         let (mut files, mut found) = (Vec::new(), None);
         for path in paths {
@@ -132,7 +133,7 @@ impl Stream {
             };
             match stream_epoch(&*file) {
                 Ok(epoch) if *found.get_or_insert(epoch) != epoch => {}
-                // Records have the epoch too: those of a file without a sound header are known by it.
+                // Records carry the epoch too: it identifies the records of a file without a sound header.
                 epoch => {
                     damage.extend(epoch.err());
                     files.push(file);
@@ -144,7 +145,8 @@ impl Stream {
         Some(Stream { path: paths.first()?.clone(), files })
     }
 
-    /// The payloads up to the first record that is not whole, damage or not, with their offsets, and where they end.
+    /// The payloads up to the first record that is not whole, for whatever reason, with their offsets, and
+    /// where they end.
     pub(crate) fn prefix(&mut self) -> Result<StreamContents> {
         let (mut records, mut offset) = (Vec::new(), PAGE as u64);
         while let Some(payload) = self.payload(offset)? {
@@ -165,7 +167,7 @@ impl Stream {
         Ok(None)
     }
 
-    /// Whether a record behind `end` claims that more than what is before `end` was synced.
+    /// Whether a record after `end` states that bytes after `end` were synced.
     fn goes_on_behind(&mut self, end: u64) -> Result<bool> {
         for file in &mut self.files {
             let mut next = end + 1;
@@ -180,10 +182,10 @@ impl Stream {
         Ok(false)
     }
 
-    /// The records, of which `known_synced` bytes at least were synced (0 when nobody knows).
+    /// The records. At least `known_synced` bytes were synced (0 if unknown).
     ///
     /// # Errors
-    /// `Corruption` where they end in damage and not in a torn tail.
+    /// `Corruption` if the log ends in damage rather than in a torn tail.
     pub(crate) fn contents(&mut self, known_synced: u64) -> Result<StreamContents> {
         let contents = self.prefix()?;
         let end = contents.end;
@@ -195,8 +197,8 @@ impl Stream {
     }
 }
 
-/// Reads a record log of which `known_synced` bytes at least were synced (0 when nobody knows). A torn
-/// tail is left out, damage is an error.
+/// Reads a record log. At least `known_synced` bytes of it were synced (0 if unknown). A torn tail is left
+/// out; damage is an error.
 pub(crate) fn read_stream(fs: &dyn FileSystem, path: &Path, known_synced: u64) -> Result<StreamContents> {
     let files = vec![open_stream(fs, path)?];
     Stream { path: path.to_path_buf(), files }.contents(known_synced)

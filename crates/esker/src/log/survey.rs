@@ -1,9 +1,9 @@
-//! Every damaged place of the log and of a record file, for `check`: reading ends at the first of them, this
-//! goes on behind it.
+//! Lists every damaged place of the log and of a record file, for `check`. Replay stops at the first one; a
+//! survey continues after it.
 //!
-//! A place where no record is whole is damaged if it lies before what is surely on the disk: what the
-//! manifest notes, what marks say, or what any whole record claims, wherever it lies. Otherwise it belongs
-//! to a torn tail. For the first place it is the same judgement as that of replay.
+//! A place without a whole record is damaged if it lies before the end of what is certainly on the disk. The
+//! manifest, the marks and every whole record, wherever it lies, say what is on the disk. Any other such
+//! place is part of a torn tail. For the first such place, replay decides the same.
 
 use std::path::{Path, PathBuf};
 
@@ -17,18 +17,18 @@ use crate::fs::FileSystem;
 
 const DAMAGED: &str = "a record is damaged that was synced: it is not a torn tail";
 
-/// What a walk over a file of records has met.
+/// The result of a walk over a file of records.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
-    /// Offsets at which no record is whole although one is behind.
+    /// Offsets at which no record is whole although a later one is.
     gaps: Vec<u64>,
-    /// The offset behind the last whole record.
+    /// The offset after the last whole record.
     end: u64,
-    /// The greatest offset that a record claims as synced; it may lie before this file (negative).
+    /// The greatest offset that a record states as synced; negative if it lies before this file.
     claimed: i64,
 }
 
-/// Walks over the records of a file from `offset` on.
+/// Walks the records of a file from `offset` on.
 fn walk(pieces: &mut Pieces, offset: u64, visit: &mut dyn FnMut(u64, &Record<'_>)) -> Result<Walk> {
     let mut walk = Walk { gaps: Vec::new(), end: offset, claimed: i64::MIN };
     let mut at = offset;
@@ -51,8 +51,8 @@ fn walk(pieces: &mut Pieces, offset: u64, visit: &mut dyn FnMut(u64, &Record<'_>
     }
 }
 
-/// Calls `visit` with every whole record's payload in the record file `path`, and returns the damaged
-/// places. At least `synced` bytes of it are known to be on the disk.
+/// Calls `visit` with every whole record's payload in the record file `path`; returns the damaged places. At
+/// least `synced` bytes of the file are known to be on the disk.
 pub(crate) fn survey_stream(
     fs: &dyn FileSystem,
     path: &Path,
@@ -66,7 +66,7 @@ pub(crate) fn survey_stream(
     Ok(places.map(|at| Error::corruption(path, at, DAMAGED)).collect())
 }
 
-/// A place in the log: its position, and where that is.
+/// A place in the log: its position, file and offset.
 struct Place {
     position: i64,
     path: PathBuf,
@@ -74,8 +74,8 @@ struct Place {
 }
 
 impl Segments {
-    /// Calls `visit` with the place of each whole record from `floor` on (`None`: of all segments), and
-    /// returns the damaged places. The log is known to have been on the disk up to the position `synced`.
+    /// Calls `visit` with the place of each whole record from `floor` on (`None`: of all segments); returns
+    /// the damaged places. The log is known to have been on the disk up to position `synced`.
     pub(crate) fn survey(
         &self,
         fs: &dyn FileSystem,
@@ -92,7 +92,7 @@ impl Segments {
             let walk = walk(&mut pieces, RECORDS_AT, &mut |at, record| visit(path, at, record.payload))?;
             let position = |offset: i64| header.start as i64 + offset - RECORDS_AT as i64;
             let published = self.published(found);
-            // Without a mark nothing is known, not even of the segment before.
+            // A segment without a mark proves nothing, not even about the segment before it.
             if published > RECORDS_AT {
                 sure = sure.max(position(published as i64));
             }
@@ -105,7 +105,7 @@ impl Segments {
             let goes_on = next.is_some_and(|next| {
                 next.id == header.id + 1 && next.start as i64 == position(walk.end as i64)
             });
-            // Without a floor nobody knows which segments ought to be there.
+            // Without a floor, the set of segments that should exist is unknown.
             if !goes_on && (next.is_none() || floor.is_some()) {
                 places.push(place(walk.end));
             }

@@ -1,4 +1,4 @@
-//! The write-ahead log: a chain of segments, one sync stream, and the care of segment files.
+//! The write-ahead log: a chain of segments, one sync at a time, and the management of segment files.
 //!
 //! ```text
 //!  retired      sealed, synced    sealed            current        spare
@@ -7,12 +7,12 @@
 //! +--------+   +--------+       +--------+       +--------+      +--------+
 //! ```
 //!
-//! - The tail (segment and offset) belongs to the commit lock; this room keeps everything else.
-//! - [`Wal::sync_to`] is the one sync stream (group commit): one caller syncs, on the descriptors that
-//!   wrote, everything published so far, oldest segment first (rule 3); whoever arrives meanwhile waits for
-//!   the next. The first failure poisons the log: no sync is ever retried (rule 8).
-//! - A file is reused only after the manifest's floor has passed it (the caller's duty), under a new epoch, and only where
-//!   nobody has given it a second name. Segments start at 256 KiB and double, as far as the disk has room for such (rule 9).
+//! - The commit lock owns the tail (segment and offset); this file keeps everything else.
+//! - [`Wal::sync_to`] is the only path that syncs (group commit). One caller syncs everything published so far,
+//!   oldest segment first, on the descriptors that wrote it (rule 3). Callers that arrive meanwhile wait for the next
+//!   sync. The first failure poisons the log: no sync is ever retried (rule 8).
+//! - A file is reused only after the manifest's floor has passed it (the caller ensures this), under a new epoch, and
+//!   only if it has no second name. Segments start at 256 KiB and double as far as the disk has room (rule 9).
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -30,11 +30,12 @@ use crate::cursor::SeqNo;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::SyncFile;
+use crate::fs::gone::remove_for_good;
 
-/// Records of this many bytes on average are written into segments for bulk.
+/// Records of at least this average length go into bulk segments.
 const BULK_RECORD_LEN: u64 = 16 << 10;
 
-/// Where the next record goes. Belongs to the commit lock.
+/// Where the next record goes. Protected by the commit lock.
 #[derive(Debug)]
 pub(crate) struct LogTail {
     pub(crate) segment: Arc<Segment>,
@@ -54,7 +55,7 @@ impl LogTail {
         self.segment.position(self.offset)
     }
 
-    /// The next `len` bytes are a record's.
+    /// Passes the next `len` bytes, which are one record's.
     pub(crate) fn advance(&mut self, len: u64) {
         self.offset += len;
         self.records += 1;
@@ -65,14 +66,14 @@ impl LogTail {
     }
 }
 
-/// A segment, and the offset behind its last record.
+/// A segment, and the offset after its last record.
 #[derive(Debug)]
 pub(crate) struct LogPart {
     pub(crate) path: PathBuf,
     pub(crate) end: u64,
 }
 
-/// A segment with bytes that may not be synced. It is not kept mapped for that: syncing a mapped file
+/// A segment with bytes that may not be synced. The segment is not kept mapped for the sync: syncing a mapped file
 /// interrupts every core for every page.
 #[derive(Debug, Clone)]
 struct Unsynced {
@@ -89,15 +90,15 @@ impl Unsynced {
 
 #[derive(Debug)]
 struct SyncState {
-    /// Segments with bytes that may not be synced, oldest first; the last one is the current one.
+    /// Segments with bytes that may not be synced, oldest first. The last one is the current segment.
     unsynced: VecDeque<Unsynced>,
-    /// The one that is stored into.
+    /// The segment that takes records.
     current: Option<Arc<Segment>>,
     syncing: bool,
     failed: Option<Error>,
 }
 
-/// The length of a segment that holds a record of `record_len` bytes.
+/// The length of a segment that can hold a record of `record_len` bytes.
 fn len_for(record_len: usize) -> u64 {
     (RECORDS_AT + record_len as u64).next_multiple_of(RECORDS_AT)
 }
@@ -119,7 +120,7 @@ pub(crate) struct Wal {
     syncs: AtomicU64,
     /// The position at which recovery would begin.
     floor_start: AtomicU64,
-    /// Whether somebody waited for a sync since the last rotation.
+    /// Whether any thread has waited for a sync since the last rotation.
     waited_for: AtomicBool,
     /// Whether the last segment held large records.
     bulk: AtomicBool,
@@ -128,9 +129,9 @@ pub(crate) struct Wal {
 }
 
 impl Wal {
-    /// A log that continues at `at` with sequence number `first_seq`, in a fresh segment file with number
-    /// `next_number` (rule 2: never in a replayed one), or in a new use of the file `reuse`, which holds no
-    /// record of the last use. `history` ends where it begins.
+    /// A log that continues at `at` with sequence number `first_seq`. It uses a fresh segment file with number
+    /// `next_number` (rule 2: never a replayed one) or the file `reuse`, which holds no record of its last use.
+    /// `history` ends where the log begins.
     pub(crate) fn start(
         env: &Env,
         dir: &Path,
@@ -148,6 +149,7 @@ impl Wal {
             files: Mutex::new(Files {
                 history,
                 sealed: VecDeque::new(),
+                going: Vec::new(),
                 retired: reuse.into_iter().map(|(path, len)| Retired { path, len, bulk: false }).collect(),
                 spare: None,
                 next_number,
@@ -188,8 +190,8 @@ impl Wal {
         SegmentHeader { id, epoch, first_seq, start, mount: self.mount }
     }
 
-    /// Makes sure that a spare segment with room for a record of `record_len` bytes stands ready.
-    /// May write for some time: never under the commit lock.
+    /// Ensures that a spare segment with room for a record of `record_len` bytes is ready. This may write for some
+    /// time: never call it under the commit lock.
     pub(crate) fn prepare_spare(&self, record_len: usize) -> Result<()> {
         let need = len_for(record_len);
         let (retired, len, waited_for, bulk) = {
@@ -205,8 +207,8 @@ impl Wal {
         let reused = retired.map_or(Ok(None), |retired| self.reuse(retired, bulk))?;
         let spare = reused.map_or_else(|| self.create(len, bulk), Ok)?;
         if !bulk && !waited_for {
-            // Takes the page faults ahead of the writers. It dirties the pages, so the next sync writes all
-            // of them: not where somebody waits for syncs.
+            // Takes the page faults before the writers do. This dirties the pages, so the next sync writes all of
+            // them. Skip it when threads wait for syncs.
             spare.file.warm(0, spare.file.len());
         }
         let mut files = self.files.lock();
@@ -217,11 +219,11 @@ impl Wal {
         Ok(())
     }
 
-    /// A new use of `retired`; `None` where somebody else has the file too: then it is left to them.
+    /// Prepares `retired` for reuse; `None` if the file has a second name, which keeps it.
     fn reuse(&self, retired: Retired, bulk: bool) -> Result<Option<SpareSegment>> {
         let spare = SpareSegment::reuse(&*self.env.fs, &retired.path, bulk);
         if spare.is_err() {
-            // It is still ours to use or to remove.
+            // The file is still the log's, to reuse or to remove.
             self.files.lock().retired.push(retired);
         }
         spare
@@ -232,13 +234,13 @@ impl Wal {
         SpareSegment::create(&*self.env.fs, &segment_path(&self.dir, number), len, bulk)
     }
 
-    /// Whether the next segment is to be one for bulk; `record_len`: of the record that waits for it.
+    /// Whether the next segment should be for bulk. `record_len` is the length of the record that needs it.
     fn wants_bulk(&self, record_len: usize) -> bool {
         let large_before = self.bulk.load(Ordering::Relaxed) && !self.waited_for.load(Ordering::Relaxed);
         record_len as u64 >= BULK_RECORD_LEN || large_before
     }
 
-    /// How long a file [`Wal::prepare_spare`] would create; `None` where it need not.
+    /// The length of the file that [`Wal::prepare_spare`] would create; `None` if it would create none.
     pub(crate) fn missing_spare(&self, record_len: usize) -> Option<u64> {
         let (files, need) = (self.files.lock(), len_for(record_len));
         let len = files.next_len.max(need);
@@ -248,30 +250,31 @@ impl Wal {
         (!found).then_some(len)
     }
 
-    /// New files are to be no longer than `len`, but for records that need more: the disk is small.
-    /// Returns how long they may get.
+    /// Limits new files to `len` bytes because the disk is small; a longer record still gets a longer file. Returns
+    /// the limit in force.
     pub(crate) fn bound_len(&self, len: u64) -> u64 {
         self.files.lock().bound(len.clamp(SEGMENT_LEN_MIN, self.len_max))
     }
 
-    /// What new files are to be no longer than.
+    /// The limit on the length of new files.
     pub(crate) fn len_bound(&self) -> u64 {
         self.files.lock().len_bound
     }
 
-    /// New files are to be short again: the disk is full.
+    /// Makes new files short again, because the disk is full.
     pub(crate) fn begin_short(&self) {
         self.files.lock().next_len = SEGMENT_LEN_MIN;
     }
 
-    /// Nothing is written any more: hands out the files that no recovery needs, for removal.
+    /// Ends writing; returns the files that no recovery needs, for removal.
     pub(crate) fn close(&self) -> Vec<PathBuf> {
         let mut files = self.files.lock();
         let spare = files.spare.take().map(|spare| spare.file.path().to_path_buf());
-        files.retired.drain(..).map(|file| file.path).chain(spare).collect()
+        let Files { retired, going, .. } = &mut *files;
+        retired.drain(..).chain(going.drain(..)).map(|file| file.path).chain(spare).collect()
     }
 
-    /// Lets go of the segments that are open: the store is closed. What is not durable now never is.
+    /// Releases the open segments when the store closes. What is not durable by then is lost.
     pub(crate) fn let_go(&self, tail: &mut LogTail) {
         tail.segment = Arc::new(tail.segment.let_go());
         let mut state = self.sync.lock();
@@ -292,8 +295,8 @@ impl Wal {
         if fits { files.spare.take() } else { None }
     }
 
-    /// Seals the tail's segment and goes on in the spare one; `false` when none is ready that has room for
-    /// `record_len` bytes. Under the commit lock.
+    /// Seals the tail's segment and continues in the spare one; `false` if no spare has room for `record_len` bytes.
+    /// Call it under the commit lock.
     pub(crate) fn rotate(&self, tail: &mut LogTail, first_seq: SeqNo, record_len: usize) -> Result<bool> {
         let Some(spare) = self.take_spare(record_len) else { return Ok(false) };
         let id = tail.segment.header().id + 1;
@@ -309,22 +312,22 @@ impl Wal {
         Ok(true)
     }
 
-    /// Everything before this position is durable.
+    /// The position before which everything is durable.
     pub(crate) fn synced(&self) -> u64 {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// The position at which this opening of the store began. What lies before was replayed.
+    /// The position at which this opening of the store began. Everything before it was replayed.
     pub(crate) fn began_at(&self) -> u64 {
         self.began_at
     }
 
-    /// How many times a segment was synced since the store was opened.
+    /// How many segment syncs there were since the store was opened.
     pub(crate) fn sync_count(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    /// Whether a sealed segment waits to be synced.
+    /// Whether a sealed segment waits for a sync.
     pub(crate) fn has_sealed_unsynced(&self) -> bool {
         let state = self.sync.lock();
         state.unsynced.len() > 1 && state.unsynced.back().is_some_and(|current| current.start > self.synced())
@@ -340,10 +343,10 @@ impl Wal {
         self.sync.lock().unsynced.back().map_or(0, |segment| segment.start)
     }
 
-    /// Returns when everything before `target` is durable. `published` is the position up to which records
-    /// are whole: at least `target`, and read anew when a sync begins, so that one sync serves all who wait.
+    /// Returns when everything before `target` is durable. `published` is the position up to which records are whole,
+    /// at least `target`. It is read again when a sync begins, so that one sync serves all waiting threads.
     ///
-    /// `first` makes durable what records point to outside the log (rule 4).
+    /// `first` makes durable the data outside the log that records point to (rule 4).
     pub(crate) fn sync_to(
         &self,
         target: u64,
@@ -394,24 +397,24 @@ impl Wal {
         result
     }
 
-    /// Somebody waits for a sync: log pages are better left clean.
+    /// Notes that a thread waits for a sync. Log pages are better left clean then.
     pub(crate) fn note_waiter(&self) {
         if !self.waited_for.load(Ordering::Relaxed) {
             self.waited_for.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Notes in the current segment that `len` bytes of manifest number `manifest` are synced.
+    /// Marks in the current segment that `len` bytes of manifest number `manifest` are synced.
     pub(crate) fn mark_manifest(&self, manifest: u64, len: u64) -> Result<()> {
         let current = self.sync.lock().current.clone();
         current.map_or(Ok(()), |segment| segment.mark_manifest(manifest, len))
     }
 
-    /// The manifest's floor has durably passed to `floor`: the segments before it may be reused.
+    /// Retires the segments before `floor`, which the durable manifest no longer needs.
     pub(crate) fn retire(&self, floor: LogFloor) {
         self.floor_start.store(floor.start, Ordering::Relaxed);
         self.files.lock().retire(floor.segment);
-        // One without records would stay open until the next sync, and its space with it.
+        // A segment without records would stay open, and keep its space, until the next sync.
         let (mut state, synced) = (self.sync.lock(), self.synced());
         let unsynced = &mut state.unsynced;
         while unsynced.len() > 1 && unsynced[0].id < floor.segment && unsynced[1].start <= synced {
@@ -419,16 +422,16 @@ impl Wal {
         }
     }
 
-    /// Lets go of the segments that are kept for nothing but [`Wal::readable`]: the disk is full.
+    /// Gives up the segments that only [`Wal::readable`] needs, because the disk is full.
     pub(crate) fn forget_history(&self) {
         let mut files = self.files.lock();
         let forgotten = files.history.forget();
         files.retired.extend(forgotten);
     }
 
-    /// The segments that can be read, oldest first, the current one last.
+    /// The readable segments, oldest first, the current one last.
     pub(crate) fn readable(&self) -> Vec<Readable> {
-        // The current one is taken first: one that is sealed in between is there twice, and none is missing.
+        // Read the current one first. A segment sealed meanwhile is then listed twice, and none is missed.
         let current = self.sync.lock().current.clone();
         let files = self.files.lock();
         let whole = files.history.segments().chain(&files.sealed);
@@ -443,12 +446,16 @@ impl Wal {
         all
     }
 
-    /// Retired files beyond the few that are kept for reuse, for the caller to remove.
-    pub(crate) fn take_surplus(&self, keep: usize) -> Vec<PathBuf> {
-        self.files.lock().take_surplus(keep, self.len_max, self.bulk.load(Ordering::Relaxed))
+    /// Removes the retired files beyond the few kept for reuse. The next call retries what cannot be removed now.
+    pub(crate) fn remove_surplus(&self, keep: usize) -> Result<()> {
+        let mut surplus =
+            self.files.lock().take_surplus(keep, self.len_max, self.bulk.load(Ordering::Relaxed));
+        let removed = remove_for_good(&*self.env.fs, &self.dir, &mut surplus, |file| &file.path);
+        self.files.lock().going.append(&mut surplus);
+        removed
     }
 
-    /// How long the longest segment is, whatever it is used for.
+    /// The length of the longest segment of any use.
     pub(crate) fn longest(&self, tail: &LogTail) -> u64 {
         let files = self.files.lock();
         let kept = files.sealed.iter().map(|sealed| &sealed.file).chain(&files.retired).map(|file| file.len);
@@ -456,8 +463,8 @@ impl Wal {
         kept.chain(spare).fold(tail.segment.end(), u64::max)
     }
 
-    /// Lets go of the segment that stands ready, where it is longer than the first of a store: [`Wal::take_surplus`] has
-    /// it then.
+    /// Retires the spare segment if it is longer than a store's first segment; [`Wal::remove_surplus`] then removes
+    /// it.
     pub(crate) fn retire_spare(&self) {
         let mut files = self.files.lock();
         if let Some(spare) = files.spare.take_if(|spare| spare.file.len() > SEGMENT_LEN_MIN) {
@@ -466,7 +473,7 @@ impl Wal {
         }
     }
 
-    /// What recovery would read from `floor` on, oldest first, the current segment last.
+    /// The files that recovery would read from `floor` on, oldest first, the current segment last.
     pub(crate) fn parts(&self, floor: LogFloor, tail: &LogTail) -> Vec<LogPart> {
         let files = self.files.lock();
         let sealed = files.sealed.iter().filter(|sealed| sealed.header.id >= floor.segment);
@@ -477,14 +484,14 @@ impl Wal {
             .collect()
     }
 
-    /// Bytes in segment files, whatever they are used for.
+    /// Bytes in segment files of any use.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.files.lock().bytes()
     }
 }
 
-/// Takes out the sealed segments that are on the disk when the log is up to `synced`. One without records is
-/// not, although all positions before its end are: nobody has synced its header yet, and replay needs it.
+/// Drops the sealed segments that are durable when the log is synced up to `synced`. A segment without records stays,
+/// although all positions before its end are synced: no sync has covered its header yet, and replay needs it.
 fn forget_synced(unsynced: &mut VecDeque<Unsynced>, synced: u64) {
     while unsynced.len() > 1 && unsynced[0].start < synced && unsynced[1].start <= synced {
         unsynced.pop_front();

@@ -1,16 +1,18 @@
-//! The memory of one memtable: chunks that only grow in number and die together.
+//! The memory of one memtable: chunks that are added one by one and freed together.
 //!
 //! ```text
 //! newest -> [ header | carved ...... | free ] -> [ header | carved .. ] -> [ header | one big region ]
 //!                                  ^cursor   ^end
 //! ```
 //!
-//! Chunks are 1 KiB, 2 KiB, ... 2 MiB; a region that would waste much of a chunk gets one of its own.
-//! The largest are aligned for, and ask for, one huge page each: measured, that takes a third off
-//! ascending inserts (page faults) and a tenth or more off random searches (address translation).
-//! Guarantees: memory handed out is aligned to [`ALIGN`], never handed out twice and never moved or
-//! freed before the arena is. Relies on: calls of [`Arena::reserve`] do not overlap (the store's commit
-//! lock); an overlap panics rather than hand out the same bytes twice.
+//! Chunks are 1 KiB, 2 KiB, ... 2 MiB; a region that would waste much of a chunk gets a chunk of its own. The
+//! largest chunks are aligned for one huge page each and ask the kernel for it. Measured, that saves a third
+//! of the time of ascending inserts (page faults) and a tenth or more of that of random searches (address
+//! translation).
+//!
+//! Guarantees: memory handed out is aligned to [`ALIGN`] and never handed out twice; it is not moved or freed
+//! before the arena is dropped. Relies on: calls of [`Arena::reserve`] do not overlap (the store's commit
+//! lock). An overlapping call panics instead of handing out the same bytes twice.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
@@ -26,10 +28,10 @@ use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 pub(super) const ALIGN: usize = align_of::<Node>();
 
 const FIRST_CHUNK: usize = 1 << 10;
-/// A huge page where there are such, also the alignment of these chunks.
+/// The size of a huge page where the system has them; also the alignment of these chunks.
 pub(super) const LARGEST_CHUNK: usize = 2 << 20;
 
-/// The start of a chunk; the rest of its `size` bytes is handed out.
+/// The header of a chunk; the rest of its `size` bytes is handed out.
 struct Chunk {
     older: *mut Chunk,
     size: usize,
@@ -38,7 +40,7 @@ struct Chunk {
 const HEADER: usize = size_of::<Chunk>().next_multiple_of(ALIGN);
 
 pub(super) struct Arena {
-    /// What follows is touched only inside `reserve` (and in `drop`), under `reserving`.
+    /// The fields below are touched only inside `reserve` (and in `drop`), under `reserving`.
     reserving: AtomicBool,
     newest: Cell<*mut Chunk>,
     cursor: Cell<*mut u8>,
@@ -48,7 +50,7 @@ pub(super) struct Arena {
     allocated: AtomicUsize,
     /// Bytes handed out.
     used: AtomicUsize,
-    /// Where the largest chunks come from and go to.
+    /// Supplies and takes back the largest chunks.
     pool: Option<Arc<ChunkPool>>,
 }
 
@@ -162,7 +164,7 @@ fn allocate(layout: Layout) -> Option<NonNull<u8>> {
     // SAFETY: the layout is not empty: it holds a chunk's header.
     let chunk = NonNull::new(unsafe { alloc(layout) })?;
     if layout.align() == LARGEST_CHUNK {
-        // SAFETY: all of the allocation, which nobody else knows of yet; its bytes may hold anything.
+        // SAFETY: all of the allocation, to which no other pointer exists yet; its bytes may hold anything.
         let bytes = unsafe { std::slice::from_raw_parts_mut(chunk.as_ptr().cast(), layout.size()) };
         crate::fs::expect_use(bytes);
     }

@@ -1,5 +1,5 @@
-//! Largest chunks of memtables that are gone, kept for those to come: the system zeroes every page that it
-//! hands out, which otherwise costs writers a tenth of their time.
+//! Keeps the largest chunks of dropped memtables for new ones. The system zeroes every page that it hands
+//! out; without the pool, that costs writers a tenth of their time.
 
 use std::alloc::{Layout, dealloc};
 use std::ptr::NonNull;
@@ -13,7 +13,7 @@ pub(super) fn chunk_layout() -> Option<Layout> {
     Layout::from_size_align(LARGEST_CHUNK, LARGEST_CHUNK).ok()
 }
 
-/// Holds free chunks, up to a number. Any thread may give and take.
+/// Holds up to a fixed number of free chunks. Any thread may give and take.
 #[derive(Debug)]
 pub(crate) struct ChunkPool {
     free: Mutex<Vec<FreeChunk>>,
@@ -23,11 +23,11 @@ pub(crate) struct ChunkPool {
 #[derive(Debug)]
 struct FreeChunk(NonNull<u8>);
 
-// SAFETY: a free chunk is plain memory that nobody else points to.
+// SAFETY: a free chunk is plain memory; only the pool points to it.
 unsafe impl Send for FreeChunk {}
 
 impl ChunkPool {
-    /// Keeps at most `bytes` of free chunks.
+    /// A pool of at most `bytes` of free chunks.
     pub(crate) fn new(bytes: usize) -> Self {
         ChunkPool { free: Mutex::new(Vec::new()), keep: bytes / LARGEST_CHUNK }
     }
@@ -37,10 +37,10 @@ impl ChunkPool {
         self.free.lock().pop().map(|chunk| chunk.0)
     }
 
-    /// Frees all that are kept.
+    /// Frees all chunks in the pool.
     pub(crate) fn clear(&self) {
         for chunk in std::mem::take(&mut *self.free.lock()) {
-            // SAFETY: `give` took it with that promise, and nobody has taken it since.
+            // SAFETY: `give` took it with that promise, and `take` has not handed it out since.
             unsafe { free_chunk(chunk.0) };
         }
     }
@@ -48,7 +48,7 @@ impl ChunkPool {
     /// Keeps or frees a chunk.
     ///
     /// # Safety
-    /// It was allocated with the layout of [`chunk_layout`], and nobody uses it any more.
+    /// It was allocated with the layout of [`chunk_layout`], and it is no longer in use.
     pub(super) unsafe fn give(&self, chunk: NonNull<u8>) {
         let mut free = self.free.lock();
         if free.len() < self.keep {
@@ -64,7 +64,7 @@ impl ChunkPool {
 /// Gives a chunk back to the system.
 ///
 /// # Safety
-/// As [`ChunkPool::give`].
+/// See [`ChunkPool::give`].
 pub(super) unsafe fn free_chunk(chunk: NonNull<u8>) {
     if let Some(layout) = chunk_layout() {
         // SAFETY: the caller's promise.
@@ -75,7 +75,7 @@ pub(super) unsafe fn free_chunk(chunk: NonNull<u8>) {
 impl Drop for ChunkPool {
     fn drop(&mut self) {
         for chunk in self.free.get_mut().drain(..) {
-            // SAFETY: `give` took it with that promise, and nobody has taken it since.
+            // SAFETY: `give` took it with that promise, and `take` has not handed it out since.
             unsafe { free_chunk(chunk.0) };
         }
     }

@@ -1,7 +1,7 @@
 //! A position in a memtable that keeps the memtable alive.
 //!
-//! Entries inserted while the cursor stands somewhere appear when it comes by; entries never move or
-//! vanish. Steps forward follow a pointer; a step back is a search, since nodes have no links back.
+//! A cursor sees entries that are inserted ahead of it while it stands. Entries never move or vanish. A step
+//! forward follows a pointer; a step back is a search, since nodes have no backward links.
 
 use std::sync::Arc;
 

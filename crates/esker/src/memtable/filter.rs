@@ -1,19 +1,19 @@
-//! Which keys a memtable may hold, so that a get of any other key need not search it.
+//! Knows which keys a memtable may hold, so that a get of any other key need not search it.
 //!
-//! A search of a full memtable is some ten cache misses, and most gets ask for keys that are elsewhere. A
-//! key has one word of 64 bits, and sets four bits in it: one cache line for each insert and get, about 3 %
-//! of absent keys let through at ten bits a key. The filter is made for as many keys as the memtable
-//! before held; more make it worse, never wrong.
+//! A search of a full memtable costs about ten cache misses, and most gets ask for keys that are elsewhere.
+//! Each key sets four bits in one 64-bit word. So an insert or a get touches one cache line; at ten bits a
+//! key, about 3 % of absent keys pass. The filter is sized for as many keys as the previous memtable held;
+//! more keys make it less selective, never wrong.
 //!
-//! Relies on: an insert sets the bits before it returns, so who knows of the entry sees them.
+//! Relies on: an insert sets the bits before it returns, so a thread that knows of the entry sees them.
 
 use super::node::prefetch;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Memtables of fewer entries are searched as fast.
+/// Below this many entries, a search is as fast as the filter.
 const ENTRIES_MIN: usize = 64;
 
-/// With this many keys a word, a key has about ten bits.
+/// With this many keys per word, a key has about ten bits.
 const KEYS_PER_WORD: usize = 6;
 
 /// See the module.
@@ -22,7 +22,7 @@ pub(super) struct KeyFilter {
 }
 
 impl KeyFilter {
-    /// A filter for about `entries` keys; `None` where it is not worth its memory, or there is none.
+    /// A filter for about `entries` keys; `None` if it is not worth its memory or memory is short.
     pub(super) fn for_entries(entries: usize) -> Option<KeyFilter> {
         if entries < ENTRIES_MIN {
             return None;
@@ -34,7 +34,7 @@ impl KeyFilter {
         Some(KeyFilter { words: words.into_boxed_slice() })
     }
 
-    /// Begins to note the key of this hash: fetches its word.
+    /// Starts adding the key of this hash by prefetching its word.
     #[inline]
     pub(super) fn mark(&self, hash: u64) -> Mark<'_> {
         let word = self.word(hash);
@@ -42,7 +42,7 @@ impl KeyFilter {
         Mark { word, bits: bits(hash) }
     }
 
-    /// `false` only if no key of this hash was noted.
+    /// Returns `false` only if no key of this hash was added.
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let bits = bits(hash);
@@ -56,14 +56,14 @@ impl KeyFilter {
     }
 }
 
-/// A key on its way into the filter.
+/// A key that is about to be added to the filter.
 pub(super) struct Mark<'a> {
     word: &'a AtomicU64,
     bits: u64,
 }
 
 impl Mark<'_> {
-    /// Notes the key.
+    /// Adds the key.
     #[inline]
     pub(super) fn set(self) {
         if self.word.load(Ordering::Relaxed) & self.bits != self.bits {
@@ -72,7 +72,7 @@ impl Mark<'_> {
     }
 }
 
-/// The four bits of a key, of which some may coincide.
+/// The four bits of a key; some of them may coincide.
 #[inline]
 fn bits(hash: u64) -> u64 {
     (0..4).fold(0, |bits, i| bits | 1 << (hash >> (i * 6) & 63))

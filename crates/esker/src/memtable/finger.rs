@@ -1,9 +1,10 @@
-//! Where the last insert was, so that an insert next to it need not search.
+//! The place of the last insert, so that an insert next to it need not search from the top.
 //!
-//! A path holds, per level, the tower that precedes some key. Its towers are nested: one of a higher
-//! level never lies behind one of a lower level. The memtable keeps the path of its last insert; an
-//! insert that finds it taken (a flag, never waited for) searches from the top with a path of its own.
-//! While inserts are not neighbours the path is consulted ever more rarely, at least every 32nd time.
+//! A path holds, for each level, the tower that precedes some key. Its towers are nested: the tower of a
+//! higher level never comes after that of a lower level. The memtable keeps the path of its last insert. A
+//! flag guards the path; an insert that finds it taken does not wait but searches from the top with a path of
+//! its own. While inserts are not neighbours, the path is tried ever more rarely, but at least every 32nd
+//! time.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -12,13 +13,13 @@ use super::height::MAX_HEIGHT;
 use super::node::NodePtr;
 use crate::sync::{AtomicBool, Ordering};
 
-/// Where each level is left on the way to some key.
+/// The place where the search leaves each level on its way to some key.
 pub(super) struct Path {
-    /// Per level a node that is higher than it; `None` stands for the head of the list.
+    /// For each level a node that is higher than the level; `None` stands for the head of the list.
     pub(super) nodes: [Option<NodePtr>; MAX_HEIGHT],
-    /// How many inserts are still to pass without consulting the path, after the last vain attempt.
+    /// How many inserts still skip the path after the last vain attempt.
     pause: u8,
-    /// How many the next vain attempt costs.
+    /// How many inserts skip the path after the next vain attempt.
     penalty: u8,
 }
 
@@ -27,7 +28,7 @@ impl Path {
         Path { nodes: [None; MAX_HEIGHT], pause: 0, penalty: 0 }
     }
 
-    /// Whether this insert should consult the path.
+    /// Whether this insert should try the path.
     #[inline]
     pub(super) fn promising(&mut self) -> bool {
         let promising = self.pause == 0;
@@ -35,7 +36,7 @@ impl Path {
         promising
     }
 
-    /// What came of consulting it.
+    /// Records whether the path helped.
     #[inline]
     pub(super) fn learn(&mut self, helped: bool) {
         self.penalty = if helped { 0 } else { (self.penalty * 2 + 1).min(31) };
@@ -49,9 +50,9 @@ pub(super) struct Finger {
     path: UnsafeCell<Path>,
 }
 
-// SAFETY: the path is reached only by whoever set `taken`.
+// SAFETY: only the thread that set `taken` reaches the path.
 unsafe impl Sync for Finger {}
-// SAFETY: a path points into the arena of the memtable it moves with.
+// SAFETY: a path points into the arena of its own memtable, and moves with it.
 unsafe impl Send for Finger {}
 
 impl Finger {
@@ -62,12 +63,12 @@ impl Finger {
     /// The path, unless another thread has it.
     #[inline]
     pub(super) fn try_take(&self) -> Option<Held<'_>> {
-        // Made only once taken: dropping a `Held` gives the path back.
+        // Create `Held` only after taking the flag: dropping it gives the path back.
         (!self.taken.swap(true, Ordering::Acquire)).then(|| Held(self))
     }
 }
 
-/// The path, until dropped.
+/// Exclusive use of the path, until dropped.
 pub(super) struct Held<'a>(&'a Finger);
 
 impl Deref for Held<'_> {

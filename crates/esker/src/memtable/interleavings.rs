@@ -7,7 +7,7 @@ use super::Memtable;
 use crate::cursor::{Cursor, Kind, MAX_SEQ};
 use crate::sync::{AtomicBool, Ordering};
 
-/// Per writer its keys and their heights; an entry's sequence number is unique through its key.
+/// For each writer its keys and their heights; an entry's sequence number is unique through its key.
 type Plan = &'static [&'static [(u8, u8)]];
 
 const NEIGHBOURS: Plan = &[&[(10, 1), (12, 1)], &[(11, 1), (13, 1)]];
@@ -15,7 +15,7 @@ const TALL: Plan = &[&[(10, 3), (12, 1)], &[(11, 2), (9, 3)]];
 const DESCENDING: Plan = &[&[(15, 2), (12, 2)], &[(14, 1), (11, 1)]];
 const THREE: Plan = &[&[(10, 1), (13, 2)], &[(11, 2)], &[(12, 1)]];
 
-/// With `shared_head` all keys begin with the same 8 bytes, so that bounds decide nothing.
+/// With `shared_head` all keys begin with the same 8 bytes, so bounds decide nothing.
 fn key(byte: u8, shared_head: bool) -> Vec<u8> {
     let mut key = if shared_head { b"the same".to_vec() } else { Vec::new() };
     key.push(byte);
@@ -26,7 +26,7 @@ fn write(table: &Memtable, entries: &[(u8, u8)], shared_head: bool, done: &[Atom
     let size =
         entries.iter().map(|(byte, height)| Memtable::entry_size(*height, key(*byte, shared_head).len(), 1));
     let mut region = {
-        // The commit lock of the store.
+        // Stands for the commit lock of the store.
         while done[255].swap(true, Ordering::Acquire) {
             shuttle::thread::yield_now();
         }
@@ -42,7 +42,7 @@ fn write(table: &Memtable, entries: &[(u8, u8)], shared_head: bool, done: &[Atom
     }
 }
 
-/// Whatever was done before the reader began is found by every way of reading.
+/// Checks that every way of reading finds what was done before the reader began.
 fn read(table: &Arc<Memtable>, bytes: &[u8], shared_head: bool, done: &[AtomicBool]) {
     let known: Vec<u8> =
         bytes.iter().copied().filter(|&b| done[usize::from(b)].load(Ordering::Acquire)).collect();

@@ -6,12 +6,12 @@
 //! no lock:      get / cursor                      any number of threads; never wait, never write
 //! ```
 //!
-//! Guarantees: when `insert` returns, the entry is found by whoever learns of that (through any
-//! acquire/release pair, such as the store's visible sequence number). Entries never change, move or
-//! vanish before the memtable does. An idle memtable owns no memory but itself.
+//! Guarantees: when `insert` returns, any thread that learns of it finds the entry (through an
+//! acquire/release pair, such as the store's visible sequence number). Entries never change or move, and stay
+//! until the memtable is dropped. An empty memtable owns no memory but itself.
 //!
-//! Cost, 400,000 entries of 16 + 100 bytes: an ascending insert about 55 ns, a random one about 500 ns, a
-//! random get about 600 ns, nearly all of it cache misses.
+//! Cost with 400,000 entries of 16 + 100 bytes: an ascending insert takes about 55 ns, a random one about 500
+//! ns, a random get about 600 ns, nearly all of it cache misses.
 //!
 //! Relies on: no two entries share key and sequence number; keys and values are shorter than 4 GiB;
 //! `reserve` calls do not overlap.
@@ -52,24 +52,24 @@ use crate::sync::{AtomicUsize, Ordering};
 
 /// A sorted set of entries that threads add to and read without locks.
 pub(crate) struct Memtable {
-    /// Where every level starts; level 0 is the last.
+    /// The beginning of every level; the last one is level 0.
     links: [Link; MAX_HEIGHT],
-    /// The most levels any entry has; at least 1.
+    /// The height of the highest entry; at least 1.
     height: AtomicUsize,
     len: AtomicUsize,
     finger: Finger,
-    /// What most keys are expected to start with: key heads are taken behind it.
+    /// The expected common prefix of the keys. Key heads begin after it.
     prefix: Box<[u8]>,
-    /// How many entries are expected: as many as the memtable before had.
+    /// The expected number of entries: that of the previous memtable.
     expected: usize,
-    /// Made with the first reservation, before any insert.
+    /// Created by the first reservation, before any insert.
     filter: OnceLock<Option<KeyFilter>>,
-    /// Which memtable a [`Region`] belongs to.
+    /// Identifies this memtable to a [`Region`].
     id: u64,
     arena: Arena,
 }
 
-/// Space in one memtable for the entries of one batch, used from the front.
+/// Space in one memtable for the entries of one batch, used from front to back.
 #[derive(Debug)]
 pub(crate) struct Region {
     at: *mut u8,
@@ -77,11 +77,11 @@ pub(crate) struct Region {
     table: u64,
 }
 
-// SAFETY: a region is the only way to its bytes, and they are not bound to a thread.
+// SAFETY: the region is the only way to its bytes, and they are not bound to a thread.
 unsafe impl Send for Region {}
 
 impl Region {
-    /// The next `bytes` of the region. Panics when they are not there: the caller summed wrongly.
+    /// The next `bytes` of the region. Panics if the region is too short: the caller has added up wrongly.
     #[inline]
     fn carve(&mut self, bytes: usize) -> *mut u8 {
         assert!(bytes <= self.left, "a memtable region too small for its entries");
@@ -108,14 +108,14 @@ impl Memtable {
         Memtable::with(&[], None)
     }
 
-    /// An empty memtable to come after this one: faster where most keys start like this one's, and with the
-    /// same pool of chunks. Any key may be inserted all the same.
+    /// An empty memtable to follow this one, with the same pool of chunks. It expects the common prefix and
+    /// the number of entries of this one; any key may be inserted all the same.
     pub(crate) fn successor(&self) -> Memtable {
         Memtable { expected: self.len(), ..Memtable::with(self.common_prefix(), self.arena.pool().cloned()) }
     }
 
-    /// An empty memtable, faster than others where most keys start with `prefix`, that takes its memory
-    /// from `pool` first.
+    /// An empty memtable that takes memory from `pool` first. It is faster where most keys start with
+    /// `prefix`.
     pub(crate) fn with(prefix: &[u8], pool: Option<Arc<ChunkPool>>) -> Memtable {
         static IDS: AtomicU64 = AtomicU64::new(0);
         Memtable {
@@ -131,7 +131,7 @@ impl Memtable {
         }
     }
 
-    /// What all keys start with; empty when there are none.
+    /// The prefix that all keys share; empty if there are no keys.
     pub(crate) fn common_prefix(&self) -> &[u8] {
         let (Some(first), Some(last)) = (self.first(), self.last()) else {
             return &[];
@@ -141,25 +141,25 @@ impl Memtable {
         &first[..common]
     }
 
-    /// A random height for the next entry; to be passed to `entry_size` and `insert` alike.
+    /// A random height for the next entry. Pass the same height to `entry_size` and `insert`.
     #[inline]
     pub(crate) fn random_height() -> u8 {
         height::random()
     }
 
-    /// Makes this thread's heights, and so when its memtables are full, repeat themselves with `seed`.
+    /// Seeds this thread's heights, so that its memtables fill up the same way each time.
     pub(crate) fn begin_heights(seed: u64) {
         height::begin(seed);
     }
 
-    /// Bytes that an entry of `height` takes. Callers sum this over a batch, outside any lock.
+    /// The bytes that an entry of `height` takes. Callers add them up over a batch, outside any lock.
     #[inline]
     pub(crate) fn entry_size(height: u8, key_len: usize, value_len: usize) -> usize {
         node::size(usize::from(height), key_len, value_len)
     }
 
-    /// Takes `bytes` contiguous bytes for a batch: the only call that allocates. Calls must not overlap
-    /// (the store's commit lock sees to it); they panic if they do. Fails when memory is short.
+    /// Reserves `bytes` contiguous bytes for a batch. This is the only call that allocates; it fails when
+    /// memory is short. Calls must not overlap (the store's commit lock ensures this) and panic if they do.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<Region> {
         let at = self.arena.reserve(bytes)?;
         self.filter.get_or_init(|| KeyFilter::for_entries(self.expected));
@@ -188,9 +188,9 @@ impl Memtable {
         }
         let link_in = |path: &mut Path, start| {
             self.approach(path, start, height, &target);
-            // The copying hides the wait for the nodes that `link` is about to compare with.
-            // SAFETY: `carve` gave `size` bytes of this memtable's arena to nobody else; they are
-            // aligned, as the arena aligns regions and `size` is a multiple of the alignment.
+            // Copying the entry hides the latency of fetching the nodes that `link` compares with next.
+            // SAFETY: `carve` gave `size` bytes of this memtable's arena to nobody else; they are aligned, as
+            // the arena aligns regions and `size` is a multiple of the alignment.
             let node = unsafe { node::write(at, height, key, target.tag, value) };
             self.link(path, node, height, &target);
         };
@@ -201,7 +201,7 @@ impl Memtable {
             }
             None => link_in(&mut Path::new(), self.top()),
         }
-        // Fetched from memory meanwhile. Nobody who may see the entry looks before this returns.
+        // The word was prefetched meanwhile. No thread looks for the entry before this function returns.
         if let Some(mark) = mark {
             mark.set();
         }
@@ -213,13 +213,13 @@ impl Memtable {
         self.filter.get()?.as_ref()
     }
 
-    /// `false` only if there is no entry for the key of this hash, which is [`hash_key`] of it.
+    /// Returns `false` only if there is no entry with the key of this hash (see [`hash_key`]).
     #[inline]
     pub(crate) fn may_contain(&self, key_hash: u64) -> bool {
         self.filter().is_none_or(|filter| filter.may_contain(key_hash))
     }
 
-    /// The newest version of `key` at or before `seq`.
+    /// The newest version of `key` that is not newer than `seq`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], seq: SeqNo) -> Option<(SeqNo, Kind, &[u8])> {
         let target = self.target(key, newest_tag(seq));
@@ -242,13 +242,13 @@ impl Memtable {
         self.first().is_none()
     }
 
-    /// Bytes taken from the system, without the filter: a hundredth more.
+    /// Bytes allocated, without the filter, which adds about a hundredth.
     pub(crate) fn memory(&self) -> usize {
         self.arena.allocated()
     }
 
     #[cfg(test)]
-    /// Bytes reserved so far, which is less than [`Memtable::memory`].
+    /// Bytes reserved so far; less than [`Memtable::memory`].
     pub(crate) fn used(&self) -> usize {
         self.arena.used()
     }

@@ -6,21 +6,21 @@
 //!   link = bound (8) + next (8)          tag = sequence number << 8 | kind
 //! ```
 //!
-//! **Heads.** A key's head is a number of 8 bytes that never decreases when keys increase (see
-//! [`head_of`]), so unequal heads decide a comparison. **Bounds.** A link keeps beside the pointer the
-//! head of the node it points to, so that a search learns from the node it stands on whether to step,
-//! without touching the next node: most cache misses of a skip list are nodes that are too far.
+//! **Heads.** A key's head is a number of 8 bytes that never decreases when keys increase (see [`head_of`]),
+//! so unequal heads decide a comparison. **Bounds.** Beside the pointer, a link keeps the head of the node
+//! that it points to. So a search learns from its current node whether to step, without touching the next
+//! node. Most cache misses of a skip list are nodes that turn out to be too far.
 //!
-//! Pointer and bound cannot change in one atomic step. What holds instead, and suffices:
-//! 1. A link's pointer only ever moves to smaller nodes (new ones squeeze in), its bound only downwards,
-//!    and the pointer is changed first. So whoever reads the bound, then the pointer, gets a node whose
-//!    head is at most that bound: stepping when `bound < head` is right.
-//! 2. A bound is stale (too high) only from the moment a node is linked until its inserter lowers the
-//!    bound. An insert that walks over such a node lowers the bound itself, so when an insert returns, no
-//!    link on level 0 that points to its node or to a smaller one has a bound above its head; and later
-//!    inserts keep it so. Hence a reader may conclude from `bound > head` on level 0 that no entry of
-//!    that head has been inserted, though a node that is still being inserted may lie there.
-//! 3. Whoever must have the true successor (inserts, cursors) compares with the node itself.
+//! Pointer and bound cannot change in one atomic step. These weaker invariants suffice:
+//! 1. A link's pointer only ever changes to smaller nodes (new ones squeeze in), its bound only decreases,
+//!    and the pointer changes first. So a thread that reads the bound and then the pointer gets a node whose
+//!    head is at most that bound: it may step when `bound < head`.
+//! 2. A bound is stale (too high) only from the moment a node is linked until its inserter lowers the bound.
+//!    An insert that passes such a node lowers the bound itself. So when an insert returns, no link on level
+//!    0 that points to its node or to a smaller one has a bound above its head, and later inserts keep it so.
+//!    Hence `bound > head` on level 0 proves to a reader that no entry of that head has been inserted, though
+//!    a node that is still being inserted may be there.
+//! 3. An operation that needs the true successor (an insert or a cursor) compares with the node itself.
 
 use std::cmp::Ordering as Order;
 use std::marker::PhantomData;
@@ -46,7 +46,7 @@ impl Link {
         Link { bound: AtomicU64::new(END), next: AtomicPtr::default() }
     }
 
-    /// At least the head of whatever [`Link::next`] returns when called after this.
+    /// At least the head of the node that a later call of [`Link::next`] returns.
     #[inline]
     pub(super) fn bound(&self) -> u64 {
         self.bound.load(Ordering::Acquire)
@@ -57,16 +57,16 @@ impl Link {
         NonNull::new(self.next.load(Ordering::Acquire)).map(NodeRef::new)
     }
 
-    /// Starts fetching what a comparison with the successor reads.
+    /// Prefetches what a comparison with the successor reads.
     #[inline]
     pub(super) fn prefetch_next(&self) {
         let next = self.next.load(Ordering::Relaxed);
         prefetch(next.cast::<u8>());
-        // Lengths and the start of the key, if they lie in another cache line.
+        // The lengths and the start of the key, if they lie in another cache line.
         prefetch(next.cast::<u8>().wrapping_add(size_of::<Node>()));
     }
 
-    /// Makes `node` the successor instead of `from`; false when `from` is not the successor any more.
+    /// Replaces the successor `from` with `node`; `false` if `from` is no longer the successor.
     #[inline]
     pub(super) fn replace(&self, from: Option<NodeRef<'_>>, node: NodeRef<'_>, head: u64) -> bool {
         let from = from.map_or(std::ptr::null_mut(), |from| from.ptr.as_ptr());
@@ -90,7 +90,7 @@ impl Link {
     }
 }
 
-/// The fixed part of an entry. Key and value follow it, the upper links precede it.
+/// The fixed part of an entry. Key and value follow it; the upper links precede it.
 #[repr(C)]
 pub(super) struct Node {
     link: Link,
@@ -99,7 +99,7 @@ pub(super) struct Node {
     value_len: u32,
 }
 
-/// Where links of every level below some height are: a node, or the head of the list.
+/// A column of links, one for each level below some height: a node's, or that of the head of the list.
 #[derive(Clone, Copy)]
 pub(super) struct Tower<'a> {
     ground: NonNull<Link>,
@@ -123,7 +123,7 @@ impl<'a> Tower<'a> {
     }
 }
 
-/// A [`NodeRef`] without the proof that its memtable lives.
+/// A [`NodeRef`] that does not prove that its memtable is alive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct NodePtr(NonNull<Node>);
 
@@ -154,7 +154,7 @@ impl<'a> NodeRef<'a> {
         NodeRef { ptr, life: PhantomData }
     }
 
-    /// The same node, for keeping beside whatever keeps the memtable alive.
+    /// The same node as a pointer, to be stored beside an owner of the memtable.
     #[inline]
     pub(super) fn ptr(self) -> NodePtr {
         NodePtr(self.ptr)
@@ -173,7 +173,7 @@ impl<'a> NodeRef<'a> {
 
     #[inline]
     pub(super) fn tag(self) -> u64 {
-        // SAFETY: a node is completely written before anyone can have a reference.
+        // SAFETY: a node is completely written before any thread can have a reference.
         unsafe { (*self.ptr.as_ptr()).tag }
     }
 
@@ -254,7 +254,7 @@ pub(super) unsafe fn write<'a>(
     }
 }
 
-/// What a search looks for: the first entry not [`Target::after`].
+/// The target of a search: the first entry that is not [`Target::after`].
 #[derive(Clone, Copy)]
 pub(super) struct Target<'k> {
     pub(super) key: &'k [u8],
@@ -274,7 +274,7 @@ impl Target<'_> {
     }
 }
 
-/// A hint; any address will do.
+/// Prefetches a cache line. This is a hint; any address will do.
 #[inline]
 pub(super) fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -287,13 +287,13 @@ pub(super) fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// The 8 bytes of `key` behind `prefix`, zero padded, big-endian; for keys without the prefix the
-/// smallest or the largest number. Never decreases as keys increase; equal heads decide nothing.
+/// The 8 bytes of `key` after `prefix`, zero-padded, big-endian. A key without the prefix gets the smallest
+/// or the largest number. The result never decreases as keys increase; equal heads decide nothing.
 #[inline]
 pub(super) fn head_of(prefix: &[u8], key: &[u8]) -> u64 {
     let mut rest = key;
-    // Not only a shortcut: an empty box points to an unmapped address, where the C library's memcmp of
-    // no bytes was measured at 41 ns, against 2 ns at a mapped one.
+    // The test is more than a shortcut. An empty box points to an unmapped address, where the C library's
+    // memcmp of zero bytes took 41 ns, against 2 ns at a mapped one.
     if !prefix.is_empty() {
         let Some(behind) = key.strip_prefix(prefix) else {
             return if key < prefix { 0 } else { u64::MAX };

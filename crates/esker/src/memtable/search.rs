@@ -1,4 +1,4 @@
-//! Walking the skip list: down and to the right until just before a target.
+//! Walks the skip list down and to the right until just before a target.
 
 use super::Memtable;
 use super::finger::Path;
@@ -6,10 +6,10 @@ use super::height::MAX_HEIGHT;
 use super::node::{END, NodePtr, NodeRef, Target, Tower, head_of};
 use crate::sync::Ordering;
 
-/// Up to which level a search from the last insert is tried: about 2^5 entries to either side.
+/// The highest level at which a search from the last insert is tried: about 2^5 entries to either side.
 const CLIMB: usize = 4;
 
-/// A tower before some target, and the node there unless it is the head of the list.
+/// A tower before some target, and its node unless the tower is the head of the list.
 #[derive(Clone, Copy)]
 pub(super) struct Spot<'a> {
     pub(super) tower: Tower<'a>,
@@ -40,9 +40,9 @@ impl Memtable {
         self.height.load(Ordering::Relaxed).min(MAX_HEIGHT) - 1
     }
 
-    /// From `from`, which is before the target, down from `level` to 0, telling `visit` where each level
-    /// is left. Stops, by the bounds, before the first node that may be at or behind the target, and
-    /// returns that node too if a comparison with it decided.
+    /// Walks from `from`, which is before the target, down from `level` to 0 and calls `visit` where the walk
+    /// leaves each level. The bounds stop it before the first node that may be at or after the target. Also
+    /// returns that node if a comparison with it decided.
     #[inline]
     pub(super) fn descend<'a>(
         &'a self,
@@ -77,8 +77,8 @@ impl Memtable {
         }
     }
 
-    /// From `from`, which is before the target, along `level` to the last node before it; returns that
-    /// and its true successor. With `help`, bounds found too high are lowered.
+    /// Walks along `level` from `from`, which is before the target, to the last node before it; returns that
+    /// node and its true successor. With `help` the walk lowers bounds that are too high.
     #[inline]
     pub(super) fn advance<'a>(
         &'a self,
@@ -107,7 +107,7 @@ impl Memtable {
         }
     }
 
-    /// The last node before the target, and the first that is not.
+    /// The last node before the target, and the first node that is not before it.
     #[inline]
     pub(super) fn around(&self, target: &Target<'_>) -> (Option<NodeRef<'_>>, Option<NodeRef<'_>>) {
         let (spot, _) = self.descend(self.head(), self.top(), target, |_, _| {});
@@ -130,7 +130,8 @@ impl Memtable {
         }
     }
 
-    /// Brings `path` to the target. The levels below `height` will be linked: fetches their successors.
+    /// Moves `path` to the target and prefetches the successors on the levels below `height`, which will be
+    /// linked.
     #[inline]
     pub(super) fn approach(&self, path: &mut Path, start: usize, height: usize, target: &Target<'_>) {
         let from = self.spot(path, start);
@@ -143,7 +144,7 @@ impl Memtable {
         });
     }
 
-    /// Links in a node of `height`, starting from `path`, and leaves there the path to just behind it.
+    /// Links in a node of `height`, starting from `path`. Afterwards `path` leads to just behind the node.
     #[inline]
     pub(super) fn link(&self, path: &mut Path, node: NodeRef<'_>, height: usize, target: &Target<'_>) {
         for level in 0..height {
@@ -163,8 +164,8 @@ impl Memtable {
         }
     }
 
-    /// The level from which to search along `path`: the lowest that encloses the target, if a low one
-    /// does, or else the top, the path being put right there.
+    /// The level from which to search along `path`. This is the lowest level that encloses the target, if a
+    /// low one does. Otherwise it is the top level, and `path` is reset there.
     #[inline]
     pub(super) fn start(&self, path: &mut Path, target: &Target<'_>) -> usize {
         let top = self.top();
@@ -185,7 +186,8 @@ impl Memtable {
         let mut before = false;
         for level in 0..=limit {
             let spot = self.spot(path, level);
-            // Paths are nested: what is before the target on one level is so on those above.
+            // Paths are nested: a tower before the target on one level is also before it on the higher
+            // levels.
             // SAFETY: the path's nodes belong to this memtable.
             before = before || spot.node.is_none_or(|node| target.after(unsafe { node.as_ref() }));
             if before {

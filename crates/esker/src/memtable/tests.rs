@@ -61,7 +61,7 @@ fn check_lookups(table: &Memtable, model: &Model, key: Vec<u8>, seq: SeqNo) {
     assert!(expected.is_none() || table.may_contain(hash_key(&place.0)));
 }
 
-/// One random move of the cursor, made in the model too.
+/// Makes one random move of the cursor, and the same move in the model.
 fn check_move(rng: &mut Rng, cursor: &mut MemCursor, model: &Model, key: Vec<u8>, seq: SeqNo) {
     let place = (key, Reverse(seq));
     let here = cursor.valid().then(|| (cursor.key().to_vec(), Reverse(cursor.seq())));
@@ -96,7 +96,7 @@ fn check_move(rng: &mut Rng, cursor: &mut MemCursor, model: &Model, key: Vec<u8>
 fn run_against_model(seed: u64, prefix: &[u8], rounds: usize) {
     println!("seed {seed}, prefix {prefix:?}");
     let mut rng = Rng::new(seed);
-    // Its filter is soon too small: it may let more through then, and lose nothing.
+    // Its filter soon becomes too small. It may then pass more keys, and lose none.
     let table = Arc::new(Memtable { expected: 100, ..Memtable::with(prefix, None) });
     let mut cursor = table.cursor();
     let mut model = Model::new();
@@ -165,7 +165,7 @@ fn an_idle_memtable_owns_almost_nothing() {
 #[test]
 fn a_reservation_beyond_memory_is_an_error() {
     let table = Memtable::new();
-    // The last gets as far as the allocator, which Miri does not let fail.
+    // The last size reaches the allocator, which Miri does not let fail.
     let sizes = [usize::MAX, isize::MAX as usize, 1 << 60];
     for &bytes in &sizes[..if cfg!(miri) { 2 } else { 3 }] {
         assert!(table.reserve(bytes).is_err());
@@ -214,8 +214,8 @@ fn the_common_prefix_is_that_of_all_keys() {
     assert_eq!(table.common_prefix(), b"user/");
 }
 
-/// Threads insert interleaved keys, each batch as one region; readers check all the while that what was
-/// published before they looked is there.
+/// Threads insert interleaved keys, each batch as one region. Meanwhile readers check that they find what was
+/// published before they looked.
 #[test]
 fn threads_insert_while_others_read() {
     let (writers, batches, batch) = if cfg!(miri) { (2, 6, 2) } else { (3, 1500, 7) };

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::blob::{blob_number, is_temporary_blob};
+use crate::codec::FILE_NUMBER_STRANGE;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{Entry, LockMode, NameKind, not_a_directory, not_a_file};
+use crate::fs::gone::before_retirement;
+use crate::fs::{Entry, LockMode, NameKind, gone, not_a_directory, not_a_file};
 use crate::log::replay::segment_number;
 use crate::log::segment::is_unwritten;
 use crate::store::reserve::RESERVE_FILE;
@@ -28,15 +30,40 @@ fn is_quarantine(name: &str) -> bool {
     number.is_some_and(|text| text.parse::<u64>().is_ok_and(|number| number.to_string() == text))
 }
 
+/// Whether a file has this name while it is written or replaced, or is about to go; or because the process ended then. It
+/// may be removed when the directory was synced, and not before.
+fn is_passing_name(name: &str) -> bool {
+    let retired = before_retirement(name);
+    let is_retired = retired.is_some_and(|name| blob_number(name).or(segment_number(name)).is_some());
+    is_temporary(name) || is_temporary_blob(name) || is_retired
+}
+
 /// Whether a store gives this name to a file.
 fn is_file_name(name: &str) -> bool {
     let numbered = [manifest_number, copy_number, table_number, blob_number, segment_number];
     name == LOCK_FILE
         || name == RESERVE_FILE
-        || is_temporary(name)
-        || is_temporary_blob(name)
+        || is_passing_name(name)
         || numbered.iter().any(|number| number(name).is_some())
         || ImportedFiles::of_mark(name).is_some()
+}
+
+/// The number in the name of a file of ours, of several the greatest. Nothing goes on behind a copy of a manifest: its number
+/// does no harm.
+fn number_of(name: &str) -> Option<u64> {
+    let numbered = [manifest_number, table_number, blob_number, segment_number];
+    let marked = || ImportedFiles::of_mark(name).map(|imported| imported.last);
+    numbered.iter().find_map(|number| number(name)).or_else(marked)
+}
+
+/// Refuses a file behind whose number a store could not go on.
+fn check_number(dir: &Path, name: &str) -> Result<()> {
+    if number_of(name).is_none_or(|number| number < FILE_NUMBER_STRANGE) {
+        return Ok(());
+    }
+    let message =
+        "no store has given a file so great a number, and none can go on behind it: move the file away";
+    Err(Error::new(ErrorKind::InvalidInput, message).at(&dir.join(name)))
 }
 
 /// Refuses what has the name of a file or directory of ours and is something else, before anything is done with any.
@@ -83,15 +110,10 @@ impl<'a> OwnDir<'a> {
     pub(crate) fn remove(self) -> Result<()> {
         let lock = self.dir.join(LOCK_FILE);
         let (last, first): (Vec<_>, Vec<_>) = self.files.iter().partition(|path| **path == lock);
-        let remove = |path: &PathBuf| gone(self.env.fs.remove_file(path));
-        first.into_iter().chain(last).try_for_each(remove)?;
-        gone(self.env.fs.remove_dir(self.dir))
+        let fs = &*self.env.fs;
+        first.into_iter().chain(last).try_for_each(|path| gone::remove_file(fs, path))?;
+        gone::remove_dir(fs, self.dir)
     }
-}
-
-/// What somebody else has removed is removed.
-fn gone(removed: Result<()>) -> Result<()> {
-    removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// Removes a directory of ours and the files in it, if it is there.
@@ -137,13 +159,14 @@ impl Listing {
         for entry in env.fs.entries(dir)? {
             check_kind(dir, &entry)?;
             let name = entry.name;
+            check_number(dir, &name)?;
             let path = dir.join(&name);
             if name == BACKUP_DIR {
                 listing.has_backup_dir = true;
             } else if is_quarantine(&name) {
                 listing.quarantines.push(path);
             } else if name == LOCK_FILE || name == RESERVE_FILE {
-            } else if is_temporary(&name) || is_temporary_blob(&name) {
+            } else if is_passing_name(&name) {
                 listing.temporaries.push(path);
             } else if let Some(number) = manifest_number(&name) {
                 listing.manifests.push(number);

@@ -52,7 +52,7 @@ impl Opening {
         }
         for (seq, op) in (first_seq..).zip(Ops::of(payload)) {
             // A tree that the manifest does not know was dropped later; what is in tables is not needed.
-            let Some(tree) = self.structure.trees.get(&op.tree) else { continue };
+            let Some(tree) = self.versions.tree(op.tree) else { continue };
             if state.trees.get(&op.tree).is_some_and(|record| seq <= record.flushed) {
                 continue;
             }

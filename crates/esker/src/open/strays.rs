@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use super::Found;
 use crate::blob::{BlobFileId, blob_path};
 use crate::env::Env;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
+use crate::fs::gone;
+use crate::fs::gone::remove_for_good;
 use crate::version::edit::ManifestState;
 use crate::version::manifest::copy_path;
 use crate::version::tables::table_path;
@@ -14,6 +16,9 @@ use crate::version::tables::table_path;
 /// What is to go.
 pub(super) struct Strays {
     files: Vec<PathBuf>,
+    /// Log segments and blob files. Recovery reads each one that it finds, so a power loss must not bring one back with the
+    /// bytes of another file.
+    looked_into: Vec<PathBuf>,
     /// Marks of imports, of which then no file is left.
     marks: Vec<PathBuf>,
 }
@@ -35,18 +40,19 @@ impl Strays {
         let tables = listing.tables.iter().filter(|file| !needed.contains(file));
         let tables = tables.map(|&file| table_path(dir, file));
         let temporaries = listing.temporaries.iter().cloned();
-        let gone = blobs.iter().map(|&file| blob_path(dir, file));
+        let blob_files = blobs.iter().map(|&file| blob_path(dir, file));
         let stays = |file| {
             needed.contains(&file) || (listing.blobs.binary_search(&file).is_ok() && !blobs.contains(&file))
         };
         let marks = listing.imports_over(stays).map(|imported| imported.mark(dir)).collect();
-        let files = segments.chain(manifests).chain(tables).chain(temporaries).chain(gone).collect();
-        Strays { files, marks }
+        let files = manifests.chain(tables).chain(temporaries).collect();
+        Strays { files, looked_into: segments.chain(blob_files).collect(), marks }
     }
 
     /// Marks go last: a file of an import that comes back after a loss of power is known by its mark.
-    pub(super) fn remove(self, env: &Env, dir: &Path) -> Result<()> {
+    pub(super) fn remove(mut self, env: &Env, dir: &Path) -> Result<()> {
         remove_all(env, self.files.into_iter())?;
+        remove_for_good(&*env.fs, dir, &mut self.looked_into, |path| path)?;
         if self.marks.is_empty() {
             return Ok(());
         }
@@ -56,12 +62,6 @@ impl Strays {
 }
 
 /// Removes files of which some may be gone.
-pub(super) fn remove_all(env: &Env, paths: impl Iterator<Item = PathBuf>) -> Result<()> {
-    for path in paths {
-        match env.fs.remove_file(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            other => other?,
-        }
-    }
-    Ok(())
+fn remove_all(env: &Env, mut paths: impl Iterator<Item = PathBuf>) -> Result<()> {
+    paths.try_for_each(|path| gone::remove_file(&*env.fs, &path))
 }

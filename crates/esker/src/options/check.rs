@@ -1,4 +1,4 @@
-//! Which options make no sense: refused before anything is opened or made.
+//! Refuses invalid options before anything is opened or created.
 
 use super::Options;
 use crate::error::{Error, ErrorKind, Result};
@@ -13,7 +13,7 @@ fn within(name: &str, value: u64, least: u64, most: u64) -> Result<()> {
 }
 
 impl Options {
-    /// Refuses what is out of range. What is not looked at here makes sense at any value, or is raised to its least one.
+    /// Refuses options that are out of range. Other options are valid at any value, or are raised to their minimum.
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(bytes) = self.memtable_bytes {
             within("memtable_bytes", bytes as u64, 1 << 10, 64 << 30)?;

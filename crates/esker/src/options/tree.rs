@@ -1,24 +1,27 @@
-//! What a user may choose for one tree.
+//! Options of one tree.
 
 use super::Compression;
 use crate::codec::Decoder;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How a tree's tables are merged: what writing costs against what reading and space cost. `docs/tuning.md` has the figures.
+/// How a tree's tables are merged: a trade of the cost of writing against those of reading and space. `docs/tuning.md`
+/// has figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum CompactionStyle {
-    /// Each level is one sorted run, [`TreeOptions::size_ratio`] times as large as the one above. Reads ask few tables, and old
-    /// versions take a tenth of the space; what is written is written anew several times for each level. The default.
+    /// Each level is one sorted run, [`TreeOptions::size_ratio`] times as large as the level above. Reads look into few
+    /// tables, and old versions take a tenth of the space. Each entry is rewritten several times in each level. The
+    /// default.
     #[default]
     Leveled,
-    /// As many runs as the size ratio, of about one size, are merged into one. Each entry is written once for each such
-    /// step: the least writing. Reads ask all runs, and the same keys may stand in several: up to the size ratio times the
-    /// space of what is live, and as much again while the largest are merged.
+    /// Runs of about one size are merged into one when there are as many of them as the size ratio. Each such step
+    /// writes an entry once: this writes the least. Reads look into all runs, and several runs may hold the same keys.
+    /// So the tree takes up to the size ratio times the space of its live data, and as much again while the largest
+    /// runs are merged.
     Tiered,
-    /// Tiered, but for one sorted run at the bottom that the others are merged into when they have grown to a part of it
-    /// (1 in size ratio). Little more writing than tiered, and little more space than leveled (Dayan, Idreos: Dostoevsky,
-    /// SIGMOD 2018, section 4).
+    /// Tiered, but with one sorted run at the bottom. The other runs are merged into it when they have grown to a part
+    /// of it (1 in size ratio). It writes little more than tiered, and takes little more space than leveled (Dayan,
+    /// Idreos: Dostoevsky, SIGMOD 2018, section 4).
     LazyLeveled,
 }
 
@@ -43,19 +46,19 @@ impl CompactionStyle {
 /// The size ratios that a tree may have.
 const SIZE_RATIOS: std::ops::RangeInclusive<u8> = 2..=32;
 
-/// What is chosen for a tree when it is created. All but [`TreeOptions::log`] may change later
+/// Options that are set when a tree is created. All but [`TreeOptions::log`] may change later
 /// ([`Tree::set_options`](crate::Tree::set_options)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TreeOptions {
     /// How the tree's blocks are compressed.
     pub compression: Compression,
-    /// Whether writes go to the log. Default: yes. [`TreeOptions::log`] says what it means if not.
+    /// Whether writes go to the log. Default: yes. [`TreeOptions::log`] describes trees without it.
     pub log: bool,
     /// How its tables are merged.
     pub compaction: CompactionStyle,
-    /// How many times as large as the level above a level is, or how many runs of one size become one: 2 to 32. `None`: 10
-    /// leveled, 4 otherwise.
+    /// How many times as large as the level above a level is, or how many runs of one size are merged into one: 2 to
+    /// 32; `None`: 10 for leveled, 4 otherwise.
     pub size_ratio: Option<u8>,
 }
 
@@ -67,13 +70,14 @@ impl Default for TreeOptions {
 }
 
 impl TreeOptions {
-    /// Sets [`TreeOptions::log`]. Writes to a tree without the log are made durable by a flush, and not before:
-    /// [`Tree::flush`](crate::Tree::flush), [`Db::flush`](crate::Db::flush), [`Db::sync`](crate::Db::sync), closing the
-    /// store, memory that is needed for others, or a write with [`Durability::Power`](crate::Durability::Power), each of which writes a table then.
-    /// After a crash the tree holds all of its writes up to some flush, batches whole, whatever other trees hold.
+    /// Sets [`TreeOptions::log`]. Writes to a tree without the log become durable only by a flush. Each of these
+    /// flushes the tree: [`Tree::flush`](crate::Tree::flush), [`Db::flush`](crate::Db::flush),
+    /// [`Db::sync`](crate::Db::sync), closing the store, a need for memory elsewhere, and a write with
+    /// [`Durability::Power`](crate::Durability::Power). After a crash the tree holds all its writes up to some flush,
+    /// with batches whole, whatever other trees hold.
     ///
-    /// For what can be made again, or comes in bulk: it is written once instead of twice. A batch or transaction that
-    /// writes to such a tree writes to no other.
+    /// Use it for data that can be made again, or that comes in bulk: it is written once instead of twice. A batch or
+    /// transaction that writes to such a tree may write to no other tree.
     ///
     /// # Example
     /// ```
@@ -126,13 +130,13 @@ impl TreeOptions {
         self
     }
 
-    /// The size ratio, the style's own where none was chosen.
+    /// The size ratio; the style's default if none was set.
     pub(crate) fn ratio(&self) -> usize {
         let own = if self.compaction == CompactionStyle::Leveled { 10 } else { 4 };
         usize::from(self.size_ratio.unwrap_or(own)).max(2)
     }
 
-    /// Refuses what is out of range.
+    /// Refuses values that are out of range.
     pub(crate) fn check(&self) -> Result<()> {
         match self.size_ratio {
             Some(ratio) if !SIZE_RATIOS.contains(&ratio) => {

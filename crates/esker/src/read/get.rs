@@ -1,6 +1,7 @@
-//! One key: memtable, waiting memtables, level 0 newest first, then one table a level. The first version
-//! found at or before the reader's sequence number is the answer; no lock is taken on the way. Of a huge value
-//! only the pointer is found here, of a value that was merged into only the newest operand.
+//! Reads one key: from the memtable, the memtables waiting to be flushed, level 0 newest first, then one
+//! table per level. The first version found that is not newer than the reader's sequence number is the
+//! answer. No lock is taken on the way. Of a huge value this finds only the pointer; of a merged value only
+//! the newest operand.
 
 use super::merge::{Direction, MergeCursor, sources_of};
 use super::operands::gather;
@@ -12,7 +13,8 @@ use crate::state::TreeState;
 use crate::table::ScanHint;
 use crate::trace::{Step, notes};
 
-/// Calls `use_value` with what `key` had at `seq`, if it had something that lives at the time that `now` tells.
+/// Calls `use_value` with the value that `key` had at `seq`, if it had one that has not expired at the time
+/// that `now` returns.
 #[inline]
 pub(crate) fn get_at<T>(
     state: &TreeState,
@@ -38,7 +40,8 @@ pub(crate) fn get_at<T>(
     Ok(lives.then(|| use_value(entry)))
 }
 
-/// The newest version of `key` at or before `seq`, a tombstone (a range's too) or what has expired too.
+/// The newest version of `key` that is not newer than `seq`. It may be a tombstone, also that of a range, or
+/// have expired.
 pub(crate) fn version_at(
     state: &TreeState,
     key: &[u8],
@@ -58,7 +61,7 @@ pub(crate) fn version_at(
     Ok(found.map(|found| version((found.seq, found.kind, &found.value))))
 }
 
-/// As [`version_at`], but looks for what lies below operands.
+/// Like [`version_at`], but returns the version below any operands.
 pub(crate) fn base_at(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<Option<(SeqNo, Kind, Vec<u8>)>> {
     match version_at(state, key, seq)? {
         Some((found, Kind::Merge, _)) => Ok(gather(state, key, found)?.1),
@@ -66,8 +69,8 @@ pub(crate) fn base_at(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<Optio
     }
 }
 
-/// Shows the newest version at or before `seq` that is no operand of each key in `range`, if it was not deleted by a range
-/// since, tombstones and what has expired too.
+/// Shows, for each key in `range`, its newest version that is not newer than `seq` and is no operand.
+/// Tombstones and expired versions are shown too; a version that a later range tombstone covers is not.
 pub(crate) fn bases_in(
     state: &TreeState,
     range: &KeyRange,

@@ -1,9 +1,9 @@
-//! Many sorted sources as one, in one direction.
+//! Merges many sorted sources into one sequence, in one direction.
 //!
-//! The sources that still have entries are kept in a list ordered by their current entry. After a step
-//! the first one is moved back to where it belongs: usually nowhere, at the price of one comparison, and of
-//! none at all when one source is left. There are few sources (memtables, runs, levels; some dozens in
-//! tiered trees), so the list beats a heap.
+//! The sources that still have entries are kept in a list, ordered by their current entry. After a step the
+//! first source is moved back to its place. Usually it stays first, which costs one comparison, or none if it
+//! is the only source left. There are few sources (memtables, runs, levels; some dozens in tiered trees), so
+//! the list beats a heap.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -17,14 +17,14 @@ use crate::table::ScanHint;
 use crate::version::levels::{LEVELS, Table};
 use crate::version::table_cursor::TreeCursor;
 
-/// Which way a merge walks.
+/// The direction of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,
     Backward,
 }
 
-/// Something that a merge reads.
+/// A source of a merge.
 pub(crate) enum Source {
     Mem(MemCursor),
     Table(TreeCursor),
@@ -65,14 +65,14 @@ impl Source {
         each!(self, c => c.seq())
     }
 
-    /// The order of entries: key ascending, newest first.
+    /// Compares the current entries: by ascending key, then newest first.
     #[inline]
     fn compare(&self, other: &Source) -> Ordering {
         self.key().cmp(other.key()).then_with(|| other.seq().cmp(&self.seq()))
     }
 }
 
-/// The sources of everything in `state`, newest first.
+/// The sources that cover all of `state`, newest first.
 pub(crate) fn sources_of(state: &TreeState, hint: ScanHint) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for mem in std::iter::once(&state.mem).chain(&state.waiting) {
@@ -91,11 +91,11 @@ pub(crate) fn sources_of(state: &TreeState, hint: ScanHint) -> Result<Vec<Source
     Ok(sources)
 }
 
-/// Walks sources as one. Where two hold the same version of a key (which no two should), the one that
-/// was named first comes first.
+/// Walks sources as one. If two sources hold the same version of a key (none should), the earlier source in
+/// the list comes first.
 pub(crate) struct MergeCursor {
     sources: Vec<Source>,
-    /// Indexes of the sources that have an entry, the next one first.
+    /// Indexes of the sources that have an entry, in the order of these entries.
     order: Vec<usize>,
     direction: Direction,
 }
@@ -118,7 +118,7 @@ impl MergeCursor {
         self.order.clear();
         for index in 0..self.sources.len() {
             if let Err(error) = seek(&mut self.sources[index]) {
-                // Without one source the others would look like the whole.
+                // If one source fails, the others must not pass for the whole.
                 self.order.clear();
                 return Err(error);
             }
@@ -130,13 +130,13 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Walks in `direction` from now on; a seek has to follow.
+    /// Changes the direction to `direction`; the caller must seek next.
     pub(crate) fn turn(&mut self, direction: Direction) {
         self.direction = direction;
         self.order.clear();
     }
 
-    /// To the first entry in the direction of the walk.
+    /// Moves to the first entry in the current direction.
     pub(crate) fn seek_to_start(&mut self) -> Result<()> {
         match self.direction {
             Direction::Forward => self.position(|source| each!(source, c => c.seek_to_first())),
@@ -144,7 +144,7 @@ impl MergeCursor {
         }
     }
 
-    /// Forward: to the first entry at or behind `(key, seq)`. Backward: to the last one before it.
+    /// Forward: moves to the first entry at or after `(key, seq)`. Backward: moves to the last one before it.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         match self.direction {
             Direction::Forward => self.position(|source| each!(source, c => c.seek(key, seq))),
@@ -152,7 +152,7 @@ impl MergeCursor {
         }
     }
 
-    /// To the next entry in the direction of the walk.
+    /// Moves to the next entry in the current direction.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<()> {
         let Some(&first) = self.order.first() else { return Ok(()) };
@@ -202,10 +202,10 @@ impl MergeCursor {
     }
 }
 
-/// Walks the disjoint tables of one sorted level, opening one at a time.
+/// Walks the disjoint tables of one sorted run, with one of them open at a time.
 pub(crate) struct LevelCursor {
     tables: Arc<Vec<Arc<Table>>>,
-    /// Where among them the run is.
+    /// The run's place among the tables.
     place: Range<usize>,
     index: usize,
     current: Option<TreeCursor>,
@@ -233,7 +233,7 @@ impl LevelCursor {
         Ok(self.current.as_mut())
     }
 
-    /// While the current table is exhausted, to the first entry of the next one.
+    /// Moves to the first entry of the next table while the current one is exhausted.
     fn skip_forward(&mut self) -> Result<()> {
         while self.current.as_ref().is_some_and(|cursor| !cursor.valid()) {
             if let Some(cursor) = self.open(self.index + 1)? {
@@ -243,7 +243,7 @@ impl LevelCursor {
         Ok(())
     }
 
-    /// While the current table is exhausted, to the last entry of the one before.
+    /// Moves to the last entry of the table before while the current one is exhausted.
     fn skip_backward(&mut self) -> Result<()> {
         while self.current.as_ref().is_some_and(|cursor| !cursor.valid()) {
             match self.index.checked_sub(1) {
@@ -259,7 +259,7 @@ impl LevelCursor {
     }
 }
 
-/// An unopened level behaves as one with no entry.
+/// A run with no open table behaves like one without entries.
 fn no_entry<T>() -> T {
     unreachable!("a cursor is asked for its entry only while it is valid")
 }
@@ -293,7 +293,7 @@ impl Cursor for LevelCursor {
     }
 
     fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        // The last table that begins at or before `key` holds the answer, or the one before it does.
+        // The last table that begins at or before `key` holds the answer, or else the table before it does.
         let behind = self.run().partition_point(|table| table.info.smallest.as_slice() <= key);
         let Some(index) = behind.checked_sub(1) else {
             self.current = None;

@@ -1,4 +1,4 @@
-//! What a scan tells the statistics of its store.
+//! Records a scan in the statistics of its store.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::operators::MergeOperators;
 use crate::state::TreeInner;
 use crate::trace::{Metrics, Notes, Operation, Subject, notes};
 
-/// The store that a scan reads, which it keeps open.
+/// The store that a scan reads. The scan keeps it open.
 pub(crate) trait Scanned: Send + Sync {
     fn metrics(&self) -> &Metrics;
 
@@ -16,13 +16,13 @@ pub(crate) trait Scanned: Send + Sync {
     fn blobs(&self) -> &Arc<BlobSet>;
 }
 
-/// One scan's. Its notes become those of an operation when it goes.
+/// Measures one scan. When it is dropped, its notes are recorded as one operation.
 pub(crate) struct ScanMeter {
     store: Arc<dyn Scanned>,
     tree: Arc<TreeInner>,
-    /// When the scan began, if it is one to be timed, until its first entry was looked for.
+    /// When the scan began, if it is timed. Cleared when its first entry has been looked for.
     began_ns: Option<u64>,
-    /// What its steps waited for and read, and how many nanoseconds these took.
+    /// What the scan's steps waited for and read, and how many nanoseconds these steps took.
     noted: Option<Box<(Notes, u64)>>,
 }
 
@@ -38,7 +38,7 @@ impl ScanMeter {
         &*self.store
     }
 
-    /// Does `work`, a part of the scan.
+    /// Runs `work`, a part of the scan, and collects its notes.
     pub(crate) fn measured<T>(&mut self, work: impl FnOnce() -> T) -> T {
         notes::begin();
         let done = work();
@@ -48,7 +48,7 @@ impl ScanMeter {
         done
     }
 
-    /// A step of the scan ends that has left notes.
+    /// Collects the notes of a step that has just ended.
     #[cold]
     pub(crate) fn note(&mut self) {
         let new = notes::take();
@@ -58,7 +58,7 @@ impl ScanMeter {
         *sum_took += took;
     }
 
-    /// The first entry was looked for.
+    /// Records the latency until the first entry was looked for.
     pub(crate) fn has_begun(&mut self) {
         if let Some(began) = self.began_ns.take() {
             let took = self.store.metrics().clock.monotonic_ns().saturating_sub(began);

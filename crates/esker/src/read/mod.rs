@@ -1,6 +1,6 @@
-//! The way of a read: [`get`] asks memtables, then tables, newest first; [`merge`] walks them all in
-//! order; [`scan`] shows what a user sees of that, in a [`range`]; [`operands`] makes values of what was merged into them; [`moments`] keeps
-//! what must stay readable; [`newer`] tells what was written since; [`meter`] counts scans.
+//! How a read proceeds: [`get`] asks memtables, then tables, newest first; [`merge`] walks them all in order;
+//! [`scan`] shows what a user sees of that, in a [`range`]; [`operands`] computes merged values; [`moments`]
+//! registers what must stay readable; [`newer`] tells what was written since; [`meter`] counts scans.
 
 pub(crate) mod get;
 pub(crate) mod merge;

@@ -1,17 +1,18 @@
 //! Moments of the store that must stay readable.
 //!
-//! A merge may drop an old version of a key only when no registered moment needs it. The newest visible
-//! moment counts as registered: it is taken under the same lock that registers snapshots, so a snapshot
-//! that is taken later is at least as new.
+//! A merge may drop an old version of a key only if no registered moment needs it. The newest visible moment
+//! counts as registered. It is taken under the same lock that registers snapshots, so any later snapshot is
+//! at least as new.
 //!
-//! A moment is a sequence number **and** a time, and the two must fit: a write that counts because something had not
-//! expired yet lies before the expiry, so nobody may see a moment that has the expiry and not the write. Such a write
-//! ([`Lasting`]) says at which time it was judged; until readers see it no moment gets a later one. There is one at a time,
-//! since it is judged while no other write is under way.
+//! A moment is a sequence number **and** a time, and the two must fit together. Some writes count only
+//! because a value had not expired yet. Such a write comes before the expiry, so no reader may see a moment
+//! that has the expiry and not the write. A [`Lasting`] write therefore records the time at which it was
+//! judged. Until readers see the write, no moment gets a later time. There is at most one such write at a
+//! time, since it is judged while no other write is under way.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -25,15 +26,19 @@ use crate::write::commit::Commit;
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotRegistry {
     held: Mutex<Held>,
-    /// How many of them are a user's snapshots.
+    /// Set while a [`Lasting`] write is being judged, or was judged and may not be visible yet. It is set
+    /// before the judge reads the clock. So a reader with a later time sees the flag, or sees the write.
+    judging: AtomicBool,
+    /// How many registered moments are a user's snapshots.
     snapshots: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Held {
-    /// How many snapshots and scans hold each sequence number, and the time at which they were taken.
+    /// How many snapshots and scans hold each sequence number and the time at which they were taken.
     moments: BTreeMap<(SeqNo, u64), usize>,
-    /// The last number before a [`Lasting`] write that readers may not see yet, and the time at which it was judged.
+    /// For a [`Lasting`] write that may not be visible yet: the last number before it, and the time at which
+    /// it was judged.
     judged: Option<(SeqNo, u64)>,
 }
 
@@ -43,8 +48,9 @@ impl Held {
     }
 }
 
-/// The newest visible number, and a time at which it was that. Read one behind the other the two may belong to no moment: a
-/// value would seem to have expired that was written over before, by a write that is not seen.
+/// The newest visible sequence number, and a time at which it was the newest. Reading one after the other
+/// could combine two moments. A value would then seem expired although an unseen write had replaced it
+/// earlier.
 pub(crate) fn moment(commit: &Commit, clock: &SteadyClock) -> (SeqNo, u64) {
     loop {
         let (seq, now) = (commit.visible(), clock.now_us());
@@ -55,7 +61,21 @@ pub(crate) fn moment(commit: &Commit, clock: &SteadyClock) -> (SeqNo, u64) {
 }
 
 impl SnapshotRegistry {
-    /// Holds the newest visible number, and the time.
+    /// The newest visible number and its time ([`moment`]), without registering them. Returns `None` while a
+    /// [`Lasting`] write is judged or under way: such a moment must be registered.
+    pub(crate) fn passing(&self, commit: &Commit, clock: &SteadyClock) -> Option<(SeqNo, u64)> {
+        loop {
+            let (seq, now) = (commit.visible(), clock.now_us());
+            if self.judging.load(Ordering::SeqCst) && !broken("scan-judged") {
+                return None;
+            }
+            if commit.visible() == seq {
+                return Some((seq, now));
+            }
+        }
+    }
+
+    /// Registers the newest visible number and the time.
     pub(crate) fn register(&self, commit: &Commit, clock: &SteadyClock) -> (SeqNo, u64) {
         let mut held = self.held.lock();
         let (seq, now) = moment(commit, clock);
@@ -65,7 +85,7 @@ impl SnapshotRegistry {
         (seq, time_us)
     }
 
-    /// Holds the newest visible number, and a time that is held already.
+    /// Registers the newest visible number with a time that is already registered.
     pub(crate) fn register_at(&self, commit: &Commit, time_us: u64) -> SeqNo {
         let mut held = self.held.lock();
         let seq = commit.visible();
@@ -94,44 +114,45 @@ impl SnapshotRegistry {
         }
         let judged = held.judged.map(|(_, time_us)| time_us);
         let earliest = held.moments.keys().map(|(_, time_us)| *time_us).chain(judged).min();
-        // Later readers read the clock later. Only a write that was judged has an earlier time.
+        // Later readers read a later time. Only a judged write has an earlier time.
         let now = clock.now_us();
         let time_us =
             if broken("rule-17") { now } else { earliest.map_or(now, |earliest| earliest.min(now)) };
         Moments { seqs, time_us }
     }
 
-    /// The registered moments alone, ascending. One that is registered later is at least the newest visible
-    /// moment of now.
+    /// Only the registered moments, ascending. One that is registered later is at least as new as the newest
+    /// visible moment now.
     pub(crate) fn registered(&self) -> Vec<SeqNo> {
         let mut seqs: Vec<SeqNo> = self.held.lock().moments.keys().map(|(seq, _)| *seq).collect();
         seqs.dedup();
         seqs
     }
 
-    /// A user's snapshot was opened.
+    /// Counts a user's snapshot that was opened.
     pub(crate) fn note_opened(&self) {
         self.snapshots.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A user's snapshot was let go.
+    /// Counts a user's snapshot that was released.
     pub(crate) fn note_closed(&self) {
         self.snapshots.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many of a user's snapshots are open.
+    /// How many user snapshots are open.
     pub(crate) fn count(&self) -> usize {
         self.snapshots.load(Ordering::Relaxed)
     }
 }
 
-/// A write that counts only if values which were read have not expired, from its making until readers see it.
+/// A write that counts only if the values that it relies on have not expired. It exists until readers see the
+/// write.
 #[derive(Debug)]
 pub(crate) struct Lasting<'a> {
     registry: &'a SnapshotRegistry,
     commit: &'a Commit,
     clock: &'a SteadyClock,
-    /// When the first of the values expires, if any does.
+    /// When the first of these values expires, if any does.
     expiry: Option<Expiry>,
     judged: Cell<Option<(SeqNo, u64)>>,
 }
@@ -146,12 +167,15 @@ impl<'a> Lasting<'a> {
         Lasting { registry, commit, clock, expiry, judged: Cell::new(None) }
     }
 
-    /// Whether all of them are still there. Asked while no write is under way; the next one is this one.
+    /// Whether none of the values has expired. The caller ensures that no write is under way and that this
+    /// write is the next one.
     pub(crate) fn holds(&self) -> bool {
         let Some(expiry) = self.expiry.filter(|_| !broken("txn-expiry")) else { return true };
         let mut held = self.registry.held.lock();
+        self.registry.judging.store(true, Ordering::SeqCst);
         let judged = (self.commit.visible(), self.clock.now_us());
         if judged.1 >= expiry {
+            self.registry.judging.store(held.judged.is_some(), Ordering::SeqCst);
             return false;
         }
         held.judged = Some(judged);
@@ -164,8 +188,9 @@ impl Drop for Lasting<'_> {
     fn drop(&mut self) {
         if let Some(judged) = self.judged.get() {
             let mut held = self.registry.held.lock();
-            // Readers see it, or it was not written; the next one may have been judged.
+            // Readers see the write, or it was not written. The next one may already have been judged.
             held.judged = held.judged.filter(|&other| other != judged);
+            self.registry.judging.store(held.judged.is_some(), Ordering::SeqCst);
         }
     }
 }

@@ -1,11 +1,12 @@
-//! Whether anything was written since a moment: what validates a read-modify-write and a transaction.
+//! Tells whether anything was written since a moment. This validates a read-modify-write and a transaction.
 //!
-//! Exact as long as the moment, or an earlier one, is registered: merges then drop no key's newest version and keep
-//! the numbers of all that came later. Tombstones count like any version, those of ranges for all keys in them.
+//! The answer is exact while the moment, or an earlier one, is registered. Merges then drop no key's newest
+//! version and keep the numbers of all later ones. A tombstone counts like any version, a range tombstone for
+//! all keys in its range.
 //!
-//! Memtables and tables whose largest number is not above the moment are left out beforehand, so that mostly the
-//! memtable that takes writes is all that is looked into: a key costs a lookup there, a range a walk over its entries
-//! there.
+//! Memtables and tables whose largest number is not above the moment are left out beforehand. Mostly only the
+//! memtable that takes writes remains: checking a key costs one lookup there, checking a range a walk over
+//! the range's entries there.
 
 use std::ops::Bound;
 
@@ -23,7 +24,7 @@ pub(crate) struct Newer<'a> {
     mems: Vec<&'a Mem>,
     tables: Vec<&'a Table>,
     ranges: &'a RangeTombstones,
-    /// Keys that became another tree's since: what was written to them there is not known here.
+    /// Key ranges that moved to another tree since. This tree does not know of later writes to them.
     moved: Vec<&'a KeyRange>,
 }
 
@@ -46,12 +47,13 @@ impl<'a> Newer<'a> {
         }
     }
 
-    /// Whether there is none. (A range tombstone is in the log of some memtable, or was when that was flushed.)
+    /// Whether there is no such part. (The log of some memtable holds each range tombstone, or did so until
+    /// that was flushed.)
     pub(crate) fn is_empty(&self) -> bool {
         self.mems.is_empty() && self.tables.is_empty() && self.ranges.is_empty() && self.moved.is_empty()
     }
 
-    /// Whether `key` was written after `after`, which is the moment or a later one.
+    /// Whether `key` was written after `after`, which is the moment or a later number.
     pub(crate) fn has_key(&self, key: &[u8], after: SeqNo) -> Result<bool> {
         if self.ranges.newest_over(key, MAX_SEQ) > after && !broken("rule-18-txn") {
             return Ok(true);
@@ -73,7 +75,7 @@ impl<'a> Newer<'a> {
         Ok(false)
     }
 
-    /// A key between the bounds that was written after `after`, which is the moment or a later one.
+    /// A key between the bounds that was written after `after`, which is the moment or a later number.
     pub(crate) fn key_between(
         &self,
         lower: Bound<&[u8]>,
@@ -93,7 +95,7 @@ impl<'a> Newer<'a> {
                 return Ok(Some(key));
             }
         }
-        // That something was deleted between the bounds, though nobody knows whether there was anything.
+        // A range tombstone between the bounds counts, whether or not it deleted anything.
         let within = KeyRange::between(&lower.map(<[u8]>::to_vec), &upper.map(<[u8]>::to_vec));
         let moved = self.moved.iter().find_map(|range| range.common(&within));
         let deleted = moved.or_else(|| self.ranges.newer_over(&within, after));
@@ -126,7 +128,7 @@ fn first_newer(
     match lower {
         Bound::Unbounded => cursor.seek_to_first()?,
         Bound::Included(key) => cursor.seek(key, MAX_SEQ)?,
-        // Every version of the bound itself lies before (key + a zero byte).
+        // Every version of the bound sorts before (key + a zero byte).
         Bound::Excluded(key) => cursor.seek(&[key, &[0]].concat(), MAX_SEQ)?,
     }
     while cursor.valid() && is_below(cursor.key(), upper) {

@@ -1,4 +1,5 @@
-//! Keys whose newest version is an operand: what lies below is gathered, and the value made of it.
+//! Keys whose newest version is an operand: gathers the operands and what lies below them, and computes the
+//! value.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::operators::MergeOperators;
 use crate::state::TreeState;
 use crate::value::Value;
 
-/// Shows the versions of `key` at or before `seq`, newest first, until `show` has seen enough (`false`).
+/// Shows the versions of `key` that are not newer than `seq`, newest first, until `show` returns `false`.
 fn versions_down(
     state: &TreeState,
     key: &[u8],
@@ -47,8 +48,8 @@ fn versions_down(
 /// A version that was found.
 pub(crate) type Version = (SeqNo, Kind, Vec<u8>);
 
-/// The operands of `key` at `seq`, newest first, and the version below them: `None` if there is none, or a range
-/// tombstone lies between.
+/// The operands of `key` at `seq`, newest first, and the version below them: `None` if there is none, or if a
+/// range tombstone lies between.
 pub(crate) fn gather(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<(Vec<Vec<u8>>, Option<Version>)> {
     let (mut operands, mut base) = (Vec::new(), None);
     let deleted = state.ranges.newest_over(key, seq);
@@ -66,8 +67,9 @@ pub(crate) fn gather(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<(Vec<V
     Ok((operands, base))
 }
 
-/// The bytes below operands, if the version there has some at a time, and when they expire. Where there may be huge values whoever asks has
-/// registered a moment that sees it, and says where they are.
+/// The bytes below operands, and when they expire; no bytes if the version there has expired at `time_us` or
+/// is a tombstone. If there may be huge values, the caller has registered a moment that sees them, and passes
+/// `blobs`.
 pub(crate) fn bytes_below(
     blobs: Option<&Arc<BlobSet>>,
     key: &[u8],
@@ -87,7 +89,8 @@ pub(crate) fn bytes_below(
     Ok((Some(bytes), entry.expiry))
 }
 
-/// What `key`, whose newest version at `seq` is an operand, has at a time. Whoever asks has registered that moment.
+/// The value of `key` at a moment at which its newest version is an operand. The caller has registered that
+/// moment.
 pub(crate) fn merged_at(
     state: &TreeState,
     key: &[u8],

@@ -1,4 +1,4 @@
-//! Which keys somebody asks for.
+//! The range of keys that a caller asks for.
 
 use std::ops::Bound;
 
@@ -26,8 +26,8 @@ impl Default for ScanRange {
     }
 }
 
-/// The smallest byte string that is greater than every one that begins with `prefix`; `None` when there
-/// is none (all bytes are 0xff).
+/// The smallest byte string that is greater than every string that begins with `prefix`; `None` if there is
+/// none (all bytes are 0xff).
 pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();
@@ -60,7 +60,7 @@ impl ScanRange {
         self
     }
 
-    /// Behind `key`, `key` excluded.
+    /// After `key`, `key` excluded.
     #[must_use]
     pub fn after(mut self, key: impl AsRef<[u8]>) -> Self {
         self.lower = Bound::Excluded(key.as_ref().to_vec());
@@ -88,7 +88,7 @@ impl ScanRange {
         self
     }
 
-    /// Values are not wanted: they come out empty.
+    /// Leaves values out: they come out empty.
     #[must_use]
     pub fn keys_only(mut self) -> Self {
         self.keys_only = true;
@@ -101,7 +101,7 @@ impl ScanRange {
         ScanRange { lower: Bound::Included(keys.lower.clone()), upper, ..ScanRange::default() }
     }
 
-    /// The keys that it visits.
+    /// The keys that the range visits.
     pub(crate) fn keys(&self) -> KeyRange {
         KeyRange::between(&self.lower, &self.upper)
     }

@@ -1,7 +1,7 @@
 //! Pairs in key order, as a user sees them: one moment, no tombstones, no older versions, within bounds.
 //!
-//! Forward, the first version of a key at or before the moment decides. Backward, versions come oldest
-//! first, so the last one at or before the moment decides, and is known when the key changes.
+//! Forward, the first version of a key that is not newer than the moment decides. Backward, versions come
+//! oldest first, so the last such version decides, and it is known only when the key changes.
 
 use std::any::Any;
 use std::ops::Bound;
@@ -20,38 +20,39 @@ use crate::table::ScanHint;
 use crate::trace::{Step, notes};
 use crate::value::Value;
 
-/// After so many versions that are not the one, a scan seeks: two seeks cost about as much as so many steps.
+/// After this many versions that it does not show, a scan seeks. Two seeks cost about as much as this many
+/// steps.
 const SKIPPED_MAX: usize = 128;
 
 /// Pairs in key order. As an iterator it hands out copies; [`Scan::advance`] with [`Scan::key`],
 /// [`Scan::value`] or [`Scan::pair`] copies no values.
 ///
-/// The pairs are those of the moment when the scan began, whatever is written meanwhile. An open scan
-/// keeps the files that it reads.
+/// The pairs are those of the moment when the scan began, whatever is written meanwhile. An open scan keeps
+/// the files that it reads.
 pub struct Scan {
     merge: MergeCursor,
     seq: SeqNo,
-    /// What has expired then is left out.
+    /// Values that have expired at this time are left out.
     time_us: u64,
-    /// What was deleted by ranges is left out.
+    /// Keys deleted by these ranges are left out.
     cover: Cover,
     range: ScanRange,
     started: bool,
     on_pair: bool,
     key: Vec<u8>,
-    /// Backward only: the merge has moved on when a pair is complete.
+    /// Used backward only: when a pair is complete, the merge has moved on.
     value: Vec<u8>,
-    /// What the current pair's entry is.
+    /// The kind of the current pair's entry.
     kind: Kind,
-    /// The current pair's huge value, once it was asked for, or what its operands have made.
+    /// The current pair's huge value, once it was asked for, or the value that its operands make.
     loaded: Option<Vec<u8>>,
-    /// Why nobody can say what they have made.
+    /// The error that kept the operands from making a value.
     unmade: Option<Error>,
-    /// When what the value was made of expires.
+    /// When the value below the operands expires.
     below: Option<Expiry>,
-    /// Forward: the merge has moved on already.
+    /// Used forward: the merge has already moved on.
     is_ahead: bool,
-    /// A moment that stays registered as long as the scan lasts, where there are huge values.
+    /// Keeps a moment registered while the scan lasts, if there are huge values.
     moment: Option<Box<dyn Any + Send + Sync>>,
     meter: ScanMeter,
 }
@@ -63,7 +64,7 @@ impl std::fmt::Debug for Scan {
 }
 
 impl Scan {
-    /// A scan of what `states` hold, which have no key in common.
+    /// A scan of `states`, which have no key in common.
     pub(crate) fn new(
         states: &[Arc<TreeState>],
         (seq, time_us): (SeqNo, u64),
@@ -102,10 +103,10 @@ impl Scan {
         })
     }
 
-    /// To the next pair; `false` at the end.
+    /// Moves to the next pair; `false` at the end.
     ///
     /// # Errors
-    /// `Corruption` or `Io` when a table cannot be read; the scan is at its end then.
+    /// `Corruption` or `Io` when a table cannot be read; the scan is then at its end.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         notes::begin();
@@ -123,7 +124,7 @@ impl Scan {
         moved
     }
 
-    /// The current pair's key. Empty before the first and behind the last pair.
+    /// The current pair's key. Empty before the first pair and after the last one.
     #[inline]
     pub fn key(&self) -> &[u8] {
         if self.on_pair { &self.key } else { &[] }
@@ -132,7 +133,7 @@ impl Scan {
     /// The current pair's value. Empty for a scan of keys only.
     ///
     /// # Errors
-    /// `Corruption` or `Io` when it cannot be read; the scan stays where it is.
+    /// `Corruption` or `Io` when the value cannot be read; the scan stays where it is.
     #[inline]
     pub fn value(&mut self) -> Result<&[u8]> {
         self.load()?;
@@ -162,14 +163,14 @@ impl Scan {
         entry.value.len() as u64
     }
 
-    /// When the current pair's key stops having its value, as [`Value::expires_us`](crate::Value::expires_us) has it. `None` for a
-    /// scan of keys only.
+    /// When the current pair's value expires, as [`Value::expires_us`](crate::Value::expires_us) returns it.
+    /// `None` for a scan of keys only.
     #[inline]
     pub fn expires_us(&self) -> Option<u64> {
         self.entry().expiry
     }
 
-    /// When the current key has something else by the passing of time.
+    /// When the passing of time changes the value of the current key.
     pub(crate) fn lapses_us(&self) -> Option<Expiry> {
         match self.kind {
             _ if !self.on_pair => None,
@@ -179,8 +180,8 @@ impl Scan {
         }
     }
 
-    /// The current pair's value as [`Tree::get`](crate::Tree::get) gives it: to keep, or to read in parts. Empty
-    /// where [`Scan::value`] is.
+    /// The current pair's value as [`Tree::get`](crate::Tree::get) returns it: to keep, or to read in parts.
+    /// Empty where [`Scan::value`] is.
     ///
     /// # Errors
     /// `Corruption` when a huge value is not where it should be.
@@ -202,7 +203,7 @@ impl Scan {
         })
     }
 
-    /// The current key's newest version is an operand: makes the value of what lies below it.
+    /// Computes the current key's value, whose newest version is an operand, from what lies below.
     #[cold]
     fn make_value(&mut self) -> Result<()> {
         if self.range.reverse {
@@ -237,7 +238,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Reads the current pair's value where it lies apart.
+    /// Reads the current pair's value if it is stored in a blob file.
     #[inline]
     fn load(&mut self) -> Result<()> {
         if self.loaded.is_none() && matches!(self.entry().kind, Kind::Blob | Kind::Merge) {
@@ -246,13 +247,13 @@ impl Scan {
         Ok(())
     }
 
-    /// The current pair's entry; an empty value where there is none to be shown.
+    /// The current pair's entry; an empty value if there is none to show.
     #[inline]
     fn entry(&self) -> Content<'_> {
         if !self.on_pair || self.range.keys_only {
             Content::open(Kind::Put, &[])
         } else if self.kind == Kind::Merge {
-            // What it has made is `loaded`, and the merge has moved on.
+            // The computed value is in `loaded`, and the merge has moved on.
             Content::open(Kind::Merge, &[])
         } else if self.range.reverse {
             Content::open(self.kind, &self.value)
@@ -266,7 +267,7 @@ impl Scan {
         match &self.range.lower {
             Bound::Unbounded => self.merge.seek_to_start(),
             Bound::Included(key) => self.merge.seek(key, MAX_SEQ),
-            // Every version of the bound itself lies before (key + a zero byte).
+            // Every version of the bound sorts before (key + a zero byte).
             Bound::Excluded(key) => self.merge.seek(&[key.as_slice(), &[0]].concat(), MAX_SEQ),
         }
     }
@@ -284,7 +285,7 @@ impl Scan {
         let mut skipped = 0;
         while self.merge.valid() {
             let key = self.merge.key();
-            // No key is empty, so an empty buffer means that none was seen yet.
+            // No key is empty, so an empty buffer means that no key was seen yet.
             let is_new = first || key != self.key.as_slice();
             if is_new && self.merge.seq() <= self.seq {
                 if !self.range.below_upper(key) {
@@ -309,7 +310,7 @@ impl Scan {
         Ok(false)
     }
 
-    /// Whether the pair of this key, whose entry of `self.kind` holds `stored`, is to be shown.
+    /// Whether to show the pair of this key, whose entry of `self.kind` holds `stored`.
     #[inline]
     fn lives(&self, seq: SeqNo, stored: &[u8]) -> bool {
         let lives = match self.kind {
@@ -319,8 +320,8 @@ impl Scan {
         lives && self.cover.over(&self.key) <= seq
     }
 
-    /// Past the other versions of the current key: to those that the scan sees where it has seen none yet
-    /// (`is_new`), to the next key otherwise.
+    /// Skips the other versions of the current key. With `is_new`, when the scan has met no version that it
+    /// sees, it moves to those versions; otherwise it moves to the next key.
     #[cold]
     fn seek_past_versions(&mut self, is_new: bool) -> Result<()> {
         let mut key = self.merge.key().to_vec();
@@ -331,7 +332,7 @@ impl Scan {
         self.merge.seek(&key, MAX_SEQ)
     }
 
-    /// Lets the sources go and stays at the end.
+    /// Releases the sources and stays at the end.
     fn finish(&mut self) -> Result<bool> {
         self.merge = MergeCursor::new(Vec::new(), Direction::Forward);
         Ok(false)
@@ -382,7 +383,7 @@ impl Scan {
 }
 
 impl Scan {
-    /// Backward: keeps what the merge shows, as far as it is needed.
+    /// Backward: keeps what is needed of the merge's current entry.
     fn note_value(&mut self) {
         self.value.clear();
         let stored = self.merge.value();
@@ -390,7 +391,7 @@ impl Scan {
         self.value.extend_from_slice(&stored[..needed.min(stored.len())]);
     }
 
-    /// Backward: reads the newest version of `self.key` that the scan sees, and goes on before the key.
+    /// Backward: reads the newest version of `self.key` that the scan sees, and moves to before the key.
     #[cold]
     fn seek_newest(&mut self) -> Result<Option<(SeqNo, Kind)>> {
         self.merge.turn(Direction::Forward);

@@ -11,7 +11,6 @@ use crate::canary::broken;
 use crate::env::{Lane, UNASKED, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::state::TreeInner;
-use crate::version::tables::table_path;
 
 impl Store {
     /// Flushes the trees that pin the oldest part of a log grown over its budget.
@@ -21,14 +20,14 @@ impl Store {
             return;
         }
         let horizon = self.wal.floor_start() + live / 2;
-        let trees: Vec<Arc<TreeInner>> = self.structure.lock().trees.values().cloned().collect();
+        let trees = self.versions.trees();
         let pinning = trees.iter().filter(|tree| tree.floor().is_some_and(|floor| floor.start < horizon));
         pinning.for_each(|tree| self.set_aside(tree, 0));
     }
 
     /// When all memtables together are over the budget, the largest goes.
     fn relieve_memory(&self) {
-        let trees: Vec<Arc<TreeInner>> = self.structure.lock().trees.values().cloned().collect();
+        let trees = self.versions.trees();
         let sizes = trees.iter().map(|tree| tree.mem().table.memory());
         let active: usize = sizes.clone().sum();
         let waiting: usize = self.waiting.lock().iter().map(|(_, mem)| mem.table.memory()).sum();
@@ -73,9 +72,7 @@ impl Store {
             SPARE_SEGMENTS
         };
         let removing = self.removing.lock();
-        for file in self.registry.take_obsolete() {
-            self.env.fs.remove_file(&table_path(&self.dir, file))?;
-        }
+        self.registry.remove_obsolete()?;
         drop(removing);
         self.remove_surplus(spare)?;
         if self.is_closing() { Ok(()) } else { self.reserve.restore() }
@@ -84,7 +81,7 @@ impl Store {
     /// Removes the log segments that nobody needs, but `spare`.
     pub(super) fn remove_surplus(&self, spare: usize) -> Result<()> {
         let _inside = self.blobs.gate.enter()?;
-        self.wal.take_surplus(spare).iter().try_for_each(|path| self.env.fs.remove_file(path))
+        self.wal.remove_surplus(spare)
     }
 
     /// Makes a log segment ready that has room for a record of `record_len` bytes, and sets aside what a
@@ -226,6 +223,12 @@ impl Store {
         self.signal_progress();
     }
 
+    /// [`Store::fail`]; returns the error for the caller that has asked for the work.
+    pub(super) fn failed(&self, error: Error) -> Error {
+        self.fail(&error);
+        if is_full(&error) { self.full_error(0) } else { error }
+    }
+
     /// Space is back: the reserve is filled up and background work goes on.
     pub(super) fn resume(&self) -> Result<()> {
         self.reserve.restore()?;
@@ -271,6 +274,7 @@ impl Worker for Store {
             return false;
         }
         let at_work = AtWork::on(self);
+        self.hindered.begin(lane);
         let step = AssertUnwindSafe(|| match lane {
             Lane::Log => self.run_log_lane(),
             Lane::Flush => self.run_flush_lane(),
@@ -282,7 +286,7 @@ impl Worker for Store {
             .unwrap_or_else(|_| Err(Error::new(ErrorKind::Poisoned, "background work panicked")));
         drop(at_work);
         match &result {
-            Ok(_) => self.hindered.is_over(lane),
+            Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::OutOfResources => {
                 self.hindered.note(lane, error);
                 self.signal_progress();

@@ -12,7 +12,7 @@
 //! - A blob is freed in the manifest when the write that ended its life survives power loss, and its bytes go
 //!   after that.
 //!
-//! Locks: `Ending::round` before `structure` before `Ending::state`.
+//! Locks: `Ending::round` before `versions` before `Ending::state`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::Store;
 use super::debt::Debt;
 use super::volatile::is_flushed;
-use super::{Store, Structure};
 use crate::blob::{BlobFileId, Pointer};
 use crate::canary::broken;
 use crate::cursor::{Kind, SeqNo};
@@ -30,6 +30,7 @@ use crate::env::Lane;
 use crate::error::{ErrorKind, Result};
 use crate::read::get::{base_at, bases_in};
 use crate::state::TreeInner;
+use crate::state::versions::{Change, Versions};
 use crate::version::blobs::BlobEdit;
 use crate::version::edit::{Edit, TreeId};
 use crate::write::watch::{Job, What};
@@ -284,9 +285,9 @@ impl Store {
     // ---- freeing -------------------------------------------------------------------------------------
 
     /// Edits that say what has changed about blob files, and free what `frees` says.
-    pub(super) fn blob_edits(&self, structure: &Structure, frees: &Frees<'_>) -> BlobEdits {
-        let Some(manifest) = &structure.manifest else { return BlobEdits::default() };
-        let known = &manifest.state.blobs.live;
+    pub(super) fn blob_edits(&self, versions: &Versions, frees: &Frees<'_>) -> BlobEdits {
+        let Some(manifest) = versions.known() else { return BlobEdits::default() };
+        let known = &manifest.blobs.live;
         let synced = self.wal.synced();
         let files = self.blobs.files();
         files.iter().for_each(|live| live.note_synced(synced));
@@ -303,7 +304,7 @@ impl Store {
         let mut state = self.ending.state.lock();
         // What was abandoned waits for no write: its note and its end go together.
         let is_due = |ended: &Ended| match ended.volatile {
-            Some(tree) => is_flushed(&manifest.state, ended, tree, frees.flushed),
+            Some(tree) => is_flushed(manifest, ended, tree, frees.flushed),
             None => ended.by == 0 || frees.dead_up_to.is_some_and(|limit| ended.by <= limit),
         };
         let (due, later): (Vec<Ended>, Vec<Ended>) = state.dead.drain(..).partition(is_due);
@@ -365,23 +366,25 @@ impl Store {
     }
 
     /// Edits that say what opening has found out about blob files. All that was replayed is durable.
-    pub(crate) fn blob_edits_of_opening(&self, structure: &Structure) -> BlobEdits {
-        self.blob_edits(structure, &Frees { dead_up_to: Some(SeqNo::MAX), ..Frees::default() })
+    pub(crate) fn blob_edits_of_opening(&self, versions: &Versions) -> BlobEdits {
+        self.blob_edits(versions, &Frees { dead_up_to: Some(SeqNo::MAX), ..Frees::default() })
     }
 
     /// Frees in the manifest what died by writes up to `limit`, which are durable; whether that was any.
     fn note_blobs_up_to(&self, limit: SeqNo) -> Result<bool> {
         // Others need not wait for what is done before the lock is taken.
         self.blobs.sync_names()?;
-        let mut structure = self.structure.lock();
+        let mut versions = self.versions.lock();
         let frees = Frees { dead_up_to: Some(limit), ..Frees::default() };
-        let edits = self.blob_edits(&structure, &frees);
-        let committed = match edits.edits.as_slice() {
-            [] => Ok(()),
+        let mut edits = self.blob_edits(&versions, &frees);
+        let change = Change::of(edits.take_edits());
+        let committed = if change.edits.is_empty() {
+            Ok(())
+        } else {
             // A file that the manifest names is found after a power loss.
-            news => self.blobs.sync_names().and_then(|()| self.commit_edits(&mut structure, news)),
+            self.blobs.sync_names().and_then(|()| self.apply(&mut versions, &change))
         };
-        drop(structure);
+        drop(versions);
         let freed = !edits.freed.is_empty();
         self.after_blob_edits(edits, committed.is_ok());
         committed.map(|()| freed)
@@ -399,9 +402,9 @@ impl Store {
     }
 
     /// Edits that say which files are sealed now.
-    pub(super) fn blob_notes(&self, structure: &Structure) -> Vec<Edit> {
+    pub(super) fn blob_notes(&self, versions: &Versions) -> Vec<Edit> {
         self.settle_abandoned();
-        self.blob_edits(structure, &Frees::default()).take_edits()
+        self.blob_edits(versions, &Frees::default()).take_edits()
     }
 
     /// A snapshot or a scan was let go.
@@ -421,7 +424,7 @@ impl Store {
         let (owed, paid) = (self.ending.debt.owed(), self.ending.debt.paid());
         let freed = self.free_the_dead()?;
         let erased = self.erase_the_freed()?;
-        self.settle_debt(owed, paid)?;
+        self.settle_debt(owed.max(self.owed_if_all_is_freed()), paid)?;
         let let_go = self.blobs.erase_let_go()?;
         // Last, since a footer may find no room before space has come back.
         let sealed = match self.seal_blobs(false) {
@@ -431,6 +434,13 @@ impl Store {
         self.blobs.settle_files();
         let reclaimed = self.reclaim_blobs()?;
         Ok(freed | erased | let_go | sealed | reclaimed)
+    }
+
+    /// The whole debt if no blob is left to be freed, 0 otherwise. A round may add values to the debt and then find that their
+    /// space was given back before. No later round would pay for them, and a writer would wait for ever.
+    fn owed_if_all_is_freed(&self) -> u64 {
+        let state = self.ending.state.lock();
+        if state.dead.is_empty() && state.freed.is_empty() { self.ending.debt.owed() } else { 0 }
     }
 
     /// Whether there is space to be given back.

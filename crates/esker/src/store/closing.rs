@@ -18,6 +18,8 @@ use super::Store;
 use super::owner::AtWork;
 use super::reserve::is_full;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::gone::remove_for_good;
+use crate::state::versions::Change;
 use crate::version::edit::Edit;
 
 /// How long closing a store gives space back, in microseconds.
@@ -102,7 +104,7 @@ impl Store {
         self.blobs.close();
         let sealed = if self.read_only { Ok(()) } else { self.seal_log() };
         // Callers' threads may still be flushing, merging or changing trees: they end before the lock goes.
-        let ended = (self.compacting.lock(), self.flushing.lock(), self.structure.lock());
+        let ended = (self.compacting.lock(), self.flushing.lock(), self.versions.lock());
         let result = sealed.and_then(|()| self.remove_unused());
         drop(ended);
         drop(last);
@@ -139,22 +141,22 @@ impl Store {
         self.commit.poison();
         drop(state);
         self.sync_to(end)?;
-        let mut structure = self.structure.lock();
-        let Some(manifest) = &structure.manifest else { return Ok(()) };
-        let (floor, noted) = (manifest.state.floor.start, manifest.state.log_synced);
+        let mut versions = self.versions.lock();
+        let Some(known) = versions.known() else { return Ok(()) };
+        let (floor, noted) = (known.floor.start, known.log_synced);
         // While the floor lies behind, what was replayed is not in tables, nor known to be on the disk.
         if floor < self.wal.began_at() {
             return Ok(());
         }
-        let mut edits = self.blob_notes(&structure);
+        let mut edits = self.blob_notes(&versions);
         // A file that the manifest names is found after a power loss.
         self.blobs.sync_names()?;
         if end > noted.max(floor) {
             edits.push(Edit::LogSynced { position: end });
         }
-        if !edits.is_empty() || self.has_expiring(&structure) {
+        if !edits.is_empty() || self.has_expiring(&versions) {
             edits.push(self.clock_edit());
-            self.commit_edits_when_closing(&mut structure, &edits)?;
+            self.apply_when_closing(&mut versions, &Change::of(edits))?;
         }
         Ok(())
     }
@@ -164,26 +166,19 @@ impl Store {
         if self.read_only {
             return Ok(());
         }
-        self.wal.close().iter().try_for_each(|path| self.env.fs.remove_file(path))?;
+        remove_for_good(&*self.env.fs, &self.dir, &mut self.wal.close(), |path| path)?;
         self.remove_obsolete()
     }
 
     /// Lets go of descriptors, maps and memory, whatever handles are left. What is read of a tree from here on is not to
     /// be taken for what it holds: who has loaded its state asks afterwards whether the store is closing.
     fn give_up_all(&self) {
-        let mut structure = self.structure.lock();
-        for tree in structure.trees.values() {
-            tree.let_go();
-        }
-        structure.manifest = None;
-        structure.files.clear();
-        drop(structure);
         self.waiting.lock().clear();
         self.candidates.lock().clear();
         self.commit.jobs.clear();
+        self.versions.lock().let_go();
         self.registry.close();
         self.pool.clear();
-        self.chunks.clear();
         self.blobs.let_go();
         let mut state = self.commit.lock_quiet();
         self.wal.let_go(&mut state.tail);

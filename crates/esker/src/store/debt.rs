@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::Store;
 use crate::blob::blob_number;
 use crate::env::Lane;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
+use crate::fs::gone;
 use crate::trace::{Cause, Operation, Subject, notes};
 
 /// What has ended and what became of it.
@@ -125,11 +126,7 @@ impl Store {
         let (mut blobs, mut others) = (0_u64, 0_u64);
         for name in self.env.fs.list(&self.dir)? {
             let sum = if blob_number(&name).is_some() { &mut blobs } else { &mut others };
-            match self.env.fs.allocated_bytes(&self.dir.join(&name)) {
-                // Gone since.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                taken => *sum = sum.saturating_add(taken?),
-            }
+            *sum = sum.saturating_add(gone::allocated_bytes(&*self.env.fs, &self.dir.join(&name))?);
         }
         let live = blobs.saturating_sub(self.ending.debt.owed());
         let limit = (live / 4).saturating_add(5 * unit / 2).saturating_sub(others).max(unit);

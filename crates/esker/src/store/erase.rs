@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Store;
 use crate::blob::{BlobFileId, LiveFile};
 use crate::error::{ErrorKind, Result};
+use crate::state::versions::Change;
 use crate::version::blobs::BlobEdit;
 use crate::version::edit::Edit;
 
@@ -35,9 +36,8 @@ impl Store {
         if files.is_empty() {
             return Ok(false);
         }
-        let mut structure = self.structure.lock();
-        let Some(manifest) = &structure.manifest else { return Ok(false) };
-        let known = &manifest.state.blobs.live;
+        let mut versions = self.versions.lock();
+        let Some(known) = versions.known().map(|known| &known.blobs.live) else { return Ok(false) };
         let is_freed = |live: &&Arc<LiveFile>| {
             let life = live.life.lock();
             let is_over = life.is_over() && !life.is_pinned();
@@ -49,10 +49,8 @@ impl Store {
         }
         let position = self.commit.published();
         let edits = gone.iter().map(|&file| Edit::Blob(BlobEdit::Remove { file, position }));
-        self.commit_edits(&mut structure, &edits.collect::<Vec<_>>())?;
-        // Before anybody else has the lock and takes them for files that the manifest lacks.
-        gone.iter().for_each(|file| self.blobs.forget(*file));
-        drop(structure);
+        self.apply(&mut versions, &Change::of(edits.collect()))?;
+        drop(versions);
         for file in gone {
             let path = self.blobs.path_of(file);
             let bytes = self.env.fs.allocated_bytes(&path).unwrap_or(0);

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{Store, Structure};
+use super::Store;
 use crate::cursor::Expiry;
 use crate::read::moments::Lasting;
+use crate::state::TreeInner;
+use crate::state::versions::Versions;
 use crate::version::edit::{CLOCK_MAX, Edit};
 use crate::version::levels::Levels;
 
@@ -40,23 +42,17 @@ impl Store {
         Edit::Clock { us: self.clock.now_us().min(CLOCK_MAX) }
     }
 
-    /// Takes note of tables that are due some time.
-    pub(super) fn note_expiring(&self, edits: &[Edit]) {
-        for edit in edits {
-            if let Edit::AddTable { table, .. } = edit
-                && let Some(due) = table.due_us()
-            {
-                self.expiry.next_us.fetch_min(due, Ordering::AcqRel);
-            }
-        }
+    /// Takes note of when new tables are due. Under the version lock, since they came.
+    pub(super) fn note_expiring(&self, due_us: u64) {
+        self.expiry.next_us.fetch_min(due_us, Ordering::AcqRel);
     }
 
     /// Whether some table holds entries that expire.
-    pub(super) fn has_expiring(&self, structure: &Structure) -> bool {
-        let trees = structure.trees.values();
-        trees
-            .into_iter()
-            .any(|tree| tree.state.load().levels.tables().any(|(_, table)| table.info.expiring.count > 0))
+    pub(super) fn has_expiring(&self, versions: &Versions) -> bool {
+        let expires = |tree: &Arc<TreeInner>| {
+            tree.state.load().levels.tables().any(|(_, table)| table.info.expiring.count > 0)
+        };
+        versions.trees().any(expires)
     }
 
     /// Has the trees looked at in which a table is due to be merged for what has expired.
@@ -67,7 +63,7 @@ impl Store {
         }
         // Before looking: a table that is added meanwhile lowers it again.
         self.expiry.next_us.store(u64::MAX, Ordering::Release);
-        let trees: Vec<_> = self.structure.lock().trees.values().cloned().collect();
+        let trees = self.versions.trees();
         let dues = trees.iter().filter_map(|tree| Some((first_due(&tree.state.load().levels)?, tree)));
         let (mut next, mut due_now) = (u64::MAX, Vec::new());
         for (due, tree) in dues {

@@ -20,6 +20,7 @@ use crate::cursor::SeqNo;
 use crate::error::Result;
 use crate::options::{Compression, TableLimits};
 use crate::read::merge::{Direction, MergeCursor, Source};
+use crate::state::versions::ByTree;
 use crate::state::{Mem, TreeInner};
 use crate::version::edit::{Edit, TableInfo};
 use crate::version::levels::{LEVELS, Levels, shared_key};
@@ -103,9 +104,6 @@ fn oldest_within(waiting: &[Waiting], bytes: usize) -> usize {
 fn last_seq(mems: &[Arc<Mem>]) -> SeqNo {
     mems.iter().map(|mem| mem.last_seq()).max().unwrap_or(0)
 }
-
-/// Memtables by the tree whose they are.
-type ByTree = Vec<(Arc<TreeInner>, Vec<Arc<Mem>>)>;
 
 /// Writes the tables of a flush; `edits` says which, as far as it got.
 fn write_tables(

@@ -1,4 +1,5 @@
-//! Background work that lacks descriptors or memory: nothing is broken, so it is tried again, and who would wait for it is told.
+//! Background work that lacks descriptors or memory. Nothing is broken, so the store tries again, and whoever waits for the
+//! work gets the error.
 
 use std::time::Duration;
 
@@ -16,11 +17,11 @@ pub(super) struct Hindered(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By lane: its last step was hindered.
-    lanes: [bool; 4],
-    /// How often a step was.
+    /// By lane: what its last step lacked. The next step clears it.
+    lanes: [Option<Error>; 4],
+    /// How often a step lacked something.
     times: u64,
-    /// By what the last one was.
+    /// What the last such step lacked.
     error: Option<Error>,
 }
 
@@ -28,19 +29,24 @@ impl Hindered {
     /// A step in `lane` has failed for want of something.
     pub(super) fn note(&self, lane: Lane, error: &Error) {
         let mut state = self.0.lock();
-        state.lanes[lane as usize] = true;
+        state.lanes[lane as usize] = Some(error.duplicate());
         state.times += 1;
         state.error = Some(error.duplicate());
     }
 
-    /// A step in `lane` was done.
-    pub(super) fn is_over(&self, lane: Lane) {
-        self.0.lock().lanes[lane as usize] = false;
+    /// A step in `lane` begins.
+    pub(super) fn begin(&self, lane: Lane) {
+        self.0.lock().lanes[lane as usize] = None;
     }
 
     /// How soon `lane` is to be tried again, if it was hindered.
     pub(super) fn again(&self, lane: Lane) -> Option<Duration> {
-        self.0.lock().lanes[lane as usize].then_some(AGAIN)
+        self.0.lock().lanes[lane as usize].as_ref().map(|_| AGAIN)
+    }
+
+    /// What the last step in `lane` lacked, if the step failed for that and has not been tried again.
+    pub(super) fn lacking(&self, lane: Lane) -> Option<Error> {
+        self.0.lock().lanes[lane as usize].as_ref().map(Error::duplicate)
     }
 
     /// How often a step was hindered so far.

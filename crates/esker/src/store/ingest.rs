@@ -21,6 +21,7 @@ use crate::env::Lane;
 use crate::error::{ErrorKind, Result};
 use crate::read::get::base_at;
 use crate::state::TreeInner;
+use crate::state::versions::Change;
 use crate::table::ScanHint;
 use crate::version::edit::{Edit, TableInfo};
 use crate::version::levels::{LEVELS, Levels, Table};
@@ -144,7 +145,7 @@ impl Store {
         ingested: &mut Ingested,
         replaced: &mut Vec<Ended>,
     ) -> Result<()> {
-        let mut structure = self.structure.lock();
+        let mut versions = self.versions.lock();
         self.check_changeable()?;
         if tree.is_dropped() {
             return Err(tree.dropped_error());
@@ -170,7 +171,7 @@ impl Store {
             let named: Vec<Pointer> = ingested.blobs.iter().map(|blob| blob.pointer).collect();
             // The edit tells of what is replaced, since no record of the log does.
             let frees = Frees { named: &named, replaced, ..Frees::default() };
-            self.install_with_blobs(&mut structure, &[(Arc::clone(tree), Vec::new())], edits, &frees)
+            self.install_with_blobs(&mut versions, Change::of(edits), &frees)
         });
         if installed.is_err() {
             replaced.iter().for_each(|ended| self.blobs.live_on(ended.file, ended.ordinal, ended.share));

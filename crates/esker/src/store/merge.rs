@@ -25,6 +25,12 @@ use crate::version::levels::{LEVELS, Levels, Table, runs_among};
 /// A merge is interrupted by such as take at most a fourth of its bytes.
 const MUCH_SHORTER: u64 = 4;
 
+/// An opening does a merge of at least this many tables, or any merge where level 0 has as many.
+const TABLES_LEFT: usize = 12;
+
+/// The most bytes that such a merge reads for each of these tables: some milliseconds.
+const BYTES_FOR_TABLE: u64 = 1 << 20;
+
 /// After so many keys it is looked whether a shorter one has become urgent: some tens of milliseconds. Tests merge less.
 const KEYS_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 5 } else { 1 << 16 };
 
@@ -59,15 +65,46 @@ pub(crate) fn compact_some(store: &Store) -> Result<bool> {
         return deleted;
     }
     let Some(compaction) = pick::pick(&levels, goal_of(store, &tree, &levels)) else { return Ok(true) };
-    let attempt = store.attempt(&compaction);
     let result = run(store, &tree, &levels, &compaction, None);
     store.add_compaction_candidates([Arc::clone(&tree)]);
     match &result {
-        Ok(()) => store.note_stuck(&tree, None),
-        Err(error) if is_full(error) => store.note_stuck(&tree, Some(attempt)),
+        Ok(()) => store.note_not_stuck(&tree),
+        Err(error) if is_full(error) => store.note_stuck(&tree, &compaction),
         Err(_) => {}
     }
     result.map(|()| true)
+}
+
+/// The most merges that an opening does in a tree.
+const MERGES_AT_OPENING: usize = 8;
+
+/// Does the short merges that earlier openings have left. Each opening writes a table of what it has replayed. A program that
+/// puts one pair and ends leaves the background no time to merge these tables.
+///
+/// [`BYTES_FOR_TABLE`] and [`MERGES_AT_OPENING`] bound how long this takes, so it does not wait for
+/// [`background_io`](crate::Options::background_io). It ignores errors: the background meets them again and reports them.
+pub(crate) fn merge_what_was_left(store: &Store) {
+    let _hurry = store.hurry();
+    for tree in store.versions.trees() {
+        for _ in 0..MERGES_AT_OPENING {
+            if !merge_some_left(store, &tree).is_ok_and(|merged| merged && store.remove_obsolete().is_ok()) {
+                break;
+            }
+        }
+    }
+}
+
+fn merge_some_left(store: &Store, tree: &Arc<TreeInner>) -> Result<bool> {
+    let _one_at_a_time = store.compacting.lock();
+    let _no_flush_below = tree.below_level_0.lock();
+    let levels = Arc::clone(&tree.state.load().levels);
+    let Some(compaction) = pick::pick(&levels, goal_of(store, tree, &levels)) else { return Ok(false) };
+    let tables = compaction.inputs.len().max(levels.level(0).len());
+    if tables < TABLES_LEFT || compaction.bytes() > tables as u64 * BYTES_FOR_TABLE {
+        return Ok(false);
+    }
+    run(store, tree, &levels, &compaction, None)?;
+    Ok(true)
 }
 
 /// Merges all of `tree` into its bottom level.
@@ -76,10 +113,8 @@ pub(crate) fn compact_all(store: &Store, tree: &Arc<TreeInner>) -> Result<()> {
     let _one_at_a_time = store.compacting.lock();
     let _no_flush_below = tree.below_level_0.lock();
     drop(hurry);
-    let levels = Arc::clone(&tree.state.load().levels);
-    let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
-    let has_ranges = !tree.state.load().ranges.is_empty();
-    match pick::pick_all(&levels, time_us, has_ranges) {
+    let (levels, compaction) = all_of(store, tree);
+    match compaction {
         // A move would keep tombstones and older versions, and shared files alive.
         Some(compaction) => {
             let newest = newest_of(&compaction);
@@ -91,10 +126,19 @@ pub(crate) fn compact_all(store: &Store, tree: &Arc<TreeInner>) -> Result<()> {
     }
 }
 
+/// The tables of `tree`, and the merge of all of them, where there is something to merge.
+pub(super) fn all_of(store: &Store, tree: &TreeInner) -> (Arc<Levels>, Option<Compaction>) {
+    let levels = Arc::clone(&tree.state.load().levels);
+    let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
+    let has_ranges = !tree.state.load().ranges.is_empty();
+    let compaction = pick::pick_all(&levels, time_us, has_ranges);
+    (levels, compaction)
+}
+
 /// What the tables of `tree`, which are `levels`, are to be like.
 fn goal_of(store: &Store, tree: &TreeInner, levels: &Levels) -> Goal {
     let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
-    Goal::new(&tree.options(), levels, store.options.memtable_limit(), time_us)
+    Goal::new(&tree.options(), levels, &store.options, time_us)
 }
 
 /// A merge that is under way, and those that it has interrupted.
@@ -195,7 +239,7 @@ fn rewrite(
     let level = compaction.target as u8;
     edits.extend(outputs.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
     let added = edits.clone();
-    let installed = store.install(&[(Arc::clone(tree), Vec::new())], edits, &dropped);
+    let installed = store.install(edits, &dropped);
     installed.inspect_err(|_| store.discard_tables(&added))
 }
 
@@ -211,7 +255,7 @@ fn move_table(store: &Store, tree: &Arc<TreeInner>, compaction: &Compaction) -> 
     let mut edits: Vec<Edit> = removals(tree, compaction).collect();
     let table = compaction.inputs[0].1.info.clone();
     edits.push(Edit::AddTable { tree: tree.id, level: compaction.target as u8, table });
-    store.install(&[(Arc::clone(tree), Vec::new())], edits, &[])
+    store.install(edits, &[])
 }
 
 /// Gathers the pointers to huge values that `table` holds.

@@ -1,13 +1,17 @@
 //! The open store behind every handle: what it holds, how its parts change together, its background work.
 //!
 //! Locks, in the order in which they may be taken:
-//! 1. `backing_up`, `reshaping`, `compacting`, `flushing`: one backup, one merge and one flush at a time; then `TreeInner::below_level_0`;
-//! 2. `structure`: the manifest and the trees by name; held while an edit is made durable;
-//! 3. the commit lock ([`Commit`]): sequence, log tail, which memtable takes writes.
+//! 1. `Closing::outcome`: one thread closes the store, others wait;
+//! 2. `backing_up`, `reshaping`, `compacting`, `flushing`: one backup, one change of a tree as a whole, one merge and one flush
+//!    at a time; then `TreeInner::below_level_0`;
+//! 3. `Ending::round`, `Reclaim::state`, `Scrub::background`: one round of giving space back, one step of writing a blob file
+//!    anew and one of scrubbing at a time;
+//! 4. `versions` ([`VersionSet`]): the manifest, and the trees that follow from it; held while an edit is made durable;
+//! 5. the commit lock ([`Commit`]): sequence, log tail, which memtable takes writes.
 //!
-//! Reads take none of them.
+//! Reads take none of them. `docs/architecture.md` has those below them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,15 +26,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::DirLock;
 use crate::log::replay::ReplayReport;
 use crate::log::wal::Wal;
-use crate::memtable::ChunkPool;
 use crate::options::Options;
 use crate::read::moments::SnapshotRegistry;
 use crate::state::TreeInner;
+use crate::state::versions::{VersionSet, Versions};
 use crate::stats::Counters;
 use crate::trace::Metrics;
-use crate::version::edit::{FileId, TreeId};
-use crate::version::manifest::Manifest;
-use crate::version::tables::{TableFile, TableRegistry};
+use crate::version::edit::TreeId;
+use crate::version::tables::TableRegistry;
 use crate::write::commit::{Commit, poisoned};
 use crate::write::throttle::Throttle;
 
@@ -46,7 +49,7 @@ mod hindered;
 mod hold;
 mod ingest;
 mod install;
-mod merge;
+pub(crate) mod merge;
 mod new_blobs;
 mod owner;
 mod pace;
@@ -86,18 +89,6 @@ const SPARE_SEGMENTS: usize = 8;
 /// The same on a full disk.
 const SPARE_WHEN_FULL: usize = 1;
 
-/// The manifest and what belongs to it.
-#[derive(Debug)]
-pub(crate) struct Structure {
-    /// `None` in a store that was opened for reading only.
-    pub(crate) manifest: Option<Manifest>,
-    pub(crate) trees: BTreeMap<TreeId, Arc<TreeInner>>,
-    pub(crate) by_name: BTreeMap<String, TreeId>,
-    /// Each table file in use, and how many trees' levels name it.
-    pub(crate) files: HashMap<FileId, (Arc<TableFile>, usize)>,
-    pub(crate) next_tree: TreeId,
-}
-
 /// See the module's comment.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -109,7 +100,7 @@ pub(crate) struct Store {
     pub(crate) read_only: bool,
     pub(crate) commit: Commit,
     pub(crate) wal: Wal,
-    pub(crate) structure: Mutex<Structure>,
+    pub(crate) versions: VersionSet,
     pub(crate) snapshots: SnapshotRegistry,
     /// By which values expire.
     pub(crate) clock: SteadyClock,
@@ -124,8 +115,6 @@ pub(crate) struct Store {
     idle: Idle,
     sizes: Sizes,
     stuck: Stuck,
-    /// Memory for memtables to come.
-    pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) throttle: Throttle,
     pace: Pace,
     pub(crate) counters: Counters,
@@ -169,12 +158,10 @@ pub(crate) struct Parts {
     pub(crate) clock_us: u64,
     pub(crate) commit: Commit,
     pub(crate) wal: Wal,
-    pub(crate) structure: Structure,
+    pub(crate) versions: Versions,
     pub(crate) registry: Arc<TableRegistry>,
     pub(crate) pool: Arc<BufferPool>,
     pub(crate) blobs: Arc<BlobSet>,
-    /// Memory for memtables to come.
-    pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) replayed: ReplayReport,
     pub(crate) next_file: Arc<AtomicU64>,
     pub(crate) executor: Arc<dyn Executor>,
@@ -185,7 +172,7 @@ pub(crate) struct Parts {
 
 impl Store {
     pub(crate) fn new(parts: Parts) -> Arc<Store> {
-        let candidates = parts.structure.trees.clone();
+        let candidates = parts.versions.trees().map(|tree| (tree.id, Arc::clone(tree))).collect();
         let clock = SteadyClock::new(Arc::clone(&parts.options.env.clock), parts.clock_us);
         let tables = Arc::new(TableMaker {
             env: parts.options.env.clone(),
@@ -206,7 +193,7 @@ impl Store {
             read_only: parts.read_only,
             commit: parts.commit,
             wal: parts.wal,
-            structure: Mutex::new(parts.structure),
+            versions: VersionSet::new(parts.versions),
             snapshots: SnapshotRegistry::default(),
             clock,
             expiry: ExpiryWatch::default(),
@@ -218,7 +205,6 @@ impl Store {
             reclaim: Reclaim::default(),
             scrub: Scrub::default(),
             idle: Idle::default(),
-            chunks: parts.chunks,
             throttle: Throttle::default(),
             pace: Pace::default(),
             counters: Counters::default(),
@@ -334,9 +320,8 @@ impl Store {
     /// Sets every memtable aside and returns when all that waited are flushed.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_changeable()?;
-        let trees: Vec<Arc<TreeInner>> = self.structure.lock().trees.values().cloned().collect();
-        trees.iter().for_each(|tree| self.set_aside(tree, 0));
-        while self.flush_some().inspect_err(|error| self.fail(error))? {}
+        self.versions.trees().iter().for_each(|tree| self.set_aside(tree, 0));
+        while self.flush_some().map_err(|error| self.failed(error))? {}
         Ok(())
     }
 
@@ -361,9 +346,15 @@ impl Store {
     pub(crate) fn compact(&self) -> Result<()> {
         self.flush()?;
         let _at_work = AtWork::on(self);
-        let trees: Vec<Arc<TreeInner>> = self.structure.lock().trees.values().cloned().collect();
-        for tree in trees.iter().filter(|tree| !tree.is_dropped()) {
-            with_reserve(&self.reserve, || merge::compact_all(self, tree))?;
+        for tree in self.versions.trees().iter().filter(|tree| !tree.is_dropped()) {
+            match with_reserve(&self.reserve, || merge::compact_all(self, tree)) {
+                Err(error) if is_full(&error) => {
+                    // The reserve is filled up.
+                    self.remove_obsolete()?;
+                    return Err(self.full_for_merge(tree));
+                }
+                merged => merged?,
+            }
         }
         self.shrink()?;
         self.remove_obsolete()

@@ -13,19 +13,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::Store;
 use super::blobs::Frees;
 use super::drop_tree::{has_relatives, pointers_in};
-use super::{Store, Structure};
 use crate::blob::LiveFile;
 use crate::canary::broken;
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::replay::LogFloor;
-use crate::ranges::RangeTombstones;
-use crate::state::{Extent, Shape, TreeInner};
+use crate::state::TreeInner;
+use crate::state::versions::{Change, Origin, Versions};
 use crate::version::blobs::{BlobFileRecord, BlobFiles};
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
-use crate::version::levels::{Levels, Table};
 use crate::version::tree_record::TreeRecord;
 
 /// How far one import may put forward the numbers of trees.
@@ -72,7 +71,7 @@ impl Store {
     ) -> Result<(ManifestState, T)> {
         let _one_at_a_time = self.reshaping.lock();
         self.check_changeable()?;
-        let tree = self.tree_called(&self.structure.lock(), name)?;
+        let tree = self.versions.lock().tree_called(name)?;
         // Most of what has to be sealed and synced, while others write.
         self.seal_blobs(true)?;
         self.blobs.sync()?;
@@ -85,9 +84,9 @@ impl Store {
             // What writes have ended is not the copy's.
             self.settle_blobs(self.commit.visible())?;
             let named = self.named_apart(&tree)?;
-            let structure = self.structure.lock();
+            let versions = self.versions.lock();
             self.check_changeable()?;
-            let state = self.state_of_copy(&structure, &tree, named.as_ref(), &filed)?;
+            let state = self.state_of_copy(&versions, &tree, named.as_ref(), &filed)?;
             let linked = link(&state)?;
             Ok((state, linked))
         })
@@ -95,7 +94,7 @@ impl Store {
 
     /// What the tree's pointers name, where nothing else tells its huge values from another tree's.
     fn named_apart(&self, tree: &TreeInner) -> Result<Option<Named>> {
-        if !self.blobs.is_used() || !has_relatives(&self.structure.lock(), tree) || broken("export-relatives")
+        if !self.blobs.is_used() || !has_relatives(&self.versions.lock(), tree) || broken("export-relatives")
         {
             return Ok(None);
         }
@@ -108,32 +107,30 @@ impl Store {
 
     fn state_of_copy(
         &self,
-        structure: &Structure,
+        versions: &Versions,
         tree: &TreeInner,
         named: Option<&Named>,
         filed: &Filed,
     ) -> Result<ManifestState> {
-        let record = structure.manifest.as_ref().and_then(|manifest| manifest.state.trees.get(&tree.id));
-        let (Some(manifest), Some(record)) = (&structure.manifest, record) else {
-            return Err(tree.dropped_error());
-        };
+        let record = versions.known().and_then(|known| Some((known, known.trees.get(&tree.id)?)));
+        let Some((known, record)) = record else { return Err(tree.dropped_error()) };
         let (blobs, last_seq) = {
             let commit = self.commit.lock_quiet();
             let end = commit.tail.position();
-            (self.blob_files_for_copy(&manifest.state, end)?, commit.next_seq - 1)
+            (self.blob_files_for_copy(known, end)?, commit.next_seq - 1)
         };
         let record = TreeRecord { flushed: last_seq, ..record.clone() };
-        let tables = manifest.state.tables_of(tree.id);
+        let tables = known.tables_of(tree.id);
         Ok(ManifestState {
             tables: tables.map(|(level, info)| ((tree.id, level, info.file), info.clone())).collect(),
             blobs: BlobFiles { live: self.blobs_of(tree.root, blobs, named, filed)?, ..BlobFiles::default() },
             trees: BTreeMap::from([(tree.id, record)]),
             floor: LogFloor { segment: 1, start: 0 },
             log_synced: 0,
-            next_file: manifest.state.next_file,
-            next_tree: structure.next_tree,
+            next_file: known.next_file,
+            next_tree: versions.next_tree(),
             last_seq,
-            clock_us: manifest.state.clock_us.max(self.clock.now_us()),
+            clock_us: known.clock_us.max(self.clock.now_us()),
             identity: self.env.random.next_u64(),
         })
     }
@@ -184,20 +181,18 @@ impl Store {
         self.settle_blobs(visible)?;
         self.sync_published()?;
         self.blobs.sync_names()?;
-        let mut structure = self.structure.lock();
+        let mut versions = self.versions.lock();
         self.check_changeable()?;
-        if structure.by_name.contains_key(name) {
-            return Err(Error::new(ErrorKind::AlreadyExists, format!("there is a tree \"{name}\" already")));
-        }
+        versions.check_free(name)?;
         let least = if broken("import-numbers") { 0 } else { imported.greatest };
         let number = self.commit.take_number_above(least)?;
         // After a crash nothing would tell what had ended before of what is filed under the same number: the edit has to.
         let frees = Frees { dead_up_to: Some(visible), note_shadowed: true, ..Frees::default() };
-        let mut ended = self.blob_edits(&structure, &frees);
+        let mut ended = self.blob_edits(&versions, &frees);
         let edits = ended.take_edits();
         let synced = self.sync_log(number.end).and_then(|()| self.blobs.sync_names());
         let tree =
-            synced.and_then(|()| self.install_imported(&mut structure, name, imported, (number.seq, edits)));
+            synced.and_then(|()| self.install_imported(&mut versions, name, imported, (number.seq, edits)));
         self.after_blob_edits(ended, tree.is_ok());
         self.commit.show_number(&number);
         tree
@@ -205,12 +200,12 @@ impl Store {
 
     fn install_imported(
         &self,
-        structure: &mut Structure,
+        versions: &mut Versions,
         name: &str,
         imported: Imported,
         (seq, mut edits): (SeqNo, Vec<Edit>),
     ) -> Result<Arc<TreeInner>> {
-        let (id, record) = (structure.next_tree, &imported.record);
+        let (id, record) = (versions.next_tree(), &imported.record);
         // With nothing filed under another number, the tree is nobody's relative.
         let root = if imported.blobs.is_empty() { id } else { record.root };
         if root.saturating_sub(id) > ROOTS_MAX {
@@ -230,44 +225,21 @@ impl Store {
         let files = BlobFiles { live: of_blobs.collect(), ..BlobFiles::default() };
         edits.extend(files.to_edits().map(Edit::Blob));
         edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree: id, tag: tag.clone() }));
-        let ranges: Vec<_> = record.ranges().collect();
-        edits.extend(ranges.iter().map(|one| Edit::DeleteRange {
-            tree: id,
-            seq: one.seq,
-            range: one.range.clone(),
-        }));
-        let tables = imported.tables.iter().cloned();
+        let ranges = record.ranges();
+        edits.extend(ranges.map(|one| Edit::DeleteRange { tree: id, seq: one.seq, range: one.range }));
+        let tables = imported.tables.into_iter();
         edits.extend(tables.map(|(level, table)| Edit::AddTable { tree: id, level, table }));
         let next_file = self.tables.next_file.load(std::sync::atomic::Ordering::Relaxed);
         edits.push(Edit::Counters { next_file, next_tree, last_seq: seq });
         edits.extend([self.clock_edit(), Edit::Clock { us: imported.clock_us }]);
-        self.commit_edits(structure, &edits)?;
+        // Before anybody writes to the tree. Keys that the filter knows in vain cost a lookup.
+        let known = imported.blobs.iter().flat_map(|blobs| &blobs.key_hashes);
+        known.filter(|_| !broken("import-filter")).for_each(|&hash| self.blobs.filter.add(hash));
+        let blobs = imported.blobs.into_iter().map(|blobs| blobs.live).collect();
+        let origin = Origin::Imported { seq };
+        self.apply(versions, &Change { origin, blobs, ..Change::of(edits) })?;
         self.clock.raise(imported.clock_us);
-
-        for ImportedBlobs { live, key_hashes, .. } in imported.blobs {
-            self.blobs.insert(live);
-            let known = key_hashes.into_iter().filter(|_| !broken("import-filter"));
-            known.for_each(|hash| self.blobs.filter.add(hash));
-        }
-        let tables = imported.tables.into_iter().map(|(level, info)| {
-            let entry = structure.files.entry(info.file);
-            let file = &entry.or_insert_with(|| (self.registry.file(info.file, info.salt), 0)).0;
-            (usize::from(level), Table::new(Arc::clone(file), info))
-        });
-        let shape = Shape {
-            levels: Levels::default().with(&[], tables.collect()),
-            ranges: RangeTombstones::new(ranges),
-            extent: Extent { range: imported.record.range, moved: Vec::new(), since: seq },
-        };
-        let TreeRecord { options, tag, .. } = imported.record;
-        let tree = TreeInner::new((id, root), self.id, name, options, tag, shape, &self.chunks);
-        structure.next_tree = next_tree;
-        structure.by_name.insert(name.to_owned(), id);
-        structure.trees.insert(id, Arc::clone(&tree));
-        self.count_references(structure, &edits);
-        self.note_expiring(&edits);
-        self.add_compaction_candidates([Arc::clone(&tree)]);
-        Ok(tree)
+        versions.tree_called(name)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::cursor::SeqNo;
 use crate::error::Result;
 use crate::ranges::{KeyRange, RangeTombstone};
 use crate::state::TreeInner;
+use crate::state::versions::Change;
 use crate::version::edit::{Edit, TreeId};
 use crate::version::levels::Table;
 
@@ -23,8 +24,8 @@ fn encloses(range: &KeyRange, table: &Table) -> bool {
 impl Store {
     /// The number up to which the tree's writes are in tables, by the manifest.
     pub(super) fn flushed_up_to(&self, tree: TreeId) -> SeqNo {
-        let structure = self.structure.lock();
-        let record = structure.manifest.as_ref().and_then(|manifest| manifest.state.trees.get(&tree));
+        let versions = self.versions.lock();
+        let record = versions.known().and_then(|known| known.trees.get(&tree));
         record.map_or(0, |record| record.flushed)
     }
 
@@ -85,14 +86,14 @@ impl Store {
             level: *level as u8,
             file: table.info.file,
         };
-        self.install(&[(Arc::clone(tree), Vec::new())], tables.iter().map(edit).collect(), &dropped)?;
+        self.install(tables.iter().map(edit).collect(), &dropped)?;
         Ok(true)
     }
 
     /// Forgets the deletions of ranges that hide nothing any more, and those of which later ones say all; whether there
     /// were any.
     pub(super) fn forget_ranges(&self) -> Result<bool> {
-        let trees: Vec<_> = self.structure.lock().trees.values().cloned().collect();
+        let trees = self.versions.trees();
         let mut worked = false;
         for tree in trees.iter().filter(|tree| !tree.state.load().ranges.is_empty()) {
             // No table may come meanwhile that was begun before. Who is at it asks for another round when he is done.
@@ -109,13 +110,11 @@ impl Store {
             }
             let forget = |&seq: &SeqNo| Edit::ForgetRange { tree: tree.id, seq };
             let edits: Vec<Edit> = seqs.iter().map(forget).collect();
-            let mut structure = self.structure.lock();
+            let mut versions = self.versions.lock();
             if tree.is_dropped() {
                 continue;
             }
-            self.commit_edits(&mut structure, &edits)?;
-            let _no_writes = self.commit.lock();
-            tree.forget_ranges(&seqs);
+            self.apply(&mut versions, &Change::of(edits))?;
             worked = true;
         }
         Ok(worked)

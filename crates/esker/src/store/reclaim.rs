@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::Store;
 use crate::blob::BlobFileId;
-use crate::blob::rewrite::Rewrite;
+use crate::blob::rewrite::{Replaced, Rewrite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::reserve::is_full;
 
@@ -111,24 +111,17 @@ impl Store {
     fn go_on_with(&self, mut rewrite: Rewrite, state: &mut ReclaimState) -> Result<bool> {
         let file = rewrite.file();
         // All its values may have been freed since.
-        let (Some(gone), Some(live)) = (self.gone_from(file), self.blobs.get(file)) else {
-            return Ok(true);
-        };
+        let Some(gone) = self.gone_from(file) else { return Ok(true) };
         let bytes = self.options.blob_file_bytes.div_ceil(STEPS);
         // Read, and written.
         self.note_reclaim(2 * bytes);
-        // Held open until the directory is synced: until then a power loss brings it back under its name, and a file system
-        // whose journal knows no order of data (ext4 with `data=writeback`) gives the blocks of a file that is gone to the
-        // next one at once.
-        let old = live.readable();
         match rewrite.step(bytes, |ordinal| gone.contains(&ordinal)) {
             Ok(true) => state.current = Some(rewrite),
             Ok(false) => match self.finish_rewrite(rewrite) {
-                Ok(Some(there)) => {
-                    self.ending.erase_again(file, there.into_iter().filter(|ordinal| gone.contains(ordinal)));
-                    self.env.fs.sync_dir(&self.dir)?;
-                    drop(old);
-                    live.note_rewritten();
+                Ok(Some(replaced)) => {
+                    let there = replaced.ordinals.iter().copied();
+                    self.ending.erase_again(file, there.filter(|ordinal| gone.contains(ordinal)));
+                    replaced.settle(&self.dir)?;
                 }
                 Ok(None) => drop(state.busy.insert(file)),
                 Err(error) => state.leave(file, error)?,
@@ -138,24 +131,24 @@ impl Store {
         Ok(true)
     }
 
-    /// Puts the file that was written in its place, and returns the ordinals that it has.
-    fn finish_rewrite(&self, mut rewrite: Rewrite) -> Result<Option<Vec<u64>>> {
+    /// Puts the file that was written in its place.
+    fn finish_rewrite(&self, mut rewrite: Rewrite) -> Result<Option<Replaced>> {
         rewrite.seal()?;
         // Checkpoints link under it.
-        let _nobody_links = self.structure.lock();
+        let _nobody_links = self.versions.lock();
         rewrite.take_place(&self.blobs.handles)
     }
 
     /// What the manifest knows: of others it does not say what is freed.
     fn known_blob_files(&self) -> BTreeSet<BlobFileId> {
-        let structure = self.structure.lock();
-        structure.manifest.iter().flat_map(|manifest| manifest.state.blobs.live.keys().copied()).collect()
+        let versions = self.versions.lock();
+        versions.known().into_iter().flat_map(|known| known.blobs.live.keys().copied()).collect()
     }
 
     /// The values of `file` that are freed in the manifest, and that nobody reads.
     fn gone_from(&self, file: BlobFileId) -> Option<BTreeSet<u64>> {
-        let structure = self.structure.lock();
-        let record = structure.manifest.as_ref()?.state.blobs.live.get(&file)?;
+        let versions = self.versions.lock();
+        let record = versions.known()?.blobs.live.get(&file)?;
         let live = self.blobs.get(file)?;
         let life = live.life.lock();
         Some(record.freed.iter().copied().filter(|&ordinal| life.is_gone(ordinal)).collect())

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use crate::canary::broken;
 use crate::env::{Env, Gate};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::gone;
 
 /// The name of the file.
 pub(crate) const RESERVE_FILE: &str = "RESERVE";
@@ -46,7 +47,7 @@ pub(crate) struct Reserve {
 
 #[derive(Debug)]
 struct State {
-    /// The file's length.
+    /// The bytes that the file takes on the disk: its length, but for a hollow one.
     held: u64,
     /// The length that it should have.
     wanted: u64,
@@ -54,6 +55,8 @@ struct State {
     releases: u64,
     /// Whether the file's name is durable.
     named: bool,
+    /// The file has a length and not the space for it: some programs leave out what was never written when they copy a store.
+    is_hollow: bool,
 }
 
 /// Where the reserve of the store in `dir` is.
@@ -71,8 +74,11 @@ impl Reserve {
     /// log segments count; with 0 there is none. It changes nothing outside `gate`.
     pub(crate) fn find(env: &Env, dir: &Path, segment_max: u64, gate: &Arc<Gate>) -> Result<Reserve> {
         let path = reserve_path(dir);
-        let held = if segment_max > 0 && env.fs.exists(&path)? { env.fs.file_len(&path)? } else { 0 };
-        let state = State { held, wanted: held.min(size_for(segment_max)), releases: 0, named: false };
+        let len = if segment_max > 0 && env.fs.exists(&path)? { env.fs.file_len(&path)? } else { 0 };
+        let is_hollow = len > 0 && gone::allocated_bytes(&*env.fs, &path)? < len;
+        let held = if is_hollow { 0 } else { len };
+        let wanted = len.min(size_for(segment_max));
+        let state = State { held, wanted, releases: 0, named: false, is_hollow };
         let (env, dir, gate) = (env.clone(), dir.to_path_buf(), Arc::clone(gate));
         Ok(Reserve { env, dir, path, segment_max, gate, state: Mutex::new(state) })
     }
@@ -162,6 +168,10 @@ impl Reserve {
         let _inside = self.gate.enter()?;
         if part_with_second_name(&self.env, &self.path)? {
             (state.held, state.named) = (0, false);
+        }
+        if state.is_hollow {
+            self.env.fs.set_allocated(&self.path, 0)?;
+            state.is_hollow = false;
         }
         self.env.fs.set_allocated(&self.path, len)?;
         state.held = len;

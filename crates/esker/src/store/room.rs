@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! s   longest log segment   room / 64, a power of two, at least 256 KiB, at most what the memory budget allows
-//! M   full memtable         room / 16, at least 1 MiB, at most what the memory budget allows
+//! M   full memtable         4s, at most what the memory budget allows; room / 16 where that is more and s the longest there is
 //! 4M  low-space mark        at most 32 MiB
 //! 5s  reserve               see `reserve.rs`
 //! ```
@@ -17,8 +17,8 @@
 //!   less is free. So at that moment the tables of all memtables find room below the mark, an M is left for the manifest
 //!   and the log of deletes, and the reserve is whole. Each flush then gives back the log that it has made needless.
 //! - *Others take every byte* (D20, D21). The reserve alone is left. Its 4s hold the tables of one full memtable, since
-//!   M <= 4s; memtables are then flushed one after the other, and each gives back its log. Deletes have 1s. An opening
-//!   replays one segment after the other.
+//!   M <= 4s, but for an `Options::memtable_bytes` of more than that. Memtables are then flushed one after the other, and
+//!   each gives back its log. Deletes have 1s. An opening replays one segment after the other.
 //! - A record longer than s has a segment of its own. It is taken where the disk has room for it twice, as log and as
 //!   table, beside all that.
 //!
@@ -35,8 +35,8 @@ use crate::options::Options;
 const SEGMENTS: u64 = 64;
 /// Full memtables that the room has space for.
 const MEMTABLES: u64 = 16;
-/// A memtable may grow so far however little room there is: four of the shortest segments.
-const MEMTABLE_MIN: u64 = 1 << 20;
+/// Segments of whose length a full memtable is at most.
+const SEGMENTS_PER_MEMTABLE: u64 = 4;
 
 /// What follows the room that there is.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Sizes {
 }
 
 /// Bytes, as a message shows them.
-fn shown(bytes: u64) -> String {
+pub(super) fn shown(bytes: u64) -> String {
     if bytes < 10 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
 }
 
@@ -83,14 +83,18 @@ impl Store {
         let free = self.env.fs.free_space(&self.dir).unwrap_or(u64::MAX);
         let log = self.wal.disk_bytes().saturating_add(self.commit.lock().tail.segment.end());
         let room = free.saturating_add(log).saturating_add(self.reserve.held());
-        let fitting = usize::try_from((room / MEMTABLES).max(MEMTABLE_MIN)).unwrap_or(usize::MAX);
-        let limit = fitting.min(self.options.memtable_limit());
+        let segment = room / SEGMENTS;
+        let longest = self.wal.bound_len(if segment == 0 { 0 } else { 1 << segment.ilog2() });
+        let mut fitting = SEGMENTS_PER_MEMTABLE * longest;
+        if longest == self.options.segment_len_max() {
+            fitting = fitting.max(room / MEMTABLES);
+        }
+        let limit = usize::try_from(fitting).unwrap_or(usize::MAX).min(self.options.memtable_limit());
         // Writers read it with every write: it is written where it changes.
         if self.memtable_limit() != limit {
             self.sizes.memtable.store(limit, Ordering::Relaxed);
         }
-        let segment = room / SEGMENTS;
-        self.wal.bound_len(if segment == 0 { 0 } else { 1 << segment.ilog2() })
+        longest
     }
 
     /// Bytes that must be free for a put that needs a log segment of `new` bytes, 0 where one stands ready: the segment
@@ -130,12 +134,16 @@ impl Store {
         Ok(admits() || (self.has_space_at_last()? && admits()))
     }
 
+    /// What the disk has free, as a message shows it.
+    pub(super) fn shown_free(&self) -> String {
+        self.env.fs.free_space(&self.dir).map_or_else(|_| "an unknown number of bytes".to_owned(), shown)
+    }
+
     /// What a put is told on a full disk.
     pub(super) fn full_error(&self, record_len: usize) -> Error {
-        let free =
-            self.env.fs.free_space(&self.dir).map_or_else(|_| "an unknown number of bytes".to_owned(), shown);
         let message = format!(
-            "the disk is full: {free} free, puts are refused below {}, and RESERVE holds {} more; reads and deletes go on",
+            "the disk is full: {} free, puts are refused below {}, and RESERVE holds {} more; reads and deletes go on",
+            self.shown_free(),
             shown(self.needed_space(self.wal.missing_spare(record_len).unwrap_or(0))),
             shown(self.reserve.held())
         );

@@ -45,7 +45,7 @@ impl Store {
     }
 
     /// What a copy of the store is to know of blob files, whose log holds all that is published. Under the
-    /// structure lock, while no reservation is under way. Nothing is appended any more to the files that it
+    /// version lock, while no reservation is under way. Nothing is appended any more to the files that it
     /// names, and all of them are synced.
     pub(crate) fn blob_files_for_copy(&self, manifest: &ManifestState, end: u64) -> Result<BlobFiles> {
         self.seal_blobs(true)?;

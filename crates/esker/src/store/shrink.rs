@@ -61,7 +61,7 @@ impl Store {
         if longest <= SHORT {
             return false;
         }
-        let trees: Vec<_> = self.structure.lock().trees.values().cloned().collect();
+        let trees = self.versions.trees();
         let states: Vec<_> = trees.iter().map(|tree| tree.state.load_full()).collect();
         let tables = states.iter().flat_map(|state| state.levels.tables()).map(|(_, table)| table.info.size);
         tables.sum::<u64>() < reserve::size_for(longest)

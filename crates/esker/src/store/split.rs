@@ -15,23 +15,22 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Store, Structure};
+use super::Store;
 use crate::cursor::{Cursor, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ranges::{KeyRange, RangeTombstone, RangeTombstones};
-use crate::state::{Extent, Moved, Shape, TreeInner, TreeState};
+use crate::ranges::{KeyRange, RangeTombstone};
+use crate::state::versions::{Change, Origin, Versions};
+use crate::state::{TreeInner, TreeState};
 use crate::table::{Expiring, ScanHint};
 use crate::version::edit::{Edit, TableInfo, TreeId};
-use crate::version::levels::{Levels, Table};
+use crate::version::levels::Table;
 
 /// What a tree has below a key, and from there on.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Halves<T> {
     low: T,
     high: T,
 }
-
-type Tables = Vec<(usize, Arc<Table>)>;
 
 /// So many entries of `count` are in a part of `(part, whole)`: rounded up, lest there seem to be none.
 fn share_of(count: u64, (part, whole): (u64, u64)) -> u64 {
@@ -78,60 +77,33 @@ fn halves_of(table: &Table, at: &[u8]) -> Result<Halves<Option<TableInfo>>> {
     })
 }
 
-/// The tables of two trees that one is to become, and the edits that say so.
-fn split_tables(
-    state: &TreeState,
-    (old, new): (TreeId, TreeId),
-    at: &[u8],
-) -> Result<(Halves<Tables>, Vec<Edit>)> {
-    let (mut tables, mut edits) = (Halves::<Tables>::default(), Vec::new());
+/// The edits that give two trees the tables which one of them has.
+fn split_tables(state: &TreeState, (old, new): (TreeId, TreeId), at: &[u8]) -> Result<Vec<Edit>> {
+    let mut edits = Vec::new();
     for (level, table) in state.levels.tables() {
-        let halves = halves_of(table, at)?;
-        let place = level as u8;
-        let with = |info: &TableInfo| (level, Table::new(Arc::clone(&table.file), info.clone()));
-        let stays = halves.low.as_ref() == Some(&table.info);
-        if !stays {
-            edits.push(Edit::RemoveTable { tree: old, level: place, file: table.info.file });
+        let Halves { low, high } = halves_of(table, at)?;
+        let level = level as u8;
+        if low.as_ref() != Some(&table.info) {
+            edits.push(Edit::RemoveTable { tree: old, level, file: table.info.file });
+            edits.extend(low.map(|table| Edit::AddTable { tree: old, level, table }));
         }
-        if let Some(info) = halves.low {
-            tables.low.push(with(&info));
-            if !stays {
-                edits.push(Edit::AddTable { tree: old, level: place, table: info });
-            }
-        }
-        if let Some(info) = halves.high {
-            tables.high.push(with(&info));
-            edits.push(Edit::AddTable { tree: new, level: place, table: info });
-        }
+        edits.extend(high.map(|table| Edit::AddTable { tree: new, level, table }));
     }
-    Ok((tables, edits))
+    Ok(edits)
 }
 
-/// The range tombstones of two trees that one is to become, and the edits that say so.
-fn split_ranges(
-    state: &TreeState,
-    (old, new): (TreeId, TreeId),
-    halves: &Halves<KeyRange>,
-) -> (Halves<Vec<RangeTombstone>>, Vec<Edit>) {
-    let (mut split, mut edits) = (Halves::<Vec<RangeTombstone>>::default(), Vec::new());
+/// The edits that give two trees the range tombstones which one of them has.
+fn split_ranges(state: &TreeState, (old, new): (TreeId, TreeId), halves: &Halves<KeyRange>) -> Vec<Edit> {
+    let mut edits = Vec::new();
     for RangeTombstone { range, seq } in state.ranges.list() {
         let (low, high) = (range.common(&halves.low), range.common(&halves.high));
-        let stays = low.as_ref() == Some(&range);
-        if !stays {
+        if low.as_ref() != Some(&range) {
             edits.push(Edit::ForgetRange { tree: old, seq });
+            edits.extend(low.map(|range| Edit::DeleteRange { tree: old, seq, range }));
         }
-        if let Some(range) = low {
-            if !stays {
-                edits.push(Edit::DeleteRange { tree: old, seq, range: range.clone() });
-            }
-            split.low.push(RangeTombstone { range, seq });
-        }
-        if let Some(range) = high {
-            edits.push(Edit::DeleteRange { tree: new, seq, range: range.clone() });
-            split.high.push(RangeTombstone { range, seq });
-        }
+        edits.extend(high.map(|range| Edit::DeleteRange { tree: new, seq, range }));
     }
-    (split, edits)
+    edits
 }
 
 impl Store {
@@ -145,14 +117,12 @@ impl Store {
     fn split_still(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
         // What writes have ended is looked up in the tree that they were written to.
         self.settle_blobs(self.commit.visible())?;
-        let mut structure = self.structure.lock();
+        let mut versions = self.versions.lock();
         self.check_changeable()?;
         if tree.is_dropped() {
             return Err(tree.dropped_error());
         }
-        if structure.by_name.contains_key(name) {
-            return Err(Error::new(ErrorKind::AlreadyExists, format!("there is a tree \"{name}\" already")));
-        }
+        versions.check_free(name)?;
         let range = tree.state.load().extent.range.clone();
         let halves = Halves {
             low: range.common(&KeyRange { lower: Vec::new(), upper: Some(at.to_vec()) }),
@@ -165,57 +135,41 @@ impl Store {
         let number = self.commit.take_number()?;
         let synced = self.sync_log(number.end);
         let split = synced
-            .and_then(|()| self.install_split(&mut structure, tree, Halves { low, high }, name, number.seq));
+            .and_then(|()| self.install_split(&mut versions, tree, Halves { low, high }, name, number.seq));
         self.commit.show_number(&number);
         split
     }
 
     fn install_split(
         &self,
-        structure: &mut Structure,
+        versions: &mut Versions,
         tree: &Arc<TreeInner>,
         halves: Halves<KeyRange>,
         name: &str,
         seq: SeqNo,
     ) -> Result<Arc<TreeInner>> {
         let state = tree.state.load_full();
-        let (id, root, ids) = (structure.next_tree, tree.root, (tree.id, structure.next_tree));
-        let (tables, table_edits) = split_tables(&state, ids, &halves.high.lower)?;
-        let (ranges, range_edits) = split_ranges(&state, ids, &halves);
+        let (from, to, root) = (tree.id, versions.next_tree(), tree.root);
+        let table_edits = split_tables(&state, (from, to), &halves.high.lower)?;
+        let range_edits = split_ranges(&state, (from, to), &halves);
         let tag = tree.tag.lock().clone();
         let mut edits = vec![
-            Edit::CreateTree { tree: id, name: name.to_owned(), options: tree.options() },
-            Edit::Extent { tree: id, root, range: halves.high.clone() },
-            Edit::Extent { tree: tree.id, root, range: halves.low.clone() },
+            Edit::CreateTree { tree: to, name: name.to_owned(), options: tree.options() },
+            Edit::Extent { tree: to, root, range: halves.high },
+            Edit::Extent { tree: from, root, range: halves.low },
             // All of both is in tables.
-            Edit::Flushed { tree: id, seq },
-            Edit::Flushed { tree: tree.id, seq },
+            Edit::Flushed { tree: to, seq },
+            Edit::Flushed { tree: from, seq },
         ];
-        edits.extend(tag.iter().map(|tag| Edit::SetTag { tree: id, tag: tag.clone() }));
+        edits.extend(tag.map(|tag| Edit::SetTag { tree: to, tag }));
         edits.extend(table_edits);
         edits.extend(range_edits);
-        self.commit_edits(structure, &edits)?;
-
-        let high = Shape {
-            levels: Levels::default().with(&[], tables.high),
-            ranges: RangeTombstones::new(ranges.high),
-            extent: Extent { range: halves.high.clone(), moved: Vec::new(), since: state.extent.since },
-        };
-        let new = TreeInner::new((id, root), self.id, name, tree.options(), tag, high, &self.chunks);
-        let mut moved = state.extent.moved.clone();
-        moved.push(Moved { range: halves.high, seq, to: Arc::clone(&new) });
-        tree.reshape(Shape {
-            levels: Levels::default().with(&[], tables.low),
-            ranges: RangeTombstones::new(ranges.low),
-            extent: Extent { range: halves.low, moved, since: state.extent.since },
-        });
+        let origin = Origin::SplitOff { from, to, seq };
+        self.apply(versions, &Change { origin, ..Change::of(edits) })?;
         self.splits.fetch_add(1, Ordering::AcqRel);
-        structure.next_tree = id + 1;
-        structure.by_name.insert(name.to_owned(), id);
-        structure.trees.insert(id, Arc::clone(&new));
-        self.count_references(structure, &edits);
-        self.note_expiring(&edits);
-        self.add_compaction_candidates([Arc::clone(tree), Arc::clone(&new)]);
-        Ok(new)
+        versions.tree_called(name)
     }
 }
+
+#[cfg(test)]
+mod tests;

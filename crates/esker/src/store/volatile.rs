@@ -10,13 +10,18 @@ use std::sync::Arc;
 use super::Store;
 use super::blobs::Ended;
 use super::flush::Waiting;
+use super::reserve::is_full;
+use super::room::shown;
 use crate::blob::Pointer;
 use crate::canary::broken;
 use crate::cursor::{Cursor, SeqNo};
 use crate::env::Lane;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::state::{Mem, TreeInner};
 use crate::version::edit::{ManifestState, TreeId};
+
+/// How many trees a message names.
+const NAMED_MAX: usize = 20;
 
 /// Whether the write to `tree` that ended a huge value is in tables, by the manifest or by the edits that come with how far
 /// trees are `flushed`.
@@ -57,7 +62,7 @@ impl Store {
             tree.state.load().waiting.iter().any(|other| Arc::ptr_eq(other, mem))
         };
         while due.iter().any(is_waiting) {
-            if !self.flush_some().inspect_err(|error| self.fail(error))? {
+            if !self.flush_some().map_err(|error| self.failed(error))? {
                 break;
             }
         }
@@ -66,7 +71,7 @@ impl Store {
 
     /// Makes durable what trees without the log hold.
     pub(crate) fn flush_volatile(&self) -> Result<()> {
-        let trees = self.structure.lock().trees.values().cloned().collect::<Vec<_>>();
+        let trees = self.versions.trees();
         self.flush_trees(trees.iter().filter(|tree| tree.is_volatile()))
     }
 
@@ -79,7 +84,37 @@ impl Store {
     /// Ends all writing and flushes what the log does not hold, while the store can still do that.
     pub(super) fn flush_when_closing(&self) -> Result<()> {
         self.commit.end_writes();
-        if self.is_closing() || broken("rule-21-close") { Ok(()) } else { self.flush_volatile() }
+        if self.is_closing() || broken("rule-21-close") {
+            return Ok(());
+        }
+        self.flush_volatile().map_err(|error| if is_full(&error) { self.full_for_volatile() } else { error })
+    }
+
+    /// The error of `close` where the disk has no room for what trees without the log hold.
+    fn full_for_volatile(&self) -> Error {
+        let trees = self.versions.trees();
+        let (mut names, mut bytes) = (Vec::new(), 0);
+        for tree in trees.iter().filter(|tree| tree.is_volatile() && !tree.is_dropped()) {
+            names.push(tree.name.as_str());
+            let state = tree.state.load();
+            bytes += std::iter::once(&state.mem)
+                .chain(&state.waiting)
+                .map(|mem| mem.table.memory() as u64)
+                .sum::<u64>();
+        }
+        let more = if names.len() > NAMED_MAX {
+            format!(" and {} more", names.len() - NAMED_MAX)
+        } else {
+            String::new()
+        };
+        names.truncate(NAMED_MAX);
+        let message = format!(
+            "the disk is full: {} free, and some {} that trees without the log held in memory found no room: what was \
+             written since the last flush to {names:?}{more} is lost; everything else is there",
+            self.shown_free(),
+            shown(bytes),
+        );
+        Error::new(ErrorKind::OutOfSpace, message).at(&self.dir)
     }
 
     /// The trees of which much would be freed if their last writes were durable.
@@ -96,7 +131,7 @@ impl Store {
         if kept.is_empty() {
             return Vec::new();
         }
-        let structure = self.structure.lock();
-        kept.keys().filter_map(|tree| structure.trees.get(tree)).cloned().collect()
+        let versions = self.versions.lock();
+        kept.keys().filter_map(|&tree| versions.tree(tree)).cloned().collect()
     }
 }

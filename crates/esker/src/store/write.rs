@@ -87,6 +87,13 @@ impl Store {
         written
     }
 
+    /// Fails if merges fall behind because they lack descriptors or memory. Slowing the writer more and more would not tell it
+    /// why.
+    fn check_merging(&self) -> Result<()> {
+        let lacking = if self.throttle.is_outrun() { self.hindered.lacking(Lane::Compact) } else { None };
+        lacking.map_or(Ok(()), Err)
+    }
+
     fn write_claimed(
         &self,
         batch: &Batch,
@@ -96,7 +103,10 @@ impl Store {
         let header = batch.is_logged()?.then(|| record::header_for(batch.payload()));
         let mut seen = self.blobs.filter.additions();
         let mut jobs = self.ending_jobs(batch);
-        self.throttle.admit(&*self.env.clock, batch.size_bytes());
+        if self.throttle.is_slowing() {
+            self.check_merging()?;
+            self.throttle.admit(&*self.env.clock, batch.size_bytes());
+        }
         let mut has_jobs = !jobs.is_empty();
         let mut splits = self.splits.load(Ordering::Acquire);
         check_extents(batch)?;

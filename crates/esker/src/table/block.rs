@@ -12,9 +12,9 @@
 //! Integers are little-endian. A key is prefix + suffix. A tag is `seq << 3 | kind`. Widths are 0 to 8
 //! (tags) and 0 to 4 (lengths) bytes; 0 means that all entries have the base.
 //!
-//! Guarantees: a [`Block`] was checked as a whole when it was made, so that every position below
-//! `count` yields an entry inside it, in strictly ascending order (key, then newest first). A search
-//! touches the header's cache line, a few lines of heads, and the entry.
+//! Guarantees: a [`Block`] is checked as a whole when it is made, so every position below `count` yields an
+//! entry inside it, in strictly ascending order (by key, then newest first). A search touches the header's
+//! cache line, a few lines of heads, and the entry.
 
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
@@ -31,7 +31,7 @@ use crate::cursor::{Kind, MAX_SEQ, SeqNo};
 pub(super) const HEADER: usize = 24;
 /// Bytes after the block that may be read but mean nothing.
 pub(super) const SLACK: usize = 9;
-/// The longest key that a block may hold: a user's longest, behind a tree's number in a shared table.
+/// The longest key that a block may hold: the longest user key, preceded by a tree number in a shared table.
 pub(super) const MAX_KEY: usize = 65_536 + 4;
 /// How many bytes of a suffix its head holds.
 pub(super) const HEAD: usize = 4;
@@ -42,7 +42,7 @@ pub(crate) struct Block {
     bytes: Arc<[u8]>,
 }
 
-/// Where things are in a block; parsed from its header in a few loads.
+/// The positions of a block's parts, parsed from its header in a few loads.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Layout {
     pub(super) count: usize,
@@ -69,7 +69,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// How much of the suffix is beside the head.
+    /// The length of the suffix after the head.
     #[inline]
     pub(super) fn rest_len(&self) -> usize {
         self.suffix_len.saturating_sub(HEAD)
@@ -94,7 +94,7 @@ pub(super) fn kind_of(tag: u64) -> Kind {
     Kind::of_tag((tag & 7) as u8)
 }
 
-/// The first four bytes of a suffix as a number that orders like them.
+/// The first four bytes of a suffix as a number with the same order.
 #[inline]
 pub(super) fn head_of(suffix: &[u8]) -> u32 {
     match suffix.first_chunk::<HEAD>() {
@@ -112,7 +112,7 @@ fn mask(width: usize) -> u64 {
 }
 
 impl Block {
-    /// Takes bytes (block and slack) that [`Block::check`] has passed before: the pool's.
+    /// Takes bytes (block and slack) that have already passed [`Block::check`]: those of the pool.
     #[inline]
     pub(super) fn trusted(bytes: Arc<[u8]>) -> Self {
         Block { bytes }
@@ -184,7 +184,7 @@ impl Layout {
         }
     }
 
-    /// The entry at `i`, which is below `count`.
+    /// The entry at `i`, which must be less than `count`.
     #[inline]
     pub(super) fn entry(&self, bytes: &[u8], i: usize) -> Entry {
         let start = self.start(bytes, i);
@@ -192,7 +192,8 @@ impl Layout {
         self.entry_between(bytes, start, end)
     }
 
-    /// The entry that begins at `start`: every one has 8 bytes of it, or of slack, to read whole words.
+    /// The entry that begins at `start`. At least 8 bytes of entry or slack follow, so whole words can be
+    /// read.
     #[inline]
     fn entry_between(&self, bytes: &[u8], start: usize, end: usize) -> Entry {
         let tag = self.base_tag + (u64_at(bytes, start) & self.tag_mask);
@@ -203,7 +204,7 @@ impl Layout {
         Entry { tag, suffix_len, rest, value, end }
     }
 
-    /// The position of the first entry at or after `(key, seq)`, and whether it has that very key.
+    /// The position of the first entry at or after `(key, seq)`, and whether it has exactly this key.
     #[inline]
     pub(super) fn search(&self, bytes: &[u8], key: &[u8], seq: SeqNo) -> (usize, bool) {
         let (front, suffix) = key.split_at(self.prefix_len.min(key.len()));
@@ -216,7 +217,7 @@ impl Layout {
         let heads = self.heads(bytes);
         let first = lower_bound(heads, head);
         if first < heads.len() && u32::from_le_bytes(heads[first]) == head {
-            // The caller will want the value, whose end is often on the next line.
+            // The caller will want the value, which often ends on the next line.
             prefetch(bytes, self.start(bytes, first) + 64);
             self.search_ties(bytes, heads, first, suffix, seq)
         } else {
@@ -224,7 +225,7 @@ impl Layout {
         }
     }
 
-    /// [`Layout::search`] among the entries from `first` on whose head is that of `suffix`.
+    /// [`Layout::search`] among the entries from `first` on that have the head of `suffix`.
     #[inline]
     fn search_ties(
         &self,
@@ -256,7 +257,7 @@ impl Layout {
     }
 }
 
-/// Orders two suffixes whose heads are equal. Zero padding is told from zero bytes by the lengths.
+/// Orders two suffixes with equal heads. The lengths tell zero padding from zero bytes.
 #[inline]
 fn compare_rest(rest: &[u8], suffix_len: usize, other: &[u8]) -> Ordering {
     let other_rest = other.get(HEAD..).unwrap_or_default();
@@ -277,7 +278,7 @@ fn lower_bound(heads: &[[u8; HEAD]], head: u32) -> usize {
     base + usize::from(size == 1 && u32::from_le_bytes(heads[base]) < head)
 }
 
-/// Fails unless every access that a [`Layout`] offers is inside `bytes` and the order is right.
+/// Fails unless the order is right and every access that a [`Layout`] offers stays inside `bytes`.
 fn check(bytes: &[u8]) -> Result<(), Flaw> {
     if bytes.len() < HEADER + SLACK {
         return Err(Flaw::new(0, "a block header"));
@@ -330,7 +331,7 @@ fn check_header(bytes: &[u8]) -> Result<Layout, Flaw> {
     Ok(layout)
 }
 
-/// `start..end` holds at least the fixed part of the entry.
+/// The range `start..end` holds at least the fixed part of the entry.
 #[inline]
 fn check_entry(bytes: &[u8], layout: &Layout, i: usize, start: usize, end: usize) -> Result<Entry, Flaw> {
     let delta = u64_at(bytes, start) & layout.tag_mask;
@@ -368,7 +369,7 @@ impl BlockSlice {
         BlockSlice { bytes: block.into_shared(), range }
     }
 
-    /// Bytes that no block has as they are.
+    /// A slice of bytes that are not stored as they are in any block.
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
         BlockSlice { range: 0..bytes.len(), bytes: bytes.into() }
     }

@@ -1,7 +1,7 @@
 //! Builds data blocks; `block.rs` has the picture.
 //!
-//! Entries come in ascending order. They are gathered first, because the common prefix and the widths
-//! of a block are known only at its end, then written once, straight into the file's write buffer.
+//! Entries come in ascending order. The builder gathers them first, because a block's common prefix and
+//! widths are known only at its end. It then writes them once, straight into the file's write buffer.
 
 use super::block::{HEAD, HEADER, SLACK, head_of};
 
@@ -15,13 +15,13 @@ struct Pending {
     tag: u64,
 }
 
-/// Gathers the entries of one block. Reused from block to block.
+/// Gathers the entries of one block. It is reused from block to block.
 #[derive(Debug, Default)]
 pub(super) struct BlockBuilder {
     keys: Vec<u8>,
     values: Vec<u8>,
     pending: Vec<Pending>,
-    /// What all keys so far have in common.
+    /// The length of the common prefix of all keys so far.
     prefix_len: usize,
     tags: Bounds,
     lens: Bounds,
@@ -32,13 +32,13 @@ impl BlockBuilder {
         self.pending.is_empty()
     }
 
-    /// About how many bytes the entries so far take, without the gain of their common prefix.
+    /// About how many bytes the entries so far take, without the savings of their common prefix.
     pub(super) fn size(&self) -> usize {
         self.values.len() + self.keys.len() + self.pending.len() * 4
     }
 
-    /// Adds an entry behind others if the block then takes at most about `limit` bytes; an empty builder
-    /// takes none.
+    /// Adds an entry after the others if the block then takes at most about `limit` bytes; never to an empty
+    /// builder.
     #[inline]
     pub(super) fn add_within(&mut self, limit: usize, key: &[u8], tag: u64, value: &[u8]) -> bool {
         if self.is_empty() {
@@ -75,7 +75,7 @@ impl BlockBuilder {
         self.pending.push(Pending { key_end: self.keys.len(), value_end: self.values.len(), tag });
     }
 
-    /// Appends the block to `out` and starts the next one. Not for an empty builder.
+    /// Appends the block to `out` and starts the next one. The builder must not be empty.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         encode(out, self.pending.len(), |i| {
             let (key_at, value_at) = match i.checked_sub(1).and_then(|before| self.pending.get(before)) {
@@ -93,12 +93,12 @@ impl BlockBuilder {
     }
 }
 
-/// Appends a block of the one entry, without a copy of its value in between.
+/// Appends a block with this single entry, without an intermediate copy of its value.
 pub(super) fn encode_single(out: &mut Vec<u8>, key: &[u8], tag: u64, value: &[u8]) {
     encode(out, 1, |_| (key, tag, value));
 }
 
-/// How many bytes `a` and `b` begin with alike.
+/// The length of the common prefix of `a` and `b`.
 pub(super) fn common_len(a: &[u8], b: &[u8]) -> usize {
     let mut words = 0;
     for (a, b) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
@@ -111,7 +111,7 @@ pub(super) fn common_len(a: &[u8], b: &[u8]) -> usize {
     words + a[words..].iter().zip(&b[words..]).take_while(|(a, b)| a == b).count()
 }
 
-/// The least and the greatest of some numbers.
+/// The smallest and the largest of some numbers.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     min: u64,
@@ -134,7 +134,7 @@ impl Bounds {
     }
 }
 
-/// The bytes that hold every number up to `max`.
+/// How many bytes hold every number up to `max`.
 fn width(max: u64) -> usize {
     (64 - max.leading_zeros() as usize).div_ceil(8)
 }

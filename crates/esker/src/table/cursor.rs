@@ -1,7 +1,7 @@
 //! Walks a table in order, in both directions.
 //!
-//! The current key is kept in a buffer of the cursor's own: within a block only what follows the common
-//! prefix is rewritten. The value is read in place.
+//! The cursor keeps the current key in its own buffer. Within a block it rewrites only what follows the
+//! common prefix. The value is read in place.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::reader::TableReader;
 use crate::cursor::{Cursor, Kind, SeqNo};
 use crate::error::Result;
 
-/// Room behind a key, so that a short rest is copied as whole words.
+/// Room after a key, so that a short rest is copied as whole words.
 const ROOM: usize = 16;
 
 /// See the module. `block` is empty while the cursor is invalid.
@@ -48,7 +48,7 @@ impl TableCursor {
         }
     }
 
-    /// A cursor over block `i`, which is at hand.
+    /// A cursor over block `i`, which the caller has loaded.
     pub(super) fn over(table: Arc<TableReader>, i: usize, block: Block) -> Self {
         let mut cursor = Self::new(table, ScanHint::Compaction);
         cursor.enter(i, block);
@@ -129,8 +129,8 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Loads the block of the first entry at or after `(key, seq)` and returns the position there;
-    /// `None`, with no block loaded, when all entries are before.
+    /// Loads the block of the first entry at or after `(key, seq)` and returns the entry's position in it. If
+    /// all entries come before, returns `None` and loads no block.
     fn find(&mut self, key: &[u8], seq: SeqNo) -> Result<Option<usize>> {
         let mut i = self.table.index().find(key);
         while i < self.table.blocks() {

@@ -1,13 +1,13 @@
-//! What is known of the entries of a table that expire: when it is worth a merge to get rid of them.
+//! Counts a table's expiring entries and decides when a merge to drop them pays off.
 
 use crate::codec::{Decoder, put_varint};
 use crate::cursor::{Content, Expiry, Kind};
 
-/// Tables of which less than this part expires are not merged for that.
+/// A table with fewer than one expiring entry in this many is not merged to drop them.
 const PART: u64 = 8;
 
-/// For how long huge values of one table that expire gather before a merge gives their space back: its table of pointers
-/// is written anew for them at most so often, in microseconds.
+/// How long expired huge values of one table gather before a merge frees their space, in microseconds. A
+/// merge for them rewrites the table of pointers at most this often.
 const GATHERED_US: u64 = 60_000_000;
 
 /// See the module.
@@ -15,10 +15,10 @@ const GATHERED_US: u64 = 60_000_000;
 pub(crate) struct Expiring {
     /// How many entries expire.
     pub(crate) count: u64,
-    /// The first and the last of their times; 0 where none does.
+    /// The earliest and the latest expiry; 0 if no entry expires.
     pub(crate) earliest: Expiry,
     pub(crate) latest: Expiry,
-    /// The first time at which a huge value does.
+    /// The earliest expiry of a huge value.
     pub(crate) huge: Option<Expiry>,
 }
 
@@ -36,8 +36,8 @@ impl Expiring {
         }
     }
 
-    /// When a table of `entries` entries should be merged, if ever: once half of what expires has, if the times are
-    /// evenly spread. What is written anew so is at most as much again as was written.
+    /// When a table of `entries` entries should be merged, if ever: when half of the expiring entries have
+    /// expired, assuming evenly spread times. So these merges rewrite at most as much as was written.
     pub(crate) fn due_us(&self, entries: u64) -> Option<u64> {
         let many = self.count > 0 && self.count >= entries / PART;
         let half = many.then(|| self.earliest + (self.latest - self.earliest) / 2);

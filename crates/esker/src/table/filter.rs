@@ -3,8 +3,8 @@
 //! ```text
 //! payload: probes u32, lines u32, lines x 64 bytes (u64 little-endian x 8)
 //! ```
-//! The upper half of a hash chooses the line, the lower half the bits. A key that was added is never
-//! said to be absent.
+//! The upper half of a hash chooses the line, the lower half the bits. The filter never reports an added key
+//! as absent.
 
 use super::Flaw;
 use crate::codec::{u32_at, u64_at};
@@ -41,7 +41,7 @@ impl Filter {
         filter
     }
 
-    /// `false` only if no key of that hash was added.
+    /// Returns `false` only if no key of that hash was added.
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let line = &self.lines[self.line_of(hash)].0;
@@ -87,7 +87,7 @@ impl Filter {
 
 const MAX_PROBES: u32 = 16;
 
-/// The number of bits per key that lets the fewest absent keys through, for filters of one line.
+/// The number of bits per key that lets the fewest absent keys pass in a filter whose keys use one line each.
 fn probes(tenths_of_bits: u32) -> u32 {
     (tenths_of_bits * 69 / 1000).clamp(1, MAX_PROBES)
 }

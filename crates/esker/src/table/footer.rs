@@ -4,8 +4,8 @@
 //! footer  filter_at u64, index_at u64, properties_at u64, file_len u64, salt u64,
 //!         version u32, zero u32, checksum u64, magic 8 bytes                           64 bytes
 //! ```
-//! Sections lie one behind the other: data, filter (none when `filter_at` = `index_at`), index,
-//! properties, footer. Later versions keep the footer's length, checksum, version and magic.
+//! Sections follow one another: data, filter (absent when `filter_at` = `index_at`), index, properties,
+//! footer. Later versions keep the footer's length, checksum, version and magic.
 
 use super::Flaw;
 use super::block::MAX_KEY;
@@ -72,7 +72,7 @@ impl Footer {
     }
 }
 
-/// What a table says about itself. Keys are user keys, both bounds inclusive.
+/// What a table says about itself. Keys are user keys; both bounds are inclusive.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Properties {
     /// Entries, tombstones included.
@@ -91,12 +91,12 @@ pub(crate) struct Properties {
     pub(crate) owner: Owner,
 }
 
-/// Whose table it is: what only the manifest knows otherwise, for who has lost that.
+/// The owner of the table. Otherwise only the manifest knows it; repair needs it when the manifest is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Owner {
-    /// The tree's number; `None`: several trees share the table, and keys begin with their numbers.
+    /// The tree's number. `None`: several trees share the table, and its keys begin with their numbers.
     pub(crate) tree: Option<u32>,
-    /// Range tombstones up to this number hide nothing in it.
+    /// Range tombstones up to this number hide nothing in the table.
     pub(crate) cleared: SeqNo,
 }
 

@@ -3,9 +3,9 @@
 //! ```text
 //! [ payload as stored ] [ compression u8 ] [ checksum u64 ]
 //! ```
-//! The checksum covers payload and compression byte, seeded with the table's salt plus the block's file
-//! offset: good bytes of another table or another place are damage. A compressed payload begins with
-//! the plain length as LEB128. What does not shrink by an eighth is stored plain.
+//! The checksum covers payload and compression byte. Its seed is the table's salt plus the block's file
+//! offset, so good bytes of another table or another place count as damage. A compressed payload begins with
+//! the plain length as LEB128. A payload that does not shrink by an eighth is stored plain.
 
 #[cfg(feature = "zstd")]
 use std::cell::RefCell;
@@ -28,15 +28,15 @@ pub(super) const TRAILER: usize = SLACK;
 
 /// Larger payloads are stored plain: lz4 addresses at most 2 GiB.
 const MAX_COMPRESSED: usize = 1 << 30;
-/// lz4 yields at most 255 bytes for one, zstd at most 128 KiB for four: a longer claim is damage, found
-/// before memory is taken for it.
+/// lz4 expands one byte to at most 255, zstd four bytes to at most 128 KiB. A greater length is damage, and
+/// is rejected before memory is allocated for it.
 const MAX_RATIO: u64 = 1 << 16;
 
 const PLAIN: u8 = 0;
 const LZ4: u8 = 1;
 const ZSTD: u8 = 2;
 
-/// Closes the block whose payload is `out[start..]` and which begins at `offset` of the file.
+/// Completes the block whose payload is `out[start..]` and which begins at file offset `offset`.
 pub(super) fn seal(out: &mut Vec<u8>, start: usize, compression: Compression, salt: u64, offset: u64) {
     let plain_len = out.len() - start;
     let packed = if plain_len <= MAX_COMPRESSED { compress(&out[start..], compression) } else { None };
@@ -76,7 +76,7 @@ pub(super) fn open_section(stored: &[u8], salt: u64, offset: u64) -> Result<&[u8
     }
 }
 
-/// The compression byte and the payload of a block whose checksum is right.
+/// The compression byte and the payload of a block whose checksum matches.
 fn verify(stored: &[u8], salt: u64, offset: u64) -> Result<(u8, &[u8]), Flaw> {
     let Some(sum_at) = stored.len().checked_sub(8).filter(|&at| at > 0) else {
         return Err(Flaw::new(0, "a block with a trailer"));
@@ -105,12 +105,12 @@ fn compress(plain: &[u8], compression: Compression) -> Option<(u8, Vec<u8>)> {
 
 #[cfg(feature = "zstd")]
 thread_local! {
-    // Making one takes longer than a block does.
+    // Creating a compressor takes longer than compressing a block.
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Appends to `packed`, which holds the length already.
+/// Appends to `packed`, which already holds the length.
 #[cfg(feature = "zstd")]
 fn compress_zstd(plain: &[u8], mut packed: Vec<u8>) -> Option<(u8, Vec<u8>)> {
     let at = packed.len();
@@ -130,7 +130,7 @@ fn compress_zstd(_plain: &[u8], _packed: Vec<u8>) -> Option<(u8, Vec<u8>)> {
     None
 }
 
-/// Fails with `Unsupported` where this build cannot write what was asked for.
+/// Fails with `Unsupported` if this build cannot write `compression`.
 pub(crate) fn supported(compression: Compression) -> Result<(), Error> {
     match compression {
         #[cfg(not(feature = "zstd"))]

@@ -1,4 +1,4 @@
-//! Hostile bytes for every decoder of this room, for `fuzz/`.
+//! Feeds hostile bytes to every decoder of this room, for `fuzz/`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::fs::ReadFile;
 use crate::options::CachePolicy;
 use crate::table::Salvage;
 
-/// Gives `payload` to the decoder of one part of a table, as if its checksum had passed.
+/// Gives `payload` to the decoder of one part of a table, as if its checksum had matched.
 pub(crate) fn parts(part: u8, payload: &[u8]) {
     match part % 6 {
         0 => footer(payload),
@@ -106,7 +106,7 @@ fn packed(payload: &[u8]) {
     }
 }
 
-/// Puts the right checksum behind a stored block.
+/// Writes the correct checksum after a stored block.
 fn seal(stored: &mut [u8], salt: u64, offset: u64) {
     if let Some(sum_at) = stored.len().checked_sub(8).filter(|&at| at > 0) {
         let sum = checksum(salt.wrapping_add(offset), &stored[..sum_at]);
@@ -121,7 +121,7 @@ fn seal_footer(footer: &mut [u8]) {
     footer[56..].copy_from_slice(MAGIC);
 }
 
-/// Makes every checksum of a table right, as far as it can be seen where one belongs.
+/// Corrects every checksum of a table whose place can be determined.
 pub(crate) fn mend(bytes: &mut [u8]) {
     let Some(footer_at) = bytes.len().checked_sub(FOOTER) else { return };
     let len = bytes.len() as u64;
@@ -143,7 +143,7 @@ pub(crate) fn mend(bytes: &mut [u8]) {
     }
 }
 
-/// Reads a table in every way there is.
+/// Reads a table in every possible way.
 pub(crate) fn read(file: &Arc<dyn ReadFile>) -> Result<()> {
     let mut salvage = Salvage::open(Arc::clone(file), None);
     while let Ok(salvage) = &mut salvage

@@ -1,14 +1,14 @@
-//! The index of a table: which data block may hold a key, and where it is.
+//! The index of a table: which data block may hold a key, and where that block is.
 //!
-//! For each block there is a separator: at least the block's last key, below the next block's first one
-//! (equal to both where the versions of one key go on in the next block).
+//! Each block has a separator. It is at least the block's last key and below the next block's first key. If
+//! the versions of one key continue in the next block, it equals both.
 //!
 //! ```text
 //! payload   count varint, then per block:
 //!           shared varint (with the separator before), length varint, the rest's bytes, block length varint
 //! memory    common prefix | 8-byte heads in a search tree | lengths | tails, for keys beyond the head
 //! ```
-//! Guarantees: blocks lie one behind the other from offset 0; separators never descend.
+//! Guarantees: blocks follow one another from offset 0; separators never decrease.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -27,15 +27,15 @@ const HEAD: usize = 8;
 pub(super) struct Index {
     common: Box<[u8]>,
     heads: SearchTree,
-    /// How many bytes of each head are the separator's own; the rest is padding.
+    /// How many bytes of each head belong to the separator; the rest is padding.
     head_lens: Box<[u8]>,
-    /// Where each separator's tail ends in `tails`. Empty when no separator is longer than its head.
+    /// The end of each separator's tail in `tails`. Empty if no separator is longer than its head.
     tail_ends: Box<[u32]>,
     tails: Box<[u8]>,
     ends: Offsets,
 }
 
-/// Where each block ends; four bytes each as long as the table allows it.
+/// The end of each block; four bytes each if the table is small enough.
 #[derive(Debug)]
 enum Offsets {
     Narrow(Box<[u32]>),
@@ -73,14 +73,14 @@ impl Index {
         self.heads.len()
     }
 
-    /// Where block `i` lies in the file, trailer included.
+    /// The place of block `i` in the file, trailer included.
     #[inline]
     pub(super) fn block(&self, i: usize) -> Range<u64> {
         let start = if i == 0 { 0 } else { self.ends.get(i - 1) };
         start..self.ends.get(i)
     }
 
-    /// The first block whose separator is at least `key`; `len()` when the key is above all.
+    /// The first block whose separator is at least `key`; `len()` if `key` is greater than all of them.
     #[inline]
     pub(super) fn find(&self, key: &[u8]) -> usize {
         let (front, rest) = key.split_at(self.common.len().min(key.len()));
@@ -115,7 +115,7 @@ impl Index {
         low
     }
 
-    /// Orders separator `i` and a key whose heads are equal.
+    /// Compares separator `i` with a key of the same head.
     fn compare_tail(&self, i: usize, rest: &[u8]) -> Ordering {
         let tail = self.tail(i);
         let len = usize::from(self.head_lens[i]) + tail.len();
@@ -129,14 +129,14 @@ impl Index {
         &self.tails[start..end]
     }
 
-    /// Whether separator `i` is `key`: then the key's older versions may be in the next block.
+    /// Whether separator `i` equals `key`: then the key's older versions may be in the next block.
     pub(super) fn separator_is(&self, i: usize, key: &[u8]) -> bool {
         key.strip_prefix(&*self.common).is_some_and(|rest| {
             self.heads.at(i) == head_of(rest) && self.compare_tail(i, rest) == Ordering::Equal
         })
     }
 
-    /// Separator `i`, put together.
+    /// The whole separator `i`.
     pub(super) fn separator(&self, i: usize) -> Vec<u8> {
         let head = self.heads.at(i).to_be_bytes();
         [&self.common, &head[..usize::from(self.head_lens[i])], self.tail(i)].concat()
@@ -178,7 +178,7 @@ impl Index {
     }
 }
 
-/// The first eight bytes of a key's rest as a number that orders like them.
+/// The first eight bytes of a key's rest as a number with the same order.
 #[inline]
 fn head_of(rest: &[u8]) -> u64 {
     match rest.first_chunk::<HEAD>() {
@@ -191,7 +191,7 @@ fn head_of(rest: &[u8]) -> u64 {
     }
 }
 
-/// Whole separators, one behind the other, while an index is read.
+/// Whole separators, one after another, while an index is decoded.
 #[derive(Default)]
 struct Separators {
     bytes: Vec<u8>,
@@ -259,7 +259,7 @@ pub(super) struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// The next block ends with `last_key`, takes `stored_len` bytes, and `next_key` follows it.
+    /// Adds a block that ends with `last_key` and takes `stored_len` bytes; `next_key` begins the next block.
     pub(super) fn add(&mut self, last_key: &[u8], next_key: Option<&[u8]>, stored_len: u64) {
         let separator = next_key.map_or_else(|| last_key.to_vec(), |next| shortest_between(last_key, next));
         let shared = common_len(&self.last, &separator);
@@ -286,7 +286,7 @@ impl IndexBuilder {
     }
 }
 
-/// The shortest key that is at least `low` and below `high`; `low` itself when the two are equal.
+/// The shortest key that is at least `low` and less than `high`; `low` itself if the two are equal.
 fn shortest_between(low: &[u8], high: &[u8]) -> Vec<u8> {
     let common = common_len(low, high);
     if common == low.len() || common == high.len() {
@@ -295,7 +295,7 @@ fn shortest_between(low: &[u8], high: &[u8]) -> Vec<u8> {
     if high.len() > common + 1 {
         return high[..=common].to_vec();
     }
-    // `high` ends at the differing byte, so raising that byte of `low` must stop short of it.
+    // `high` ends at the differing byte, so that byte of `low` may be raised only to a value below it.
     let raised_at = if low[common] + 1 < high[common] { Some(common) } else { None };
     let raised_at = raised_at.or_else(|| (common + 1..low.len()).find(|&at| low[at] != u8::MAX));
     match raised_at {

@@ -1,17 +1,17 @@
-//! The index of a table, opened to `crate::measure`.
+//! Opens the index of a table to `crate::measure`.
 
 use super::index::{Index, IndexBuilder};
 use super::search_tree::SearchTree;
 
-/// Stored bytes of each block that [`BlockIndex`] makes up.
+/// The stored length that [`BlockIndex`] assumes for each block.
 const BLOCK_BYTES: u64 = 4096;
 
-/// The search tree over the heads of separators, alone.
+/// Only the search tree over the heads of separators.
 #[derive(Debug)]
 pub struct BlockHeads(SearchTree);
 
 impl BlockHeads {
-    /// Over numbers that ascend.
+    /// A tree over `sorted`, which must ascend.
     pub fn new(sorted: &[u64]) -> BlockHeads {
         BlockHeads(SearchTree::build(sorted))
     }
@@ -28,7 +28,7 @@ impl BlockHeads {
 pub struct BlockIndex(Index);
 
 impl BlockIndex {
-    /// Of a table whose blocks end with these keys, which must ascend.
+    /// The index of a table whose blocks end with these keys, which must ascend.
     pub fn new<K: AsRef<[u8]>>(last_keys: &[K]) -> Option<BlockIndex> {
         let mut builder = IndexBuilder::default();
         for key in last_keys {

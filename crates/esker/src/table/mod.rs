@@ -5,14 +5,16 @@
 //! ```
 //! - `block.rs`, `block_builder.rs`: a data block; `frame.rs`: the trailer of every block;
 //! - `index.rs`, `search_tree.rs`: which block; `filter.rs`: whether to look at all;
-//! - `footer.rs`: where the sections are, and what the table says about itself; `expiring.rs`: of entries that expire;
-//! - `writer.rs`, `reader.rs`, `cursor.rs`, `read_ahead.rs`: making a table and using it;
-//! - `verify.rs`: reading all of it for `check`; `salvage.rs`: what is left of a damaged one, for `repair`; `measure.rs`: the index opened to `bench/`; `fuzzing.rs`: the decoders opened to `fuzz/`.
+//! - `footer.rs`: where the sections are, and what the table says about itself; `expiring.rs`: counts of
+//!   expiring entries;
+//! - `writer.rs`, `reader.rs`, `cursor.rs`, `read_ahead.rs`: writing a table and reading it;
+//! - `verify.rs`: reading all of it for `check`; `salvage.rs`: what is left of a damaged table, for `repair`;
+//!   `measure.rs`: the index opened to `bench/`; `fuzzing.rs`: the decoders opened to `fuzz/`.
 //!
-//! Guarantees: no byte is returned as data that did not pass its checksum; a damaged or hostile file
-//! yields a located error or the right answer, never a panic. A table that is open is immutable and may
-//! be read by any number of threads. Relies on its caller to give every table a random salt and every
-//! open table an id that the process never used before.
+//! Guarantees: only bytes that pass their checksum are returned as data. A damaged or hostile file yields a
+//! located error or the right answer, never a panic. An open table is immutable, and any number of threads
+//! may read it. Relies on its caller: every table gets a random salt, and every open table an id that the
+//! process never used before.
 
 mod block;
 mod block_builder;
@@ -51,14 +53,14 @@ pub(crate) use salvage::Salvage;
 pub(crate) use verify::Verification;
 pub(crate) use writer::{TableOptions, TableWriter};
 
-/// What is wrong with some bytes, before the file and the offset are known.
+/// What is wrong with some bytes, before file and offset are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
-    /// At `at` of the bytes in hand, something else than `expected` was found.
+    /// At position `at` of the bytes there is something other than `expected`.
     Damage { at: usize, expected: &'static str },
-    /// Written by a format of this later version.
+    /// A later format version wrote the bytes.
     Version(u32),
-    /// Compressed by zstd, which this build lacks.
+    /// The bytes are compressed by zstd, which this build lacks.
     #[cfg(not(feature = "zstd"))]
     Zstd,
 }

@@ -1,8 +1,9 @@
-//! Where a cursor's blocks come from: the pool, or the file, several at a time once it reads in order.
+//! Supplies a cursor with blocks: from the pool, or from the file, several at a time once the cursor reads in
+//! order.
 //!
-//! A lone block goes into the pool as any other read does. From the third miss in a row on, one read
-//! fetches a window of blocks (64 KiB, doubling to 256 KiB) into the cursor's own buffer, and its blocks
-//! enter the pool only where there is free room. Compactions read ahead at once and leave the pool alone.
+//! A single missed block goes into the pool as with any other read. From the third miss in a row on, one read
+//! fetches a window of blocks (64 KiB, doubling to 256 KiB) into the cursor's own buffer. These blocks enter
+//! the pool only if it has free room. Compactions read ahead from the start and leave the pool alone.
 
 use super::block::Block;
 use super::reader::TableReader;
@@ -11,15 +12,15 @@ use crate::error::Result;
 
 const FIRST_WINDOW: u64 = 64 << 10;
 const LAST_WINDOW: u64 = 256 << 10;
-/// Blocks missed in a row before reading ahead.
+/// How many blocks are missed in a row before reading ahead.
 const PATIENCE: u32 = 2;
 
-/// What a cursor is for.
+/// The purpose of a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScanHint {
-    /// A user's reads.
+    /// A user's scan.
     Scan,
-    /// A whole table, once.
+    /// One pass over a whole table.
     Compaction,
 }
 
@@ -32,7 +33,7 @@ pub(super) struct ReadAhead {
     window: u64,
     misses: u32,
     last: Option<usize>,
-    /// The block that comes next if the cursor goes on in its direction.
+    /// The next block in the cursor's direction.
     ahead: Option<(usize, Block)>,
 }
 
@@ -65,7 +66,7 @@ impl ReadAhead {
         self.missed(table, i)
     }
 
-    /// Takes hold of the block after `i`, if the cursor came to `i` from a neighbour.
+    /// Gets the block after `i` from the pool, if the cursor came to `i` from a neighbour.
     fn look_ahead(&mut self, table: &TableReader, last: Option<usize>, i: usize) {
         let next = match last {
             Some(last) if last + 1 == i => Some(i + 1).filter(|&next| next < table.blocks()),
@@ -75,7 +76,7 @@ impl ReadAhead {
         self.ahead = next.and_then(|next| table.cached(next).map(|block| (next, block)));
     }
 
-    /// The cursor is at byte `at` of its block: fetches the same place of the next one from memory.
+    /// The cursor is at byte `at` of its block: prefetches the same place of the next block.
     #[inline]
     pub(super) fn warm(&self, at: usize) {
         if let Some((_, block)) = &self.ahead {
@@ -104,7 +105,7 @@ impl ReadAhead {
         }
     }
 
-    /// Block `i`, if the buffer has it.
+    /// Block `i`, if the buffer holds it.
     fn buffered(&self, table: &TableReader, i: usize) -> Result<Option<Block>> {
         let place = table.place(i);
         let Some(from) = place.start.checked_sub(self.buffer_at) else { return Ok(None) };
@@ -117,8 +118,8 @@ impl ReadAhead {
         Ok(Some(block))
     }
 
-    /// Reads as many blocks as the window holds, beginning (or, backward, ending) with `i`. A block
-    /// larger than the window is left to the caller.
+    /// Reads as many blocks as fit into the window; `i` is the first of them, or the last when going
+    /// backward. The caller reads a block that is larger than the window.
     fn fill(&mut self, table: &TableReader, i: usize, forward: bool) -> Result<()> {
         let (mut from, mut to) = (i, i);
         let size = |from: usize, to: usize| table.place(to).end - table.place(from).start;

@@ -1,6 +1,6 @@
 //! An open table: its index and filter in memory, its blocks in the pool.
 //!
-//! The way of a `get`: filter (one cache line), index (a line a level), pool (one short lock), block
+//! The path of a `get`: filter (one cache line), index (one line per level), pool (one short lock), block
 //! (header, heads, entry). Nothing is allocated unless a block has to be read.
 
 use std::fmt;
@@ -22,11 +22,12 @@ use crate::error::{Error, Result};
 use crate::fs::{ReadFile, read_part};
 use crate::trace::{Cause, Step, notes};
 
-/// A table of at most so many bytes is asked for whole when it is opened: the disk gives it in the time of a few blocks,
-/// one of which each get of another key would wait for. The pointers of huge values are mostly such a table.
+/// A table of at most this many bytes is prefetched whole when it is opened. The disk delivers it in the time
+/// of a few blocks, and otherwise each get of another key would wait for one. Tables of pointers to huge
+/// values are mostly this small.
 const ASKED_WHOLE: u64 = 1 << 20;
 
-/// What a `get` found. The value keeps its block in memory.
+/// The result of a `get`. The value keeps its block in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) seq: SeqNo,
@@ -39,7 +40,7 @@ pub(crate) struct TableReader {
     file: Arc<dyn ReadFile>,
     pool: Arc<BufferPool>,
     id: u64,
-    /// By which reads of its blocks are noted, if they are.
+    /// The clock that times reads of blocks, if they are noted.
     clock: Option<Arc<dyn Clock>>,
     index: Index,
     filter: Option<Filter>,
@@ -47,7 +48,7 @@ pub(crate) struct TableReader {
     footer: Footer,
 }
 
-/// The last bytes of a table, and where they begin.
+/// Reads the footer; also returns where it begins.
 fn read_footer(file: &dyn ReadFile) -> Result<(u64, Footer)> {
     let Some(at) = file.len().checked_sub(FOOTER as u64) else {
         return Err(Error::corruption(file.path(), 0, "expected a table: the file is too short"));
@@ -58,19 +59,19 @@ fn read_footer(file: &dyn ReadFile) -> Result<(u64, Footer)> {
     Ok((at, footer))
 }
 
-/// The salt of a table that ends as it should: it was not cut.
+/// The salt of a table with a sound footer, so one that was not cut short.
 pub(crate) fn table_salt(file: &dyn ReadFile) -> Result<u64> {
     read_footer(file).map(|(_, footer)| footer.salt)
 }
 
 impl TableReader {
-    /// Opens a table, reading and verifying everything but its data blocks. `id` names it in the pool.
+    /// Opens a table; reads and verifies everything but its data blocks. `id` names the table in the pool.
     pub(crate) fn open(file: Arc<dyn ReadFile>, id: u64, pool: Arc<BufferPool>) -> Result<Self> {
         Self::open_with(file, id, pool, |_, _| true)
     }
 
-    /// [`TableReader::open`], with the filter only if there is `room` for it, beside the index: of so many bytes are they.
-    /// Without it, a table that lacks a key is asked for a block.
+    /// [`TableReader::open`], but loads the filter only if `room` agrees; it is called with the sizes of
+    /// filter and index in bytes. Without the filter, a lookup of an absent key reads a block.
     pub(crate) fn open_with(
         file: Arc<dyn ReadFile>,
         id: u64,
@@ -83,7 +84,7 @@ impl TableReader {
         let (footer_at, footer) = read_footer(&*file)?;
 
         let filter_bytes = footer.index_at - footer.filter_at;
-        // Keys are stored by their differences: in memory, an index of short ones takes about twice the bytes.
+        // The file stores keys as differences. In memory, an index of short keys takes about twice the bytes.
         let has_room = room(filter_bytes, (footer.properties_at - footer.index_at) * 2);
         let begin = if has_room { footer.filter_at } else { footer.index_at };
         let sections = read_part(&*file, begin, footer_at - begin)?;
@@ -112,12 +113,13 @@ impl TableReader {
         Ok(TableReader { file, pool, id, clock: None, index, filter, properties, footer })
     }
 
-    /// Has reads of its blocks noted as what takes an operation long.
+    /// Notes reads of blocks as a cause of slow operations.
     pub(crate) fn noted_by(self, clock: &Arc<dyn Clock>) -> Self {
         TableReader { clock: Some(Arc::clone(clock)), ..self }
     }
 
-    /// The newest version of `key` at or before `seq`. `key_hash` is [`crate::checksum::hash_key`] of it.
+    /// The newest version of `key` that is not newer than `seq`. `key_hash` is [`crate::checksum::hash_key`]
+    /// of `key`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], key_hash: u64, seq: SeqNo) -> Result<Option<Found>> {
         let passed = self.may_contain(key_hash);
@@ -154,12 +156,12 @@ impl TableReader {
         self.filter.is_some()
     }
 
-    /// Bytes of the filter that the table has in its file and was opened without.
+    /// Bytes of the filter that is in the file but was not loaded.
     pub(crate) fn filter_left_out(&self) -> u64 {
         if self.has_filter() { 0 } else { self.metadata_bytes().0 }
     }
 
-    /// `false` only if the table has no entry for the key of this hash.
+    /// Returns `false` only if the table has no entry for the key of this hash.
     #[inline]
     pub(crate) fn may_contain(&self, key_hash: u64) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(key_hash))
@@ -184,7 +186,7 @@ impl TableReader {
         self.footer.file_len
     }
 
-    /// Bytes of memory that the table holds while it is open, its blocks in the pool aside.
+    /// Bytes of memory that the open table holds, without its blocks in the pool.
     pub(crate) fn memory(&self) -> usize {
         size_of::<Self>()
             + self.index.memory()
@@ -204,7 +206,7 @@ impl TableReader {
         self.footer.filter_at
     }
 
-    /// The random number that tells this table from all others.
+    /// The random number that identifies this table.
     pub(crate) fn salt(&self) -> u64 {
         self.footer.salt
     }
@@ -222,7 +224,7 @@ impl TableReader {
         self.index.len()
     }
 
-    /// Where block `i` is in the file.
+    /// The place of block `i` in the file.
     pub(super) fn place(&self, i: usize) -> Range<u64> {
         self.index.block(i)
     }
@@ -233,7 +235,7 @@ impl TableReader {
         self.pool.get(self.page(i)?).map(Block::trusted)
     }
 
-    /// Block `i` from the file, into the pool.
+    /// Reads block `i` from the file and puts it into the pool.
     #[cold]
     pub(super) fn load(&self, i: usize) -> Result<Block> {
         let place = self.place(i);
@@ -245,7 +247,7 @@ impl TableReader {
         Ok(block)
     }
 
-    /// `bytes` of blocks from number `i` on are about to be read from the file.
+    /// Notes that `bytes` of blocks from number `i` on will be read from the file.
     pub(super) fn note_reading(&self, i: usize, bytes: u64) {
         if let Some(clock) = &self.clock {
             notes::expect(&**clock);
@@ -254,7 +256,7 @@ impl TableReader {
         }
     }
 
-    /// Block `i` was in the pool.
+    /// Notes that block `i` was in the pool.
     #[inline]
     pub(super) fn step_to_pooled(&self, i: usize) {
         notes::step(|| Step::PoolBlock { table: self.id, block: i as u64 });
@@ -267,7 +269,7 @@ impl TableReader {
         }
     }
 
-    /// Block `i` from the file.
+    /// Reads block `i` from the file.
     pub(super) fn read(&self, i: usize) -> Result<Block> {
         let place = self.place(i);
         let mut stored: Arc<[u8]> = std::iter::repeat_n(0, (place.end - place.start) as usize).collect();
@@ -278,7 +280,7 @@ impl TableReader {
         opened.map_err(|flaw| flaw.into_error(self.file.path(), place.start))
     }
 
-    /// Block `i` from its bytes in the file.
+    /// Decodes block `i` from its bytes in the file.
     pub(super) fn open_block(&self, i: usize, stored: &[u8]) -> Result<Block> {
         let start = self.place(i).start;
         let opened = frame::open_in(stored, self.footer.salt, start).and_then(Block::check);

@@ -1,7 +1,8 @@
-//! What can still be read of a table, in order, for `repair`.
+//! Reads what is left of a damaged table, in order, for `repair`.
 //!
-//! A block that does not pass is left out. With a sound index the next one follows; without it, where a block ends shows
-//! where its checksum matches, so that those in front of the first damaged one are found.
+//! A block that fails its check is left out. With a sound index, reading continues at the next block. Without
+//! one, the end of a block is where its checksum matches, so only the blocks before the first damaged one are
+//! found.
 
 use std::sync::Arc;
 
@@ -14,11 +15,11 @@ use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{ReadFile, read_part};
 
-/// The longest block that is looked for where no index says how long it is.
+/// The longest block that is searched for if no index gives its length.
 const WALKED_MAX: u64 = 16 << 20;
-/// The first look at a block of unknown length.
+/// How many bytes are read first for a block of unknown length.
 const LOOK: u64 = 64 << 10;
-/// The greatest number of a compression.
+/// The greatest number of a compression method.
 const COMPRESSION_MAX: u8 = 2;
 const NOT_FOUND: &str = "neither a block nor, since the index is damaged, those behind it can be found";
 
@@ -26,23 +27,23 @@ const NOT_FOUND: &str = "neither a block nor, since the index is damaged, those 
 #[derive(Debug)]
 pub(crate) struct Gap {
     pub(crate) error: Error,
-    /// No key up to this one is in it.
+    /// All keys lost here are greater than this one.
     pub(crate) behind: Vec<u8>,
-    /// No key behind this one is in it, as far as is known.
+    /// No key lost here is greater than this one, as far as is known.
     pub(crate) up_to: Option<Vec<u8>>,
 }
 
-/// See the module. Stands at an entry once [`Salvage::advance`] has said so.
+/// See the module. It is at an entry while [`Salvage::advance`] returns `true`.
 pub(crate) struct Salvage {
     file: Arc<dyn ReadFile>,
     salt: u64,
     index: Option<Index>,
     properties: Option<Properties>,
-    /// Where data blocks end, as far as is known.
+    /// The end of the data blocks, as far as is known.
     data_end: u64,
-    /// Whether data blocks end there for certain, or what is missing in front of it is told already.
+    /// Whether `data_end` is certain, or the gap before it has already been reported.
     is_end_known: bool,
-    /// The next block's number and place.
+    /// The number and the place of the next block.
     next: usize,
     offset: u64,
     block: Option<(Block, Layout)>,
@@ -53,11 +54,11 @@ pub(crate) struct Salvage {
 }
 
 impl Salvage {
-    /// Opens what is left of a table, whose salt should be `salt`, if anybody knows. Other damage is told by
-    /// [`Salvage::gaps`] at the end.
+    /// Opens what is left of a table with the expected salt `salt`, if known. [`Salvage::gaps`] reports all
+    /// other damage at the end.
     ///
     /// # Errors
-    /// `Corruption` when it is another table, or nobody knows the salt; `Unsupported` for a newer format; `Io`.
+    /// `Corruption` if it is another table or its salt is unknown; `Unsupported` for a newer format; `Io`.
     pub(crate) fn open(file: Arc<dyn ReadFile>, salt: Option<u64>) -> Result<Salvage> {
         let footer = match read_footer(&*file) {
             Err(error) if error.kind() == ErrorKind::Corruption && salt.is_some() => None,
@@ -96,12 +97,12 @@ impl Salvage {
         })
     }
 
-    /// What the table says of itself, if that is sound.
+    /// What the table says about itself, if that part is sound.
     pub(crate) fn properties(&self) -> Option<&Properties> {
         self.properties.as_ref()
     }
 
-    /// What was lost so far.
+    /// The gaps found so far.
     pub(crate) fn gaps(&self) -> &[Gap] {
         &self.gaps
     }
@@ -123,7 +124,7 @@ impl Salvage {
         }
     }
 
-    /// Whether the entry that [`Salvage::advance`] has moved to is still there.
+    /// Whether [`Salvage::advance`] has moved to an entry that is still current.
     pub(crate) fn is_at_entry(&self) -> bool {
         self.block.is_some()
     }
@@ -140,7 +141,7 @@ impl Salvage {
         kind_of(self.tag)
     }
 
-    /// The value of the entry; of none, nothing.
+    /// The value of the current entry; empty if there is none.
     pub(crate) fn value(&self) -> &[u8] {
         let Some((block, layout)) = &self.block else { return &[] };
         let entry = layout.entry(block, self.at.saturating_sub(1));
@@ -173,7 +174,7 @@ impl Salvage {
         opened.map_err(|flaw| flaw.into_error(self.file.path(), start))
     }
 
-    /// The block at `offset`, whose length nobody knows.
+    /// Reads the block at `offset`, whose length is unknown.
     fn walk(&mut self) -> Result<Option<Block>> {
         let start = self.offset;
         if start >= self.data_end {
@@ -192,7 +193,7 @@ impl Salvage {
             let len = look.min(self.data_end - start) as usize;
             bytes.resize(len, 0);
             self.file.read_exact_at(&mut bytes, start)?;
-            // No block is made of zeros: these are of a file that was cut and lengthened, or lost its bytes.
+            // No block is all zeros. A file that was cut and extended, or lost its bytes, has such zeros.
             if look == LOOK && bytes.iter().all(|&byte| byte == 0) {
                 self.give_up(start, NOT_FOUND);
                 return Ok(None);
@@ -215,7 +216,7 @@ impl Salvage {
         }
     }
 
-    /// The block whose place was found; `None` where it is a section behind the data.
+    /// Decodes the block whose place was found; `None` if it is a section after the data.
     fn walked(&mut self, start: u64, end: u64) -> Option<Block> {
         self.offset = end;
         let block = self.open_block(start, end).ok();

@@ -1,12 +1,12 @@
-//! A static B-tree over sorted numbers: which is the first at or above a given one?
+//! A static B-tree over sorted numbers. It finds the first number at or above a given one.
 //!
 //! ```text
 //! root    [ max of node 0 | max of node 1 | ... ]      8 numbers = one cache line a node
 //! ...
 //! leaves  [ all numbers, in order, padded with u64::MAX ]
 //! ```
-//! A number in an upper node is the greatest of one node of the level below. A search touches one line
-//! a level and takes no branch that depends on the numbers: `rank` within a node is the child's number.
+//! A number in an upper node is the greatest number of one node of the level below. A search touches one line
+//! per level and takes no branch that depends on the numbers: `rank` within a node is the child's number.
 
 const FANOUT: usize = 8;
 
@@ -25,14 +25,14 @@ impl Node {
 #[derive(Debug)]
 pub(super) struct SearchTree {
     nodes: Box<[Node]>,
-    /// Where each level begins in `nodes`, the root's first.
+    /// The beginning of each level in `nodes`, the root's first.
     levels: Box<[usize]>,
     len: usize,
     max: u64,
 }
 
 impl SearchTree {
-    /// `sorted` ascends; equal numbers are allowed.
+    /// Builds a tree over `sorted`, which ascends; equal numbers are allowed.
     pub(super) fn build(sorted: &[u64]) -> Self {
         let mut bottom_up: Vec<Vec<Node>> = vec![nodes_of(sorted)];
         while let Some(below) = bottom_up.last().filter(|level| level.len() > 1) {
@@ -57,7 +57,7 @@ impl SearchTree {
         self.len
     }
 
-    /// The position of the first number that is at least `target`; `len()` when there is none.
+    /// The position of the first number that is at least `target`; `len()` if there is none.
     #[inline]
     pub(super) fn lower_bound(&self, target: u64) -> usize {
         if target > self.max || self.len == 0 {
@@ -70,7 +70,7 @@ impl SearchTree {
         node
     }
 
-    /// The position of the first number above `target`; `len()` when there is none.
+    /// The position of the first number greater than `target`; `len()` if there is none.
     pub(super) fn upper_bound(&self, target: u64) -> usize {
         target.checked_add(1).map_or(self.len, |next| self.lower_bound(next))
     }

@@ -1,4 +1,4 @@
-//! Tables in memory against a model, whole and damaged.
+//! Checks tables in memory, whole and damaged, against a model.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -75,12 +75,12 @@ impl ReadFile for MemRead {
     fn prefetch(&self, _offset: u64, _len: u64) {}
 }
 
-/// `len` bytes of few kinds.
+/// Random bytes out of a small alphabet.
 fn some_bytes(rng: &mut Rng, len: usize, alphabet: usize) -> Vec<u8> {
     (0..len).map(|_| rng.index(alphabet) as u8).collect()
 }
 
-/// Key ascending, then newest first.
+/// Ascending by key, then newest first.
 type Model = BTreeMap<(Vec<u8>, std::cmp::Reverse<SeqNo>), (Kind, Vec<u8>)>;
 
 fn build(model: &Model, options: TableOptions) -> (Vec<u8>, TableMeta) {

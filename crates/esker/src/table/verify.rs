@@ -1,4 +1,4 @@
-//! Reads a whole table and tells every damage, for `check` and `scrub`. The pool is neither used nor filled.
+//! Reads a whole table and reports all damage, for `check` and `scrub`. It neither uses nor fills the pool.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::checksum::hash_key;
 use crate::cursor::{Cursor, Kind, MAX_SEQ, SeqNo};
 use crate::error::Error;
 
-/// What the data blocks hold, to compare with what the properties say.
+/// What the data blocks hold, to compare with the properties.
 #[derive(Debug, Default)]
 struct Tally {
     entries: u64,
@@ -20,10 +20,10 @@ struct Tally {
     last: Option<(Vec<u8>, SeqNo)>,
 }
 
-/// A table that is being verified, some blocks at a time.
+/// The verification of a table, some blocks at a time.
 pub(crate) struct Verification {
     table: Arc<TableReader>,
-    /// The next block.
+    /// The number of the next block.
     next: usize,
     tally: Tally,
 }
@@ -38,9 +38,9 @@ impl Verification {
         self.tally.entries
     }
 
-    /// Verifies the next blocks, about `bytes` of them and one at least: each by itself, its place in the order, and what
-    /// index, filter and properties say of it. Goes on behind damage, calling `damage` for each. Returns how many bytes it
-    /// has read; `None` once all are done.
+    /// Verifies the next blocks, about `bytes` of them and at least one: each block by itself, its place in
+    /// the order, and what index, filter and properties say about it. Calls `damage` for each damaged place
+    /// and continues after it. Returns how many bytes were read; `None` when all blocks are done.
     pub(crate) fn advance(&mut self, bytes: u64, damage: &mut dyn FnMut(Error)) -> Option<u64> {
         let mut read = 0;
         while self.next < self.table.blocks() && (read == 0 || read < bytes) {
@@ -70,7 +70,7 @@ impl Verification {
 }
 
 impl TableReader {
-    /// Verifies all of it, as [`Verification`] does. Returns the number of sound entries.
+    /// Verifies the whole table, as [`Verification`] does. Returns the number of sound entries.
     pub(crate) fn verify(self: &Arc<Self>, damage: &mut dyn FnMut(Error)) -> u64 {
         let mut verification = Verification::begin(Arc::clone(self));
         while verification.advance(u64::MAX, damage).is_some() {}

@@ -1,8 +1,8 @@
 //! Writes a table from entries in ascending order.
 //!
-//! Entries gather in a block builder; full blocks go through a write buffer to the file. `finish`
-//! writes the other sections; to sync the file and make its name durable is the caller's. A writer
-//! that failed or is dropped leaves a file that no one may name.
+//! A block builder gathers entries; full blocks go through a write buffer to the file. `finish` writes the
+//! other sections. The caller syncs the file and makes its name durable. A writer that fails or is dropped
+//! leaves an incomplete file, which the manifest must never name.
 
 use std::sync::Arc;
 
@@ -19,22 +19,22 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::WriteFile;
 use crate::options::Compression;
 
-/// How much is gathered before the file is written to.
+/// How many bytes are gathered before a write to the file.
 const WRITE_BUFFER: usize = 256 << 10;
-/// How much is written between hints that the kernel should begin to write back.
+/// How many bytes are written between hints to the kernel to start writing back.
 const WRITEBACK_EVERY: u64 = 4 << 20;
 const MAX_BLOCK_SIZE: usize = 1 << 20;
 const MAX_VALUE: usize = u32::MAX as usize;
 
-/// How a table is laid out.
+/// The layout of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TableOptions {
-    /// The most bytes that a data block of several entries takes, before compression.
+    /// The most bytes of a data block with several entries, before compression.
     pub(crate) block_size: usize,
     pub(crate) compression: Compression,
-    /// Tenths of a bit of filter for each user key; 0 for no filter.
+    /// Filter size in tenths of a bit per user key; 0 for no filter.
     pub(crate) filter_bits_tenths: u32,
-    /// Random, another for each table.
+    /// A random number, different for each table.
     pub(crate) salt: u64,
     pub(crate) owner: Owner,
 }
@@ -76,15 +76,15 @@ pub(crate) struct TableWriter {
     index: IndexBuilder,
     hashes: Vec<u64>,
     out: Vec<u8>,
-    /// Bytes handed to the file, and how many of them when write-back was last started.
+    /// Bytes handed to the file, and how many of them there were when write-back was last started.
     written: u64,
     written_back: u64,
-    /// The stored length of the last block: its separator waits for the next block's first key.
+    /// The stored length of the last block. Its separator needs the next block's first key.
     unindexed: Option<u64>,
     last_key: Vec<u8>,
     last_seq: SeqNo,
     properties: Properties,
-    /// Where blocks are offered, and the number of the table there.
+    /// The pool that blocks are offered to, and the table's number there.
     pool: Option<(Arc<BufferPool>, u64, Offer)>,
 }
 
@@ -110,7 +110,7 @@ impl TableWriter {
         })
     }
 
-    /// Puts the blocks into `pool` too, as those of table `id`, while there is room.
+    /// Also puts the blocks into `pool`, as those of table `id`, while it has room.
     pub(crate) fn offer_to(&mut self, pool: &Arc<BufferPool>, id: u64, offer: Offer) {
         self.pool = Some((Arc::clone(pool), id, offer));
     }
@@ -134,7 +134,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Begins a block with this entry, or writes it as a block of its own if it is that large.
+    /// Begins a block with this entry. A large entry gets a block of its own.
     fn add_as_first(&mut self, key: &[u8], tag: u64, value: &[u8]) -> Result<()> {
         if !self.block.is_empty() {
             self.finish_block()?;
@@ -151,7 +151,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Whether `key` differs from the last one; fails unless the entry may follow.
+    /// Whether `key` differs from the last one. Fails unless the entry may follow.
     fn check(&self, key: &[u8], seq: SeqNo, value: &[u8]) -> Result<bool> {
         if key.len() > MAX_KEY || value.len() > MAX_VALUE || seq > MAX_SEQ {
             return Err(self.refuse("a key, value or sequence number is over the limit"));
@@ -186,18 +186,18 @@ impl TableWriter {
         self.last_key == key
     }
 
-    /// How many keys wait in memory, 8 bytes each, for the filter to be built.
+    /// How many 8-byte key hashes wait in memory for the filter.
     pub(crate) fn hashed_keys(&self) -> usize {
         self.hashes.len()
     }
 
-    /// About the bytes of the file if it were finished now.
+    /// About how many bytes the file would have if it were finished now.
     pub(crate) fn estimated_size(&self) -> u64 {
         let filter = self.hashes.len() as u64 * u64::from(self.options.filter_bits_tenths) / 80;
         self.offset() + (self.block.size() + self.index.size()) as u64 + filter + 256
     }
 
-    /// Where in the file the end of the write buffer will be.
+    /// The file offset that the end of the write buffer will have.
     fn offset(&self) -> u64 {
         self.written + self.out.len() as u64
     }
@@ -208,7 +208,7 @@ impl TableWriter {
         self.seal_block(start)
     }
 
-    /// Ends the data block whose payload is `out[start..]`.
+    /// Completes the data block whose payload is `out[start..]`.
     fn seal_block(&mut self, start: usize) -> Result<()> {
         let offset = self.written + start as u64;
         self.offer_block(start);
@@ -217,7 +217,7 @@ impl TableWriter {
         if self.out.len() >= WRITE_BUFFER { self.write_out() } else { Ok(()) }
     }
 
-    /// Offers the block whose plain payload is `out[start..]`.
+    /// Offers the pool the block whose plain payload is `out[start..]`.
     fn offer_block(&mut self, start: usize) {
         let Some((pool, id, offer)) = &self.pool else { return };
         if let Some(page) = PageId::new(*id, self.index.count() as usize)
@@ -233,7 +233,7 @@ impl TableWriter {
         self.file.append(&self.out)?;
         self.written += self.out.len() as u64;
         self.out.clear();
-        // One huge value must not keep its memory for the rest of the table.
+        // Do not keep the memory of one huge value for the rest of the table.
         self.out.shrink_to(WRITE_BUFFER + 2 * MAX_BLOCK_SIZE);
         if self.written - self.written_back >= WRITEBACK_EVERY {
             self.file.start_writeback();
@@ -242,7 +242,8 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Writes the rest. The table may be named when the file, which is handed back, has been synced.
+    /// Writes the remaining sections and returns the file. Name the table in the manifest only after syncing
+    /// the file.
     pub(crate) fn finish(mut self) -> Result<(TableMeta, Box<dyn WriteFile>)> {
         if !self.block.is_empty() {
             self.finish_block()?;
@@ -274,7 +275,7 @@ impl TableWriter {
         Ok((TableMeta { size: file_len, index_bytes, filter_bytes, salt, properties }, self.file))
     }
 
-    /// Appends a block that is no data block. They are never compressed.
+    /// Appends a block other than a data block. Such blocks are never compressed.
     fn section(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         let (start, offset) = (self.out.len(), self.offset());
         encode(&mut self.out);

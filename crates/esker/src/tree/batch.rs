@@ -1,4 +1,4 @@
-//! What a batch may be told to do to trees.
+//! The changes of trees that a batch may hold.
 
 use std::time::Duration;
 
@@ -12,12 +12,13 @@ impl Batch {
     /// Adds: `key` of `tree` gets `value`.
     ///
     /// # Errors
-    /// `InvalidInput` when the key is empty or longer than 64 KiB, or the batch would pass 4 GiB.
+    /// `InvalidInput` when the key is empty or longer than 64 KiB, or the batch would exceed 4 GiB. A huge value is
+    /// written to its file at once, which fails as a put of it does: `OutOfSpace`, `OutOfResources`, `Io`, `Closed`.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_until(tree, key, value, None)
     }
 
-    /// Adds: `key` of `tree` gets `value` for as long as `ttl`, from now on ([`Tree::put_for`]).
+    /// Adds: `key` of `tree` gets `value` for the time `ttl` from now on ([`Tree::put_for`]).
     ///
     /// # Errors
     /// As [`Batch::put`].
@@ -31,9 +32,9 @@ impl Batch {
         self.put_until(tree, key, value, Some(tree.store.expiry_after(ttl)))
     }
 
-    /// Adds: `key` of `tree` gets `value` until the store's clock shows `expires_us`, in microseconds since 1970, or for good
-    /// (`None`): what [`Value::expires_us`](crate::Value::expires_us) says of a value that is copied from elsewhere. Where that
-    /// time has passed, the key is absent at once, whatever it had before.
+    /// Adds: `key` of `tree` gets `value` until the store's clock shows `expires_us`, in microseconds since 1970, or
+    /// without end (`None`). [`Value::expires_us`](crate::Value::expires_us) returns this number, so values can be
+    /// copied with their expiry. If that time has passed, the key becomes absent at once, whatever it had before.
     ///
     /// # Example
     /// ```
@@ -72,10 +73,10 @@ impl Batch {
         self.add_blob(tree.inner(), key, blob, expiry)
     }
 
-    /// Adds: all keys of `range` become absent, also those that were put earlier in the batch ([`Tree::delete_range`]).
+    /// Adds: all keys of `range` become absent, including those put earlier in the batch ([`Tree::delete_range`]).
     ///
     /// # Errors
-    /// `InvalidInput` when the batch would pass 4 GiB.
+    /// `InvalidInput` when the batch would exceed 4 GiB.
     pub fn delete_range(&mut self, tree: &Tree, range: &ScanRange) -> Result<()> {
         self.add_range(tree.inner(), &range.keys())
     }

@@ -1,4 +1,4 @@
-//! Counting without reading: what the tables' indexes and filters say.
+//! Estimates without reading data, from the tables' indexes and filters.
 
 use std::ops::Bound;
 
@@ -10,8 +10,8 @@ use crate::state::TreeState;
 use crate::version::levels::Table;
 
 impl Tree {
-    /// About how many keys in `range` have a value, from tables' indexes alone: fast, but overwritten and
-    /// deleted keys are counted until they are merged away.
+    /// About how many keys in `range` have a value, from tables' indexes alone. This is fast, but overwritten and
+    /// deleted keys count until they are merged away.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -21,9 +21,9 @@ impl Tree {
         count(&state, &range)
     }
 
-    /// How many tables whose key range covers `key` have a filter, and how many of these filters let it
-    /// through. With keys that are absent, the second over the first is the rate of false positives.
-    /// Tables that small trees share are not asked.
+    /// How many tables whose key range covers `key` have a filter, and how many of these filters pass it. For absent
+    /// keys, the second number divided by the first is the rate of false positives. Tables that small trees share do
+    /// not count.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -51,7 +51,7 @@ fn bound_key(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     }
 }
 
-/// About how many entries of `table` lie in `range`, by the share of its bytes that does.
+/// About how many entries of `table` lie in `range`, from the share of its bytes that does.
 fn count_in(table: &Table, range: &ScanRange) -> Result<u64> {
     let lower = bound_key(&range.lower).filter(|key| *key > table.info.smallest.as_slice());
     let upper = bound_key(&range.upper).filter(|key| *key < table.info.largest.as_slice());
@@ -72,7 +72,7 @@ pub(super) fn count(state: &TreeState, range: &ScanRange) -> Result<u64> {
     let is_whole = bound_key(&range.lower).is_none() && bound_key(&range.upper).is_none();
     let mut total = 0;
     for mem in std::iter::once(&state.mem).chain(&state.waiting) {
-        // A memtable keeps no index to count by: all of it for the whole range, half for a part.
+        // A memtable has no index to count by: count all of it for the whole range, half for a part.
         let len = mem.table.len() as u64;
         total += if is_whole { len } else { len / 2 };
     }

@@ -1,4 +1,4 @@
-//! Sorted data in bulk: written as tables, not through log and memtables.
+//! Bulk loads: data is written as tables, not through log and memtables.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::table::ScanHint;
 use crate::version::levels::{LEVELS, Table};
 use crate::write::batch::check_key;
 
-/// How many bytes are written before room on the disk is looked for again.
+/// How many bytes are written between checks for free disk space.
 const ROOM_EVERY: u64 = 16 << 20;
 
 /// Bytes that an entry takes in memory beside its key and value.
 const ENTRY_BYTES: usize = 100;
 
-/// Takes pairs in ascending order of their keys, and has the tree hold all of them at once. Nothing of it is to be seen
-/// before [`Ingest::commit`]; dropped, it leaves nothing behind.
+/// Takes pairs in ascending order of their keys and adds all of them to the tree at once. None of them is visible
+/// before [`Ingest::commit`]. A dropped ingest leaves nothing behind.
 ///
-/// Each pair is written once, into a table, while [`Tree::put`] writes the log and a table. Huge values go where
-/// they go otherwise. Memory: about one block of the table that is being written, and 200 bytes for each huge value and for
-/// each key that may have had one.
+/// Each pair is written once, into a table, while [`Tree::put`] writes it to the log and to a table. Huge values are
+/// stored as usual. Memory: about one block of the table being written, and 200 bytes for each huge value and for each
+/// key that may have had one.
 ///
 /// # Example
 /// ```
@@ -48,13 +48,12 @@ pub struct Ingest {
     output: Output,
     last: Vec<u8>,
     count: u64,
-    /// Bytes written since room was looked for.
+    /// Bytes written since the last check for free space.
     unchecked: u64,
     gathered: Ingested,
-    /// A pair could not be written: the rest would have a gap.
+    /// A pair could not be written, so the result would have a gap.
     failed: bool,
-    /// Goes last: it may be the last handle, and the store that it closes is not written into any more, while `output`
-    /// removes its files.
+    /// Dropped last: it may be the last handle, and `output` must remove its files before the store closes.
     tree: Tree,
 }
 
@@ -77,21 +76,21 @@ impl Ingest {
         Ok(Ingest { tree: tree.clone(), output, last, count, unchecked, gathered, failed })
     }
 
-    /// How many pairs it has taken.
+    /// How many pairs were added.
     pub fn len(&self) -> u64 {
         self.count
     }
 
-    /// Whether it has taken none.
+    /// Whether no pair was added.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Takes a pair, whose key is greater than that of the one before.
+    /// Adds a pair. Its key must be greater than the previous one.
     ///
     /// # Errors
-    /// `InvalidInput` when the key is not greater, or as [`Tree::put`] says: the pair is not taken. `Io` and `OutOfSpace`:
-    /// nothing more can be taken or committed.
+    /// `InvalidInput` when the key is not greater, or as [`Tree::put`]: the pair is not added. After `Io` and
+    /// `OutOfSpace` nothing more can be added or committed.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         check_key(key)?;
@@ -122,7 +121,7 @@ impl Ingest {
         }
     }
 
-    /// Runs `write`, after whose failure the whole has a gap.
+    /// Runs `write`; a failure leaves a gap in the result.
     fn attempt(&mut self, write: impl FnOnce(&mut Ingest) -> Result<()>) -> Result<()> {
         self.tree.store.check_open()?;
         if self.failed {
@@ -147,19 +146,21 @@ impl Ingest {
         Ok(())
     }
 
-    /// Has the tree hold the pairs, over whatever it had of their keys; returns how many they are. They survive power loss
-    /// when this returns, with all that was written before.
+    /// Adds the pairs to the tree, replacing earlier values of their keys; returns how many pairs. When this returns,
+    /// they survive power loss, and so do all earlier writes.
     ///
-    /// Writes to the tree wait while memtables with keys among these are flushed, and those to other trees for two syncs.
+    /// Writes to the tree wait while memtables with keys in the range of these pairs are flushed. Writes to other trees
+    /// wait for two syncs.
     ///
     /// # Errors
-    /// `Io` and `OutOfSpace`: the tree is as it was. `Closed` when it was dropped; `InvalidInput` after a failed
-    /// [`Ingest::put`]. As with every write, after `Poisoned` opening the store again decides.
+    /// `Io` and `OutOfSpace`: the tree is unchanged. `Closed` when the tree was dropped; `InvalidInput` after a failed
+    /// [`Ingest::put`]. After `Poisoned`, as with every write, only reopening the store shows whether the pairs are
+    /// there.
     pub fn commit(mut self) -> Result<u64> {
         self.attempt(|_| Ok(()))?;
         let Ingest { tree, output, count, mut gathered, .. } = self;
         if count == 0 {
-            // What was written before survives even so.
+            // Earlier writes must become durable even so.
             return tree.store.make_durable(&tree.inner).map(|()| 0);
         }
         gathered.tables = output.finish()?;
@@ -168,28 +169,28 @@ impl Ingest {
     }
 }
 
-/// Takes pairs in any order, more of them than memory holds, and has the tree hold all of them at once. Of several pairs with
-/// one key the last one counts. As [`Ingest`] otherwise.
+/// Takes pairs in any order, more than fit into memory, and adds all of them to the tree at once. Of several pairs with
+/// one key the last one counts. Otherwise like [`Ingest`].
 ///
-/// Pairs are gathered in as much memory as a memtable takes, sorted, and written to files, which are merged by
-/// [`IngestUnsorted::commit`] (external merge sort: Knuth, "The Art of Computer Programming", volume 3, section 5.4). So each
-/// is written twice, where there are more than fit into memory.
+/// Pairs are gathered in as much memory as a memtable takes, sorted, and written to files, which
+/// [`IngestUnsorted::commit`] merges (external merge sort: Knuth, "The Art of Computer Programming", volume 3, section
+/// 5.4). So each pair is written twice if they do not all fit into memory.
 #[derive(Debug)]
 pub struct IngestUnsorted {
     gathered: BTreeMap<Vec<u8>, (Kind, Vec<u8>)>,
     bytes: usize,
-    /// Oldest first; each holds of every key the last pair that it took.
+    /// Oldest first. Each run holds the last pair that it took for each key.
     runs: Vec<Arc<Table>>,
     blobs: BTreeMap<(BlobFileId, u64), NewBlob>,
-    /// Goes last, as the handle in it does.
+    /// Dropped last, because of the handle in it.
     ingest: Ingest,
 }
 
 impl IngestUnsorted {
-    /// Takes a pair.
+    /// Adds a pair.
     ///
     /// # Errors
-    /// As [`Ingest::put`], but for the order.
+    /// As [`Ingest::put`], except that any order is allowed.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         check_key(key)?;
@@ -216,14 +217,14 @@ impl IngestUnsorted {
         Ok(())
     }
 
-    /// A pair was replaced: its huge value, if it has one, is nobody's.
+    /// Forgets the huge value, if any, of a pair that was replaced.
     fn forget(&mut self, kind: Kind, stored: &[u8]) {
         if let Some(pointer) = Pointer::of_entry(kind, stored) {
             self.blobs.remove(&(pointer.file, pointer.ordinal));
         }
     }
 
-    /// Writes what is in memory into a table that no tree has.
+    /// Writes the gathered pairs into a table that belongs to no tree.
     fn write_run(&mut self) -> Result<()> {
         let (tree, gathered) = (self.ingest.tree.clone(), std::mem::take(&mut self.gathered));
         self.bytes = 0;
@@ -249,14 +250,14 @@ impl IngestUnsorted {
         })?;
         if let Some(info) = written {
             let file = tree.store.registry.file(info.file, info.salt);
-            // It goes with this writer, whatever becomes of that.
+            // The file is removed with this writer, whether or not the commit succeeds.
             file.mark_obsolete();
             self.runs.push(Table::new(file, info));
         }
         Ok(())
     }
 
-    /// As [`Ingest::commit`].
+    /// Like [`Ingest::commit`].
     ///
     /// # Errors
     /// As [`Ingest::commit`].
@@ -273,7 +274,7 @@ impl IngestUnsorted {
         merge.seek_to_start()?;
         let mut last = Vec::new();
         while merge.valid() {
-            // The newest comes first.
+            // The newest entry of a key comes first.
             if merge.key() == last.as_slice() {
                 self.forget(merge.kind(), merge.value());
             } else {
@@ -289,7 +290,7 @@ impl IngestUnsorted {
         self.ingest.commit()
     }
 
-    /// Has `ingest` take an entry, whose huge value, if it has one, is written.
+    /// Passes an entry to `ingest`. Its huge value, if any, has already been written.
     fn take(&mut self, key: &[u8], kind: Kind, stored: &[u8]) -> Result<()> {
         match Pointer::of_entry(kind, stored) {
             None => self.ingest.watch(key),
@@ -303,7 +304,7 @@ impl IngestUnsorted {
 }
 
 impl Tree {
-    /// Begins to take pairs in bulk, in ascending order of their keys.
+    /// Begins a bulk load of pairs in ascending order of their keys.
     ///
     /// # Errors
     /// As [`Tree::put`].
@@ -311,7 +312,7 @@ impl Tree {
         Ingest::new(self)
     }
 
-    /// Begins to take pairs in bulk, in any order.
+    /// Begins a bulk load of pairs in any order.
     ///
     /// # Errors
     /// As [`Tree::put`].

@@ -9,24 +9,24 @@ use crate::options::Durability;
 use crate::read::operands::gather;
 use crate::write::batch::Batch;
 
-/// One merge in so many looks whether its key's operands are to become a value.
+/// One merge in this many checks whether its key's operands should become a value.
 const SETTLED_ONCE_IN: u64 = 64;
 
-/// Fewer operands stay as they are.
+/// Fewer operands than this stay as they are.
 const SETTLED_FROM: usize = 32;
 
-/// Longer values stay as they are, in bytes: writing them would cost more than reading operands.
+/// Values longer than this, in bytes, stay as they are: writing them would cost more than reading their operands.
 const SETTLED_MAX: usize = 1024;
 
 impl Tree {
-    /// Has the merge operator `operator` change the value of `key` by `operand`. Nothing is read: it takes as long as a
-    /// put. What comes of it is made when somebody reads the key, and for good by flushes and merges.
+    /// Changes the value of `key` by `operand` with the merge operator `operator`. This reads nothing and takes as long
+    /// as a put. The value is computed when the key is read; flushes and merges compute it for good.
     ///
-    /// [`ADD`] and [`APPEND`] are there always, others where [`Options::merge_operator`](crate::Options::merge_operator)
-    /// names them, which whoever opens the store later has to do too. A value's time to live is its own: when it has
-    /// expired, the operands that came after it count as if the key had been absent when they came. The value that is made
-    /// is held in memory, however long, and stays in the tables: long values are better written with [`Tree::put`]. A merge
-    /// may write what has come of the key for good: to a transaction that has read it this is a change. In a transaction:
+    /// [`ADD`] and [`APPEND`] are always available. [`Options::merge_operator`](crate::Options::merge_operator) adds
+    /// others; every later opening of the store must add them too. A time to live belongs to the value: when the value
+    /// has expired, later operands count as if the key had been absent. The computed value is held in memory, however
+    /// long it is, and stays in the tables: use [`Tree::put`] for long values. A merge may also write the computed
+    /// value of the key; for a transaction that has read the key this is a change. In a transaction use
     /// [`Txn::merge`](crate::Txn::merge).
     ///
     /// # Example
@@ -42,8 +42,8 @@ impl Tree {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput` when there is no such operator or it refuses the operand; otherwise as [`Tree::put`]. Where the value
-    /// is none that the operator can change, whoever reads the key gets `InvalidInput`.
+    /// `InvalidInput` when there is no such operator or it refuses the operand; otherwise as [`Tree::put`]. If the
+    /// operator cannot change the value, every reader of the key gets `InvalidInput`.
     pub fn merge(&self, key: impl AsRef<[u8]>, operator: &str, operand: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         Batch::with_scratch(|batch| {
@@ -51,14 +51,14 @@ impl Tree {
             self.store.write(batch, self.store.options.durability)
         })?;
         if self.store.env.random.next_u64().is_multiple_of(SETTLED_ONCE_IN) {
-            // What was merged is written; this is for those who read it.
+            // The operand is written; this only helps later readers.
             drop(self.settle(key));
         }
         Ok(())
     }
 
-    /// Writes what `key` has as a value where it has become long ago what many operands have made, so that nobody who reads
-    /// a counter walks over all that was counted since the last flush.
+    /// Writes the value of `key` if it consists of many operands, so that a reader of a counter need not read every
+    /// addition since the last flush.
     fn settle(&self, key: &[u8]) -> Result<()> {
         let snapshot = Snapshot::passing(&self.owner);
         let seen = snapshot.seq();

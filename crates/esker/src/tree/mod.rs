@@ -1,4 +1,4 @@
-//! A named keyspace: the handle that a user holds. What stands behind it is in [`crate::state`].
+//! A named keyspace: the handle that a user holds. [`crate::state`] has what is behind it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -36,21 +36,25 @@ pub use ingest::{Ingest, IngestUnsorted};
 pub use snapshot::Snapshot;
 pub use stream::ValueWriter;
 
-/// A named keyspace of a store: a sorted map from keys to values. Cheap to clone; any number of threads
-/// may use it at once. Readers take no locks and are never held up by writers.
+/// A tree's content at a moment, and the moment's number and time.
+type Passing = (Arc<TreeState>, (SeqNo, u64));
+
+/// A named keyspace of a store: a sorted map from keys to values. Cheap to clone; any number of threads may use it at
+/// once. Readers take no locks and never wait for writers.
 ///
-/// Keys are 1 to 65,536 bytes and sorted bytewise; [`crate::keys`] encodes numbers and tuples so that
-/// they sort as they should. Values are any bytes that fit in memory, below 4 GiB.
+/// Keys are 1 to 65,536 bytes long and sorted bytewise; [`crate::keys`] encodes numbers and tuples so that their keys
+/// sort as they do. A value is any bytes, of any length: [`Tree::put_from`] and [`Tree::writer`] take values that are
+/// longer than memory.
 #[derive(Debug, Clone)]
 pub struct Tree {
     /// Dropped first: it may close the store.
     owner: Arc<Owner>,
-    /// What the owner has, without going through it.
+    /// The owner's store, for direct access.
     store: Arc<Store>,
     inner: Arc<TreeInner>,
 }
 
-/// What a read found.
+/// The result of a read.
 enum Found<T> {
     Small(T),
     Whole(Value),
@@ -70,7 +74,7 @@ impl Tree {
         &self.inner.name
     }
 
-    /// The keys that the tree may have: all, unless it was split ([`Db::split`](crate::Db::split)).
+    /// The keys that the tree may hold: all, unless it was split ([`Db::split`](crate::Db::split)).
     pub fn range(&self) -> ScanRange {
         let KeyRange { lower, upper } = self.inner.state.load().extent.range.clone();
         let range = if lower.is_empty() { ScanRange::all() } else { ScanRange::all().from(lower) };
@@ -88,7 +92,7 @@ impl Tree {
         self.put_with(key, value, self.store.options.durability)
     }
 
-    /// As [`Tree::put`], with a durability of its own.
+    /// Like [`Tree::put`], with the given durability.
     ///
     /// # Errors
     /// As [`Tree::put`].
@@ -101,7 +105,7 @@ impl Tree {
         self.write_one(Kind::Put, key.as_ref(), value.as_ref(), durability)
     }
 
-    /// Makes `key` absent. Not an error when it is.
+    /// Deletes `key`. An absent key is no error.
     ///
     /// # Errors
     /// As [`Tree::put`].
@@ -109,7 +113,7 @@ impl Tree {
         self.delete_with(key, self.store.options.durability)
     }
 
-    /// As [`Tree::delete`], with a durability of its own.
+    /// Like [`Tree::delete`], with the given durability.
     ///
     /// # Errors
     /// As [`Tree::put`].
@@ -117,11 +121,11 @@ impl Tree {
         self.write_one(Kind::Delete, key.as_ref(), &[], durability)
     }
 
-    /// Gives `key` the value `value` for as long as `ttl`: then it is absent, as if it had been deleted at that moment,
-    /// whatever it had before. Its space comes back when it is merged away. A `ttl` too long to be counted in microseconds
-    /// since 1970 is for ever.
+    /// Gives `key` the value `value` for the time `ttl`. Then the key is absent, as if it had been deleted at that
+    /// moment, whatever it had before. A merge frees the space. A `ttl` that cannot be counted in microseconds since
+    /// 1970 has no end.
     ///
-    /// Time is the machine's, but never goes back: where its clock was set back, the store's goes on from where it was.
+    /// Time is the machine's, but never goes back: if its clock is set back, the store's clock goes on from where it was.
     ///
     /// # Example
     /// ```
@@ -145,15 +149,16 @@ impl Tree {
         self.store.write(&batch, self.store.options.durability)
     }
 
-    /// Makes all keys of `range` absent, whose direction plays no part. What is put there afterwards is there; a range
-    /// without keys, or whose bounds are reversed, changes nothing.
+    /// Deletes all keys of `range`; its direction does not matter. Later puts in the range are not affected. A range
+    /// that is empty or has reversed bounds changes nothing.
     ///
-    /// Of a tree that was split, or is split meanwhile, it deletes the keys that the tree has then ([`Tree::range`]); a range
-    /// of which it has none is refused. What another tree has of the range stays there.
+    /// In a tree that was split, or is being split, this deletes the keys that the tree has at that time ([`Tree::range`]).
+    /// A range with none of the tree's keys is refused. Keys of the range that belong to another tree stay.
     ///
-    /// It takes as long as one write, however many keys there are. Until merges have passed all that it hides, which
-    /// [`Db::compact`](crate::Db::compact) has them do, reads of the tree pay a lookup each, and scans walk over what is
-    /// hidden. Tables of which nothing is left go at once, and huge values within seconds.
+    /// It takes as long as one write, however many keys there are. Until merges have passed everything that it hides,
+    /// each read of the tree costs one lookup more, and scans pass over the hidden entries;
+    /// [`Db::compact`](crate::Db::compact) merges them all. Tables that become empty are removed at once, and huge
+    /// values within seconds.
     ///
     /// # Example
     /// ```
@@ -190,8 +195,8 @@ impl Tree {
         })
     }
 
-    /// Writes `new` (or deletes, for `None`) if the value of `key` is `expected` (`None`: absent) at that
-    /// very moment. Returns whether it was.
+    /// Writes `new` (or deletes, for `None`) if the value of `key` is `expected` (`None`: absent) at exactly that
+    /// moment. Returns whether it was.
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`].
@@ -209,8 +214,8 @@ impl Tree {
         Ok(matched)
     }
 
-    /// Replaces the value of `key` by what `change` makes of it (`None`: absent). No other write to the
-    /// key comes in between; `change` is called again when one did. Returns the new value.
+    /// Replaces the value of `key` by the result of `change` (`None`: absent). No other write to the key comes in
+    /// between: if one did, `change` is called again. Returns the new value.
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`].
@@ -239,7 +244,7 @@ impl Tree {
         Ok(new)
     }
 
-    /// Reads, lets `decide` (`None`: leave it), and writes if no newer version has come meanwhile.
+    /// Reads, calls `decide` (`None`: no change), and writes if no newer version has come meanwhile.
     fn modify(
         &self,
         key: &[u8],
@@ -247,8 +252,8 @@ impl Tree {
     ) -> Result<()> {
         check_key(key)?;
         loop {
-            // The snapshot keeps merges from folding versions that came after it into the bottom level,
-            // where they would lose the sequence numbers that show them to be newer.
+            // The snapshot keeps merges from folding later versions into the bottom level, where they would lose the
+            // sequence numbers that show them to be newer.
             let snapshot = Snapshot::passing(&self.owner);
             let current = snapshot.get(self, key)?;
             let lasting = self.store.lasting(current.as_ref().and_then(Value::lapses_us));
@@ -267,8 +272,8 @@ impl Tree {
         }
     }
 
-    /// Writes what the tree's memtables hold into tables. Needed only where its writes skip the log
-    /// ([`TreeOptions::log`](crate::TreeOptions::log)): what was written before survives power loss then.
+    /// Writes the tree's memtables into tables. This is needed only if its writes skip the log
+    /// ([`TreeOptions::log`](crate::TreeOptions::log)): all earlier writes then survive power loss.
     ///
     /// # Errors
     /// `Io` or `OutOfSpace`; the data stays in memory. `Closed` when the tree was dropped.
@@ -282,12 +287,12 @@ impl Tree {
 
     // ---- reading -------------------------------------------------------------------------------------
 
-    /// What the tree is made of now. Loaded before a sequence number, it holds everything that a single
-    /// read at that number may return.
+    /// The current state of the tree. If it is loaded before a sequence number, it holds everything that a single read
+    /// at that number may return.
     #[inline]
     pub(crate) fn readable_state(&self) -> Result<Guard<Arc<TreeState>>> {
         let state = self.inner.state.load();
-        // In this order: closing the store, and dropping the tree, empty the state.
+        // In this order: closing the store and dropping the tree empty the state.
         self.store.check_open()?;
         if self.inner.is_dropped() {
             return Err(self.inner.dropped_error());
@@ -298,31 +303,36 @@ impl Tree {
         Ok(state)
     }
 
-    /// The tree's state and a sequence number that fit together: the state holds exactly every write up
-    /// to that number, of all keys.
+    /// The tree's state and a sequence number that fit together: for all keys, the state holds every write up to that
+    /// number.
     fn consistent_state(&self) -> Result<(Arc<TreeState>, SeqNo)> {
         loop {
             let state = Guard::into_inner(self.readable_state()?);
             let seq = self.store.commit.visible();
-            // A memtable begun in between would hold writes at or before `seq` that `state` does not.
+            // Otherwise a memtable begun in between may hold writes at or before `seq` that `state` lacks.
             if Arc::ptr_eq(&state, &self.inner.state.load()) {
                 return Ok((state, seq));
             }
         }
     }
 
-    /// As [`Tree::consistent_state`], with a time at which there was no newer number.
-    fn consistent_moment(&self) -> Result<(Arc<TreeState>, SeqNo, u64)> {
+    /// Like [`Tree::consistent_state`], with a time at which there was no newer number. `None` if the moment must be
+    /// registered: there are huge values, which only a registered moment keeps, or a `Lasting` write is under way.
+    fn passing_moment(&self) -> Result<Option<Passing>> {
         loop {
-            let (state, seq) = self.consistent_state()?;
-            let time = self.store.clock.now_us();
-            if self.store.commit.visible() == seq {
-                return Ok((state, seq, time));
+            let (state, seen) = self.consistent_state()?;
+            if self.store.blobs.is_used() {
+                return Ok(None);
+            }
+            match self.store.snapshots.passing(&self.store.commit, &self.store.clock) {
+                Some((seq, time)) if seq == seen => return Ok(Some((state, (seq, time)))),
+                Some(_) => {}
+                None => return Ok(None),
             }
         }
     }
 
-    /// The newest value: `use_value` of a small one, or a handle of a huge one.
+    /// The newest value: the result of `use_value` for a small one, or a handle of a huge one.
     #[inline]
     fn get_now<T>(&self, key: &[u8], use_value: impl FnOnce(&Content<'_>) -> T) -> Result<Option<Found<T>>> {
         let metrics = &self.store.metrics;
@@ -341,12 +351,12 @@ impl Tree {
                 _ => Ok(use_value(&entry)),
             })
         });
-        // Here and not by `measure`: what is found is not moved for it.
+        // This is done here and not by `measure`, which would have to move the result.
         if notes::are_there() {
             metrics.end(Operation::Get, || Subject::of(&self.inner.name, key));
         }
         Ok(match found? {
-            // It may have been written over before it expired, and that was not seen yet.
+            // A write that was not visible yet may have replaced it before it expired.
             None if expires.get() => self.get_at_one_moment(key)?.map(Found::Whole),
             None => None,
             Some(Ok(used)) => Some(Found::Small(used)),
@@ -355,17 +365,17 @@ impl Tree {
         })
     }
 
-    /// Does `work`, a get of `key`.
+    /// Runs `work`, a get of `key`, and measures it.
     #[inline]
     fn measured<T>(&self, key: &[u8], work: impl FnOnce() -> T) -> T {
         self.store.metrics.measure(Operation::Get, move || Subject::of(&self.inner.name, key), work)
     }
 
-    /// The value of a key whose newest version is an operand, or has expired. What lies below may be a huge value: the moment
-    /// is registered, so that it stays; and its time is one at which nothing newer could be seen.
+    /// The value of a key whose newest version is an operand, or has expired. The moment is registered, so that a huge
+    /// value below stays. Its time is one at which nothing newer was visible.
     #[cold]
     fn get_at_one_moment(&self, key: &[u8]) -> Result<Option<Value>> {
-        // Part of a get that was counted.
+        // This is part of a get that has already been counted.
         notes::begin();
         let found = Snapshot::passing(&self.owner).find(self, key);
         if notes::are_there() {
@@ -374,12 +384,11 @@ impl Tree {
         found
     }
 
-    /// The huge value that `pointer` points to; where it was overwritten and freed meanwhile, what `key` has
-    /// now.
+    /// The huge value that `pointer` refers to. If it was overwritten and freed meanwhile, the current value of `key`.
     #[cold]
     fn get_huge(&self, key: &[u8], pointer: &[u8], expiry: Option<Expiry>) -> Result<Option<Value>> {
         match Value::of_blob(&self.store.blobs, key, pointer, expiry) {
-            // Nothing that a registered moment sees is freed.
+            // Values that a registered moment sees are not freed.
             Err(_) => Snapshot::passing(&self.owner).find(self, key),
             found => found.map(Some),
         }
@@ -410,8 +419,8 @@ impl Tree {
         }
     }
 
-    /// Puts the value of `key` into `buf`, replacing what was there; `false` (and an empty `buf`) when
-    /// the key is absent. Allocates nothing while `buf` is large enough.
+    /// Copies the value of `key` into `buf`, replacing its content; `false` (and an empty `buf`) if the key is absent.
+    /// Allocates nothing if `buf` is large enough.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -425,16 +434,15 @@ impl Tree {
         }
     }
 
-    /// The values of `keys`, all of one moment, in the order of the keys.
+    /// The values of `keys`, all at one moment, in the order of the keys.
     ///
     /// # Errors
     /// As [`Tree::get`].
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        let (state, seq, time) = self.consistent_moment()?;
-        if self.store.blobs.is_used() {
+        let Some((state, (seq, time))) = self.passing_moment()? else {
             let snapshot = Snapshot::passing(&self.owner);
             return keys.iter().map(|key| snapshot.get(self, key)).collect();
-        }
+        };
         let value_of = |key: &[u8], entry: &Content<'_>| match entry.kind {
             Kind::Merge => {
                 merged_at(&state, key, (seq, time), &self.store.options.merge_operators, &self.store.blobs)
@@ -463,16 +471,14 @@ impl Tree {
         })
     }
 
-    /// The pairs in `range`, as they are now.
+    /// The pairs in `range` at the current moment.
     ///
     /// # Errors
     /// As [`Tree::get`].
     pub fn scan(&self, range: ScanRange) -> Result<Scan> {
-        let (state, seq, time) = self.consistent_moment()?;
-        if self.store.blobs.is_used() {
-            // A huge value is kept where it is only for moments that are registered.
+        let Some((state, (seq, time))) = self.passing_moment()? else {
             return Snapshot::passing(&self.owner).scan(self, range);
-        }
+        };
         let owner = Arc::clone(&self.owner) as Arc<dyn Scanned>;
         let meter = ScanMeter::begin(owner, &self.inner);
         Scan::new(&[state], (seq, time), range, None, meter)

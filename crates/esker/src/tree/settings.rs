@@ -1,12 +1,9 @@
-//! What is said of a tree itself, and may change.
-
-use std::sync::Arc;
+//! Settings of a tree that may change.
 
 use super::Tree;
-use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::TreeOptions;
-use crate::state::TreeInner;
+use crate::state::versions::Change;
 use crate::version::edit::Edit;
 
 /// The longest tag, in bytes.
@@ -18,7 +15,7 @@ impl Tree {
         self.inner.tag.lock().clone()
     }
 
-    /// Leaves a small durable note with the tree, for example what type its keys have. At most 4 KiB.
+    /// Stores a small durable note with the tree, for example the type of its keys. At most 4 KiB.
     ///
     /// # Errors
     /// `InvalidInput` when the tag is too long, or as a write.
@@ -28,20 +25,18 @@ impl Tree {
             let message = format!("the tag has {} bytes; the limit is {TAG_LEN_MAX}", tag.len());
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
-        self.change(Edit::SetTag { tree: self.inner.id, tag: tag.to_owned() }, |tree| {
-            *tree.tag.lock() = Some(tag.to_owned());
-        })
+        self.change(Edit::SetTag { tree: self.inner.id, tag: tag.to_owned() })
     }
 
-    /// What was chosen for the tree.
+    /// The tree's options.
     pub fn options(&self) -> TreeOptions {
         self.inner.options()
     }
 
-    /// Changes what was chosen for the tree: tables that are written from now on follow it.
+    /// Changes the tree's options. Tables written from now on follow them.
     ///
     /// # Errors
-    /// `InvalidInput` when an option is out of range or [`TreeOptions::log`] another than the tree's; or as a write.
+    /// `InvalidInput` when an option is out of range or [`TreeOptions::log`] differs from the tree's; or as a write.
     pub fn set_options(&self, options: TreeOptions) -> Result<()> {
         self.store.check_writable()?;
         options.check()?;
@@ -50,23 +45,17 @@ impl Tree {
             let message = "whether writes go to the log is fixed when a tree is created";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
-        let edit = Edit::SetOptions { tree: self.inner.id, options: options.clone() };
-        self.change(edit, |tree| tree.set_options(options))?;
-        self.store.add_compaction_candidates([Arc::clone(&self.inner)]);
-        self.store.notify(Lane::Compact);
-        Ok(())
+        self.change(Edit::SetOptions { tree: self.inner.id, options })
     }
 
-    /// Makes `edit` about the tree durable, and then shows it.
-    fn change(&self, edit: Edit, show: impl FnOnce(&TreeInner)) -> Result<()> {
-        // What was written before must not be lost when this survives: the store stays a prefix.
+    /// Makes `edit` about the tree durable, and then visible.
+    fn change(&self, edit: Edit) -> Result<()> {
+        // Earlier writes must not be lost if this edit survives: the store must stay a prefix of its history.
         self.store.sync_published()?;
-        let mut structure = self.store.structure.lock();
+        let mut versions = self.store.versions.lock();
         if self.inner.is_dropped() {
             return Err(self.inner.dropped_error());
         }
-        self.store.commit_edits(&mut structure, &[edit])?;
-        show(&self.inner);
-        Ok(())
+        self.store.apply(&mut versions, &Change::of(vec![edit]))
     }
 }

@@ -1,4 +1,4 @@
-//! The whole store at one moment, as a user holds it.
+//! The whole store at one moment: a user's snapshot.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::value::Value;
 struct Held {
     store: Arc<Owner>,
     seq: SeqNo,
-    /// What has expired then is gone, what expires later stays.
+    /// What has expired by this time is absent; what expires later stays.
     time_us: u64,
-    /// It is a user's, not one that a single call needs.
+    /// Whether it is a user's snapshot, and not one for a single call.
     counted: bool,
 }
 
@@ -33,13 +33,13 @@ impl Drop for Held {
         if self.counted {
             self.store.snapshots.note_closed();
         }
-        // Huge values that it alone could see may go.
+        // Huge values that only this snapshot could see may now be freed.
         self.store.blobs_let_go();
     }
 }
 
-/// The whole store at one moment: writes that come later are not seen, and nothing expires. Cheap to take, to clone and to
-/// keep, except that old versions stay on disk until it is dropped.
+/// The whole store at one moment: later writes are not seen, and nothing expires. Cheap to take, to clone and to keep,
+/// except that old versions stay on disk until it is dropped.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     held: Arc<Held>,
@@ -51,12 +51,12 @@ impl Snapshot {
         Snapshot::register(store, true)
     }
 
-    /// A moment that lasts as long as a call or a scan does.
+    /// A snapshot for the time of a call or a scan.
     pub(crate) fn passing(store: &Arc<Owner>) -> Snapshot {
         Snapshot::register(store, false)
     }
 
-    /// The newest state at a time that another snapshot holds.
+    /// The newest state, at a time that another snapshot holds.
     pub(crate) fn passing_at(store: &Arc<Owner>, time_us: u64) -> Snapshot {
         let seq = store.snapshots.register_at(&store.commit, time_us);
         Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, time_us, counted: false }) }
@@ -67,7 +67,7 @@ impl Snapshot {
         Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, time_us, counted }) }
     }
 
-    /// The time at which it was taken, in microseconds since 1970.
+    /// The time of the snapshot, in microseconds since 1970.
     pub(crate) fn time_us(&self) -> u64 {
         self.held.time_us
     }
@@ -76,7 +76,7 @@ impl Snapshot {
         self.held.seq
     }
 
-    /// The number of the last write that it sees. [`Db::updates_since`](crate::Db::updates_since) tells what came later.
+    /// The number of the last write that it sees. [`Db::updates_since`](crate::Db::updates_since) returns later ones.
     pub fn sequence(&self) -> u64 {
         self.held.seq
     }
@@ -91,7 +91,7 @@ impl Snapshot {
         Ok(state)
     }
 
-    /// What to look `key` up in: where the tree was split since, it may be another tree's now.
+    /// The state in which to look up `key`. If the tree was split since, another tree may hold the key now.
     fn state_with(&self, tree: &Tree, key: &[u8]) -> Result<Arc<TreeState>> {
         let mut state = Guard::into_inner(self.state_of(tree)?);
         while let Some(moved) = state.extent.moved_to(key, self.held.seq).cloned() {
@@ -106,7 +106,7 @@ impl Snapshot {
         if tree.is_dropped() { Err(tree.dropped_error()) } else { Ok(state) }
     }
 
-    /// All that the tree was at this moment, what was split off since too.
+    /// All states that made up the tree at this moment, including those split off since.
     fn states_of(&self, state: Arc<TreeState>, all: &mut Vec<Arc<TreeState>>) -> Result<()> {
         for moved in state.extent.moved.iter().filter(|moved| moved.seq > self.held.seq) {
             self.states_of(self.state_of_moved(&moved.to)?, all)?;
@@ -124,7 +124,7 @@ impl Snapshot {
         tree.measured(key, || self.find(tree, key))
     }
 
-    /// As [`Snapshot::get`], as part of another operation.
+    /// Like [`Snapshot::get`], as part of another operation.
     pub(super) fn find(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
         let state = self.state_with(tree, key)?;
         let now = || self.held.time_us;

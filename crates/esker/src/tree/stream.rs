@@ -1,4 +1,4 @@
-//! Values that come piece by piece.
+//! Writes values piece by piece.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -11,17 +11,17 @@ use crate::fs::{OpenFile, UserFile};
 use crate::options::Durability;
 use crate::write::batch::{Batch, check_key};
 
-/// Bytes that are kept in memory before the value gets a file of its own.
+/// Bytes that are kept in memory before the value gets its own file.
 const HELD_MAX: usize = 1 << 20;
 
-/// How many bytes are written before room on the disk is looked for again.
+/// How many bytes are written between checks for free disk space.
 const ROOM_EVERY: u64 = 16 << 20;
 
-/// Bytes read at once from a source.
+/// Bytes per read from a source.
 const READ_LEN: usize = 1 << 20;
 
-/// Writes one value, of any length, piece by piece. The key has it when [`ValueWriter::commit`] returns;
-/// dropped before, the writer leaves nothing behind. Memory stays below 4 MiB however long the value is.
+/// Writes one value, of any length, piece by piece. The key gets the value when [`ValueWriter::commit`] returns. A
+/// writer that is dropped before leaves nothing behind. Memory use stays below 4 MiB however long the value is.
 ///
 /// # Example
 /// ```
@@ -44,10 +44,9 @@ pub struct ValueWriter {
     stream: Option<BlobStream>,
     len: u64,
     expiry: Option<Expiry>,
-    /// What was written has a gap.
+    /// The written bytes have a gap.
     failed: bool,
-    /// Goes last: it may be the last handle, and the store that it closes is not written into any more, while `stream`
-    /// removes its file.
+    /// Dropped last: it may be the last handle, and `stream` must remove its file before the store closes.
     tree: Tree,
 }
 
@@ -66,7 +65,7 @@ impl ValueWriter {
         })
     }
 
-    /// The key has the value for as long as `ttl`, from now on ([`Tree::put_for`]).
+    /// The key has the value for the time `ttl` from now on ([`Tree::put_for`]).
     #[must_use]
     pub fn expiring_after(mut self, ttl: Duration) -> Self {
         self.expiry = Some(self.tree.store.expiry_after(ttl));
@@ -83,10 +82,10 @@ impl ValueWriter {
         self.len == 0
     }
 
-    /// Takes the next bytes of the value.
+    /// Appends the next bytes of the value.
     ///
     /// # Errors
-    /// As [`Tree::put`]. The value cannot be committed afterwards.
+    /// As [`Tree::put`]. The value cannot be committed after a failure.
     pub fn add(&mut self, bytes: &[u8]) -> Result<()> {
         self.check_whole()?;
         let added = self.add_whole(bytes);
@@ -94,14 +93,14 @@ impl ValueWriter {
         added
     }
 
-    /// Takes the beginning of a file as the value's beginning without reading and writing it, where the file
-    /// system lets files share their blocks until one of them is changed (XFS, btrfs). Returns how many of the
-    /// first `len` bytes of `file` were taken: all but less than a MiB, or 0 where that cannot be done, where
-    /// something was written before, or where the value is not huge. The rest is to be read and added. The
-    /// position of `file` plays no part, and stays, but on Windows.
+    /// Takes the beginning of a file as the beginning of the value without copying it, if the file system lets files
+    /// share blocks until one of them changes (XFS, btrfs). Returns how many of the first `len` bytes of `file` were
+    /// taken: all but less than a MiB. Returns 0 if the file system cannot do it, if the value already has bytes, or if
+    /// it is not huge. The caller reads and adds the rest. The position of `file` does not matter, and stays the same
+    /// except on Windows.
     ///
-    /// What was taken is then read once, for its checksums. Whoever changes `file` meanwhile leaves a mixture,
-    /// as with every way of reading; afterwards it is the value's own.
+    /// The taken bytes are then read once, for their checksums. A program that changes `file` meanwhile leaves a
+    /// mixture, as with every way of reading. Later changes of `file` do not affect the value.
     ///
     /// # Errors
     /// As [`ValueWriter::add`].
@@ -127,7 +126,7 @@ impl ValueWriter {
             return Ok(0);
         }
         let Ok(file) = UserFile::of(file) else { return Ok(0) };
-        // Some file systems copy where they cannot share.
+        // Some file systems copy if they cannot share.
         store.make_room_for_blob(len)?;
         let mut stream = store.blobs.stream()?;
         let shared = stream.share(&file, len).inspect_err(|_| self.failed = true)?;
@@ -170,13 +169,13 @@ impl ValueWriter {
     /// Gives the key the value, with the store's default durability.
     ///
     /// # Errors
-    /// As [`Tree::put`]; the key keeps the value that it had.
+    /// As [`Tree::put`]; the key keeps its earlier value.
     pub fn commit(self) -> Result<()> {
         let durability = self.tree.store.options.durability;
         self.commit_with(durability)
     }
 
-    /// As [`ValueWriter::commit`], with a durability of its own.
+    /// Like [`ValueWriter::commit`], with the given durability.
     ///
     /// # Errors
     /// As [`ValueWriter::commit`].
@@ -187,7 +186,7 @@ impl ValueWriter {
         tree.store.write(&batch, durability)
     }
 
-    /// Ends the value and adds it to `batch`: the key has it when that is written.
+    /// Ends the value and adds it to `batch`: the key gets the value when the batch is written.
     ///
     /// # Errors
     /// As [`Batch::put`].
@@ -215,7 +214,7 @@ impl Write for ValueWriter {
 }
 
 impl Tree {
-    /// Begins a value of `key` that comes piece by piece, of any length.
+    /// Begins to write a value of `key`, of any length, piece by piece.
     ///
     /// # Errors
     /// As [`Tree::put`].
@@ -223,11 +222,11 @@ impl Tree {
         ValueWriter::new(self, key.as_ref())
     }
 
-    /// Gives `key` all that `source` has to read, and returns how many bytes that is. When reading fails, the
-    /// key keeps the value that it had.
+    /// Gives `key` all bytes that `source` returns; returns how many. If reading fails, the key keeps its earlier
+    /// value.
     ///
     /// # Errors
-    /// As [`Tree::put`], and what `source` fails with, as the source of an `Io`.
+    /// As [`Tree::put`]; an error of `source` becomes the source of an `Io`.
     pub fn put_from(&self, key: impl AsRef<[u8]>, source: &mut dyn Read) -> Result<u64> {
         let mut writer = self.writer(key)?;
         let mut buf = vec![0; READ_LEN];

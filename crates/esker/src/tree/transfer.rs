@@ -1,4 +1,4 @@
-//! Renaming and copying: the value stays where it is, an entry is written.
+//! Renames and copies keys: the value stays in its place, and only an entry is written.
 
 use super::{Snapshot, Tree};
 use crate::blob::Pointer;
@@ -9,11 +9,11 @@ use crate::read::newer::Newer;
 use crate::write::batch::{Batch, check_key};
 
 impl Tree {
-    /// Gives `to` the value of `from`, and takes it from `from`, both at once. A value that `to` had is replaced;
-    /// `false`, and nothing changes, where `from` is absent. Where both are one key nothing changes either.
+    /// Moves the value of `from` to `to`, atomically, replacing an earlier value of `to`. Returns `false`, and changes
+    /// nothing, if `from` is absent. If both are the same key, nothing changes either.
     ///
-    /// However long the value is, it is not copied: it keeps its place, its stored time, and the time at which it expires.
-    /// What was merged into ([`Tree::merge`]) is written whole, as it is now, and then does not expire.
+    /// The value is not copied, however long it is: it keeps its place, its storage time and its expiry. A merged value
+    /// ([`Tree::merge`]) is computed now and written whole, and then does not expire.
     ///
     /// # Example
     /// ```
@@ -35,10 +35,10 @@ impl Tree {
         self.transfer(from.as_ref(), to.as_ref(), false)
     }
 
-    /// Gives `to` the value that `from` has, and keeps. A value that `to` had is replaced; `false`, and nothing
-    /// changes, where `from` is absent.
+    /// Gives `to` the value of `from`, replacing an earlier value of `to`; `from` keeps it. Returns `false`, and
+    /// changes nothing, if `from` is absent.
     ///
-    /// A huge value is there once, with two keys; its space comes back when neither has it any more.
+    /// A huge value is stored once for both keys. Its space is freed when neither has it any more.
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`].
@@ -56,7 +56,7 @@ impl Tree {
         check_key(to)?;
         let mut freed_at = None;
         loop {
-            // As for a swap: keeps merges from losing the numbers of versions that came after it.
+            // As in a swap, the snapshot keeps merges from dropping the numbers of later versions.
             let snapshot = Snapshot::passing(&self.owner);
             let seen = snapshot.seq();
             let found = version_at(&*self.readable_state()?, from, seen)?;
@@ -70,7 +70,7 @@ impl Tree {
             }
             let (mut batch, mut lapses_us) = (Batch::new(), entry.expiry);
             if entry.kind == Kind::Merge {
-                // The target gets what the operands have made: it is not theirs to change any more.
+                // The target gets the computed value; later operands of `from` do not change it.
                 let Some(value) = snapshot.get(self, from)? else { return Ok(false) };
                 lapses_us = value.lapses_us();
                 batch.put(self, to, value.into_vec()?)?;
@@ -81,7 +81,7 @@ impl Tree {
                 };
                 match shared {
                     Some(blob) => batch.add_blob(&self.inner, to, blob, entry.expiry)?,
-                    // Overwritten meanwhile: there is a newer version now, unless it is damage.
+                    // It was overwritten meanwhile: there is a newer version now, unless this is damage.
                     None if freed_at != Some(*seq) => {
                         freed_at = Some(*seq);
                         continue;

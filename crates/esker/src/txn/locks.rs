@@ -1,6 +1,6 @@
 //! Locks of pessimistic transactions: keys and ranges of trees, shared or exclusive, held until the transaction ends.
-//! Ranges that are in use stand beside the locks of keys, as in Grote and Sharkov's "Key-Value Store in Scala" (TU Berlin
-//! 2018, section 4.2.2), so that what comes to be in one is held off too.
+//! Ranges in use are kept beside the locks of keys, as in Grote and Sharkov's "Key-Value Store in Scala" (TU Berlin
+//! 2018, section 4.2.2), so that keys inserted into a range are locked too.
 //!
 //! ```text
 //! take -- nothing in the way --------------------------------------------> held
@@ -9,17 +9,18 @@
 //!                                           '- the clock says so: TimedOut
 //! ```
 //!
-//! - A request waits for every other transaction that holds an overlapping lock, unless both are shared; and, so that
-//!   readers that come and go do not starve a writer, for those that came before it and wait for such a lock. The second
-//!   kind of waiting is given up where it would close a circle.
-//! - Circles come about only when a transaction begins to wait, since nobody waits without having asked: so that is when
-//!   they are looked for, and who would close one gets `Deadlock`. The others go on when it lets its locks go.
-//! - All of it is under one mutex, held for a few lookups: each commit passes a lock of the whole store anyway, and a
-//!   circle is judged by what is true in one moment.
+//! - A request waits for every other transaction that holds an overlapping lock, unless both are shared. It also waits
+//!   for earlier requests that wait for such a lock, so that a stream of readers does not starve a writer. It skips
+//!   this second kind of waiting if that would close a circle.
+//! - A circle can arise only when a transaction begins to wait, since a transaction waits only after a request. So that
+//!   is when circles are looked for. A transaction that would close one gets `Deadlock`; the others go on when it
+//!   releases its locks.
+//! - One mutex guards all of this and is held for a few lookups. Each commit takes a lock of the whole store anyway,
+//!   and a circle must be judged by what is true at one moment.
 //!
-//! Cost: K locks on keys and R locks on ranges of one tree, W waiting. A key: O(log K + R); a range: O(log K + locked keys
-//! in it + R). Whoever has to wait, and holds locks, looks at everything it waits for in turn, O(W) such lookups and W
-//! comparisons each. A release: the same for each that waits.
+//! Cost with K locks on keys and R locks on ranges of one tree, and W waiting requests. A key: O(log K + R). A range:
+//! O(log K + locked keys in it + R). A request that has to wait, of a transaction that holds locks, examines everything
+//! that it waits for in turn: O(W) such lookups and W comparisons each. A release: the same for each waiting request.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -40,7 +41,7 @@ mod tests;
 
 use queue::Waiter;
 
-/// Who holds locks: a transaction's number.
+/// The number of a transaction that holds or requests locks.
 pub(super) type Owner = u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +68,7 @@ impl Target {
     }
 }
 
-/// What somebody wants to lock, or has locked.
+/// A lock that a transaction requests or holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Request {
     owner: Owner,
@@ -82,17 +83,17 @@ impl Request {
     }
 }
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Held,
-    /// What the owner holds covers it.
+    /// A lock that the owner already holds covers it.
     HeldBefore,
     Deadlock,
     TimedOut,
 }
 
-/// The locks of one tree that are held.
+/// The held locks of one tree.
 #[derive(Debug, Default)]
 struct TreeLocks {
     keys: BTreeMap<Vec<u8>, Vec<(Owner, LockMode)>>,
@@ -123,7 +124,7 @@ impl TreeLocks {
         found
     }
 
-    /// Whether `request`'s owner has it already.
+    /// Whether the owner of `request` already holds such a lock.
     fn has(&self, request: &Request) -> bool {
         let mine = |owner: Owner, mode: LockMode| owner == request.owner && mode >= request.mode;
         let on_key = match &request.target {
@@ -171,7 +172,7 @@ impl TreeLocks {
 #[derive(Debug, Default)]
 struct State {
     trees: BTreeMap<TreeId, TreeLocks>,
-    /// Those that wait, in the order in which they came. One of a transaction at most.
+    /// Waiting requests, in order of arrival; at most one per transaction.
     queue: Vec<Waiter>,
 }
 
@@ -201,7 +202,7 @@ pub(crate) struct LockTable {
 }
 
 impl LockTable {
-    /// `holds_any`: the owner holds locks already.
+    /// Takes a lock. `holds_any` says whether the owner already holds locks.
     fn take(&self, request: Request, holds_any: bool, timeout: Duration, clock: &dyn Clock) -> Outcome {
         let owner = request.owner;
         let mut state = self.state.lock();
@@ -213,7 +214,7 @@ impl LockTable {
             return Outcome::Held;
         }
         state.queue.push(Waiter { request, passes: Vec::new(), waker: Waker::of_this_thread() });
-        // Nobody waits for one that holds nothing, so it closes no circle.
+        // No transaction waits for an owner without locks, so its request closes no circle.
         if holds_any && !state.dissolve_circles(owner) {
             return Outcome::Deadlock;
         }
@@ -221,7 +222,7 @@ impl LockTable {
         notes::waiting(clock, Cause::Lock, || self.wait(owner, timeout, clock))
     }
 
-    /// Waits until the owner's request, which is in the queue, was granted.
+    /// Waits until the owner's queued request is granted.
     fn wait(&self, owner: Owner, timeout: Duration, clock: &dyn Clock) -> Outcome {
         let timeout_us = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
         let until = clock.monotonic_us().saturating_add(timeout_us);
@@ -241,7 +242,7 @@ impl LockTable {
     }
 }
 
-/// One transaction's locks, which go when this goes.
+/// The locks of one transaction, released on drop.
 #[derive(Debug)]
 pub(super) struct Locks {
     table: Arc<LockTable>,
@@ -255,14 +256,14 @@ impl Locks {
         Locks { table: Arc::clone(table), owner, held: RefCell::default() }
     }
 
-    /// Whether there are no locks in the whole store.
+    /// Whether no transaction of the store holds a lock.
     #[cfg(test)]
     pub(super) fn nobody_holds_any(&self) -> bool {
         let state = self.table.state.lock();
         state.trees.is_empty() && state.queue.is_empty()
     }
 
-    /// A number that no other transaction of the store has.
+    /// The owner's number, unique among the transactions of the store.
     pub(super) fn owner(&self) -> Owner {
         self.owner
     }

@@ -7,13 +7,15 @@ use crate::operators::{ADD, APPEND};
 use crate::tree::Tree;
 
 impl Txn {
-    /// Has the merge operator `operator` change the value of `key` by `operand`, as [`Tree::merge`] does, when the
-    /// transaction commits. To its own reads it has done so already: such a read is one of what the store has, too.
+    /// Changes the value of `key` by `operand` with the merge operator `operator`, as [`Tree::merge`] does, when the
+    /// transaction commits. The transaction's own reads already see the change. Such a read also counts as a read of
+    /// the store's value.
     ///
-    /// Nothing is read, so a serializable transaction does not rely on what the key has: whatever others have made of it
-    /// meanwhile, the operator changes that. Any number of optimistic ones add to the same counter side by side, and each
-    /// counts. Otherwise this is a write like any other: under snapshot isolation of two that overlap and write the key
-    /// one commits, and a pessimistic transaction locks the key for itself.
+    /// Nothing is read, so a serializable transaction does not rely on the key's value: the operator changes whatever
+    /// other writes have left there. Any number of optimistic transactions can add to the same counter side by side,
+    /// and each addition counts. Otherwise this is a write like any other. Under snapshot isolation, if two
+    /// transactions overlap and write the key, only one of them commits. A pessimistic transaction locks the key
+    /// exclusively.
     ///
     /// # Example
     /// ```
@@ -32,8 +34,8 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput` when there is no such operator or it refuses the operand; otherwise as [`Txn::put`]. Where the value
-    /// is none that the operator can change, whoever reads the key gets `InvalidInput`, this transaction too.
+    /// `InvalidInput` when there is no such operator or it refuses the operand; otherwise as [`Txn::put`]. If the
+    /// operator cannot change the value, every reader of the key gets `InvalidInput`, this transaction included.
     pub fn merge(
         &self,
         tree: &Tree,

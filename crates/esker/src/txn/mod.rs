@@ -1,4 +1,4 @@
-//! Transactions: several reads and writes that count together, or not at all.
+//! Transactions: several reads and writes that take effect together, or not at all.
 //!
 //! ```text
 //! begin     a moment is registered, so that merges keep what shows whether anything is newer
@@ -10,25 +10,26 @@
 //!           the batch is written like any other ................................ as any other
 //! ```
 //!
-//! - A transaction that writes takes effect at one place in the sequence of all writes, at which everything that it relies
-//!   on is as it has read it: this is backward validation (Kung and Robinson, "On Optimistic Methods for Concurrency
-//!   Control", 1981), and a write outside of transactions counts as one of its own.
-//! - What it relies on is, when serializable, every key and range that it has read, absent keys too; under snapshot
-//!   isolation what it writes ("the first committer wins": Berenson and others, "A Critique of ANSI SQL Isolation Levels",
-//!   1995, section 4.2), and what it read for update.
-//! - Pessimistic transactions lock besides: [`locks`]. Serializable ones lock whatever they read and read the newest
-//!   value, which nobody else can change before they end (strict two-phase locking); under snapshot isolation they lock
-//!   what they write and read for update. The check at the commit stays: writers outside of transactions and optimistic
-//!   ones take no locks, and no lock holds up time. Between pessimistic ones it fails for nothing else.
-//! - Time passes as writes do: a transaction has one time for all that it reads, and what has expired since is a change
-//!   of it when it commits ([`crate::read::moments`]).
-//! - What is merged into a key is a write that reads nothing: it lies on what is there when the transaction takes effect.
-//!   Its own reads find it applied to the moment, and rely on that.
-//! - A transaction that writes nothing reads one moment and needs no check, but for a serializable pessimistic one.
-//!   That one may conflict too, when something has expired.
+//! - A transaction that writes takes effect at one place in the sequence of all writes. There, everything that it
+//!   relies on is as it has read it. This is backward validation (Kung and Robinson, "On Optimistic Methods for
+//!   Concurrency Control", 1981). A write outside transactions counts as a transaction of its own.
+//! - A serializable transaction relies on every key and range that it has read, absent keys included. Under snapshot
+//!   isolation it relies on what it writes ("the first committer wins": Berenson and others, "A Critique of ANSI SQL
+//!   Isolation Levels", 1995, section 4.2) and on what it read for update.
+//! - Pessimistic transactions also take locks: [`locks`]. Serializable ones lock everything they read and read the
+//!   newest value, which no other transaction can change before they end (strict two-phase locking). Under snapshot
+//!   isolation they lock what they write and what they read for update. The check at commit stays: writers outside
+//!   transactions and optimistic transactions take no locks, and a lock does not stop time. Among pessimistic
+//!   transactions alone, only an expiry can make the check fail.
+//! - The passing of time counts as a write. A transaction has one time for all its reads. A value that has expired
+//!   since then counts as changed when the transaction commits ([`crate::read::moments`]).
+//! - A merge into a key is a write that reads nothing. It applies to whatever is there when the transaction takes
+//!   effect. The transaction's own reads find it applied to the value at its moment, and rely on that value.
+//! - A transaction that writes nothing reads one moment and needs no check. Serializable pessimistic ones are the
+//!   exception: they may conflict because something has expired.
 //!
 //! Files: `options`, `reads` (what is relied on, and the check), `writes` (what is to be written, savepoints), `merge`,
-//! `scan`, `locks`, `span` (stretches of keys), `retry`.
+//! `scan`, `locks`, `span` (spans of keys), `retry`.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -66,20 +67,20 @@ use span::Span;
 pub use writes::Savepoint;
 use writes::{Change, WriteSet};
 
-/// Several reads and writes, over any trees of a store, that count together or not at all.
-/// [`Db::begin`](crate::Db::begin) begins one, [`Db::transact`](crate::Db::transact) also does it again when another
-/// write came in between. A transaction that is dropped is rolled back. It may go from thread to thread, but only one has it
-/// at a time; a thread with two pessimistic ones may wait for itself until the time-out.
+/// Several reads and writes, over any trees of a store, that take effect together or not at all.
+/// [`Db::begin`](crate::Db::begin) begins one; [`Db::transact`](crate::Db::transact) also repeats it if another write
+/// conflicts. Dropping a transaction rolls it back. A transaction may move between threads, but only one thread has it
+/// at a time. A thread with two pessimistic transactions may wait for itself until the time-out.
 ///
-/// Reads see the transaction's own writes, and otherwise the moment at which it began. Pessimistic ones differ: the moment is
-/// that of the last lock before the first read; serializable ones read what is newest, which their locks keep as it is.
-/// To all of its reads it is the time of that moment. What was read and has expired when the transaction commits was changed:
-/// then it conflicts, as with somebody else's write.
+/// Reads see the transaction's own writes, and otherwise the moment at which it began. Pessimistic transactions differ:
+/// their moment is that of the last lock before the first read; serializable ones read the newest values, and their
+/// locks keep these unchanged. All reads use the time of that moment. A value that was read and has expired at commit
+/// counts as changed, and the transaction conflicts as with another writer.
 ///
-/// Until the commit everything is in memory, at the caller's expense: keys and values that are written (huge ones too),
-/// keys that are read, bounds of scans, locks. As a batch, a transaction holds less than 4 GiB; values from
-/// [`Options::separate_at`](crate::Options::separate_at) on do not count, they go to files of their own when it commits.
-/// A transaction that is left open keeps old versions on the disk, as a snapshot does.
+/// Until the commit everything is in memory, and not part of the store's memory budget: keys and values that are
+/// written (huge ones too), keys that are read, bounds of scans, locks. Like a batch, a transaction holds less than 4
+/// GiB. Values from [`Options::separate_at`](crate::Options::separate_at) on do not count: they go to files of their
+/// own at commit. An open transaction keeps old versions on the disk, as a snapshot does.
 ///
 /// # Example
 /// ```
@@ -107,15 +108,15 @@ pub struct Txn {
     store: Arc<Owner>,
     options: TxnOptions,
     inner: RefCell<Inner>,
-    /// Dropped last: after the commit.
+    /// Dropped last, after the commit.
     locks: Locks,
 }
 
 #[derive(Debug)]
 struct Inner {
-    /// Nothing that the transaction relies on was read at an earlier one.
+    /// Everything that the transaction relies on was read at this moment or later.
     moment: Snapshot,
-    /// The moment stays. Where it does not yet, a lock moves it on.
+    /// Whether the moment is settled. Until then a lock moves it forward.
     is_fixed: bool,
     reads: ReadSet,
     writes: WriteSet,
@@ -147,9 +148,9 @@ impl Txn {
     /// The value of `key`.
     ///
     /// # Errors
-    /// As [`Tree::get`]. `InvalidInput` when the tree is of another store. `Deadlock` and `LockTimeout` when a
-    /// serializable pessimistic transaction does not get the lock: what it has and holds stays as it was, and it is best
-    /// rolled back.
+    /// As [`Tree::get`]. `InvalidInput` when the tree belongs to another store. `Deadlock` and `LockTimeout` when a
+    /// serializable pessimistic transaction does not get the lock. Its writes and locks are then unchanged, and it is
+    /// best rolled back.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.read_key(tree, key.as_ref(), false)
     }
@@ -162,19 +163,19 @@ impl Txn {
         self.get(tree, key)?.map(Value::into_vec).transpose()
     }
 
-    /// The value of `key`, which nobody else changes before this transaction has committed, or it does not, if it writes
-    /// anything: as if the key were written. A pessimistic transaction locks the key for itself first, so that who reads
-    /// and then writes does not meet another that has read too.
+    /// The value of `key`, protected as if the transaction wrote the key: if it writes anything, it commits only if no
+    /// other write has changed the key. A pessimistic transaction first locks the key exclusively, so that of two
+    /// transactions that read and then write it, the second waits.
     ///
     /// # Errors
-    /// As [`Txn::get`]. `Conflict` when a pessimistic transaction under snapshot isolation has read already, and the key
-    /// was changed since.
+    /// As [`Txn::get`]. `Conflict` when a pessimistic transaction under snapshot isolation has already read, and the
+    /// key was changed since.
     pub fn get_for_update(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.read_key(tree, key.as_ref(), true)
     }
 
-    /// The pairs in `range`. What is walked over, and no more, counts as read; a serializable pessimistic transaction
-    /// locks the whole range against writers.
+    /// The pairs in `range`. Only the keys that the scan has passed count as read. A serializable pessimistic
+    /// transaction locks the whole range against writers.
     ///
     /// # Errors
     /// As [`Txn::get`].
@@ -182,8 +183,8 @@ impl Txn {
         self.read_range(tree, range, false)
     }
 
-    /// The pairs in `range`, which stay as they are, those that are absent absent, as with [`Txn::get_for_update`]. A
-    /// pessimistic transaction locks the whole range for itself.
+    /// The pairs in `range`, protected as by [`Txn::get_for_update`], absent keys included. A pessimistic transaction
+    /// locks the whole range exclusively.
     ///
     /// # Errors
     /// As [`Txn::get`].
@@ -225,7 +226,7 @@ impl Txn {
         Ok(TxnScan::new(self, (tree, range), scan, own, read))
     }
 
-    /// Locks what is about to be read where that is due, and says which moment to read.
+    /// Takes the locks that a read needs, and returns the moment to read.
     fn moment_for_reading(
         &self,
         tree: &Tree,
@@ -243,31 +244,31 @@ impl Txn {
         Ok(inner.moment.clone())
     }
 
-    /// `key` was read, and has something else from `expiry` on.
+    /// Records that `key` was read, and that its value changes at `expiry`.
     fn note_lapse(&self, tree: &Tree, key: &[u8], expiry: Expiry, relied: bool) {
         self.inner.borrow_mut().reads.note_lapse(tree, key, expiry, relied);
     }
 
-    /// A scan has walked no further than this.
+    /// Records that a scan has not gone beyond `walked`.
     fn note_walked(&self, read: RangeId, walked: Option<Span>) {
         self.inner.borrow_mut().reads.shrink_range(read, walked);
     }
 
     // ---- writing -------------------------------------------------------------------------------------
 
-    /// Gives `key` the value `value`, which is copied. A pessimistic transaction locks the key for itself.
+    /// Gives `key` the value `value`, which is copied. A pessimistic transaction locks the key exclusively.
     ///
     /// # Errors
-    /// `InvalidInput` when the key is empty or too long, or the tree of another store. Of pessimistic transactions
-    /// `Deadlock` and `LockTimeout`, and, under snapshot isolation, `Conflict` when the key was changed since the
-    /// transaction's first read.
+    /// `InvalidInput` when the key is empty or too long, or the tree belongs to another store. In a pessimistic
+    /// transaction also `Deadlock` and `LockTimeout`, and, under snapshot isolation, `Conflict` when the key was
+    /// changed since the transaction's first read.
     pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let change = Change::put(value.as_ref(), None);
         self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), change))
     }
 
-    /// Gives `key` the value `value`, which is copied, for as long as `ttl`, from now on ([`Tree::put_for`]). To this
-    /// transaction it does not expire.
+    /// Gives `key` the value `value`, which is copied, for the time `ttl` from now on ([`Tree::put_for`]). The
+    /// transaction's own reads do not see it expire.
     ///
     /// # Errors
     /// As [`Txn::put`].
@@ -283,8 +284,9 @@ impl Txn {
         self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), change))
     }
 
-    /// Makes all keys of `range` absent ([`Tree::delete_range`]). A pessimistic transaction locks the range for itself;
-    /// under snapshot isolation nothing in it may have been written since the transaction's moment, put or deleted.
+    /// Deletes all keys of `range` ([`Tree::delete_range`]). A pessimistic transaction locks the range exclusively.
+    /// Under snapshot isolation it conflicts if anything in the range was put or deleted since the transaction's
+    /// moment.
     ///
     /// # Errors
     /// As [`Txn::put`].
@@ -306,7 +308,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Makes `key` absent. Not an error when it is.
+    /// Deletes `key`. An absent key is no error.
     ///
     /// # Errors
     /// As [`Txn::put`].
@@ -339,7 +341,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Takes a lock; that it had to wait for it is an operation.
+    /// Takes a lock. If it had to wait, the wait is recorded as an operation.
     fn waited_for(&self, tree: &Tree, take: impl FnOnce(&Locks) -> Outcome) -> Outcome {
         notes::begin();
         let outcome = take(&self.locks);
@@ -380,7 +382,7 @@ impl Txn {
         }
         let mut inner = self.inner.borrow_mut();
         if !inner.is_fixed {
-            // What others did while this one waited is not to be a conflict.
+            // Changes made while this transaction waited must not count as conflicts.
             inner.moment = Snapshot::new(&self.store);
         }
         Ok(())
@@ -407,11 +409,11 @@ impl Txn {
         self.inner.borrow_mut().writes.savepoint(self.locks.owner())
     }
 
-    /// Undoes what was written since `savepoint`, which stays; later savepoints go. What was read since still counts as
-    /// read, since the caller knows it, and locks are kept.
+    /// Undoes what was written since `savepoint`. The savepoint itself stays; later ones are discarded. Reads since
+    /// then still count, because the caller knows their results. Locks are kept.
     ///
     /// # Errors
-    /// `InvalidInput` when the savepoint is another transaction's, or gone.
+    /// `InvalidInput` when the savepoint belongs to another transaction or was discarded.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
         if savepoint.txn != self.locks.owner() {
             return Err(Error::new(ErrorKind::InvalidInput, "the savepoint is one of another transaction"));
@@ -421,10 +423,10 @@ impl Txn {
 
     // ---- the end -------------------------------------------------------------------------------------
 
-    /// Writes all of it at once, if nothing that it relies on was changed. Then the locks go.
+    /// Writes everything atomically, if nothing that the transaction relies on was changed. Then it releases the locks.
     ///
     /// # Errors
-    /// `Conflict` when another write came in between: nothing was written, and the message names the key. Otherwise as
+    /// `Conflict` when another write came first: nothing was written, and the message names the key. Otherwise as
     /// [`Db::write`](crate::Db::write).
     pub fn commit(self) -> Result<()> {
         self.commit_at().map(drop)
@@ -433,14 +435,14 @@ impl Txn {
     /// Undoes everything, as dropping the transaction does.
     pub fn rollback(self) {}
 
-    /// Commits; returns the place among all writes, a position in the log, if it wrote anything.
+    /// Commits. If the transaction wrote anything, returns its place among all writes: a position in the log.
     pub(crate) fn commit_at(self) -> Result<Option<u64>> {
         let Inner { moment, reads, writes, .. } = &*self.inner.borrow();
         let written = (!self.is_serializable()).then_some((writes, moment.seq()));
         let validation = Validation { reads, written };
         let lapse = reads.first_lapse(writes);
         if writes.is_empty() {
-            // What was read is of one moment, but where locks kept it as it was.
+            // All reads are of one moment, except those of values that locks kept unchanged.
             if self.is_pessimistic() && self.is_serializable() {
                 let now = Snapshot::passing(&self.store);
                 validation.check(0)?;

@@ -1,32 +1,31 @@
-//! What the user of a transaction may choose.
+//! Options of a transaction.
 
 use std::time::Duration;
 
 use crate::options::Durability;
 
-/// How transactions that want the same keys get along (P. Grote and D. Sharkov, "Key-Value Store in Scala", TU Berlin
-/// 2018, section 4.2.1, has the two families; it built the second for single calls).
+/// How transactions that use the same keys are kept apart (P. Grote and D. Sharkov, "Key-Value Store in Scala", TU
+/// Berlin 2018, section 4.2.1, describes both families and implements the second for single calls).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum TxnMode {
-    /// Nobody waits: what the transaction relies on is checked when it commits, and it fails with
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if another write came in between. Best where that is rare.
+    /// No transaction waits. The commit checks what the transaction relies on and fails with
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if another write came first. Best if conflicts are rare.
     #[default]
     Optimistic,
-    /// Keys and ranges are locked as they are used, until the end of the transaction; who comes second waits. Best
-    /// where transactions often want the same keys.
+    /// The transaction locks keys and ranges as it uses them, until it ends; a second transaction waits. Best if
+    /// transactions often use the same keys.
     Pessimistic,
 }
 
-/// What a transaction does not notice of others. `docs/guarantees.md` says it in full.
+/// Which effects of other transactions can become visible. `docs/guarantees.md` has the details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Isolation {
-    /// Reads see one moment, and no other write to a key that the transaction writes is lost. Two transactions may
-    /// each change what the other has read (write skew), but for what is read with
-    /// [`Txn::get_for_update`](crate::Txn::get_for_update) and
-    /// [`Txn::scan_for_update`](crate::Txn::scan_for_update).
+    /// Reads see one moment, and no other write to a key that the transaction writes is lost. Two transactions may each
+    /// change what the other has read (write skew), unless they read it with
+    /// [`Txn::get_for_update`](crate::Txn::get_for_update) or [`Txn::scan_for_update`](crate::Txn::scan_for_update).
     Snapshot,
-    /// As if transactions, and writes outside of them, had happened one after the other. What is read counts
-    /// when the transaction has committed, keys that were absent and ranges in which nothing was found included.
+    /// As if transactions, and writes outside them, had happened one after the other. A read is certain once the
+    /// transaction has committed. This includes keys that were absent and ranges that were empty.
     #[default]
     Serializable,
 }
@@ -47,9 +46,9 @@ pub struct TxnOptions {
     pub mode: TxnMode,
     /// Default: serializable.
     pub isolation: Isolation,
-    /// How long a pessimistic transaction waits for each lock; zero: not at all. Default: 1 s.
+    /// How long a pessimistic transaction waits for each lock; with zero it does not wait. Default: 1 s.
     pub lock_timeout: Duration,
-    /// What the commit survives; `None`: what the store's writes do. Default: `None`.
+    /// What the commit survives; `None`: the same as the store's other writes. Default: `None`.
     pub durability: Option<Durability>,
 }
 

@@ -1,9 +1,9 @@
-//! What a transaction relies on: keys and ranges that nobody else may have written when it commits, each since the
-//! moment at which it was read. And the check that nobody has.
+//! What a transaction relies on: keys and ranges that no other write may have changed when the transaction commits,
+//! each since the moment at which it was read. The commit checks this here.
 //!
-//! What expires is changed by the passing of time, which counts like a write: of the values that the transaction relies on
-//! none may have expired when it commits. Of those that it has read and does not rely on, as under snapshot isolation, none
-//! that it writes.
+//! An expiry changes a value as a write does. When the transaction commits, no value that it relies on may have
+//! expired. Of the values that it has read without relying on them, as under snapshot isolation, those that it writes
+//! may not have expired either.
 
 use std::collections::BTreeMap;
 
@@ -24,17 +24,17 @@ pub(super) struct ReadSet {
 #[derive(Debug)]
 struct TreeReads {
     tree: Tree,
-    /// Each with the moment of its first read.
+    /// Each key with the moment of its first read.
     keys: BTreeMap<Vec<u8>, SeqNo>,
-    /// `None`: the scan saw nothing.
+    /// `None`: the scan returned nothing.
     ranges: Vec<Option<(Span, SeqNo)>>,
-    /// The first value to expire of those that it relies on.
+    /// The earliest expiry among the values that it relies on, and its key.
     first_lapse: Option<(Expiry, Vec<u8>)>,
-    /// When others expire that were read.
+    /// When the other values that were read expire.
     lapses: BTreeMap<Vec<u8>, Expiry>,
 }
 
-/// A range of a read set, for saying later how much of it was read.
+/// A range of a read set. It is used later to record how much of the range was read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RangeId {
     tree: TreeId,
@@ -52,7 +52,7 @@ impl ReadSet {
         })
     }
 
-    /// `key` was read as it was at `seq`.
+    /// Records that `key` was read as of `seq`.
     pub(super) fn note_key(&mut self, tree: &Tree, key: &[u8], seq: SeqNo) {
         let keys = &mut self.of(tree).keys;
         if !keys.contains_key(key) {
@@ -60,14 +60,15 @@ impl ReadSet {
         }
     }
 
-    /// `span` is being read as it was at `seq`.
+    /// Records that `span` is being read as of `seq`.
     pub(super) fn note_range(&mut self, tree: &Tree, span: Span, seq: SeqNo) -> RangeId {
         let ranges = &mut self.of(tree).ranges;
         ranges.push(Some((span, seq)));
         RangeId { tree: tree.inner().id, index: ranges.len() - 1 }
     }
 
-    /// `key` was read, and has something else from `expiry` on; `relied`: that must not have come when it commits.
+    /// Records that `key` was read, and that its value changes at `expiry`. If `relied`, the transaction must commit
+    /// before that.
     pub(super) fn note_lapse(&mut self, tree: &Tree, key: &[u8], expiry: Expiry, relied: bool) {
         let reads = self.of(tree);
         if !relied {
@@ -77,7 +78,7 @@ impl ReadSet {
         }
     }
 
-    /// The first value to expire of those that must not have, where `writes` is written.
+    /// The earliest expiry that must not have come when `writes` is written.
     pub(super) fn first_lapse(&self, writes: &WriteSet) -> Option<(Expiry, &Tree, &[u8])> {
         let lapses = self.trees.iter().flat_map(|(&id, TreeReads { tree, first_lapse, lapses, .. })| {
             let written = lapses.iter().filter(move |(key, _)| writes.get(id, key).is_some());
@@ -87,7 +88,7 @@ impl ReadSet {
         lapses.min_by_key(|(expiry, ..)| *expiry)
     }
 
-    /// No more than `walked` was read of the range; `None`: nothing.
+    /// Records that only `walked` was read of the range; `None`: nothing.
     pub(super) fn shrink_range(&mut self, id: RangeId, walked: Option<Span>) {
         let range = self.trees.get_mut(&id.tree).and_then(|reads| reads.ranges.get_mut(id.index));
         if let Some(range) = range {
@@ -102,7 +103,7 @@ impl ReadSet {
         self.trees.values().all(|reads| reads.keys.is_empty() && reads.ranges.iter().all(Option::is_none))
     }
 
-    /// Fails if anything was written since it was read. What was written up to `seen` is taken as checked.
+    /// Fails if anything was written since it was read. Writes up to `seen` count as checked.
     fn check(&self, seen: SeqNo) -> Result<()> {
         for TreeReads { tree, keys, ranges, .. } in self.trees.values() {
             let since = keys.values().chain(ranges.iter().flatten().map(|(_, seq)| seq)).min();
@@ -130,10 +131,10 @@ impl ReadSet {
     }
 }
 
-/// What must not have changed when a transaction commits.
+/// What must be unchanged when a transaction commits.
 pub(super) struct Validation<'a> {
     pub(super) reads: &'a ReadSet,
-    /// Under snapshot isolation: what is written, and the moment since which nobody else may have.
+    /// Under snapshot isolation: the write set, and the moment since which no other write may have changed its keys.
     pub(super) written: Option<(&'a WriteSet, SeqNo)>,
 }
 
@@ -142,7 +143,7 @@ impl Validation<'_> {
         self.reads.is_empty() && self.written.is_none()
     }
 
-    /// Fails with `Conflict` if anything was written since. What was written up to `seen` is taken as checked.
+    /// Fails with `Conflict` if another write changed any of it. Writes up to `seen` count as checked.
     pub(super) fn check(&self, seen: SeqNo) -> Result<()> {
         self.reads.check(seen)?;
         let Some((writes, moment)) = self.written else { return Ok(()) };
@@ -169,7 +170,7 @@ pub(super) fn check_key_unchanged(tree: &Tree, key: &[u8], since: SeqNo) -> Resu
     Ok(())
 }
 
-/// The key has expired since the transaction read it.
+/// The error for a key whose value expired after the transaction read it.
 pub(super) fn expired(tree: &Tree, key: &[u8]) -> Error {
     let message = format!(
         "key \"{}\" of tree \"{}\" has expired since the transaction read it",
@@ -179,7 +180,7 @@ pub(super) fn expired(tree: &Tree, key: &[u8]) -> Error {
     Error::new(ErrorKind::Conflict, message)
 }
 
-/// `did`: what the transaction did with the key.
+/// The error for a conflict; `did` says what the transaction did with the key.
 fn conflict(tree: &Tree, key: &[u8], did: &str) -> Error {
     let message = format!(
         "another write changed key \"{}\" of tree \"{}\" since the transaction {did}",

@@ -1,4 +1,4 @@
-//! Doing a transaction again until it commits.
+//! Repeats a transaction until it commits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use crate::store::{Owner, Store};
 
 /// How often a transaction is tried.
 const TRIES_MAX: u32 = 64;
-/// The longest pause after the first try, in microseconds; it doubles with each, up to [`PAUSE_US_MAX`].
+/// The longest pause after the first try, in microseconds. It doubles with each try, up to [`PAUSE_US_MAX`].
 const PAUSE_US: u64 = 50;
 const PAUSE_US_MAX: u64 = 12_800;
 
-/// Runs `work` in transactions until one commits, or fails with something that trying again does not help.
+/// Runs `work` in transactions until one commits or fails with an error that a retry cannot help.
 pub(crate) fn transact<T>(
     store: &Arc<Owner>,
     locks: &Arc<LockTable>,
@@ -32,12 +32,12 @@ pub(crate) fn transact<T>(
     }
 }
 
-/// Whether trying again at once is likely to help. Who waited for a lock in vain has waited long enough.
+/// Whether an immediate retry is likely to help. A transaction that waited for a lock in vain has waited long enough.
 fn is_transient(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Conflict | ErrorKind::Deadlock)
 }
 
-/// Sleeps for a random time, so that two that have met do not meet again.
+/// Sleeps for a random time, so that two conflicting transactions do not meet again.
 fn pause(store: &Store, tries: u32) {
     let longest = (PAUSE_US << (tries - 1).min(16)).min(PAUSE_US_MAX);
     let pause = store.env.random.next_u64() % (longest + 1);

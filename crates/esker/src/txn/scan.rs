@@ -13,13 +13,13 @@ use crate::read::scan::Scan;
 use crate::tree::Tree;
 use crate::value::Value;
 
-/// Where the current pair is.
+/// Where the current pair comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Start,
-    /// In the store.
+    /// From the store.
     Store,
-    /// Among the transaction's writes, and perhaps in the store too.
+    /// From the transaction's writes; the store may have the key too.
     Own,
     End,
 }
@@ -27,25 +27,25 @@ enum At {
 /// Pairs in key order as a [`Txn`] sees them. As an iterator it hands out copies; [`TxnScan::advance`] with
 /// [`TxnScan::key`] and [`TxnScan::value`] copies no values.
 ///
-/// What the transaction writes while it is open does not show. What it walked over, up to the last pair that was asked
-/// for, is what the transaction has read.
+/// Writes that the transaction makes while the scan is open do not show. The transaction has read the keys that the
+/// scan has passed, up to the last pair that was asked for.
 #[derive(Debug)]
 pub struct TxnScan<'t> {
     txn: &'t Txn,
     range: ScanRange,
     store: Scan,
-    /// The store's scan stands on a pair.
+    /// Whether the store's scan is at a pair.
     store_on: bool,
     own: Option<Changes>,
-    /// The next of the own writes.
+    /// The next of the transaction's writes.
     next_own: Option<(Vec<u8>, Change)>,
-    /// What was merged into the current pair has made of it, once it was asked for.
+    /// The value that operands have made of the current pair, once it was asked for.
     made: Option<Vec<u8>>,
     at: At,
-    /// Where the transaction keeps what it has read, if it does.
+    /// The transaction's record of this read, if it keeps one.
     read: Option<RangeId>,
     tree: Tree,
-    /// Pairs of the store that expire, and may not have been walked over yet.
+    /// Pairs of the store that expire and that the scan may not have passed yet.
     lapses: Vec<(Vec<u8>, Expiry)>,
 }
 
@@ -72,12 +72,12 @@ impl<'t> TxnScan<'t> {
         }
     }
 
-    /// To the next pair; `false` at the end.
+    /// Moves to the next pair; `false` at the end.
     ///
     /// # Errors
     /// `Corruption` or `Io` when a table cannot be read.
     pub fn advance(&mut self) -> Result<bool> {
-        // At its end it has read all of the range, as far as the transaction's check goes.
+        // At its end the scan has read the whole range, as far as the transaction's check is concerned.
         let moved = self.step().inspect_err(|_| self.at = At::End);
         self.note_lapses();
         moved
@@ -115,13 +115,13 @@ impl<'t> TxnScan<'t> {
         }
     }
 
-    /// To the store's next pair that lies in no range which the transaction has deleted.
+    /// Moves to the store's next pair that is in no range deleted by the transaction.
     fn advance_store(&mut self) -> Result<bool> {
         while self.store.advance()? {
             if let Some(expiry) = self.store.lapses_us() {
                 self.lapses.push((self.store.key().to_vec(), expiry));
             }
-            // What it has put there since hides it.
+            // A later put of the transaction hides the store's pair.
             if !self.own.as_ref().is_some_and(|own| own.deletes(self.store.key())) {
                 return Ok(true);
             }
@@ -129,7 +129,7 @@ impl<'t> TxnScan<'t> {
         Ok(false)
     }
 
-    /// To the next of the own writes, and past what it hides.
+    /// Moves to the transaction's next write, and past the store's pair that it hides.
     fn pass_own(&mut self) -> Result<()> {
         let Some((key, _)) = self.next_own.take() else { return Ok(()) };
         if self.store_on && self.store.key() == key {
@@ -163,7 +163,7 @@ impl<'t> TxnScan<'t> {
         found.map(|(key, change)| (key.clone(), change.clone()))
     }
 
-    /// The current pair's key. Empty before the first and behind the last pair.
+    /// The current pair's key. Empty before the first pair and after the last one.
     pub fn key(&self) -> &[u8] {
         match (self.at, &self.next_own) {
             (At::Store, _) => self.store.key(),
@@ -175,8 +175,8 @@ impl<'t> TxnScan<'t> {
     /// The current pair's value. Empty for a scan of keys only.
     ///
     /// # Errors
-    /// `Corruption` or `Io` when it cannot be read. `InvalidInput` and `Unsupported` when nobody can say what was made of it
-    /// ([`Txn::merge`]).
+    /// `Corruption` or `Io` when it cannot be read. `InvalidInput` and `Unsupported` when its operands cannot be
+    /// applied ([`Txn::merge`]).
     pub fn value(&mut self) -> Result<&[u8]> {
         match self.at {
             At::Store => self.store.value(),
@@ -189,7 +189,7 @@ impl<'t> TxnScan<'t> {
         }
     }
 
-    /// The current pair's value as [`Txn::get`] gives it: to keep, or to read in parts.
+    /// The current pair's value as [`Txn::get`] returns it: to keep, or to read in parts.
     ///
     /// # Errors
     /// As [`TxnScan::value`].
@@ -202,7 +202,7 @@ impl<'t> TxnScan<'t> {
         Ok(Value::of_bytes(self.value()?).expiring(expiry))
     }
 
-    /// Makes the value of the own write at which the scan stands, if something was merged.
+    /// Computes the value of the current own write, if it has operands.
     fn make_own(&mut self) -> Result<()> {
         let Some((key, change)) = &self.next_own else { return Ok(()) };
         if self.made.is_none() {
@@ -213,7 +213,7 @@ impl<'t> TxnScan<'t> {
         Ok(())
     }
 
-    /// Tells the transaction what it has walked over that expires.
+    /// Records with the transaction the expiring pairs that the scan has passed.
     fn note_lapses(&mut self) {
         let Some(walked) = self.walked().filter(|_| !self.lapses.is_empty()) else { return };
         let (txn, tree, relied) = (self.txn, &self.tree, self.read.is_some());
@@ -226,7 +226,7 @@ impl<'t> TxnScan<'t> {
         });
     }
 
-    /// What was walked over; `None` before the first pair.
+    /// The span that the scan has passed; `None` before the first pair.
     fn walked(&self) -> Option<Span> {
         let mut span = self.span();
         let key = Bound::Included(self.key().to_vec());

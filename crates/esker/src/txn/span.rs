@@ -1,4 +1,4 @@
-//! A stretch of keys between two bounds.
+//! A span of keys between two bounds.
 
 use std::ops::Bound;
 
@@ -8,7 +8,7 @@ pub(super) struct Span {
     pub(super) upper: Bound<Vec<u8>>,
 }
 
-/// As the range lookups of sorted maps take it.
+/// Bounds as the range lookups of sorted maps take them.
 pub(super) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// A bound of borrowed bytes, as sorted maps and cursors take it.
@@ -20,8 +20,8 @@ pub(super) fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     }
 }
 
-/// Whether a stretch from `lower` to `upper` may hold a key. Said of two whose bounds are neighbours too, such as "a"
-/// and "a\0" excluded.
+/// Whether a span from `lower` to `upper` may hold a key. Also true for neighbouring bounds with nothing in between,
+/// such as "a" and "a\0" excluded.
 fn reaches(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
     match (lower, upper) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
@@ -34,7 +34,7 @@ fn reaches(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
 }
 
 impl Span {
-    /// Bounds for the range lookups of sorted maps, which panic on bounds that cross; `None` where these do.
+    /// Bounds for the range lookups of sorted maps, which panic on crossed bounds; `None` if these are crossed.
     pub(super) fn bounds(&self) -> Option<Bounds<'_>> {
         reaches(&self.lower, &self.upper).then(|| (borrowed(&self.lower), borrowed(&self.upper)))
     }
@@ -44,7 +44,7 @@ impl Span {
         (borrowed(&self.lower), borrowed(&self.upper)).contains(key)
     }
 
-    /// Whether some key may lie in both.
+    /// Whether some key may be in both.
     pub(super) fn overlaps(&self, other: &Span) -> bool {
         reaches(&self.lower, &self.upper)
             && reaches(&other.lower, &other.upper)
@@ -52,7 +52,7 @@ impl Span {
             && reaches(&other.lower, &self.upper)
     }
 
-    /// Whether every key of `other` lies in it.
+    /// Whether every key of `other` is in this span.
     pub(super) fn covers(&self, other: &Span) -> bool {
         let from = match (&self.lower, &other.lower) {
             (Bound::Unbounded, _) => true,
@@ -80,11 +80,11 @@ impl Span {
 mod tests {
     use super::*;
 
-    /// Every pair of bounds over a few keys, each span judged key by key.
+    /// Tests every pair of bounds over a few keys, and judges each span key by key.
     #[test]
     fn spans_agree_with_the_keys_in_them() {
         let keys: Vec<Vec<u8>> = (1..=5).map(|n| vec![n * 10]).collect();
-        // Between the bounds' keys too, so that neighbours are apart.
+        // Includes keys between those of the bounds, to tell neighbours apart.
         let universe: Vec<Vec<u8>> = (0..60).map(|n| vec![n]).collect();
         let mut bounds = vec![Bound::Unbounded];
         for key in &keys {

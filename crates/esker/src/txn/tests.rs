@@ -16,7 +16,7 @@ mod model;
 const MODES: [TxnMode; 2] = [TxnMode::Optimistic, TxnMode::Pessimistic];
 const LEVELS: [Isolation; 2] = [Isolation::Snapshot, Isolation::Serializable];
 
-/// A clock that moves only when somebody waits, and then at once.
+/// A clock that moves only when a thread waits, and then at once.
 #[derive(Debug, Default)]
 struct ManualClock(AtomicU64);
 
@@ -34,7 +34,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// A store in memory in which nothing happens by itself, the clock included.
+/// A store in memory in which nothing happens by itself, not even the passing of time.
 fn still_store() -> Db {
     still_store_and_clock().0
 }
@@ -145,7 +145,7 @@ fn the_first_committer_wins_under_snapshot_isolation_and_blind_writes_pass_seria
     }
 }
 
-/// What another write does to a transaction that has read, and when its traces are where.
+/// Which writes conflict with which reads, wherever the newer version is stored.
 #[test]
 fn a_read_of_any_kind_is_validated_wherever_the_newer_version_lies() {
     type Read = fn(&Txn, &Tree);
@@ -167,7 +167,7 @@ fn a_read_of_any_kind_is_validated_wherever_the_newer_version_lies() {
             assert_eq!(scan.key(), b"k5");
         }),
     ];
-    // What is changed, and which of the reads above that is a conflict of.
+    // The write, what it changes, and which of the reads above it conflicts with.
     let writes: [(&str, Option<&str>, [bool; 6]); 6] = [
         ("k1", Some("2"), [false, false, true, false, true, false]),
         ("k5", Some("2"), [true, false, true, false, true, true]),
@@ -233,7 +233,7 @@ fn who_only_reads_sees_one_moment_and_commits() {
         assert_eq!(get(&txn, tree, "y"), None);
         txn.commit().unwrap();
     }
-    // One that reads what is newest at each read does not get away with what never was.
+    // A transaction that reads the newest value each time must not return a value that never was.
     let db = still_store();
     let tree = db.default_tree();
     let txn = db.begin(options(TxnMode::Pessimistic, Isolation::Serializable)).unwrap();
@@ -261,7 +261,7 @@ fn a_lock_that_cannot_be_had_times_out_by_the_clock_and_the_rest_stays() {
         one.commit().unwrap();
         assert_eq!(db.get_vec("x").unwrap().as_deref(), Some(&b"1"[..]));
         assert_eq!(db.get_vec("y").unwrap().as_deref(), Some(&b"2"[..]));
-        // Nobody is left with a lock.
+        // No transaction is left with a lock.
         let last = begin();
         last.scan_for_update(tree, ScanRange::all()).unwrap();
     }
@@ -316,7 +316,7 @@ fn savepoints_undo_writes_and_nothing_else() {
     txn.commit().unwrap();
     assert_eq!(db.scan(ScanRange::all()).unwrap().count(), 1);
     assert_eq!(db.get_vec("a").unwrap().as_deref(), Some(&b"1"[..]));
-    // What was read before going back was read all the same.
+    // Reads before the rollback still count as reads.
     let txn = db.begin(TxnOptions::default()).unwrap();
     let start = txn.savepoint();
     assert_eq!(get(&txn, tree, "b"), None);
@@ -414,7 +414,7 @@ fn trees_of_other_stores_and_of_the_past_are_refused() {
     assert_eq!(txn.get(tree, "x").unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(txn.put(tree, "x", "1").unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(txn.put(db.default_tree(), "", "1").unwrap_err().kind(), ErrorKind::InvalidInput);
-    // What was read of a tree cannot be vouched for when the tree is gone.
+    // A read of a dropped tree cannot be validated.
     let dropped = db.tree("dropped").unwrap();
     assert!(txn.get(&dropped, "x").unwrap().is_none());
     txn.put(db.default_tree(), "x", "1").unwrap();
@@ -425,7 +425,7 @@ fn trees_of_other_stores_and_of_the_past_are_refused() {
     assert_eq!(db.begin(TxnOptions::default()).unwrap_err().kind(), ErrorKind::Closed);
 }
 
-/// Every order of a put, a delete, a merge and a merge of another kind, with a savepoint in between.
+/// Tests every order of a put, a delete, a merge and a merge of another kind, with a savepoint in between.
 #[test]
 fn a_transaction_reads_what_it_has_merged() {
     for mode in MODES {
@@ -460,7 +460,7 @@ fn a_transaction_reads_what_it_has_merged() {
     }
 }
 
-/// Two that add side by side: the values that they find, and what becomes of the second.
+/// Runs two transactions that add side by side: the values that they find, and the outcome of the second.
 #[test]
 fn additions_that_were_not_read_go_side_by_side_when_serializable() {
     let run = |isolation, reads: bool| {
@@ -523,7 +523,7 @@ fn what_cannot_be_merged_is_refused_and_what_cannot_be_applied_is_named() {
     assert!(!scan.advance().unwrap());
 }
 
-/// A value that is huge, others that expire, and what many small pieces make.
+/// A huge value, expiring values, and a value made of many small operands.
 #[test]
 fn operands_of_a_transaction_lie_on_whatever_is_there() {
     let db = still_store();
@@ -551,7 +551,7 @@ fn operands_of_a_transaction_lie_on_whatever_is_there() {
     };
     check(&|key| txn.get_vec(tree, key).unwrap());
     let batch = txn.inner.borrow().writes.to_batch().unwrap();
-    // Two puts, and of 6,000 operands those that could not be put together.
+    // Two puts, and those of 6,000 operands that could not be combined.
     assert!(batch.len() < 30, "{} ops", batch.len());
     drop(batch);
     txn.commit().unwrap();

@@ -1,4 +1,4 @@
-//! What a transaction is going to write: in memory, sorted, until it commits; and how to undo some of it.
+//! The write set of a transaction: in memory and sorted until it commits. Parts of it can be undone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -13,26 +13,26 @@ use crate::value::Value;
 use crate::version::edit::TreeId;
 use crate::write::batch::Batch;
 
-/// What a key has before anything is merged into it.
+/// The value of a key before anything is merged into it.
 #[derive(Debug, Clone)]
 enum Base {
-    /// Whatever the store has when the transaction takes effect.
+    /// The store's value when the transaction takes effect.
     Store,
     Absent,
-    /// A value, and when that ends.
+    /// A value, and when it expires.
     Value(Arc<[u8]>, Option<Expiry>),
 }
 
-/// What becomes of a key.
+/// A change of one key.
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     base: Base,
-    /// What is merged into that, as it is stored, oldest first.
+    /// The operands merged into the base, as stored, oldest first.
     operands: Vec<Arc<[u8]>>,
 }
 
 impl Change {
-    /// The key becomes absent.
+    /// The key is deleted.
     pub(super) const DELETE: Change = Change { base: Base::Absent, operands: Vec::new() };
 
     pub(super) fn put(value: &[u8], expiry: Option<Expiry>) -> Change {
@@ -43,13 +43,14 @@ impl Change {
         matches!(self.base, Base::Absent) && self.operands.is_empty()
     }
 
-    /// Whether what the key has depends on what the store has.
+    /// Whether the key's value depends on the store's.
     pub(super) fn is_on_store(&self) -> bool {
         matches!(self.base, Base::Store)
     }
 
-    /// Neighbours become one where the operator can do that, each time that as much has come as lies before it: what is
-    /// counted often is one operand, and of many that are appended some are left, each copied a few times.
+    /// Adds an operand. Neighbours are combined, if the operator can, whenever the later one is at least as long as the
+    /// one before it. So a counter has one operand. Of many appended operands a few are left, and each byte was copied
+    /// a few times.
     fn merge(&mut self, operand: Vec<u8>, operators: &MergeOperators) {
         self.operands.push(operand.into());
         while let [.., before, last] = self.operands.as_slice()
@@ -63,7 +64,7 @@ impl Change {
         }
     }
 
-    /// The value that was put, and when that ends, if nothing was merged into it.
+    /// The value that was put and its expiry, if nothing was merged into it.
     pub(super) fn put_value(&self) -> Option<(&[u8], Option<Expiry>)> {
         match &self.base {
             Base::Value(value, expiry) if self.operands.is_empty() => Some((value, *expiry)),
@@ -71,7 +72,8 @@ impl Change {
         }
     }
 
-    /// What was merged makes of `key`, where the store has `stored`; `None` if nothing was.
+    /// The result of merging the operands into the value of `key`, where the store has `stored`; `None` if there are no
+    /// operands.
     pub(super) fn merged(
         &self,
         key: &[u8],
@@ -90,7 +92,7 @@ impl Change {
         operators.apply(key, below, &newest_first).map(Some)
     }
 
-    /// What `key` has, where the store has `stored`.
+    /// The value of `key`, where the store has `stored`.
     pub(super) fn value(
         &self,
         key: &[u8],
@@ -113,11 +115,11 @@ impl Change {
     }
 }
 
-/// One tree's changes. Shared with scans, which go on with what they began with.
+/// The changes of one tree. Scans share them, and continue with the state that they began with.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Changes {
     pub(super) keys: Arc<BTreeMap<Vec<u8>, Change>>,
-    /// Ranges that were deleted before any of `keys` was changed, but for the deletes among these.
+    /// Ranges that were deleted. Changes in `keys` came later, except the deletes among them.
     deleted: Arc<Vec<KeyRange>>,
 }
 
@@ -126,18 +128,18 @@ impl Changes {
         self.keys.is_empty() && self.deleted.is_empty()
     }
 
-    /// What has become of `key`, if anything has.
+    /// The change of `key`, if there is one.
     pub(super) fn get(&self, key: &[u8]) -> Option<Change> {
         self.keys.get(key).cloned().or_else(|| self.deletes(key).then_some(Change::DELETE))
     }
 
-    /// Whether `key` lies in a range that was deleted. It may have been put since.
+    /// Whether `key` is in a deleted range. It may have been put since.
     pub(super) fn deletes(&self, key: &[u8]) -> bool {
         self.deleted.iter().any(|range| range.contains(key))
     }
 }
 
-/// A point within a transaction to go back to: [`Txn::savepoint`](crate::Txn::savepoint).
+/// A point within a transaction to return to: [`Txn::savepoint`](crate::Txn::savepoint).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Savepoint {
     pub(super) txn: u64,
@@ -147,11 +149,11 @@ pub struct Savepoint {
 #[derive(Debug, Default)]
 pub(super) struct WriteSet {
     trees: BTreeMap<TreeId, (Tree, Changes)>,
-    /// What to put back, oldest first, since the first savepoint.
+    /// What to restore, oldest first, since the first savepoint.
     undo: Vec<Undo>,
-    /// The keys that `undo` knows since the last savepoint: it needs to know each once.
+    /// The keys that `undo` already covers since the last savepoint; it needs each key once.
     noted: BTreeSet<(TreeId, Vec<u8>)>,
-    /// The savepoints that are left, oldest first: number, and length of `undo` then.
+    /// The remaining savepoints, oldest first: number, and length of `undo` at that time.
     savepoints: Vec<(u64, usize)>,
     last_savepoint: u64,
 }
@@ -173,7 +175,7 @@ impl WriteSet {
         self.trees.values().all(|(_, changes)| changes.is_empty())
     }
 
-    /// What the transaction has made of `key`, if it wrote it.
+    /// The transaction's change of `key`, if it wrote it.
     pub(super) fn get(&self, tree: TreeId, key: &[u8]) -> Option<Change> {
         self.trees.get(&tree)?.1.get(key)
     }
@@ -195,7 +197,7 @@ impl WriteSet {
         }
     }
 
-    /// Has an operator change what `key` has; `operand` names it.
+    /// Merges `operand` into `key`; the operand names its operator.
     pub(super) fn merge(&mut self, tree: &Tree, key: &[u8], operand: Vec<u8>, operators: &MergeOperators) {
         let id = tree.inner().id;
         let (_, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
@@ -232,7 +234,7 @@ impl WriteSet {
         Savepoint { txn, number: self.last_savepoint }
     }
 
-    /// Undoes what came after the savepoint, which stays; later ones go.
+    /// Undoes what came after the savepoint, which stays; later savepoints are discarded.
     pub(super) fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         let Some(at) = self.savepoints.iter().position(|&(number, _)| number == savepoint.number) else {
             let message = "the transaction was rolled back to an earlier savepoint since this one was taken";

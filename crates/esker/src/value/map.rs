@@ -1,7 +1,7 @@
-//! Values as memory to look at in place.
+//! Values as memory that is viewed in place.
 //!
-//! A map shows bytes that somebody promised not to change: the pin keeps this store from giving them back, the
-//! directory's lock keeps out every other one, also when this store is closed meanwhile.
+//! A map shows bytes that must not change. The pin keeps this store from freeing them. The directory's lock keeps out
+//! every other store, also when this store is closed meanwhile.
 
 use std::fmt;
 use std::ops::Deref;
@@ -10,25 +10,24 @@ use super::{Held, Value};
 use crate::blob::PinnedMap;
 use crate::error::Result;
 
-/// The bytes of a [`Value`] in memory, from [`Value::map`]. They stay as they are as long as it lives, whatever is
-/// written or deleted, also when the store is closed; its directory cannot be opened for writing again before.
+/// The bytes of a [`Value`] in memory, from [`Value::map`]. They stay the same while the map lives, whatever is written
+/// or deleted, even when the store is closed. Until then the directory cannot be opened for writing again.
 ///
-/// The bytes of a huge value are those of the page cache: they are read from the disk when they are looked at,
-/// count as no memory of the process that could not be given back, and cost neither a copy nor a system call once
-/// they are there.
+/// The bytes of a huge value are those of the page cache. The kernel reads them from the disk when they are accessed
+/// and can reclaim their memory. Once they are there, they cost neither a copy nor a system call.
 ///
-/// A load from memory cannot return an error. **If the disk fails to deliver a page, or if another program cuts
-/// the file short, the process is killed by a signal (SIGBUS).** Who cannot afford that reads instead.
+/// A load from memory cannot return an error. **If the disk fails to deliver a page, or if another program cuts the
+/// file short, the process is killed by a signal (SIGBUS).** A program that cannot accept that must read instead.
 pub struct ValueMap(Bytes);
 
 enum Bytes {
-    /// Of a value that was in memory.
+    /// Of a value that was already in memory.
     Here(Vec<u8>),
     InPlace(PinnedMap),
 }
 
 impl Value {
-    /// Shows all bytes without copying them. What has not been verified since the store was opened is verified
+    /// Shows all bytes without copying them. Bytes that were not verified since the store was opened are verified
     /// first: the first map of a value reads all of it, later ones read nothing.
     ///
     /// # Errors
@@ -53,8 +52,8 @@ impl Value {
         self.shown(true)
     }
 
-    /// As [`Value::map`], but nothing is verified and so nothing read before it is looked at. Damage of the file
-    /// shows as wrong bytes. [`Value::read_at`] verifies what it reads and no more.
+    /// Like [`Value::map`], but verifies nothing, and so reads nothing in advance. Damage of the file appears as wrong
+    /// bytes. [`Value::read_at`] verifies exactly what it reads.
     ///
     /// # Errors
     /// `Corruption` when the file is too short; `Io` when it cannot be mapped.

@@ -1,4 +1,4 @@
-//! Every way of reading a value agrees with its bytes, whatever part is asked for.
+//! Checks that every way of reading a value returns its bytes, for any part.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Bound;
@@ -28,7 +28,7 @@ fn the_whole_is_the_same_whichever_way_it_is_read() {
     }
 }
 
-/// The bytes of `content` whose positions lie within the bounds: what `read_at` must give.
+/// The bytes of `content` whose positions lie within the bounds: the expected result of `read_at`.
 fn within(content: &[u8], start: Bound<u64>, end: Bound<u64>) -> Vec<u8> {
     let inside = |at: u64| std::ops::RangeBounds::contains(&(start, end), &at);
     (0..).zip(content).filter(|&(at, _)| inside(at)).map(|(_, &byte)| byte).collect()
@@ -87,7 +87,7 @@ fn a_part_is_read_whole_or_not_at_all() {
     }
 }
 
-/// Moves and reads as a cursor over the bytes does, which the standard library has.
+/// Moves and reads like the standard library's cursor over the same bytes.
 #[test]
 fn a_reader_behaves_as_a_cursor_over_the_bytes() {
     let seeks = || {

@@ -143,6 +143,28 @@ fn text(from: &mut Decoder<'_>) -> Option<String> {
 }
 
 impl Edit {
+    /// The tree that it changes, if it changes one.
+    pub(crate) fn tree(&self) -> Option<TreeId> {
+        match self {
+            Edit::CreateTree { tree, .. }
+            | Edit::DropTree { tree }
+            | Edit::SetTag { tree, .. }
+            | Edit::SetOptions { tree, .. }
+            | Edit::AddTable { tree, .. }
+            | Edit::RemoveTable { tree, .. }
+            | Edit::Flushed { tree, .. }
+            | Edit::DeleteRange { tree, .. }
+            | Edit::ForgetRange { tree, .. }
+            | Edit::Extent { tree, .. } => Some(*tree),
+            Edit::Floor(_)
+            | Edit::LogSynced { .. }
+            | Edit::Counters { .. }
+            | Edit::Blob(_)
+            | Edit::Clock { .. }
+            | Edit::Identity { .. } => None,
+        }
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Edit::CreateTree { tree, name, options } => {
@@ -398,22 +420,32 @@ impl ManifestState {
             Edit::Identity { identity: self.identity },
         ];
         edits.extend(self.blobs.to_edits().map(Edit::Blob));
-        for (&tree, record) in &self.trees {
-            let (name, options) = (record.name.clone(), record.options.clone());
-            edits.push(Edit::CreateTree { tree, name, options });
-            if record.root != tree || record.range != KeyRange::default() {
-                edits.push(Edit::Extent { tree, root: record.root, range: record.range.clone() });
-            }
-            edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree, tag: tag.clone() }));
-            if record.flushed > 0 {
-                edits.push(Edit::Flushed { tree, seq: record.flushed });
-            }
-            let ranges = record.ranges();
-            edits.extend(ranges.map(|one| Edit::DeleteRange { tree, seq: one.seq, range: one.range }));
-            let tables = self.tables_of(tree);
-            edits.extend(tables.map(|(level, table)| Edit::AddTable { tree, level, table: table.clone() }));
-        }
+        self.trees.keys().for_each(|&tree| self.add_edits_of(tree, &mut edits));
         edits
+    }
+
+    /// Edits that add up to what this says of one tree.
+    pub(crate) fn edits_of(&self, tree: TreeId) -> Vec<Edit> {
+        let mut edits = Vec::new();
+        self.add_edits_of(tree, &mut edits);
+        edits
+    }
+
+    fn add_edits_of(&self, tree: TreeId, edits: &mut Vec<Edit>) {
+        let Some(record) = self.trees.get(&tree) else { return };
+        let (name, options) = (record.name.clone(), record.options.clone());
+        edits.push(Edit::CreateTree { tree, name, options });
+        if record.root != tree || record.range != KeyRange::default() {
+            edits.push(Edit::Extent { tree, root: record.root, range: record.range.clone() });
+        }
+        edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree, tag: tag.clone() }));
+        if record.flushed > 0 {
+            edits.push(Edit::Flushed { tree, seq: record.flushed });
+        }
+        let ranges = record.ranges();
+        edits.extend(ranges.map(|one| Edit::DeleteRange { tree, seq: one.seq, range: one.range }));
+        let tables = self.tables_of(tree);
+        edits.extend(tables.map(|(level, table)| Edit::AddTable { tree, level, table: table.clone() }));
     }
 
     /// Whether the tree was split, or is what was split off one.

@@ -5,7 +5,7 @@
 //! absent keys. A table that is opened without its filter stays so, rather than that gets take turns in reading whole
 //! filters, until there is free room. Tables that nobody has read for some seconds are closed for those that somebody reads.
 //!
-//! Locks: `open` is taken while no other is, but the structure lock. Nothing that frees a [`TableFile`] runs under it.
+//! Locks: `open` is taken while no other is, but the version lock. Nothing that frees a [`TableFile`] runs under it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

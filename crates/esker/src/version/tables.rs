@@ -19,7 +19,7 @@ use crate::codec::file_number;
 use crate::env::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::descriptors::{self, Keeper};
-use crate::fs::{FileSystem, ReadFile};
+use crate::fs::{FileSystem, ReadFile, gone};
 use crate::options::Options;
 use crate::table::TableReader;
 use crate::trace::{Cause, Step, notes};
@@ -117,9 +117,13 @@ impl TableRegistry {
         self.open.use_free_room(self.clock.monotonic_us());
     }
 
-    /// Files that nobody uses any more, for removal.
-    pub(crate) fn take_obsolete(&self) -> Vec<FileId> {
-        std::mem::take(&mut *self.obsolete.lock())
+    /// Removes the files that nobody uses any more. What cannot be removed now is left to the next call.
+    pub(crate) fn remove_obsolete(&self) -> Result<()> {
+        let mut obsolete = std::mem::take(&mut *self.obsolete.lock());
+        let remove = |&file: &FileId| self.fs.remove_file(&table_path(&self.dir, file));
+        let removed = gone::remove_each(&mut obsolete, remove);
+        self.obsolete.lock().append(&mut obsolete);
+        removed
     }
 
     /// Whether there is a file to remove.

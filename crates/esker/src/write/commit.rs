@@ -164,6 +164,12 @@ impl Commit {
         state
     }
 
+    /// Takes the lock for a change that must not interleave with reservations and ends at once. It gives way to nobody: those
+    /// who wait for quiet may wait for a number that the caller has taken.
+    pub(crate) fn lock_briefly(&self) -> MutexGuard<'_, CommitState> {
+        self.state.lock()
+    }
+
     /// Takes the lock when no reservation is under way: everything is published.
     pub(crate) fn lock_quiet(&self) -> MutexGuard<'_, CommitState> {
         let mut state = self.state.lock();
@@ -174,6 +180,12 @@ impl Commit {
         state.quiet_wanted -= 1;
         self.advanced.notify_all();
         state
+    }
+
+    /// Whether somebody waits for no reservation to be under way.
+    #[cfg(test)]
+    pub(crate) fn is_quiet_wanted(&self) -> bool {
+        self.state.lock().quiet_wanted > 0
     }
 
     /// Returns when everything up to `seq` is visible.

@@ -1,8 +1,8 @@
 //! Slows writers down smoothly while merging is behind, so that it never has to stop them for seconds.
 //!
 //! Above a first threshold of unmerged runs, writers share a rate in bytes per second that halves with
-//! every further run, down to one that merging should keep up with. Where it does not, the rate halves again from a second
-//! threshold on: a scan opens a table of each run, and must not come to need more descriptors and memory than there are.
+//! every further run, down to one that merging should keep up with. If merging does not keep up, the rate halves again from a
+//! second threshold on: a scan opens a table of each run, and must not need more descriptors and memory than there are.
 //!
 //! A writer that is ahead of the rate sleeps for the difference; sleeps are collected
 //! to about a millisecond, since shorter ones cost more than they hold up.
@@ -53,6 +53,12 @@ impl Throttle {
     /// Whether writers are slowed.
     pub(crate) fn is_slowing(&self) -> bool {
         self.rate.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether merges fall behind although writers are down to [`RATE_MIN`].
+    #[inline]
+    pub(crate) fn is_outrun(&self) -> bool {
+        (1..RATE_MIN).contains(&self.rate.load(Ordering::Relaxed))
     }
 
     /// Holds up a writer of `bytes` as long as the rate asks for.
@@ -107,5 +113,11 @@ mod tests {
         assert_eq!([16, 20, 32].map(rate_of), [2 << 20; 3]);
         assert_eq!([33, 36, 41].map(rate_of), [1 << 20, 128 << 10, 4 << 10]);
         assert_eq!([42, 100, usize::MAX].map(rate_of), [4 << 10; 3]);
+        let throttle = Throttle::default();
+        let outrun = [0, 9, 10, 32, 33, usize::MAX].map(|runs| {
+            throttle.set_runs(runs);
+            throttle.is_outrun()
+        });
+        assert_eq!(outrun, [false, false, false, false, true, true]);
     }
 }

@@ -84,6 +84,13 @@ fn a_call_that_fails_costs_nothing_that_was_promised() {
     println!("{lives} lives");
 }
 
+/// An ingest finds no room and has no effect. The put behind it cannot be synced, and takes effect.
+#[test]
+fn a_failed_ingest_says_nothing_of_what_follows() {
+    let fault = Fault::new(Op::SyncDir, "").nth(6).error(FaultError::NoSpace);
+    assert_eq!(live_with(17, Op::SyncDir, fault), Ok(true));
+}
+
 #[test]
 fn a_disk_that_keeps_failing_is_no_different() {
     for seed in common::seeds(60) {

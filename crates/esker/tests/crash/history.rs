@@ -34,9 +34,15 @@ pub(crate) struct History {
     base: State,
     now: State,
     events: Vec<Event>,
+    /// Places of events whose calls failed and that are no record of the log. Each took effect or did not, whatever became
+    /// of later ones.
+    apart: Vec<usize>,
     durable: usize,
     certain: usize,
 }
+
+/// With more failures apart than this, their combinations take too long.
+const APART_MAX: usize = 10;
 
 fn apply(state: &mut State, event: &Event) {
     match event {
@@ -57,7 +63,7 @@ fn apply(state: &mut State, event: &Event) {
 
 impl History {
     pub(crate) fn new(base: State) -> Self {
-        History { now: base.clone(), base, events: Vec::new(), durable: 0, certain: 0 }
+        History { now: base.clone(), base, events: Vec::new(), apart: Vec::new(), durable: 0, certain: 0 }
     }
 
     /// The state that a reader must see now.
@@ -88,6 +94,7 @@ impl History {
         if let Some(event) = self.events.pop() {
             apply(&mut self.now, &event);
             self.events.truncate(self.certain);
+            self.apart.clear();
             self.events.push(event);
             self.certain += 1;
         }
@@ -98,13 +105,39 @@ impl History {
         self.events.pop();
     }
 
+    /// The call that began last has failed. It was to change the manifest alone, so its failure says nothing of later ones.
+    pub(crate) fn fail_apart(&mut self) {
+        self.apart.extend(self.events.len().checked_sub(1));
+    }
+
     /// Everything that was acknowledged survives power loss from now on.
     pub(crate) fn make_durable(&mut self) {
         self.durable = self.certain;
     }
 
-    /// How many events `found` holds, if it is the state behind some prefix of at least `least` of them.
+    /// How many events `found` holds, if it is the state behind some prefix of at least `least` of them. Of those that failed
+    /// apart any may be missing.
     pub(crate) fn prefix_of(&self, found: &State, least: usize) -> Result<usize, String> {
+        let apart: Vec<usize> = self.apart.iter().copied().take(APART_MAX).collect();
+        let mut first = None;
+        for missing in 0..1_usize << apart.len() {
+            let is_missing = |place: usize| {
+                apart.iter().enumerate().any(|(bit, &of)| of == place && missing & 1 << bit != 0)
+            };
+            match self.prefix_without(found, least, is_missing) {
+                Ok(taken) => return Ok(taken),
+                Err(what) => drop(first.get_or_insert(what)),
+            }
+        }
+        Err(first.unwrap_or_default())
+    }
+
+    fn prefix_without(
+        &self,
+        found: &State,
+        least: usize,
+        is_missing: impl Fn(usize) -> bool,
+    ) -> Result<usize, String> {
         let mut state = self.base.clone();
         self.events[..least].iter().for_each(|event| apply(&mut state, event));
         let mut differing = differences(&state, found);
@@ -117,6 +150,9 @@ impl History {
                 first = describe(&state, found);
             }
             let Some(event) = self.events.get(taken) else { break };
+            if is_missing(taken) {
+                continue;
+            }
             differing = match event {
                 Event::Batch(writes) => {
                     let before = touched(writes, &state, found);

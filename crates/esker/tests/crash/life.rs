@@ -208,6 +208,16 @@ impl Life {
         }
     }
 
+    /// [`Life::withdraw_if_refused`] for a call that changes the manifest and writes nothing to the log. After a failure it took
+    /// effect or did not, whatever becomes of later writes.
+    fn withdraw_or_set_apart<T>(&mut self, result: &esker::Result<T>) {
+        let events = self.history.len();
+        self.withdraw_if_refused(result);
+        if result.is_err() && !self.disk.is_dead() && self.history.len() == events {
+            self.history.fail_apart();
+        }
+    }
+
     /// Judges how a call ended whose event, if any, is the last one. `everything`: success says that all
     /// that was acknowledged before is durable.
     fn settle(&mut self, result: esker::Result<()>, everything: bool) -> Outcome<()> {
@@ -407,7 +417,7 @@ impl Life {
         let created = self.db().create_tree(&name, options);
         self.history.begin(Event::Create(name.clone()));
         let result = created.map(|tree| drop(self.trees.insert(name, tree)));
-        self.withdraw_if_refused(&result);
+        self.withdraw_or_set_apart(&result);
         if result.is_ok() && !self.disk.is_dead() {
             self.history.acknowledge();
         }
@@ -430,7 +440,7 @@ impl Life {
         self.stream = None;
         let result = self.db().drop_tree(&name);
         self.history.begin(Event::Drop(name.clone()));
-        self.withdraw_if_refused(&result);
+        self.withdraw_or_set_apart(&result);
         if result.is_ok() && !self.disk.is_dead() {
             self.history.acknowledge();
             self.trees.remove(&name);
@@ -444,7 +454,7 @@ impl Life {
         let tag = format!("tag {}", self.writes);
         let result = self.trees[&tree].set_tag(&tag);
         self.history.begin(Event::Batch(vec![(tree, Bytes::from(TAG), Some(tag.as_bytes().into()))]));
-        self.withdraw_if_refused(&result);
+        self.withdraw_or_set_apart(&result);
         if result.is_ok() && !self.disk.is_dead() {
             self.history.acknowledge();
         }

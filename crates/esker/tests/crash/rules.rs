@@ -410,6 +410,7 @@ impl FileSystem for Gated {
         self.disk.rename(from, to)
     }
     fn hard_link(&self, from: &Path, to: &Path) -> esker::Result<()> {
+        self.gate.pass("link", to);
         self.disk.hard_link(from, to)
     }
     fn sync_dir(&self, dir: &Path) -> esker::Result<()> {
@@ -471,10 +472,19 @@ type Call<'a> = (&'static str, &'static str, &'a (dyn Fn(&Db) + Sync));
 fn a_store_is_not_closed_while_a_call_changes_its_files() {
     let put_much = |db: &Db| drop(db.put("much", vec![1; 600 << 10]));
     let compact = |db: &Db| drop(db.compact());
-    let calls: [Call<'_>; 3] =
-        [("remove", ".table", &compact), ("allocate", "RESERVE", &put_much), ("create", "wal-", &put_much)];
+    let import = |db: &Db| drop(db.import_tree("/other", "new"));
+    let calls: [Call<'_>; 4] = [
+        ("remove", ".table", &compact),
+        ("allocate", "RESERVE", &put_much),
+        ("create", "wal-", &put_much),
+        ("link", ".table", &import),
+    ];
     for (call, part, work) in calls {
         let disk = SimFs::new(1);
+        let other = Db::open("/other", Options::default().memory_budget(8 << 20).env(env(&disk, 2))).unwrap();
+        other.put("key", "value").unwrap();
+        other.flush().unwrap();
+        other.close().unwrap();
         let (gated, has_arrived, open_gate) = gated(&disk);
         let gate = Arc::clone(&gated.gate);
         let mut world = env(&disk, 1);

@@ -383,7 +383,8 @@ impl Life {
 
 #[test]
 fn a_tree_without_the_log_holds_what_it_held_at_some_moment() {
-    for seed in seeds(150) {
+    // 314: a put waited for space that had been given back already.
+    for seed in seeds(150).chain([314]) {
         println!("ESKER_SEED={seed}");
         let mut life = Life::new(seed);
         life.open();

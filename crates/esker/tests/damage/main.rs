@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+mod cancel;
 mod check;
 #[path = "../common/mod.rs"]
 mod common;

@@ -21,7 +21,7 @@ struct Tally {
     lost: u64,
 }
 
-fn kind(path: &Path) -> &'static str {
+pub(crate) fn kind(path: &Path) -> &'static str {
     let name = path.file_name().unwrap().to_string_lossy();
     let kinds = ["manifest-", "wal-", ".table", ".blob"];
     kinds.into_iter().find(|kind| name.contains(kind)).unwrap_or("")

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use super::checkout;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{checkout, walk};
 
 /// The names behind `pub ` and before `:` in the body of `pub struct NAME`, or those of the variants of `pub enum NAME`.
 fn members(file: &str, name: &str) -> Vec<String> {
@@ -32,25 +34,90 @@ fn every_kind_of_error_is_in_the_document_about_operations() {
     assert_eq!(missing("operations.md", &kinds), [""; 0]);
 }
 
-/// The rows of the tables of guarantees: the number of each, and the tests that it names.
+/// The rules of durability: the number of each, and the guarantees that rest on it.
+fn rules() -> BTreeMap<u32, Vec<String>> {
+    let text = std::fs::read_to_string(checkout().join("docs/durability.md")).unwrap();
+    let sections = text.split("\n### Rule ").skip(1).map(|section| {
+        let number = section.split_once(':').unwrap().0.parse().unwrap();
+        let guarantees = section.split_once("\nGuarantees: ").unwrap().1.split_once(".\n").unwrap().0;
+        (number, guarantees.split(", ").map(str::to_owned).collect())
+    });
+    sections.collect()
+}
+
+/// The numbers in `text` that stand behind "rule-" or "rule ", or in a list behind "rules ".
+fn cited(text: &str) -> BTreeSet<u32> {
+    let lower = text.to_lowercase();
+    let mut numbers = BTreeSet::new();
+    for (at, _) in lower.match_indices("rule") {
+        let behind = &lower[at + "rule".len()..];
+        let found = [("s ", usize::MAX), (" ", 1), ("-", 1)]
+            .iter()
+            .find_map(|(before, most)| Some((behind.strip_prefix(before)?, *most)));
+        let Some((list, most)) = found else { continue };
+        let words =
+            list.split([' ', ',', '\n']).filter(|word| !matches!(*word, "" | "and" | "to" | "//!" | "///"));
+        let digits = words.map(|word| word.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
+        numbers.extend(digits.map_while(|digits| digits.parse::<u32>().ok()).take(most));
+    }
+    numbers
+}
+
+#[test]
+fn numbers_of_rules_are_found_where_they_are_cited() {
+    let text = "(durability rules 2, 5 and 6): Rule 10 has 7, and rule-23-reserve    40; rule 4). The rules hold, a rule-book of 9.";
+    assert_eq!(cited(text), [2, 4, 5, 6, 10, 23].into());
+}
+
+#[test]
+fn every_rule_that_is_cited_is_in_the_document_about_durability() {
+    let rules = rules();
+    assert!(rules.len() > 25 && rules[&12] == ["B11", "B12"], "{rules:?}");
+    let known: BTreeSet<String> = guarantees().into_iter().map(|(number, _)| number).collect();
+    for (number, guarantees) in &rules {
+        assert!(guarantees.iter().all(|id| known.contains(id)), "rule {number} names {guarantees:?}");
+    }
+    let mut paths = Vec::new();
+    walk(&checkout(), &mut paths).unwrap();
+    let mut cited_in_all = BTreeSet::new();
+    for path in paths.into_iter().filter(|path| !path.ends_with("tidy/documents.rs")) {
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        for number in cited(&text) {
+            assert!(
+                rules.contains_key(&number),
+                "{} cites rule {number}, which there is not",
+                path.display()
+            );
+            cited_in_all.insert(number);
+        }
+    }
+    assert!(cited_in_all.len() > 20, "only {cited_in_all:?} are cited");
+}
+
+/// The guarantees: the number of each, and the tests that it names.
 fn guarantees() -> Vec<(String, Vec<String>)> {
     let text = std::fs::read_to_string(checkout().join("docs/guarantees.md")).unwrap();
-    let is_number = |cell: &str| {
-        cell.starts_with(|c: char| c.is_ascii_uppercase()) && cell[1..].chars().all(|c| c.is_ascii_digit())
+    let items = text.split("\n- **").skip(1).filter_map(|item| item.split_once(".** "));
+    let is_number = |number: &str| {
+        let digits = number.trim_start_matches(|c: char| c.is_ascii_uppercase());
+        number.len() == digits.len() + 1 && digits.parse::<u32>().is_ok()
     };
-    let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
-    let rows = rows.filter(|(number, _)| number.len() > 1 && is_number(number));
-    let tests = |row: &str| {
-        row.split('`').filter(|quoted| quoted.contains(".rs::")).map(str::to_owned).collect::<Vec<_>>()
+    let tests = |item: &str| {
+        let lines = item.lines().skip_while(|line| line.trim() != "Tests:").skip(1);
+        let names = lines.map_while(|line| line.trim().strip_prefix('`')?.strip_suffix('`'));
+        names.map(str::to_owned).collect()
     };
-    rows.map(|(number, row)| (number.to_owned(), tests(row))).collect()
+    items
+        .filter(|(number, _)| is_number(number))
+        .map(|(number, item)| (number.to_owned(), tests(item)))
+        .collect()
 }
 
 #[test]
 fn every_guarantee_has_a_number_and_tests_that_there_are() {
     let guarantees = guarantees();
     assert!(guarantees.len() > 80, "{}", guarantees.len());
-    let mut numbers = std::collections::BTreeSet::new();
+    let mut numbers = BTreeSet::new();
     for (number, tests) in guarantees {
         assert!(numbers.insert(number.clone()), "two guarantees are called {number}");
         assert!(!tests.is_empty(), "{number} names no test");
@@ -60,4 +127,55 @@ fn every_guarantee_has_a_number_and_tests_that_there_are() {
             assert!(code.is_ok_and(|code| code.contains(name)), "{number} names {test}, which is not there");
         }
     }
+}
+
+/// What a heading is called in a link, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// The targets of `[text](target)` outside of code, and the anchors of the headings.
+fn links_and_anchors(text: &str) -> (Vec<String>, BTreeSet<String>) {
+    let (mut links, mut anchors, mut in_code) = (Vec::new(), BTreeSet::new(), false);
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else if !in_code {
+            if line.starts_with('#') {
+                anchors.insert(anchor(line.trim_start_matches('#')));
+            }
+            let targets =
+                line.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0.to_owned()));
+            links.extend(targets);
+        }
+    }
+    (links, anchors)
+}
+
+#[test]
+fn every_link_in_a_document_leads_somewhere() {
+    let mut paths = Vec::new();
+    walk(&checkout(), &mut paths).unwrap();
+    let (mut seen, mut broken) = (0, Vec::new());
+    for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
+        let (links, own) = links_and_anchors(&std::fs::read_to_string(path).unwrap());
+        for link in links.into_iter().filter(|link| !link.contains("://")) {
+            seen += 1;
+            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+            let target = path.parent().unwrap().join(file);
+            let is_there = match (file, heading) {
+                ("", _) => own.contains(heading),
+                (_, "") => target.exists(),
+                _ => std::fs::read_to_string(&target)
+                    .is_ok_and(|text| links_and_anchors(&text).1.contains(heading)),
+            };
+            if !is_there {
+                broken.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    assert!(seen > 50, "only {seen} links");
+    assert!(broken.is_empty(), "{broken:#?}");
 }

@@ -20,7 +20,7 @@ use crate::exit::{Failure, Outcome};
 use crate::feed::feed;
 use crate::lines::Input;
 use crate::output::Out;
-use crate::store::Store;
+use crate::store::{Store, check_outside};
 use crate::summary::Summary;
 use execute::Runner;
 
@@ -42,6 +42,9 @@ pub(crate) fn run(global: &Global, args: &Run) -> Outcome {
         return Err(Failure::usage(message));
     }
     let store = Store::create(global, Types::TEXT)?;
+    if let Some(output) = args.output.as_ref().filter(|output| output.as_os_str() != "-") {
+        check_outside(global, output)?;
+    }
     let out = match &args.output {
         Some(path) if path.as_os_str() != "-" => Out::truncate(path)?,
         _ => Out::stdout()?,

@@ -1,17 +1,18 @@
-//! ARC: N. Megiddo, D. Modha, *ARC: A Self-Tuning, Low Overhead Replacement Cache*, FAST 2003. Source 003's.
+//! ARC: N. Megiddo, D. Modha, *ARC: A Self-Tuning, Low Overhead Replacement Cache*, FAST 2003. Source 003
+//! describes it.
 //!
 //! ```text
 //! new page -----------> once (LRU) ----> once_ghosts
 //! asked for again ----> often (LRU) ---> often_ghosts
 //! ```
-//! `once` is to have `target` pages. A miss that a ghost knows moves it: towards `once` if more of that
-//! would have been a hit, away from it otherwise. The paper's names are T1, T2, B1, B2 and p.
+//! `once` aims at `target` pages. A miss of a page that a ghost remembers adjusts the target: up if a longer
+//! `once` would have made it a hit, down otherwise. The paper's names are T1, T2, B1, B2 and p.
 
 use super::Policy;
 use super::ghosts::{GHOST_BYTES, Ghosts};
 use super::list::{Links, List};
 
-/// What is known of the page that arrives.
+/// What is known of the arriving page.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Arriving {
     #[default]
@@ -40,7 +41,7 @@ impl Adaptive {
         self.once.len() + self.often.len()
     }
 
-    /// Keeps to the bounds of the paper: `once` with its ghosts has at most `room`, all ghosts too.
+    /// Keeps the paper's limits: `once` and its ghosts have at most `room` pages, and so have all ghosts.
     fn trim(&mut self) {
         self.once_ghosts.trim(self.room.saturating_sub(self.once.len()));
         self.often_ghosts.trim(self.room - self.once_ghosts.len());
@@ -112,12 +113,12 @@ impl Policy for Adaptive {
         self.room = self.pages();
         let once = self.once.len();
         if self.arriving == Arriving::New && once == self.room {
-            // All pages were asked for once. None of them is worth being remembered when it leaves.
+            // All pages were asked for once. None of them deserves a ghost when it leaves.
             self.trim();
             return self.once.pop_back(&mut self.links);
         }
         if self.arriving == Arriving::New {
-            // The paper's case IV: what is new takes the place of the oldest ghost.
+            // The paper's case IV: a new page takes the place of the oldest ghost.
             if once + self.once_ghosts.len() >= self.room {
                 self.once_ghosts.pop();
             } else if self.once_ghosts.len() + self.often_ghosts.len() >= self.room {

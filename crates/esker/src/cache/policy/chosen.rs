@@ -1,4 +1,5 @@
-//! The policy of a shard: the default one in place, so that a hit calls it directly, any other behind a pointer.
+//! The policy of a shard. The default one is stored in place, so that a hit calls it directly; any other is
+//! behind a pointer.
 
 use super::Policy;
 use super::s3_fifo::S3Fifo;

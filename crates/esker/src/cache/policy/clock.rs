@@ -1,7 +1,8 @@
-//! Clock, source 004's: a hand sweeps over the slots; a page that was asked for since the last sweep is spared once.
+//! Clock, as in K. Cai and J. Guo's *KV Store Project Report* (2024): a hand sweeps over the slots and spares
+//! once each page that was asked for since the last sweep.
 //!
-//! A hit costs one store. A new page starts without its mark, in the slot that the hand has just
-//! passed, so that it has a whole round to be asked for a second time.
+//! A hit costs one store. A new page starts without its mark in the slot that the hand has just passed. So it
+//! has a whole round to be asked for a second time.
 
 use super::Policy;
 

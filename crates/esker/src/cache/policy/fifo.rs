@@ -1,4 +1,4 @@
-//! FIFO: the page that came first leaves first, however often it was asked for. Source 001's.
+//! FIFO: the page that came first leaves first, however often it was asked for. Source 001 describes it.
 
 use super::Policy;
 use super::list::{Links, List};

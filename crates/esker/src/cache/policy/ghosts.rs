@@ -1,4 +1,4 @@
-//! Pages that have left, in the order in which they did, found by hash.
+//! Ghosts: pages that have left the pool, in the order in which they left, found by hash.
 //!
 //! ```text
 //! heads: [ node u32 ]...                        one for each chain, as many as nodes or up to twice that
@@ -7,7 +7,7 @@
 
 use super::list::{Links, List};
 
-/// What a ghost takes: its node, its links and its share of the chains' heads.
+/// Bytes per ghost: its node, its links and its share of the chains' heads.
 pub(super) const GHOST_BYTES: usize = 16 + 8 + 8;
 
 /// No node.
@@ -16,11 +16,11 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 struct Node {
     hash: u64,
-    /// The next of the same chain, or of the free nodes.
+    /// The next node of the same chain, or of the free nodes.
     next: u32,
 }
 
-/// See the module. A hash is a page's identity; each is here at most once.
+/// See the module. A hash identifies a page; each is here at most once.
 #[derive(Debug)]
 pub(super) struct Ghosts {
     heads: Vec<u32>,
@@ -47,7 +47,7 @@ impl Ghosts {
         self.queue.len()
     }
 
-    /// Remembers a page that is not remembered yet.
+    /// Adds a ghost, which must not be here yet.
     pub(super) fn push(&mut self, hash: u64) {
         if self.len() == self.heads.len() {
             self.grow();
@@ -70,7 +70,7 @@ impl Ghosts {
         self.queue.push_front(&mut self.links, node);
     }
 
-    /// Forgets a page, which must be here.
+    /// Removes a ghost, which must be here.
     fn forget(&mut self, node: u32) {
         let Node { hash, next } = self.nodes[node as usize];
         let chain = self.chain(hash);
@@ -88,7 +88,7 @@ impl Ghosts {
         self.free = node;
     }
 
-    /// Forgets a page; whether it was here.
+    /// Removes a ghost; returns whether it was here.
     pub(super) fn take(&mut self, hash: u64) -> bool {
         let mut node = self.heads[self.chain(hash)];
         while let Some(Node { hash: other, next }) = self.nodes.get(node as usize) {
@@ -101,14 +101,14 @@ impl Ghosts {
         false
     }
 
-    /// Forgets the page that left first.
+    /// Removes the oldest ghost.
     pub(super) fn pop(&mut self) {
         if let Some(node) = self.queue.back() {
             self.forget(node);
         }
     }
 
-    /// Forgets those that left first until `max` are here.
+    /// Removes the oldest ghosts until at most `max` are left.
     pub(super) fn trim(&mut self, max: usize) {
         while self.len() > max {
             self.pop();
@@ -117,8 +117,8 @@ impl Ghosts {
 
     fn grow(&mut self) {
         self.heads = vec![NONE; self.heads.len() * 2];
-        // There are as many ghosts as there were chains, and no free node among them: nodes are only
-        // made when none is free.
+        // There are as many ghosts as there were chains, and no free node: nodes are added only when none is
+        // free.
         for node in 0..self.nodes.len() {
             let chain = self.chain(self.nodes[node].hash);
             self.nodes[node].next = self.heads[chain];
@@ -126,12 +126,13 @@ impl Ghosts {
         }
     }
 
-    /// The pool's own table begins with the upper half of a hash too; which shard, the lowest bits say.
+    /// The chain comes from the upper half of the hash, as the bucket in the pool's table does. The lowest
+    /// bits choose the shard.
     fn chain(&self, hash: u64) -> usize {
         (hash >> 32) as usize & (self.heads.len() - 1)
     }
 
-    /// The hashes, the last to leave first.
+    /// The hashes, newest ghost first.
     #[cfg(test)]
     pub(super) fn hashes(&self) -> Vec<u64> {
         self.queue.nodes(&self.links).iter().map(|&node| self.nodes[node as usize].hash).collect()

@@ -1,24 +1,24 @@
 //! Doubly linked lists of numbered nodes: the queues of the policies.
 //!
-//! [`Links`] holds the links of all nodes of a policy, 8 bytes each; a node is in at most one [`List`] at a
-//! time. A caller takes a node only out of the list that has it.
+//! [`Links`] holds the links of all nodes of a policy, 8 bytes each. A node is in at most one [`List`] at a
+//! time. A caller takes a node only out of the list that holds it.
 
 /// No node.
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy)]
 struct Link {
-    /// Towards the front.
+    /// The neighbour towards the front.
     newer: u32,
-    /// Towards the back.
+    /// The neighbour towards the back.
     older: u32,
 }
 
-/// Where each node's neighbours are.
+/// The neighbours of each node.
 #[derive(Debug, Default)]
 pub(super) struct Links(Vec<Link>);
 
-/// One queue: in at the front, out at the back.
+/// A queue: nodes enter at the front and leave at the back.
 #[derive(Debug)]
 pub(super) struct List {
     front: u32,

@@ -1,4 +1,4 @@
-//! LRU: the page that was not asked for longest leaves first.
+//! LRU: the least recently used page leaves first.
 
 use super::Policy;
 use super::list::{Links, List};

@@ -6,22 +6,22 @@
 //!                 v                                   |
 //!              ghosts (hashes) ----asked for again----'
 //! ```
-//! All three are FIFO queues, so that a hit only counts, up to 3. Most pages that are read once leave early, out of
-//! `small`; there are as many ghosts as `main` may have pages.
+//! All three are FIFO queues, so a hit only raises a count, up to 3. Most pages that are read once leave
+//! early, out of `small`. There are as many ghosts as `main` may have pages.
 
 use super::Policy;
 use super::ghosts::{GHOST_BYTES, Ghosts};
 use super::list::{Links, List};
 
 const COUNT_MAX: u8 = 3;
-/// Set beside the count of a page in `main`.
+/// The bit beside the count of a page in `main`.
 const IN_MAIN: u8 = 0x80;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct S3Fifo {
-    /// By slot: how often the page was asked for, and [`IN_MAIN`]. Apart from the links, so that a hit
-    /// reads and writes one byte.
+    /// By slot: how often the page was asked for, and [`IN_MAIN`]. This is separate from the links, so that a
+    /// hit reads and writes one byte.
     counts: Vec<u8>,
     links: Links,
     small: List,
@@ -42,7 +42,8 @@ impl S3Fifo {
         (self.room / 10).max(1)
     }
 
-    /// The first page of `small` that was asked for less than twice; the others go to `main`.
+    /// Evicts the first page of `small` that was asked for less than twice; moves the pages before it to
+    /// `main`.
     fn evict_small(&mut self, hashes: &[u64]) -> Option<u32> {
         while self.small.len() >= self.small_max() || self.main.len() == 0 {
             let slot = self.small.pop_back(&mut self.links)?;
@@ -58,7 +59,7 @@ impl S3Fifo {
         None
     }
 
-    /// The first page of `main` that was not asked for since it last was at the front.
+    /// Evicts the first page of `main` that was not asked for since it was last at the front.
     fn evict_main(&mut self) -> Option<u32> {
         loop {
             let slot = self.main.pop_back(&mut self.links)?;

@@ -1,4 +1,4 @@
-//! Each policy against a model that is as simple as its paper, and on traces where it is known to win.
+//! Compares each policy with a model as simple as its paper, and runs traces on which it is known to win.
 
 mod models;
 mod traces;
@@ -8,7 +8,7 @@ use crate::options::CachePolicy;
 use crate::rng::Rng;
 use models::Model;
 
-/// A policy and its model, driven as a shard would.
+/// A policy and its model, driven as a shard drives a policy.
 struct Pair {
     policy: Box<dyn Policy>,
     model: Box<dyn Model>,
@@ -76,10 +76,10 @@ impl Pair {
     }
 }
 
-/// A page out of few that are asked for often and many that are not.
+/// A page from a few popular ones or many unpopular ones.
 fn draw(rng: &mut Rng) -> u64 {
     let pages = [8, 40, 200][rng.index(3)];
-    // As scrambled as those of the pool, whose upper half says where a page is sought.
+    // Scrambled like the hashes of the pool, whose upper half selects the bucket.
     rng.below(pages).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
@@ -93,7 +93,8 @@ fn victims_and_ghosts_are_those_of_the_models() {
             let mut capacity = 1 + rng.index(60);
             for _ in 0..3000 {
                 match rng.below(400) {
-                    // A slot that is freed elsewhere than at the hand is filled there: no longer a queue.
+                    // A slot that is freed away from the hand is filled there, so Clock is then no longer a
+                    // queue.
                     0..2 if policy == CachePolicy::Clock => {}
                     0 => {
                         capacity = 1 + rng.index(60);

@@ -7,8 +7,8 @@
 //!                                              v
 //!                                           frequent (LRU) --> forgotten
 //! ```
-//! A page has to be asked for again after it left `recent`: several reads in a row say nothing about it. The shares are
-//! the paper's: Kin 25 % and Kout 50 % of the room. The paper's names of the queues are A1in, A1out and Am.
+//! A page must be asked for again after it left `recent`: several reads in a row say nothing about it. The
+//! shares are the paper's: Kin 25 % and Kout 50 % of the room. The paper calls the queues A1in, A1out and Am.
 
 use super::Policy;
 use super::ghosts::{GHOST_BYTES, Ghosts};

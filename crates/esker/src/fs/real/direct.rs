@@ -1,30 +1,30 @@
-//! Files past the operating system's cache: what is read comes from the disk, what is written goes there.
+//! Files that bypass the operating system's cache: reads come from the disk, writes go to it.
 //!
-//! The kernel takes whole units of the disk alone, in memory that begins on a page. So a read fetches the units around
-//! what is wanted into memory of the thread's own and copies; an append gathers in the file's own memory until there
-//! is a long write. Only a sync writes a last unit that is not full, and cuts off what lies behind the end.
+//! The kernel accepts only whole disk units, in memory aligned to a page. So a read fetches the units around the wanted
+//! bytes into a buffer of the thread and copies. An append gathers bytes in the file's own buffer until there are
+//! enough for a long write. Only a sync writes a last unit that is not full, and cuts off what lies after the end.
 
 use std::cell::RefCell;
 
 use super::*;
 use crate::fs::{BLOCK, too_short};
 
-/// The most that one read asks the disk for, in bytes, and what a thread that reads keeps.
+/// The most that one read asks the disk for, in bytes, and the size of a reading thread's buffer.
 const READ_MAX: usize = 512 << 10;
 
-/// How much is gathered for one write, in bytes. A unit of the disk is no larger.
+/// How many bytes are gathered for one write. A unit of the disk is no larger.
 const WRITE: usize = 512 << 10;
 
 thread_local! {
     static FETCHED: RefCell<Aligned> = const { RefCell::new(Aligned { bytes: Vec::new(), skipped: 0 }) };
 }
 
-/// Memory that begins on a page.
+/// Memory aligned to a page.
 #[derive(Debug)]
 struct Aligned {
-    /// Longer than what is used of it.
+    /// Longer than the part that is used.
     bytes: Vec<u8>,
-    /// Where in it the page begins.
+    /// The offset at which the page begins.
     skipped: usize,
 }
 
@@ -35,7 +35,7 @@ impl Aligned {
         Aligned { skipped: begin.next_multiple_of(BLOCK as usize) - begin, bytes }
     }
 
-    /// The first `len` bytes, of whatever content: more memory is taken where these are too few.
+    /// The first `len` bytes, with any content; takes more memory if there are too few.
     fn first(&mut self, len: usize) -> &mut [u8] {
         if self.skipped + len > self.bytes.len() {
             *self = Aligned::new(len);
@@ -47,19 +47,19 @@ impl Aligned {
 #[derive(Debug)]
 pub(super) struct DirectRead {
     file: File,
-    /// Offsets and lengths of reads are multiples of it: a power of two.
+    /// Offsets and lengths of reads are multiples of this power of two.
     unit: usize,
     len: u64,
     path: PathBuf,
 }
 
 impl DirectRead {
-    /// The file, its length and its unit, if reads here can do with that.
+    /// The file with its length and unit, if this code supports the unit.
     pub(super) fn of((file, len, unit): (File, u64, u64), path: &Path) -> Option<Self> {
         Some(DirectRead { file, unit: usable(unit)?, len, path: path.to_path_buf() })
     }
 
-    /// Reads the beginning of `buf` and returns how much; nothing at the end of the file.
+    /// Reads the beginning of `buf` and returns how many bytes; 0 at the end of the file.
     fn read_some(&self, fetched: &mut Aligned, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let before = (offset % self.unit as u64) as usize;
         let wanted = (before + buf.len()).next_multiple_of(self.unit).min(READ_MAX);
@@ -103,33 +103,34 @@ impl ReadFile for DirectRead {
         &self.path
     }
 
-    /// There is no cache that could be filled.
+    /// There is no cache to fill.
     fn prefetch(&self, _offset: u64, _len: u64) {}
 }
 
 #[derive(Debug)]
 pub(super) struct DirectWrite {
     file: File,
-    /// Offsets and lengths of writes are multiples of it: a power of two.
+    /// Offsets and lengths of writes are multiples of this power of two.
     unit: usize,
     gathered: Aligned,
-    /// What of it belongs to the file, from byte `written` on, a multiple of the unit.
+    /// How much of the buffer is filled with bytes of the file. They begin at file offset `written`, a multiple of the
+    /// unit.
     filled: usize,
     written: u64,
-    /// A write has failed: what the file holds is not known.
+    /// A write has failed, so the file's content is unknown.
     failed: bool,
     path: PathBuf,
 }
 
 impl DirectWrite {
-    /// A new file and its unit, if writes here can do with that.
+    /// A new file with its unit, if this code supports the unit.
     pub(super) fn of((file, _, unit): (File, u64, u64), path: &Path) -> Option<Self> {
         let (gathered, path) = (Aligned::new(WRITE), path.to_path_buf());
         let unit = usable(unit)?;
         Some(DirectWrite { file, unit, gathered, filled: 0, written: 0, failed: false, path })
     }
 
-    /// Writes the first `len` bytes of what was gathered.
+    /// Writes the first `len` gathered bytes.
     fn write(&mut self, len: usize) -> Result<()> {
         let at = self.written;
         let done = if self.failed {
@@ -175,7 +176,7 @@ impl WriteFile for DirectWrite {
         synced.map_err(|error| Error::io("sync the file", &self.path, error))
     }
 
-    /// What was written is with the disk already.
+    /// The written bytes have already gone to the disk.
     fn start_writeback(&mut self) {}
 
     fn path(&self) -> &Path {
@@ -183,7 +184,7 @@ impl WriteFile for DirectWrite {
     }
 }
 
-/// The unit, if reads and writes here can do with that.
+/// The unit, if reads and writes here support it.
 fn usable(unit: u64) -> Option<usize> {
     usize::try_from(unit).ok().filter(|unit| unit.is_power_of_two() && *unit <= WRITE.min(READ_MAX))
 }

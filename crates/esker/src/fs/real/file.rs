@@ -1,8 +1,8 @@
 //! Files that are read at offsets, and files that are written from front to back.
 //!
-//! Neither buffers anything: a read is one `pread`, an append one `pwrite` (std repeats both when a signal
-//! interrupts them or they come back short). An append that fails half-way is cut off again, so that after
-//! a full disk has space once more the file still ends where its owner believes it does.
+//! Neither kind buffers anything: a read is one `pread`, an append one `pwrite` (std repeats both when a signal
+//! interrupts them or they come back short). An append that fails half-way is cut off again. So once a full disk has
+//! space again, the file still ends where its owner believes it does.
 
 use std::mem::MaybeUninit;
 
@@ -91,17 +91,17 @@ pub(super) fn read_exact(file: &File, path: &Path, buf: &mut [u8], offset: u64) 
 fn not_read(path: &Path, offset: u64, len: usize, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => too_short(path, offset, len),
-        // The kernel refuses offsets that no file can have; a damaged pointer may hold one.
+        // The kernel refuses offsets that no file can have. A damaged pointer may hold one.
         _ if offset > i64::MAX as u64 - len as u64 => too_short(path, offset, len),
         _ => Error::io("read the file", path, error).at_offset(offset),
     }
 }
 
-/// Maps a part of `file`, which is what `reader` reads.
+/// Maps a part of `file`, the file that `reader` reads.
 #[cfg(unix)]
 pub(super) fn map(reader: &dyn ReadFile, file: &File, offset: u64, len: u64) -> Result<Mapping> {
     let failed = |error| Error::io("map the file", reader.path(), error).at_offset(offset);
-    // A file that lost its end since it was opened would be a SIGBUS.
+    // A view beyond the end of a file that was cut after its opening would cause a SIGBUS.
     let file_len = file.metadata().map_err(failed)?.len().min(reader.len());
     let len = crate::fs::mapping::check_range(reader.path(), file_len, offset, len)?;
     if len == 0 {
@@ -110,7 +110,7 @@ pub(super) fn map(reader: &dyn ReadFile, file: &File, offset: u64, len: u64) -> 
     Ok(Mapping::over(os::View::new(file, offset, len).map_err(failed)?))
 }
 
-/// Reads a part of `file`, which is what `reader` reads: whole files that are mapped cannot be cut or replaced here.
+/// Reads a part of `file`, the file that `reader` reads: whole files that are mapped cannot be cut or replaced here.
 #[cfg(not(unix))]
 pub(super) fn map(reader: &dyn ReadFile, _file: &File, offset: u64, len: u64) -> Result<Mapping> {
     Mapping::by_reading(reader, offset, len)
@@ -121,12 +121,12 @@ pub(super) struct RealWrite {
     file: File,
     len: u64,
     path: PathBuf,
-    /// Writeback was started up to here.
+    /// Writeback was started up to this offset.
     started: u64,
 }
 
 impl RealWrite {
-    /// `file` is new.
+    /// Wraps the new file `file`.
     pub(super) fn of(file: File, path: &Path) -> Self {
         RealWrite { file, len: 0, path: path.to_path_buf(), started: 0 }
     }
@@ -135,7 +135,7 @@ impl RealWrite {
 impl WriteFile for RealWrite {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         if let Err(error) = os::write_all_at(&self.file, bytes, self.len) {
-            // Best effort: what matters is reported already.
+            // This is best effort: the error that matters is already reported.
             drop(self.file.set_len(self.len));
             return Err(Error::io("append to the file", &self.path, error).at_offset(self.len));
         }

@@ -1,19 +1,19 @@
 //! The lock that keeps a second writer out of a directory: `File::try_lock` on a file in it,
 //! which is `flock` on POSIX systems.
 //!
-//! The lock belongs to the open file, so two opens conflict even inside one process, and the kernel
-//! releases it when the process dies. A holder may remove the lock file (`destroy`): whoever then gets
-//! the lock of a nameless file would share the directory with whoever makes a new one, so the name is
-//! checked again once the lock is held. `owner` says what a writer notes in the file.
+//! The lock belongs to the open file, so two opens conflict even inside one process, and the kernel releases it when
+//! the process dies. A holder may remove the lock file (`destroy`). Another process could then lock the nameless file
+//! while a third creates a new one, and both would hold the directory. So the name is checked again once the lock is
+//! held. `owner` describes the note that a writer leaves in the file.
 
 use std::fs::TryLockError;
 
 use super::*;
 
-/// How often a lock file that vanishes while it is being locked is tried again.
+/// How often to retry when a lock file vanishes while it is being locked.
 const ATTEMPTS: usize = 16;
 
-/// `None` locks nothing: a reader of a medium that nobody can write to.
+/// `None` locks nothing, for a reader of a read-only medium.
 #[derive(Debug)]
 pub(super) struct RealLock(Option<File>);
 
@@ -48,10 +48,10 @@ impl RealLock {
 impl Drop for RealLock {
     fn drop(&mut self) {
         if let Some(file) = &self.0 {
-            // A reader's file is open for reading, so nothing is changed by it.
+            // A reader's file is open for reading only, so this does not change it.
             owner::forget(file);
-            // A child that was forked (and never executed a program) shares the open file, so closing
-            // alone might not release it. If this fails, closing is what is left.
+            // A child that was forked (and never executed a program) shares the open file, so closing alone might not
+            // release the lock. If unlocking fails, closing still follows.
             let _ignored = file.unlock();
         }
     }

@@ -1,16 +1,16 @@
 //! Log segments: files of fixed length that are overwritten in place.
 //!
-//! Stores go into a shared mapping where the file system overwrites blocks in place: then a store is a
-//! memory copy, survives the process, and cannot fail, because every block is allocated and was written
-//! once. Elsewhere (copy-on-write, network, unknown) a store is a `pwrite`, which can fail and say so.
+//! Stores go into a shared mapping if the file system overwrites blocks in place. Then a store is a memory copy: it
+//! survives the process, and it cannot fail, because every block is allocated and was written once. Elsewhere
+//! (copy-on-write, network, unknown) a store is a `pwrite`, which can fail and reports it.
 //!
-//! How the file is brought into the page cache decides what a small synced write costs. Large writes and
-//! readahead make large folios, and one dirty byte writes back a whole folio (1 MiB measured, against
-//! 4 KiB). So creation fills in 4 KiB writes, and opening reads with readahead off.
+//! How the file gets into the page cache decides what a small synced write costs. Large writes and readahead make large
+//! folios, and one dirty byte writes back a whole folio (1 MiB measured, against 4 KiB). So creation fills the file in
+//! 4 KiB writes, and opening reads it with readahead off.
 //!
-//! Stores of many pages each want the opposite: a page that is filled, faulted in, written and made
-//! read-only again for its sync costs 5 us and more of CPU, a page of a large `pwrite` 0.3 us. So a file
-//! for bulk is allocated and nothing else, and not mapped.
+//! Stores of many pages each need the opposite. A mapped page is filled, faulted in, written and made read-only again
+//! for its sync, which costs 5 us of CPU or more; a page of a large `pwrite` costs 0.3 us. So a file for bulk is only
+//! allocated, and not mapped.
 
 use super::os::Map;
 use super::*;
@@ -19,13 +19,13 @@ use crate::fs::SyncFile;
 
 /// The unit of zero-filling and of a segment's length, in bytes.
 const PAGE: u64 = 4096;
-/// How much of a recycled segment is read at once to bring it into memory.
+/// How much of a reused segment one read brings into memory.
 const PREFAULT_BYTES: usize = 256 << 10;
 
 /// What a segment is prepared for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stores {
-    /// Records smaller than a page: through a mapping, where that can be.
+    /// Records smaller than a page: through a mapping, if possible.
     Small,
     /// Records of many pages: by `pwrite`.
     Bulk,
@@ -63,7 +63,7 @@ impl RealMapped {
         Self::over(file, path, len, stores)
     }
 
-    /// A segment of `len` bytes to be overwritten; for small stores with all its pages in memory.
+    /// A segment of `len` bytes to be overwritten. For small stores all its pages are brought into memory.
     pub(super) fn of(file: File, path: &Path, len: u64, stores: Stores) -> Result<Self> {
         check_len(len).map_err(|message| Error::corruption(path, len, message))?;
         if stores == Stores::Small {
@@ -137,7 +137,7 @@ impl MappedFile for RealMapped {
     }
 }
 
-/// Refuses what no segment is long, with a message.
+/// Refuses a length that no segment has, with a message.
 pub(super) fn check_len(len: u64) -> std::result::Result<(), String> {
     if len > 0 && len.is_multiple_of(PAGE) {
         return Ok(());
@@ -145,10 +145,10 @@ pub(super) fn check_len(len: u64) -> std::result::Result<(), String> {
     Err(format!("a segment's length must be a multiple of {PAGE} and not 0, but is {len}"))
 }
 
-/// Allocates the blocks; for small stores writes each once too, so that later stores change no metadata.
+/// Allocates the blocks. For small stores it also writes each block once, so that later stores change no metadata.
 fn prepare(file: &File, len: u64, stores: Stores) -> io::Result<()> {
     let allocated = os::allocate(file, len)?;
-    // Without allocation, writing zeros is all there is.
+    // Without allocation, the only way is to write zeros.
     if stores == Stores::Small || !allocated {
         let step = if broken("rule-7") { len } else { PAGE };
         let zeros = vec![0; step as usize];
@@ -159,7 +159,7 @@ fn prepare(file: &File, len: u64, stores: Stores) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Gives the file `len` bytes of the disk; what they hold does not matter.
+/// Allocates `len` bytes of disk space for the file, whatever they hold.
 pub(super) fn set_allocated(file: &File, len: u64) -> io::Result<()> {
     let before = file.metadata()?.len();
     if len <= before {

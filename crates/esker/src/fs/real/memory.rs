@@ -1,14 +1,14 @@
-//! The one thing that is asked of the system's allocator.
+//! The only request to the system's allocator.
 
-/// Gives freed memory back to the system that the allocator keeps between what is in use: after thousands of
-/// small pieces were freed at once, that is most of it. Takes a time that grows with the free pieces, milliseconds
-/// for tens of megabytes.
+/// Returns free memory that the allocator keeps between live blocks to the system. After thousands of small blocks were
+/// freed at once, that is most of it. The time grows with the number of free blocks: milliseconds for tens of
+/// megabytes.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(crate) fn give_back_free_memory() {
-    // SAFETY: the call takes no pointer and leaves alone what is allocated; any thread may call it at any time.
+    // SAFETY: the call takes no pointer and does not touch allocated memory; any thread may call it at any time.
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
-/// Other allocators give freed memory back by themselves.
+/// Other allocators return freed memory by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn give_back_free_memory() {}

@@ -1,4 +1,4 @@
-//! What operating systems do each in their own way. Everything else in `real` is the same on all of them.
+//! Everything that differs between operating systems. The rest of `real` is the same on all of them.
 //!
 //! ```text
 //!               names, files             what only Linux has
@@ -7,8 +7,9 @@
 //! Windows       paths.rs, windows.rs     plain.rs
 //! ```
 //!
-//! Done without are hints to the kernel, allocation (zeros are written instead), holes (`Unsupported`), shared blocks
-//! (none), and mapped log segments (stores are written). Every promise is kept without them: they save time or space.
+//! The other systems do without hints to the kernel, allocation (zeros are written instead), holes (`Unsupported`),
+//! shared blocks (none) and mapped log segments (stores are written). Every promise holds without them: they save time
+//! or space.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -70,7 +71,7 @@ pub(in crate::fs) enum Access {
     Any,
 }
 
-/// The path of what is there, without links, `.` and `..`.
+/// The path of an existing file, without links, `.` and `..`.
 pub(in crate::fs) fn resolve(path: &Path) -> io::Result<PathBuf> {
     std::fs::canonicalize(path)
 }

@@ -1,12 +1,12 @@
-//! Says which process holds a lock file, for the message to one that is refused.
+//! Names the process that holds a lock file, for the error message to a process that is refused.
 //!
-//! A writer notes its process id and the time its process started in the lock file, `1234 5678901\n`, once it has the
-//! lock, and empties the file before it lets go. This is for people and decides nothing: the lock alone does. So nothing
-//! is synced, no failure is reported, and what is read counts as hostile: it is believed where a process of that id runs
-//! here and started then. A killed writer leaves its note behind, for the next one to replace. A file with any other
-//! content is no lock file that a store wrote, and is left as it is.
+//! Once a writer has the lock, it notes its process id and its start time in the lock file, `1234 5678901\n`. It
+//! empties the file before it releases the lock. The note is for people and decides nothing: only the lock does. So it
+//! is not synced and no failure is reported. What is read counts as hostile: it is believed only if a process of that
+//! id runs here and started at that time. A killed writer leaves its note behind; the next writer replaces it. A file
+//! with any other content is not a store's lock file, and is left as it is.
 //!
-//! Readers write nothing. Linux names them in `/proc/locks`, by the file's device and number.
+//! Readers write nothing. Linux lists them in `/proc/locks`, by the file's device and number.
 
 use std::fmt::Write;
 use std::fs;
@@ -21,14 +21,14 @@ const COMMAND_MAX: usize = 60;
 /// How many holders are named.
 const NAMED_MAX: usize = 3;
 
-/// A process, and when it started: in ticks since the machine did, 0 where the system does not tell.
+/// A process and its start time, in ticks since the machine started; 0 if the system does not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
     id: u32,
     started: u64,
 }
 
-/// Notes that this process holds the lock of `file`.
+/// Notes in the lock file that this process holds the lock of `file`.
 pub(super) fn note(file: &File) {
     let own = Process { id: std::process::id(), started: started(std::process::id()).unwrap_or(0) };
     if is_ours(file) {
@@ -36,14 +36,14 @@ pub(super) fn note(file: &File) {
     }
 }
 
-/// Takes the note back. To be called before the lock is let go.
+/// Removes the note. Call it before releasing the lock.
 pub(super) fn forget(file: &File) {
     if is_ours(file) {
         let _for_people = replace(file, "");
     }
 }
 
-/// Who holds the lock of `file`, as a part of a sentence; `None` where nobody can be named.
+/// The holders of the lock of `file`, as a part of a sentence; `None` if no holder can be named.
 pub(super) fn holders(file: &File) -> Option<String> {
     let noted = read(file).and_then(|note| parse(&note)).filter(|process| is_running(*process));
     let ids = match noted {
@@ -72,7 +72,7 @@ fn read(mut file: &File) -> Option<Vec<u8>> {
     Some(note)
 }
 
-/// Whether the file is empty or has a note, of which a power cut may have left zeros.
+/// Whether the file is empty or holds a note, perhaps one that a power loss turned into zeros.
 fn is_ours(file: &File) -> bool {
     file.metadata().is_ok_and(|found| found.is_file() && found.len() <= NOTE_MAX as u64)
         && read(file).is_some_and(|note| note.iter().all(|byte| *byte == 0) || parse(&note).is_some())
@@ -88,7 +88,7 @@ fn parse(note: &[u8]) -> Option<Process> {
     Some(Process { id: id.parse().ok().filter(|id| *id > 0)?, started: started.parse().ok()? })
 }
 
-/// Whether this very process runs here; where the system does not tell when it started, whether one of that number does.
+/// Whether exactly this process runs here. If the system does not tell start times, whether a process of that id runs.
 fn is_running(process: Process) -> bool {
     match started(std::process::id()) {
         Some(_) => started(process.id) == Some(process.started),
@@ -96,7 +96,7 @@ fn is_running(process: Process) -> bool {
     }
 }
 
-/// Whether a process of that number runs here, anybody's.
+/// Whether a process of that id runs here, of any user.
 #[cfg(target_os = "linux")]
 fn exists(id: u32) -> bool {
     use rustix::process::{Pid, test_kill_process};
@@ -104,16 +104,16 @@ fn exists(id: u32) -> bool {
     id.is_some_and(|id| !matches!(test_kill_process(id), Err(rustix::io::Errno::SRCH)))
 }
 
-/// Elsewhere the note is believed.
+/// Other systems believe the note.
 #[cfg(not(target_os = "linux"))]
 fn exists(_: u32) -> bool {
     true
 }
 
-/// When the process `id` started, as `/proc` tells.
+/// The start time of the process `id`, from `/proc`.
 fn started(id: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The second field is the program's name in parentheses, and may have any characters itself.
+    // The second field is the program's name in parentheses, which may contain any characters.
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(19)?.parse().ok()
 }
@@ -163,8 +163,8 @@ fn name(id: u32) -> String {
     name
 }
 
-/// The beginning of the command line, without the directory of the program. Its process chose the characters: those
-/// that could do something to a terminal are not shown.
+/// The beginning of the command line, without the directory of the program. The process chose these characters, so
+/// those that could affect a terminal are not shown.
 fn command(id: u32) -> Option<String> {
     let mut line = Vec::new();
     File::open(format!("/proc/{id}/cmdline")).ok()?.take(4096).read_to_end(&mut line).ok()?;
@@ -209,8 +209,7 @@ mod tests {
         }
     }
 
-    /// What somebody else has put under the lock file's name, by a link for instance, stays as it is.
-    /// That is all that can be known where `/proc` is missing.
+    /// Without `/proc`, this is all that can be known of the process that a note names.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_process_that_has_ended_does_not_exist() {
@@ -222,6 +221,7 @@ mod tests {
         assert!(exists(std::process::id()) && exists(1));
     }
 
+    /// What another program has put under the lock file's name, for example by a link, stays as it is.
     #[test]
     fn what_is_no_note_is_left_as_it_is() {
         let dir = tempfile::tempdir().unwrap();

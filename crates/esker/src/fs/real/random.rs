@@ -1,8 +1,8 @@
 //! Files that are written at offsets, and holes in files.
 //!
-//! A write is one `pwritev` as a rule (on Linux); one that comes back short (a signal, more parts than the kernel takes
-//! at once, a disk that fills up) is continued where it stopped. A write that fails is cut off again, as an
-//! append is. The length is kept beside the file, so that asking for it is no system call.
+//! On Linux a write is normally one `pwritev`. One that comes back short (a signal, more parts than the kernel takes at
+//! once, a disk that fills up) continues where it stopped. A write that fails is cut off again, as an append is. The
+//! length is stored beside the file, so reading it needs no system call.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use super::*;
 #[derive(Debug)]
 pub(super) struct RealRandom {
     file: File,
-    /// Raised after the bytes below it were written (release), so that who sees it (acquire) can read them.
+    /// Raised (release) after the bytes below it were written, so a thread that sees it (acquire) can read them.
     len: AtomicU64,
     path: PathBuf,
     resident: Resident,
@@ -25,12 +25,12 @@ impl RealRandom {
         RealRandom { file, len: AtomicU64::new(len), path: path.to_path_buf(), resident: Resident::default() }
     }
 
-    /// Remembers that some bytes were written at `offset`, and tells how many; what failed is cut off again.
+    /// Records that bytes were written at `offset`; returns how many. Cuts off a write that failed.
     fn settle(&self, offset: u64, written: Result<u64>) -> Result<u64> {
         match written {
             Ok(0) => {}
             Ok(n) => drop(self.len.fetch_max(offset + n, Ordering::Release)),
-            // Best effort: what matters is reported already.
+            // This is best effort: the error that matters is already reported.
             Err(_) => drop(self.file.set_len(self.len())),
         }
         written
@@ -119,7 +119,7 @@ impl RandomFile for RealRandom {
 /// Writes all parts and returns how many bytes they are.
 fn write_all(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<u64> {
     let mut at = offset;
-    // What is left, and how many bytes of its first part are written already.
+    // The remaining parts, and how many bytes of the first one are already written.
     let (mut rest, mut done) = advance(parts, 0);
     while let Some(first) = rest.first() {
         let written = match first.get(done..) {
@@ -139,7 +139,7 @@ fn write_all(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<u64>
     Ok(at - offset)
 }
 
-/// The parts from the one on in which byte `n` lies, and where in it.
+/// The parts from the one that contains byte `n` on, and the position of the byte in that part.
 fn advance<'a, 'b>(parts: &'a [IoSlice<'b>], mut n: usize) -> (&'a [IoSlice<'b>], usize) {
     let mut rest = parts;
     while let Some((first, behind)) = rest.split_first()
@@ -151,7 +151,7 @@ fn advance<'a, 'b>(parts: &'a [IoSlice<'b>], mut n: usize) -> (&'a [IoSlice<'b>]
     (rest, n)
 }
 
-/// Gives the blocks of ranges back to the file system, each an offset and a length.
+/// Frees the blocks of ranges, each given by offset and length.
 pub(super) fn punch_holes(file: &File, path: &Path, holes: &[(u64, u64)]) -> Result<()> {
     let mut holes = holes.iter().filter(|(_, len)| *len > 0);
     holes.try_for_each(|&(offset, len)| punch_hole(file, path, offset, len))

@@ -1,4 +1,4 @@
-//! What only the operating system's files have: the two ways to store, sparse copies, what a store costs.
+//! Tests of what only the operating system's files have: the two ways to store, sparse copies, the cost of a store.
 
 #![cfg(target_os = "linux")]
 
@@ -19,13 +19,13 @@ fn open(path: &Path, stores: Stores) -> Result<RealMapped> {
     RealMapped::of(file, path, len, stores)
 }
 
-/// `statvfs` is zeros there, as of some network file systems: then putting finds out when there is no room.
+/// There `statvfs` reports zeros, as on some network file systems. A write then finds out that there is no room.
 #[test]
 fn a_file_system_that_tells_no_free_space_has_plenty() {
     assert_eq!(RealFs::default().free_space(Path::new("/proc")).unwrap(), PLENTY);
 }
 
-/// The kernel asks the holder of a lease to give it up, and tells who may not wait for that to come again.
+/// The kernel asks the holder of a lease to give it up, and tells a caller that may not wait to try again later.
 #[test]
 fn a_file_that_somebody_has_a_lease_on_can_be_opened_later() {
     let dir = tempfile::tempdir().unwrap();
@@ -51,7 +51,7 @@ fn stores_without_a_mapping_do_the_same() {
     assert_eq!(bytes[8184..], 0x0102_0304_0506_0708u64.to_le_bytes());
 }
 
-/// Whether the file has all its blocks, on a file system that can allocate.
+/// Whether all blocks of the file are allocated, on a file system that can allocate.
 fn is_allocated(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let metadata = fs::metadata(path).unwrap();
@@ -77,7 +77,7 @@ fn a_failed_creation_leaves_nothing() {
     assert!(!path.exists());
 }
 
-/// The kernel writes what fits below the longest length of a file, and refuses the rest.
+/// The kernel writes what fits below the maximum length of a file, and refuses the rest.
 #[test]
 fn a_write_that_stops_half_way_is_cut_off_again() {
     const EXT4_LEN_MAX: u64 = 0xFFF_FFFF_F000;
@@ -96,8 +96,8 @@ fn a_write_that_stops_half_way_is_cut_off_again() {
     assert_eq!(&last[..11], b"abcdefghijk");
 }
 
-/// Rule: a small synced store writes one page to the device, not the large folio around it, whether the
-/// segment is new or was evicted and is recycled.
+/// A small synced store writes one page to the device, not the large folio around it, whether the segment is new or was
+/// evicted and is reused.
 #[test]
 fn a_synced_store_dirties_one_page() {
     let dir = tempfile::tempdir().unwrap();
@@ -106,7 +106,7 @@ fn a_synced_store_dirties_one_page() {
         file.sync().unwrap();
         let before = bytes_dirtied();
         for record in 0..50 {
-            // Far apart, so that each is the first store into its page since a sync.
+            // The stores are far apart, so each is the first into its page since a sync.
             file.store(record * 160_000, &[3; 150]).unwrap();
             file.sync().unwrap();
         }
@@ -124,8 +124,7 @@ fn a_synced_store_dirties_one_page() {
     check("recycled", &open(&path, Stores::Small).unwrap());
 }
 
-/// What the kernel counts as written by this thread: whole folios, when they become dirty. 0 where it
-/// does not count.
+/// What the kernel counts as written by this thread: whole folios, when they become dirty. 0 if it does not count.
 fn bytes_dirtied() -> u64 {
     let counts = fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
     let written = counts.lines().find_map(|line| line.strip_prefix("write_bytes: "));

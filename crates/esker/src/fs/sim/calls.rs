@@ -1,9 +1,9 @@
-//! What a store sees of a simulated disk: the [`FileSystem`] calls.
+//! The [`FileSystem`] calls: what a store sees of a simulated disk.
 
 use super::*;
 
 impl FileSystem for SimFs {
-    /// There is no working directory here, and nobody else.
+    /// There is no working directory here, and no other process.
     fn within(&self, dir: &Path) -> Result<Arc<dyn FileSystem>> {
         self.check_place(dir)?;
         let world = self.world.lock();
@@ -38,7 +38,7 @@ impl FileSystem for SimFs {
         self.create(path)
     }
 
-    /// Two changes, with room for a crash between them: the name appears, then the file is filled and synced.
+    /// This makes two changes, and a crash may come between them: the name appears, then the file is filled and synced.
     fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
         self.check_place(path)?;
         if len == 0 || !len.is_multiple_of(PAGE) {
@@ -54,7 +54,7 @@ impl FileSystem for SimFs {
         let id = world.add_file(name, content);
         if let Err(error) = world.begin(Op::Sync, path) {
             if !world.dead {
-                // The living clean up behind a failure, as the real file system does.
+                // A surviving process cleans up after a failure, as the real file system does.
                 drop(world.names.remove_file(path));
             }
             return Err(error);
@@ -120,7 +120,7 @@ impl FileSystem for SimFs {
         size.map_err(|error| Error::io("read the size of the file", path, error))
     }
 
-    /// The length is durable at once: what is in such a file matters to nobody.
+    /// The length is durable at once: the content of such a file does not matter.
     fn set_allocated(&self, path: &Path, len: u64) -> Result<()> {
         self.check_place(path)?;
         let failed = |error| Error::io("allocate", path, error);
@@ -221,7 +221,7 @@ impl FileSystem for SimFs {
 
     fn hard_link_to(&self, from: &Path, target: &dyn FileSystem, to: &Path) -> Result<()> {
         self.check_place(from)?;
-        // It refuses what does not lie in its own directory.
+        // `target` refuses a path outside its own directory.
         target.exists(to)?;
         let failed = |error| Error::io(&format!("link to {}", to.display()), from, error);
         let mut world = self.world.lock();
@@ -278,7 +278,7 @@ impl FileSystem for SimFs {
     }
 }
 
-/// Makes a directory and its missing parents, durably.
+/// Creates a directory and its missing parents, durably.
 pub(super) fn make_dirs(world: &mut World, dir: &Path) -> io::Result<()> {
     let mut missing: Vec<&Path> = Vec::new();
     for ancestor in dir.ancestors() {

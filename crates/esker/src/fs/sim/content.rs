@@ -5,11 +5,11 @@
 //! unsynced          |  1: durable page + which of its 8 sectors differ in age
 //! ```
 //!
-//! A page's durable version is kept when the page is first written after a sync, by counting a
-//! reference: only the written page is copied, so a crash of a large, mostly idle file costs little.
+//! A page's durable version is kept when the page is first written after a sync, by counting a reference. Only the
+//! written page is copied, so a crash of a large, mostly idle file costs little.
 //!
-//! Invariants: bytes behind `len` in the last page are zero; a sector that is neither dirty nor lost is the
-//! same in `pages` and in the durable page.
+//! Invariants: bytes after `len` in the last page are zero; a sector that is neither dirty nor lost is the same in
+//! `pages` and in the durable page.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,25 +27,25 @@ pub(super) struct Content {
     pages: Vec<Page>,
     len: u64,
     durable_len: u64,
-    /// The shortest and the longest that the file was since the last sync.
+    /// The least and the greatest length of the file since the last sync.
     least_len: u64,
     most_len: u64,
     unsynced: BTreeMap<u64, Unsynced>,
 }
 
-/// A page with sectors that a power loss may take back.
+/// A page with sectors that a power loss may revert.
 #[derive(Clone, Debug)]
 struct Unsynced {
     durable: Page,
     /// One bit per sector: the next sync writes it.
     dirty: u8,
-    /// One bit per sector: a sync of it failed, and no later one will write it. The kernel marks pages
-    /// clean after a failed writeback, so a second fsync succeeds without them.
+    /// One bit per sector: a sync of it failed, and no later sync will write it. The kernel marks pages clean after a
+    /// failed writeback, so a second fsync succeeds without them.
     lost: u8,
 }
 
 impl Content {
-    /// A file that is durable as it is.
+    /// A file whose content is durable.
     pub(super) fn synced(bytes: &[u8]) -> Self {
         let mut content = Content::default();
         content.write(0, bytes);
@@ -57,7 +57,7 @@ impl Content {
         self.len
     }
 
-    /// Sets the length of a file that has none, to bytes that read as zeros and take their space.
+    /// Sets the length of an empty file. The bytes read as zeros and take space.
     pub(super) fn allocate(&mut self, len: u64) {
         self.set_len(len);
         self.pages.fill(Some(Arc::new([0; PAGE])));
@@ -68,7 +68,7 @@ impl Content {
         self.pages.iter().flatten().count() as u64 * PAGE as u64
     }
 
-    /// Bytes of the disk that a write of `len` bytes at `offset` would take in addition.
+    /// Additional bytes of the disk that a write of `len` bytes at `offset` would take.
     pub(super) fn cost(&self, offset: u64, len: u64) -> u64 {
         if len == 0 {
             return 0;
@@ -77,7 +77,7 @@ impl Content {
         pages.filter(|&page| page_at(&self.pages, page).is_none()).count() as u64 * PAGE as u64
     }
 
-    /// Fills `buf` from `offset`; `false` when the file ends before.
+    /// Fills `buf` from `offset`; `false` if the file ends before.
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> bool {
         if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.len) {
             return false;
@@ -106,7 +106,7 @@ impl Content {
         }
     }
 
-    /// Gives pages back: they read as zeros, and a crash before the next sync finds old bytes or zeros.
+    /// Frees pages: they read as zeros, and a crash before the next sync leaves old bytes or zeros.
     pub(super) fn punch(&mut self, offset: u64, len: u64) {
         let end = ((offset + len) / PAGE as u64).min(self.pages.len() as u64);
         for page in offset / PAGE as u64..end {
@@ -115,7 +115,7 @@ impl Content {
         }
     }
 
-    /// Remembers what some sectors of a page are before they change.
+    /// Saves the durable version of some sectors of a page before they change.
     fn touch(&mut self, page: usize, sectors: u8) {
         let current = &self.pages[page];
         let unsynced = self.unsynced.entry(page as u64).or_insert_with(|| Unsynced {
@@ -127,7 +127,7 @@ impl Content {
         unsynced.lost &= !sectors;
     }
 
-    /// Cuts the file, or extends it by a hole. What is cut off is not gone from the disk before a sync.
+    /// Cuts the file, or extends it by a hole. Bytes that are cut off stay on the disk until a sync.
     pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
             let (page, within) = ((len / PAGE as u64) as usize, (len % PAGE as u64) as usize);
@@ -139,7 +139,7 @@ impl Content {
         (self.least_len, self.most_len) = (self.least_len.min(len), self.most_len.max(len));
     }
 
-    /// Makes everything durable but what an earlier failed sync lost.
+    /// Makes everything durable except what an earlier failed sync lost.
     pub(super) fn sync(&mut self) {
         let pages = &self.pages;
         self.unsynced.retain(|&page, unsynced| {
@@ -153,14 +153,14 @@ impl Content {
         self.settle_len();
     }
 
-    /// A sync that fails: what was dirty stays visible, and will never be written.
+    /// Makes a sync fail: dirty data stays visible, and will never be written.
     pub(super) fn lose_dirty(&mut self) {
         for unsynced in self.unsynced.values_mut() {
             unsynced.lost |= std::mem::take(&mut unsynced.dirty);
         }
     }
 
-    /// The kernel writes back some sectors of one page of its own accord.
+    /// Lets the kernel write back some sectors of one page by itself.
     pub(super) fn write_back_some(&mut self, rng: &mut Rng) {
         let from = rng.below(self.pages.len() as u64);
         let Some((&page, unsynced)) = self.unsynced.range_mut(from..).next() else { return };
@@ -172,12 +172,12 @@ impl Content {
         }
     }
 
-    /// Whether a power loss now could take anything back.
+    /// Whether a power loss now could revert nothing.
     pub(super) fn is_synced(&self) -> bool {
         self.unsynced.is_empty() && self.least_len == self.most_len
     }
 
-    /// What is found after a power loss, if each unsynced sector reached the disk with probability `kept`.
+    /// The content after a power loss, if each unsynced sector reached the disk with probability `kept`.
     pub(super) fn after_crash(&self, kept: f64, rng: &mut Rng) -> Content {
         let mut found = Content { pages: self.pages.clone(), len: self.len, ..Content::default() };
         found.resize(self.most_len);
@@ -197,7 +197,7 @@ impl Content {
 
     fn len_after_crash(&self, kept: f64, rng: &mut Rng) -> u64 {
         let (old, new) = (self.durable_len, self.len);
-        // At the extremes nothing or all is kept, so that a test can ask for either.
+        // At the extremes nothing or everything is kept, so that a test can ask for either.
         if kept <= 0.0 || self.least_len == self.most_len {
             return old;
         }
@@ -228,6 +228,25 @@ impl Content {
         true
     }
 
+    /// Replaces some or all of its blocks by bytes that another file wrote into them.
+    pub(super) fn lose_blocks(&mut self, rng: &mut Rng) {
+        let lost = [0.1, 0.5, 1.0][rng.below(3) as usize];
+        for page in self.pages.iter_mut().flatten() {
+            if rng.chance(lost) {
+                let mut bytes = [0; PAGE];
+                // The other file has written nothing yet (zeros), or has.
+                if rng.chance(0.5) {
+                    bytes
+                        .chunks_exact_mut(8)
+                        .for_each(|word| word.copy_from_slice(&rng.next().to_le_bytes()));
+                }
+                *page = Arc::new(bytes);
+            }
+        }
+        self.unsynced.clear();
+        self.resize(self.len);
+    }
+
     /// Cuts the file (or extends it with zeros) at rest.
     pub(super) fn truncate(&mut self, len: u64) {
         self.resize(len);
@@ -238,7 +257,7 @@ impl Content {
         self.settle_len();
     }
 
-    /// Cuts or extends the file at rest, so that all of it takes space, whatever it holds.
+    /// Cuts or extends the file at rest. All of it takes space, whatever it holds.
     pub(super) fn set_allocated(&mut self, len: u64) {
         self.truncate(len);
         for page in self.pages.iter_mut().filter(|page| page.is_none()) {
@@ -260,7 +279,7 @@ impl Content {
     }
 }
 
-/// What lies behind the end of a file is a hole.
+/// The page at `index`; after the end of a file, a hole.
 fn page_at(pages: &[Page], index: u64) -> &Page {
     pages.get(index as usize).unwrap_or(&None)
 }
@@ -302,7 +321,7 @@ fn copy_sectors(to: &mut Page, from: &Page, sectors: u8) {
     }
 }
 
-/// Zeroes what lies at or behind byte `len` of the file in `page`, which is its page number `index`.
+/// Zeroes the bytes at or after file offset `len` in `page`, whose number is `index`.
 fn zero_behind(page: &mut Page, index: u64, len: u64) {
     let within = len.saturating_sub(index * PAGE as u64);
     if within < PAGE as u64 && page.is_some() {

@@ -6,25 +6,23 @@ use std::path::Path;
 use crate::error::Error;
 use crate::rng::Rng;
 
-/// The kinds of calls that can be made to fail.
+/// The kinds of calls that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Opening an existing file, reading, listing, asking for a length, a size or a number of names.
     Read,
     /// [`WriteFile::append`](crate::fs::WriteFile::append).
     Append,
-    /// [`MappedFile::store`](crate::fs::MappedFile::store) and `store_u64` (as on a file system that is
-    /// not mapped).
+    /// [`MappedFile::store`](crate::fs::MappedFile::store) and `store_u64` (as on a file system without mapping).
     Store,
-    /// [`RandomFile::write_at`](crate::fs::RandomFile::write_at). The half in front is written by then, but
-    /// cut off where it made the file longer.
+    /// [`RandomFile::write_at`](crate::fs::RandomFile::write_at). By then the first half is written; if it made the
+    /// file longer, it is cut off again.
     WriteAt,
     /// [`RandomFile::set_len`](crate::fs::RandomFile::set_len).
     SetLen,
     /// [`FileSystem::punch_hole`](crate::fs::FileSystem::punch_hole).
     Punch,
-    /// `sync` of any kind of file. What was dirty is lost: a second sync succeeds without it, as in
-    /// Linux.
+    /// `sync` of any kind of file. Dirty data is lost: a second sync succeeds without it, as in Linux.
     Sync,
     /// Syncing a directory. Its pending names stay pending.
     SyncDir,
@@ -34,7 +32,7 @@ pub enum Op {
     Rename,
     /// Removing a file or a directory.
     Remove,
-    /// Making a hard link.
+    /// Creating a hard link.
     Link,
     /// Taking the lock.
     Lock,
@@ -58,7 +56,7 @@ pub enum When {
     },
 }
 
-/// What a failing call reports.
+/// The error of a failing call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultError {
     /// `EIO`.
@@ -67,7 +65,7 @@ pub enum FaultError {
     NoSpace,
     /// `EXDEV`.
     OtherDevice,
-    /// `EMFILE`, or another that says that the process has enough.
+    /// `EMFILE`, or another error that says that the process has too many files.
     OutOfResources,
 }
 
@@ -101,7 +99,7 @@ impl Fault {
         self
     }
 
-    /// Each matching call fails with `probability`; only the first that does, unless [`forever`](Self::forever).
+    /// Each matching call fails with `probability`. Only the first such call fails, unless [`forever`](Self::forever).
     #[must_use]
     pub fn chance(mut self, probability: f64, seed: u64) -> Self {
         self.when = When::Chance { probability, seed };
@@ -115,7 +113,7 @@ impl Fault {
         self
     }
 
-    /// Keeps failing: from the n-th call on every call, or at every draw.
+    /// Keeps failing: every call from the n-th on, or every drawn call.
     #[must_use]
     pub fn forever(mut self) -> Self {
         self.forever = true;
@@ -123,7 +121,7 @@ impl Fault {
     }
 }
 
-/// A fault and how far it has come.
+/// A fault and its progress.
 #[derive(Debug, Clone)]
 pub(super) struct Armed {
     fault: Fault,
@@ -141,7 +139,7 @@ impl Armed {
         Armed { fault, calls: 0, rng: Rng::new(seed), spent: false }
     }
 
-    /// The error of this call, if it is one that fails.
+    /// The error of this call, if it is to fail.
     pub(super) fn hit(&mut self, op: Op, path: &Path) -> Option<Error> {
         let matches = op == self.fault.op && path.to_string_lossy().contains(&self.fault.path_contains);
         if !matches || self.spent {

@@ -1,5 +1,5 @@
-//! Open files and locks of a simulated disk. They keep their disk alive; after a crash of it they still
-//! work, but in the dead world.
+//! Open files and locks of a simulated disk. They keep their disk alive. After a crash they still work, but on the dead
+//! disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, MappedFile, ReadFile, SyncFile, WriteFile, too_short};
 
-/// A file held open: its bytes stay when its names go.
+/// An open file: its bytes stay when its names are removed.
 #[derive(Debug)]
 pub(super) struct Handle {
     pub(super) world: Arc<Mutex<World>>,
@@ -21,7 +21,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// `opening` is the state of `world`, already locked by the caller.
+    /// Opens a file. `opening` is the state of `world`, which the caller has locked.
     pub(super) fn open(world: &Arc<Mutex<World>>, opening: &mut World, id: u64, path: &Path) -> Self {
         opening.opened(id);
         Handle { world: Arc::clone(world), id, path: path.to_path_buf() }
@@ -134,7 +134,7 @@ impl SimMapped {
         let mut world = self.handle.world.lock();
         let admitted = world.begin(Op::Store, path);
         if world.dead {
-            // A store into a mapping cannot fail; the machine is off, and nobody sees the result.
+            // A store into a mapping cannot fail. The machine is off, and no user sees the result.
             return Ok(());
         }
         admitted?;

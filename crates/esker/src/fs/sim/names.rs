@@ -1,7 +1,7 @@
-//! Directories: the names a program sees, and the names that are on the disk.
+//! Directories: the names that a program sees, and the names on the disk.
 //!
-//! Every change of names is *pending* until a `sync_dir` of a directory that it touches. A rename is one
-//! change of two names, so it is applied whole or not at all.
+//! Every change of names is *pending* until a `sync_dir` of a directory that it touches. A rename is one change of two
+//! names, so it is applied whole or not at all.
 //!
 //! ```text
 //! current    what lookups see
@@ -17,14 +17,14 @@ use std::path::{Component, Path, PathBuf};
 use crate::fs::{Entry, NameKind};
 use crate::rng::Rng;
 
-/// What a name stands for. Two names of one file hold the same id.
+/// What a name refers to. Two names of one file hold the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     File(u64),
     Dir(u64),
 }
 
-/// A name in a directory (by the directory's id, so that it survives a rename of the directory).
+/// A name in a directory, which is given by its id so that the name survives a rename of the directory.
 pub(super) type Name = (u64, String);
 
 const ROOT: u64 = 0;
@@ -58,7 +58,7 @@ impl Names {
         Names { dirs: BTreeMap::from([(ROOT, Dir::default())]), pending: Vec::new() }
     }
 
-    /// What `path` stands for now.
+    /// What `path` refers to now.
     pub(super) fn find(&self, path: &Path) -> Option<Node> {
         let mut node = Node::Dir(ROOT);
         for part in parts(path) {
@@ -84,7 +84,7 @@ impl Names {
         }
     }
 
-    /// The directory that `path` is in, and its name there.
+    /// The directory of `path`, and its name there.
     fn locate(&self, path: &Path) -> IoResult<Name> {
         let mut parts = parts(path);
         let name = parts.pop().ok_or(IoError::from(IoKind::InvalidInput))?;
@@ -92,7 +92,7 @@ impl Names {
         Ok((self.find_dir(&parent)?, name))
     }
 
-    /// A name that is free, in a directory that exists.
+    /// A free name in an existing directory.
     pub(super) fn locate_free(&self, path: &Path) -> IoResult<Name> {
         match self.find(path) {
             Some(_) => Err(IoKind::AlreadyExists.into()),
@@ -113,14 +113,14 @@ impl Names {
         self.change(Change { removed: None, put: Some((name, node)) });
     }
 
-    /// Makes a directory; durable at once, as `create_dir_all` promises.
+    /// Creates a directory; it is durable at once, as `create_dir_all` promises.
     pub(super) fn make_dir(&mut self, name: &Name, id: u64) {
         self.dirs.insert(id, Dir::default());
         self.put(name.clone(), Node::Dir(id));
         self.settle_name(name);
     }
 
-    /// Makes one name durable as it is now.
+    /// Makes the current state of one name durable.
     pub(super) fn settle_name(&mut self, name: &Name) {
         self.settle(|other| other == name);
     }
@@ -150,7 +150,7 @@ impl Names {
             return Err(IoKind::InvalidInput.into());
         }
         match (node, self.find(to)) {
-            // POSIX: two names of one file are left alone.
+            // POSIX: renaming a file to another of its own names does nothing.
             (_, Some(target)) if target == node => return Ok(()),
             (Node::Dir(_), Some(Node::Dir(target))) if !self.is_empty(target) => {
                 return Err(IoKind::DirectoryNotEmpty.into());
@@ -163,14 +163,14 @@ impl Names {
         Ok(())
     }
 
-    /// Makes the names in a directory durable, and with them whatever they depend on.
+    /// Makes the names in a directory durable, and with them everything that they depend on.
     pub(super) fn sync_dir(&mut self, path: &Path) -> IoResult<()> {
         let dir = self.find_dir(path)?;
         self.settle(|(other, _)| *other == dir);
         Ok(())
     }
 
-    /// What is found after a power loss, if each pending change reached the disk with probability `kept`.
+    /// The names after a power loss, if each pending change reached the disk with probability `kept`.
     pub(super) fn after_crash(&self, kept: f64, rng: &mut Rng) -> Names {
         let mut found = self.clone();
         let mut stuck = BTreeSet::new();
@@ -204,7 +204,7 @@ impl Names {
         found
     }
 
-    /// The ids of files that have a name now, or that could have one after a power loss.
+    /// The ids of files that have a name now, or could have one after a power loss.
     pub(super) fn reachable(&self) -> BTreeSet<u64> {
         let entries = self.dirs.values().flat_map(|dir| dir.current.values().chain(dir.durable.values()));
         let pending = self.pending.iter().filter_map(|change| change.put.as_ref()).map(|(_, node)| node);
@@ -224,8 +224,8 @@ impl Names {
         self.pending.push(change);
     }
 
-    /// Makes durable the pending changes of the `wanted` names and, for each, every earlier change of the
-    /// same names (a rename brings in its other name).
+    /// Makes durable the pending changes of the `wanted` names and, for each, every earlier change of the same names (a
+    /// rename brings in its other name).
     fn settle(&mut self, wanted: impl Fn(&Name) -> bool) {
         let mut names = BTreeSet::new();
         let mut settled = vec![false; self.pending.len()];
@@ -263,7 +263,7 @@ fn apply(
     }
 }
 
-/// The names in a path from the root on; relative paths start there too.
+/// The parts of a path from the root on; relative paths start there too.
 fn parts(path: &Path) -> Vec<String> {
     let mut parts = Vec::new();
     for component in path.components() {

@@ -10,17 +10,17 @@ use super::handles::Handle;
 use crate::error::{Error, Result};
 use crate::fs::{RandomFile, ReadFile, UserFile};
 
-/// No file is longer, in bytes: its pages are listed in memory.
+/// The maximum length of a file, in bytes: its pages are listed in memory.
 const LEN_MAX: u64 = 1 << 40;
 
-/// How many bytes of a file of the user's are copied at once.
+/// How many bytes of a user's file are copied at a time.
 const SHARED_AT_ONCE: usize = 256 << 10;
 
 #[derive(Debug)]
 pub(super) struct SimRandom(pub(super) Handle);
 
 impl SimRandom {
-    /// `EFBIG`, as an operating system says it.
+    /// `EFBIG`, as an operating system reports it.
     fn check_end(&self, doing: &str, offset: u64, len: u64) -> Result<()> {
         if offset.checked_add(len).is_some_and(|end| end <= LEN_MAX) {
             return Ok(());
@@ -73,7 +73,7 @@ impl RandomFile for SimRandom {
         admitted.map_err(|error| error.at_offset(offset))
     }
 
-    /// Simulated blocks are not shared with files of the real disk, but whoever asks cannot tell.
+    /// Simulated blocks are not shared with files of the real disk, but the caller cannot tell the difference.
     fn share_from(&self, source: &UserFile, len: u64, offset: u64) -> u64 {
         let mut buf = vec![0; SHARED_AT_ONCE];
         let mut taken = 0;

@@ -1,4 +1,4 @@
-//! What a crash may take, what it must leave, and that faults, full disks and damage do what they say.
+//! Tests what a crash may take and must leave, and that faults, full disks and damage behave as described.
 
 use super::*;
 
@@ -145,6 +145,7 @@ fn a_rename_is_atomic() {
     let disk = disk(1);
     put_synced(&disk, "CURRENT", b"old");
     put_synced(&disk, "tmp", b"new");
+    let _stays_its_own = disk.open_read(&at("CURRENT")).unwrap();
     disk.rename(&at("tmp"), &at("CURRENT")).unwrap();
     let mut seen = [0; 2];
     for seed in 0..100 {
@@ -160,11 +161,40 @@ fn a_rename_is_atomic() {
     assert_eq!(disk.crash_keeping(0.0, 1).read_all(at("CURRENT")).unwrap(), b"new");
 }
 
+/// As on a file system that reuses blocks before the removal of their file is durable.
+#[test]
+fn canary_a_file_that_is_gone_comes_back_with_bytes_of_another() {
+    let disk = disk(1);
+    put_synced(&disk, "old", b"old");
+    let second = at("second");
+    let has_changed = |disk: &SimFs| {
+        (0..50).any(|seed| disk.crash_keeping(0.0, seed).read_all(at("old")).unwrap() != b"old")
+    };
+    // A second name keeps the file; so does a handle, as long as the process lives.
+    let named = disk.fork();
+    named.hard_link(&at("old"), &second).unwrap();
+    named.remove_file(&at("old")).unwrap();
+    assert!(!has_changed(&named) && !has_changed(&named.kill()));
+    let held = disk.fork();
+    let file = held.open_read(&at("old")).unwrap();
+    held.remove_file(&at("old")).unwrap();
+    assert!(!has_changed(&held) && has_changed(&held.kill()));
+    drop(file);
+    assert!(has_changed(&held));
+    put_synced(&disk, "new", b"new");
+    disk.rename(&at("new"), &at("old")).unwrap();
+    assert!((0..50).any(|seed| !matches!(
+        &disk.crash_keeping(0.5, seed).read_all(at("old")).unwrap()[..],
+        b"old" | b"new"
+    )));
+}
+
 #[test]
 fn changes_of_one_name_stay_in_order() {
     let disk = disk(1);
     put_synced(&disk, "a", b"1");
     put_synced(&disk, "other", b"x");
+    let _stays_its_own = disk.open_read(&at("a")).unwrap();
     disk.remove_file(&at("a")).unwrap();
     put(&disk, "a", b"2").sync().unwrap();
     disk.rename(&at("a"), &at("b")).unwrap();

@@ -1,9 +1,9 @@
-//! The state of one simulated disk, behind one mutex: files, names, locks, faults, and the hour of death.
+//! The state of one simulated disk, behind one mutex: files, names, locks, faults, and the point of its crash.
 //!
-//! Every call that changes something passes [`World::begin`], in this order: a dead disk refuses it, an
-//! injected fault fails it, the kernel may write back something of its own accord, and it is counted.
+//! Every changing call passes [`World::begin`], in this order: a dead disk refuses it, an injected fault fails it, the
+//! kernel may write back something by itself, and the call is counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
@@ -14,9 +14,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{LockMode, lock_held_message};
 use crate::rng::Rng;
 
-/// The chances, one of which is drawn for each crash, that an unsynced sector or name reached the disk.
+/// The chances that an unsynced sector or name reached the disk; each crash draws one.
 const SURVIVAL: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
-/// The chances, one of which is drawn for each disk, that the kernel writes something back beside a call.
+/// The chances that the kernel writes something back at a call; each disk draws one.
 const WRITEBACK: [f64; 3] = [0.0, 1.0 / 64.0, 1.0 / 8.0];
 
 #[derive(Clone, Debug, Default)]
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// The same disk in the hands of a new process: nothing open, locked, injected or counted.
+    /// The same disk for a new process: nothing open, locked, injected or counted.
     pub(super) fn for_new_process(&self) -> Self {
         let mut next = self.clone();
         next.locks.clear();
@@ -80,13 +80,18 @@ impl World {
         next
     }
 
-    /// The disk after a power loss; `kept` fixes the chance of what was not synced, else it is drawn.
+    /// The disk after a power loss. `kept` is the chance that unsynced data survives; without it, the chance is drawn.
     pub(super) fn after_crash(&self, seed: u64, kept: Option<f64>) -> Self {
         let mut rng = Rng::new(seed);
         let mut draw = || kept.unwrap_or(SURVIVAL[rng.below(SURVIVAL.len() as u64) as usize]);
         let (kept_sectors, kept_names) = (draw(), draw());
         let mut next = self.for_new_process();
         next.names = self.names.after_crash(kept_names, &mut rng);
+        for id in self.given_up() {
+            if let Some(file) = next.files.get_mut(&id).filter(|_| rng.chance(0.5)) {
+                file.content.lose_blocks(&mut rng);
+            }
+        }
         for file in next.files.values_mut().filter(|file| !file.content.is_synced()) {
             file.content = file.content.after_crash(kept_sectors, &mut rng);
         }
@@ -114,7 +119,7 @@ impl World {
         Ok(())
     }
 
-    /// A hint to write a file back: part of one page is.
+    /// Handles a hint to write a file back: writes back part of one page.
     pub(super) fn write_back_some(&mut self, id: u64) {
         if let Some(file) = self.files.get_mut(&id)
             && !self.dead
@@ -123,7 +128,7 @@ impl World {
         }
     }
 
-    /// Fails a call if a fault says so.
+    /// Fails a call if a fault matches it.
     pub(super) fn check_fault(&mut self, op: Op, path: &Path) -> Result<()> {
         let hit = self.faults.iter_mut().find_map(|fault| fault.hit(op, path));
         match hit {
@@ -168,7 +173,7 @@ impl World {
         self.next_id
     }
 
-    /// A file with `content` under a free name.
+    /// Adds a file with `content` under a free name.
     pub(super) fn add_file(&mut self, name: Name, content: Content) -> u64 {
         let id = self.new_id();
         self.files.insert(id, Inode { content, handles: 0 });
@@ -194,6 +199,16 @@ impl World {
         if let Some(file) = self.files.get_mut(&id) {
             file.handles -= 1;
         }
+    }
+
+    /// The files whose blocks may belong to another file by now: they have no name and are not open. A power loss may
+    /// still bring back a name of such a file.
+    fn given_up(&self) -> Vec<u64> {
+        let mut given_up: BTreeSet<u64> = self.files.keys().copied().collect();
+        for (_, named) in self.names.files() {
+            given_up.remove(&named);
+        }
+        given_up.into_iter().filter(|id| self.files.get(id).is_some_and(|file| file.handles == 0)).collect()
     }
 
     /// Drops the bytes of files that no name, no crash and no handle can bring back.

@@ -1,4 +1,4 @@
-//! Files written at offsets, and holes: what both file systems must do alike.
+//! Files written at offsets, and holes: both file systems must behave alike.
 
 use std::io::IoSlice;
 

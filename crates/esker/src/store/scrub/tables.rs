@@ -39,7 +39,7 @@ impl fmt::Debug for TableUnderWay {
 impl Described {
     /// The tables of all trees.
     pub(super) fn all(store: &Store) -> VecDeque<Described> {
-        let trees: Vec<_> = store.structure.lock().trees.values().cloned().collect();
+        let trees = store.versions.trees();
         let mut tables: BTreeMap<FileId, Described> = BTreeMap::new();
         for tree in trees {
             for (_, table) in tree.state.load().levels.tables() {

@@ -1,4 +1,4 @@
-//! Damaged and hostile files: the right answer or a located error, never a wrong one, never a panic.
+//! Damaged and hostile files yield the right answer or a located error, never a wrong answer or a panic.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn small(compression: Compression) -> (Model, Vec<u8>) {
     (model, bytes)
 }
 
-/// Reads everything in every way. Answers must be the model's; returns the first error.
+/// Reads everything in every way and checks all answers against the model; returns the first error.
 fn read_all(model: &Model, bytes: Vec<u8>) -> Result<()> {
     let table = open(bytes, 1 << 20)?;
     let mut result = Ok(());
@@ -80,11 +80,12 @@ fn a_file_that_was_cut_or_grew_is_refused() {
     }
     let longer = [bytes.as_slice(), &[0]].concat();
     is_located(&open(longer, 0).expect_err("a file that grew"));
-    // The end of a table alone has a good footer.
+    // The tail of a table has a good footer by itself.
     is_located(&open(bytes[100..].to_vec(), 0).expect_err("a file that lost its front"));
 }
 
-/// Wherever a table was cut, between two blocks or at its very beginning too, what salvage does not find lies in a gap that
+/// Cuts a table at every place, between two blocks and at its beginning too. Salvage must find each entry or
+/// name a gap that holds it.
 /// it names.
 #[test]
 fn salvage_names_what_a_cut_has_taken() {
@@ -131,7 +132,7 @@ fn a_later_format_is_unsupported() {
     assert_eq!(open(bytes, 0).expect_err("version 2").kind(), ErrorKind::Unsupported);
 }
 
-/// Where every block of the file, of whatever kind, begins and ends.
+/// The range of every block in the file, of any kind.
 fn frames(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let footer = bytes.len() - 64;
     let table = open(bytes.to_vec(), 0).expect("an undamaged table");
@@ -141,7 +142,8 @@ fn frames(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     frames.into_iter().map(|frame| frame.start as usize..frame.end as usize).collect()
 }
 
-/// Whatever the bytes, if their checksums are right: no panic, and cursors that end.
+/// Reads bytes with correct checksums but any content: this must not panic, and every cursor must reach an
+/// end.
 fn exercise(bytes: Vec<u8>, rng: &mut Rng) {
     let Ok(table) = open(bytes, 1 << 20) else { return };
     let limit = 5000;
@@ -182,7 +184,7 @@ fn hostile_bytes_with_good_checksums_do_no_harm() {
             let frame = frames[rng.index(frames.len())].clone();
             let payload = frame.start..frame.end - 8;
             for _ in 0..=rng.index(4) {
-                // Mostly the header and the tables behind it, where most of the structure is.
+                // Mostly changes the header and the tables after it, which hold most of the structure.
                 let span = if rng.index(2) == 0 { payload.len().min(40) } else { payload.len() };
                 let at = payload.start + rng.index(span);
                 hostile[at] = match rng.index(4) {

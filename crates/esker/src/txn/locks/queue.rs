@@ -1,4 +1,4 @@
-//! Those that wait for locks: who waits for whom, and circles of it.
+//! The queue of waiting requests: who waits for whom, and circles of waiting.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use crate::env::Waker;
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) request: Request,
-    /// Waiters that came before it and that it need not wait for: it would wait for itself.
+    /// Earlier waiters that it need not wait for, because it would then wait for itself.
     pub(super) passes: Vec<Owner>,
     pub(super) waker: Waker,
 }
 
-/// `from` waits for `to`.
+/// A wait of `from` for `to`.
 #[derive(Debug, Clone, Copy)]
 struct Wait {
     from: Owner,
     to: Owner,
-    /// For one that waits too, and has come before.
+    /// `to` waits too, and came earlier.
     for_turn: bool,
 }
 
@@ -32,7 +32,7 @@ impl State {
         self.position(owner).is_some()
     }
 
-    /// Those that hold what `request` has to wait for.
+    /// The holders that `request` has to wait for.
     fn holders_in_the_way(&self, request: &Request) -> impl Iterator<Item = Owner> {
         let held = self.trees.get(&request.tree).map(|locks| locks.on(&request.target)).unwrap_or_default();
         held.into_iter()
@@ -40,7 +40,7 @@ impl State {
             .map(|(owner, _)| owner)
     }
 
-    /// Those among the first `before` waiters whose turn comes before that of `request`.
+    /// Those of the first `before` waiters that `request` has to let go first.
     fn waiters_in_the_way(
         &self,
         request: &Request,
@@ -59,7 +59,7 @@ impl State {
             .map(|other| other.owner)
     }
 
-    /// Whether a request that comes now need not wait.
+    /// Whether a new request need not wait.
     pub(super) fn nothing_in_the_way(&self, request: &Request) -> bool {
         self.holders_in_the_way(request).next().is_none()
             && self.waiters_in_the_way(request, self.queue.len(), &[]).next().is_none()
@@ -74,7 +74,7 @@ impl State {
         holders.chain(waiters).collect()
     }
 
-    /// Follows waits from `at` until `goal`; true when there, with the way in `path`.
+    /// Follows waits from `at` to `goal`; returns true if it gets there, with the way in `path`.
     fn find_way(&self, at: Owner, goal: Owner, seen: &mut BTreeSet<Owner>, path: &mut Vec<Wait>) -> bool {
         let waits = self.position(at).map(|index| self.waits_of(index)).unwrap_or_default();
         for wait in waits {
@@ -87,8 +87,8 @@ impl State {
         false
     }
 
-    /// Looks for circles through `owner`, which has begun to wait. One that waits for its turn in such a circle is let
-    /// pass; where all wait for holders, `owner` is taken out of the queue: `false`.
+    /// Looks for circles through `owner`, which has begun to wait. If a request in a circle waits only for its turn,
+    /// that request may pass. If all of them wait for holders, `owner` leaves the queue and the result is `false`.
     pub(super) fn dissolve_circles(&mut self, owner: Owner) -> bool {
         let mut path = Vec::new();
         while !broken("txn-circles") && self.find_way(owner, owner, &mut BTreeSet::new(), &mut path) {
@@ -104,13 +104,13 @@ impl State {
         true
     }
 
-    /// Takes `owner` out of the queue.
+    /// Removes `owner` from the queue.
     pub(super) fn give_up(&mut self, owner: Owner) {
         self.queue.retain(|waiter| waiter.request.owner != owner);
         self.settle();
     }
 
-    /// Grants whatever in the queue has nothing in its way any more, in the order in which it came.
+    /// Grants, in order of arrival, the queued requests that no longer have to wait.
     pub(super) fn settle(&mut self) {
         let mut index = 0;
         while index < self.queue.len() {

@@ -20,12 +20,12 @@ fn take(locks: &Locks, target: Target, mode: LockMode, timeout: Duration) -> Out
     locks.take(TREE, target, mode, timeout, &*Env::system().clock)
 }
 
-/// Whether the lock can be had without waiting.
+/// Whether the lock is available without waiting.
 fn free(locks: &Locks, target: Target, mode: LockMode) -> bool {
     take(locks, target, mode, Duration::ZERO) != Outcome::TimedOut
 }
 
-/// A transaction on a thread of its own, which takes locks one after the other and ends when it is told to.
+/// A transaction on its own thread, which takes locks one after the other and ends on request.
 struct Actor<'s> {
     orders: Sender<(Target, LockMode)>,
     outcomes: std::sync::mpsc::Receiver<Outcome>,
@@ -47,13 +47,13 @@ impl<'s> Actor<'s> {
         Actor { orders, outcomes, owner, thread }
     }
 
-    /// Takes a lock that can be had.
+    /// Takes a lock that is available.
     fn take(&self, target: Target, mode: LockMode) {
         self.orders.send((target, mode)).unwrap();
         assert_eq!(self.outcomes.recv().unwrap(), Outcome::Held);
     }
 
-    /// Asks for a lock, and returns when it waits for it.
+    /// Requests a lock, and returns once the request waits.
     fn wait_for(&self, table: &LockTable, target: Target, mode: LockMode) {
         self.orders.send((target, mode)).unwrap();
         while !table.state.lock().is_waiting(self.owner) {
@@ -113,7 +113,7 @@ fn who_waits_gets_the_lock_when_it_is_let_go_and_in_turn() {
         let [reader, writer, late] = std::array::from_fn(|_| Actor::new(scope, &table));
         reader.take(key("k"), Shared);
         writer.wait_for(&table, key("k"), Exclusive);
-        // Sharing with the first reader would do, but the writer would never have its turn among many.
+        // It could share with the first reader, but among many readers the writer would never get its turn.
         late.wait_for(&table, range("a", "z"), Shared);
         reader.end();
         assert_eq!(writer.outcome(), Outcome::Held);
@@ -150,8 +150,8 @@ fn who_closes_a_circle_is_told_and_the_others_go_on() {
     }
 }
 
-/// Two that share a key and both want it for themselves cannot both have it; one that is asked for while another waits
-/// for its turn behind it can.
+/// Two transactions that share a key and both want it exclusively cannot both have it. But if one of them waits only
+/// for its turn behind the other, it may pass.
 #[test]
 fn who_waits_for_its_turn_alone_is_let_pass_where_that_breaks_a_circle() {
     let table = Arc::new(LockTable::default());
@@ -159,14 +159,14 @@ fn who_waits_for_its_turn_alone_is_let_pass_where_that_breaks_a_circle() {
         let [holder, writer] = std::array::from_fn(|_| Actor::new(scope, &table));
         holder.take(key("k"), Shared);
         writer.wait_for(&table, key("k"), Exclusive);
-        // The writer waits for the holder, who would have to wait for its turn behind the writer.
+        // The writer waits for the holder, which would have to wait for its turn behind the writer.
         holder.take(key("k"), Exclusive);
         holder.end();
         assert_eq!(writer.outcome(), Outcome::Held);
         writer.end();
 
-        // The same with one more in between: `second` waits for its turn behind `writer`, which waits for `holder`,
-        // which comes to wait for `second`.
+        // The same with one more transaction in between: `second` waits for its turn behind `writer`, which waits for
+        // `holder`, which begins to wait for `second`.
         let [holder, writer, second] = std::array::from_fn(|_| Actor::new(scope, &table));
         second.take(key("m"), Exclusive);
         holder.take(range("a", "k"), Shared);

@@ -1,5 +1,5 @@
-//! Judges histories of transactions by the graph of what depends on what (A. Adya, "Weak Consistency: A Generalized Theory
-//! and Optimistic Implementations for Distributed Transactions", 1999, chapters 3 and 4).
+//! Judges histories of transactions by their dependency graph (A. Adya, "Weak Consistency: A Generalized Theory and
+//! Optimistic Implementations for Distributed Transactions", 1999, chapters 3 and 4).
 //!
 //! ```text
 //! wr   T read what U wrote               U -> T
@@ -8,30 +8,30 @@
 //! so   T ended before U began, on one thread: T -> U
 //! ```
 //!
-//! Serializable: no circle at all (PL-3, with the order of each thread). Snapshot isolation: no circle but such in which
-//! two rw follow each other (A. Cerone and A. Gotsman, "Analysing Snapshot Isolation", 2016, theorem 10; Adya's G-SI says
-//! the same with start dependencies). What never was committed, or was overwritten in the same transaction, is nobody's to
-//! read (G1a, G1b).
+//! Serializable: no circle at all (PL-3, with the order of each thread). Snapshot isolation: every circle has two rw
+//! edges in a row (A. Cerone and A. Gotsman, "Analysing Snapshot Isolation", 2016, theorem 10; Adya's G-SI says the
+//! same with start dependencies). No transaction may read a value that was never committed or that its own transaction
+//! overwrote (G1a, G1b).
 
 use std::collections::HashMap;
 
 use super::super::Isolation;
 
-/// A value that was written: no two writes of a history have the same. `None`: absent, which is one version at most.
+/// A written value: no two writes of a history have the same one. `None`: absent, which is at most one version.
 pub(super) type Version = Option<u64>;
 
-/// A committed transaction, or a write or a snapshot's reads outside of any.
+/// A committed transaction, or a write or a snapshot's reads outside transactions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Node {
-    /// Each thread is a session: its transactions follow each other.
+    /// Each thread is a session: its transactions follow one another.
     pub(super) session: usize,
-    /// The place among all writes; `None` where nothing was written.
+    /// The place among all writes; `None` if nothing was written.
     pub(super) place: Option<u64>,
-    /// What others wrote, as it was found.
+    /// Values of other transactions that it read.
     pub(super) reads: Vec<(usize, Version)>,
     /// The last write to each key.
     pub(super) writes: Vec<(usize, Version)>,
-    /// Nobody wrote it: a value has expired.
+    /// Not a write of any transaction: a value has expired.
     pub(super) is_expiry: bool,
 }
 
@@ -49,11 +49,10 @@ enum Edge {
     ReadWrite,
 }
 
-/// Where each node's edges lead, with the key that they are about.
+/// The targets of each node's edges, with the key of each edge.
 type Edges = Vec<Vec<(usize, Edge, usize)>>;
 
-/// Nodes in the order in which their sessions had them; the first is the state at the beginning, of session 0, which has
-/// no other.
+/// Judges nodes in the order of their sessions. The first node is the initial state and the only node of session 0.
 pub(super) fn judge(nodes: &[Node], isolation: Isolation) -> Result<(), String> {
     let edges = dependencies(nodes)?;
     let mut graph: Vec<Vec<(usize, String)>> = vec![Vec::new(); nodes.len()];
@@ -63,7 +62,7 @@ pub(super) fn judge(nodes: &[Node], isolation: Isolation) -> Result<(), String> 
             if isolation == Isolation::Serializable {
                 graph[from].push((to, label));
             } else if edge == Edge::WriteWrite && nodes[from].is_expiry && !nodes[to].has_read(key) {
-                // A write without a read does not depend on whether what was there has expired.
+                // A write without a read does not depend on whether the old value has expired.
             } else if edge != Edge::ReadWrite {
                 for &(behind, second, key) in &edges[to] {
                     if second == Edge::ReadWrite {
@@ -92,7 +91,7 @@ fn dependencies(nodes: &[Node]) -> Result<Edges, String> {
         }
     }
     let mut edges = vec![Vec::new(); nodes.len()];
-    // Who wrote a version, and who the next one.
+    // The writer of each version, and the writer of the next one.
     let mut writers: HashMap<(usize, Version), (usize, Option<usize>)> = HashMap::new();
     for (&key, versions) in &mut by_key {
         versions.sort_unstable();
@@ -132,7 +131,7 @@ fn dependencies(nodes: &[Node]) -> Result<Edges, String> {
     Ok(edges)
 }
 
-/// A circle, as the nodes on it, each with how it was reached.
+/// A circle, as its nodes, each with the edge that led to it.
 fn circle(graph: &[Vec<(usize, String)>]) -> Option<Vec<(usize, String)>> {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {
@@ -174,7 +173,7 @@ fn node(session: usize, place: u64, reads: &[(usize, Version)], writes: &[(usize
     Node { session, place, reads: reads.to_vec(), writes: writes.to_vec(), is_expiry: false }
 }
 
-/// Whether snapshot isolation and serializability hold of a history that begins with x and y absent.
+/// Whether a history that begins with x and y absent satisfies snapshot isolation and serializability.
 fn verdicts(nodes: &[Node]) -> (bool, bool) {
     let mut all = vec![node(0, 0, &[], &[(0, None), (1, None)])];
     all.extend_from_slice(nodes);
@@ -193,7 +192,8 @@ fn the_checker_knows_the_anomalies() {
     let torn_read =
         [node(1, 1, &[], &[(x, Some(1)), (y, Some(2))]), node(2, 0, &[(x, Some(1)), (y, None)], &[])];
     assert_eq!(verdicts(&torn_read), (false, false));
-    // A read-only transaction that sees the second of two, which did not see the first (Fekete and others, 2004).
+    // A read-only transaction sees the second of two transactions, which did not see the first (Fekete and others,
+    // 2004).
     let read_only = [
         node(1, 1, &[(x, None)], &[(y, Some(1))]),
         node(2, 2, &[(y, None), (x, None)], &[(x, Some(2))]),
@@ -207,7 +207,7 @@ fn the_checker_knows_the_anomalies() {
         node(4, 0, &[(x, None), (y, Some(2))], &[]),
     ];
     assert_eq!(verdicts(&long_fork), (false, false));
-    // One has read what another finds to have expired, and commits behind it.
+    // One transaction reads a value that another finds expired, and commits after it.
     let z = 2;
     let put = node(1, 1, &[], &[(z, Some(1))]);
     let expiry = Node { is_expiry: true, ..node(9, 2, &[], &[(z, None)]) };

@@ -1,8 +1,8 @@
-//! Transactions that read what expires, while time passes.
+//! Transactions that read expiring values while time passes.
 
 use super::*;
 
-/// The store, and what passes so many seconds.
+/// The store, and a function that lets this many seconds pass.
 fn store() -> (Db, impl Fn(u64)) {
     let (db, clock) = still_store_and_clock();
     (db, move |seconds| clock.sleep(Duration::from_secs(seconds)))
@@ -26,8 +26,8 @@ fn read_in_every_way(txn: &Txn, tree: &Tree, way: usize) -> Option<String> {
     }
 }
 
-/// One reads a lease; it expires; another reads that it is gone, and what the first has not written yet, and commits; the
-/// first must not write it any more.
+/// One transaction reads a lease, which then expires. Another sees that it has expired, and not the first one's write,
+/// and commits. The first one must no longer commit its write.
 #[test]
 fn what_has_expired_since_it_was_read_is_a_conflict() {
     for mode in MODES {
@@ -48,7 +48,7 @@ fn what_has_expired_since_it_was_read_is_a_conflict() {
             one.put(tree, "y", "1").unwrap();
             assert_eq!(outcome(one.commit()), "conflict", "{mode:?}, way {way}");
             assert!(!tree.contains("y").unwrap());
-            // Done again, it sees that the lease is gone.
+            // When repeated, it sees that the lease is gone.
             let one = db.begin(serializable).unwrap();
             assert_eq!(read_in_every_way(&one, tree, way), None);
             one.put(tree, "y", "1").unwrap();
@@ -72,19 +72,19 @@ fn a_transaction_has_one_time_for_all_that_it_reads() {
                     assert_eq!(found.as_deref(), Some("mine"), "{mode:?}, {isolation:?}, way {way}");
                     pass(5);
                 }
-                // Flushes and merges take what has expired away from others alone.
+                // Flushes and merges drop expired values but keep all others.
                 db.flush().unwrap();
                 db.compact().unwrap();
             }
             assert_eq!(tree.get_vec("lease").unwrap(), None);
-            // Under snapshot isolation reads are not checked where nothing is written; locked ones are.
+            // Under snapshot isolation reads are not checked if nothing is written; locked reads are.
             let _either = txn.commit();
         }
     }
 }
 
-/// Under snapshot isolation what was read counts once it is written: otherwise a write would be lost, the one by which it
-/// went.
+/// Under snapshot isolation a read counts once its key is written. Otherwise a write would be lost: the one that
+/// removed the value.
 #[test]
 fn under_snapshot_isolation_what_has_expired_is_not_overwritten_by_who_has_read_it() {
     for mode in MODES {
@@ -104,7 +104,7 @@ fn under_snapshot_isolation_what_has_expired_is_not_overwritten_by_who_has_read_
     }
 }
 
-/// Of what was read before its expiry, blind writes and later parts of a scan are none.
+/// Blind writes, and parts of a scan that were not reached, do not count as reads of an expiring value.
 #[test]
 fn what_was_not_read_may_expire() {
     let (db, pass) = store();
@@ -123,7 +123,7 @@ fn what_was_not_read_may_expire() {
     assert_eq!(tree.get_vec("lease").unwrap().as_deref(), Some(&b"taken"[..]));
 }
 
-/// What lies below operands goes by time too.
+/// A value below operands expires too.
 #[test]
 fn what_was_merged_into_something_that_expires_is_a_conflict_likewise() {
     for reverse in [false, true] {
@@ -145,7 +145,7 @@ fn what_was_merged_into_something_that_expires_is_a_conflict_likewise() {
     }
 }
 
-/// A swap that expects what expires while it is on its way finds it gone.
+/// A swap that expects a value finds it gone if the value expires meanwhile.
 #[test]
 fn a_read_and_write_of_one_key_takes_expiry_for_a_change() {
     let (db, pass) = store();
@@ -159,4 +159,36 @@ fn a_read_and_write_of_one_key_takes_expiry_for_a_change() {
     })
     .unwrap();
     assert_eq!(seen, [Some(b"mine".to_vec()), None]);
+}
+
+/// A write that counts because a lease had not expired is under way while the lease expires. No reader sees the expiry
+/// before it sees the write.
+#[test]
+fn no_read_has_an_expiry_without_the_write_that_was_judged_before_it() {
+    type Read = fn(&Db) -> bool;
+    let reads: [(&str, Read); 8] = [
+        ("get", |db| db.get("lease").unwrap().is_some()),
+        ("get_vec", |db| db.get_vec("lease").unwrap().is_some()),
+        ("get_into", |db| db.default_tree().get_into("lease", &mut Vec::new()).unwrap()),
+        ("contains", |db| db.contains("lease").unwrap()),
+        ("get_many", |db| db.default_tree().get_many(&["lease"]).unwrap()[0].is_some()),
+        ("scan", |db| db.scan(ScanRange::all()).unwrap().count() == 1),
+        ("count", |db| db.default_tree().count(ScanRange::all()).unwrap() == 1),
+        ("snapshot", |db| db.snapshot().contains(db.default_tree(), "lease").unwrap()),
+    ];
+    for (name, read) in reads {
+        let (db, pass) = store();
+        lease(&db, 10);
+        let expiry = db.get("lease").unwrap().unwrap().expires_us();
+        // As compare-and-swap does between its look at the clock and its publication.
+        let txn = db.begin(TxnOptions::default()).unwrap();
+        let lasting = txn.store.lasting(expiry);
+        assert!(lasting.holds());
+        pass(11);
+        assert!(read(&db), "{name}");
+        drop(lasting);
+        assert!(!read(&db), "{name}");
+        assert!(!txn.store.lasting(expiry).holds());
+        assert!(!read(&db), "{name}");
+    }
 }

@@ -1,9 +1,10 @@
-//! Random transactions from several threads over few keys of two trees, beside plain writes, flushes and merges; what each
-//! found and wrote is judged by [`checker`](super::checker). Some writes append to what is there, without reading it: a
-//! value is a list of numbers, of which the last says who wrote it, and those before it what that lay on.
+//! Runs random transactions from several threads over few keys of two trees, beside plain writes, flushes and merges;
+//! [`checker`](super::checker) judges what each found and wrote. Some writes append to a value without reading it. A
+//! value is therefore a list of numbers: the last one identifies its writer, and those before it are the value that it
+//! was appended to.
 //!
-//! Time passes meanwhile. A value that expires is deleted then by nobody: where somebody finds that it is gone, a write that
-//! deletes it stands behind its own in the history, with no place among others.
+//! Time passes meanwhile. No transaction deletes a value that expires. If a reader finds that it is gone, the history
+//! gets a delete after the value's own write, with no place among the other writes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -17,8 +18,8 @@ use crate::rng::Rng;
 /// Keys of each of the two trees.
 const KEYS: usize = 4;
 
-/// A clock that goes on by the time that threads have waited, so that a test that is held up does not time out, and when
-/// a test says so.
+/// A clock that advances by the time that threads have waited, and when a test says so. So a test that is delayed does
+/// not time out.
 #[derive(Debug, Default)]
 struct WaitingClock(AtomicU64);
 
@@ -43,28 +44,28 @@ impl Clock for WaitingClock {
     }
 }
 
-/// Who takes part in a history.
+/// Which writers take part in a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Company {
     Optimistic,
-    /// Pessimistic transactions and nobody else: they never conflict when serializable.
+    /// Only pessimistic transactions: they never conflict when serializable.
     Pessimistic,
-    /// Both, plain puts, batches, reads of snapshots, flushes and merges.
+    /// Both kinds, plain puts, batches, reads of snapshots, flushes and merges.
     All,
 }
 
-/// What came of a history, or of many.
+/// The results of one or more histories.
 #[derive(Debug, Default)]
 struct Tally {
     commits: u64,
     conflicts: u64,
-    /// Conflicts of which time was the cause.
+    /// Conflicts that the passing of time caused.
     expiries: u64,
     deadlocks: u64,
     skewed: u64,
 }
 
-/// A store in which one history after the other happens.
+/// A store in which one history after the other runs.
 struct Place {
     db: Db,
     store: Arc<crate::store::Owner>,
@@ -79,11 +80,12 @@ struct History<'a> {
     isolation: Isolation,
     company: Company,
     next_value: AtomicU64,
-    /// A key is deleted by one write at most, or put with a time once, so that it is known which one an absent key is of.
+    /// At most one write deletes each key or gives it a time to live, so that it is known which write made the key
+    /// absent.
     deleted: [AtomicBool; 2 * KEYS],
     /// The values that expire, by key.
     expiring: parking_lot::Mutex<BTreeMap<usize, u64>>,
-    /// Numbers that were appended, each with what its writer had made of the key before; `None`: nothing.
+    /// Numbers that were appended, each with the writer's own earlier version of the key; `None`: it had none.
     appended: parking_lot::Mutex<BTreeMap<u64, Option<Version>>>,
     tally: parking_lot::Mutex<Tally>,
 }
@@ -99,7 +101,7 @@ struct Notes {
 #[derive(Clone, Copy)]
 struct Own {
     version: Version,
-    /// How many numbers of the list are its own, and whether those before them are the store's.
+    /// How many numbers of the list are its own, and whether the numbers before them come from the store.
     numbers: usize,
     on_store: bool,
 }
@@ -121,8 +123,8 @@ fn last_of(value: Option<&[u8]>) -> Version {
 }
 
 impl History<'_> {
-    /// Keys 0 to `KEYS` of the first tree, then those of the second. The even ones are there from the beginning, and may
-    /// be deleted; the others are not.
+    /// Keys 0 to `KEYS` of the first tree, then those of the second. Even keys exist from the beginning and may be
+    /// deleted; odd ones do not exist at first.
     fn key(&self, key: usize) -> (&Tree, Vec<u8>) {
         (&self.place.trees[key / KEYS], format!("{}/{}", self.number, key % KEYS).into_bytes())
     }
@@ -138,12 +140,12 @@ impl History<'_> {
         (!delete).then(|| self.fresh())
     }
 
-    /// Whether `key` may have a value that expires. Nothing is appended to these.
+    /// Whether `key` may get a value that expires. Nothing is appended to such keys.
     fn may_expire(key: usize) -> bool {
         key.is_multiple_of(4)
     }
 
-    /// For how long `value` of `key` is to last, if not for ever.
+    /// How long `value` of `key` is to last; `None`: for ever.
     fn choose_ttl(&self, rng: &mut Rng, key: usize, value: u64) -> Option<Duration> {
         let expires =
             Self::may_expire(key) && rng.chance(0.5) && !self.deleted[key].swap(true, Ordering::Relaxed);
@@ -182,7 +184,7 @@ impl History<'_> {
         }
     }
 
-    /// Remembers that `value` was appended to `key`.
+    /// Records that `value` was appended to `key`.
     fn note_appended(&self, own: &mut BTreeMap<usize, Own>, key: usize, value: u64) {
         let before = own.get(&key).copied();
         self.appended.lock().insert(value, before.map(|before| before.version));
@@ -237,7 +239,7 @@ impl History<'_> {
         if reverse {
             walked.reverse();
         }
-        // Whatever the scan passes by is absent.
+        // A key that the scan passes over is absent.
         let mut walked = walked.into_iter();
         while stop > 0 && scan.advance()? {
             let found = scan.key().to_vec();
@@ -288,7 +290,7 @@ impl History<'_> {
         Ok(notes)
     }
 
-    /// A transaction; what it did, if it was committed.
+    /// Runs a transaction; returns what it did if it committed.
     fn transaction(&self, rng: &mut Rng) -> Option<Node> {
         let mode = match self.company {
             Company::Optimistic => TxnMode::Optimistic,
@@ -383,7 +385,7 @@ impl History<'_> {
         nodes
     }
 
-    /// Adds the ends of values that somebody has found to be gone, each behind the write of the value.
+    /// Adds the expiries that readers have observed, each after the write of its value.
     fn add_expiries(&self, nodes: &mut Vec<Node>) {
         nodes.iter_mut().for_each(|node| node.place = node.place.map(|place| 2 * place));
         for (&key, &value) in &*self.expiring.lock() {
@@ -419,7 +421,7 @@ impl History<'_> {
             panic!("seed {seed}, {:?}, {:?}: {found}", self.isolation, self.company);
         }
         self.tally.lock().skewed += u64::from(judge(&nodes, Isolation::Serializable).is_err());
-        // The end is what each key's writers, one after the other, made of it.
+        // The final value must be the result of each key's writers, one after the other.
         for key in 0..2 * KEYS {
             let writes = nodes.iter().filter_map(|node| {
                 let (_, version) = node.writes.iter().find(|(written, _)| *written == key)?;
@@ -430,7 +432,7 @@ impl History<'_> {
             let list = writes.iter().fold(Vec::new(), |stored, (_, version)| self.list(*version, &stored));
             let (tree, name) = self.key(key);
             let found = tree.get_vec(name).unwrap();
-            // It may have expired without anybody having noticed.
+            // The value may have expired without any reader noticing.
             let may_be_gone = list.last().copied() == self.expiring.lock().get(&key).copied();
             assert!(
                 decode(found.as_deref()) == list || (found.is_none() && may_be_gone),
@@ -444,7 +446,7 @@ fn written(own: BTreeMap<usize, Own>) -> Vec<(usize, Version)> {
     own.into_iter().map(|(key, own)| (key, own.version)).collect()
 }
 
-/// Runs `count` histories of one kind, `count` being small enough for one store.
+/// Runs `count` histories of one kind; `count` is small enough for one store.
 fn histories(count: u64, isolation: Isolation, company: Company, total: &mut Tally) {
     let clock = Arc::new(WaitingClock::default());
     let env = Env { clock: Arc::<WaitingClock>::clone(&clock), ..Env::system() };
@@ -475,14 +477,14 @@ fn histories(count: u64, isolation: Isolation, company: Company, total: &mut Tal
     assert!(place.db.begin(TxnOptions::default()).unwrap().locks.nobody_holds_any());
 }
 
-/// 4,000 histories: enough of them for the window between the two checks of a commit to be hit.
+/// 4,000 histories: enough of them hit the window between the two checks of a commit.
 fn all_company(isolation: Isolation) -> Tally {
     let mut total = Tally::default();
     histories(1500, isolation, Company::Optimistic, &mut total);
     histories(500, isolation, Company::Pessimistic, &mut total);
     histories(2000, isolation, Company::All, &mut total);
     println!("{isolation:?}: {total:?}");
-    // Nothing would be shown by transactions that never met.
+    // Transactions that never conflict would prove nothing.
     let conflicts = total.conflicts > total.expiries && total.expiries > 0;
     assert!(total.commits > 0 && conflicts && total.deadlocks > 0, "{total:?}");
     total

@@ -1,5 +1,5 @@
-//! Interleaved transactions on one thread, decided by a seed, against sorted maps: what each sees, and which may commit,
-//! also when values expire meanwhile.
+//! Runs interleaved transactions on one thread, decided by a seed, against sorted maps: what each one sees, and which
+//! may commit, also when values expire meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::operators::{ADD, APPEND};
 use crate::rng::Rng;
 
 type Map = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
-/// What the store has, expired values too.
+/// What the store holds, including expired values.
 type Kept = BTreeMap<Place, Stored>;
 /// A key of one of the trees.
 type Place = (usize, Vec<u8>);
@@ -18,17 +18,17 @@ type Writes = BTreeMap<Place, Own>;
 
 const KEYS: usize = 12;
 
-/// What a key was given, and what was merged into that.
+/// A transaction's own write to a key, and the operands merged into it.
 #[derive(Clone)]
 struct Own {
-    /// `None`: nothing, so that the store has its say. `Some(None)`: the key became absent.
+    /// `None`: the transaction did not write it, so the store's value counts. `Some(None)`: the key was deleted.
     given: Option<Option<Vec<u8>>>,
-    /// When what was given expires, in microseconds.
+    /// When the written value expires, in microseconds.
     expiry: Option<u64>,
     operands: Vec<Vec<u8>>,
 }
 
-/// What the store has of a key.
+/// What the store holds for a key.
 #[derive(Clone, Default)]
 struct Stored {
     given: Option<Vec<u8>>,
@@ -37,12 +37,12 @@ struct Stored {
 }
 
 impl Stored {
-    /// What was given has expired between two times.
+    /// Whether the written value expires between two times.
     fn lapses(&self, after: u64, until: u64) -> bool {
         self.given.is_some() && self.expiry.is_some_and(|expiry| after < expiry && expiry <= until)
     }
 
-    /// What key of tree `tree` has at a time.
+    /// The value of a key of tree `tree` at a time.
     fn at(&self, tree: usize, time: u64) -> Option<Vec<u8>> {
         let lives = self.expiry.is_none_or(|expiry| time < expiry);
         let given = self.given.clone().filter(|_| lives);
@@ -59,7 +59,7 @@ impl Own {
         Own { given: Some(value), expiry: None, operands: Vec::new() }
     }
 
-    /// What a key of tree `tree` has by it, where the store has `stored`.
+    /// The value of a key of tree `tree` after this write, if the store holds `stored`.
     fn over(&self, tree: usize, stored: Option<&Vec<u8>>) -> Option<Vec<u8>> {
         let below = self.given.clone().unwrap_or_else(|| stored.cloned());
         self.operands.iter().fold(below, |value, operand| {
@@ -75,26 +75,26 @@ impl Own {
     }
 }
 
-/// What is merged into keys of the two trees.
+/// The merge operators of the two trees.
 const OPERATORS: [&str; 2] = [APPEND, ADD];
 
-/// What a transaction should be like.
+/// The expected behaviour of a transaction.
 struct Model {
     options: TxnOptions,
     txn: Txn,
-    /// The store when it began, without its own writes.
+    /// The store's content when it began, without its own writes.
     seen: Map,
-    /// All that the store had then, and when that was.
+    /// All entries of the store at that time, and the time.
     kept: Kept,
     began: u64,
     own: Writes,
-    /// What it relies on.
+    /// The keys that it relies on.
     read: BTreeSet<Place>,
-    /// What it relies on without having read it.
+    /// The keys that it relies on without having read them.
     guarded: BTreeSet<Place>,
-    /// What it has looked at.
+    /// The keys that it has looked at.
     looked: BTreeSet<Place>,
-    /// What others have written since it began.
+    /// The keys that other transactions have written since it began.
     others: BTreeSet<Place>,
     savepoints: Vec<(Savepoint, Writes)>,
 }
@@ -107,7 +107,7 @@ fn name(key: usize) -> Vec<u8> {
     format!("k{key:02}").into_bytes()
 }
 
-/// For how long a value lasts, in microseconds: some steps or some hundreds.
+/// How long a value lasts, in microseconds: some steps or some hundreds.
 fn ttl(rng: &mut Rng) -> u64 {
     let scale = if rng.chance(0.5) { 50 } else { 1000 };
     1 + rng.next() % scale
@@ -143,7 +143,7 @@ impl Model {
         let found =
             if for_update { self.txn.get_for_update(tree, &place.1) } else { self.txn.get(tree, &place.1) };
         assert_eq!(found.unwrap().map(|value| value.into_vec().unwrap()), self.view().get(&place).cloned());
-        // What was merged into something is read with it.
+        // A merge into a key that the transaction did not write also reads the store's value.
         if self.own.get(&place).is_none_or(|own| own.given.is_none()) {
             self.note(for_update, [place]);
         }
@@ -226,7 +226,7 @@ impl Model {
             .collect();
         assert_eq!(found, expected.iter().take(count).cloned().collect::<Vec<_>>());
         if count > 0 {
-            // As far as the last pair that was asked for.
+            // The scan has read as far as the last pair that was asked for.
             let end = if count <= expected.len() { Some(&expected[count - 1].0) } else { None };
             let len =
                 end.map_or(walked.len(), |end| walked.iter().position(|place| place == end).unwrap() + 1);
@@ -256,7 +256,7 @@ impl Model {
     }
 }
 
-/// One store and the transactions that are open in it.
+/// One store and its open transactions.
 struct World {
     db: Db,
     trees: [Tree; 2],
@@ -264,7 +264,7 @@ struct World {
     now: Kept,
     open: Vec<Model>,
     commits: [u64; 2],
-    /// Conflicts by the passing of time alone.
+    /// Conflicts caused only by the passing of time.
     expired: u64,
 }
 
@@ -381,6 +381,6 @@ fn interleaved_transactions_agree_with_sorted_maps() {
         expired += world.expired;
         commits.iter_mut().zip(world.commits).for_each(|(sum, count)| *sum += count);
     }
-    // Of both there are enough to tell them apart.
+    // There are enough of both to tell them apart.
     assert!(commits.iter().all(|&count| count > 100) && expired > 10, "{commits:?} {expired}");
 }

@@ -9,14 +9,14 @@ use super::{Life, Outcome};
 use crate::history::{Bytes, Event, Write, describe_writes};
 
 impl Life {
-    /// Judges a call that was to make `event` happen.
-    fn end(&mut self, event: Event, result: esker::Result<()>, everything: bool) -> Outcome<()> {
+    /// Judges a call that was to make `event` happen by an edit of the manifest.
+    fn end(&mut self, event: Event, result: esker::Result<()>) -> Outcome<()> {
         self.history.begin(event);
-        self.withdraw_if_refused(&result);
+        self.withdraw_or_set_apart(&result);
         if result.is_ok() && !self.disk.is_dead() {
             self.history.acknowledge();
         }
-        self.settle(result, everything)
+        self.settle(result, true)
     }
 
     /// Some writes at once, by a transaction, of which a savepoint takes some back.
@@ -42,7 +42,12 @@ impl Life {
         });
         writes.truncate(kept);
         self.trace(|_| format!("transaction: {}", describe_writes(&writes)));
-        self.end(Event::Batch(writes), result, durability == Durability::Power)
+        self.history.begin(Event::Batch(writes));
+        self.withdraw_if_refused(&result);
+        if result.is_ok() && !self.disk.is_dead() {
+            self.history.acknowledge();
+        }
+        self.settle(result, durability == Durability::Power)
     }
 
     pub(super) fn ingest(&mut self) -> Outcome<()> {
@@ -58,7 +63,7 @@ impl Life {
             ingest.commit()
         });
         let writes = pairs.into_iter().map(|(key, value)| (tree.clone(), key, Some(value))).collect();
-        self.end(Event::Batch(writes), ingested.map(drop), true)
+        self.end(Event::Batch(writes), ingested.map(drop))
     }
 
     /// A tree becomes another one too, by way of an export.
@@ -78,6 +83,6 @@ impl Life {
         let pairs = self.history.now()[&from].clone();
         self.trace(|_| format!("imports {from} as {name}"));
         let result = imported.map(|(tree, _)| drop(self.trees.insert(name.clone(), tree)));
-        self.end(Event::Import(name, pairs), result, true)
+        self.end(Event::Import(name, pairs), result)
     }
 }

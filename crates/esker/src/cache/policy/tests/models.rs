@@ -1,8 +1,8 @@
-//! The policies as their papers have them, over plain vectors: front first.
+//! The policies as their papers describe them, over plain vectors with the front first.
 
 use crate::options::CachePolicy;
 
-/// As [`super::Policy`], by hash.
+/// Like [`super::Policy`], but by hash.
 pub(super) trait Model {
     fn arriving(&mut self, _hash: u64) {}
     fn inserted(&mut self, hash: u64);
@@ -58,7 +58,7 @@ impl Model for Queue {
     }
 }
 
-/// What Clock does while every slot is taken.
+/// Clock while every slot is taken.
 #[derive(Default)]
 struct SecondChance {
     pages: Vec<(u64, bool)>,
@@ -128,7 +128,7 @@ impl Model for TwoQ {
     }
 }
 
-/// Figure 4 of the paper; `c` is the cache size. What x is was decided on arrival.
+/// Figure 4 of the paper; `c` is the cache size. The case of x was decided on arrival.
 #[derive(Default)]
 struct Arc {
     t1: Vec<u64>,

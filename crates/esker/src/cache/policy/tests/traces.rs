@@ -1,10 +1,10 @@
-//! What each policy is known for.
+//! The known strengths of each policy.
 
 use crate::cache::sim::simulate;
 use crate::options::CachePolicy::{self, Arc, Clock, Fifo, Lru, S3Fifo, TwoQ};
 use crate::rng::Rng;
 
-/// Draws keys so that the one of rank r comes with a probability of 1 / r^theta.
+/// Draws keys: the key of rank r has a probability proportional to 1 / r^theta.
 struct Zipf {
     sums: Vec<f64>,
     rng: Rng,
@@ -33,7 +33,7 @@ fn zipf(keys: usize, gets: usize, theta: f64) -> Vec<u64> {
     (0..gets).map(|_| zipf.next()).collect()
 }
 
-/// Every hundred gets a run over a hundred keys that nobody else asks for.
+/// After every hundred gets comes a run over a hundred keys that are asked for nowhere else.
 fn scan_polluted(keys: usize, gets: usize) -> Vec<u64> {
     let mut zipf = Zipf::new(keys, 0.9, 2);
     let get = |i: usize| if (i / 100).is_multiple_of(2) { zipf.next() } else { (keys + i) as u64 };
@@ -50,7 +50,8 @@ fn beats(better: CachePolicy, worse: CachePolicy, by: f64, room: usize, trace: &
     assert!(high >= low + by, "{} {high:.4}, {} {low:.4}", better.name(), worse.name());
 }
 
-/// Recency: one page is asked for between any two others. Clock, whose pages have a second chance, knows it too.
+/// Recency: one page is asked for between any two others. Clock, which gives pages a second chance, keeps it
+/// too.
 #[test]
 fn lru_keeps_what_fifo_drops() {
     let trace: Vec<u64> = (0..3000).map(|i| if i % 2 == 0 { 0 } else { i }).collect();
@@ -59,7 +60,8 @@ fn lru_keeps_what_fifo_drops() {
     assert!(hits(Fifo) < 1200, "{}", hits(Fifo));
 }
 
-/// Recency again, as stack distances: LRU holds the last 100 pages, all of which come again within 100 others.
+/// Recency again, as stack distances: LRU holds the last 100 pages, all of which are asked for again within
+/// 100 others.
 #[test]
 fn lru_wins_where_only_the_last_pages_come_again() {
     let mut rng = Rng::new(3);
@@ -75,7 +77,7 @@ fn a_loop_that_does_not_fit_leaves_lru_fifo_and_clock_nothing() {
     for policy in [Lru, Fifo, Clock] {
         assert_eq!(simulate(policy, 100, trace.iter().copied()).hits, 0, "{}", policy.name());
     }
-    // Its ghosts reach further back than the pages do.
+    // Its ghosts reach further back than its pages.
     beats(TwoQ, Lru, 0.3, 100, &trace);
 }
 
@@ -112,7 +114,7 @@ fn clock_is_nearly_lru_or_better() {
 fn arc_follows_from_recency_to_frequency_and_back() {
     let mut rng = Rng::new(4);
     let mut often = Zipf::new(5000, 1.0, 5);
-    // The last 80 pages of an endless sequence; then a skewed set among pages that never come again.
+    // The last 80 pages of an endless sequence; then a skewed set among pages that are never asked for again.
     let recent: Vec<u64> = (0..50_000).map(|i| (1 << 40) + i / 10 + rng.below(95)).collect();
     let skewed: Vec<u64> =
         (0..50_000).map(|i| if i % 2 == 0 { often.next() } else { (1 << 20) + i }).collect();
@@ -124,7 +126,7 @@ fn arc_follows_from_recency_to_frequency_and_back() {
     beats(Arc, Lru, 0.01, 100, &phases);
 }
 
-/// Source 003's experiment: what is drawn without preference cannot be predicted, so the room alone counts.
+/// Source 003's experiment: uniform draws cannot be predicted, so only the room counts.
 #[test]
 fn uniform_gets_are_all_alike() {
     let mut rng = Rng::new(6);

@@ -1,7 +1,7 @@
 //! Files by name: relative to a directory that is held open, or as the process resolves a path.
 //!
-//! Below a directory that is held open no symbolic link is followed, on no part of the way. No opening waits: a FIFO, a
-//! terminal or a device is opened without blocking, and who opens looks at what it is before it does anything with it.
+//! Below a directory that is held open no symbolic link is followed, in any part of a path. No opening waits: a FIFO, a
+//! terminal or a device is opened without blocking, and the caller checks the type before using it.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -17,7 +17,7 @@ use rustix::io::retry_on_intr;
 use super::Access;
 use crate::fs::{Entry, NameKind};
 
-/// A directory that stays the same one, whatever becomes of its name.
+/// A directory that stays the same one when its name changes.
 #[derive(Debug)]
 pub(in crate::fs) struct Directory(pub(super) File);
 
@@ -30,32 +30,32 @@ pub(in crate::fs) struct Place<'a> {
 
 #[derive(Debug)]
 enum Base<'a> {
-    /// The name is a path that the process resolves.
+    /// The process resolves the name as a path.
     Process,
     Held(BorrowedFd<'a>),
     Below(OwnedFd),
 }
 
-/// What a name stands for.
+/// The metadata of what a name refers to.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::fs) struct Look {
     pub(in crate::fs) kind: NameKind,
     pub(in crate::fs) len: u64,
-    /// How many names it has.
+    /// How many names the file has.
     pub(in crate::fs) links: u64,
-    /// How many bytes of the disk it takes.
+    /// How many bytes of the disk the file takes.
     pub(in crate::fs) allocated: u64,
     identity: (u64, u64),
 }
 
 impl<'a> Place<'a> {
-    /// What `path` is for the process: links are followed.
+    /// The place of `path` as the process resolves it: links are followed.
     pub(in crate::fs) fn of_process(path: &'a Path) -> Place<'a> {
         let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         Place { base: Base::Process, name }
     }
 
-    /// What `path` is below `dir`. It consists of names alone: no `..`, no root.
+    /// The place of `path` below `dir`. The path consists of names alone: no `..`, no root.
     pub(in crate::fs) fn below(dir: &'a Directory, path: &'a Path) -> io::Result<Place<'a>> {
         let mut base = Base::Held(dir.0.as_fd());
         let mut parts = path.components().peekable();
@@ -91,7 +91,7 @@ impl<'a> Place<'a> {
         Ok(retry_on_intr(|| rustix::fs::openat(self.dir(), self.name, flags, Mode::empty()))?)
     }
 
-    /// Opens whatever is there, with `more` flags.
+    /// Opens the file there, with `more` flags.
     pub(super) fn open_with(&self, access: Access, more: OFlags) -> io::Result<File> {
         let mut flags = OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | more;
         flags.set(OFlags::NOFOLLOW, !self.follows());
@@ -105,17 +105,17 @@ impl<'a> Place<'a> {
         Ok(retry_on_intr(|| rustix::fs::openat(self.dir(), self.name, flags, mode)).map(File::from)?)
     }
 
-    /// Opens whatever is there.
+    /// Opens the file there.
     pub(in crate::fs) fn open(&self, access: Access) -> io::Result<File> {
         self.open_with(access, OFlags::empty())
     }
 
-    /// What is there.
+    /// The metadata of what is there.
     pub(in crate::fs) fn look(&self) -> io::Result<Look> {
         self.look_with(if self.follows() { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW })
     }
 
-    /// What is there, where a link is what it is and not what it leads to.
+    /// The metadata of what is there; of a link, that of the link itself.
     pub(in crate::fs) fn look_itself(&self) -> io::Result<Look> {
         self.look_with(AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -169,15 +169,15 @@ impl Directory {
         place.open_dir().map(|dir| Directory(dir.into()))
     }
 
-    /// Makes its names durable.
+    /// Makes the directory's names durable.
     pub(in crate::fs) fn sync(&self) -> io::Result<()> {
         self.0.sync_all()
     }
 
-    /// Bytes that are free for this process; `None` where the file system does not tell.
+    /// Bytes free for this process; `None` if the file system does not tell.
     pub(in crate::fs) fn free_space(&self) -> io::Result<Option<u64>> {
         match rustix::fs::fstatvfs(&self.0) {
-            // Some file systems of FUSE and 9P have no answer and say nothing but zeros.
+            // Some FUSE and 9P file systems have no answer and report only zeros.
             Ok(stat) if stat.f_blocks == 0 && stat.f_bavail == 0 => Ok(None),
             Ok(stat) => Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize))),
             Err(rustix::io::Errno::NOSYS) => Ok(None),
@@ -185,7 +185,7 @@ impl Directory {
         }
     }
 
-    /// Its names, but `.` and `..`, and what they stand for.
+    /// The directory's entries without `.` and `..`, and what they refer to.
     pub(in crate::fs) fn entries(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -195,7 +195,7 @@ impl Directory {
                 continue;
             }
             let kind = match entry.file_type() {
-                // Not every file system tells.
+                // Not every file system tells the type.
                 FileType::Unknown => match Place::below(self, Path::new(name))?.look() {
                     Ok(look) => look.kind,
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -229,7 +229,7 @@ pub(in crate::fs) fn links(file: &File) -> io::Result<u64> {
     file.metadata().map(|metadata| metadata.nlink())
 }
 
-/// Whether nobody can write to the medium on which the file is.
+/// Whether the file's medium is read-only.
 pub(in crate::fs) fn is_read_only(file: &File) -> bool {
     rustix::fs::fstatvfs(file).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY))
 }

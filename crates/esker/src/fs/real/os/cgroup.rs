@@ -1,4 +1,4 @@
-//! The memory that control groups leave to this process: the least limit of its own group and of those around it.
+//! The memory that control groups leave to this process: the lowest limit of its own group and of the groups around it.
 //!
 //! ```text
 //! /proc/self/cgroup       0::/a/b                    or     4:memory:/a/b
@@ -7,19 +7,19 @@
 //!                         <mount>/a/memory.max ...
 //! ```
 //!
-//! Whatever these files hold, nothing outside of the mount is read, and what makes no sense counts as no limit.
+//! Nothing outside the mount is read, whatever these files hold. Invalid content counts as no limit.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-/// More is not read of a file.
+/// At most this many bytes of a file are read.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
-/// Groups do not lie deeper in each other.
+/// Groups are nested at most this deep.
 const DEPTH_MAX: usize = 64;
 
-/// The limit in bytes; `None` where there is none.
+/// The limit in bytes; `None` if there is none.
 pub(in crate::fs) fn memory_limit() -> Option<u64> {
     let read = |path: &Path| {
         let mut text = String::new();
@@ -31,7 +31,7 @@ pub(in crate::fs) fn memory_limit() -> Option<u64> {
     limit_in(&groups, &mounts, &read)
 }
 
-/// A hierarchy of groups, and what the file is called that holds a limit.
+/// A hierarchy of groups; it decides the name of the file that holds a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     V1,
@@ -47,7 +47,7 @@ impl Version {
     }
 }
 
-/// The least limit that `read` finds for a process of these groups, with these mounts.
+/// The lowest limit that `read` finds for a process of these groups, with these mounts.
 fn limit_in(groups: &str, mounts: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let (version, group) = group_of(line)?;
@@ -57,7 +57,7 @@ fn limit_in(groups: &str, mounts: &str, read: &dyn Fn(&Path) -> Option<String>) 
     limits.min()
 }
 
-/// Which group a line of `/proc/self/cgroup` names, if it is about memory.
+/// The group that a line of `/proc/self/cgroup` names, if the line is about memory.
 fn group_of(line: &str) -> Option<(Version, &Path)> {
     let mut parts = line.splitn(3, ':');
     let (_, controllers, group) = (parts.next()?, parts.next()?, parts.next()?);
@@ -69,7 +69,8 @@ fn group_of(line: &str) -> Option<(Version, &Path)> {
     Some((version, Path::new(group)))
 }
 
-/// Which group a line of `/proc/self/mountinfo` shows, and where, if it shows those of `version` for memory.
+/// The group that a line of `/proc/self/mountinfo` shows, and the mount point, if the mount shows memory groups of
+/// `version`.
 fn mount_of(line: &str, version: Version) -> Option<(PathBuf, PathBuf)> {
     let (before, behind) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(3);
@@ -83,7 +84,7 @@ fn mount_of(line: &str, version: Version) -> Option<(PathBuf, PathBuf)> {
     is_it.then_some((root, mount))
 }
 
-/// A path in which the kernel has written blanks and backslashes as three octal digits.
+/// Decodes a path in which the kernel wrote blanks and backslashes as three octal digits.
 fn unescaped(path: &str) -> Option<PathBuf> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
@@ -100,8 +101,8 @@ fn unescaped(path: &str) -> Option<PathBuf> {
     String::from_utf8(out).ok().map(PathBuf::from)
 }
 
-/// Where the group is inside a mount that shows `root`: at its top where it is not inside, as in a container that was not
-/// told of its own namespace.
+/// The place of the group inside a mount that shows `root`. A group outside counts as the mount's top, as in a
+/// container that does not know its own namespace.
 fn inside(group: &Path, root: &Path) -> PathBuf {
     let relative = group.strip_prefix(root).unwrap_or(Path::new(""));
     let is_plain = relative.components().all(|component| matches!(component, Component::Normal(_)));
@@ -112,7 +113,7 @@ fn inside(group: &Path, root: &Path) -> PathBuf {
     }
 }
 
-/// The least limit of `group` and of those around it, up to the mount.
+/// The lowest limit of `group` and of the groups around it, up to the mount.
 fn least_limit(
     version: Version,
     mount: &Path,
@@ -120,7 +121,7 @@ fn least_limit(
     read: &dyn Fn(&Path) -> Option<String>,
 ) -> Option<u64> {
     let limits = group.ancestors().filter_map(|group| {
-        // "max" is no number, nor is anything else that is no limit.
+        // "max" is not a number; everything that is not a number means no limit.
         read(&mount.join(group).join(version.file()))?.trim().parse::<u64>().ok()
     });
     limits.min()
@@ -136,7 +137,7 @@ mod tests {
         41 31 0:38 / /sys/fs/cgroup/uni\\040fied rw,relatime shared:4 master:2 - cgroup2 cgroup2 rw\n\
         50 31 0:38 /docker/abc /mnt/own rw - cgroup2 cgroup2 rw\n";
 
-    /// What is found where the files are these.
+    /// The limit that is found when these are the files.
     fn found(groups: &str, mounts: &str, files: &[(&str, &str)]) -> Option<u64> {
         let read = |path: &Path| {
             let plain = path.components().all(|part| !matches!(part, Component::ParentDir));
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(found("0::/docker/abc\n", MOUNTS, &v2), Some(1 << 20));
         assert_eq!(found("0::/docker/abc\n", MOUNTS, &v2[2..]), Some(2 << 20));
         assert_eq!(found("0::/docker/abc\n", MOUNTS, &v2[..1]), None);
-        // A group of whose place the mount shows nothing has at least what stands at its top.
+        // A group outside the mount gets the limit at the mount's top.
         assert_eq!(found("0::/elsewhere\n", MOUNTS, &v2[2..]), Some(2 << 20));
     }
 

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{Advice, AtFlags, FallocateFlags, OFlags, StatxFlags};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
 use super::{Access, Directory, Place};
 use crate::checksum::checksum;
@@ -19,14 +19,14 @@ use crate::fs::BLOCK;
 /// How many parts the kernel takes in one call (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
 
-/// ext2, ext3 and ext4 share it.
+/// The magic number that ext2, ext3 and ext4 share.
 const EXT_MAGIC: u32 = 0xEF53;
 const TMPFS_MAGIC: u32 = 0x0102_1994;
 
-/// What the kernel calls file systems in which files share blocks until one of them is changed: XFS, btrfs.
+/// The magic numbers of file systems in which files share blocks until one of them changes: XFS, btrfs.
 const SHARING: [u32; 2] = [0x5846_5342, 0x9123_683E];
 
-/// Writes parts from `offset` on; returns how many bytes, which may be fewer than there are.
+/// Writes parts from `offset` on; returns how many bytes it wrote, which may be fewer than given.
 pub(in crate::fs) fn write_parts_at(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
     Ok(rustix::io::pwritev(file, &parts[..parts.len().min(PARTS_MAX)], offset)?)
 }
@@ -38,8 +38,8 @@ pub(in crate::fs) fn prefetch(file: &File, offset: u64, len: u64) {
     }
 }
 
-/// Opens a file past the page cache, and tells of what the offsets and lengths of its reads and writes must be multiples,
-/// in bytes; they do with memory that begins on a page. `None` where the kernel or the file system refuses.
+/// Opens a file past the page cache. Also returns the unit in bytes: offsets and lengths of reads and writes must be
+/// multiples of it, in memory aligned to a page. `None` if the kernel or the file system refuses.
 pub(in crate::fs) fn open_direct(place: &Place<'_>, access: Access) -> io::Result<Option<(File, u64)>> {
     let file = match place.open_with(access, OFlags::DIRECT) {
         Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => return Ok(None),
@@ -48,7 +48,7 @@ pub(in crate::fs) fn open_direct(place: &Place<'_>, access: Access) -> io::Resul
     Ok(direct_unit(&file).map(|unit| (file, unit)))
 }
 
-/// Some file systems take the flag and go by the page cache all the same: the kernel says so.
+/// Some file systems accept the flag and use the page cache all the same; the kernel reports that.
 fn direct_unit(file: &File) -> Option<u64> {
     let found = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     match found.ok().filter(|found| found.stx_mask & StatxFlags::DIOALIGN.bits() != 0) {
@@ -59,8 +59,8 @@ fn direct_unit(file: &File) -> Option<u64> {
     }
 }
 
-/// The first byte from `offset` on that is not in a hole; `u64::MAX` where all are. The file's position moves, which nothing
-/// here uses.
+/// The first byte from `offset` on that is not in a hole; `u64::MAX` if there is none. This moves the file's position,
+/// which nothing here uses.
 pub(in crate::fs) fn next_data(file: &File, offset: u64) -> u64 {
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
         Ok(at) => at,
@@ -69,7 +69,7 @@ pub(in crate::fs) fn next_data(file: &File, offset: u64) -> u64 {
     }
 }
 
-/// Has the kernel read no more of the file than it is asked for.
+/// Turns readahead off, so that the kernel reads only what is asked for.
 pub(in crate::fs) fn read_singly(file: &File) {
     let _hint = rustix::fs::fadvise(file, 0, None, Advice::Random);
 }
@@ -81,7 +81,7 @@ pub(in crate::fs) fn is_cached(file: &File, offset: u64) -> bool {
     read != Err(Errno::AGAIN)
 }
 
-/// Asks the kernel to begin writing `len` bytes from `offset`. A hint: errors show at the sync.
+/// Asks the kernel to start writing `len` bytes from `offset`. A hint: errors appear at the sync.
 pub(in crate::fs) fn start_writeback(file: &File, offset: u64, len: u64) {
     let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else { return };
     // SAFETY: the descriptor is open as long as `file` is borrowed, and the call reads and writes no memory
@@ -89,26 +89,23 @@ pub(in crate::fs) fn start_writeback(file: &File, offset: u64, len: u64) {
     let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
-/// Makes the file at least `len` bytes long and gives it their blocks; `false`, and nothing is done, where the file
+/// Makes the file at least `len` bytes long and allocates their blocks. Returns `false`, and does nothing, if the file
 /// system cannot.
 pub(in crate::fs) fn allocate(file: &File, len: u64) -> io::Result<bool> {
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len) {
+    match retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len)) {
         Ok(()) => Ok(true),
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Gives the blocks of a range back; `false`, and nothing is done, where the file system cannot.
+/// Frees the blocks of a range. Returns `false`, and does nothing, if the file system cannot.
 pub(in crate::fs) fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<bool> {
     let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    loop {
-        match rustix::fs::fallocate(file, mode, offset, len) {
-            Ok(()) => return Ok(true),
-            Err(Errno::INTR) => {}
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
+    match retry_on_intr(|| rustix::fs::fallocate(file, mode, offset, len)) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -117,8 +114,8 @@ pub(in crate::fs) fn shares_blocks(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|found| SHARING.contains(&(found.f_type as u32)))
 }
 
-/// Has the kernel copy `len` bytes from `from` on; to `to`, or to the target's position. Returns how many it has
-/// copied, which may be fewer, and moves `from` and `to` by as many.
+/// Has the kernel copy `len` bytes from `from` on, to `to` or to the target's position. Returns how many bytes it
+/// copied, perhaps fewer, and moves `from` and `to` by as many.
 pub(in crate::fs) fn copy_range(
     (source, from): (&File, &mut u64),
     (target, to): (&File, Option<&mut u64>),
@@ -127,18 +124,20 @@ pub(in crate::fs) fn copy_range(
     Ok(rustix::fs::copy_file_range(source, Some(from), target, to, len)?)
 }
 
-/// Whether stores into a mapping of the whole file cannot fail: it overwrites in place and has its blocks.
+/// Whether stores into a mapping of the whole file cannot fail: the file system overwrites in place, and all blocks are
+/// allocated.
 pub(super) fn stores_cannot_fail(file: &File) -> bool {
     overwrites_in_place(file) && is_allocated(file)
 }
 
-/// XFS is left out because a file there may share blocks with a reflink copy, and writing to a shared
-/// block moves it; there is no cheap way to tell.
+/// XFS is not included: a file there may share blocks with a reflink copy, and writing to a shared block moves it.
+/// There is no cheap way to tell.
 fn overwrites_in_place(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|stat| matches!(stat.f_type as u32, EXT_MAGIC | TMPFS_MAGIC))
 }
 
-/// A segment copied by a tool that makes holes of zeros would die by SIGBUS on a full disk if mapped.
+/// A tool may copy a segment and turn its zeros into holes. A mapped store into such a copy would die by SIGBUS on a
+/// full disk.
 fn is_allocated(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.blocks().saturating_mul(512) >= metadata.len())
 }
@@ -149,11 +148,11 @@ pub(in crate::fs) fn boot_id() -> [u8; 16] {
     parse_uuid(&text).unwrap_or_default()
 }
 
-/// `STATX_MNT_ID_UNIQUE`, of Linux 6.8: the id of a mount that no other gets before the machine is booted.
+/// `STATX_MNT_ID_UNIQUE`, of Linux 6.8: the id of a mount, which no other mount gets before the next boot.
 const MOUNT_ID_UNIQUE: u32 = 0x4000;
 
-/// Tells a directory in a mount of its file system from any other, in this boot of the machine; `None` where the kernel
-/// does not: older ones tell an id that the next mount may get.
+/// Identifies a directory in a mount of its file system, in this boot of the machine. `None` on older kernels, whose
+/// ids the next mount may reuse.
 pub(in crate::fs) fn mount_id(dir: &Directory) -> Option<u64> {
     let wanted = StatxFlags::from_bits_retain(MOUNT_ID_UNIQUE) | StatxFlags::INO;
     let found = rustix::fs::statx(&dir.0, c"", AtFlags::EMPTY_PATH, wanted).ok()?;
@@ -163,7 +162,7 @@ pub(in crate::fs) fn mount_id(dir: &Directory) -> Option<u64> {
     told.then(|| checksum(0, &parts.concat()))
 }
 
-/// The 16 bytes of a UUID in text: 32 hexadecimal digits, hyphens anywhere.
+/// Parses the 16 bytes of a UUID: 32 hexadecimal digits, with hyphens anywhere.
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let mut digits = text.trim().chars().filter(|&c| c != '-').map(|c| c.to_digit(16));
     let mut id = [0; 16];
@@ -174,7 +173,7 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     digits.next().is_none().then_some(id)
 }
 
-/// Has memory filled in pages of 2 MiB where it can be: a page fault of 4 KiB costs more than reading them.
+/// Backs memory with pages of 2 MiB if possible: a page fault for 4 KiB costs more than reading them.
 pub(in crate::fs) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
     const PAGE: usize = 4096;
     if cfg!(miri) {
@@ -183,12 +182,12 @@ pub(in crate::fs) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
     let before = buf.as_ptr().addr() % PAGE;
     let start = buf.as_mut_ptr().cast::<std::ffi::c_void>().wrapping_byte_sub(before);
     let len = (before + buf.len()).next_multiple_of(PAGE);
-    // SAFETY: the advice changes how memory is backed, and no byte of it; neighbours on the first and the last page
-    // are backed the same way.
+    // SAFETY: the advice changes how memory is backed, and no byte of it; neighbours on the first and the last page are
+    // backed the same way.
     let _hint = unsafe { rustix::mm::madvise(start, len, rustix::mm::Advice::LinuxHugepage) };
 }
 
-/// The fourth word of the kernel's own report: runnable threads/all threads.
+/// The fourth word of the kernel's report: runnable threads/all threads.
 pub(in crate::fs) fn running_threads() -> Option<usize> {
     let report = String::from_utf8(fs::read("/proc/loadavg").ok()?).ok()?;
     report.split(' ').nth(3)?.split('/').next()?.parse().ok()
@@ -199,13 +198,13 @@ pub(in crate::fs) fn descriptors_max() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// How many it has, where the kernel counts them (from Linux 6.2 on).
+/// How many descriptors it has, if the kernel counts them (from Linux 6.2 on).
 pub(in crate::fs) fn descriptors_open() -> Option<u64> {
     let count = u64::try_from(rustix::fs::stat("/proc/self/fd").ok()?.st_size).ok()?;
     (count > 0).then_some(count)
 }
 
-/// The machine's memory in bytes, from the kernel's own report.
+/// The machine's memory in bytes, as the kernel reports it.
 pub(in crate::fs) fn physical_memory() -> Option<u64> {
     let report = fs::read("/proc/meminfo").ok()?;
     let report = String::from_utf8(report).ok()?;
@@ -218,7 +217,7 @@ pub(in crate::fs) fn physical_memory() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Kernels from 6.8 on tell; what older ones tell is not relied on.
+    /// Kernels from 6.8 on tell; the ids of older ones are not relied on.
     #[test]
     fn a_copy_of_a_directory_is_another_place_in_the_mount() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
 //! A shared, writable mapping of a whole file: the `unsafe` of log segments.
 //!
-//! It is never shown as a slice, because other threads store into it at the same time. Every access is
-//! checked against the mapping's length. What the checks cannot see: a file that somebody else cuts
-//! short while it is mapped makes the next store a SIGBUS. Segments are never cut short (rule 7), and the
-//! directory lock keeps other stores out.
+//! The mapping is never shown as a slice, because other threads store into it at the same time. Every access is checked
+//! against the mapping's length. The checks cannot see a file that another process cuts short while it is mapped: the
+//! next store then causes a SIGBUS. The store never cuts segments short (rule 7), and the directory lock keeps other
+//! stores out.
 
 use std::fs::File;
 use std::io;
@@ -18,21 +18,22 @@ use super::pages::Pages;
 /// A multiple of every page size in use.
 const WARM_UNIT: u64 = 64 << 10;
 
-/// Threads store into it at once: each into a range of its own (the contract of `MappedFile::store`), or by atomic words.
+/// Several threads store into it at once: each into its own range (the contract of `MappedFile::store`), or by atomic
+/// words.
 #[derive(Debug)]
 pub(in crate::fs) struct Map(Pages);
 
 impl Map {
-    /// Maps the first `len` bytes of `file`, which must be open for reading and writing and in the page cache;
-    /// `None` where a store could fail.
+    /// Maps the first `len` bytes of `file`, which must be open for reading and writing and in the page cache; `None`
+    /// if a store could fail.
     pub(in crate::fs) fn of_segment(file: &File, len: u64) -> io::Result<Option<Self>> {
         let (Ok(len), true) = (usize::try_from(len), stores_cannot_fail(file)) else { return Ok(None) };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // Populating maps the pages for reading, which takes 0.4 us off the 2.4 us of a page's first store.
+        // Populating maps the pages for reading, which saves 0.4 us of the 2.4 us of a page's first store.
         Pages::map(file, 0, len, protection, MapFlags::SHARED | MapFlags::POPULATE).map(Map).map(Some)
     }
 
-    /// Copies `bytes` to `offset`; `false` (and nothing is copied) when they would not fit.
+    /// Copies `bytes` to `offset`. Returns `false`, and copies nothing, if they do not fit.
     #[inline]
     pub(in crate::fs) fn copy_in(&self, offset: u64, bytes: &[u8]) -> bool {
         let Some(offset) = self.fits(offset, bytes.len()) else { return false };
@@ -52,12 +53,12 @@ impl Map {
         // SAFETY: 8 bytes inside the mapping; the base is page-aligned and the offset a multiple of 8;
         // the mapping outlives the reference, and callers store into words only through this function.
         let word = unsafe { AtomicU64::from_ptr(self.0.base().add(offset).cast()) };
-        // Release: whoever sees the word (a recovery after this process was killed) sees what came before.
+        // Release: a process that sees the word (a recovery after this one was killed) also sees the stores before it.
         word.store(value.to_le(), Ordering::Release);
         true
     }
 
-    /// Makes the pages of a range writable now, as a store into each would.
+    /// Makes the pages of a range writable now, as a store into each page would.
     pub(in crate::fs) fn warm(&self, offset: u64, len: u64) {
         let end = offset.saturating_add(len).min(self.0.len() as u64);
         let start = offset - offset % WARM_UNIT;

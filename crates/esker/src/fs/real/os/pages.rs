@@ -1,4 +1,4 @@
-//! Pages of a file in the process's memory, as long as this lives.
+//! Pages of a file, mapped into the process's memory until dropped.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,8 +6,8 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A mapping. What may be done with its bytes is for its owner to know: the file may have fewer, and others may change
-/// them.
+/// A mapping. Its owner must know which accesses to its bytes are safe: the file may be shorter, and other processes
+/// may change the bytes.
 #[derive(Debug)]
 pub(super) struct Pages {
     base: NonNull<u8>,
@@ -49,7 +49,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: exactly what `map` mapped; whoever has a pointer or reference into it keeps or borrows `self`.
+        // SAFETY: exactly what `map` mapped; every holder of a pointer or reference into it keeps or borrows `self`.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "munmap of a mapping of our own failed");
     }

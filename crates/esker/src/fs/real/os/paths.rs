@@ -1,7 +1,9 @@
-//! What `at.rs` is, on Windows: files by absolute paths, since there is no call that takes a name and an open directory.
+//! The counterpart of `at.rs` on Windows: files by absolute paths, since no call takes a name relative to an open
+//! directory.
 //!
-//! A directory is the same one after the working directory has changed. One that is renamed while it is held is not found
-//! again: Windows refuses to rename a directory in which files are open. Links are opened themselves, and then refused.
+//! A directory stays the same when the working directory changes. A directory that is renamed while it is held would
+//! not be found again, but Windows refuses to rename a directory in which files are open. Links are opened themselves,
+//! and then refused.
 
 #![expect(clippy::disallowed_methods, reason = "this is the room that touches files")]
 
@@ -33,27 +35,27 @@ pub(in crate::fs) struct Place<'a> {
     of: std::marker::PhantomData<&'a Directory>,
 }
 
-/// What a name stands for.
+/// The metadata of what a name refers to.
 #[derive(Debug, Clone)]
 pub(in crate::fs) struct Look {
     pub(in crate::fs) kind: NameKind,
     pub(in crate::fs) len: u64,
-    /// How many names it has.
+    /// How many names the file has.
     pub(in crate::fs) links: u64,
-    /// How many bytes of the disk it takes.
+    /// How many bytes of the disk the file takes.
     pub(in crate::fs) allocated: u64,
     /// The path of a directory, resolved.
     resolved: Option<PathBuf>,
 }
 
 impl<'a> Place<'a> {
-    /// What `path` is for the process: links are followed.
+    /// The place of `path` as the process resolves it: links are followed.
     pub(in crate::fs) fn of_process(path: &'a Path) -> Place<'a> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         Place { path: path.to_path_buf(), follows: true, of: std::marker::PhantomData }
     }
 
-    /// What `path` is below `dir`. It consists of names alone: no `..`, no root.
+    /// The place of `path` below `dir`. The path consists of names alone: no `..`, no root.
     pub(in crate::fs) fn below(dir: &'a Directory, path: &'a Path) -> io::Result<Place<'a>> {
         let mut whole = dir.0.clone();
         let mut parts = path.components().peekable();
@@ -67,7 +69,7 @@ impl<'a> Place<'a> {
         Ok(Place { path: whole, follows: false, of: std::marker::PhantomData })
     }
 
-    /// Opens whatever is there.
+    /// Opens the file there.
     pub(in crate::fs) fn open(&self, access: Access) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(access != Access::Read);
@@ -78,12 +80,12 @@ impl<'a> Place<'a> {
         options.truncate(false).open(&self.path)
     }
 
-    /// What is there.
+    /// The metadata of what is there.
     pub(in crate::fs) fn look(&self) -> io::Result<Look> {
         self.look_with(self.follows)
     }
 
-    /// What is there, where a link is what it is and not what it leads to.
+    /// The metadata of what is there; of a link, that of the link itself.
     pub(in crate::fs) fn look_itself(&self) -> io::Result<Look> {
         self.look_with(false)
     }
@@ -136,8 +138,8 @@ impl Directory {
         std::path::absolute(&place.path).map(Directory)
     }
 
-    /// Windows has no call for this that needs no rights over the whole volume: names are left to the journal of the
-    /// file system, which notes their changes in the order in which they happen.
+    /// Windows has no call for this that works without rights over the whole volume. The file system's journal records
+    /// changes of names in the order in which they happen, so nothing is done here.
     #[expect(
         clippy::unused_self,
         clippy::unnecessary_wraps,
@@ -147,7 +149,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Bytes that are free for this process; `None` where the file system does not tell.
+    /// Bytes free for this process; `None` if the file system does not tell.
     pub(in crate::fs) fn free_space(&self) -> io::Result<Option<u64>> {
         let dir: Vec<u16> = self.0.as_os_str().encode_wide().chain([0]).collect();
         let (mut free, mut total) = (0, 0);
@@ -160,7 +162,7 @@ impl Directory {
         }
     }
 
-    /// Its names, and what they stand for.
+    /// The directory's entries, and what they refer to.
     pub(in crate::fs) fn entries(&self) -> io::Result<Vec<Entry>> {
         let entry = |entry: io::Result<fs::DirEntry>| {
             let entry = entry?;
@@ -197,7 +199,7 @@ pub(in crate::fs) fn names(place: &Place<'_>, file: &File) -> io::Result<bool> {
     Ok(identity(&place.open(Access::Read)?)? == identity(file)?)
 }
 
-/// The volume and the number of a file on it: no two open files have both alike.
+/// The volume and the file's number on it: together they identify an open file.
 fn identity(file: &File) -> io::Result<(u32, u32, u32)> {
     let mut info = BY_HANDLE_FILE_INFORMATION::default();
     // SAFETY: the handle is open as long as `file` is borrowed, and there is room for what is asked for.
@@ -212,7 +214,7 @@ pub(in crate::fs) fn links(file: &File) -> io::Result<u64> {
     standard_info(file).map(|info| info.NumberOfLinks.into())
 }
 
-/// Whether nobody can write to the medium on which the file is: as far as is known, somebody can.
+/// Whether the file's medium is read-only: not as far as is known.
 pub(in crate::fs) fn is_read_only(_file: &File) -> bool {
     false
 }

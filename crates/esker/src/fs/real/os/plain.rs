@@ -1,4 +1,4 @@
-//! What only Linux has, done without: see `linux.rs` for what each of these is.
+//! Replaces what only Linux has: `linux.rs` describes each function.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -6,41 +6,41 @@ use std::mem::MaybeUninit;
 
 use super::{Access, Directory, Place, write_at};
 
-/// One part at a time: who calls goes on with what is left.
+/// Writes one part at a time; the caller continues with the rest.
 pub(in crate::fs) fn write_parts_at(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
     parts.first().map_or(Ok(0), |first| write_at(file, first, offset))
 }
 
-/// Refused.
+/// Not supported.
 pub(in crate::fs) fn open_direct(_place: &Place<'_>, _access: Access) -> io::Result<Option<(File, u64)>> {
     Ok(None)
 }
 
 pub(in crate::fs) fn prefetch(_file: &File, _offset: u64, _len: u64) {}
 
-/// As far as is known.
+/// The byte at `offset` itself: holes are not known.
 pub(in crate::fs) fn next_data(_file: &File, offset: u64) -> u64 {
     offset
 }
 
 pub(in crate::fs) fn read_singly(_file: &File) {}
 
-/// How many descriptors this process may have is not known.
+/// The limit on this process's descriptors is not known.
 pub(in crate::fs) fn descriptors_max() -> Option<u64> {
     None
 }
 
-/// How many it has is not known.
+/// The number of open descriptors is not known.
 pub(in crate::fs) fn descriptors_open() -> Option<u64> {
     None
 }
 
-/// Nobody limits what memory a process may have.
+/// No limit on this process's memory is known.
 pub(in crate::fs) fn memory_limit() -> Option<u64> {
     None
 }
 
-/// As far as is known.
+/// The state of the page cache is not known.
 pub(in crate::fs) fn is_cached(_file: &File, _offset: u64) -> bool {
     true
 }
@@ -85,7 +85,7 @@ pub(in crate::fs) fn physical_memory() -> Option<u64> {
     None
 }
 
-/// No segment is mapped, so there is none of these.
+/// No segment is mapped, so this type has no values.
 #[derive(Debug)]
 pub(in crate::fs) enum Map {}
 
@@ -107,7 +107,7 @@ impl Map {
     }
 }
 
-/// Nothing can be said to be in memory.
+/// Whether bytes are in memory is not known.
 #[derive(Debug, Default)]
 pub(in crate::fs) struct Resident {}
 

@@ -1,6 +1,6 @@
-//! What POSIX systems have alike.
+//! What all POSIX systems share.
 //!
-//! `File::sync_data` and `File::sync_all` of the standard library are `F_FULLFSYNC` on macOS, where a mere `fsync`
+//! On macOS, `File::sync_data` and `File::sync_all` of the standard library are `F_FULLFSYNC`. A plain `fsync` there
 //! leaves the bytes in the disk's own memory.
 
 use std::fs::File;
@@ -25,7 +25,7 @@ pub(in crate::fs) fn read_exact_at(file: &File, buf: &mut [u8], offset: u64) -> 
     file.read_exact_at(buf, offset)
 }
 
-/// Writes from `offset` on; returns how many bytes, which may be fewer.
+/// Writes from `offset` on; returns how many bytes it wrote, which may be fewer than given.
 pub(in crate::fs) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     file.write_at(bytes, offset)
 }

@@ -1,7 +1,7 @@
-//! What Windows has in place of the calls of POSIX.
+//! The Windows counterparts of the POSIX calls.
 //!
 //! The standard library opens files so that others may read, write, rename and remove them meanwhile, and a removed
-//! file stays readable through its handles: so it is on POSIX systems, and the store counts on it.
+//! file stays readable through its handles. POSIX systems behave the same, and the store relies on it.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ pub(in crate::fs) fn read_uninit_at(
     read_at(file, unsafe { buf.assume_init_mut() }, offset)
 }
 
-/// This moves the file's position, which nothing here uses: all reads and writes say where.
+/// This moves the file's position, which nothing here uses: all reads and writes give an offset.
 pub(in crate::fs) fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     file.seek_read(buf, offset)
 }
@@ -39,7 +39,7 @@ pub(in crate::fs) fn read_exact_at(file: &File, mut buf: &mut [u8], mut offset: 
     Ok(())
 }
 
-/// Writes from `offset` on; returns how many bytes, which may be fewer.
+/// Writes from `offset` on; returns how many bytes it wrote, which may be fewer than given.
 pub(in crate::fs) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     file.seek_write(bytes, offset)
 }

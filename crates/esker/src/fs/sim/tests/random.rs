@@ -1,4 +1,4 @@
-//! What a crash may take from files written at offsets, and from their holes.
+//! Tests what a crash may take from files written at offsets, and from their holes.
 
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -66,7 +66,7 @@ fn canary_a_hole_is_old_or_zero_until_synced() {
     assert_eq!(after.allocated_bytes(&at("a")).unwrap(), 2 * BLOCK as u64);
 }
 
-/// Why a file with two names is never punched: the other name may be a checkpoint, or come back.
+/// The reason why a file with two names is never punched: the other name may be a checkpoint, or come back.
 #[test]
 fn canary_links_share_holes() {
     let disk = disk(1);
@@ -128,7 +128,7 @@ fn faults_of_writes_cuts_and_holes() {
     assert_eq!(file.sync().unwrap_err().kind(), ErrorKind::Io);
     file.sync().unwrap();
     assert_eq!(disk.crash_keeping(1.0, 1).read_all(at("a")).unwrap()[..4], [1; 4]);
-    // What a failed sync lost is no trouble once it is cut off.
+    // Data that a failed sync lost does no harm once it is cut off.
     write(&*file, 3 * BLOCK as u64, b"lost too");
     file.set_len(1000).unwrap();
     disk.inject(Fault::new(Op::Sync, "a"));
@@ -178,8 +178,8 @@ fn power_fails_between_changes() {
     }
 }
 
-/// Whatever was done since the last sync, each sector found is one of the versions that it had since then,
-/// and the length is between the shortest and the longest.
+/// After any changes since the last sync, each sector holds one of its versions since then, and the length is between
+/// the shortest and the longest.
 #[test]
 fn every_sector_found_is_a_version_since_the_last_sync() {
     for seed in 0..60 {

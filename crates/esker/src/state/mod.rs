@@ -1,9 +1,9 @@
 //! What a tree is made of now: one memtable that takes writes, older ones that wait to be flushed, and
 //! the tables.
 //!
-//! The whole is immutable and swapped ([`TreeInner::state`]): a reader loads it once and needs no lock.
-//! Two kinds of change swap it: a memtable is set aside and a new one begun (under the commit lock), and a
-//! flush or a merge installs tables (under the structure lock); `rcu` makes them safe against each other.
+//! [`TreeInner::state`] holds an immutable value. A reader loads it once and needs no lock. Two kinds of change swap it: a
+//! writer begins a new memtable (under the commit lock), and durable edits are derived into memory (under the lock of
+//! [`versions::VersionSet`]). `rcu` keeps the two from undoing each other.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,6 +20,9 @@ use crate::options::TreeOptions;
 use crate::ranges::{KeyRange, RangeTombstones};
 use crate::version::edit::TreeId;
 use crate::version::levels::Levels;
+
+mod delta;
+pub(crate) mod versions;
 
 /// A memtable and its place in the log. The fields are written under the commit lock.
 #[derive(Debug)]
@@ -157,10 +160,18 @@ pub(crate) struct Moved {
 
 /// What a tree consists of besides its memtables.
 #[derive(Debug, Default)]
-pub(crate) struct Shape {
-    pub(crate) levels: Levels,
-    pub(crate) ranges: RangeTombstones,
-    pub(crate) extent: Extent,
+struct Shape {
+    levels: Levels,
+    ranges: RangeTombstones,
+    extent: Extent,
+}
+
+/// What changes of that; the rest stays.
+#[derive(Debug, Default)]
+struct TreeUpdate {
+    levels: Option<Arc<Levels>>,
+    ranges: Option<Arc<RangeTombstones>>,
+    extent: Option<Arc<Extent>>,
 }
 
 /// A tree, shared by all its handles.
@@ -186,7 +197,7 @@ pub(crate) struct TreeInner {
 }
 
 impl TreeInner {
-    pub(crate) fn new(
+    fn new(
         (id, root): (TreeId, TreeId),
         store: u64,
         name: &str,
@@ -218,8 +229,8 @@ impl TreeInner {
         self.options.lock().clone()
     }
 
-    /// `options` are durable. Under the structure lock.
-    pub(crate) fn set_options(&self, options: TreeOptions) {
+    /// `options` are durable. Under the version lock.
+    fn set_options(&self, options: TreeOptions) {
         *self.options.lock() = options;
     }
 
@@ -239,33 +250,22 @@ impl TreeInner {
         });
     }
 
-    /// Installs `levels` and takes the flushed memtables out. Under the structure lock.
-    pub(crate) fn install(&self, levels: &Arc<Levels>, flushed: &[Arc<Mem>]) {
+    /// Shows what has changed, all at once, and takes the flushed memtables out. Under the version lock; where range
+    /// tombstones change, under the commit lock too, so that none is added meanwhile.
+    fn install(&self, update: &TreeUpdate, flushed: &[Arc<Mem>]) {
+        let TreeUpdate { levels, ranges, extent } = update;
+        if levels.is_none() && ranges.is_none() && extent.is_none() && flushed.is_empty() {
+            return;
+        }
         self.state.rcu(|state| {
             let is_flushed = |mem: &Arc<Mem>| flushed.iter().any(|other| Arc::ptr_eq(mem, other));
-            let waiting = state.waiting.iter().filter(|mem| !is_flushed(mem)).cloned().collect();
-            TreeState { waiting, levels: Arc::clone(levels), ..TreeState::clone(state) }
-        });
-    }
-
-    /// Gives it other tables, range tombstones and bounds, at once. Under the structure lock, while it is held.
-    pub(crate) fn reshape(&self, shape: Shape) {
-        let (levels, ranges) = (Arc::new(shape.levels), Arc::new(shape.ranges));
-        let extent = Arc::new(shape.extent);
-        self.state.rcu(|state| TreeState {
-            levels: Arc::clone(&levels),
-            ranges: Arc::clone(&ranges),
-            extent: Arc::clone(&extent),
-            ..TreeState::clone(state)
-        });
-    }
-
-    /// Takes out the range tombstones with these numbers. Under structure and commit lock, so that none is added
-    /// meanwhile.
-    pub(crate) fn forget_ranges(&self, seqs: &[SeqNo]) {
-        self.state.rcu(|state| {
-            let left = state.ranges.list().into_iter().filter(|one| !seqs.contains(&one.seq));
-            TreeState { ranges: Arc::new(RangeTombstones::new(left)), ..TreeState::clone(state) }
+            TreeState {
+                mem: Arc::clone(&state.mem),
+                waiting: state.waiting.iter().filter(|mem| !is_flushed(mem)).cloned().collect(),
+                levels: Arc::clone(levels.as_ref().unwrap_or(&state.levels)),
+                ranges: Arc::clone(ranges.as_ref().unwrap_or(&state.ranges)),
+                extent: Arc::clone(extent.as_ref().unwrap_or(&state.extent)),
+            }
         });
     }
 
@@ -300,8 +300,8 @@ impl TreeInner {
         self.held.store(held, Ordering::Release);
     }
 
-    /// Empties the tree for good; returns what it held. Under structure and commit lock.
-    pub(crate) fn mark_dropped(&self) -> Arc<TreeState> {
+    /// Empties the tree for good; returns what it held. Under version and commit lock.
+    fn mark_dropped(&self) -> Arc<TreeState> {
         self.dropped.store(true, Ordering::Release);
         let (mem, levels, ranges) = (Mem::new(None), Arc::default(), Arc::default());
         let empty = TreeState { mem, waiting: Vec::new(), levels, ranges, extent: Arc::default() };
@@ -309,7 +309,7 @@ impl TreeInner {
     }
 
     /// Lets go of memtables and tables, because the store is closed. What is loaded from here on is not what the tree holds.
-    pub(crate) fn let_go(&self) {
+    fn let_go(&self) {
         let extent = Extent { range: self.state.load().extent.range.clone(), ..Extent::default() };
         let (mem, levels, ranges) = (Mem::new(None), Arc::default(), Arc::default());
         self.state.store(Arc::new(TreeState {

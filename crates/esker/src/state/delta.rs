@@ -1,0 +1,115 @@
+//! What the edits of a change do to one tree.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Mem, TreeInner};
+use crate::cursor::SeqNo;
+use crate::options::TreeOptions;
+use crate::ranges::{KeyRange, RangeTombstone, RangeTombstones};
+use crate::version::edit::{Edit, FileId, TableInfo, TreeId};
+
+/// See the module's comment.
+#[derive(Debug, Default)]
+pub(super) struct Delta<'a> {
+    /// Its name and options, where it is new.
+    pub(super) created: Option<(&'a str, &'a TreeOptions)>,
+    pub(super) is_dropped: bool,
+    pub(super) options: Option<&'a TreeOptions>,
+    pub(super) tag: Option<&'a str>,
+    /// The tree number that its huge values are stored under, and its range of keys.
+    pub(super) extent: Option<(TreeId, &'a KeyRange)>,
+    /// Tables with their levels. Removed ones go before added ones come.
+    pub(super) removed: Vec<(usize, FileId)>,
+    pub(super) added: Vec<(usize, &'a TableInfo)>,
+    /// Range tombstones, by sequence number. Forgotten ones go before new ones come.
+    forgotten: Vec<SeqNo>,
+    deleted: Vec<(SeqNo, &'a KeyRange)>,
+    /// A flush has written more of the tree to tables; `flushed` are the memtables that it has written.
+    is_flushed: bool,
+    pub(super) flushed: &'a [Arc<Mem>],
+}
+
+impl<'a> Delta<'a> {
+    /// One delta for each tree that `edits` change.
+    pub(super) fn of(
+        edits: &'a [Edit],
+        flushed: &'a [(Arc<TreeInner>, Vec<Arc<Mem>>)],
+    ) -> BTreeMap<TreeId, Delta<'a>> {
+        let mut deltas: BTreeMap<TreeId, Delta<'a>> = BTreeMap::new();
+        for edit in edits {
+            if let Some(tree) = edit.tree() {
+                deltas.entry(tree).or_default().add(edit);
+            }
+        }
+        for (tree, mems) in flushed {
+            deltas.entry(tree.id).or_default().flushed = mems;
+        }
+        deltas
+    }
+
+    fn add(&mut self, edit: &'a Edit) {
+        match edit {
+            Edit::CreateTree { name, options, .. } => self.created = Some((name, options)),
+            Edit::DropTree { .. } => self.is_dropped = true,
+            Edit::SetTag { tag, .. } => self.tag = Some(tag),
+            Edit::SetOptions { options, .. } => self.options = Some(options),
+            Edit::AddTable { level, table, .. } => self.added.push((usize::from(*level), table)),
+            Edit::RemoveTable { level, file, .. } => self.removed.push((usize::from(*level), *file)),
+            Edit::Flushed { .. } => self.is_flushed = true,
+            Edit::DeleteRange { seq, range, .. } => self.deleted.push((*seq, range)),
+            Edit::ForgetRange { seq, .. } => self.forgotten.push(*seq),
+            Edit::Extent { root, range, .. } => self.extent = Some((*root, range)),
+            Edit::Floor(_)
+            | Edit::LogSynced { .. }
+            | Edit::Counters { .. }
+            | Edit::Blob(_)
+            | Edit::Clock { .. }
+            | Edit::Identity { .. } => {}
+        }
+    }
+
+    pub(super) fn has_tables(&self) -> bool {
+        !self.added.is_empty() || !self.removed.is_empty()
+    }
+
+    /// Whether the tree may need a merge that it did not need before.
+    pub(super) fn may_want_merge(&self) -> bool {
+        self.has_tables() || self.is_flushed || self.options.is_some()
+    }
+
+    /// When the first of the new tables is due for a merge because pairs in it expire.
+    pub(super) fn due_us(&self) -> Option<u64> {
+        self.added.iter().filter_map(|(_, table)| table.due_us()).min()
+    }
+
+    /// Whether the delta adds range tombstones to `now`, or takes some away. Those that a flush writes to the manifest are in
+    /// memory already: writers have added them.
+    pub(super) fn changes_ranges(&self, now: &RangeTombstones) -> bool {
+        if self.forgotten.is_empty() && self.deleted.is_empty() {
+            return false;
+        }
+        let list = now.list();
+        !self.forgotten.is_empty() || self.deleted.iter().any(|(seq, _)| !has(&list, *seq))
+    }
+
+    /// The range tombstones that follow from `now`; `None` if they stay the same.
+    pub(super) fn ranges_after(&self, now: &RangeTombstones) -> Option<RangeTombstones> {
+        if !self.changes_ranges(now) {
+            return None;
+        }
+        let mut list = now.list();
+        list.retain(|one| !self.forgotten.contains(&one.seq));
+        let new = self.deleted.iter().filter(|(seq, _)| !has(&list, *seq));
+        let new: Vec<RangeTombstone> =
+            new.map(|&(seq, range)| RangeTombstone { range: range.clone(), seq }).collect();
+        list.extend(new);
+        list.sort_by_key(|one| one.seq);
+        Some(RangeTombstones::new(list))
+    }
+}
+
+/// Whether `list`, which is sorted by sequence number, has the range tombstone `seq`.
+fn has(list: &[RangeTombstone], seq: SeqNo) -> bool {
+    list.binary_search_by_key(&seq, |one| one.seq).is_ok()
+}

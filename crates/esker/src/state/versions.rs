@@ -1,0 +1,404 @@
+//! The versions of an open store: its trees, and the tables, range tombstones and bounds of each tree. The manifest keeps
+//! them on the disk. [`Versions`] keeps them in memory and derives them from the manifest's edits.
+//!
+//! ```text
+//! apply     Change -- edits of trees that are gone left out -- manifest: durable -- derive -- Applied
+//! recover   ManifestState -- the edits of one tree after the other ------------------'
+//! ```
+//!
+//! - Flush, merge, ingest, split, import, drop and settings build edits. Only [`Versions::derive`] changes the versions in
+//!   memory, and only by edits that are durable.
+//! - A change's [`Origin`] says of a new tree what its edits do not. A recovered store has no use for that.
+//! - [`Versions`] counts the levels that name a table file. When the count reaches 0, it marks the file as obsolete. The last
+//!   reader that lets go of the file removes it.
+//! - A reader sees a tree before or after a change, never in between: a change swaps each tree's state once.
+//!
+//! Locks: the lock of [`VersionSet`] is held while an edit is made durable. Below it, the commit lock is taken where a writer
+//! could add to what is replaced: range tombstones, and the memtables of a tree that is dropped.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::delta::Delta;
+use super::{Extent, Mem, Moved, Shape, TreeInner, TreeUpdate};
+use crate::blob::{BlobSet, LiveFile};
+use crate::cursor::SeqNo;
+use crate::error::{Error, ErrorKind, Result};
+use crate::memtable::ChunkPool;
+use crate::ranges::RangeTombstones;
+use crate::version::blobs::BlobEdit;
+use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
+use crate::version::levels::{Levels, Table};
+use crate::version::manifest::Manifest;
+use crate::version::tables::{TableFile, TableRegistry};
+
+/// The versions behind their lock.
+#[derive(Debug)]
+pub(crate) struct VersionSet(Mutex<Versions>);
+
+/// Memtables by tree.
+pub(crate) type ByTree = Vec<(Arc<TreeInner>, Vec<Arc<Mem>>)>;
+
+/// Edits that take effect together, and what memory needs to know beside them.
+#[derive(Debug, Default)]
+pub(crate) struct Change<'a> {
+    pub(crate) edits: Vec<Edit>,
+    /// The memtables that the tables of the edits replace.
+    pub(crate) flushed: &'a [(Arc<TreeInner>, Vec<Arc<Mem>>)],
+    pub(crate) origin: Origin,
+    /// The blob files that come with the edits.
+    pub(crate) blobs: Vec<Arc<LiveFile>>,
+}
+
+impl Change<'_> {
+    /// Edits that need nothing beside them.
+    pub(crate) fn of(edits: Vec<Edit>) -> Self {
+        Change { edits, ..Change::default() }
+    }
+}
+
+/// Where a new tree comes from.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum Origin {
+    /// From nowhere: it is empty, or it was there when the store was opened.
+    #[default]
+    Created,
+    /// From the tree `from`, some of whose keys it takes. Snapshots before `seq` read them in `from`.
+    SplitOff { from: TreeId, to: TreeId, seq: SeqNo },
+    /// From another store. Snapshots before `seq` do not see it.
+    Imported { seq: SeqNo },
+}
+
+impl Origin {
+    /// The sequence number from which on a new tree can be read. `trees` are those that exist already.
+    fn since(self, trees: &BTreeMap<TreeId, Arc<TreeInner>>) -> SeqNo {
+        match self {
+            Origin::Created => 0,
+            Origin::SplitOff { from, .. } => {
+                trees.get(&from).map_or(0, |tree| tree.state.load().extent.since)
+            }
+            Origin::Imported { seq } => seq,
+        }
+    }
+}
+
+/// The effects of a change.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    /// Trees that may want a merge now.
+    pub(crate) changed: Vec<Arc<TreeInner>>,
+    pub(crate) dropped: Vec<Arc<TreeInner>>,
+    /// Tables that were written for trees that are gone. Nothing names them.
+    pub(crate) orphans: Vec<FileId>,
+    /// When the first of the new tables is due for a merge because pairs in it expire, if ever.
+    pub(crate) due_us: Option<u64>,
+}
+
+/// What an opening gives to the trees and tables of a store.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    /// Identifies this opening of the store.
+    pub(crate) store: u64,
+    pub(crate) registry: Arc<TableRegistry>,
+    pub(crate) blobs: Arc<BlobSet>,
+    /// Memory for memtables to come.
+    pub(crate) chunks: Arc<ChunkPool>,
+}
+
+/// See the module's comment.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    /// `None` in a store that was opened for reading only, and in one that is closed.
+    manifest: Option<Manifest>,
+    trees: BTreeMap<TreeId, Arc<TreeInner>>,
+    by_name: BTreeMap<String, TreeId>,
+    /// Each table file in use, and how many levels of trees name it.
+    files: HashMap<FileId, (Arc<TableFile>, usize)>,
+    next_tree: TreeId,
+    around: Surroundings,
+}
+
+impl VersionSet {
+    pub(crate) fn new(versions: Versions) -> Self {
+        VersionSet(Mutex::new(versions))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Versions> {
+        self.0.lock()
+    }
+
+    /// All trees, by number.
+    pub(crate) fn trees(&self) -> Vec<Arc<TreeInner>> {
+        self.lock().trees().cloned().collect()
+    }
+}
+
+impl Versions {
+    /// The versions that `state` describes. They can change once they have a manifest.
+    pub(crate) fn recover(state: &ManifestState, around: Surroundings) -> Self {
+        let mut versions = Versions {
+            manifest: None,
+            trees: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            files: HashMap::new(),
+            next_tree: state.next_tree.max(1),
+            around,
+        };
+        // One tree at a time: the edits of ten thousand trees take more memory than the trees.
+        for &tree in state.trees.keys() {
+            versions.show(&state.edits_of(tree));
+        }
+        versions
+    }
+
+    /// Applies `edits` to memory alone: they are durable, or the store is open for reading only.
+    pub(crate) fn show(&mut self, edits: &[Edit]) {
+        self.derive(edits, &Change::default(), &|| ());
+    }
+
+    /// Makes later changes durable in `manifest`, which describes these versions.
+    pub(crate) fn go_on_with(&mut self, manifest: Manifest) {
+        self.manifest = Some(manifest);
+    }
+
+    /// Lets go of trees and tables, because the store is closed.
+    pub(crate) fn let_go(&mut self) {
+        self.trees.values().for_each(|tree| tree.let_go());
+        self.manifest = None;
+        self.files.clear();
+        self.around.chunks.clear();
+    }
+
+    // ---- what there is -------------------------------------------------------------------------------
+
+    pub(crate) fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref()
+    }
+
+    /// What the manifest says; `None` where the store has none.
+    pub(crate) fn known(&self) -> Option<&ManifestState> {
+        self.manifest.as_ref().map(|manifest| &manifest.state)
+    }
+
+    /// All trees, by number.
+    pub(crate) fn trees(&self) -> impl ExactSizeIterator<Item = &Arc<TreeInner>> {
+        self.trees.values()
+    }
+
+    /// All trees with their names, in the order of these.
+    pub(crate) fn by_name(&self) -> impl Iterator<Item = (&str, &Arc<TreeInner>)> {
+        self.by_name.iter().filter_map(|(name, id)| Some((name.as_str(), self.trees.get(id)?)))
+    }
+
+    pub(crate) fn tree(&self, id: TreeId) -> Option<&Arc<TreeInner>> {
+        self.trees.get(&id)
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<TreeInner>> {
+        self.by_name.get(name).and_then(|id| self.trees.get(id))
+    }
+
+    /// The tree called `name`, or the error that there is none.
+    pub(crate) fn tree_called(&self, name: &str) -> Result<Arc<TreeInner>> {
+        let missing = || Error::new(ErrorKind::NotFound, format!("there is no tree \"{name}\""));
+        self.find(name).cloned().ok_or_else(missing)
+    }
+
+    /// Refuses a name that a tree has.
+    pub(crate) fn check_free(&self, name: &str) -> Result<()> {
+        match self.by_name.contains_key(name) {
+            true => Err(Error::new(ErrorKind::AlreadyExists, format!("there is a tree \"{name}\" already"))),
+            false => Ok(()),
+        }
+    }
+
+    /// The number that the next tree gets.
+    pub(crate) fn next_tree(&self) -> TreeId {
+        self.next_tree
+    }
+
+    /// How many table files are in use.
+    pub(crate) fn table_files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether some tree has the table `file`, or a part of it.
+    pub(crate) fn has_table(&self, file: FileId) -> bool {
+        self.files.contains_key(&file)
+    }
+
+    // ---- how it changes ------------------------------------------------------------------------------
+
+    /// Has `commit` make the edits durable in the manifest, and shows them. `no_writes` takes the commit lock.
+    pub(crate) fn apply<G>(
+        &mut self,
+        change: &Change<'_>,
+        commit: impl FnOnce(&mut Manifest, &[Edit]) -> Result<()>,
+        no_writes: impl Fn() -> G,
+    ) -> Result<Applied> {
+        let (edits, orphans) = self.without_the_gone(&change.edits);
+        let read_only = || Error::new(ErrorKind::ReadOnly, "the store was opened for reading only");
+        commit(self.manifest.as_mut().ok_or_else(read_only)?, &edits)?;
+        let mut applied = self.derive(&edits, change, &no_writes);
+        applied.orphans = orphans.into_iter().filter(|file| !self.has_table(*file)).collect();
+        Ok(applied)
+    }
+
+    /// `edits` without those of trees that were dropped meanwhile, and the new files that those would have named. A file that
+    /// was only to be moved has gone with its tree.
+    fn without_the_gone<'a>(&self, edits: &'a [Edit]) -> (Cow<'a, [Edit]>, Vec<FileId>) {
+        let created = |edit: &Edit| match edit {
+            Edit::CreateTree { tree, .. } => Some(*tree),
+            _ => None,
+        };
+        let created: Vec<TreeId> = edits.iter().filter_map(created).collect();
+        let is_gone = |edit: &&Edit| {
+            edit.tree().is_some_and(|tree| !self.trees.contains_key(&tree) && !created.contains(&tree))
+        };
+        if !edits.iter().any(|edit| is_gone(&edit)) {
+            return (Cow::Borrowed(edits), Vec::new());
+        }
+        let (gone, left): (Vec<&Edit>, Vec<&Edit>) = edits.iter().partition(is_gone);
+        let (mut added, mut moved) = (Vec::new(), BTreeSet::new());
+        for edit in gone {
+            match edit {
+                Edit::AddTable { table, .. } => added.push(table.file),
+                Edit::RemoveTable { file, .. } => drop(moved.insert(*file)),
+                _ => {}
+            }
+        }
+        added.retain(|file| !moved.contains(file));
+        (left.into_iter().cloned().collect(), added)
+    }
+
+    /// Changes the versions in memory by `edits`: those of `change` whose trees exist.
+    fn derive<G>(&mut self, edits: &[Edit], change: &Change<'_>, no_writes: &impl Fn() -> G) -> Applied {
+        let deltas = Delta::of(edits, change.flushed);
+        let mut applied = Applied::default();
+        change.blobs.iter().for_each(|live| self.around.blobs.insert(Arc::clone(live)));
+        // New trees first: a tree that is split points to the new one.
+        for (&id, delta) in deltas.iter().filter(|(_, delta)| delta.created.is_some()) {
+            self.create(id, delta, change.origin);
+        }
+        for (id, delta) in &deltas {
+            let Some(tree) = self.trees.get(id).cloned() else { continue };
+            if delta.is_dropped {
+                self.drop_tree(&tree, no_writes);
+                applied.dropped.push(tree);
+                continue;
+            }
+            if delta.created.is_none() {
+                self.change(&tree, delta, change.origin, no_writes);
+            }
+            applied.due_us = applied.due_us.into_iter().chain(delta.due_us()).min();
+            if delta.may_want_merge() {
+                applied.changed.push(tree);
+            }
+        }
+        for edit in edits {
+            match edit {
+                // Last, so that a table that moves is named by a level throughout.
+                Edit::RemoveTable { file, .. } => self.release(*file),
+                Edit::Counters { next_tree, .. } => self.next_tree = self.next_tree.max(*next_tree),
+                Edit::Blob(BlobEdit::Remove { file, .. }) => self.around.blobs.forget(*file),
+                _ => {}
+            }
+        }
+        applied
+    }
+
+    fn create(&mut self, id: TreeId, delta: &Delta<'_>, origin: Origin) {
+        let Some((name, options)) = delta.created else { return };
+        let (root, range) =
+            delta.extent.map_or_else(|| (id, Default::default()), |(root, range)| (root, range.clone()));
+        let tables = self.tables(&delta.added);
+        let shape = Shape {
+            levels: Levels::default().with(&[], tables),
+            ranges: delta.ranges_after(&RangeTombstones::default()).unwrap_or_default(),
+            extent: Extent { range, moved: Vec::new(), since: origin.since(&self.trees) },
+        };
+        let (options, tag) = (delta.options.unwrap_or(options).clone(), delta.tag.map(str::to_owned));
+        let tree =
+            TreeInner::new((id, root), self.around.store, name, options, tag, shape, &self.around.chunks);
+        self.next_tree = self.next_tree.max(id + 1);
+        self.by_name.insert(name.to_owned(), id);
+        self.trees.insert(id, tree);
+    }
+
+    fn change<G>(
+        &mut self,
+        tree: &Arc<TreeInner>,
+        delta: &Delta<'_>,
+        origin: Origin,
+        no_writes: &impl Fn() -> G,
+    ) {
+        delta.options.into_iter().for_each(|options| tree.set_options(options.clone()));
+        delta.tag.into_iter().for_each(|tag| *tree.tag.lock() = Some(tag.to_owned()));
+        let now = tree.state.load_full();
+        let levels = delta.has_tables().then(|| now.levels.with(&delta.removed, self.tables(&delta.added)));
+        let extent = delta.extent.map(|(_, range)| {
+            let mut moved = now.extent.moved.clone();
+            moved.extend(self.moved_from(tree.id, origin));
+            Extent { range: range.clone(), moved, since: now.extent.since }
+        });
+        // Writers have added most of these range tombstones to memory already. Only the others need the commit lock.
+        let writes_wait = delta.changes_ranges(&now.ranges).then(no_writes);
+        let ranges = writes_wait.as_ref().and_then(|_| delta.ranges_after(&tree.state.load().ranges));
+        let update = TreeUpdate {
+            levels: levels.map(Arc::new),
+            ranges: ranges.map(Arc::new),
+            extent: extent.map(Arc::new),
+        };
+        tree.install(&update, delta.flushed);
+    }
+
+    /// The keys that a split moves from the tree `from` to a new one.
+    fn moved_from(&self, from: TreeId, origin: Origin) -> Option<Moved> {
+        match origin {
+            Origin::SplitOff { from: of, to, seq } if of == from => {
+                let to = Arc::clone(self.trees.get(&to)?);
+                Some(Moved { range: to.state.load().extent.range.clone(), seq, to })
+            }
+            _ => None,
+        }
+    }
+
+    fn drop_tree<G>(&mut self, tree: &TreeInner, no_writes: &impl Fn() -> G) {
+        self.by_name.remove(&tree.name);
+        self.trees.remove(&tree.id);
+        let state = {
+            let _no_writes = no_writes();
+            tree.mark_dropped()
+        };
+        state.levels.tables().for_each(|(_, table)| self.release(table.info.file));
+    }
+
+    /// The tables that `added` describes. Counts one more level for each of their files.
+    fn tables(&mut self, added: &[(usize, &TableInfo)]) -> Vec<(usize, Arc<Table>)> {
+        let named = added.iter().map(|&(level, info)| {
+            let entry = self.files.entry(info.file);
+            let entry = entry.or_insert_with(|| (self.around.registry.file(info.file, info.salt), 0));
+            entry.1 += 1;
+            (level, Table::new(Arc::clone(&entry.0), info.clone()))
+        });
+        named.collect()
+    }
+
+    /// Counts one level less for `file`.
+    fn release(&mut self, file: FileId) {
+        if let Some(entry) = self.files.get_mut(&file) {
+            entry.1 -= 1;
+            if entry.1 == 0
+                && let Some((file, _)) = self.files.remove(&file)
+            {
+                file.mark_obsolete();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
