@@ -144,7 +144,7 @@ impl Db {
     /// `AlreadyExists`, `InvalidInput` when an option is out of range, or as [`Db::tree`].
     pub fn create_tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
         check_tree_name(name)?;
-        self.store.check_writable()?;
+        self.store.ensure_writable()?;
         options.check()?;
         crate::table::check_supported(options.compression)?;
         // Earlier writes must not be lost if the new tree survives: the store must stay a prefix of its history.
@@ -344,7 +344,7 @@ impl Db {
     /// # Errors
     /// `InvalidInput` when `dir` lies in the store's own directory; `AlreadyExists`, `Io`, `OutOfSpace`.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
-        self.store.check_writable()?;
+        self.store.ensure_writable()?;
         crate::care::checkpoint::check_outside(&self.store, dir.as_ref())?;
         crate::care::checkpoint::checkpoint(&self.store, dir.as_ref()).map(drop)
     }
@@ -360,7 +360,7 @@ impl Db {
     /// directory; `Corruption` when the list of an earlier backup's files is damaged; `Locked` when another backup or
     /// restore uses `dir`; `Io`, `OutOfSpace`. Earlier backups stay as they were.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<BackupReport> {
-        self.store.check_writable()?;
+        self.store.ensure_writable()?;
         crate::care::checkpoint::check_outside(&self.store, dir.as_ref())?;
         crate::care::backup::backup(&self.store, dir.as_ref())
     }

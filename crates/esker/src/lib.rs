@@ -41,10 +41,13 @@ mod db;
 pub mod env;
 mod error;
 mod finding;
+mod flush;
 pub mod fs;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod health;
+mod io_budget;
 pub mod keys;
 mod log;
 #[cfg(esker_measure)]
@@ -55,8 +58,10 @@ mod open;
 mod operators;
 mod options;
 mod ranges;
+mod rate;
 mod read;
 mod rng;
+mod space;
 mod state;
 mod stats;
 mod store;

@@ -35,8 +35,8 @@ use crate::log::segment::is_shared;
 use crate::log::wal::{History, LogTail, Wal, is_usual_len};
 use crate::memtable::{ChunkPool, Memtable};
 use crate::options::{Options, TreeOptions};
+use crate::space::Space;
 use crate::state::versions::{Change, Surroundings, Versions};
-use crate::store::reserve::Reserve;
 use crate::store::{Owner, Parts, Store, merge};
 use crate::trace::Metrics;
 use crate::version::edit::{Edit, ManifestState};
@@ -251,8 +251,7 @@ impl Opening {
             // It makes room for what follows.
             unneeded.remove(&env, &dir)?;
         }
-        let segment_max = if purpose == Purpose::Write { options.segment_len_max() } else { 0 };
-        let reserve = Reserve::find(&env, &dir, segment_max, &blobs.gate)?;
+        let space = Space::find(&options, &dir, &blobs.gate, purpose == Purpose::Write)?;
         let store = Store::new(Parts {
             id,
             dir,
@@ -268,7 +267,7 @@ impl Opening {
             replayed: replayed.report,
             next_file,
             executor,
-            reserve,
+            space,
             lock,
         });
         if !read_only {

@@ -84,7 +84,7 @@ impl Updates {
             );
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
-        if store.read_only {
+        if store.is_read_only() {
             let message = "a store that is open for reading only has no log of its own";
             return Err(Error::new(ErrorKind::ReadOnly, message));
         }

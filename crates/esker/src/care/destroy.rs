@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::fs::{Entry, LockMode, NameKind};
 use crate::open::{BACKUP_DIR, LOCK_FILE, OwnDir};
 use crate::options::Options;
-use crate::store::reserve::reserve_path;
+use crate::space::reserve_path;
 use crate::version::tables::table_path;
 
 /// Removes the store in `path` for good: its own files, what repairs have set aside, and the directory if nothing else is

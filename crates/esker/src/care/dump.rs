@@ -15,7 +15,7 @@ use crate::log::stream::read_stream;
 use crate::operators;
 use crate::options::{CachePolicy, Options};
 use crate::ranges::KeyRange;
-use crate::store::reserve::RESERVE_FILE;
+use crate::space::RESERVE_FILE;
 use crate::table::{ScanHint, TABLE_MAGIC, TableReader};
 use crate::version::edit::{Edit, TableInfo, TreeId};
 use crate::version::tables::table_number;

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::Db;
 use crate::env::Env;
@@ -10,9 +9,9 @@ use crate::error::{ErrorKind, Result};
 use crate::finding::CheckReport;
 use crate::fs::gone;
 use crate::open::{BACKUP_DIR, Listing};
+use crate::space::reserve_path;
 use crate::state::TreeInner;
 use crate::stats::{Stats, TreeStats};
-use crate::store::reserve::reserve_path;
 use crate::trace::notes::Recorder;
 use crate::trace::{Trace, WhySlow};
 use crate::version::levels::LEVELS;
@@ -52,9 +51,9 @@ impl Db {
             stats.memtable_bytes += tree.mem().table.memory() as u64;
             stats.trees.push(tree_stats(tree)?);
         }
-        stats.memtable_bytes += store.waiting_bytes.load(Ordering::Relaxed) as u64;
+        stats.memtable_bytes += store.immutable_bytes() as u64;
         stats.open_tables = store.registry.open_count() as u64;
-        stats.log_bytes = if store.read_only {
+        stats.log_bytes = if store.is_read_only() {
             let paths = Listing::read(&store.env, &store.dir)?.segments;
             let lens = paths.iter().map(|(_, path)| store.env.fs.file_len(path));
             lens.sum::<Result<u64>>()?
@@ -71,11 +70,11 @@ impl Db {
             stats.blob_disk_bytes +=
                 store.env.fs.allocated_bytes(&store.blobs.path_of(live.id)).unwrap_or_default();
         }
-        stats.reserve_bytes = if store.read_only {
+        stats.reserve_bytes = if store.is_read_only() {
             // A reader neither uses nor opens it.
             store.env.fs.file_len(&reserve_path(&store.dir)).unwrap_or_default()
         } else {
-            store.reserve.held()
+            store.reserved_bytes()
         };
         stats.log_live_bytes = store.commit.published().saturating_sub(store.wal.floor_start());
         stats.pool_policy = store.pool.policy();

@@ -37,7 +37,7 @@ impl Db {
     /// # }
     /// ```
     pub fn export_tree(&self, name: &str, dir: impl AsRef<Path>) -> Result<TreeFiles> {
-        self.store.check_writable()?;
+        self.store.ensure_writable()?;
         crate::care::checkpoint::check_outside(&self.store, dir.as_ref())?;
         crate::care::export::export(&self.store, name, dir.as_ref())
     }
@@ -57,7 +57,7 @@ impl Db {
     /// [`Db::flush`]. The store is as it was then.
     pub fn import_tree(&self, dir: impl AsRef<Path>, name: &str) -> Result<(Tree, TreeFiles)> {
         check_tree_name(name)?;
-        self.store.check_writable()?;
+        self.store.ensure_writable()?;
         let (tree, files) = crate::care::import::import(&self.store, dir.as_ref(), name)?;
         Ok((Tree::new(&self.store, tree), files))
     }

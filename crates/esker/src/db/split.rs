@@ -36,7 +36,7 @@ impl Db {
     /// ```
     pub fn split(&self, tree: &Tree, at: impl AsRef<[u8]>, name: &str) -> Result<Tree> {
         check_tree_name(name)?;
-        self.store.check_writable()?;
+        self.store.ensure_writable()?;
         let (inner, at) = (tree.inner(), at.as_ref());
         if inner.store != self.store.id {
             return Err(Error::new(ErrorKind::InvalidInput, "the tree is of another store"));

@@ -10,7 +10,7 @@ use crate::fs::gone::before_retirement;
 use crate::fs::{Entry, LockMode, NameKind, gone, not_a_directory, not_a_file};
 use crate::log::replay::segment_number;
 use crate::log::segment::is_unwritten;
-use crate::store::reserve::RESERVE_FILE;
+use crate::space::RESERVE_FILE;
 use crate::version::edit::FileId;
 use crate::version::imported::ImportedFiles;
 use crate::version::manifest::{copy_number, copy_path, is_temporary, manifest_number, manifest_path};

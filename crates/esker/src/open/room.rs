@@ -12,7 +12,7 @@ use super::{Found, Listing, Opening, Purpose};
 use crate::env::StepExecutor;
 use crate::error::Result;
 use crate::options::Options;
-use crate::store::reserve;
+use crate::space;
 
 /// Tables may take so many times the bytes of the log that they are made from: a batch of keys of a few
 /// bytes each has the least in the log.
@@ -30,7 +30,7 @@ pub(super) fn make(dir: &Path, options: &Options, found: &Found) -> Result<bool>
     if found.listing.manifest() == 0 || fs.free_space(dir)? >= needed(found)? {
         return Ok(false);
     }
-    reserve::give_up(&options.env, dir)?;
+    space::give_up(&options.env, dir)?;
     let mut changed = false;
     loop {
         let now = Found::read(&options.env, dir)?;

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::owner::AtWork;
-use super::reserve::{is_full, with_reserve};
-use super::{SPARE_SEGMENTS, SPARE_WHEN_FULL, Store, flush, merge};
+use super::{SPARE_SEGMENTS, SPARE_WHEN_FULL, Store, merge};
 use crate::canary::broken;
 use crate::env::{Lane, UNASKED, Worker};
 use crate::error::{Error, ErrorKind, Result};
+use crate::space::is_full;
 use crate::state::TreeInner;
 
 impl Store {
     /// Flushes the trees that pin the oldest part of a log grown over its budget.
     fn relieve_log(&self) {
         let live = self.commit.published().saturating_sub(self.wal.floor_start());
-        if live < self.log_max() || broken("rule-19") {
+        if live < self.space.log_max() || broken("rule-19") {
             return;
         }
         let horizon = self.wal.floor_start() + live / 2;
@@ -30,12 +30,21 @@ impl Store {
         let trees = self.versions.trees();
         let sizes = trees.iter().map(|tree| tree.mem().table.memory());
         let active: usize = sizes.clone().sum();
-        let waiting: usize = self.waiting.lock().iter().map(|(_, mem)| mem.table.memory()).sum();
-        if active + waiting > self.waiting_max()
+        if active + self.immutable.bytes() > self.space.immutable_max()
             && let Some((_, tree)) = sizes.zip(&trees).max_by_key(|(size, _)| *size)
         {
             self.set_aside(tree, 1);
         }
+    }
+
+    /// Whether merges and the rewriting of files of huge values are not to be held up.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.health.is_closing() || self.throttle.is_slowing() || self.health.has_failed()
+    }
+
+    /// How long the rewriting of files of huge values has to wait, if it has.
+    pub(super) fn reclaim_waits(&self) -> Option<Duration> {
+        self.io_budget.reclaim_waits(|| self.executor.is_stepped() || self.is_urgent())
     }
 
     /// There may be work in `lane`.
@@ -54,7 +63,7 @@ impl Store {
     /// Reads of `tree` may have paid for a merge.
     #[cold]
     pub(crate) fn consider_merging(&self, tree: &Arc<TreeInner>) {
-        if !self.read_only {
+        if !self.health.is_read_only() {
             self.add_compaction_candidates([Arc::clone(tree)]);
             self.notify(Lane::Compact);
         }
@@ -65,7 +74,7 @@ impl Store {
     pub(crate) fn remove_obsolete(&self) -> Result<()> {
         // What is left when the store is closed goes with the next opening, which has the directory then.
         let Ok(_inside) = self.blobs.gate.enter() else { return Ok(()) };
-        let spare = if self.failure().is_some() {
+        let spare = if self.health.has_failed() {
             self.wal.forget_history();
             SPARE_WHEN_FULL
         } else {
@@ -75,76 +84,7 @@ impl Store {
         self.registry.remove_obsolete()?;
         drop(removing);
         self.remove_surplus(spare)?;
-        if self.is_closing() { Ok(()) } else { self.reserve.restore() }
-    }
-
-    /// Removes the log segments that nobody needs, but `spare`.
-    pub(super) fn remove_surplus(&self, spare: usize) -> Result<()> {
-        let _inside = self.blobs.gate.enter()?;
-        self.wal.remove_surplus(spare)
-    }
-
-    /// Makes a log segment ready that has room for a record of `record_len` bytes, and sets aside what a
-    /// store with such segments needs. `urgent`: it is needed for deletes, for which part of the reserve may
-    /// be spent.
-    pub(super) fn prepare_segment(&self, record_len: usize, urgent: bool) -> Result<()> {
-        let _inside = self.blobs.gate.enter()?;
-        let longest = self.fit_to_disk();
-        let prepare = || {
-            if let Some(len) = self.wal.missing_spare(record_len) {
-                self.reserve.cover(len.min(longest))?;
-            }
-            self.wal.prepare_spare(record_len)
-        };
-        if urgent || self.admits_segment(record_len)? {
-            match prepare() {
-                Err(error) if is_full(&error) => self.fail(&error),
-                result => return result,
-            }
-        }
-        self.wal.begin_short();
-        if !urgent {
-            let error = self.full_error(record_len);
-            // One that is longer than others may find no room where they do.
-            if !self.has_space() {
-                self.fail(&error);
-            }
-            return Err(error);
-        }
-        match self.prepare_out_of_reserve(record_len) {
-            Err(error) if is_full(&error) && !AtWork::is_on(self) => self.prepare_alone(record_len),
-            result => result,
-        }
-    }
-
-    /// [`Store::prepare_out_of_reserve`] when no flush or merge is under way: one may have taken what was free, and the
-    /// reserve, and gives back more at its end. None begins meanwhile, which could take that again.
-    fn prepare_alone(&self, record_len: usize) -> Result<()> {
-        let at_work = AtWork::on(self);
-        let hurry = self.hurry();
-        let _no_merge = self.compacting.lock();
-        drop(hurry);
-        // What waits for it is turned into tables, which gives its log back.
-        match with_reserve(&self.reserve, || flush::flush_some(self)) {
-            Err(error) if !is_full(&error) => return Err(error),
-            _ => {}
-        }
-        drop(at_work);
-        let _no_flush = self.flushing.lock();
-        self.remove_obsolete()?;
-        self.prepare_out_of_reserve(record_len)
-    }
-
-    fn prepare_out_of_reserve(&self, record_len: usize) -> Result<()> {
-        match self.wal.prepare_spare(record_len) {
-            Err(error)
-                if is_full(&error)
-                    && self.wal.missing_spare(record_len).is_some_and(|len| self.reserve.spend(len)) =>
-            {
-                self.wal.prepare_spare(record_len)
-            }
-            result => result,
-        }
+        if self.health.is_closing() { Ok(()) } else { self.space.reserve().restore() }
     }
 
     /// Tells the pool how much of the budget others take.
@@ -167,7 +107,7 @@ impl Store {
 
     fn run_flush_lane(&self) -> Result<bool> {
         self.fit_to_disk();
-        if !self.has_space_at_last()? {
+        if !self.free_spares_for_space()? {
             // Puts are refused while there is still room for flushing, merging and deletes.
             self.fail(&self.full_error(0));
         }
@@ -192,12 +132,12 @@ impl Store {
     /// Merges once, as far as there is room for it.
     fn merge_some(&self) -> Result<bool> {
         let merge = || merge::compact_some(self);
-        let merged = if self.failure().is_some() { with_reserve(&self.reserve, merge) } else { merge() };
+        let merged = if self.health.has_failed() { self.space.with_reserve(merge) } else { merge() };
         match merged {
             Err(error) if is_full(&error) => {
                 self.remove_obsolete()?;
                 // It has left room for puts, or others have taken that.
-                if self.has_space_at_last()? { Ok(false) } else { Err(error) }
+                if self.free_spares_for_space()? { Ok(false) } else { Err(error) }
             }
             merged => merged,
         }
@@ -215,12 +155,7 @@ impl Store {
                 Error::new(ErrorKind::Poisoned, message)
             }
         };
-        let mut failure = self.failure.lock();
-        if failure.as_ref().is_none_or(|old| old.kind() == ErrorKind::OutOfSpace) {
-            *failure = Some(new);
-        }
-        drop(failure);
-        self.signal_progress();
+        self.health.fail(new);
     }
 
     /// [`Store::fail`]; returns the error for the caller that has asked for the work.
@@ -231,31 +166,13 @@ impl Store {
 
     /// Space is back: the reserve is filled up and background work goes on.
     pub(super) fn resume(&self) -> Result<()> {
-        self.reserve.restore()?;
+        self.space.reserve().restore()?;
         if !self.has_space() {
             return Err(self.full_error(0));
         }
-        let mut failure = self.failure.lock();
-        failure.take_if(|error| is_full(error));
-        drop(failure);
+        self.health.recover();
         Lane::ALL.iter().for_each(|&lane| self.executor.notify(lane));
         Ok(())
-    }
-
-    /// Sets aside what the store needs, now that it is open.
-    pub(crate) fn begin_reserve(&self) -> Result<()> {
-        self.fit_to_disk();
-        let segment = self.commit.lock().tail.segment.end();
-        match self.reserve.cover(segment).and_then(|()| self.reserve.restore()) {
-            Err(error) if is_full(&error) => self.fail(&error),
-            result => return result,
-        }
-        Ok(())
-    }
-
-    /// What stopped the background work, if anything did.
-    pub(crate) fn failure(&self) -> Option<Error> {
-        self.failure.lock().as_ref().map(Error::duplicate)
     }
 }
 
@@ -266,15 +183,17 @@ impl Worker for Store {
             Lane::Blobs => self.reclaim_waits(),
             _ => None,
         };
-        again.into_iter().chain(self.hindered.again(lane)).min().unwrap_or(UNASKED)
+        again.into_iter().chain(self.health.retry_in(lane)).min().unwrap_or(UNASKED)
     }
 
     fn run_one(&self, lane: Lane) -> bool {
-        if self.is_closing() || self.failure().is_some_and(|error| error.kind() != ErrorKind::OutOfSpace) {
+        if self.health.is_closing()
+            || self.health.failure().is_some_and(|error| error.kind() != ErrorKind::OutOfSpace)
+        {
             return false;
         }
         let at_work = AtWork::on(self);
-        self.hindered.begin(lane);
+        self.health.begin_step(lane);
         let step = AssertUnwindSafe(|| match lane {
             Lane::Log => self.run_log_lane(),
             Lane::Flush => self.run_flush_lane(),
@@ -288,8 +207,7 @@ impl Worker for Store {
         match &result {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::OutOfResources => {
-                self.hindered.note(lane, error);
-                self.signal_progress();
+                self.health.note_shortage(lane, error);
             }
             Err(error) => self.fail(error),
         }

@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 
 use super::Store;
 use super::owner::AtWork;
-use super::reserve::is_full;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::gone::remove_for_good;
+use crate::space::is_full;
 use crate::state::versions::Change;
 use crate::version::edit::Edit;
 
@@ -28,8 +28,6 @@ const CLOSING_US: u64 = 2_000_000;
 /// How far the closing of a store has come.
 #[derive(Debug, Default)]
 pub(super) struct Closing {
-    /// Calls fail.
-    begun: AtomicBool,
     /// The last handle went while the store's own work had it: who ends a piece of work next closes.
     due: AtomicBool,
     /// How it ended, for later calls. The call that closes holds the lock, so others wait.
@@ -37,14 +35,6 @@ pub(super) struct Closing {
 }
 
 impl Store {
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.begun.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn closed_error(&self) -> Error {
-        Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir)
-    }
-
     /// Ends the background work, syncs the log and lets the directory go. A later call, or one meanwhile, gets the
     /// same result, and gets it when all is done.
     pub(crate) fn close(&self) -> Result<()> {
@@ -82,27 +72,27 @@ impl Store {
     fn close_now(&self) -> Result<()> {
         let _at_work = AtWork::on(self);
         // Merges under way are not held up any more.
-        let _hurry = self.hurry();
+        let _hurry = self.io_budget.hurry();
         let mut flushed = Ok(());
-        if !self.read_only && self.failure().is_none_or(|error| is_full(&error)) {
+        if !self.health.is_read_only() && self.health.failure().is_none_or(|error| is_full(&error)) {
             // Without it the next opening has more to do, and finds a larger store.
             drop(self.flush_and_shrink());
             flushed = self.flush_when_closing();
             self.give_back_when_closing();
         }
-        self.closing.begun.store(true, Ordering::Release);
+        self.health.begin_closing();
         self.executor.stop();
-        self.signal_progress();
+        self.health.signal();
         // Another thread may be giving space back still; from here on it finds the store closing.
         drop(self.ending.round.lock());
         self.reclaim.end();
         self.scrub.stop();
         let last = self.blobs.gate.close();
-        if !self.read_only {
+        if !self.health.is_read_only() {
             self.seal_blobs_when_closing();
         }
         self.blobs.close();
-        let sealed = if self.read_only { Ok(()) } else { self.seal_log() };
+        let sealed = if self.health.is_read_only() { Ok(()) } else { self.seal_log() };
         // Callers' threads may still be flushing, merging or changing trees: they end before the lock goes.
         let ended = (self.compacting.lock(), self.flushing.lock(), self.versions.lock());
         let result = sealed.and_then(|()| self.remove_unused());
@@ -110,7 +100,7 @@ impl Store {
         drop(last);
         self.give_up_all();
         self.lock.lock().take();
-        match self.failure() {
+        match self.health.failure() {
             Some(error) if error.kind() != ErrorKind::OutOfSpace => Err(error),
             _ => flushed.and(result),
         }
@@ -163,7 +153,7 @@ impl Store {
 
     /// Removes the files that nobody needs when the store is opened again.
     fn remove_unused(&self) -> Result<()> {
-        if self.read_only {
+        if self.health.is_read_only() {
             return Ok(());
         }
         remove_for_good(&*self.env.fs, &self.dir, &mut self.wal.close(), |path| path)?;
@@ -173,7 +163,7 @@ impl Store {
     /// Lets go of descriptors, maps and memory, whatever handles are left. What is read of a tree from here on is not to
     /// be taken for what it holds: who has loaded its state asks afterwards whether the store is closing.
     fn give_up_all(&self) {
-        self.waiting.lock().clear();
+        self.immutable.clear();
         self.candidates.lock().clear();
         self.commit.jobs.clear();
         self.versions.lock().let_go();

@@ -93,7 +93,7 @@ impl Store {
         self.notify(Lane::Blobs);
         // A disk that gives nothing back now is no reason to wait: there is room for the put, or there is not.
         notes::begin();
-        let wait = || self.wait_until(|| fits() || debt.paid() >= enough || self.failure().is_some());
+        let wait = || self.wait_until(|| fits() || debt.paid() >= enough || self.health.has_failed());
         let waited = notes::waiting(&*self.env.clock, Cause::Space, wait);
         if notes::are_there() {
             self.metrics.end(Operation::Write, Subject::none);
@@ -105,7 +105,7 @@ impl Store {
     pub(super) fn has_paid(&self, bytes: u64) {
         if bytes > 0 {
             self.ending.debt.pay(bytes);
-            self.signal_progress();
+            self.health.signal();
         }
     }
 

@@ -18,6 +18,7 @@ use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shar
 use crate::compact::retain::Retention;
 use crate::cursor::SeqNo;
 use crate::error::Result;
+use crate::flush::Immutable;
 use crate::options::{Compression, TableLimits};
 use crate::read::merge::{Direction, MergeCursor, Source};
 use crate::state::versions::ByTree;
@@ -28,16 +29,13 @@ use crate::version::levels::{LEVELS, Levels, shared_key};
 /// Memtables with fewer bytes than this share a table.
 const SMALL: usize = 256 << 10;
 
-/// A memtable set aside, and whose it is.
-pub(crate) type Waiting = (Arc<TreeInner>, Arc<Mem>);
-
 /// Flushes what waits; `false` when nothing does. Memtables go in the order in which they were set aside.
 pub(crate) fn flush_some(store: &Store) -> Result<bool> {
     let _one_at_a_time = store.flushing.lock();
-    let mut waiting = store.waiting_memtables();
-    if store.failure().is_some() {
+    let mut waiting = store.immutable.memtables();
+    if store.health.has_failed() {
         // One after the other they need less of a full disk at once.
-        waiting.truncate(oldest_within(&waiting, store.memtable_limit()));
+        waiting.truncate(oldest_within(&waiting, store.space.memtable_limit()));
     }
     if waiting.is_empty() {
         return Ok(false);
@@ -91,7 +89,7 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
 }
 
 /// How many of the memtables hold at most `bytes` together; at least one.
-fn oldest_within(waiting: &[Waiting], bytes: usize) -> usize {
+fn oldest_within(waiting: &[Immutable], bytes: usize) -> usize {
     let mut sum = 0;
     let within = waiting.iter().take_while(|(_, mem)| {
         sum += mem.table.memory();
@@ -108,7 +106,7 @@ fn last_seq(mems: &[Arc<Mem>]) -> SeqNo {
 /// Writes the tables of a flush; `edits` says which, as far as it got.
 fn write_tables(
     store: &Store,
-    waiting: &[Waiting],
+    waiting: &[Immutable],
     may_go_below: &dyn Fn(&TreeInner) -> bool,
     edits: &mut Vec<Edit>,
     dropped: &mut Vec<Pointer>,
@@ -118,7 +116,7 @@ fn write_tables(
         let mut mems = waiting.iter().filter(|(other, _)| Arc::ptr_eq(other, tree));
         mems.any(|(_, mem)| mem.table.memory() >= SMALL)
     };
-    let (large, small): (Vec<Waiting>, Vec<Waiting>) =
+    let (large, small): (Vec<Immutable>, Vec<Immutable>) =
         waiting.iter().cloned().partition(|(tree, _)| is_large(tree));
     for (tree, mem) in &large {
         let alone = waiting.iter().filter(|(other, _)| Arc::ptr_eq(other, tree)).count() == 1;
@@ -142,7 +140,7 @@ fn write_tables(
     Ok(flushed)
 }
 
-fn by_tree(waiting: Vec<Waiting>) -> ByTree {
+fn by_tree(waiting: Vec<Immutable>) -> ByTree {
     let mut groups: std::collections::BTreeMap<u32, (Arc<TreeInner>, Vec<Arc<Mem>>)> = Default::default();
     for (tree, mem) in waiting {
         groups.entry(tree.id).or_insert_with(|| (tree, Vec::new())).1.push(mem);

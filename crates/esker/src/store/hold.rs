@@ -20,7 +20,7 @@ pub(super) struct Hold<'a> {
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
         self.tree.set_held(false);
-        self.store.signal_progress();
+        self.store.health.signal();
     }
 }
 
@@ -34,10 +34,8 @@ impl Store {
 
     /// Returns when no tree of the batch is held.
     pub(super) fn wait_while_held(&self, batch: &Batch) {
-        let mut guard = self.progress.0.lock();
-        while batch.is_held() {
-            self.progress.1.wait(&mut guard);
-        }
+        // It never fails.
+        let _ = self.health.wait(|| Ok(!batch.is_held()));
     }
 
     /// Runs `change` while nobody writes to `tree`, no merge of it is under way and its memtables hold nothing that
@@ -48,7 +46,7 @@ impl Store {
         must_be_flushed: &dyn Fn() -> Result<bool>,
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let _hurry = self.hurry();
+        let _hurry = self.io_budget.hurry();
         let mut tries = 0;
         loop {
             if must_be_flushed()? {

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 
 use super::Store;
 use super::blobs::Frees;
-use super::reserve::with_reserve;
 use crate::blob::Pointer;
 use crate::compact::pick;
 use crate::cursor::SeqNo;
 use crate::env::Lane;
 use crate::error::Result;
+use crate::flush::Flushed;
 use crate::log::replay::LogFloor;
 use crate::state::versions::{Applied, Change, Versions};
 use crate::state::{Mem, TreeInner};
@@ -54,7 +54,7 @@ impl Store {
 
     /// Makes `change` durable and shows it.
     pub(crate) fn apply(&self, versions: &mut Versions, change: &Change<'_>) -> Result<()> {
-        self.check_open()?;
+        self.health.check_open()?;
         self.apply_when_closing(versions, change)
     }
 
@@ -68,7 +68,7 @@ impl Store {
 
     /// Writes `edits` to the manifest and notes in the log how far it is synced.
     fn commit_edits(&self, manifest: &mut Manifest, edits: &[Edit]) -> Result<()> {
-        let result = with_reserve(&self.reserve, || manifest.commit(edits));
+        let result = self.space.with_reserve(|| manifest.commit(edits));
         if manifest.failure().is_some() {
             self.commit.poison();
         }
@@ -87,7 +87,8 @@ impl Store {
         due_us.into_iter().for_each(|due_us| self.note_expiring(due_us));
         orphans.into_iter().for_each(|file| self.discard_file(file));
         for tree in &dropped {
-            self.forget_waiting(tree);
+            self.immutable.remove_tree(tree);
+            self.health.signal();
             if !tree.log {
                 // With the tree goes what could bring anything back.
                 self.note_flushed(&[(tree.id, SeqNo::MAX)]);
@@ -144,8 +145,9 @@ impl Store {
         mut edits: Vec<Edit>,
         frees: &Frees<'_>,
     ) -> Result<()> {
+        let in_tables = Flushed::new(flushed);
         let mut versions = self.versions.lock();
-        let floor = self.floor_without(&versions, flushed);
+        let floor = self.floor_without(&versions, &in_tables);
         edits.push(Edit::Floor(floor));
         edits.push(Edit::LogSynced { position: self.wal.synced() });
         let change = Change { flushed, ..Change::of(edits) };
@@ -153,32 +155,22 @@ impl Store {
         // Under the lock, as long as which a checkpoint relies on the segments that it copies.
         self.wal.retire(floor);
         drop(versions);
-        let mut waiting = self.waiting.lock();
-        let mut freed = 0;
-        waiting.retain(|(_, mem)| {
-            let done = flushed.iter().any(|(_, mems)| mems.iter().any(|other| Arc::ptr_eq(other, mem)));
-            freed += if done { mem.table.memory() } else { 0 };
-            !done
-        });
-        drop(waiting);
-        self.waiting_bytes.fetch_sub(freed, Ordering::Relaxed);
+        self.immutable.remove(&in_tables);
         self.update_memory();
-        self.signal_progress();
+        self.health.signal();
         Ok(())
     }
 
     /// Where recovery would have to begin if `flushed` were in tables.
-    fn floor_without(&self, versions: &Versions, flushed: &[(Arc<TreeInner>, Vec<Arc<Mem>>)]) -> LogFloor {
+    fn floor_without(&self, versions: &Versions, flushed: &Flushed) -> LogFloor {
         // Under the lock, no tree can take its first write in the current segment unseen.
         let state = self.commit.lock();
         let header = state.tail.segment.header();
         let current = LogFloor { segment: header.id, start: header.start };
-        let is_flushed =
-            |mem: &Arc<Mem>| flushed.iter().any(|(_, mems)| mems.iter().any(|other| Arc::ptr_eq(other, mem)));
         let needed = versions.trees().flat_map(|tree| {
             let state = tree.state.load_full();
             let mems: Vec<Arc<Mem>> = state.waiting.iter().chain([&state.mem]).cloned().collect();
-            mems.into_iter().filter(|mem| !is_flushed(mem)).filter_map(|mem| mem.floor())
+            mems.into_iter().filter(|mem| !flushed.contains(mem)).filter_map(|mem| mem.floor())
         });
         needed
             .min_by_key(|floor| floor.segment)

@@ -7,7 +7,6 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::Store;
-use super::reserve::is_full;
 use super::survivors::Survivors;
 use crate::blob::Pointer;
 use crate::cache::Offer;
@@ -17,6 +16,7 @@ use crate::compact::retain::Retention;
 use crate::cursor::{Cursor, SeqNo};
 use crate::error::Result;
 use crate::read::merge::{Direction, MergeCursor, Source};
+use crate::space::is_full;
 use crate::state::TreeInner;
 use crate::table::ScanHint;
 use crate::version::edit::{Edit, TableInfo};
@@ -84,7 +84,7 @@ const MERGES_AT_OPENING: usize = 8;
 /// [`BYTES_FOR_TABLE`] and [`MERGES_AT_OPENING`] bound how long this takes, so it does not wait for
 /// [`background_io`](crate::Options::background_io). It ignores errors: the background meets them again and reports them.
 pub(crate) fn merge_what_was_left(store: &Store) {
-    let _hurry = store.hurry();
+    let _hurry = store.io_budget.hurry();
     for tree in store.versions.trees() {
         for _ in 0..MERGES_AT_OPENING {
             if !merge_some_left(store, &tree).is_ok_and(|merged| merged && store.remove_obsolete().is_ok()) {
@@ -109,7 +109,7 @@ fn merge_some_left(store: &Store, tree: &Arc<TreeInner>) -> Result<bool> {
 
 /// Merges all of `tree` into its bottom level.
 pub(crate) fn compact_all(store: &Store, tree: &Arc<TreeInner>) -> Result<()> {
-    let hurry = store.hurry();
+    let hurry = store.io_budget.hurry();
     let _one_at_a_time = store.compacting.lock();
     let _no_flush_below = tree.below_level_0.lock();
     drop(hurry);
@@ -337,8 +337,8 @@ fn merge(
     let is_paced = store.options.background_io.is_some();
     let (keys, unpaid, paid, unlooked) = (Cell::new(0_u64), Cell::new(0), Cell::new(0), Cell::new(0));
     let goes_on = || {
-        if store.is_closing() {
-            return Err(store.closed_error());
+        if store.health.is_closing() {
+            return Err(store.health.closed_error());
         }
         keys.set(keys.get() + 1);
         if !under_way.asked_for && unlooked.get() >= BYTES_BETWEEN {
@@ -350,7 +350,7 @@ fn merge(
         if is_held_up {
             paid.set(paid.get() + unpaid.get());
             // They were read, and written.
-            store.pay_for_merge(2 * unpaid.take());
+            store.io_budget.pay_for_merge(2 * unpaid.take(), || store.is_urgent());
             if store.registry.has_obsolete() {
                 store.remove_obsolete()?;
             }
@@ -375,7 +375,7 @@ fn merge(
     let written = output.finish()?;
     // What was dropped was read.
     let all = compaction.bytes() + written.iter().map(|table| table.size).sum::<u64>();
-    store.note_merge(all.saturating_sub(2 * paid.get()));
+    store.io_budget.note_merge(all.saturating_sub(2 * paid.get()));
     store.counters.note_merge(inputs.iter().map(|(_, table)| table.info.size).sum(), &written);
     Ok(written)
 }

@@ -14,20 +14,24 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::blob::BlobSet;
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
 use crate::env::{Env, Executor, Lane, SteadyClock, Worker};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
+use crate::flush::FlushQueue;
 use crate::fs::DirLock;
+use crate::health::Health;
+use crate::io_budget::IoBudget;
 use crate::log::replay::ReplayReport;
 use crate::log::wal::Wal;
 use crate::options::Options;
 use crate::read::moments::SnapshotRegistry;
+use crate::space::{Space, is_full};
 use crate::state::TreeInner;
 use crate::state::versions::{VersionSet, Versions};
 use crate::stats::Counters;
@@ -45,19 +49,16 @@ mod drop_tree;
 mod erase;
 mod expiry;
 mod flush;
-mod hindered;
 mod hold;
 mod ingest;
 mod install;
+mod log_space;
 pub(crate) mod merge;
 mod new_blobs;
 mod owner;
-mod pace;
 mod port;
 mod ranges;
 mod reclaim;
-pub(crate) mod reserve;
-mod room;
 mod scrub;
 mod shares;
 mod shrink;
@@ -70,16 +71,11 @@ mod write;
 pub(crate) use blobs::Ending;
 use closing::Closing;
 use expiry::ExpiryWatch;
-use flush::Waiting;
-use hindered::Hindered;
 pub(crate) use ingest::Ingested;
 use owner::AtWork;
 pub(crate) use owner::Owner;
-use pace::Pace;
 pub(crate) use port::{Imported, ImportedBlobs};
 use reclaim::Reclaim;
-use reserve::{Reserve, is_full, with_reserve};
-use room::Sizes;
 use scrub::Scrub;
 use shrink::Idle;
 use stuck::Stuck;
@@ -97,7 +93,7 @@ pub(crate) struct Store {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
-    pub(crate) read_only: bool,
+    health: Health,
     pub(crate) commit: Commit,
     pub(crate) wal: Wal,
     pub(crate) versions: VersionSet,
@@ -113,10 +109,9 @@ pub(crate) struct Store {
     reclaim: Reclaim,
     pub(crate) scrub: Scrub,
     idle: Idle,
-    sizes: Sizes,
     stuck: Stuck,
     pub(crate) throttle: Throttle,
-    pace: Pace,
+    io_budget: IoBudget,
     pub(crate) counters: Counters,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) replayed: ReplayReport,
@@ -131,20 +126,11 @@ pub(crate) struct Store {
     removing: Mutex<()>,
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
-    /// Bytes of the memtables that wait to be flushed.
-    pub(crate) waiting_bytes: AtomicUsize,
-    /// Memtables set aside, oldest first.
-    waiting: Mutex<Vec<Waiting>>,
+    immutable: FlushQueue,
     candidates: Mutex<BTreeMap<TreeId, Arc<TreeInner>>>,
-    /// Signalled when background work has made progress or failed; guards nothing but the wait.
-    progress: (Mutex<()>, Condvar),
     executor: Arc<dyn Executor>,
-    /// What stopped the background work, if anything did.
-    failure: Mutex<Option<Error>>,
-    /// What it lacks for a moment, if anything.
-    hindered: Hindered,
     closing: Closing,
-    pub(crate) reserve: Reserve,
+    space: Space,
     lock: Mutex<Option<Arc<dyn DirLock>>>,
 }
 
@@ -165,7 +151,7 @@ pub(crate) struct Parts {
     pub(crate) replayed: ReplayReport,
     pub(crate) next_file: Arc<AtomicU64>,
     pub(crate) executor: Arc<dyn Executor>,
-    pub(crate) reserve: Reserve,
+    pub(crate) space: Space,
     /// `None` for a store whose opener holds the lock itself.
     pub(crate) lock: Option<Arc<dyn DirLock>>,
 }
@@ -186,11 +172,11 @@ impl Store {
         Arc::new(Store {
             id: parts.id,
             env: parts.options.env.clone(),
+            health: Health::new(parts.dir.clone(), parts.read_only),
             dir: parts.dir,
-            sizes: Sizes::new(&parts.options),
+            io_budget: IoBudget::new(Arc::clone(&parts.options.env.clock), parts.options.background_io),
             stuck: Stuck::default(),
             options: parts.options,
-            read_only: parts.read_only,
             commit: parts.commit,
             wal: parts.wal,
             versions: VersionSet::new(parts.versions),
@@ -206,7 +192,6 @@ impl Store {
             scrub: Scrub::default(),
             idle: Idle::default(),
             throttle: Throttle::default(),
-            pace: Pace::default(),
             counters: Counters::default(),
             replayed: parts.replayed,
             tables,
@@ -216,22 +201,18 @@ impl Store {
             compacting: Mutex::new(()),
             removing: Mutex::new(()),
             backing_up: Mutex::new(()),
-            waiting_bytes: AtomicUsize::new(0),
-            waiting: Mutex::new(Vec::new()),
+            immutable: FlushQueue::default(),
             candidates: Mutex::new(candidates),
-            progress: (Mutex::new(()), Condvar::new()),
             executor: parts.executor,
-            failure: Mutex::new(None),
-            hindered: Hindered::default(),
             closing: Closing::default(),
-            reserve: parts.reserve,
+            space: parts.space,
             lock: Mutex::new(parts.lock),
         })
     }
 
     /// Begins the background work.
     pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
-        if !self.read_only {
+        if !self.health.is_read_only() {
             let weak: std::sync::Weak<dyn Worker> = Arc::<Store>::downgrade(self);
             self.executor.start(weak)?;
             Lane::ALL.iter().for_each(|&lane| self.executor.notify(lane));
@@ -241,80 +222,68 @@ impl Store {
 
     // ---- waiting and progress ----------------------------------------------------------------------
 
-    /// Waits until `done`, running the background work itself where nobody else does. Fails when that lacks descriptors or
+    /// Waits until `done`. Does the background work itself if no thread does it. Fails when that work lacks descriptors or
     /// memory meanwhile.
     pub(crate) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
-        let times = self.hindered.times();
+        let shortages = self.health.shortages();
         if self.executor.is_stepped() {
             while !done() {
-                self.check_writable()?;
+                self.ensure_writable()?;
                 if !Lane::ALL.iter().any(|&lane| self.run_one(lane)) && !done() {
-                    let error = self.failure().or_else(|| self.hindered.since(times));
+                    let error = self.health.failure().or_else(|| self.health.shortage_since(shortages));
                     return Err(error.unwrap_or_else(poisoned));
                 }
             }
             return Ok(());
         }
-        let mut guard = self.progress.0.lock();
-        while !done() {
-            self.check_writable()?;
-            if let Some(error) = self.hindered.since(times) {
-                return Err(error);
+        self.health.wait(|| {
+            if done() {
+                return Ok(true);
             }
-            self.progress.1.wait(&mut guard);
-        }
-        Ok(())
+            self.ensure_writable()?;
+            self.health.shortage_since(shortages).map_or(Ok(false), Err)
+        })
     }
 
-    fn signal_progress(&self) {
-        drop(self.progress.0.lock());
-        self.progress.1.notify_all();
-    }
-
-    /// Why the store takes no puts, if it does not.
-    pub(crate) fn check_writable(&self) -> Result<()> {
+    /// Fails if the store takes no puts. Ends the refusal of puts if the disk has room again.
+    pub(crate) fn ensure_writable(&self) -> Result<()> {
         self.check_changeable()?;
-        match self.failure() {
-            Some(_) if self.has_space() => self.resume()?,
-            // What is free now, and not what was free at first.
-            Some(_) => return Err(self.full_error(0)),
-            None => {}
+        if !self.health.has_failed() {
+            return Ok(());
         }
-        Ok(())
+        // Says what is free now, and not what was free when the disk filled up.
+        if self.has_space() { self.resume() } else { Err(self.full_error(0)) }
     }
 
-    /// Why nothing in the store can be changed or made durable, if so. A full disk is no reason.
+    /// Fails if nothing in the store can be changed or made durable. A full disk is no reason.
     pub(crate) fn check_changeable(&self) -> Result<()> {
-        if self.is_closing() {
-            return Err(self.closed_error());
-        }
-        if self.read_only {
-            return Err(Error::new(ErrorKind::ReadOnly, "the store was opened for reading only"));
-        }
-        match self.failure() {
-            Some(error) if error.kind() != ErrorKind::OutOfSpace => Err(error),
-            _ => self.commit.check(),
-        }
+        self.health.check()?;
+        self.commit.check()
     }
 
+    /// Fails if the store is closing or closed.
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.is_closing() { Err(self.closed_error()) } else { Ok(()) }
+        self.health.check_open()
     }
 
-    /// The memtables that wait to be flushed, oldest first.
-    pub(crate) fn waiting_memtables(&self) -> Vec<Waiting> {
-        self.waiting.lock().iter().filter(|(tree, _)| !tree.is_dropped()).cloned().collect()
+    /// Whether the store was opened for reading only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.health.is_read_only()
     }
 
-    /// Forgets the memtables of a tree that was dropped.
-    pub(crate) fn forget_waiting(&self, tree: &Arc<TreeInner>) {
-        let mut waiting = self.waiting.lock();
-        let mine = |other: &Waiting| Arc::ptr_eq(&other.0, tree);
-        let bytes: usize = waiting.iter().filter(|w| mine(w)).map(|(_, mem)| mem.table.memory()).sum();
-        waiting.retain(|w| !mine(w));
-        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        drop(waiting);
-        self.signal_progress();
+    /// What stopped the background work, if anything did.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.health.failure()
+    }
+
+    /// Bytes that are set aside for a full disk.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.space.reserve().held()
+    }
+
+    /// Bytes of the memtables that wait for a flush.
+    pub(crate) fn immutable_bytes(&self) -> usize {
+        self.immutable.bytes()
     }
 
     /// Sets every memtable aside and returns when all that waited are flushed.
@@ -327,13 +296,13 @@ impl Store {
 
     fn flush_some(&self) -> Result<bool> {
         let _at_work = AtWork::on(self);
-        let flush = || with_reserve(&self.reserve, || flush::flush_some(self));
+        let flush = || self.space.with_reserve(|| flush::flush_some(self));
         flush().or_else(|error| {
             if !is_full(&error) {
                 return Err(error);
             }
             // A merge under way may have taken the reserve: it gives back more at its end.
-            let hurry = self.hurry();
+            let hurry = self.io_budget.hurry();
             let _no_merge = self.compacting.lock();
             drop(hurry);
             self.remove_obsolete()?;
@@ -347,7 +316,7 @@ impl Store {
         self.flush()?;
         let _at_work = AtWork::on(self);
         for tree in self.versions.trees().iter().filter(|tree| !tree.is_dropped()) {
-            match with_reserve(&self.reserve, || merge::compact_all(self, tree)) {
+            match self.space.with_reserve(|| merge::compact_all(self, tree)) {
                 Err(error) if is_full(&error) => {
                     // The reserve is filled up.
                     self.remove_obsolete()?;

@@ -22,16 +22,16 @@ impl Store {
 
     /// Waits for space that is being given back, and refuses a huge value for which there is no room then.
     pub(crate) fn make_room_for_blob(&self, len: u64) -> Result<()> {
-        self.check_writable()?;
+        self.ensure_writable()?;
         self.wait_for_space(len)?;
         self.check_room_for_blob(len)
     }
 
     /// Refuses a huge value for which there is no room above the low-space mark.
     pub(crate) fn check_room_for_blob(&self, len: u64) -> Result<()> {
-        self.check_writable()?;
-        let free = self.env.fs.free_space(&self.dir)?;
-        let low = self.low_space();
+        self.ensure_writable()?;
+        let free = self.space.free()?;
+        let low = self.space.low_mark();
         if free < len.saturating_add(low) {
             let message = format!(
                 "the disk has no room for a value of {len} bytes: {free} bytes are free, and {low} of them have to stay so"

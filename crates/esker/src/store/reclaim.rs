@@ -16,7 +16,7 @@ use super::Store;
 use crate::blob::BlobFileId;
 use crate::blob::rewrite::{Replaced, Rewrite};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::reserve::is_full;
+use crate::space::is_full;
 
 /// So many steps write a whole file anew; between two of them the blob lane looks at its other work.
 const STEPS: u64 = 16;
@@ -114,7 +114,7 @@ impl Store {
         let Some(gone) = self.gone_from(file) else { return Ok(true) };
         let bytes = self.options.blob_file_bytes.div_ceil(STEPS);
         // Read, and written.
-        self.note_reclaim(2 * bytes);
+        self.io_budget.note_reclaim(2 * bytes);
         match rewrite.step(bytes, |ordinal| gone.contains(&ordinal)) {
             Ok(true) => state.current = Some(rewrite),
             Ok(false) => match self.finish_rewrite(rewrite) {

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::Store;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{CheckReport, Finding};
+use crate::rate::RateLimit;
 use crate::stats::Stats;
 
 mod blobs;
@@ -28,7 +29,7 @@ const FIRST_AFTER: Duration = Duration::from_secs(3600);
 /// A pass begins so long after the one before has begun, or when that ends.
 const EVERY: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How often a pass that is under way goes on.
+/// A step of a pass reads what the rate allows in this time.
 const STEP: Duration = Duration::from_millis(250);
 
 /// Damaged places that are remembered.
@@ -51,10 +52,7 @@ pub(crate) struct Scrub {
 struct Background {
     /// When the next pass begins, once that is known.
     next_us: Option<u64>,
-    /// When the pass under way last went on.
-    last_us: u64,
-    /// Bytes that it has read beyond what was allowed: a chunk, a block or a table's index is read whole.
-    overdrawn: u64,
+    limit: RateLimit,
     pass: Option<Pass>,
 }
 
@@ -107,7 +105,7 @@ impl Store {
 
     /// Reads about `bytes` more; `false` at the end of the pass.
     fn scrub_step(&self, pass: &mut Pass, bytes: u64) -> Result<bool> {
-        self.check_open()?;
+        self.health.check_open()?;
         let (findings, before) = (pass.report().findings.len(), pass.report().bytes);
         let goes_on = pass.advance(self, bytes);
         self.scrub.bytes.fetch_add(pass.report().bytes - before, Ordering::Relaxed);
@@ -126,24 +124,18 @@ impl Store {
         }
         if background.pass.is_none() {
             background.next_us = Some(now.saturating_add(micros(EVERY)));
-            background.last_us = now.saturating_sub(micros(STEP));
             background.pass = Some(Pass::begin(self));
         }
-        // After a pause, a merge for one, what was missed is not made up for.
-        let passed = (now - background.last_us.min(now)).min(4 * micros(STEP));
-        let earned = u64::try_from(u128::from(rate) * u128::from(passed) / 1_000_000).unwrap_or(u64::MAX);
-        if earned == 0 {
+        let Background { limit, pass: Some(pass), .. } = &mut *background else { return };
+        if limit.owed(now) > 0 {
             return;
         }
-        background.last_us = now;
-        let allowed = earned.saturating_sub(background.overdrawn);
-        background.overdrawn = background.overdrawn.saturating_sub(earned);
-        let Some(pass) = background.pass.as_mut().filter(|_| allowed > 0) else { return };
+        let step = u64::try_from(u128::from(rate) * STEP.as_micros() / 1_000_000).unwrap_or(u64::MAX);
         let before = pass.report().bytes;
         // It fails where the store is closing.
-        let goes_on = self.scrub_step(pass, allowed).unwrap_or(true);
-        let read = pass.report().bytes - before;
-        background.overdrawn += read.saturating_sub(allowed);
+        let goes_on = self.scrub_step(pass, step.max(1)).unwrap_or(true);
+        // Often more than a step: a chunk, a block or a table's index is read whole.
+        limit.spend(now, pass.report().bytes - before, rate);
         if !goes_on {
             background.pass = None;
             self.scrub.end_pass();

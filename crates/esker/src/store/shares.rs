@@ -17,7 +17,7 @@ impl Store {
     /// One entry more for the huge value of `pointer`, that of `key` in a tree with the root `tree`; `None` when it was freed, because
     /// the entry that had the pointer is gone.
     pub(crate) fn share_blob(&self, tree: TreeId, key: &[u8], pointer: &Pointer) -> Result<Option<NewBlob>> {
-        self.check_writable()?;
+        self.ensure_writable()?;
         Ok(self.blobs.share(tree, key, pointer))
     }
 

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Store;
 use super::blobs::Frees;
-use super::reserve::{self, is_full};
 use crate::error::Result;
+use crate::space::{is_full, size_for};
 
 /// Segments up to this length are not worth it.
 const SHORT: u64 = 1 << 20;
@@ -51,20 +51,20 @@ impl Store {
         drop(state);
         self.move_floor()?;
         self.remove_surplus(0)?;
-        self.reserve.shrink(self.longest_segment())?;
+        self.space.reserve().shrink(self.longest_segment())?;
         // The log lane may have made a longer one meanwhile.
-        self.reserve.cover(self.longest_segment())
+        self.space.reserve().cover(self.longest_segment())
     }
 
     fn is_worth_shrinking(&self) -> bool {
-        let longest = self.longest_segment().max(self.reserve.covered());
+        let longest = self.longest_segment().max(self.space.reserve().covered());
         if longest <= SHORT {
             return false;
         }
         let trees = self.versions.trees();
         let states: Vec<_> = trees.iter().map(|tree| tree.state.load_full()).collect();
         let tables = states.iter().flat_map(|state| state.levels.tables()).map(|(_, table)| table.info.size);
-        tables.sum::<u64>() < reserve::size_for(longest)
+        tables.sum::<u64>() < size_for(longest)
     }
 
     /// [`Store::shrink`] where nothing was written for some time.
@@ -79,7 +79,7 @@ impl Store {
 
     /// [`Store::shrink`], after a flush of what the log holds. On a full disk nothing of that is done.
     pub(super) fn flush_and_shrink(&self) -> Result<()> {
-        if self.failure().is_some() || !self.is_worth_shrinking() {
+        if self.health.has_failed() || !self.is_worth_shrinking() {
             return Ok(());
         }
         match self.flush().and_then(|()| self.shrink()) {

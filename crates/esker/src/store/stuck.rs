@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use super::room::shown;
 use super::{Store, merge};
 use crate::compact::pick::Compaction;
 use crate::error::{Error, ErrorKind, Result};
+use crate::space::shown;
 use crate::state::TreeInner;
 use crate::version::edit::TreeId;
 
@@ -64,9 +64,7 @@ fn output_of(compaction: &Compaction) -> u64 {
 impl Store {
     /// Bytes that a merge of the background can take.
     fn room_for_merge(&self) -> u64 {
-        let free = self.env.fs.free_space(&self.dir).unwrap_or(u64::MAX);
-        let kept = if self.failure().is_some() { 0 } else { self.low_space() };
-        free.saturating_sub(kept)
+        self.space.for_merges(self.health.has_failed())
     }
 
     /// What `compaction` has if it is begun now.
@@ -104,8 +102,8 @@ impl Store {
         let message = format!(
             "the disk is full: {} free, RESERVE holds {} more, and merging the tree \"{}\" writes about {} before what it \
              has read can go; nothing is lost, and the store goes on: make room on the disk, then compact again",
-            self.shown_free(),
-            shown(self.reserve.held()),
+            self.space.shown_free(),
+            shown(self.space.reserve().held()),
             tree.name,
             shown(output)
         );
@@ -114,7 +112,7 @@ impl Store {
 
     /// Whether a merge of the background may go on writing.
     pub(super) fn check_room_for_merge(&self) -> Result<()> {
-        if self.failure().is_none() && self.room_for_merge() == 0 {
+        if !self.health.has_failed() && self.room_for_merge() == 0 {
             return Err(self.full_error(0));
         }
         Ok(())

@@ -9,14 +9,13 @@ use std::sync::Arc;
 
 use super::Store;
 use super::blobs::Ended;
-use super::flush::Waiting;
-use super::reserve::is_full;
-use super::room::shown;
 use crate::blob::Pointer;
 use crate::canary::broken;
 use crate::cursor::{Cursor, SeqNo};
 use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
+use crate::flush::Immutable;
+use crate::space::{is_full, shown};
 use crate::state::{Mem, TreeInner};
 use crate::version::edit::{ManifestState, TreeId};
 
@@ -37,7 +36,7 @@ pub(super) fn is_flushed(
 }
 
 /// The pointers to huge values in those of some memtables that no log has.
-pub(super) fn pointers_of_volatile(waiting: &[Waiting]) -> Result<Vec<Pointer>> {
+pub(super) fn pointers_of_volatile(waiting: &[Immutable]) -> Result<Vec<Pointer>> {
     let mut pointers = Vec::new();
     for (_, mem) in waiting.iter().filter(|(tree, _)| !tree.log) {
         let mut cursor = mem.table.cursor();
@@ -84,7 +83,7 @@ impl Store {
     /// Ends all writing and flushes what the log does not hold, while the store can still do that.
     pub(super) fn flush_when_closing(&self) -> Result<()> {
         self.commit.end_writes();
-        if self.is_closing() || broken("rule-21-close") {
+        if self.health.is_closing() || broken("rule-21-close") {
             return Ok(());
         }
         self.flush_volatile().map_err(|error| if is_full(&error) { self.full_for_volatile() } else { error })
@@ -111,7 +110,7 @@ impl Store {
         let message = format!(
             "the disk is full: {} free, and some {} that trees without the log held in memory found no room: what was \
              written since the last flush to {names:?}{more} is lost; everything else is there",
-            self.shown_free(),
+            self.space.shown_free(),
             shown(bytes),
         );
         Error::new(ErrorKind::OutOfSpace, message).at(&self.dir)

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Store;
-use super::reserve::is_full;
 use crate::canary::broken;
 use crate::cursor::Kind;
 use crate::env::Lane;
@@ -12,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::record;
 use crate::options::Durability;
 use crate::ranges::KeyRange;
+use crate::space::is_full;
 use crate::state::{Extent, TreeInner};
 use crate::trace::{Cause, Operation, Step, Subject, notes};
 use crate::write::batch::Batch;
@@ -90,7 +90,7 @@ impl Store {
     /// Fails if merges fall behind because they lack descriptors or memory. Slowing the writer more and more would not tell it
     /// why.
     fn check_merging(&self) -> Result<()> {
-        let lacking = if self.throttle.is_outrun() { self.hindered.lacking(Lane::Compact) } else { None };
+        let lacking = if self.throttle.is_outrun() { self.health.shortage_in(Lane::Compact) } else { None };
         lacking.map_or(Ok(()), Err)
     }
 
@@ -142,7 +142,7 @@ impl Store {
                     let prepare = || self.prepare_segment(len, batch.only_deletes());
                     notes::waiting(&*self.env.clock, Cause::Segment, prepare)?;
                 }
-                Err(_) if self.is_closing() => return Err(self.closed_error()),
+                Err(_) if self.health.is_closing() => return Err(self.health.closed_error()),
                 Err(error) => return Err(error),
             }
         };
@@ -166,10 +166,10 @@ impl Store {
 
     /// Refuses what cannot be written. On a full disk deletes go on: they are how space comes back.
     fn check_admits(&self, batch: &Batch) -> Result<()> {
-        if self.failure().is_some() && batch.only_deletes() {
+        if self.health.has_failed() && batch.only_deletes() {
             return self.check_changeable();
         }
-        self.check_writable()
+        self.ensure_writable()
     }
 
     /// Everything before log position `end` survives power loss when this returns.
@@ -195,7 +195,7 @@ impl Store {
 
     /// Sets memtables aside that have grown full, and asks for the work that the write made due.
     fn after_write(&self, batch: &Batch) {
-        let limit = self.memtable_limit();
+        let limit = self.space.memtable_limit();
         for part in batch.parts() {
             if part.tree.state.load().mem.table.memory() >= limit {
                 self.set_aside(&part.tree, limit);
@@ -224,16 +224,15 @@ impl Store {
             }
         }
         tree.set_mem_aside();
-        self.waiting_bytes.fetch_add(mem.table.memory(), Ordering::Relaxed);
-        self.waiting.lock().push((Arc::clone(tree), mem));
+        self.immutable.push(Arc::clone(tree), mem);
         drop(state);
         self.executor.notify(Lane::Flush);
     }
 
     /// Holds a writer up while the memtables that wait to be flushed are at their limit.
     fn wait_for_memtables(&self, batch: &Batch) -> Result<()> {
-        let limit = self.waiting_max();
-        let full = || self.waiting_bytes.load(Ordering::Relaxed) >= limit;
+        let limit = self.space.immutable_max();
+        let full = || self.immutable.bytes() >= limit;
         if !full() {
             return Ok(());
         }

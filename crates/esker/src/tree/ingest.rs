@@ -60,7 +60,7 @@ pub struct Ingest {
 impl Ingest {
     fn new(tree: &Tree) -> Result<Ingest> {
         let store = &tree.store;
-        store.check_writable()?;
+        store.ensure_writable()?;
         let options = OutputOptions {
             compression: tree.inner.options().compression,
             filter_bits: filter_bits(store.options.filter_bits, LEVELS - 1, LEVELS - 1),

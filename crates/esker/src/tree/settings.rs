@@ -20,7 +20,7 @@ impl Tree {
     /// # Errors
     /// `InvalidInput` when the tag is too long, or as a write.
     pub fn set_tag(&self, tag: &str) -> Result<()> {
-        self.store.check_writable()?;
+        self.store.ensure_writable()?;
         if tag.len() > TAG_LEN_MAX {
             let message = format!("the tag has {} bytes; the limit is {TAG_LEN_MAX}", tag.len());
             return Err(Error::new(ErrorKind::InvalidInput, message));
@@ -38,7 +38,7 @@ impl Tree {
     /// # Errors
     /// `InvalidInput` when an option is out of range or [`TreeOptions::log`] differs from the tree's; or as a write.
     pub fn set_options(&self, options: TreeOptions) -> Result<()> {
-        self.store.check_writable()?;
+        self.store.ensure_writable()?;
         options.check()?;
         crate::table::check_supported(options.compression)?;
         if options.log != self.inner.log {

@@ -53,7 +53,7 @@ pub struct ValueWriter {
 impl ValueWriter {
     pub(super) fn new(tree: &Tree, key: &[u8]) -> Result<ValueWriter> {
         check_key(key)?;
-        tree.store.check_writable()?;
+        tree.store.ensure_writable()?;
         Ok(ValueWriter {
             tree: tree.clone(),
             key: key.to_vec(),

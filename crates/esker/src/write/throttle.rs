@@ -10,9 +10,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use crate::env::Clock;
+use crate::rate::RateLimit;
 use crate::trace::{Cause, notes};
 
 /// Unmerged runs in one tree's level 0 from which on writers are slowed.
@@ -39,8 +38,7 @@ const SLEEP_MAX_US: u64 = 50_000;
 pub(crate) struct Throttle {
     /// Bytes per second; 0: as fast as they can.
     rate: AtomicU64,
-    /// When the bytes admitted so far are paid for, in microseconds of the monotonic clock.
-    paid_us: Mutex<u64>,
+    limit: RateLimit,
     slept_us: AtomicU64,
 }
 
@@ -71,12 +69,7 @@ impl Throttle {
     }
 
     fn hold_up(&self, clock: &dyn Clock, bytes: u64, rate: u64) {
-        let now = clock.monotonic_us();
-        let wait = {
-            let mut paid = self.paid_us.lock();
-            *paid = (*paid).max(now) + bytes.saturating_mul(1_000_000) / rate;
-            *paid - now
-        };
+        let wait = self.limit.spend(clock.monotonic_us(), bytes, rate);
         if wait >= SLEEP_MIN_US {
             let wait = wait.min(SLEEP_MAX_US);
             self.slept_us.fetch_add(wait, Ordering::Relaxed);

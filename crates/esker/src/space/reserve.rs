@@ -4,7 +4,7 @@
 //! fail, finds no room, the file is cut, and the work is done once more; as soon as there is room, the file
 //! gets its length back, and only then are puts taken again. It is [`PER_SEGMENT`] times as long as the
 //! longest log segment so far, so that a small store stays small, and one that was emptied gets small again
-//! ([`shrink`](super::shrink)); how long segments get follows the disk ([`room`](super::room)):
+//! (`store/shrink.rs`); how long segments get follows the disk ([`Space::fit`](super::Space::fit)):
 //!
 //! ```text
 //! |  1 x: log segments for deletes  |  4 x: opening (a first segment, a manifest, the tables of one segment)  |
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::canary::broken;
 use crate::env::{Env, Gate};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::fs::gone;
 
 /// The name of the file.
@@ -202,18 +202,4 @@ fn part_with_second_name(env: &Env, path: &Path) -> Result<bool> {
         env.fs.remove_file(path)?;
     }
     Ok(shared)
-}
-
-/// Does `work`; where there is no room for it, once more without the reserve.
-pub(crate) fn with_reserve<T>(reserve: &Reserve, mut work: impl FnMut() -> Result<T>) -> Result<T> {
-    let releases = reserve.releases();
-    match work() {
-        Err(error) if is_full(&error) && reserve.release(releases) => work(),
-        result => result,
-    }
-}
-
-/// Whether `error` says that the disk has no room.
-pub(crate) fn is_full(error: &Error) -> bool {
-    error.kind() == ErrorKind::OutOfSpace
 }

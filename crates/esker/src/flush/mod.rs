@@ -1,0 +1,5 @@
+//! What turns memtables into tables.
+
+mod queue;
+
+pub(crate) use queue::{FlushQueue, Flushed, Immutable};

@@ -1,0 +1,81 @@
+//! The immutable memtables of all trees, which wait for a flush.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::state::{Mem, TreeInner};
+
+/// An immutable memtable and its tree.
+pub(crate) type Immutable = (Arc<TreeInner>, Arc<Mem>);
+
+/// See the module's comment. All methods may be called by many threads at once.
+#[derive(Debug, Default)]
+pub(crate) struct FlushQueue {
+    /// Oldest first.
+    memtables: Mutex<Vec<Immutable>>,
+    /// Bytes of memory that they take. Changed under the lock, so that writers can read it without.
+    bytes: AtomicUsize,
+}
+
+impl FlushQueue {
+    /// Adds the newest memtable.
+    pub(crate) fn push(&self, tree: Arc<TreeInner>, mem: Arc<Mem>) {
+        let mut memtables = self.memtables.lock();
+        self.bytes.fetch_add(mem.table.memory(), Ordering::Relaxed);
+        memtables.push((tree, mem));
+    }
+
+    /// Bytes of memory that the memtables take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The memtables of trees that still exist, oldest first.
+    pub(crate) fn memtables(&self) -> Vec<Immutable> {
+        self.memtables.lock().iter().filter(|(tree, _)| !tree.is_dropped()).cloned().collect()
+    }
+
+    /// Removes memtables that are in tables now.
+    pub(crate) fn remove(&self, flushed: &Flushed) {
+        self.retain(|(_, mem)| !flushed.contains(mem));
+    }
+
+    /// Removes the memtables of a tree that was dropped.
+    pub(crate) fn remove_tree(&self, tree: &Arc<TreeInner>) {
+        self.retain(|(other, _)| !Arc::ptr_eq(other, tree));
+    }
+
+    /// Removes all memtables.
+    pub(crate) fn clear(&self) {
+        self.retain(|_| false);
+    }
+
+    fn retain(&self, stays: impl Fn(&Immutable) -> bool) {
+        let mut memtables = self.memtables.lock();
+        let mut removed = 0;
+        memtables.retain(|entry| {
+            let stays = stays(entry);
+            removed += if stays { 0 } else { entry.1.table.memory() };
+            stays
+        });
+        self.bytes.fetch_sub(removed, Ordering::Relaxed);
+    }
+}
+
+/// The memtables that a flush has written to tables. It looks one up in constant time, however many there are.
+#[derive(Debug, Default)]
+pub(crate) struct Flushed(HashSet<*const Mem>);
+
+impl Flushed {
+    /// The memtables in `by_tree`, which outlive the result.
+    pub(crate) fn new(by_tree: &[(Arc<TreeInner>, Vec<Arc<Mem>>)]) -> Self {
+        Flushed(by_tree.iter().flat_map(|(_, mems)| mems).map(Arc::as_ptr).collect())
+    }
+
+    pub(crate) fn contains(&self, mem: &Arc<Mem>) -> bool {
+        self.0.contains(&Arc::as_ptr(mem))
+    }
+}

@@ -1,0 +1,174 @@
+//! Whether an open store takes calls and, if not, why; and the wait for background work, which may change that.
+//!
+//! ```text
+//! open --- the disk is full ---> open, puts refused --- there is room again ---> open
+//!   |                                |
+//!   |--- another failure ------------'----> failed: reads alone; until the store is opened again
+//!   '--- close ---------------------------> closing: no calls at all
+//! ```
+//!
+//! A store that was opened for reading only takes no writes from the start. A shortage of descriptors or memory is no state:
+//! the store tries again, and only those that wait for the work fail.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::env::Lane;
+use crate::error::{Error, ErrorKind, Result};
+
+mod shortages;
+
+use shortages::Shortages;
+
+/// See the module's comment. All methods may be called by many threads at once.
+#[derive(Debug)]
+pub(crate) struct Health {
+    dir: PathBuf,
+    read_only: bool,
+    closing: AtomicBool,
+    /// What stopped the background work, if anything did.
+    failure: Mutex<Option<Error>>,
+    /// Whether there is a failure, so that writers need not take the lock. Changed under it.
+    has_failed: AtomicBool,
+    shortages: Shortages,
+    /// Signalled when background work has made progress or failed. Guards nothing but the wait.
+    progress: (Mutex<()>, Condvar),
+}
+
+impl Health {
+    /// The health of a store in `dir` that has just been opened.
+    pub(crate) fn new(dir: PathBuf, read_only: bool) -> Self {
+        Health {
+            dir,
+            read_only,
+            closing: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            has_failed: AtomicBool::new(false),
+            shortages: Shortages::default(),
+            progress: (Mutex::new(()), Condvar::new()),
+        }
+    }
+
+    /// Whether the store was opened for reading only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    // ---- closing -------------------------------------------------------------------------------------
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Makes all calls fail from now on.
+    pub(crate) fn begin_closing(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn closed_error(&self) -> Error {
+        Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir)
+    }
+
+    /// Fails if the store is closing or closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_closing() { Err(self.closed_error()) } else { Ok(()) }
+    }
+
+    // ---- failures ------------------------------------------------------------------------------------
+
+    /// Fails if the store is closing, was opened for reading only, or has failed. A full disk is no reason: deletes, flushes
+    /// and merges go on.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_open()?;
+        if self.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the store was opened for reading only"));
+        }
+        match self.failure() {
+            Some(error) if error.kind() != ErrorKind::OutOfSpace => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the disk is full, or the background work has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+
+    /// What stopped the background work, if anything did.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        if self.has_failed() { self.failure.lock().as_ref().map(Error::duplicate) } else { None }
+    }
+
+    /// Stops the background work because of `error`. An error of the kind `OutOfSpace` stops puts alone, until
+    /// [`Health::recover`]. Any other error is for good, and the first one stays.
+    pub(crate) fn fail(&self, error: Error) {
+        let mut failure = self.failure.lock();
+        if failure.as_ref().is_none_or(|old| old.kind() == ErrorKind::OutOfSpace) {
+            *failure = Some(error);
+            self.has_failed.store(true, Ordering::Release);
+        }
+        drop(failure);
+        self.signal();
+    }
+
+    /// The disk has room again.
+    pub(crate) fn recover(&self) {
+        let mut failure = self.failure.lock();
+        failure.take_if(|error| error.kind() == ErrorKind::OutOfSpace);
+        self.has_failed.store(failure.is_some(), Ordering::Release);
+    }
+
+    // ---- shortages -----------------------------------------------------------------------------------
+
+    /// A step of background work in `lane` begins.
+    pub(crate) fn begin_step(&self, lane: Lane) {
+        self.shortages.begin_step(lane);
+    }
+
+    /// A step in `lane` has failed with `error`, because it lacked descriptors or memory.
+    pub(crate) fn note_shortage(&self, lane: Lane, error: &Error) {
+        self.shortages.note(lane, error);
+        self.signal();
+    }
+
+    /// When `lane` is to try again, if its last step lacked something.
+    pub(crate) fn retry_in(&self, lane: Lane) -> Option<Duration> {
+        self.shortages.retry_in(lane)
+    }
+
+    /// What the last step in `lane` lacked. `None` once the next step has begun.
+    pub(crate) fn shortage_in(&self, lane: Lane) -> Option<Error> {
+        self.shortages.of_last_step(lane)
+    }
+
+    /// How many steps lacked something since the store was opened.
+    pub(crate) fn shortages(&self) -> u64 {
+        self.shortages.count()
+    }
+
+    /// The last shortage, if there was one since [`Health::shortages`] returned `count`.
+    pub(crate) fn shortage_since(&self, count: u64) -> Option<Error> {
+        self.shortages.since(count)
+    }
+
+    // ---- waiting -------------------------------------------------------------------------------------
+
+    /// Wakes all threads in [`Health::wait`]: background work has made progress or failed.
+    pub(crate) fn signal(&self) {
+        drop(self.progress.0.lock());
+        self.progress.1.notify_all();
+    }
+
+    /// Waits until `is_done` returns `true`, or fails. Each [`Health::signal`] has it asked again. `is_done` runs under the
+    /// lock that `signal` takes.
+    pub(crate) fn wait(&self, mut is_done: impl FnMut() -> Result<bool>) -> Result<()> {
+        let mut guard = self.progress.0.lock();
+        while !is_done()? {
+            self.progress.1.wait(&mut guard);
+        }
+        Ok(())
+    }
+}

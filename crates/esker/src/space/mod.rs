@@ -1,0 +1,198 @@
+//! Space on disk: what the store may take, the sizes that follow from it, and the error of a put for which there is not enough.
+//!
+//! *Room* is what the store can take beside its tables and huge values: the free space, the reserve, and the log's files.
+//! The store looks at it whenever it makes a log segment ready: before the log grows, and never in the path of a put.
+//!
+//! ```text
+//! s   longest log segment   room / 64, a power of two, at least 256 KiB, at most what the memory budget allows
+//! M   full memtable         4s, at most what the memory budget allows; room / 16 where that is more and s the longest there is
+//! 4M  low-space mark        at most 32 MiB
+//! 5s  reserve               see `reserve.rs`
+//! ```
+//!
+//! Flushes, merges and deletes must go on when puts cannot. So their space is there before a put is taken:
+//!
+//! - *Other programs take no space* (D18). Memtables hold at most 3M: one that takes writes and 2M that are immutable; then
+//!   writers wait. A put gets a new log segment only if the low-space mark, and what the reserve lacks, stay free beside it.
+//!   So when puts are refused, the tables of all memtables find room below the mark, an M is left for the manifest and the
+//!   log of deletes, and the reserve is whole. Each flush then gives back the log that it has made needless.
+//! - *Other programs take every byte* (D20, D21). The reserve alone is left. Its 4s hold the tables of one full memtable,
+//!   since M <= 4s, but for an `Options::memtable_bytes` of more than that. Memtables are then flushed one after the other,
+//!   and each flush gives back log. Deletes have 1s. An opening replays one segment after the other.
+//! - A record longer than s has a segment of its own. The store takes it if the disk has room for it twice, as log and as
+//!   table, beside all that.
+//!
+//! When the room shrinks, s and M shrink at the next look. The reserve of before covers what memtables hold then. It is
+//! shortened only when the log has none of its longer segments any more (`store/shrink.rs`).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::env::{Env, Gate};
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::Options;
+
+mod reserve;
+
+pub(crate) use reserve::{RESERVE_FILE, Reserve, give_up, reserve_path, size_for};
+
+/// Segments of the greatest length that the room has space for.
+const SEGMENTS: u64 = 64;
+/// Full memtables that the room has space for.
+const MEMTABLES: u64 = 16;
+/// Segments of whose length a full memtable is at most.
+const SEGMENTS_PER_MEMTABLE: u64 = 4;
+
+/// What the log needs for its next record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogNeed {
+    /// The length of the segment that has to be made for it; 0 if one stands ready.
+    pub(crate) new: u64,
+    /// The greatest length of a segment that holds several records.
+    pub(crate) usual_max: u64,
+}
+
+/// See the module's comment. All methods may be called by many threads at once.
+#[derive(Debug)]
+pub(crate) struct Space {
+    env: Env,
+    dir: PathBuf,
+    /// The greatest size of a memtable, by the memory budget.
+    memtable_max: usize,
+    /// The greatest length of a log segment, by the memory budget.
+    segment_max: u64,
+    /// The size of a full memtable, by the budget and the disk.
+    memtable: AtomicUsize,
+    reserve: Reserve,
+}
+
+/// Bytes, as a message shows them.
+pub(crate) fn shown(bytes: u64) -> String {
+    if bytes < 10 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
+}
+
+/// Whether `error` says that the disk has no room.
+pub(crate) fn is_full(error: &Error) -> bool {
+    error.kind() == ErrorKind::OutOfSpace
+}
+
+impl Space {
+    /// The space of the store in `dir`. It finds the reserve as the last opening left it, and changes nothing outside
+    /// `gate`. Without `has_reserve` nothing is set aside.
+    pub(crate) fn find(options: &Options, dir: &Path, gate: &Arc<Gate>, has_reserve: bool) -> Result<Space> {
+        let segment_max = options.segment_len_max();
+        let reserved_max = if has_reserve { segment_max } else { 0 };
+        Ok(Space {
+            env: options.env.clone(),
+            dir: dir.to_path_buf(),
+            memtable_max: options.memtable_limit(),
+            segment_max,
+            memtable: AtomicUsize::new(options.memtable_limit()),
+            reserve: Reserve::find(&options.env, dir, reserved_max, gate)?,
+        })
+    }
+
+    // ---- sizes ---------------------------------------------------------------------------------------
+
+    /// The size of a full memtable, in bytes.
+    pub(crate) fn memtable_limit(&self) -> usize {
+        self.memtable.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of immutable memtables from which on writers wait.
+    pub(crate) fn immutable_max(&self) -> usize {
+        self.memtable_limit() * 2
+    }
+
+    /// Bytes of log that recovery would read, from which on the oldest memtables are flushed.
+    pub(crate) fn log_max(&self) -> u64 {
+        (self.memtable_limit() as u64 * 4).max(4 << 20)
+    }
+
+    /// The low-space mark: with fewer free bytes on the disk, puts are refused.
+    pub(crate) fn low_mark(&self) -> u64 {
+        (self.memtable_limit() as u64 * 4).min(32 << 20)
+    }
+
+    /// Fits the sizes to the disk, while the log's files take `log` bytes. `bound` limits the length of new segments and
+    /// returns the limit in force; so does this.
+    pub(crate) fn fit(&self, log: u64, bound: impl FnOnce(u64) -> u64) -> u64 {
+        // If the file system does not tell, the memory budget alone counts.
+        let free = self.free().unwrap_or(u64::MAX);
+        let room = free.saturating_add(log).saturating_add(self.reserve.held());
+        let segment = room / SEGMENTS;
+        let longest = bound(if segment == 0 { 0 } else { 1 << segment.ilog2() });
+        let mut fitting = SEGMENTS_PER_MEMTABLE * longest;
+        if longest == self.segment_max {
+            fitting = fitting.max(room / MEMTABLES);
+        }
+        let limit = usize::try_from(fitting).unwrap_or(usize::MAX).min(self.memtable_max);
+        // Each write reads it, so it is written only if it changes.
+        if self.memtable_limit() != limit {
+            self.memtable.store(limit, Ordering::Relaxed);
+        }
+        longest
+    }
+
+    // ---- room ----------------------------------------------------------------------------------------
+
+    /// Free bytes of the disk.
+    pub(crate) fn free(&self) -> Result<u64> {
+        self.env.fs.free_space(&self.dir)
+    }
+
+    /// Bytes that must be free for a put: the segment that the log needs, the low-space mark, and what the reserve lacks
+    /// then.
+    fn needed(&self, log: LogNeed) -> u64 {
+        let usual = log.new.min(log.usual_max);
+        // The table of a record that is longer.
+        let table = if log.new > usual { log.new } else { 0 };
+        [log.new, table, self.low_mark(), self.reserve.missing_for(usual)]
+            .into_iter()
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Whether the disk has room for a put.
+    pub(crate) fn has_room(&self, log: LogNeed) -> bool {
+        self.free().is_ok_and(|free| free >= self.needed(log))
+    }
+
+    /// Bytes that a background merge may take. If the disk `is_full`, a merge may take all: it gives back more.
+    pub(crate) fn for_merges(&self, is_full: bool) -> u64 {
+        let free = self.free().unwrap_or(u64::MAX);
+        free.saturating_sub(if is_full { 0 } else { self.low_mark() })
+    }
+
+    /// The free space, as a message shows it.
+    pub(crate) fn shown_free(&self) -> String {
+        self.free().map_or_else(|_| "an unknown number of bytes".to_owned(), shown)
+    }
+
+    /// The error of a put on a full disk.
+    pub(crate) fn full_error(&self, log: LogNeed) -> Error {
+        let message = format!(
+            "the disk is full: {} free, puts are refused below {}, and RESERVE holds {} more; reads and deletes go on",
+            self.shown_free(),
+            shown(self.needed(log)),
+            shown(self.reserve.held())
+        );
+        Error::new(ErrorKind::OutOfSpace, message).at(&self.dir)
+    }
+
+    // ---- the reserve ---------------------------------------------------------------------------------
+
+    /// The space that is set aside.
+    pub(crate) fn reserve(&self) -> &Reserve {
+        &self.reserve
+    }
+
+    /// Does `work`; if the disk has no room for it, once more without the reserve.
+    pub(crate) fn with_reserve<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        let releases = self.reserve.releases();
+        match work() {
+            Err(error) if is_full(&error) && self.reserve.release(releases) => work(),
+            result => result,
+        }
+    }
+}
