@@ -1,9 +1,11 @@
-//! What background work decides and makes: [`pick`] says what to merge next (`leveled` and `tiered` know how), [`retain`]
-//! which versions survive, [`operands`] puts together what was merged into a key, [`output`] writes the tables. The work itself is the store's.
+//! The parts of a merge: [`queue`] knows which trees may need one, [`pick`] chooses the tables (`leveled` and `tiered` know
+//! how), [`retain`] chooses the versions that survive, [`operands`] combines the operands of a key, and [`output`] writes the
+//! tables. `store/merge.rs` does the merge.
 
 mod leveled;
 pub(crate) mod operands;
 pub(crate) mod output;
 pub(crate) mod pick;
+pub(crate) mod queue;
 pub(crate) mod retain;
 mod tiered;

@@ -52,19 +52,11 @@ impl Store {
         self.executor.notify(lane);
     }
 
-    pub(crate) fn take_compaction_candidates(&self) -> Vec<Arc<TreeInner>> {
-        std::mem::take(&mut *self.candidates.lock()).into_values().collect()
-    }
-
-    pub(crate) fn add_compaction_candidates(&self, trees: impl IntoIterator<Item = Arc<TreeInner>>) {
-        self.candidates.lock().extend(trees.into_iter().map(|tree| (tree.id, tree)));
-    }
-
     /// Reads of `tree` may have paid for a merge.
     #[cold]
     pub(crate) fn consider_merging(&self, tree: &Arc<TreeInner>) {
         if !self.health.is_read_only() {
-            self.add_compaction_candidates([Arc::clone(tree)]);
+            self.compactions.add([Arc::clone(tree)]);
             self.notify(Lane::Compact);
         }
     }

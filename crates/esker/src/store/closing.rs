@@ -164,7 +164,7 @@ impl Store {
     /// be taken for what it holds: who has loaded its state asks afterwards whether the store is closing.
     fn give_up_all(&self) {
         self.immutable.clear();
-        self.candidates.lock().clear();
+        self.compactions.clear();
         self.commit.jobs.clear();
         self.versions.lock().let_go();
         self.registry.close();

@@ -1,7 +1,6 @@
 //! Getting rid of what has expired: a table in which much has is merged, though nothing else asks for that.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Store;
@@ -14,12 +13,6 @@ use crate::version::levels::Levels;
 
 /// How soon tables are looked at again that are due but that an old snapshot still reads, in microseconds.
 const AGAIN_US: u64 = 30_000_000;
-
-/// When a table is due next. Lowered by whoever adds a table, raised by the compact lane alone.
-#[derive(Debug, Default)]
-pub(super) struct ExpiryWatch {
-    next_us: AtomicU64,
-}
 
 /// When the first of the tables is due, if any ever is.
 fn first_due(levels: &Levels) -> Option<u64> {
@@ -42,11 +35,6 @@ impl Store {
         Edit::Clock { us: self.clock.now_us().min(CLOCK_MAX) }
     }
 
-    /// Takes note of when new tables are due. Under the version lock, since they came.
-    pub(super) fn note_expiring(&self, due_us: u64) {
-        self.expiry.next_us.fetch_min(due_us, Ordering::AcqRel);
-    }
-
     /// Whether some table holds entries that expire.
     pub(super) fn has_expiring(&self, versions: &Versions) -> bool {
         let expires = |tree: &Arc<TreeInner>| {
@@ -58,11 +46,9 @@ impl Store {
     /// Has the trees looked at in which a table is due to be merged for what has expired.
     pub(super) fn consider_expired(&self) {
         let now = self.clock.now_us();
-        if now < self.expiry.next_us.load(Ordering::Acquire) {
+        if !self.compactions.begin_due(now) {
             return;
         }
-        // Before looking: a table that is added meanwhile lowers it again.
-        self.expiry.next_us.store(u64::MAX, Ordering::Release);
         let trees = self.versions.trees();
         let dues = trees.iter().filter_map(|tree| Some((first_due(&tree.state.load().levels)?, tree)));
         let (mut next, mut due_now) = (u64::MAX, Vec::new());
@@ -74,7 +60,7 @@ impl Store {
                 next = next.min(due);
             }
         }
-        self.expiry.next_us.fetch_min(next, Ordering::AcqRel);
-        self.add_compaction_candidates(due_now);
+        self.compactions.note_due(next);
+        self.compactions.add(due_now);
     }
 }

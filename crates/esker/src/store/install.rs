@@ -84,7 +84,7 @@ impl Store {
     /// Does what a change of versions makes due. Under the version lock.
     fn follow(&self, applied: Applied) {
         let Applied { changed, dropped, orphans, due_us } = applied;
-        due_us.into_iter().for_each(|due_us| self.note_expiring(due_us));
+        due_us.into_iter().for_each(|due_us| self.compactions.note_due(due_us));
         orphans.into_iter().for_each(|file| self.discard_file(file));
         for tree in &dropped {
             self.immutable.remove_tree(tree);
@@ -97,7 +97,7 @@ impl Store {
         // Tables of trees that were dropped are removed by the same lane.
         let has_work = !changed.is_empty() || !dropped.is_empty();
         if !changed.is_empty() {
-            self.add_compaction_candidates(changed);
+            self.compactions.add(changed);
             self.update_throttle();
         }
         if has_work {
@@ -107,11 +107,9 @@ impl Store {
 
     /// Has writers slowed by how far merges are behind.
     fn update_throttle(&self) {
-        let candidates = self.candidates.lock();
-        let behind = |tree: &Arc<TreeInner>| pick::runs_behind(&tree.state.load().levels, &tree.options());
-        // Waiting helps no merge that has no room.
-        let runs = candidates.values().filter(|tree| !self.was_stuck(tree)).map(behind).max();
-        self.throttle.set_runs(runs.unwrap_or(0));
+        let behind = |tree: &TreeInner| pick::runs_behind(&tree.state.load().levels, &tree.options());
+        // A wait helps no merge that has no room.
+        self.throttle.set_runs(self.compactions.most(behind));
     }
 
     /// Removes the tables that `edits` would have added, when that came to nothing. Where it is not known

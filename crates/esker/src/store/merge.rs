@@ -12,11 +12,12 @@ use crate::blob::Pointer;
 use crate::cache::Offer;
 use crate::compact::output::{Output, OutputOptions, filter_bits, run_filter_bits};
 use crate::compact::pick::{self, Compaction, Goal};
+use crate::compact::queue::{Attempt, output_bytes};
 use crate::compact::retain::Retention;
 use crate::cursor::{Cursor, SeqNo};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::read::merge::{Direction, MergeCursor, Source};
-use crate::space::is_full;
+use crate::space::{is_full, shown};
 use crate::state::TreeInner;
 use crate::table::ScanHint;
 use crate::version::edit::{Edit, TableInfo};
@@ -41,35 +42,36 @@ const BYTES_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 19 
 pub(crate) fn compact_some(store: &Store) -> Result<bool> {
     let _one_at_a_time = store.compacting.lock();
     let urgent = {
-        let trees = store.take_compaction_candidates();
-        let scored = trees.into_iter().filter(|tree| !tree.is_dropped()).map(|tree| {
+        let trees = store.compactions.take();
+        let scored = trees.into_iter().map(|tree| {
             let urgency = if store.has_deleted(&tree) { f64::INFINITY } else { urgency_of(store, &tree) };
             (urgency, tree)
         });
         let (mut urgent, others): (Vec<_>, Vec<_>) = scored.partition(|(urgency, _)| *urgency >= 1.0);
         // There may be room for them later.
-        let stuck = others.into_iter().map(|(_, tree)| tree).filter(|tree| store.was_stuck(tree));
-        store.add_compaction_candidates(stuck);
+        let stuck = others.into_iter().map(|(_, tree)| tree).filter(|tree| store.compactions.was_stuck(tree));
+        store.compactions.add(stuck);
         urgent.sort_by(|a, b| b.0.total_cmp(&a.0));
         urgent
     };
     let mut urgent = urgent.into_iter();
     let first = urgent.next();
-    store.add_compaction_candidates(urgent.map(|(_, tree)| tree));
+    store.compactions.add(urgent.map(|(_, tree)| tree));
     let Some((_, tree)) = first else { return Ok(false) };
     let _no_flush_below = tree.below_level_0.lock();
     let levels = Arc::clone(&tree.state.load().levels);
     let deleted = store.drop_deleted(&tree);
     if !matches!(deleted, Ok(false)) {
-        store.add_compaction_candidates([Arc::clone(&tree)]);
+        store.compactions.add([Arc::clone(&tree)]);
         return deleted;
     }
     let Some(compaction) = pick::pick(&levels, goal_of(store, &tree, &levels)) else { return Ok(true) };
     let result = run(store, &tree, &levels, &compaction, None);
-    store.add_compaction_candidates([Arc::clone(&tree)]);
+    store.compactions.add([Arc::clone(&tree)]);
     match &result {
-        Ok(()) => store.note_not_stuck(&tree),
-        Err(error) if is_full(error) => store.note_stuck(&tree, &compaction),
+        Ok(()) => store.compactions.note_not_stuck(&tree),
+        // With the room of now: others may have taken what there was when the merge began.
+        Err(error) if is_full(error) => store.compactions.note_stuck(&tree, attempt(store, &compaction)),
         Err(_) => {}
     }
     result.map(|()| true)
@@ -135,6 +137,34 @@ pub(super) fn all_of(store: &Store, tree: &TreeInner) -> (Arc<Levels>, Option<Co
     (levels, compaction)
 }
 
+/// `compaction`, if it began now in the background.
+fn attempt(store: &Store, compaction: &Compaction) -> Attempt {
+    let room = store.space.for_merges(store.health.has_failed());
+    Attempt::new(compaction, room, store.env.clock.monotonic_us())
+}
+
+/// Fails if a background merge may not go on writing.
+fn check_room(store: &Store) -> Result<()> {
+    if !store.health.has_failed() && store.space.for_merges(false) == 0 {
+        return Err(store.full_error(0));
+    }
+    Ok(())
+}
+
+/// The error of a `compact` that finds no room for merging all of `tree`.
+pub(super) fn full_error(store: &Store, tree: &TreeInner) -> Error {
+    let output = all_of(store, tree).1.map_or(0, |compaction| output_bytes(&compaction));
+    let message = format!(
+        "the disk is full: {} free, RESERVE holds {} more, and merging the tree \"{}\" writes about {} before what it \
+         has read can go; nothing is lost, and the store goes on: make room on the disk, then compact again",
+        store.space.shown_free(),
+        shown(store.space.reserve().held()),
+        tree.name,
+        shown(output)
+    );
+    Error::new(ErrorKind::OutOfSpace, message).at(&store.dir)
+}
+
 /// What the tables of `tree`, which are `levels`, are to be like.
 fn goal_of(store: &Store, tree: &TreeInner, levels: &Levels) -> Goal {
     let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
@@ -167,8 +197,7 @@ impl UnderWay<'_> {
 
 /// Does merges that are much shorter than the one that is under way, and urgent.
 fn merge_meanwhile(store: &Store, under_way: &UnderWay<'_>) -> Result<()> {
-    let trees: Vec<Arc<TreeInner>> = store.candidates.lock().values().cloned().collect();
-    for tree in trees.into_iter().filter(|tree| !tree.is_dropped()) {
+    for tree in store.compactions.candidates() {
         let newest = under_way.newest_of(&tree);
         if newest.is_none() && urgency_of(store, &tree) < 1.0 {
             continue;
@@ -197,11 +226,13 @@ fn urgency_of(store: &Store, tree: &TreeInner) -> f64 {
     let levels = &tree.state.load().levels;
     let goal = goal_of(store, tree, levels);
     let urgency = pick::urgency(levels, goal);
-    if urgency < 1.0 || !store.was_stuck(tree) {
+    if urgency < 1.0 || !store.compactions.was_stuck(tree) {
         return urgency;
     }
-    let is_stuck = pick::pick(levels, goal).is_some_and(|compaction| store.is_stuck(tree, &compaction));
-    if is_stuck { 0.0 } else { urgency }
+    let is_stuck = |compaction: Compaction| {
+        !compaction.is_move() && store.compactions.is_stuck(tree, &attempt(store, &compaction))
+    };
+    if pick::pick(levels, goal).is_some_and(is_stuck) { 0.0 } else { urgency }
 }
 
 type Interrupted<'a> = Option<&'a UnderWay<'a>>;
@@ -343,7 +374,7 @@ fn merge(
         keys.set(keys.get() + 1);
         if !under_way.asked_for && unlooked.get() >= BYTES_BETWEEN {
             unlooked.set(0);
-            store.check_room_for_merge()?;
+            check_room(store)?;
         }
         let is_turn = keys.get().is_multiple_of(KEYS_BETWEEN);
         let is_held_up = is_paced && unpaid.get() >= BYTES_BETWEEN;

@@ -11,7 +11,6 @@
 //!
 //! Reads take none of them. `docs/architecture.md` has those below them.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -21,6 +20,7 @@ use parking_lot::Mutex;
 use crate::blob::BlobSet;
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
+use crate::compact::queue::CompactionQueue;
 use crate::env::{Env, Executor, Lane, SteadyClock, Worker};
 use crate::error::{Error, Result};
 use crate::flush::FlushQueue;
@@ -32,11 +32,9 @@ use crate::log::wal::Wal;
 use crate::options::Options;
 use crate::read::moments::SnapshotRegistry;
 use crate::space::{Space, is_full};
-use crate::state::TreeInner;
 use crate::state::versions::{VersionSet, Versions};
 use crate::stats::Counters;
 use crate::trace::Metrics;
-use crate::version::edit::TreeId;
 use crate::version::tables::TableRegistry;
 use crate::write::commit::{Commit, poisoned};
 use crate::write::throttle::Throttle;
@@ -63,14 +61,12 @@ mod scrub;
 mod shares;
 mod shrink;
 mod split;
-mod stuck;
 mod survivors;
 mod volatile;
 mod write;
 
 pub(crate) use blobs::Ending;
 use closing::Closing;
-use expiry::ExpiryWatch;
 pub(crate) use ingest::Ingested;
 use owner::AtWork;
 pub(crate) use owner::Owner;
@@ -78,7 +74,6 @@ pub(crate) use port::{Imported, ImportedBlobs};
 use reclaim::Reclaim;
 use scrub::Scrub;
 use shrink::Idle;
-use stuck::Stuck;
 
 /// Retired log segments that are kept for reuse.
 const SPARE_SEGMENTS: usize = 8;
@@ -100,8 +95,6 @@ pub(crate) struct Store {
     pub(crate) snapshots: SnapshotRegistry,
     /// By which values expire.
     pub(crate) clock: SteadyClock,
-    /// When a table is due to be merged for what has expired in it.
-    expiry: ExpiryWatch,
     pub(crate) registry: Arc<TableRegistry>,
     pub(crate) pool: Arc<BufferPool>,
     pub(crate) blobs: Arc<BlobSet>,
@@ -109,7 +102,6 @@ pub(crate) struct Store {
     reclaim: Reclaim,
     pub(crate) scrub: Scrub,
     idle: Idle,
-    stuck: Stuck,
     pub(crate) throttle: Throttle,
     io_budget: IoBudget,
     pub(crate) counters: Counters,
@@ -127,7 +119,7 @@ pub(crate) struct Store {
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
     immutable: FlushQueue,
-    candidates: Mutex<BTreeMap<TreeId, Arc<TreeInner>>>,
+    compactions: CompactionQueue,
     executor: Arc<dyn Executor>,
     closing: Closing,
     space: Space,
@@ -158,7 +150,7 @@ pub(crate) struct Parts {
 
 impl Store {
     pub(crate) fn new(parts: Parts) -> Arc<Store> {
-        let candidates = parts.versions.trees().map(|tree| (tree.id, Arc::clone(tree))).collect();
+        let compactions = CompactionQueue::new(parts.versions.trees());
         let clock = SteadyClock::new(Arc::clone(&parts.options.env.clock), parts.clock_us);
         let tables = Arc::new(TableMaker {
             env: parts.options.env.clone(),
@@ -175,14 +167,12 @@ impl Store {
             health: Health::new(parts.dir.clone(), parts.read_only),
             dir: parts.dir,
             io_budget: IoBudget::new(Arc::clone(&parts.options.env.clock), parts.options.background_io),
-            stuck: Stuck::default(),
             options: parts.options,
             commit: parts.commit,
             wal: parts.wal,
             versions: VersionSet::new(parts.versions),
             snapshots: SnapshotRegistry::default(),
             clock,
-            expiry: ExpiryWatch::default(),
             registry: parts.registry,
             pool: parts.pool,
             metrics: Arc::clone(&parts.blobs.metrics),
@@ -202,7 +192,7 @@ impl Store {
             removing: Mutex::new(()),
             backing_up: Mutex::new(()),
             immutable: FlushQueue::default(),
-            candidates: Mutex::new(candidates),
+            compactions,
             executor: parts.executor,
             closing: Closing::default(),
             space: parts.space,
@@ -320,7 +310,7 @@ impl Store {
                 Err(error) if is_full(&error) => {
                     // The reserve is filled up.
                     self.remove_obsolete()?;
-                    return Err(self.full_for_merge(tree));
+                    return Err(merge::full_error(self, tree));
                 }
                 merged => merged?,
             }

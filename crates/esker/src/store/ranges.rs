@@ -101,7 +101,7 @@ impl Store {
             let Some(_no_flush) = self.flushing.try_lock() else { continue };
             if self.has_deleted(tree) {
                 // A snapshot may have gone that saw what is in it.
-                self.add_compaction_candidates([Arc::clone(tree)]);
+                self.compactions.add([Arc::clone(tree)]);
                 worked = true;
             }
             let seqs = self.spent_ranges(tree);

@@ -1,0 +1,179 @@
+//! The trees that may need a merge, those whose last merge found no room, and when expired pairs are due for one.
+//!
+//! A merge writes its output before its inputs go, so a disk that fills up comes to a merge that does not fit:
+//!
+//! - While the store takes puts, a background merge stops at the low-space mark: the rest is for flushes and deletes. Puts
+//!   are not refused for it. On a full disk, a merge may use all that is free, and the reserve.
+//! - The store does not begin such a merge again until there is an eighth more room, or until so much of its input was
+//!   deleted that the rest may fit. Otherwise the merge would write all that is free again and again.
+//! - If the disk has room for the whole merge by its own account, a quota has refused it, or others took the room for a
+//!   moment. Nothing tells when that is over, so the store begins the merge again after [`AGAIN_US`].
+//!
+//! [`Db::compact`](crate::Db::compact) is what a user asks for: the store always tries it, to the last byte.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::pick::Compaction;
+use crate::state::TreeInner;
+use crate::version::edit::TreeId;
+
+/// How long, in microseconds, a merge waits for which the disk has room by its own account.
+const AGAIN_US: u64 = 60_000_000;
+
+/// See the module's comment. All methods may be called by many threads at once.
+#[derive(Debug, Default)]
+pub(crate) struct CompactionQueue {
+    /// Trees that may need a merge.
+    candidates: Mutex<BTreeMap<TreeId, Arc<TreeInner>>>,
+    /// The last attempts that found no room.
+    stuck: Mutex<BTreeMap<TreeId, Attempt>>,
+    /// When the first table is due for a merge because pairs in it expire, in microseconds since 1970. A new table may lower
+    /// it. Only the thread that merges raises it.
+    due_us: AtomicU64,
+}
+
+/// What a merge has and needs if it begins now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attempt {
+    /// Bytes that it may take.
+    room: u64,
+    /// Bytes that it writes, about.
+    output: u64,
+    /// The monotonic time.
+    at_us: u64,
+}
+
+impl Attempt {
+    /// `compaction` at the time `at_us` of the monotonic clock, with `room` bytes that it may take.
+    pub(crate) fn new(compaction: &Compaction, room: u64, at_us: u64) -> Self {
+        Attempt { room, output: output_bytes(compaction), at_us }
+    }
+
+    /// Whether a merge may succeed `now` that has failed with `self`.
+    fn is_passed_by(&self, now: &Attempt) -> bool {
+        let has_more_room = now.room.saturating_sub(self.room) > self.room / 8;
+        let has_less_to_do = now.output / 7 <= self.output / 8;
+        let has_waited = now.at_us.saturating_sub(self.at_us) >= AGAIN_US;
+        has_more_room || (now.output <= now.room && (has_less_to_do || has_waited))
+    }
+}
+
+/// Bytes that a merge writes, about. Each tombstone removes another entry.
+pub(crate) fn output_bytes(compaction: &Compaction) -> u64 {
+    let (mut entries, mut tombstones) = (0_u128, 0_u128);
+    for (_, table) in &compaction.inputs {
+        entries += u128::from(table.info.entries);
+        tombstones += u128::from(table.info.tombstones);
+    }
+    let left = entries.saturating_sub(2 * tombstones);
+    let bytes = u128::from(compaction.bytes()) * left / entries.saturating_sub(tombstones).max(1);
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+impl CompactionQueue {
+    /// A queue in which `trees` may need a merge.
+    pub(crate) fn new<'a>(trees: impl Iterator<Item = &'a Arc<TreeInner>>) -> Self {
+        let queue = CompactionQueue::default();
+        queue.add(trees.cloned());
+        queue
+    }
+
+    // ---- candidates ----------------------------------------------------------------------------------
+
+    /// Has `trees` looked at.
+    pub(crate) fn add(&self, trees: impl IntoIterator<Item = Arc<TreeInner>>) {
+        self.candidates.lock().extend(trees.into_iter().map(|tree| (tree.id, tree)));
+    }
+
+    /// Takes all candidates, but those that were dropped.
+    pub(crate) fn take(&self) -> Vec<Arc<TreeInner>> {
+        let taken = std::mem::take(&mut *self.candidates.lock());
+        taken.into_values().filter(|tree| !tree.is_dropped()).collect()
+    }
+
+    /// All candidates, but those that were dropped.
+    pub(crate) fn candidates(&self) -> Vec<Arc<TreeInner>> {
+        self.candidates.lock().values().filter(|tree| !tree.is_dropped()).cloned().collect()
+    }
+
+    /// The greatest `measure` of a candidate whose merges have room; 0 without one.
+    pub(crate) fn most(&self, measure: impl Fn(&TreeInner) -> usize) -> usize {
+        let (candidates, stuck) = (self.candidates.lock(), self.stuck.lock());
+        let unstuck = candidates.values().filter(|tree| !stuck.contains_key(&tree.id));
+        unstuck.map(|tree| measure(tree)).max().unwrap_or(0)
+    }
+
+    /// Forgets all candidates, because the store is closed.
+    pub(crate) fn clear(&self) {
+        self.candidates.lock().clear();
+    }
+
+    // ---- merges without room -------------------------------------------------------------------------
+
+    /// `attempt` for `tree` has found no room, and has removed what it wrote.
+    pub(crate) fn note_stuck(&self, tree: &TreeInner, attempt: Attempt) {
+        self.stuck.lock().insert(tree.id, attempt);
+    }
+
+    /// A merge of `tree` has found room.
+    pub(crate) fn note_not_stuck(&self, tree: &TreeInner) {
+        self.stuck.lock().remove(&tree.id);
+    }
+
+    /// Whether the last merge of `tree` found no room.
+    pub(crate) fn was_stuck(&self, tree: &TreeInner) -> bool {
+        self.stuck.lock().contains_key(&tree.id)
+    }
+
+    /// Whether `attempt` would find no room, as the last one for `tree` did not.
+    pub(crate) fn is_stuck(&self, tree: &TreeInner, attempt: &Attempt) -> bool {
+        self.stuck.lock().get(&tree.id).is_some_and(|before| !before.is_passed_by(attempt))
+    }
+
+    // ---- what expires --------------------------------------------------------------------------------
+
+    /// A new table is due for a merge at `due_us`.
+    pub(crate) fn note_due(&self, due_us: u64) {
+        self.due_us.fetch_min(due_us, Ordering::AcqRel);
+    }
+
+    /// Whether a table may be due at `now_us`. If so, the caller looks at all tables, and calls [`CompactionQueue::note_due`]
+    /// with the next time.
+    pub(crate) fn begin_due(&self, now_us: u64) -> bool {
+        if now_us < self.due_us.load(Ordering::Acquire) {
+            return false;
+        }
+        // Before the caller looks: a table that comes meanwhile lowers it again.
+        self.due_us.store(u64::MAX, Ordering::Release);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_is_begun_again_when_something_has_changed() {
+        let failed = |room, output| Attempt { room, output, at_us: 5 };
+        let now = |room, output, after_us| Attempt { room, output, at_us: 5 + after_us };
+        // Too little room, however long it waits, and an eighth more.
+        assert!(!failed(800, 2000).is_passed_by(&now(800, 2000, 0)));
+        assert!(!failed(800, 2000).is_passed_by(&now(900, 2000, u64::MAX - 5)));
+        assert!(failed(800, 2000).is_passed_by(&now(901, 2000, 0)));
+        // Less to do, but too much still, and little enough.
+        assert!(!failed(800, 2000).is_passed_by(&now(800, 1000, 0)));
+        assert!(failed(800, 2000).is_passed_by(&now(800, 700, 0)));
+        // Room enough.
+        assert!(!failed(800, 700).is_passed_by(&now(800, 700, AGAIN_US - 1)));
+        assert!(failed(800, 700).is_passed_by(&now(800, 700, AGAIN_US)));
+        // Extremes.
+        assert!(!failed(0, 1).is_passed_by(&now(0, 1, AGAIN_US)));
+        assert!(!failed(u64::MAX, 1 << 20).is_passed_by(&now(u64::MAX, 1 << 20, 0)));
+        assert!(failed(u64::MAX, 1).is_passed_by(&now(u64::MAX, 1, AGAIN_US)));
+    }
+}
