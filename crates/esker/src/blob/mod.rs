@@ -83,10 +83,9 @@ impl BlobName {
     }
 }
 
-impl BlobFileInfo {
-    /// What the file is called.
-    pub(crate) fn name(&self) -> BlobName {
-        BlobName { file: self.file, origin: self.origin }
+impl From<&BlobFileInfo> for BlobName {
+    fn from(info: &BlobFileInfo) -> Self {
+        BlobName { file: info.file, origin: info.origin }
     }
 }
 

@@ -71,7 +71,7 @@ impl Check<'_> {
         let file = match scanned.entry(pointer.file) {
             Occupied(file) => file.into_mut(),
             Vacant(place) => {
-                place.insert(self.scan(known.map_or(pointer.file.into(), |file| file.info.name()))?)
+                place.insert(self.scan(known.map_or(pointer.file.into(), |file| (&file.info).into()))?)
             }
         };
         Ok(file.as_ref().is_some_and(|file| file.verify(pointer).is_ok()))
@@ -132,13 +132,13 @@ impl Check<'_> {
         self.note_file(&path);
         let source = self.env.fs.open_read(&path)?;
         let (file, entries) = if record.info.sealed {
-            let (file, entries, damage) = BlobFile::open_damaged(&source, record.info.name())?;
+            let (file, entries, damage) = BlobFile::open_damaged(&source, (&record.info).into())?;
             if let Some(damage) = damage {
                 self.found(&damage);
             }
             (file, entries)
         } else {
-            let (file, scan) = BlobFile::scan(source, record.info.name())?;
+            let (file, scan) = BlobFile::scan(source, (&record.info).into())?;
             (file, scan.entries)
         };
         if file.header().salt != record.info.salt {

@@ -310,8 +310,12 @@ impl<'a> Arrival<'a> {
         let lazy = self.store.blobs.handles.file(&path)?;
         let source = Arc::clone(&lazy) as Arc<dyn ReadFile>;
         let (file, entries) = match record.info.sealed {
-            true => BlobFile::open_damaged(&source, record.info.name()).map(|(file, all, _)| (file, all))?,
-            false => BlobFile::scan(source, record.info.name()).map(|(file, scan)| (file, scan.entries))?,
+            true => {
+                BlobFile::open_damaged(&source, (&record.info).into()).map(|(file, all, _)| (file, all))?
+            }
+            false => {
+                BlobFile::scan(source, (&record.info).into()).map(|(file, scan)| (file, scan.entries))?
+            }
         };
         if file.header().salt != record.info.salt {
             let message = "the blob file is not the one that the manifest describes";
@@ -340,7 +344,7 @@ impl<'a> Arrival<'a> {
             life.set_shares(ordinal, shares);
         }
         let file = Ok(Arc::new(file));
-        let live = LiveFile::found(record.info.name(), salt, single, file, life, None, Some(lazy));
+        let live = LiveFile::found((&record.info).into(), salt, single, file, life, None, Some(lazy));
         Ok(Some(ImportedBlobs { live, record, key_hashes }))
     }
 

@@ -31,25 +31,38 @@ fn passes(path: &str, text: &str) {
 }
 
 #[test]
-fn long_files() {
-    let file = |lines: usize| format!("//! Doc.\n{}", "// line\n".repeat(lines - 1));
-    passes(LIBRARY, &file(500));
-    caught(LIBRARY, &file(501), "has 501 lines");
-    passes("crates/esker/tests/model.rs", &file(800));
-    caught("crates/esker/tests/model.rs", &file(801), "has 801 lines");
-    passes("crates/esker/src/table/tests.rs", &file(501));
+fn impls_outside_their_room() {
+    let found = |home: &str, text: &str| {
+        let defined = format!("//! Doc.\npub(crate) struct Reader<T>(T);\n{text}");
+        let other = format!("//! Doc.\n{text}");
+        let mut files = vec![Source::new(home, &defined), Source::new(LIBRARY, &other)];
+        let mut found = judge(&mut files);
+        found.retain(|finding| finding.contains("outside its room"));
+        found.len()
+    };
+    let block = "impl<T: Into<Vec<u8>>> Reader<T> {\n    fn a() {}\n}\n";
+    assert_eq!(found("crates/esker/src/table/mod.rs", block), 0);
+    assert_eq!(found("crates/esker/src/blob/mod.rs", block), 1);
+    assert_eq!(found("crates/esker/src/blob/mod.rs", "impl super::Reader<u8> {\n    fn a() {}\n}\n"), 1);
+    // A trait's may lie anywhere, and so may what tests add.
+    assert_eq!(found("crates/esker/src/blob/mod.rs", "impl<T> Clone for Reader<T> {\n}\n"), 0);
+    assert_eq!(
+        found("crates/esker/src/blob/mod.rs", "#[cfg(test)]\nmod tests {\n    impl Reader<u8> {}\n}\n"),
+        0
+    );
+    assert_eq!(found("crates/esker/src/blob/mod.rs", "fn f() -> impl Reader { g() }\n"), 0);
 }
 
 #[test]
-fn long_functions() {
-    let function =
-        |lines: usize| format!("//! Doc.\nfn long(a: [u8; 2]) {{\n{}}}\n", "    a();\n".repeat(lines - 2));
-    passes(LIBRARY, &function(70));
-    caught(LIBRARY, &function(71), "fn long has 71 lines");
-    let test = |lines: usize| function(lines).replace("fn long", "#[test]\nfn long");
-    passes(LIBRARY, &test(100));
-    caught(LIBRARY, &test(101), "fn long has 101 lines");
-    passes(LIBRARY, "//! Doc.\ntrait A {\n    fn b(&self);\n}\n");
+fn fields_of_parts() {
+    const SPACE: &str = "crates/esker/src/space/mod.rs";
+    passes(SPACE, "//! Doc.\npub(crate) struct Space {\n    dir: PathBuf,\n    pub(super) env: Env,\n}\n");
+    caught(
+        SPACE,
+        "//! Doc.\npub(crate) struct Space {\n    pub(crate) dir: PathBuf,\n}\n",
+        "its fields are private",
+    );
+    passes(SPACE, "//! Doc.\npub(crate) struct LogNeed {\n    pub(crate) new: u64,\n}\n");
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! The rules. Each takes a file, or all of them, and returns what it found: path, line, what to do.
 
-use crate::house::{
-    BANS, Ban, EXCEPTIONS, Exception, FILE_LINES_MAX, FLOORS, FUNCTION_LINES_MAX, HOUSE, TEST_FILE_LINES_MAX,
-    TEST_FUNCTION_LINES_MAX, TOOLS,
-};
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::house::{BANS, Ban, FLOORS, HOUSE, PARTS, SPREAD, TOOLS};
 use crate::lex::{
     Comment, Region, body, imports, inline_modules, is_word, leading_word, line_at, mask, test_regions, words,
 };
@@ -47,63 +46,6 @@ impl Source {
     fn is_tool(&self) -> bool {
         TOOLS.iter().any(|tool| self.path.starts_with(tool))
     }
-}
-
-/// No file is longer than its limit, and no exception longer than it needs to be.
-pub(crate) fn file_length(file: &Source) -> Vec<Finding> {
-    let lines = file.text.lines().count();
-    let limit = if file.is_test { TEST_FILE_LINES_MAX } else { FILE_LINES_MAX };
-    over_length(file, "", 0, lines, limit, EXCEPTIONS)
-}
-
-/// No function is longer than its limit.
-pub(crate) fn function_length(file: &Source) -> Vec<Finding> {
-    let mut found = vec![];
-    for at in words(&file.code, "fn") {
-        let name = leading_word(&file.code[at + 2..]);
-        let Some(region) = body(&file.code, at).filter(|_| !name.is_empty()) else { continue };
-        let first = line_at(&file.code, at);
-        let lines = line_at(&file.code, region.end - 1) - first + 1;
-        let limit = if file.in_test(at) { TEST_FUNCTION_LINES_MAX } else { FUNCTION_LINES_MAX };
-        found.extend(over_length(file, name, first, lines, limit, EXCEPTIONS));
-    }
-    found
-}
-
-fn over_length(
-    file: &Source,
-    function: &str,
-    line: usize,
-    lines: usize,
-    limit: usize,
-    exceptions: &[Exception],
-) -> Vec<Finding> {
-    let what = if function.is_empty() { "the file".to_string() } else { format!("fn {function}") };
-    match exceptions.iter().find(|e| e.path == file.path && e.function == function) {
-        Some(e) if lines <= limit => {
-            vec![file.finding(line, format!("{what} needs its exception no more ({})", e.reason))]
-        }
-        Some(e) if lines <= e.lines_max => vec![],
-        None if lines <= limit => vec![],
-        found => {
-            let limit = found.map_or(limit, |e| e.lines_max);
-            vec![
-                file.finding(
-                    line,
-                    format!("{what} has {lines} lines, at most {limit}: does it do two things?"),
-                ),
-            ]
-        }
-    }
-}
-
-/// Exceptions name files that exist.
-pub(crate) fn exceptions_live(files: &[Source]) -> Vec<Finding> {
-    EXCEPTIONS
-        .iter()
-        .filter(|e| !files.iter().any(|f| f.path == e.path))
-        .map(|e| format!("{}: an exception for a file that is gone", e.path))
-        .collect()
 }
 
 /// Banned calls stand only where the house allows them.
@@ -310,6 +252,84 @@ pub(crate) fn rooms(file: &Source) -> Vec<Finding> {
     found
 }
 
+/// The room of a file, if it is in the house.
+fn room(file: &Source) -> Option<&str> {
+    let inside = file.path.strip_prefix(HOUSE)?;
+    Some(inside.split(['/', '.']).next().unwrap_or(inside))
+}
+
+/// The types that a file defines: where, whether as a struct with named fields, and the name.
+fn types(file: &Source) -> Vec<(usize, &str)> {
+    let named = |word| {
+        words(&file.code, word).map(move |at: usize| (at, leading_word(&file.code[at + word.len()..])))
+    };
+    named("struct").chain(named("enum")).chain(named("union")).filter(|(_, name)| !name.is_empty()).collect()
+}
+
+/// The inherent `impl` blocks of a type lie in the room that defines it.
+pub(crate) fn impls(files: &[Source]) -> Vec<Finding> {
+    let mut homes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for file in files.iter().filter(|file| !file.is_test) {
+        let Some(room) = room(file) else { continue };
+        types(file).into_iter().for_each(|(_, name)| drop(homes.entry(name).or_default().insert(room)));
+    }
+    let mut found = vec![];
+    for file in files.iter().filter(|file| !file.is_test) {
+        let Some(room) = room(file) else { continue };
+        for at in words(&file.code, "impl").filter(|&at| !file.in_test(at)) {
+            let Some(name) = inherent(&file.code[at + "impl".len()..]) else { continue };
+            let is_away = homes.get(name).is_some_and(|homes| !homes.contains(room));
+            if is_away && !SPREAD.iter().any(|(spread, _)| *spread == name) {
+                let what = format!("an `impl` of {name} outside its room: make it a function, or move it");
+                found.push(file.finding(line_at(&file.code, at), what));
+            }
+        }
+    }
+    let is_needed = |name: &str| homes.get(name).is_some();
+    let gone = SPREAD.iter().filter(|(name, _)| files.len() > 10 && !is_needed(name));
+    found.extend(gone.map(|(name, _)| format!("tests/tidy/house.rs: SPREAD names {name}, which is gone")));
+    found
+}
+
+/// The type of an inherent `impl` block, from what follows the word; `None` for a trait's.
+fn inherent(rest: &str) -> Option<&str> {
+    let mut rest = rest.trim_start();
+    if rest.starts_with('<') {
+        let mut depth = 0;
+        let end = rest.find(|c| {
+            depth += i32::from(c == '<') - i32::from(c == '>');
+            depth == 0
+        })?;
+        rest = rest[end + 1..].trim_start();
+    }
+    let head = rest.split('{').next()?;
+    if !rest.contains('{') || head.contains(" for ") || !head.starts_with(is_word) {
+        return None;
+    }
+    let path = head.split(['<', ' ']).next()?;
+    path.rsplit("::").next().filter(|name| !name.is_empty())
+}
+
+/// No field of a part is visible outside its room.
+pub(crate) fn fields(file: &Source) -> Vec<Finding> {
+    if room(file).is_none() || file.is_test {
+        return vec![];
+    }
+    let mut found = vec![];
+    for (at, name) in types(file).into_iter().filter(|(_, name)| PARTS.contains(name)) {
+        let Some(region) = body(&file.code, at) else { continue };
+        let visible = words(&file.code[region.clone()], "pub").map(|offset| region.start + offset);
+        let visible = visible.filter(|&at| !file.code[at..].starts_with("pub(super)"));
+        found.extend(visible.map(|at| {
+            file.finding(
+                line_at(&file.code, at),
+                format!("{name} is a part of a store: its fields are private"),
+            )
+        }));
+    }
+    found
+}
+
 /// The first names below the crate's root that a file uses, by `crate::` or by enough `super::`.
 fn names_in_crate(file: &Source, depth: usize) -> Vec<(usize, String)> {
     let supers = "super::".repeat(depth);
@@ -342,4 +362,4 @@ fn names_in_crate(file: &Source, depth: usize) -> Vec<(usize, String)> {
 
 /// Every rule that looks at one file.
 pub(crate) const FILE_RULES: &[fn(&Source) -> Vec<Finding>] =
-    &[file_length, function_length, banned_calls, opens_with_doc, owned_notes, whitespace, rooms];
+    &[banned_calls, opens_with_doc, owned_notes, whitespace, rooms, fields];

@@ -17,7 +17,7 @@ impl Chosen {
     pub(crate) fn new(policy: CachePolicy) -> Self {
         match policy {
             CachePolicy::S3Fifo => Chosen::Default(S3Fifo::default()),
-            other => Chosen::Other(other.boxed()),
+            other => Chosen::Other(super::new_policy(other)),
         }
     }
 }

@@ -56,16 +56,14 @@ pub(crate) trait Policy: Send + Debug {
     }
 }
 
-impl CachePolicy {
-    fn boxed(self) -> Box<dyn Policy> {
-        match self {
-            CachePolicy::Fifo => Box::new(fifo::Fifo::default()),
-            CachePolicy::Lru => Box::new(lru::Lru::default()),
-            CachePolicy::TwoQ => Box::new(two_q::TwoQ::default()),
-            CachePolicy::Arc => Box::new(arc::Adaptive::default()),
-            CachePolicy::S3Fifo => Box::new(s3_fifo::S3Fifo::default()),
-            // With `None` nothing is kept, so nothing is ever evicted.
-            CachePolicy::Clock | CachePolicy::None => Box::new(clock::Clock::default()),
-        }
+fn new_policy(policy: CachePolicy) -> Box<dyn Policy> {
+    match policy {
+        CachePolicy::Fifo => Box::new(fifo::Fifo::default()),
+        CachePolicy::Lru => Box::new(lru::Lru::default()),
+        CachePolicy::TwoQ => Box::new(two_q::TwoQ::default()),
+        CachePolicy::Arc => Box::new(arc::Adaptive::default()),
+        CachePolicy::S3Fifo => Box::new(s3_fifo::S3Fifo::default()),
+        // With `None` nothing is kept, so nothing is ever evicted.
+        CachePolicy::Clock | CachePolicy::None => Box::new(clock::Clock::default()),
     }
 }
