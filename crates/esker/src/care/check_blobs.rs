@@ -132,13 +132,13 @@ impl Check<'_> {
         self.note_file(&path);
         let source = self.env.fs.open_read(&path)?;
         let (file, entries) = if record.info.sealed {
-            let (file, entries, damage) = BlobFile::open_damaged(&source, (&record.info).into())?;
+            let (file, entries, damage) = BlobFile::open_damaged(&source, &record.info)?;
             if let Some(damage) = damage {
                 self.found(&damage);
             }
             (file, entries)
         } else {
-            let (file, scan) = BlobFile::scan(source, (&record.info).into())?;
+            let (file, scan) = BlobFile::scan(source, &record.info)?;
             (file, scan.entries)
         };
         if file.header().salt != record.info.salt {

@@ -310,12 +310,8 @@ impl<'a> Arrival<'a> {
         let lazy = self.store.blobs.handles.file(&path)?;
         let source = Arc::clone(&lazy) as Arc<dyn ReadFile>;
         let (file, entries) = match record.info.sealed {
-            true => {
-                BlobFile::open_damaged(&source, (&record.info).into()).map(|(file, all, _)| (file, all))?
-            }
-            false => {
-                BlobFile::scan(source, (&record.info).into()).map(|(file, scan)| (file, scan.entries))?
-            }
+            true => BlobFile::open_damaged(&source, &record.info).map(|(file, all, _)| (file, all))?,
+            false => BlobFile::scan(source, &record.info).map(|(file, scan)| (file, scan.entries))?,
         };
         if file.header().salt != record.info.salt {
             let message = "the blob file is not the one that the manifest describes";

@@ -72,7 +72,7 @@ pub(super) fn find(
         } else {
             Some(env.fs.open_random(&blob_path(dir, id))?)
         };
-        set.insert(LiveFile::found((&info).into(), info.salt, info.single, file, life, written, lazy));
+        set.insert(LiveFile::found(info.into(), info.salt, info.single, file, life, written, lazy));
     }
     let unknown = listing.blobs.iter().filter(|id| !state.blobs.live.contains_key(id));
     for &id in unknown {
@@ -153,7 +153,7 @@ fn open_known(set: &BlobSet, dir: &Path, id: BlobFileId, record: &BlobFileRecord
         let lazy = set.handles.file(&path)?;
         let source = Arc::clone(&lazy) as Arc<dyn ReadFile>;
         // A damaged footer costs nothing but what the descriptors do not tell either.
-        let (file, entries, _) = BlobFile::open_damaged(&source, (&record.info).into())?;
+        let (file, entries, _) = BlobFile::open_damaged(&source, &record.info)?;
         (file, entries, Some(lazy))
     } else {
         let (file, entries, lazy) = scan(set, dir, (&record.info).into())?;

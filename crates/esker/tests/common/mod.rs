@@ -159,3 +159,29 @@ impl MergeOperator for Longest {
         Ok(all.max_by_key(|one| one.len()).unwrap_or_default().to_vec())
     }
 }
+
+/// Set in a process that runs one test alone: the directory that the test may use.
+const ALONE: &str = "ESKER_TEST_ALONE";
+
+/// Runs `test`, the body of the test with the path `name`, in a process of its own and with an empty directory. For tests
+/// that measure or change what a whole process has: memory, limits, the working directory.
+pub(crate) fn alone(name: &str, test: impl FnOnce(&Path)) {
+    alone_with(name, &[], test);
+}
+
+/// [`alone`], with environment variables.
+pub(crate) fn alone_with(name: &str, variables: &[(&str, &str)], test: impl FnOnce(&Path)) {
+    if let Some(dir) = std::env::var_os(ALONE) {
+        return test(Path::new(&dir));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(ALONE, dir.path())
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let text = [child.stdout, child.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(child.status.success() && text.contains("1 passed"), "{text}");
+    print!("{text}");
+}

@@ -21,7 +21,7 @@ struct Pair {
 impl Pair {
     fn new(policy: CachePolicy) -> Option<Pair> {
         let model = models::of(policy)?;
-        Some(Pair { policy: new_policy(policy), model, hashes: vec![], free: vec![], pages: vec![] })
+        Some(Pair { policy: super::new_policy(policy), model, hashes: vec![], free: vec![], pages: vec![] })
     }
 
     fn slot_of(&self, hash: u64) -> Option<u32> {

@@ -1,0 +1,24 @@
+//! The program `esker` as users run it, by theme: a file each.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test that cannot go on should stop; tests look at files as anybody may"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod failing_calls;
+mod figures;
+mod formats;
+mod harm;
+mod media;
+mod oracle;
+mod processes;
+mod reader;
+mod readme;
+mod sessions;
+mod shell;

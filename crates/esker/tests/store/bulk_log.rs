@@ -1,0 +1,83 @@
+//! Large batches and small puts by turns: the log's segments change their kind, and nothing is lost or kept
+//! for good.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use esker::{Batch, Db, Durability, Options, ScanRange};
+
+/// The smallest: segments of 1 MiB, memtables of 512 KiB.
+const BUDGET: usize = 8 << 20;
+const PHASE_BYTES: usize = 5 << 20;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn value(round: usize, i: usize) -> Vec<u8> {
+    vec![(round * 31 + i) as u8; 100 + i % 900]
+}
+
+/// Batches of about 64 KiB, and one record that is larger than a segment.
+fn write_bulk(db: &Db, model: &mut Model, round: usize) {
+    let (mut batch, mut written, mut i) = (Batch::new(), 0, 0);
+    while written < PHASE_BYTES {
+        batch.clear();
+        let size = if i == 0 { 3 << 19 } else { 64 << 10 };
+        while batch.size_bytes() < size {
+            let key = format!("bulk {:06}", i * 7919 % 10_007).into_bytes();
+            batch.put(db.default_tree(), &key, value(round, i)).unwrap();
+            model.insert(key, value(round, i));
+            i += 1;
+        }
+        written += batch.size_bytes();
+        db.write(&batch).unwrap();
+    }
+}
+
+fn write_small(db: &Db, model: &mut Model, round: usize) {
+    let (mut written, mut i) = (0, 0);
+    while written < PHASE_BYTES {
+        let key = format!("small {:06}", i * 7919 % 10_007).into_bytes();
+        let durability = if i % 500 == 0 { Durability::Power } else { Durability::Process };
+        db.default_tree().put_with(&key, value(round, i), durability).unwrap();
+        written += value(round, i).len();
+        model.insert(key, value(round, i));
+        i += 1;
+    }
+}
+
+fn assert_holds(db: &Db, model: &Model) {
+    let pairs: Vec<_> = db.scan(ScanRange::all()).unwrap().map(Result::unwrap).collect();
+    assert_eq!(pairs.len(), model.len());
+    assert!(pairs.into_iter().eq(model.iter().map(|(key, value)| (key.clone(), value.clone()))));
+}
+
+fn log_bytes(dir: &Path) -> u64 {
+    let files = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let logs = files.filter(|file| file.file_name().to_string_lossy().ends_with(".log"));
+    logs.map(|file| file.metadata().map_or(0, |metadata| metadata.len())).sum()
+}
+
+#[test]
+fn large_and_small_records_by_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let mut model = Model::new();
+    for opening in 0..2 {
+        let db = Db::open(&path, Options::default().memory_budget(BUDGET)).unwrap();
+        assert_holds(&db, &model);
+        for round in opening * 3..opening * 3 + 3 {
+            write_bulk(&db, &mut model, round);
+            write_small(&db, &mut model, round);
+            // What recovery would find now.
+            let copy = dir.path().join(format!("copy {round}"));
+            db.checkpoint(&copy).unwrap();
+            let copied = Db::open(&copy, Options::default().memory_budget(BUDGET)).unwrap();
+            assert_holds(&copied, &model);
+            copied.close().unwrap();
+            let log = log_bytes(&path);
+            assert!(log <= 24 << 20, "{log} bytes of log segments after round {round}");
+        }
+        assert_holds(&db, &model);
+        db.close().unwrap();
+    }
+}

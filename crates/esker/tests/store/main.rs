@@ -1,0 +1,52 @@
+//! The store through its public API, by feature: a file each.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests, which look at real files and threads too"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod backup;
+mod blob_faults;
+mod blobs;
+mod budgets;
+mod bulk_log;
+mod compaction;
+mod devices;
+mod direct_io;
+mod examples;
+mod expiry;
+mod filters_left_out;
+mod formats;
+mod full_disk;
+mod handles;
+mod hostile_paths;
+mod ingest;
+mod insight;
+mod limits;
+mod many_trees;
+mod memory;
+mod merges;
+mod moved_paths;
+mod port;
+mod port_faults;
+mod port_moves;
+mod range_deletes;
+mod reads;
+mod reclaim;
+mod scrub;
+mod share;
+mod small_disks;
+mod smoke;
+mod space;
+mod split;
+mod tiny_pairs;
+mod transfer;
+mod updates;
+mod value_reads;
+mod volatile;

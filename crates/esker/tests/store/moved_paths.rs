@@ -1,0 +1,186 @@
+//! A store is the directory that it was opened in: a working directory that changes, a link that is moved and a directory that
+//! is renamed change nothing.
+
+#![cfg(unix)]
+use std::env;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use esker::{Db, ErrorKind, Options, ScanRange};
+
+/// Tells a process of this test what to do, and where.
+const ROLE: &str = "ESKER_TEST_ROLE";
+const ROOT: &str = "ESKER_TEST_ROOT";
+
+fn options() -> Options {
+    let mut options = Options::default().memory_budget(8 << 20).separate_at(2000);
+    options.memtable_bytes = Some(64 << 10);
+    options
+}
+
+/// Puts enough that tables, huge values, segments and manifests are made, and some go.
+fn put(db: &Db, from: u32, n: u32) {
+    for i in from..from + n {
+        db.put(i.to_be_bytes(), i.to_le_bytes().repeat(50)).unwrap();
+        if i % 20 == 0 {
+            db.put(format!("huge{i}"), i.to_le_bytes().repeat(1000)).unwrap();
+        }
+    }
+    db.flush().unwrap();
+    db.compact().unwrap();
+}
+
+/// Whether the store in `path` has what was put from `from` on, and nothing else, and is sound.
+fn holds(path: &Path, from: u32, n: u32) {
+    let report = esker::check(path, &options()).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    let db = Db::open(path, options()).unwrap();
+    let mut huge = 0;
+    for i in from..from + n {
+        assert_eq!(db.get_vec(i.to_be_bytes()).unwrap().unwrap(), i.to_le_bytes().repeat(50));
+        if i % 20 == 0 {
+            huge += 1;
+            assert_eq!(db.get_vec(format!("huge{i}")).unwrap().unwrap(), i.to_le_bytes().repeat(1000));
+        }
+    }
+    assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), u64::from(n + huge));
+    db.close().unwrap();
+}
+
+/// Runs this test once more in a process of its own, which may change its working directory.
+fn in_own_process(test: &str, role: &str, root: &Path) {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args(["--exact", &format!("moved_paths::{test}"), "--nocapture"])
+        .env(ROLE, role)
+        .env(ROOT, root)
+        .current_dir(root);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(text(&output.stdout).contains("1 passed"), "{}", text(&output.stdout));
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_changed_working_directory_changes_nothing() {
+    const TEST: &str = "a_changed_working_directory_changes_nothing";
+    if env::var_os(ROLE).is_none() {
+        let root = tempfile::tempdir().unwrap();
+        in_own_process(TEST, "chdir", root.path());
+        return;
+    }
+    let root = std::path::PathBuf::from(env::var_os(ROOT).unwrap());
+    let (one, two) = (root.join("one"), root.join("two"));
+    fs::create_dir(&one).unwrap();
+    fs::create_dir(&two).unwrap();
+    env::set_current_dir(&one).unwrap();
+    let first = Db::open("db", options()).unwrap();
+    put(&first, 0, 500);
+    env::set_current_dir(&two).unwrap();
+    put(&first, 500, 4500);
+    assert!(!two.join("db").exists());
+    // The same name is another store here, and copies are made where the name leads now.
+    let second = Db::open("db", options()).unwrap();
+    put(&second, 100_000, 1000);
+    put(&first, 5000, 100);
+    first.checkpoint("copy").unwrap();
+    first.backup("backups").unwrap();
+    let third = first.tree("third").unwrap();
+    third.put("a", "1").unwrap();
+    first.export_tree("third", "third").unwrap();
+    second.import_tree("third", "imported").unwrap();
+    assert_eq!(second.tree("imported").unwrap().get_vec("a").unwrap().unwrap(), b"1");
+    second.drop_tree("imported").unwrap();
+    assert_eq!(first.checkpoint("db").unwrap_err().kind(), ErrorKind::AlreadyExists);
+    env::set_current_dir(&root).unwrap();
+    first.close().unwrap();
+    second.close().unwrap();
+    holds(&one.join("db"), 0, 5100);
+    holds(&two.join("db"), 100_000, 1000);
+    holds(&two.join("copy"), 0, 5100);
+    esker::restore(two.join("backups"), None, "restored", &options()).unwrap();
+    holds(&root.join("restored"), 0, 5100);
+}
+
+#[test]
+fn a_link_that_is_moved_changes_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let (one, two, current) = (root.path().join("one"), root.path().join("two"), root.path().join("current"));
+    for (path, from) in [(&one, 0), (&two, 100_000)] {
+        let db = Db::open(path, options()).unwrap();
+        put(&db, from, 1000);
+        db.close().unwrap();
+    }
+    symlink("one", &current).unwrap();
+    let db = Db::open(&current, options()).unwrap();
+    put(&db, 1000, 100);
+    fs::remove_file(&current).unwrap();
+    symlink("two", &current).unwrap();
+    put(&db, 1100, 4000);
+    let other = Db::open(&current, options()).unwrap();
+    put(&other, 101_000, 1000);
+    put(&db, 5100, 1000);
+    other.close().unwrap();
+    db.close().unwrap();
+    holds(&one, 0, 6100);
+    holds(&current, 100_000, 2000);
+    // Through the link the store is destroyed, and the link is left.
+    esker::destroy(&current, &options()).unwrap();
+    assert!(fs::symlink_metadata(&current).unwrap().is_symlink() && two.read_dir().unwrap().next().is_none());
+    holds(&one, 0, 6100);
+}
+
+#[test]
+fn a_directory_that_is_renamed_changes_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let (old, new) = (root.path().join("old"), root.path().join("new"));
+    let db = Db::open(&old, options()).unwrap();
+    put(&db, 0, 500);
+    fs::rename(&old, &new).unwrap();
+    put(&db, 500, 4500);
+    assert!(!old.exists());
+    // Another one in its place is another one.
+    let other = Db::open(&old, options()).unwrap();
+    put(&other, 100_000, 1000);
+    put(&db, 5000, 1000);
+    assert_eq!(Db::open(&new, options()).unwrap_err().kind(), ErrorKind::Locked);
+    db.checkpoint(root.path().join("copy")).unwrap();
+    let backups = root.path().join("backups");
+    db.backup(&backups).unwrap();
+    db.close().unwrap();
+    other.close().unwrap();
+    holds(&new, 0, 6000);
+    holds(&old, 100_000, 1000);
+    holds(&root.path().join("copy"), 0, 6000);
+    esker::restore(&backups, None, root.path().join("restored"), &options()).unwrap();
+    holds(&root.path().join("restored"), 0, 6000);
+}
+
+#[test]
+fn a_copy_into_the_store_is_refused_however_it_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    let (old, store, link) = (root.path().join("old"), root.path().join("store"), root.path().join("link"));
+    let db = Db::open(&old, options()).unwrap();
+    db.put("a", "1").unwrap();
+    fs::rename(&old, &store).unwrap();
+    symlink("store", &link).unwrap();
+    for inside in [
+        store.join("copy"),
+        link.join("copy"),
+        store.join("not/there/yet"),
+        link.clone(),
+        link.join("../store/x"),
+    ] {
+        let error = db.checkpoint(&inside).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert_eq!(db.backup(&inside).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(db.export_tree("default", &inside).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+    // Where it was is a place like any other now.
+    db.checkpoint(old.join("copy")).unwrap();
+}
