@@ -35,7 +35,7 @@ use crate::log::segment::is_shared;
 use crate::log::wal::{History, LogTail, Wal, is_usual_len};
 use crate::memtable::{ChunkPool, Memtable};
 use crate::options::{Options, TreeOptions};
-use crate::space::Space;
+use crate::space::{self, Space};
 use crate::state::versions::{Change, Surroundings, Versions};
 use crate::store::{Owner, Parts, Store, merge};
 use crate::trace::Metrics;
@@ -188,7 +188,7 @@ impl Opening {
         let read_only = purpose == Purpose::Read;
         let env = options.env.clone();
         let mapped = 2 * options.segment_len_max() as usize;
-        let memtables = options.waiting_max() + options.memtable_limit();
+        let memtables = space::immutable_max(options.memtable_limit()) + options.memtable_limit();
         let pool_bytes = options.memory().saturating_sub(memtables + mapped).max(options.memory() / 8);
         let pool = Arc::new(BufferPool::new(pool_bytes, options.cache_policy));
         let registry = TableRegistry::new(options, dir, Arc::clone(&pool), pool_bytes / 2);

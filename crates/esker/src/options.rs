@@ -293,16 +293,6 @@ impl Options {
         self.memtable_bytes.unwrap_or((self.memory() / 16).clamp(64 << 10, 64 << 20))
     }
 
-    /// Bytes of memtables that may wait for a flush before writers have to wait.
-    pub(crate) fn waiting_max(&self) -> usize {
-        self.memtable_limit() * 2
-    }
-
-    /// Free bytes of the disk below which puts are refused, so that flushes, merges and deletes can continue.
-    pub(crate) fn low_space(&self) -> u64 {
-        (self.memtable_limit() as u64 * 4).min(32 << 20)
-    }
-
     /// The maximum length of a log segment. Mapped segments count against the budget.
     pub(crate) fn segment_len_max(&self) -> u64 {
         (self.memory() as u64 / 32).clamp(1 << 20, 16 << 20).next_power_of_two()

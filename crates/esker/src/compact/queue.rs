@@ -107,6 +107,12 @@ impl CompactionQueue {
         unstuck.map(|tree| measure(tree)).max().unwrap_or(0)
     }
 
+    /// Forgets a tree that was dropped.
+    pub(crate) fn forget(&self, tree: &TreeInner) {
+        self.candidates.lock().remove(&tree.id);
+        self.stuck.lock().remove(&tree.id);
+    }
+
     /// Forgets all candidates, because the store is closed.
     pub(crate) fn clear(&self) {
         self.candidates.lock().clear();

@@ -55,13 +55,12 @@ impl FlushQueue {
 
     fn retain(&self, stays: impl Fn(&Immutable) -> bool) {
         let mut memtables = self.memtables.lock();
-        let mut removed = 0;
-        memtables.retain(|entry| {
-            let stays = stays(entry);
-            removed += if stays { 0 } else { entry.1.table.memory() };
-            stays
-        });
-        self.bytes.fetch_sub(removed, Ordering::Relaxed);
+        let removed: Vec<Immutable> = memtables.extract_if(.., |entry| !stays(entry)).collect();
+        let bytes = removed.iter().map(|(_, mem)| mem.table.memory()).sum();
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        drop(memtables);
+        // Here, since it may free memory, for which writers would wait under the lock.
+        drop(removed);
     }
 }
 

@@ -34,8 +34,8 @@ pub(crate) struct Health {
     /// Whether there is a failure, so that writers need not take the lock. Changed under it.
     has_failed: AtomicBool,
     shortages: Shortages,
-    /// Signalled when background work has made progress or failed. Guards nothing but the wait.
-    progress: (Mutex<()>, Condvar),
+    /// How often background work has made progress or failed. The condition says that the number has grown.
+    progress: (Mutex<u64>, Condvar),
 }
 
 impl Health {
@@ -48,7 +48,7 @@ impl Health {
             failure: Mutex::new(None),
             has_failed: AtomicBool::new(false),
             shortages: Shortages::default(),
-            progress: (Mutex::new(()), Condvar::new()),
+            progress: (Mutex::new(0), Condvar::new()),
         }
     }
 
@@ -158,17 +158,78 @@ impl Health {
 
     /// Wakes all threads in [`Health::wait`]: background work has made progress or failed.
     pub(crate) fn signal(&self) {
-        drop(self.progress.0.lock());
+        *self.progress.0.lock() += 1;
         self.progress.1.notify_all();
     }
 
-    /// Waits until `is_done` returns `true`, or fails. Each [`Health::signal`] has it asked again. `is_done` runs under the
-    /// lock that `signal` takes.
+    /// Waits until `is_done` returns `true`, or fails. It is called again after each [`Health::signal`], without a lock.
     pub(crate) fn wait(&self, mut is_done: impl FnMut() -> Result<bool>) -> Result<()> {
-        let mut guard = self.progress.0.lock();
-        while !is_done()? {
-            self.progress.1.wait(&mut guard);
+        loop {
+            // Read before the call: a signal that comes during the call is not missed.
+            let seen = *self.progress.0.lock();
+            if is_done()? {
+                return Ok(());
+            }
+            let mut signals = self.progress.0.lock();
+            while *signals == seen {
+                self.progress.1.wait(&mut signals);
+            }
         }
-        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(kind: ErrorKind) -> Error {
+        Error::new(kind, "a test")
+    }
+
+    #[test]
+    fn a_full_disk_passes_and_other_failures_stay() {
+        let health = Health::new(PathBuf::from("store"), false);
+        assert!(health.check().is_ok() && !health.has_failed());
+        health.fail(error(ErrorKind::OutOfSpace));
+        assert!(health.check().is_ok() && health.has_failed());
+        health.recover();
+        assert!(health.failure().is_none() && !health.has_failed());
+        health.fail(error(ErrorKind::OutOfSpace));
+        health.fail(error(ErrorKind::Poisoned));
+        health.fail(error(ErrorKind::Io));
+        health.recover();
+        assert_eq!(health.check().map_err(|error| error.kind()), Err(ErrorKind::Poisoned));
+        health.begin_closing();
+        assert_eq!(health.check().map_err(|error| error.kind()), Err(ErrorKind::Closed));
+        let reader = Health::new(PathBuf::from("store"), true);
+        assert_eq!(reader.check().map_err(|error| error.kind()), Err(ErrorKind::ReadOnly));
+        assert!(reader.check_open().is_ok());
+    }
+
+    #[test]
+    fn a_shortage_lasts_until_the_next_step() {
+        let health = Health::new(PathBuf::from("store"), false);
+        let before = health.shortages();
+        health.note_shortage(Lane::Compact, &error(ErrorKind::OutOfResources));
+        assert!(health.shortage_in(Lane::Compact).is_some() && health.retry_in(Lane::Compact).is_some());
+        assert!(health.shortage_in(Lane::Flush).is_none() && health.retry_in(Lane::Flush).is_none());
+        health.begin_step(Lane::Compact);
+        assert!(health.shortage_in(Lane::Compact).is_none() && health.retry_in(Lane::Compact).is_none());
+        assert!(health.shortage_since(before).is_some());
+        assert!(health.shortage_since(health.shortages()).is_none());
+    }
+
+    /// It would wait for ever.
+    #[test]
+    fn no_signal_is_missed_that_comes_while_the_condition_is_asked() {
+        let health = Health::new(PathBuf::from("store"), false);
+        let mut asked = 0;
+        let waited = health.wait(|| {
+            asked += 1;
+            health.signal();
+            Ok(asked == 3)
+        });
+        assert!(waited.is_ok() && asked == 3);
+        assert!(health.wait(|| Err(error(ErrorKind::Io))).is_err());
     }
 }

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::log::replay::{LogFloor, Segments};
 use crate::log::segment::SegmentHeader;
 use crate::options::Options;
+use crate::space;
 
 /// Those of earlier openings that are to be kept, oldest first: each is followed by the next, the last one by `fresh`.
 pub(super) fn left(
@@ -17,7 +18,8 @@ pub(super) fn left(
     fresh: LogFloor,
 ) -> Result<Vec<(SegmentHeader, PathBuf, u64)>> {
     let mut left: Vec<(SegmentHeader, PathBuf, u64)> = Vec::new();
-    if options.log_history == 0 || env.fs.free_space(dir)? < options.low_space() + options.segment_len_max() {
+    let low_mark = space::low_mark(options.memtable_limit());
+    if options.log_history == 0 || env.fs.free_space(dir)? < low_mark + options.segment_len_max() {
         return Ok(left);
     }
     let (mut next, mut sum) = (fresh, 0);

@@ -1,6 +1,7 @@
 //! Reads one key: from the memtable, the memtables waiting to be flushed, level 0 newest first, then one
 //! table per level. The first version found that is not newer than the reader's sequence number is the
-//! answer. No lock is taken on the way. Of a huge value this finds only the pointer; of a merged value only
+//! answer. No lock is taken on the way, but for a shared one where the tree has range
+//! tombstones. Of a huge value this finds only the pointer; of a merged value only
 //! the newest operand.
 
 use super::merge::{Direction, MergeCursor, sources_of};

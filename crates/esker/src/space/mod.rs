@@ -67,6 +67,16 @@ pub(crate) struct Space {
     reserve: Reserve,
 }
 
+/// [`Space::immutable_max`] where a full memtable has `memtable` bytes.
+pub(crate) fn immutable_max(memtable: usize) -> usize {
+    memtable * 2
+}
+
+/// [`Space::low_mark`] where a full memtable has `memtable` bytes.
+pub(crate) fn low_mark(memtable: usize) -> u64 {
+    (memtable as u64 * 4).min(32 << 20)
+}
+
 /// Bytes, as a message shows them.
 pub(crate) fn shown(bytes: u64) -> String {
     if bytes < 10 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
@@ -102,7 +112,7 @@ impl Space {
 
     /// Bytes of immutable memtables from which on writers wait.
     pub(crate) fn immutable_max(&self) -> usize {
-        self.memtable_limit() * 2
+        immutable_max(self.memtable_limit())
     }
 
     /// Bytes of log that recovery would read, from which on the oldest memtables are flushed.
@@ -112,7 +122,7 @@ impl Space {
 
     /// The low-space mark: with fewer free bytes on the disk, puts are refused.
     pub(crate) fn low_mark(&self) -> u64 {
-        (self.memtable_limit() as u64 * 4).min(32 << 20)
+        low_mark(self.memtable_limit())
     }
 
     /// Fits the sizes to the disk, while the log's files take `log` bytes. `bound` limits the length of new segments and

@@ -192,7 +192,7 @@ pub(crate) struct TreeInner {
     /// either decides by what lies in the levels, so they must not change each other's.
     pub(crate) below_level_0: Mutex<()>,
     dropped: AtomicBool,
-    /// Takes no writes now. Changed under the commit lock when no reservation is under way.
+    /// Writers wait. Set under the commit lock when no reservation is under way; cleared without it.
     held: AtomicBool,
 }
 

@@ -88,6 +88,7 @@ impl Store {
         orphans.into_iter().for_each(|file| self.discard_file(file));
         for tree in &dropped {
             self.immutable.remove_tree(tree);
+            self.compactions.forget(tree);
             self.health.signal();
             if !tree.log {
                 // With the tree goes what could bring anything back.

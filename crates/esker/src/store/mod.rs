@@ -108,7 +108,7 @@ pub(crate) struct Store {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) replayed: ReplayReport,
     pub(crate) tables: Arc<TableMaker>,
-    /// One tree at a time is changed as a whole: something is ingested, or it is split.
+    /// Held while a tree changes as a whole: an ingest, a split, an import, an export, a drop.
     reshaping: Mutex<()>,
     /// How often trees were split. Raised before the tree takes writes again.
     splits: AtomicU64,

@@ -83,7 +83,7 @@ pub enum Cause {
     Sync,
     /// Another transaction's lock.
     Lock,
-    /// The tree changes as a whole: data in bulk is being taken into it.
+    /// The tree changes as a whole: by an ingest, a split, an export or a drop.
     Ingest,
     /// Tables are opened: their filters and indexes are read.
     Tables,
@@ -134,7 +134,7 @@ impl Cause {
             Cause::Segment => "the log grew faster than segments were made ready",
             Cause::Sync => "durability Power: more threads, or larger batches, share a sync",
             Cause::Lock => "transactions want the same keys: shorter ones, or optimistic ones",
-            Cause::Ingest => "writes to a tree wait while data in bulk is taken into it",
+            Cause::Ingest => "writes to a tree wait during an ingest, a split, an export or a drop",
             Cause::Tables => "more tables than stay open: a larger open_tables_max or memory budget",
             Cause::Blocks => "the buffer pool lacks blocks: a larger memory budget, or reads in order",
             Cause::Values => "huge values are long: read parts, or prefetch",

@@ -164,7 +164,7 @@ impl fmt::Display for Spent {
             Cause::Segment => write!(f, "made a log segment ready for {ms:.1} ms"),
             Cause::Sync => write!(f, "waited {ms:.1} ms for the log's sync"),
             Cause::Lock => write!(f, "waited {ms:.1} ms for another transaction's lock"),
-            Cause::Ingest => write!(f, "waited {ms:.1} ms for data that was taken in"),
+            Cause::Ingest => write!(f, "waited {ms:.1} ms for a tree to change as a whole"),
             Cause::Tables => write!(f, "opened tables {times}, {} bytes", self.bytes),
             Cause::Blocks => write!(f, "read blocks of tables {times}, {} bytes", self.bytes),
             Cause::Values => write!(f, "read huge values {times}, {} bytes", self.bytes),

@@ -137,7 +137,7 @@ fn position(from: &mut Decoder<'_>) -> Option<u64> {
     within(from, POSITION_MAX)
 }
 
-/// A byte that says yes or no.
+/// A string, whose length stands before it.
 fn text(from: &mut Decoder<'_>) -> Option<String> {
     String::from_utf8(from.slice()?.to_vec()).ok()
 }
