@@ -148,19 +148,14 @@ impl Check<'_> {
                 "the blob file is not the one that the manifest describes",
             ));
         }
-        let counts = |ordinal: u64| {
-            let settled = ordinal < record.info.entries && !record.info.pending.contains(&ordinal);
-            (settled || in_log.contains(&ordinal)) && !record.freed.contains(&ordinal)
-        };
-        let last = record.info.entries.max(in_log.last().map_or(0, |last| last.saturating_add(1)));
-        let there: Vec<&crate::blob::Entry> = entries.iter().filter(|entry| counts(entry.ordinal)).collect();
-        let expected = (0..last).filter(|&ordinal| counts(ordinal)).count();
+        let there: Vec<&crate::blob::Entry> =
+            entries.iter().filter(|entry| record.is_expected(entry.ordinal, in_log)).collect();
         for entry in &there {
             self.verify(&file, &entry.pointer());
         }
-        if there.len() < expected {
-            let message =
-                format!("{} of {expected} values of a blob file are missing", expected - there.len());
+        let (found, expected) = (there.len() as u64, record.expected(in_log));
+        if found < expected {
+            let message = format!("{} of {expected} values of a blob file are missing", expected - found);
             return Err(Error::corruption(&path, 0, message));
         }
         Ok(())

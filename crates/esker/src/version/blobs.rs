@@ -61,6 +61,24 @@ impl BlobFileRecord {
         is_shared && !ended.iter().any(|ended| ended.contains(&ordinal))
     }
 
+    /// Whether the file must hold the blob `ordinal`: it is committed and not freed. The log commits those `in_log`.
+    pub(crate) fn is_expected(&self, ordinal: u64, in_log: &BTreeSet<u64>) -> bool {
+        let settled = ordinal < self.info.entries && !self.info.pending.contains(&ordinal);
+        (settled || in_log.contains(&ordinal)) && !self.freed.contains(&ordinal)
+    }
+
+    /// How many blobs [are expected](Self::is_expected). A damaged manifest may claim 2^64 entries, so this does not count
+    /// them one by one.
+    pub(crate) fn expected(&self, in_log: &BTreeSet<u64>) -> u64 {
+        let entries = self.info.entries;
+        let unsettled =
+            self.info.pending.union(&self.freed).filter(|&&ordinal| ordinal < entries).count() as u64;
+        let is_settled = |ordinal: u64| ordinal < entries && !self.info.pending.contains(&ordinal);
+        let logged =
+            in_log.iter().filter(|&&ordinal| !is_settled(ordinal) && self.is_expected(ordinal, in_log));
+        (entries - unsettled).saturating_add(logged.count() as u64)
+    }
+
     /// Frees all blobs but `ordinals`, which count and which no log names.
     pub(crate) fn keep_only(&mut self, ordinals: &BTreeSet<u64>) {
         self.info.pending.clear();
@@ -350,5 +368,25 @@ mod tests {
         assert!(files.removed.is_empty());
         assert!(files.apply(&BlobEdit::Free { file: 9, ordinals: set(&[0]) }).is_err());
         assert!(files.apply(&BlobEdit::Note(BlobFileInfo { salt: 0, ..info(7, true, 1, &[]) })).is_err());
+    }
+
+    /// The fuzzer has found the count, made one by one up to what a manifest claims.
+    #[test]
+    fn as_many_values_are_expected_as_there_are_expected_ones() {
+        let mut rng = crate::rng::Rng::new(7);
+        for _ in 0..2_000 {
+            let mut some =
+                |below: u64| -> BTreeSet<u64> { (0..below).filter(|_| rng.next() % 3 == 0).collect() };
+            let (pending, freed, in_log) = (some(12), some(12), some(14));
+            let entries = rng.next() % 10;
+            let info = BlobFileInfo { pending, ..info(1, true, entries, &[]) };
+            let mut record =
+                BlobFileRecord { info, freed, shadowed: BTreeSet::new(), shares: BTreeMap::new() };
+            let counted = (0..20).filter(|&ordinal| record.is_expected(ordinal, &in_log)).count() as u64;
+            assert_eq!(record.expected(&in_log), counted, "{record:?} {in_log:?}");
+            record.info.entries = u64::MAX;
+            assert!(record.expected(&in_log) > u64::MAX - 40);
+            assert!(record.expected(&[u64::MAX].into()) > u64::MAX - 40);
+        }
     }
 }
