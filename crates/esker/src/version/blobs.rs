@@ -1,43 +1,43 @@
 //! What the manifest knows of blob files.
 //!
-//! A file is named at the first flush after it was begun, noted again whenever that has changed which of its
-//! blobs count, and removed when none does. What the manifest does not say of a file that is not sealed yet,
-//! replay finds out.
+//! The first flush after a file was begun names it. A later flush notes it again if it has changed which of its blobs
+//! count. The file is removed when no blob in it counts. For a file that is not sealed yet, replay finds out what the
+//! manifest does not say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::edit::FileId;
 use crate::codec::{Decoder, FILE_NUMBER_MAX, put_varint};
 
-/// One blob file as far as a flush saw it.
+/// One blob file as a flush saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlobFileInfo {
     pub(crate) file: FileId,
-    /// The number that stands in it: another one where it was imported.
+    /// The number that stands in the file. It differs from `file` if the file was imported.
     pub(crate) origin: FileId,
-    /// The file's own random number, which stands in its first page too.
+    /// The file's random number, which its first page holds too.
     pub(crate) salt: u64,
-    /// One value has the file to itself.
+    /// One value has the whole file.
     pub(crate) single: bool,
-    /// Nothing is appended any more, a footer stands at its end, and all of it is synced.
+    /// Nothing is appended any more. The file ends with a footer, and all of it is synced.
     pub(crate) sealed: bool,
-    /// How many blobs the file held. Later ones count only where the log names them.
+    /// How many blobs the file held. Later ones count only if the log names them.
     pub(crate) entries: u64,
-    /// Those among them whose batch the log may still lose: they count only where the log names them.
+    /// The blobs among them whose batch the log may still lose. They count only if the log names them.
     pub(crate) pending: BTreeSet<u64>,
 }
 
-/// No blob has so many shares in its life: greater numbers are damage, or forged.
+/// The most shares that a blob can have in its life. Greater numbers are damaged or forged.
 pub(crate) const SHARES_MAX: u64 = 1 << 48;
 
-/// The entries that name one blob, where it was copied.
+/// The entries that share one blob after it was copied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SharesRecord {
     /// The number that the next share gets.
     pub(crate) next: u64,
-    /// Those that count, each with the hash of its key (0 for the first share: the file has its key).
+    /// The shares that count, each with the hash of its key. The first share has 0: the file holds its key.
     pub(crate) live: BTreeMap<u64, u64>,
-    /// Those that the log may still lose: they count only where the log names them.
+    /// The shares that the log may still lose. They count only if the log names them.
     pub(crate) pending: BTreeSet<u64>,
 }
 
@@ -45,16 +45,16 @@ pub(crate) struct SharesRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlobFileRecord {
     pub(crate) info: BlobFileInfo,
-    /// Blobs that nothing needs: their bytes may be gone.
+    /// Blobs that nothing needs. Their bytes may be gone.
     pub(crate) freed: BTreeSet<u64>,
-    /// Blobs that only snapshots need, of which none survives the process.
+    /// Blobs that only snapshots need. No snapshot survives the process.
     pub(crate) shadowed: BTreeSet<u64>,
     /// Blobs that were copied.
     pub(crate) shares: BTreeMap<u64, SharesRecord>,
 }
 
 impl BlobFileRecord {
-    /// Whether something needs a blob which no log names.
+    /// Whether a blob counts although no log record names it.
     pub(crate) fn counts(&self, ordinal: u64) -> bool {
         let ended = [&self.freed, &self.shadowed, &self.info.pending];
         let is_shared = self.shares.get(&ordinal).is_none_or(|shares| !shares.live.is_empty());
@@ -96,26 +96,26 @@ impl BlobFileRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct BlobFiles {
     pub(crate) live: BTreeMap<FileId, BlobFileRecord>,
-    /// Files that are gone and may still be named by log records before this position.
+    /// Removed files, each with the log position before which records may still name it.
     pub(crate) removed: BTreeMap<FileId, u64>,
 }
 
-/// A change of what is known of blob files.
+/// A change to what is known of blob files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BlobEdit {
-    /// The file is there, or is known better.
+    /// A new file, or new facts about a known one.
     Note(BlobFileInfo),
-    /// Nothing needs these blobs: their bytes may go as soon as this is durable.
+    /// Nothing needs these blobs. Their bytes may be freed once this edit is durable.
     Free { file: FileId, ordinals: BTreeSet<u64> },
-    /// Nothing but open snapshots needs these blobs.
+    /// Only open snapshots need these blobs.
     Shadow { file: FileId, ordinals: BTreeSet<u64> },
-    /// These entries name the blob. The whole of it each time.
+    /// The entries that share the blob. Each edit replaces the whole record.
     Shares { file: FileId, ordinal: u64, record: SharesRecord },
-    /// Nothing needs the file. No log record at or behind `position` names it.
+    /// Nothing needs the file. No log record at or after `position` names it.
     Remove { file: FileId, position: u64 },
 }
 
-/// No blob file has so many values; who says so is not to be believed.
+/// The most values that one blob file can have. A greater number is damaged or forged.
 pub(crate) const ORDINALS_MAX: u64 = 1 << 24;
 
 const NOTE: u8 = 0;
@@ -128,7 +128,7 @@ const SINGLE: u8 = 1;
 const SEALED: u8 = 2;
 const IMPORTED: u8 = 4;
 
-/// Ascending numbers, each as its distance from the one before.
+/// Ascending numbers, each as its difference from the one before.
 fn put_set(out: &mut Vec<u8>, set: &BTreeSet<u64>) {
     put_varint(out, set.len() as u64);
     let mut last = 0;
@@ -226,7 +226,7 @@ impl BlobEdit {
 }
 
 impl BlobFiles {
-    /// Applies `edit`; says what is wrong with it when it contradicts what is known.
+    /// Applies `edit`. Returns what is wrong with it if it contradicts what is known.
     pub(crate) fn apply(&mut self, edit: &BlobEdit) -> Result<(), String> {
         match edit {
             BlobEdit::Note(info) => {
@@ -260,7 +260,7 @@ impl BlobFiles {
         Ok(())
     }
 
-    /// An entry (`None`: every one) that names a blob which was copied is not to count in what is known here.
+    /// Notes that the entry `share` (`None`: every entry) of a copied blob no longer counts.
     pub(crate) fn end_share(&mut self, file: FileId, ordinal: u64, share: Option<u64>) {
         if let Some(record) = self.live.get_mut(&file).and_then(|record| record.shares.get_mut(&ordinal)) {
             match share {
@@ -274,12 +274,12 @@ impl BlobFiles {
         self.live.get_mut(&file).ok_or_else(|| format!("blob file {file} is changed but unknown"))
     }
 
-    /// Recovery begins at log position `start` from now on.
+    /// Forgets removed files that only the log before `start` names: recovery begins at `start` from now on.
     pub(crate) fn forget_before(&mut self, start: u64) {
         self.removed.retain(|_, position| *position > start);
     }
 
-    /// Edits that add up to this.
+    /// Edits that add up to this state.
     pub(crate) fn to_edits(&self) -> impl Iterator<Item = BlobEdit> + '_ {
         let live = self.live.iter().flat_map(|(&file, record)| {
             let some = |ordinals: &BTreeSet<u64>| (!ordinals.is_empty()).then(|| ordinals.clone());

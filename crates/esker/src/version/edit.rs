@@ -1,7 +1,7 @@
 //! The changes that the manifest records, and the state that they add up to.
 //!
-//! One record of the manifest holds a list of edits that take effect together. Each begins with its tag
-//! byte; numbers are LEB128, byte strings are preceded by their length.
+//! One record of the manifest holds a list of edits that take effect together. Each edit begins with its tag byte.
+//! Numbers are LEB128; the length of a byte string precedes it.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::log::segment::{POSITION_MAX, SEGMENT_ID_MAX};
 use crate::options::TreeOptions;
 use crate::ranges::KeyRange;
 
-/// The number of a tree, never used twice in a store.
+/// The number of a tree. A store never uses one twice.
 pub(crate) type TreeId = u32;
 
-/// The number of a file, never used twice in a store.
+/// The number of a file. A store never uses one twice.
 pub(crate) type FileId = u64;
 
 /// One change.
@@ -51,24 +51,24 @@ pub(crate) enum Edit {
         level: u8,
         file: FileId,
     },
-    /// All of the tree's writes up to `seq` are in tables: replay skips them.
+    /// All of the tree's writes up to `seq` are in tables. Replay skips them.
     Flushed {
         tree: TreeId,
         seq: SeqNo,
     },
     /// Recovery begins here.
     Floor(LogFloor),
-    /// The log is on the disk up to this position: if recovery does not get that far, something is lost.
+    /// The log is on the disk up to this position. If recovery does not get that far, data is lost.
     LogSynced {
         position: u64,
     },
-    /// No file, tree or sequence number below these will be given out again.
+    /// File, tree and sequence numbers below these are not given out again.
     Counters {
         next_file: FileId,
         next_tree: TreeId,
         last_seq: SeqNo,
     },
-    /// What is known of blob files changes.
+    /// A change to what is known of blob files.
     Blob(BlobEdit),
     /// A range of keys was deleted.
     DeleteRange {
@@ -76,22 +76,22 @@ pub(crate) enum Edit {
         seq: SeqNo,
         range: KeyRange,
     },
-    /// That deletion hides nothing any more.
+    /// The range deletion `seq` hides nothing any more.
     ForgetRange {
         tree: TreeId,
         seq: SeqNo,
     },
-    /// The tree holds keys of a range alone, and files its huge values under the number `root`.
+    /// The tree holds only keys of this range. Its huge values are filed under the tree number `root`.
     Extent {
         tree: TreeId,
         root: TreeId,
         range: KeyRange,
     },
-    /// The clock by which values expire showed this, in microseconds since 1970.
+    /// The time of the clock that values expire by, in microseconds since 1970.
     Clock {
         us: u64,
     },
-    /// The store's identity, which its copies have too.
+    /// The store's identity. Its copies have the same one.
     Identity {
         identity: u64,
     },
@@ -108,7 +108,7 @@ const COUNTERS: u8 = 8;
 const LOG_SYNCED: u8 = 9;
 const BLOB: u8 = 10;
 const CLOCK: u8 = 11;
-/// The latest time that the clock is believed to have shown: some 140,000 years from now.
+/// The greatest clock time that is accepted, some 140,000 years from now.
 pub(crate) const CLOCK_MAX: u64 = 1 << 62;
 const DELETE_RANGE: u8 = 12;
 const FORGET_RANGE: u8 = 13;
@@ -120,7 +120,7 @@ pub(super) fn tree_id(from: &mut Decoder<'_>) -> Option<TreeId> {
     TreeId::try_from(from.varint()?).ok().filter(|&id| id < TreeId::MAX)
 }
 
-/// A number up to `max`: larger ones would overflow where they are added up.
+/// A number up to `max`. Larger numbers would overflow when they are added up.
 pub(super) fn within(from: &mut Decoder<'_>, max: u64) -> Option<u64> {
     from.varint().filter(|&number| number <= max)
 }
@@ -143,7 +143,7 @@ fn text(from: &mut Decoder<'_>) -> Option<String> {
 }
 
 impl Edit {
-    /// The tree that it changes, if it changes one.
+    /// The tree that the edit changes, if it changes one.
     pub(crate) fn tree(&self) -> Option<TreeId> {
         match self {
             Edit::CreateTree { tree, .. }
@@ -234,7 +234,7 @@ impl Edit {
         }
     }
 
-    /// [`Edit::encode`] of what concerns a range of keys.
+    /// [`Edit::encode`] for edits that concern a range of keys.
     fn encode_range(&self, out: &mut Vec<u8>) {
         match self {
             Edit::DeleteRange { tree, seq, range } => {
@@ -307,7 +307,7 @@ impl Edit {
         out
     }
 
-    /// The edits in a record's payload; `None` when it makes no sense.
+    /// The edits in a record's payload; `None` if it cannot be decoded.
     pub(crate) fn decode_all(payload: &[u8]) -> Option<Vec<Edit>> {
         let mut from = Decoder::new(payload);
         let mut edits = Vec::new();
@@ -322,8 +322,8 @@ impl Edit {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ManifestState {
     pub(crate) trees: BTreeMap<TreeId, TreeRecord>,
-    /// By tree, level and file number: one map, because a map for each of many small trees takes more memory than
-    /// what it holds.
+    /// By tree, level and file number. It is one map, because a map for each of many small trees takes more memory than
+    /// its entries.
     pub(crate) tables: BTreeMap<(TreeId, u8, FileId), TableInfo>,
     pub(crate) blobs: BlobFiles,
     pub(crate) floor: LogFloor,
@@ -332,14 +332,14 @@ pub(crate) struct ManifestState {
     pub(crate) next_file: FileId,
     pub(crate) next_tree: TreeId,
     pub(crate) last_seq: SeqNo,
-    /// What the store's clock showed at least, in microseconds since 1970.
+    /// The latest known time of the store's clock, in microseconds since 1970.
     pub(crate) clock_us: u64,
-    /// Random, from when the store was made; copies of all of it have the same. 0: not known.
+    /// A random number from when the store was created. A copy of the whole store has the same one. 0: unknown.
     pub(crate) identity: u64,
 }
 
 impl ManifestState {
-    /// Applies `edit`; says what is wrong with it when it contradicts the state.
+    /// Applies `edit`. Returns what is wrong with it if it contradicts the state.
     pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), String> {
         match edit {
             Edit::CreateTree { tree, name, options } => {
@@ -424,7 +424,7 @@ impl ManifestState {
         edits
     }
 
-    /// Edits that add up to what this says of one tree.
+    /// Edits that add up to one tree's part of this state.
     pub(crate) fn edits_of(&self, tree: TreeId) -> Vec<Edit> {
         let mut edits = Vec::new();
         self.add_edits_of(tree, &mut edits);
@@ -448,13 +448,13 @@ impl ManifestState {
         edits.extend(tables.map(|(level, table)| Edit::AddTable { tree, level, table: table.clone() }));
     }
 
-    /// Whether the tree was split, or is what was split off one.
+    /// Whether the tree was split, or was split off another one.
     pub(crate) fn has_split(&self, tree: TreeId) -> bool {
         let record = self.trees.get(&tree);
         record.is_some_and(|record| record.root != tree || record.range != KeyRange::default())
     }
 
-    /// The numbers of all tables that some tree uses.
+    /// The numbers of all tables that a tree uses.
     pub(crate) fn files(&self) -> std::collections::BTreeSet<FileId> {
         self.tables.values().map(|table| table.file).collect()
     }

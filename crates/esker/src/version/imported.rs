@@ -1,8 +1,8 @@
-//! What came from another store and keeps the numbers of that: pointers to huge values in tables. (Of files of huge values
-//! [`super::blobs::BlobFileInfo`] has what stands in them.)
+//! Files of another store keep that store's numbers in them. This is how they are read: pointers to huge values in
+//! tables. (For blob files, [`super::blobs::BlobFileInfo`] has the number that stands in the file.)
 //!
-//! An import links files as they are, so what stands in them cannot be changed: the manifest says how it
-//! is to be read. Without the manifest a mark, an empty file, still tells which files were imported:
+//! An import links files as they are, so it cannot change the numbers in them. The manifest says how to read them. If
+//! the manifest is lost, a mark still tells which files were imported. The mark is an empty file:
 //!
 //! ```text
 //! 000120-000163.import    the tables and blob files with these numbers are another store's
@@ -15,17 +15,17 @@ use crate::canary::broken;
 use crate::codec::{Decoder, FILE_NUMBER_MAX, file_number, put_varint};
 use crate::cursor::{Content, Kind};
 
-/// How the numbers of blob files in a table's pointers become those of this store.
+/// How the blob file numbers in a table's pointers map to those of this store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Renumbered {
-    /// The smallest number that a file had where the table was written.
+    /// The smallest number of a blob file in the store that wrote the table.
     pub(crate) first: FileId,
-    /// How many numbers from there on become others here.
+    /// How many numbers from `first` on are mapped.
     pub(crate) count: u64,
-    /// What `first` becomes.
+    /// The number that `first` maps to.
     pub(crate) to: FileId,
-    /// What any other becomes: its file was gone before the tree was imported. No file here has this number, lest the pointer
-    /// lead to one that was not imported.
+    /// The number that all others map to: their files were gone before the tree was imported. No file here has this
+    /// number, so such a pointer cannot lead to a file that was not imported.
     pub(crate) none: FileId,
 }
 
@@ -40,7 +40,7 @@ impl Renumbered {
         fits.then_some(Renumbered { first, count, to, none })
     }
 
-    /// What a file is called here that had this number.
+    /// The number here of the file that had the number `file` there.
     pub(crate) fn number(&self, file: FileId) -> FileId {
         match file.checked_sub(self.first) {
             Some(at) if at < self.count => self.to + at,
@@ -48,8 +48,8 @@ impl Renumbered {
         }
     }
 
-    /// What becomes of numbers that `earlier` has changed already, where the table was imported into the store that it is
-    /// imported from.
+    /// Composes two mappings: first `earlier`, which the source store already applies because it imported the table
+    /// itself, then this one.
     pub(crate) fn behind(&self, earlier: Renumbered) -> Renumbered {
         let begin = earlier.to.max(self.first);
         let end = (earlier.to + earlier.count).min(self.first + self.count);
@@ -60,8 +60,8 @@ impl Renumbered {
         Renumbered { first, count: end - begin, to: self.number(begin), none: self.none }
     }
 
-    /// What an entry of the table holds, where that is a pointer; one that makes no sense is left without its number, so that
-    /// whoever follows it finds damage.
+    /// The renumbered value of an entry that holds a pointer; `None` for other entries. A pointer that cannot be
+    /// decoded gets no number, so following it finds damage.
     pub(crate) fn apply(&self, kind: Kind, stored: &[u8]) -> Option<Vec<u8>> {
         let content = Content::open(kind, stored);
         if content.kind != Kind::Blob {
@@ -77,7 +77,7 @@ impl Renumbered {
     }
 }
 
-/// The numbers that the files of one import have.
+/// The range of numbers that the files of one import have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ImportedFiles {
     pub(crate) first: FileId,
@@ -89,12 +89,12 @@ impl ImportedFiles {
         (self.first..=self.last).contains(&file)
     }
 
-    /// The path of the mark that says so, in `dir`.
+    /// The path of the import's mark in `dir`.
     pub(crate) fn mark(&self, dir: &Path) -> PathBuf {
         dir.join(format!("{:06}-{:06}.import", self.first, self.last))
     }
 
-    /// What a mark says that has this name.
+    /// The range that a mark of this name stands for.
     pub(crate) fn of_mark(name: &str) -> Option<ImportedFiles> {
         let (first, last) = name.strip_suffix(".import")?.split_once('-')?;
         let (first, last) = (file_number(first)?, file_number(last)?);
@@ -118,7 +118,7 @@ mod tests {
             put_varint(&mut pointer, file);
             [&pointer, b"rest".as_slice()].concat()
         };
-        // Files that were not there any more are none here.
+        // Files that were gone there get the number of no file.
         for (file, here) in [(200, 1000), (299, 1099), (199, 999), (300, 999), (u64::MAX, 999)] {
             assert_eq!(renumbered.apply(Kind::Blob, &pointer(file)), Some(pointer(here)));
             let until = |pointer: &[u8]| [&[7; 8], pointer].concat();

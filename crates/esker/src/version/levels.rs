@@ -4,11 +4,11 @@
 //! level 0    [b-f] [g-y] | [a-z] | [c-d] [h-k]     runs, newest first; a key's versions in one are newer than in the next
 //! level 1..6 [a-c] [d-k] [m-z]                      a run each; all of a key's older versions are further down
 //! ```
-//! A *run* is sorted, and its tables are disjoint. Which tables of level 0 make up a run is not stored: in the order of their
-//! newest entries, each joins those before it unless it overlaps one of them. So there are no more runs than were written, and
-//! what was written in the order of keys is one.
+//! A *run* is sorted, and its tables are disjoint. The manifest does not store which tables of level 0 form a run. They
+//! are taken newest entry first; each joins the run of the table before it unless it overlaps a table of that run. So
+//! there are never more runs than were written, and data that was written in key order is one run.
 //!
-//! A table that several trees share holds keys that begin with the tree's number; [`Table`] hides that.
+//! The keys of a table that several trees share begin with the tree's number. [`Table`] hides that.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct Table {
     pub(crate) info: TableInfo,
 }
 
-/// A user key as shared tables hold it.
+/// A user key in the form that shared tables hold.
 pub(crate) fn shared_key(tree: TreeId, key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(4 + key.len());
     out.extend_from_slice(&tree.to_be_bytes());
@@ -50,12 +50,12 @@ impl Table {
         self.info.smallest.as_slice() <= key && key <= self.info.largest.as_slice()
     }
 
-    /// Whether some key in `smallest..=largest` may be in this table.
+    /// Whether a key in `smallest..=largest` may be in this table.
     pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         self.info.smallest.as_slice() <= largest && smallest <= self.info.largest.as_slice()
     }
 
-    /// About where in the file `key` is, or would be.
+    /// The approximate file offset of `key`, or of the place where it would be.
     pub(crate) fn offset_of(&self, key: &[u8]) -> Result<u64> {
         self.file.with_reader(|reader| {
             Ok(match self.info.prefix {
@@ -78,7 +78,7 @@ impl Table {
         self.file.with_reader(|reader| reader.get(key, hash, seq))
     }
 
-    /// [`Table::get`] where the manifest says more of the entries than stands in the file.
+    /// [`Table::get`] for a table whose sequence numbers or pointers the manifest overrides.
     fn get_reread(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
         let number = self.info.one_number.then_some(self.info.max_seq);
         if number.is_some_and(|number| number > seq) {
@@ -111,30 +111,30 @@ impl Table {
     }
 }
 
-/// Runs of level 0 from which on reads pay for their merge. With two at least, where the usual trigger has four,
-/// merges that reads ask for rewrite at most twice as much for what is written.
+/// Reads pay for a merge of level 0 once it has this many runs. The usual trigger merges four runs. These merges have
+/// at least two, so they rewrite at most twice as much for each byte that is written.
 const RUNS_THAT_COST: usize = 2;
 
 /// One tree's tables.
 #[derive(Debug, Clone)]
 pub(crate) struct Levels {
     levels: [Arc<Vec<Arc<Table>>>; LEVELS],
-    /// Where each run of level 0 ends in its list; nothing where each table is one.
+    /// Where each run of level 0 ends in its list; `None` if each table is a run.
     run_ends: Option<Arc<Vec<usize>>>,
-    /// Counted since level 0 was merged last, while it has [`RUNS_THAT_COST`] runs.
+    /// What reads have paid since the last merge of level 0. Kept while level 0 has [`RUNS_THAT_COST`] runs.
     read_cost: Option<Arc<ReadCost>>,
 }
 
 impl Default for Levels {
     fn default() -> Self {
-        // All levels of an empty tree are one shared empty list.
+        // All levels of an empty tree share one empty list.
         let empty = Arc::new(Vec::new());
         Levels { levels: std::array::from_fn(|_| Arc::clone(&empty)), run_ends: None, read_cost: None }
     }
 }
 
 impl Levels {
-    /// The tables of a level: by key, in level 0 by run and key.
+    /// The tables of a level, by key; in level 0 by run, then by key.
     pub(crate) fn level(&self, level: usize) -> &[Arc<Table>] {
         &self.levels[level]
     }
@@ -151,7 +151,7 @@ impl Levels {
         self.run_places().map(|place| &self.levels[0][place])
     }
 
-    /// A level's list, to be shared with cursors.
+    /// A level's list, for cursors to share.
     pub(crate) fn shared_level(&self, level: usize) -> Arc<Vec<Arc<Table>>> {
         Arc::clone(&self.levels[level])
     }
@@ -171,7 +171,7 @@ impl Levels {
         self.levels[level].iter().map(|table| table.info.size).sum()
     }
 
-    /// The tables without `removed` and with `added`.
+    /// A copy without the tables `removed` and with the tables `added`.
     pub(crate) fn with(&self, removed: &[(usize, FileId)], added: Vec<(usize, Arc<Table>)>) -> Levels {
         let mut next = self.clone();
         for &(level, file) in removed {
@@ -204,7 +204,7 @@ impl Levels {
         next
     }
 
-    /// Tells the files of tables how large the runs are that these belong to.
+    /// Tells each table's file the size of its run.
     fn rank_tables(&self, touched: [bool; LEVELS]) {
         let rank = |run: &[Arc<Table>]| {
             let bytes: u64 = run.iter().map(|table| table.info.size).sum();
@@ -216,7 +216,7 @@ impl Levels {
         (1..LEVELS).filter(|&level| touched[level]).for_each(|level| rank(self.level(level)));
     }
 
-    /// What reads have spent on the runs of level 0; `None` where these are too few to matter.
+    /// What reads have spent on the runs of level 0; `None` if there are too few runs to matter.
     #[inline]
     pub(crate) fn read_cost(&self) -> Option<&ReadCost> {
         self.read_cost.as_deref()
@@ -228,8 +228,8 @@ impl Levels {
         find_in(self.level(level), key)
     }
 
-    /// The tables that may hold `key`, one of each run of level 0 and of each level: the first that does has its newest
-    /// version.
+    /// The tables that may hold `key`, at most one for each run of level 0 and each level below. The first that holds
+    /// it has its newest version.
     pub(crate) fn covering(&self, key: &[u8]) -> impl Iterator<Item = &Arc<Table>> {
         let above = self.runs().filter_map(move |run| find_in(run, key));
         above.chain((1..LEVELS).filter_map(move |level| self.find(level, key)))
@@ -281,7 +281,7 @@ fn find_in<'a>(run: &'a [Arc<Table>], key: &[u8]) -> Option<&'a Arc<Table>> {
     run.get(index).filter(|table| table.info.smallest.as_slice() <= key)
 }
 
-/// Puts tables of level 0 in the order of their runs, and within each of their keys; returns where each run ends.
+/// Sorts tables of level 0 by run, and by key within a run. Returns where each run ends.
 fn arrange_runs(tables: &mut Vec<Arc<Table>>) -> Vec<usize> {
     tables.sort_by_key(|table| std::cmp::Reverse(table.info.max_seq));
     let (mut arranged, mut ends): (Vec<Arc<Table>>, Vec<usize>) =
@@ -308,14 +308,14 @@ fn arrange_runs(tables: &mut Vec<Arc<Table>>) -> Vec<usize> {
     ends
 }
 
-/// Where the runs of `len` tables are, that end where `ends` says.
+/// The places of the runs of `len` tables, from their `ends`.
 fn places_of(ends: &[usize], len: usize) -> impl ExactSizeIterator<Item = Range<usize>> + Clone + '_ {
     let end = move |run: usize| ends.get(run).copied().unwrap_or(run + 1);
     let count = if ends.is_empty() { len } else { ends.len() };
     (0..count).map(move |run| run.checked_sub(1).map_or(0, end)..end(run))
 }
 
-/// Puts tables of level 0 in order and returns where their runs are.
+/// Sorts tables of level 0 into runs and returns the places of the runs.
 pub(crate) fn runs_among(tables: &mut Vec<Arc<Table>>) -> Vec<Range<usize>> {
     let ends = arrange_runs(tables);
     places_of(&ends, tables.len()).collect()

@@ -1,12 +1,13 @@
-//! The manifest: a record log of edits, begun anew at every opening and whenever it has grown long.
+//! The manifest: a record log of edits. Every opening begins a new one, and so does a commit when the manifest has
+//! grown long.
 //!
-//! A new manifest is written beside the old one under a temporary name: first record the whole state,
-//! synced, then renamed to its number, directory synced, and only then is the old one removed. So the one
-//! with the highest number is whole as far as its first record; later records count once synced.
+//! A new manifest is written beside the old one, under a temporary name. Its first record holds the whole state. It is
+//! synced and renamed to its number, and the directory is synced; only then is the old one removed. So the manifest
+//! with the highest number is whole as far as its first record. A later record counts once it is synced.
 //!
-//! It is kept twice. The copy gets the same bytes, each record behind the manifest and before anybody acts upon it. So it is whole,
-//! or lacks one edit of which nothing has come yet. Only `check` and `repair` read it. Where it cannot be written, on a full disk
-//! for one, there is none.
+//! The manifest is kept twice. The copy gets each record after the manifest has it and before anything acts on it. So
+//! the copy is whole, or lacks one edit that has had no effect yet. Only `check`, `repair` and `dump` read the copy. If
+//! the copy cannot be written, for example on a full disk, there is none.
 
 use std::path::{Path, PathBuf};
 
@@ -17,10 +18,10 @@ use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::stream::{Stream, StreamContents, StreamWriter, read_epoch, read_stream};
 
-/// A manifest is begun anew when it is this much longer than its first record.
+/// A new manifest is begun when this one is longer than twice its first record plus this many bytes.
 const GROWTH_MAX: u64 = 1 << 20;
 
-/// So many edits behind the one of which the copy could not be written, another copy is tried.
+/// After this many commits without a copy, a new manifest with a copy is tried.
 const EDITS_WITHOUT_COPY: u64 = 64;
 
 /// The open manifest.
@@ -47,7 +48,7 @@ pub(crate) fn copy_number(name: &str) -> Option<u64> {
     manifest_number(name.strip_suffix(".copy")?)
 }
 
-/// Whether `name` is that of a manifest, or a copy, which was being written when its writer died.
+/// Whether `name` is a temporary name of a manifest or a copy: the process died while it wrote the file.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.strip_suffix(".tmp").is_some_and(|rest| manifest_number(rest).or(copy_number(rest)).is_some())
 }
@@ -81,7 +82,7 @@ impl Unnamed {
             writer.sync().map(|()| writer)
         });
         if written.is_err() {
-            // Others need what it has. Where it was not even created, there is nothing to remove.
+            // This frees its space for other files. If the file was not created, there is nothing to remove.
             drop(env.fs.remove_file(&temporary));
         }
         Ok(Unnamed { writer: written?, temporary })
@@ -93,7 +94,7 @@ impl Unnamed {
     }
 }
 
-/// Writes manifest `number`, and its copy if that can be written.
+/// Writes manifest `number`, and its copy if possible.
 fn write_new(
     env: &Env,
     dir: &Path,
@@ -103,10 +104,10 @@ fn write_new(
     let (payload, epoch) = (Edit::encode_all(&state.to_edits()), env.random.next_u64());
     let (path, copy_path) = (manifest_path(dir, number), copy_path(dir, number));
     let manifest = Unnamed::write(env, &path, epoch, &payload)?;
-    // Nothing needs it but a repair: a disk without room for it is no reason to stop.
+    // Only a repair needs the copy, so a full disk does not stop the manifest.
     let copy = Unnamed::write(env, &copy_path, epoch, &payload).ok();
     if env.fs.exists(&copy_path)? {
-        // Of an opening that was cut off before there was such a manifest.
+        // A copy from an opening that was cut off before its manifest existed.
         env.fs.remove_file(&copy_path)?;
         env.fs.sync_dir(dir)?;
     }
@@ -116,12 +117,12 @@ fn write_new(
     Ok((writer, copy))
 }
 
-/// What a manifest says.
+/// The contents of a manifest.
 pub(crate) struct Contents {
     pub(crate) state: ManifestState,
     /// Where its last record begins.
     pub(crate) last: u64,
-    /// Where that ends.
+    /// Where its last record ends.
     pub(crate) end: u64,
 }
 
@@ -140,22 +141,22 @@ fn add_up(contents: &StreamContents, path: &Path) -> Result<Contents> {
     Ok(Contents { state, last, end: contents.end })
 }
 
-/// Reads what a manifest, or a copy, in `path` says, of which `known_synced` bytes at least were synced.
+/// Reads the manifest, or the copy, in `path`. At least `known_synced` bytes of it were synced.
 pub(crate) fn read_manifest(env: &Env, path: &Path, known_synced: u64) -> Result<Contents> {
     add_up(&read_stream(&*env.fs, path, known_synced)?, path)
 }
 
 /// What is left of a manifest and its copy.
 pub(crate) enum Remains {
-    /// All that it said.
+    /// Its whole contents.
     Whole(ManifestState),
-    /// What it said before the first record that is damaged in both.
+    /// Its contents before the first record that is damaged in both files.
     Prefix(ManifestState),
     Nothing,
 }
 
-/// Reads what is left of the manifest in `path`, or in several `paths`, of which `known_synced` bytes at least were synced: each
-/// record from where it is whole. What is damaged goes to `damage`.
+/// Reads what is left of the manifest in `paths`: the manifest, its copy, or both. At least `known_synced` bytes were
+/// synced. Each record is taken from the file in which it is whole. Damage goes to `damage`.
 pub(crate) fn read_remains(
     env: &Env,
     paths: &[PathBuf],
@@ -187,8 +188,8 @@ pub(crate) fn read_remains(
     }
 }
 
-/// Whether the copy of manifest `number` is of another one: a power cut may have left such a one, whose manifest never came to
-/// be.
+/// Whether the copy of manifest `number` belongs to another manifest. A power cut may leave a copy whose manifest was
+/// never named.
 pub(crate) fn is_of_another(env: &Env, dir: &Path, number: u64) -> bool {
     let epoch = |path: &Path| read_epoch(&*env.fs, path);
     match (epoch(&manifest_path(dir, number)), epoch(&copy_path(dir, number))) {
@@ -221,7 +222,7 @@ impl Manifest {
         (self.number, self.writer.len())
     }
 
-    /// The bytes of the manifest and its copy.
+    /// The length of the manifest and its copy together.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.writer.len() + self.copy.as_ref().map_or(0, StreamWriter::len)
     }
@@ -231,8 +232,9 @@ impl Manifest {
         self.copy.is_some()
     }
 
-    /// Makes `edits` durable, all or none. After an error the store takes no more changes: whether the
-    /// edit is on disk is known only when the store is opened again.
+    /// Makes `edits` durable, all or none. After an error the store takes no more changes: only the next opening can
+    /// tell whether the edits are on the disk. The exception is a full disk where the append was undone: then nothing
+    /// has happened.
     pub(crate) fn commit(&mut self, edits: &[Edit]) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.duplicate());
@@ -242,7 +244,7 @@ impl Manifest {
         let written = self.writer.append(&payload).and_then(|()| self.writer.sync());
         if let Err(error) = written {
             if error.kind() == ErrorKind::OutOfSpace && self.writer.len() == before {
-                // The file system has taken the append back: nothing has happened.
+                // The file system has undone the append: nothing has happened.
                 return Err(error);
             }
             self.poison(&format!("writing the manifest failed ({error})"));
@@ -263,8 +265,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Writes what the manifest has into its copy. Where that fails, for want of room or otherwise, the copy goes: one that
-    /// stayed behind could be taken for whole.
+    /// Appends to the copy what the manifest has. If that fails, the copy is removed: a copy that lagged behind could
+    /// be mistaken for a whole one.
     fn commit_copy(&mut self, payload: &[u8]) -> Result<()> {
         let Some(copy) = self.copy.as_mut().filter(|_| !broken("manifest-copy")) else { return Ok(()) };
         if copy.append(payload).and_then(|()| copy.sync()).is_ok() {
@@ -276,7 +278,7 @@ impl Manifest {
         self.env.fs.sync_dir(&self.dir)
     }
 
-    /// Whether it is time to write the manifest anew: it has grown long, or has had no copy for some time.
+    /// Whether to begin a new manifest: this one has grown long, or has had no copy for some time.
     fn is_due(&mut self) -> bool {
         self.edits_without_copy += u64::from(self.copy.is_none());
         let wants_copy = self.edits_without_copy >= EDITS_WITHOUT_COPY;
@@ -289,8 +291,8 @@ impl Manifest {
         error
     }
 
-    /// Replaces a long manifest by a short one. A disk too full for that is no reason to stop: the long
-    /// one goes on, unless the new name may have become visible.
+    /// Replaces a long manifest with a short one. If the disk is too full for that, the long one stays in use, unless
+    /// the new name may have become visible.
     fn begin_anew(&mut self) -> Result<()> {
         let old = [manifest_path, copy_path].map(|path| path(&self.dir, self.number));
         match write_new(&self.env, &self.dir, self.number + 1, &self.state) {
@@ -298,7 +300,7 @@ impl Manifest {
                 self.number += 1;
                 self.len_at_start = writer.len();
                 (self.writer, self.copy) = (writer, copy);
-                // The old ones are in nobody's way, and go when the store is opened again.
+                // The next opening removes the old ones if this fails.
                 old.iter().for_each(|path| drop(self.env.fs.remove_file(path)));
                 Ok(())
             }
@@ -309,7 +311,7 @@ impl Manifest {
         }
     }
 
-    /// Why the manifest takes no more changes, if it does not.
+    /// The error after which the manifest takes no more changes, if there was one.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failed.as_ref().map(Error::duplicate)
     }

@@ -1,14 +1,15 @@
-//! Which tables and blob files make up the store now.
+//! The current version of the store: which tables and blob files belong to it.
 //!
 //! - [`edit`]: the changes that the manifest records, and the state they add up to.
-//! - `table_info`, `tree_record`: what it knows of a table and of a tree.
+//! - `table_info`, `tree_record`: what the manifest knows of a table and of a tree.
 //! - [`blobs`]: the changes that concern blob files.
-//! - [`manifest`]: the file. An edit counts when it is synced; it names only files that are.
-//! - [`tables`], `open_tables`: table files as shared handles, opened when first read, closed when too many are, removed
-//!   when nobody uses them any more.
+//! - [`manifest`]: the file. An edit counts once it is synced. It names only files that are synced.
+//! - [`tables`], `open_tables`: table files as shared handles. A file is opened at its first read, closed when too many
+//!   are open, and removed when it is obsolete and nobody uses it.
+//! - [`imported`]: how the numbers in files of another store are read here.
 //! - [`read_cost`]: what reads have spent on unmerged runs.
-//! - [`table_cursor`]: walks what a tree has of a table.
-//! - [`levels`]: one tree's tables, immutable; a change makes a new one, which is swapped in whole.
+//! - [`table_cursor`]: iterates over a tree's part of a table.
+//! - [`levels`]: one tree's tables. The list is immutable: a change makes a new one and swaps it in whole.
 
 pub(crate) mod blobs;
 pub(crate) mod edit;

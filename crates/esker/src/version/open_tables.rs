@@ -1,11 +1,12 @@
 //! Which tables are open, and which of these have their filter in memory, within limits.
 //!
-//! Every get that comes so far asks one table of each run, so a filter saves the more the smaller its run is, and costs
-//! the same. Where not all fit, the filters of larger runs give way to those of smaller ones: what they save is mostly the gets of
-//! absent keys. A table that is opened without its filter stays so, rather than that gets take turns in reading whole
-//! filters, until there is free room. Tables that nobody has read for some seconds are closed for those that somebody reads.
+//! A get asks one table of each run until it finds its key, so each run gets about as many reads, whatever its size. A
+//! table's filter saves more reads the smaller its run is, and costs the same. If not all filters fit, those of larger
+//! runs give way to those of smaller runs: filters of large runs mostly save gets of absent keys. A table that was
+//! opened without its filter stays without it until there is free memory; otherwise gets would take turns in reading
+//! whole filters. Tables that nobody has read for some seconds are closed to make room for tables that are read.
 //!
-//! Locks: `open` is taken while no other is, but the version lock. Nothing that frees a [`TableFile`] runs under it.
+//! Locks: `open` is taken while no other lock is held, except the version lock. No [`TableFile`] is dropped under it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,24 +18,24 @@ use super::tables::TableFile;
 use crate::fs::descriptors;
 use crate::table::TableReader;
 
-/// Such a part of the memory is not given to filters that were left out before.
+/// One part in this many of the memory stays free of filters that were left out before.
 const KEPT_FREE: usize = 4;
 
-/// Where memory is short, tables are closed that were not read for so long, or up to twice as long. Much shorter, and gets of
-/// random keys would close by turns what the next ones need.
+/// When memory is short, tables that were not read for this time, or up to twice this time, are closed. With a much
+/// shorter time, gets of random keys would close the tables that the next gets need.
 const IDLE_US: u64 = 10_000_000;
 
 /// The open tables of a store.
 #[derive(Debug)]
 pub(super) struct OpenTables {
     count_max: usize,
-    /// Bytes that filters and indexes may take.
+    /// How many bytes filters and indexes may take.
     memory_max: usize,
     memory: AtomicUsize,
     open: Mutex<VecDeque<Weak<TableFile>>>,
-    /// When tables that were not read were last looked for, in microseconds of the monotonic clock.
+    /// When idle tables were last looked for, in microseconds of the monotonic clock.
     swept_us: AtomicU64,
-    /// No table is kept open any more. Set under `open`.
+    /// No table is kept open from now on. Set under `open`.
     shut: AtomicBool,
 }
 
@@ -68,9 +69,9 @@ impl OpenTables {
         self.shut.load(Ordering::Acquire)
     }
 
-    /// Closes those that nobody reads just now; returns whether there were any.
+    /// Closes the tables that nobody reads at the moment. Returns whether there were any.
     pub(super) fn close_unread(&self) -> bool {
-        // One handle is the table's own, one is asked here.
+        // The table holds one handle; this call holds another.
         let unread =
             |file: &Arc<TableFile>| file.opened().is_some_and(|reader| Arc::strong_count(&reader) <= 2);
         let mut any = false;
@@ -81,19 +82,19 @@ impl OpenTables {
         any
     }
 
-    /// Bytes that are free.
+    /// How many bytes are free.
     fn room(&self) -> u64 {
         self.memory_max.saturating_sub(self.memory()) as u64
     }
 
-    /// A table that held `memory` bytes is closed.
+    /// Notes that a table that held `memory` bytes was closed.
     pub(super) fn note_closed(&self, memory: usize) {
         self.memory.fetch_sub(memory, Ordering::Relaxed);
     }
 
-    /// Whether the filter of a table of `rank` may be read into memory beside its index. Tables that nobody reads are
-    /// closed for that, and such as have their filters, to be opened without: those of the largest runs first, for an index
-    /// any, for a filter such as are of larger runs.
+    /// Whether the filter of a table of `rank` may be read into memory along with its index. To make room, this closes
+    /// idle tables, and then tables that have their filters, which are later opened without them. Those of the largest
+    /// runs are closed first. For the index any of them is closed; for the filter only those of larger runs.
     pub(super) fn make_room(&self, filter: u64, index: u64, rank: u8, now_us: u64) -> bool {
         if filter + index > self.room() {
             self.close_idle(now_us);
@@ -119,7 +120,7 @@ impl OpenTables {
         fits
     }
 
-    /// Closes tables that were not read since the last time, if that is long enough ago.
+    /// Closes tables that were not read since the last call, if that was long enough ago.
     fn close_idle(&self, now_us: u64) {
         let swept_us = self.swept_us.load(Ordering::Relaxed);
         let is_due = now_us.saturating_sub(swept_us) >= IDLE_US;
@@ -135,13 +136,13 @@ impl OpenTables {
         file.close();
     }
 
-    /// Those that are open, without the lock.
+    /// The open tables; the lock is released before they are used.
     fn files(&self) -> impl Iterator<Item = Arc<TableFile>> + use<> {
         let open: Vec<Weak<TableFile>> = self.open.lock().iter().cloned().collect();
         open.into_iter().filter_map(|file| file.upgrade())
     }
 
-    /// Notes that `file` is open as `reader`, unless another thread was first; returns what it is open as.
+    /// Notes that `file` is open as `reader`, unless another thread was faster. Returns the reader that is noted.
     pub(super) fn enter(&self, file: &Arc<TableFile>, reader: Arc<TableReader>) -> Arc<TableReader> {
         let (mut closed, mine) = (Vec::new(), self.count());
         let count_max = self.count_max.min(descriptors::kept_max(mine));
@@ -157,7 +158,7 @@ impl OpenTables {
             file.set_opened(&reader);
             open.push_back(Arc::downgrade(file));
             if open.len() > count_max {
-                // Of files that are gone, places may be left.
+                // Entries of dropped files may be left.
                 open.retain(|file| file.strong_count() > 0);
             }
             self.close_some(count_max, &mut open, &mut closed);
@@ -165,8 +166,8 @@ impl OpenTables {
         reader
     }
 
-    /// Closes tables that were not read lately until the limits hold; the newest is never closed. What it has taken hold of
-    /// is put into `closed`.
+    /// Closes tables that were not read lately until the limits hold. Never closes the newest. `closed` gets the
+    /// handles that this upgrades: they must not be dropped under the lock.
     fn close_some(
         &self,
         count_max: usize,
@@ -187,8 +188,8 @@ impl OpenTables {
         }
     }
 
-    /// Closes tables that were opened without their filter, those of the smallest runs first, as far as there is room for their
-    /// filters now: they are opened with them again. A part stays free for tables to come.
+    /// Closes tables that were opened without their filter, if there is room for their filters now: they are opened
+    /// with them again. Those of the smallest runs come first. A part of the memory stays free for new tables.
     pub(super) fn use_free_room(&self, now_us: u64) {
         let is_bare =
             |file: &Arc<TableFile>| file.opened().is_some_and(|reader| reader.filter_left_out() > 0);

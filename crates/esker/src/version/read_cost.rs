@@ -1,45 +1,45 @@
-//! What reads have spent on the unmerged runs of a tree's level 0, as the bytes of merging that it pays for.
+//! What reads have spent on the unmerged runs of a tree's level 0, in bytes of merging that this pays for.
 //!
-//! A run more costs a scan about a microsecond (an index, a block, a place in the merge) and a get an eighth
-//! of that (a filter); a merge rewrites some 250 bytes in a microsecond, in the background. With
-//! [`SCAN_PAYS`] four microseconds of merging are worth one of a reader's. When reads have paid for the
-//! merge of level 0, `compact/pick.rs` takes it on below its usual trigger.
+//! One more run costs a scan about a microsecond (an index, a block, a place in the merge) and a get an eighth of that
+//! (a filter). A merge rewrites some 250 bytes in a microsecond, in the background. With [`SCAN_PAYS`], one microsecond
+//! of a reader is worth four microseconds of merging. When reads have paid for the merge of level 0, `compact/pick.rs`
+//! starts it before its usual trigger.
 //!
-//! Guarantees: deterministic for one thread; the count is exact, whoever counts. Costs a scan one atomic
-//! addition, a get one in eight times.
+//! Guarantees: the count is deterministic for one thread, and exact for many. A scan costs one atomic addition. A get
+//! costs one if its key is among an eighth of all keys.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes of merging that a scan pays for with each run.
+/// How many bytes of merging a scan pays for each run.
 const SCAN_PAYS: u64 = 1 << 10;
 
-/// Of so many keys, gets of one pay, as much as a scan.
+/// Gets of one key in this many pay, as much as a scan.
 const GETS_PER_PAYMENT: u64 = 8;
 
-/// Below this nothing is due.
+/// Below this sum no merge is due.
 const DUE_MIN: u64 = 1 << 20;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCost {
-    /// The sum has grown by a quarter since it was last looked at.
+    /// The sum has grown by a quarter since the last check.
     due: AtomicBool,
     paid: Alone,
 }
 
-/// Written by every scan: not beside what they all read.
+/// On a cache line of its own: every scan writes it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Alone(AtomicU64);
 
 impl ReadCost {
-    /// A scan reads `runs` runs.
+    /// Notes that a scan reads `runs` runs.
     #[inline]
     pub(crate) fn note_scan(&self, runs: usize) {
         self.pay(runs as u64 * SCAN_PAYS);
     }
 
-    /// A get of the key of this hash passed `runs` runs in vain.
+    /// Notes that a get of the key with this hash passed `runs` runs in vain.
     #[inline]
     pub(crate) fn note_get(&self, hash: u64, runs: usize) {
         if hash.is_multiple_of(GETS_PER_PAYMENT) && runs > 0 {
@@ -56,19 +56,19 @@ impl ReadCost {
         }
     }
 
-    /// Whether it is time to look whether the sum is enough; `true` once.
+    /// Whether to check if the sum is enough. Returns `true` once for each growth.
     #[inline]
     pub(crate) fn take_due(&self) -> bool {
         self.due.load(Ordering::Relaxed) && self.due.swap(false, Ordering::Relaxed)
     }
 
-    /// Bytes of merging that are paid for.
+    /// How many bytes of merging are paid for.
     pub(crate) fn paid(&self) -> u64 {
         self.paid.0.load(Ordering::Relaxed)
     }
 }
 
-/// The three highest bits, and where they are: changes whenever the number has grown by a quarter or less.
+/// The three highest bits and their place. This changes whenever the number has grown by a quarter, or less.
 fn quarter(bytes: u64) -> (u32, u64) {
     let top = bytes.max(4).ilog2();
     (top, bytes >> (top - 2))

@@ -1,5 +1,5 @@
-//! Walks one tree's entries of a table: as they stand in the file, or, where they do not all belong to the tree or do not
-//! say all of themselves, as the manifest says that they are to be read.
+//! Iterates over one tree's entries of a table. Where the table holds other trees' entries too, or the manifest
+//! overrides what stands in the file, the cursor reads them in the way that the manifest says.
 
 use super::imported::Renumbered;
 use super::table_info::TableInfo;
@@ -7,33 +7,33 @@ use crate::cursor::{Cursor, Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
 use crate::table::TableCursor;
 
-/// Walks one tree's entries of a table.
+/// Iterates over one tree's entries of a table.
 pub(crate) enum TreeCursor {
-    /// The table is the tree's own, and says all.
+    /// The table belongs to the tree alone, and its entries hold as they are.
     Whole(TableCursor),
-    /// What stands in the file is not what is meant.
+    /// The entries in the file have to be filtered or rewritten.
     Part(PartCursor),
 }
 
-/// Walks the keys of a tree: those that begin with a prefix, without it, or those within bounds, or both.
+/// Iterates over the keys of a tree: those that begin with a prefix, without the prefix; those within bounds; or both.
 pub(crate) struct PartCursor {
     cursor: TableCursor,
-    /// What the tree's keys begin with in a file that several trees share.
+    /// The prefix of the tree's keys in a file that several trees share.
     prefix: Vec<u8>,
-    /// The number of all entries, which stand in the file without one.
+    /// The sequence number of all entries, if the file does not have it.
     number: Option<SeqNo>,
-    /// The first and the last key that are the tree's, where others stand around them.
+    /// The first and the last key of the tree, if the file has others around them.
     bounds: Option<(Vec<u8>, Vec<u8>)>,
-    /// What becomes of the numbers in pointers to huge values.
+    /// How to renumber pointers to huge values.
     renumbered: Option<Renumbered>,
-    /// The value of the current entry, where it is not as it stands in the file.
+    /// The value of the current entry, if it differs from the one in the file.
     value: Option<Vec<u8>>,
     /// Reused for the keys of seeks.
     key: Vec<u8>,
 }
 
 impl PartCursor {
-    /// `bounds`: as in the cursor.
+    /// `bounds`: the field of that name.
     pub(super) fn new(cursor: TableCursor, info: &TableInfo, bounds: Option<(Vec<u8>, Vec<u8>)>) -> Self {
         PartCursor {
             cursor,
@@ -46,7 +46,7 @@ impl PartCursor {
         }
     }
 
-    /// The cursor has moved.
+    /// Updates the current value after the cursor has moved.
     #[inline]
     fn settle(&mut self) {
         if let Some(renumbered) = self.renumbered {
@@ -68,7 +68,7 @@ impl PartCursor {
         moved
     }
 
-    /// `key` as the file has it, or the first key behind that.
+    /// `key` in the form that the file has, or the first key behind it.
     fn in_file(&mut self, key: &[u8], behind: bool) -> Vec<u8> {
         let mut out = std::mem::take(&mut self.key);
         out.clear();
@@ -80,7 +80,8 @@ impl PartCursor {
         out
     }
 
-    /// Where `(key, seq)` is in the file: there, or, where all entries have one number, before or behind the key's.
+    /// Where to seek in the file for `(key, seq)`. If all entries have one sequence number, that is before or behind
+    /// the key's entry.
     fn place(&mut self, key: &[u8], seq: SeqNo) -> (Vec<u8>, SeqNo) {
         match self.number {
             None => (self.in_file(key, false), seq),

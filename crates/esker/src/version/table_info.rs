@@ -7,36 +7,36 @@ use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::error::{Error, Result};
 use crate::table::{Expiring, TableReader};
 
-/// The most bytes, or entries, that one table is believed to have.
+/// The most bytes, or entries, that are accepted for one table.
 pub(super) const AMOUNT_MAX: u64 = 1 << 48;
 
-/// In what the manifest says of a table: its keys begin with a tree's number.
+/// A flag in the manifest's record of a table: its keys begin with a tree's number.
 const PREFIX: u8 = 1;
-/// Its entries have the number that the manifest says.
+/// All its entries have the sequence number in the manifest.
 const ONE_NUMBER: u8 = 2;
-/// Not all of its keys are the tree's.
+/// Some of its keys are not the tree's.
 const CLIPPED: u8 = 4;
-/// Its pointers to huge values have the numbers of another store's files.
+/// Its pointers to huge values hold file numbers of another store.
 const RENUMBERED: u8 = 8;
 
 /// What the manifest knows of one table, or of one tree's part of a shared table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableInfo {
     pub(crate) file: FileId,
-    /// The file's own random number, which stands in its footer too: another file in its place is damage.
+    /// The file's random number, which its footer holds too. If they differ, the file is another one: that is damage.
     pub(crate) salt: u64,
-    /// What the tree's keys begin with in the file, where several trees share it: its number, or that of the tree that it
+    /// The prefix of the tree's keys in a file that several trees share: the tree's number, or that of the tree that it
     /// was split from since.
     pub(crate) prefix: Option<TreeId>,
-    /// Whether the file has keys outside of `smallest..=largest` that the tree has not, because it was split. Then what is
-    /// said of sizes and counts is an estimate.
+    /// Whether the file has keys outside of `smallest..=largest` that are not the tree's, because the tree was split.
+    /// Then sizes and counts here are estimates.
     pub(crate) clipped: bool,
-    /// Whether all entries have the number `min_seq`, which is `max_seq` too, whatever stands in the file: it was written
-    /// before the number was known. Then each key is there once.
+    /// Whether all entries have the sequence number `min_seq`, which equals `max_seq`, whatever stands in the file: the
+    /// file was written before the number was known. Such a table holds each key once.
     pub(crate) one_number: bool,
-    /// What becomes of the numbers in its pointers to huge values, where another store wrote it.
+    /// How to renumber its pointers to huge values, if another store wrote it.
     pub(crate) renumbered: Option<Box<Renumbered>>,
-    /// Bytes of the file, or of this tree's part of it.
+    /// The bytes of the file, or of this tree's part of it.
     pub(crate) size: u64,
     pub(crate) entries: u64,
     pub(crate) tombstones: u64,
@@ -45,32 +45,32 @@ pub(crate) struct TableInfo {
     pub(crate) expiring: Expiring,
     pub(crate) min_seq: SeqNo,
     pub(crate) max_seq: SeqNo,
-    /// Range tombstones up to this number hide nothing in it.
+    /// Range tombstones up to this sequence number hide nothing in the table.
     pub(crate) cleared: SeqNo,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
 }
 
 impl TableInfo {
-    /// What the tree's keys begin with in the file.
+    /// The prefix of the tree's keys in the file.
     pub(crate) fn own(&self) -> Vec<u8> {
         self.prefix.map_or_else(Vec::new, |tree| tree.to_be_bytes().to_vec())
     }
 
-    /// Whether its entries are not to be read as they stand in the file.
+    /// Whether the manifest overrides sequence numbers or pointers in the file.
     #[inline]
     pub(crate) fn is_reread(&self) -> bool {
         self.one_number | self.renumbered.is_some()
     }
 
-    /// When it should be merged for what has expired in it, if ever.
+    /// When the table should be merged because of expired entries, if ever.
     pub(crate) fn due_us(&self) -> Option<u64> {
         self.expiring.due_us(self.entries)
     }
 }
 
-/// Fails where a table is not the one that the manifest describes by `infos`, one for each tree that uses it. Of a shared
-/// one these may be fewer than there were.
+/// Fails if a table is not the one that the manifest describes by `infos`, one for each tree that uses it. For a shared
+/// table there may be fewer of them than when it was written.
 pub(crate) fn check_described(table: &TableReader, infos: &[TableInfo]) -> Result<()> {
     let properties = table.properties();
     let named: u64 = infos.iter().map(|info| info.entries).sum();

@@ -1,9 +1,9 @@
 //! Table files as shared handles.
 //!
-//! A [`TableFile`] is opened when it is first read and closed again when more files are open than the
-//! limit allows or their filters and indexes take more than their share of memory ([`super::open_tables`]); readers that
-//! are at work keep theirs. When the last handle of a file that is no longer part of
-//! the store goes, the file is queued for removal: nobody reads a removed file.
+//! A [`TableFile`] is opened at its first read. It is closed when more files are open than the limit allows, or when
+//! filters and indexes take more than their share of memory ([`super::open_tables`]). A reader at work keeps the file
+//! open for itself. When the last handle of an obsolete file is dropped, the file is queued for removal: so nobody
+//! reads a removed file.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -38,16 +38,16 @@ pub(crate) fn table_path(dir: &Path, id: FileId) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct TableFile {
     id: FileId,
-    /// What the footer must say, going by the manifest.
+    /// The salt that the footer must hold, from the manifest.
     salt: u64,
     registry: Arc<TableRegistry>,
     reader: ArcSwapOption<TableReader>,
-    /// The binary logarithm of the bytes of the run that it was last part of: the smaller the run, the oftener each of its
-    /// tables is asked.
+    /// The binary logarithm of the size of the run that the table was last part of. Gets ask each table of a small run
+    /// more often.
     rank: AtomicU8,
-    /// Read since the clock last came by.
+    /// Read since [`OpenTables`] last looked.
     pub(super) used: AtomicBool,
-    /// No longer part of the store: removed with the last handle.
+    /// No longer part of the store. The file is removed with the last handle.
     obsolete: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl TableRegistry {
         registry
     }
 
-    /// The handle of table `id`, whose footer holds `salt`, to be shared by everyone who reads it.
+    /// The handle of table `id`, whose footer holds `salt`. All readers share it.
     pub(crate) fn file(self: &Arc<Self>, id: FileId, salt: u64) -> Arc<TableFile> {
         Arc::new(TableFile {
             id,
@@ -102,7 +102,7 @@ impl TableRegistry {
         self.open.memory()
     }
 
-    /// The store is closed: tables that are open are closed, but for readers that are at work, and none is opened.
+    /// Closes all tables, because the store is closed. Readers at work keep theirs; no table is opened from now on.
     pub(crate) fn close(&self) {
         self.open.shut();
     }
@@ -112,12 +112,12 @@ impl TableRegistry {
         self.open.count()
     }
 
-    /// Gives filters that were left out the room that has come free since.
+    /// Uses memory that has become free for filters that were left out.
     pub(crate) fn use_free_room(&self) {
         self.open.use_free_room(self.clock.monotonic_us());
     }
 
-    /// Removes the files that nobody uses any more. What cannot be removed now is left to the next call.
+    /// Removes the files that nobody uses any more. A file that cannot be removed now is left to the next call.
     pub(crate) fn remove_obsolete(&self) -> Result<()> {
         let mut obsolete = std::mem::take(&mut *self.obsolete.lock());
         let remove = |&file: &FileId| self.fs.remove_file(&table_path(&self.dir, file));
@@ -131,7 +131,7 @@ impl TableRegistry {
         !self.obsolete.lock().is_empty()
     }
 
-    /// The file of table `id`, as this store reads tables.
+    /// Opens the file of table `id` in the way in which this store reads tables.
     pub(crate) fn open_file(&self, id: FileId) -> Result<Arc<dyn ReadFile>> {
         if self.open.is_shut() {
             return Err(Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir));
@@ -188,7 +188,7 @@ impl TableFile {
         self.with_reader(|reader| Ok(Arc::clone(reader)))
     }
 
-    /// The manifest no longer names this file: it goes with the last handle.
+    /// The manifest no longer names this file. It is removed with the last handle.
     pub(crate) fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! What the manifest knows of a tree, its tables aside.
+//! What the manifest knows of a tree, apart from its tables.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,12 @@ pub(crate) struct TreeRecord {
     pub(crate) options: TreeOptions,
     pub(crate) tag: Option<String>,
     pub(crate) flushed: SeqNo,
-    /// The tree under whose number its huge values are filed: itself, or the one that it was split from at last.
+    /// The tree number under which its huge values are filed: its own, or the one that it took over when it was split
+    /// off or imported.
     pub(crate) root: TreeId,
-    /// Its keys are in this range.
+    /// The range that its keys lie in.
     pub(crate) range: KeyRange,
-    /// What was deleted by ranges, by number.
+    /// The range deletions, by sequence number.
     pub(crate) ranges: BTreeMap<SeqNo, KeyRange>,
 }
 
@@ -29,12 +30,12 @@ impl TreeRecord {
         TreeRecord { name, options, tag: None, flushed: 0, root, range, ranges }
     }
 
-    /// Its range tombstones, by number.
+    /// Its range tombstones, by sequence number.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = RangeTombstone> {
         self.ranges.iter().map(|(&seq, range)| RangeTombstone { range: range.clone(), seq })
     }
 
-    /// Adds a range tombstone; says what is wrong with it, if anything is.
+    /// Adds a range tombstone. Returns what is wrong with it, if anything is.
     pub(super) fn delete_range(&mut self, seq: SeqNo, range: &KeyRange) -> Result<(), String> {
         if seq > self.flushed {
             return Err(format!("\"{}\" has a deletion of a range, {seq}, that is not flushed", self.name));
@@ -45,7 +46,7 @@ impl TreeRecord {
         }
     }
 
-    /// Takes a range tombstone out.
+    /// Removes a range tombstone.
     pub(super) fn forget_range(&mut self, seq: SeqNo) -> Result<(), String> {
         let missing = || format!("\"{}\" has no deletion of a range {seq} to be forgotten", self.name);
         self.ranges.remove(&seq).map(drop).ok_or_else(missing)

@@ -74,7 +74,7 @@ fn edits_round_trip_and_refuse_every_cut() {
     let payload = Edit::encode_all(&sample());
     assert_eq!(Edit::decode_all(&payload), Some(sample()));
     for len in 0..payload.len() {
-        // A cut between two edits decodes to fewer of them; the record's checksum guards against that.
+        // A cut between two edits decodes to fewer edits. The record's checksum guards against that.
         if let Some(edits) = Edit::decode_all(&payload[..len]) {
             assert!(edits.len() < sample().len());
         }
