@@ -1,16 +1,16 @@
-//! What to merge next in a leveled tree, with level sizes that follow the largest level.
+//! Picks the next merge in a leveled tree. Level sizes follow the largest level.
 //!
 //! ```text
 //! level 0   runs as they were flushed; from 4 on they are merged into the base level, two or three of them
 //!           when reads have paid for it (`version/read_cost.rs`)
 //! base      at most target(base) bytes      target(l) = target(l + 1) / size ratio
 //! ...
-//! level 6   the largest: as it is
+//! level 6   the largest: any size
 //! ```
 //!
-//! The base level is the first whose target reaches what a few flushes bring, so a small tree has level 0 and
-//! level 6 only, and space is bounded by about 1.1 times the data (at a size ratio of 10). Where nothing overlaps, a table
-//! is moved instead of rewritten.
+//! The base level is the topmost level whose target is at least what a few flushes bring. So a small tree has level 0
+//! and level 6 only, and at a size ratio of 10 space is bounded by about 1.1 times the data. A table that overlaps
+//! nothing is moved, not rewritten.
 
 use std::sync::Arc;
 
@@ -18,16 +18,17 @@ use super::pick::{BOTTOM, Compaction, Goal, L0_RUNS, due};
 use crate::version::levels::{LEVELS, Levels, Table};
 use crate::version::read_cost::ReadCost;
 
-/// Tables of level 0 that one merge takes at most.
+/// The most tables of level 0 that one merge takes.
 const L0_TABLES_AT_ONCE: usize = 8;
 
-/// The size ratio that was chosen, or the least at which level 1 is no larger than the base level may be.
+/// The size ratio of the options. If level 1 would have to be larger than `base_bytes`, the least ratio that avoids
+/// this.
 fn ratio_of(levels: &Levels, goal: Goal) -> u64 {
     let times = levels.bytes(BOTTOM) as f64 / goal.base_bytes.max(1) as f64;
     (goal.ratio as u64).max(times.powf(1.0 / (BOTTOM - 1) as f64).ceil() as u64)
 }
 
-/// The first level below level 0 that holds anything, and how many bytes each level may hold.
+/// The base level, and how many bytes each level may hold.
 fn targets(levels: &Levels, goal: Goal) -> (usize, [u64; LEVELS]) {
     let mut targets = [u64::MAX; LEVELS];
     let ratio = ratio_of(levels, goal);
@@ -52,7 +53,7 @@ pub(super) fn urgency(levels: &Levels, goal: Goal) -> f64 {
 fn scores(levels: &Levels, goal: Goal) -> [f64; LEVELS] {
     let (base, targets) = targets(levels, goal);
     let mut scores = [0.0; LEVELS];
-    // Tables that do not overlap can be moved as they are: they are due, but not urgent.
+    // Tables that do not overlap can be moved without a rewrite. They are due, but not urgent.
     let waiting = levels.level(0).len().min(L0_RUNS).max(levels.run_places().len());
     scores[0] = waiting as f64 / L0_RUNS as f64;
     if scores[0] < 1.0 && reads_have_paid(levels, base) {
@@ -67,7 +68,7 @@ fn scores(levels: &Levels, goal: Goal) -> [f64; LEVELS] {
     scores
 }
 
-/// Whether the unmerged runs have cost reads as much as their merge would cost.
+/// Whether reads have paid for the merge of the runs.
 fn reads_have_paid(levels: &Levels, base: usize) -> bool {
     let paid = levels.read_cost().map_or(0, ReadCost::paid);
     paid > 0 && pick_l0(levels, base).bytes() <= paid
@@ -100,7 +101,8 @@ fn merge_down(levels: &Levels, level: usize, table: &Arc<Table>) -> Compaction {
     }
 }
 
-/// The levels between 0 and `target` that hold anything must be empty before level 0 may pass them.
+/// The level that level 0 is merged into: the first level above `base` that holds tables, or `base`. Entries of level 0
+/// must not pass older ones.
 fn first_occupied(levels: &Levels, base: usize) -> usize {
     (1..base).find(|&level| !levels.level(level).is_empty()).unwrap_or(base)
 }
@@ -127,7 +129,7 @@ fn pick_l0(levels: &Levels, base: usize) -> Compaction {
     }
 }
 
-/// The tables of `level` that some of `tables` overlaps.
+/// The tables of `level` that overlap one of `tables`.
 fn overlapped_by(levels: &Levels, level: usize, tables: &[Arc<Table>]) -> Vec<Arc<Table>> {
     levels
         .level(level)
@@ -137,7 +139,7 @@ fn overlapped_by(levels: &Levels, level: usize, tables: &[Arc<Table>]) -> Vec<Ar
         .collect()
 }
 
-/// The table of `level` whose merge into the next level rewrites least for what it brings.
+/// The merge of the table of `level` that rewrites the fewest bytes of the next level for each of its own.
 fn pick_level(levels: &Levels, level: usize) -> Option<Compaction> {
     let target = level + 1;
     let cost = |table: &Arc<Table>| {

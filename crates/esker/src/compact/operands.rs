@@ -1,23 +1,24 @@
-//! The operands of one key that a flush or a merge has met and not written yet, newest first.
+//! The operands of one key that a flush or a merge has read and not written yet, newest first.
 
 use crate::cursor::{Kind, SeqNo};
 use crate::error::Result;
 use crate::operators::MergeOperators;
 
-/// Bytes of operands at which they are put together, and written if that did not help.
+/// At this many bytes the operands are combined; if that does not help, they are written.
 const GATHERED_MAX: usize = 1 << 20;
 
-/// Bytes of a value, or of operands together, beyond which they stay apart: far below what a table's entry can hold.
+/// A value, or operands together, of more bytes than this are not combined. It is far below the limit of a table's
+/// entry.
 const TOGETHER_MAX: usize = 256 << 20;
 
-/// Operands between which no reader can tell a moment, and no range tombstone lies.
+/// Operands of one stretch of history: no moment that must stay readable, and no range tombstone, lies between them.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     key: Vec<u8>,
     /// Newest first.
     operands: Vec<(SeqNo, Vec<u8>)>,
     bytes: usize,
-    /// The number of what comes of them and of all below.
+    /// The sequence number of the value that they and everything below them make.
     settled: SeqNo,
 }
 
@@ -26,7 +27,7 @@ impl Gathered {
         self.operands.is_empty()
     }
 
-    /// Adds the next older operand of `key`; the first one says which number a value made of all gets.
+    /// Adds the next older operand of `key`. The first one sets the number of the value that all of them make.
     pub(crate) fn push(&mut self, key: &[u8], seq: SeqNo, operand: &[u8], settled: SeqNo) {
         if self.is_empty() {
             self.key.clear();
@@ -37,7 +38,7 @@ impl Gathered {
         self.operands.push((seq, operand.to_vec()));
     }
 
-    /// Whether they take so much memory that some are to be written.
+    /// Combines them if they take much memory. Returns whether they have to be written all the same.
     pub(crate) fn is_full(&mut self, operators: &MergeOperators) -> bool {
         if self.bytes < GATHERED_MAX {
             return false;
@@ -50,7 +51,8 @@ impl Gathered {
         self.bytes >= GATHERED_MAX / 2
     }
 
-    /// Writes what comes of them and of `value`; nothing, and `false`, where their operators cannot tell, or it is long.
+    /// Applies them to `value` and writes the result. Writes nothing and returns `false` if their operators fail or the
+    /// result is too long.
     pub(crate) fn settle(
         &mut self,
         operators: &MergeOperators,
@@ -70,7 +72,7 @@ impl Gathered {
         Ok(true)
     }
 
-    /// Writes them, as few as their operators can make of them.
+    /// Writes them as operands, combined as far as their operators can.
     pub(crate) fn put_out(
         &mut self,
         operators: &MergeOperators,
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
     use crate::operators::MergeOperator;
 
-    /// Makes more of anything than a value may be.
+    /// Makes a value that is too long from any operands.
     struct Swells;
 
     impl MergeOperator for Swells {

@@ -1,4 +1,5 @@
-//! Writing the tables of a flush or a merge: cut at a size or a number of keys, never between versions of one key.
+//! Writes the tables of a flush or a merge. They are cut at a size or a number of keys, never between versions of one
+//! key.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::version::edit::{FileId, TableInfo, TreeId};
 use crate::version::levels::LEVELS;
 use crate::version::tables::table_path;
 
-/// Where new tables come to be: their directory, their numbers.
+/// What new tables are made with: their directory, their numbers.
 #[derive(Debug)]
 pub(crate) struct TableMaker {
     pub(crate) env: Env,
@@ -23,35 +24,35 @@ pub(crate) struct TableMaker {
     /// No table has this number or a greater one.
     pub(crate) next_file: Arc<AtomicU64>,
     pub(crate) block_bytes: usize,
-    /// Whether tables are written past the operating system's cache.
+    /// Whether tables are written with direct I/O.
     pub(crate) direct: bool,
     pub(crate) pool: Arc<BufferPool>,
-    /// Shut when the store is closed: then nothing is written or removed any more.
+    /// Shut when the store is closed. From then on nothing is written or removed.
     pub(crate) gate: Arc<Gate>,
 }
 
-/// How the tables of one output are to be.
+/// The options for the tables of one output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutputOptions {
     pub(crate) compression: Compression,
     pub(crate) filter_bits: u32,
-    /// Where the next table begins.
+    /// At which size the next table begins.
     pub(crate) limits: TableLimits,
-    /// Whether the blocks are offered to the pool.
+    /// Whether, and how, the blocks are offered to the buffer pool.
     pub(crate) offer: Option<Offer>,
-    /// What range tombstones up to this number hide is left out.
+    /// The output leaves out what range tombstones up to this sequence number hide.
     pub(crate) cleared: SeqNo,
-    /// `None`: several trees share the table.
+    /// `None`: several trees share the tables.
     pub(crate) tree: Option<TreeId>,
 }
 
-/// A sorted run of new tables that nobody knows yet. Dropped unfinished, it removes its files.
+/// A sorted run of new tables that no version names yet. If it is dropped unfinished, it removes its files.
 #[derive(Debug)]
 pub(crate) struct Output {
     maker: Arc<TableMaker>,
     options: OutputOptions,
     current: Option<(FileId, TableWriter)>,
-    /// The last table's file, which the kernel writes back while the next table is built.
+    /// The file of the last finished table. The kernel writes it back while the next table is built.
     unsynced: Option<Box<dyn WriteFile>>,
     done: Vec<TableInfo>,
     kept: bool,
@@ -82,7 +83,7 @@ impl Output {
         }
     }
 
-    /// Ends the current table: the next entry begins another.
+    /// Ends the current table. The next entry begins another.
     pub(crate) fn cut(&mut self) -> Result<()> {
         self.finish_table()
     }
@@ -137,7 +138,7 @@ impl Output {
         self.unsynced.replace(file).map_or(Ok(()), |mut before| before.sync())
     }
 
-    /// Finishes the last table and makes all of them and their names durable. The tables are the caller's now.
+    /// Finishes the last table and makes all tables and their names durable. From now on they belong to the caller.
     pub(crate) fn finish(mut self) -> Result<Vec<TableInfo>> {
         self.finish_table()?;
         if let Some(mut last) = self.unsynced.take() {
@@ -152,9 +153,9 @@ impl Output {
     }
 
     fn remove(&self, id: FileId) {
-        // The name may be another store's by now.
+        // Once the gate is shut, the name may belong to another opening of the store.
         let Ok(_inside) = self.maker.gate.enter() else { return };
-        // A file that cannot be removed now is unreferenced, and is removed when the store is opened.
+        // No version names a file that cannot be removed now. The next opening removes it.
         drop(self.maker.env.fs.remove_file(&table_path(&self.maker.dir, id)));
         self.maker.pool.remove_table(id);
     }
@@ -172,29 +173,29 @@ impl Drop for Output {
     }
 }
 
-/// Bits of filter per key for tables of `level`, when the deepest level is `deepest`.
+/// Filter bits per key for tables of `level`, if the deepest level is `deepest`.
 ///
-/// Monkey (Dayan, Athanassoulis, Idreos, SIGMOD 2017): false positives are rarest for the least memory
-/// when each level's rate is in proportion to its size. With a size ratio of 10 a level above would take
-/// log2(10) / ln 2 = 4.8 bits a key more than the one below. We give 3, because tables are also moved down
-/// as they are, and filters and indexes together are to stay below one percent of small records.
+/// Monkey (Dayan, Athanassoulis, Idreos, SIGMOD 2017): for a given amount of memory, false positives are rarest if each
+/// level's false positive rate is in proportion to its size. With a size ratio of 10, a level would take log2(10) / ln
+/// 2 = 4.8 bits per key more than the one below. We give 3, because tables are also moved down without a rewrite, and
+/// filters and indexes together should stay below one percent of the data with small records.
 pub(crate) fn filter_bits(base: u32, level: usize, deepest: usize) -> u32 {
     if base == 0 {
         return 0;
     }
-    // Levels between level 0 and the base level are empty: level 0 is one step above whatever is full.
+    // Levels between level 0 and the base level are empty. Level 0 counts as two steps above the deepest level.
     let above = if level == 0 { 2 } else { deepest.saturating_sub(level) as u32 };
     base + above.min(4) * 3
 }
 
-/// Bits of filter per key for a run of `bytes` in level 0, of a tree that has `all`: the more the smaller it is, as
-/// [`filter_bits`] has it.
+/// Filter bits per key for a run of `bytes` in level 0 of a tree with `all` bytes: the smaller the run, the more, as in
+/// [`filter_bits`].
 pub(crate) fn run_filter_bits(base: u32, bytes: u64, all: u64) -> u32 {
     let tenths = (all / bytes.max(1)).checked_ilog10().unwrap_or(0);
     filter_bits(base, LEVELS - 1 - tenths.min(2) as usize, LEVELS - 1)
 }
 
-/// The part of `tree` in a shared table that holds `parts` bytes of keys and values in all.
+/// One tree's part of the shared table `whole`.
 pub(crate) fn shared_part(whole: &TableInfo, part: TablePart) -> TableInfo {
     let raw = whole.raw_bytes.max(1);
     TableInfo {
@@ -217,7 +218,7 @@ pub(crate) fn shared_part(whole: &TableInfo, part: TablePart) -> TableInfo {
     }
 }
 
-/// What one tree put into a shared table.
+/// What one tree has written to a shared table.
 #[derive(Debug, Clone)]
 pub(crate) struct TablePart {
     pub(crate) tree: TreeId,
@@ -273,7 +274,7 @@ mod tests {
     use crate::fs::sim::SimFs;
     use crate::options::{CachePolicy, Options};
 
-    /// Writes 1000 keys of up to 3 versions, and returns the tables.
+    /// Writes 1000 keys with up to 3 versions each, and returns the tables.
     fn write(limits: TableLimits, filter_bits: u32) -> Vec<TableInfo> {
         let disk = Arc::new(SimFs::new(1));
         let maker = Arc::new(TableMaker {

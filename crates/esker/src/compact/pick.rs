@@ -1,4 +1,4 @@
-//! What to merge next in a tree: `leveled.rs` or `tiered.rs` decides, by the tree's options.
+//! Picks the next merge of a tree. `leveled.rs` or `tiered.rs` decides, by the tree's options.
 
 use std::sync::Arc;
 
@@ -7,34 +7,34 @@ use crate::cursor::SeqNo;
 use crate::options::{CompactionStyle, Options, TreeOptions};
 use crate::version::levels::{LEVELS, Levels, Table};
 
-/// Runs in level 0 of a leveled tree from which on they are merged.
+/// From this many runs on, level 0 of a leveled tree is merged.
 pub(crate) const L0_RUNS: usize = 4;
 
-/// Bytes that a memtable takes for an entry beside its key and value, about.
+/// About how many bytes a memtable takes for an entry beside its key and value.
 const ENTRY_OVERHEAD: u128 = 40;
 
-/// This many small neighbours are merged.
+/// This many small neighbours make a merge.
 const SMALL_NEIGHBOURS: usize = 16;
 
 /// The most bytes that a small table has.
 const SMALL_BYTES: u64 = 256 << 10;
 
-/// A small table also has at most one part in so many of each of [`Options::table_limits`].
+/// A small table also has at most one part in this many of each of [`Options::table_limits`].
 const SMALL_PART: u64 = 16;
 
 pub(super) const BOTTOM: usize = LEVELS - 1;
 
-/// What the tables of a tree are to be like.
+/// The target shape of a tree's tables.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Goal {
     pub(crate) style: CompactionStyle,
     pub(crate) ratio: usize,
-    /// Bytes that a full level 0 of a leveled tree brings, about.
+    /// About how many bytes a full level 0 of a leveled tree holds.
     pub(crate) base_bytes: u64,
     /// A table of at most this many bytes and entries is small.
     pub(crate) small_bytes: u64,
     pub(crate) small_entries: u64,
-    /// What has expired before is of no use to anybody.
+    /// No reader needs entries that expired before this time.
     pub(crate) time_us: u64,
 }
 
@@ -53,8 +53,8 @@ impl Goal {
     }
 }
 
-/// About how many bytes of tables a flush makes of `memory` bytes of memtables, going by the pairs in `levels`: as many for
-/// large ones, a fraction for such of some bytes.
+/// About how many bytes of tables a flush makes from `memory` bytes of memtables, going by the entries in `levels`. It
+/// is about the same for large entries, and a fraction for entries of a few bytes.
 fn flushed_from(memory: u64, levels: &Levels) -> u64 {
     let (mut bytes, mut in_memory) = (0, 0);
     for (_, table) in levels.tables() {
@@ -64,34 +64,34 @@ fn flushed_from(memory: u64, levels: &Levels) -> u64 {
     if bytes == 0 { memory } else { (u128::from(memory) * bytes.min(in_memory) / in_memory.max(1)) as u64 }
 }
 
-/// A merge to be done.
+/// A merge to do.
 #[derive(Debug)]
 pub(crate) struct Compaction {
-    /// Tables with the level they are in now. Of a level >= 1 they are disjoint. What is left out of level 0 is newer than
-    /// all that is taken, or older, or overlaps nothing of it.
+    /// The input tables, each with its level. In a level >= 1 they are disjoint. A table of level 0 that is left out is
+    /// newer than all inputs, or older, or overlaps none of them.
     pub(crate) inputs: Vec<(usize, Arc<Table>)>,
     pub(crate) target: usize,
-    /// Reads have asked for it.
+    /// Whether reads have asked for it.
     pub(crate) for_reads: bool,
 }
 
 impl Compaction {
-    /// Whether the input can be moved down as it is.
+    /// Whether the input can be moved down without a rewrite.
     pub(crate) fn is_move(&self) -> bool {
         self.inputs.len() == 1 && self.inputs[0].0 != self.target
     }
 
-    /// A table to be written anew where it is.
+    /// The rewrite of one table in its level.
     pub(super) fn in_place(level: usize, table: &Arc<Table>) -> Self {
         Compaction { inputs: vec![(level, Arc::clone(table))], target: level, for_reads: false }
     }
 
-    /// Bytes that are read, and at most so many written.
+    /// How many bytes the merge reads. It writes at most as many.
     pub(crate) fn bytes(&self) -> u64 {
         self.inputs.iter().map(|(_, table)| table.info.size).sum()
     }
 
-    /// Whether versions that are older than those of an input may lie in a table that is left out of the merge.
+    /// Whether a table that is left out of the merge may hold older versions of an input's keys.
     pub(crate) fn has_older_below(&self, levels: &Levels) -> bool {
         let infos = || self.inputs.iter().map(|(_, table)| &table.info);
         let (Some(smallest), Some(largest), Some(newest)) = (
@@ -112,7 +112,7 @@ impl Compaction {
     }
 }
 
-/// Runs of a tree whose merging is behind, as far as writers are to be slowed for it.
+/// How many runs wait for a merge, as a measure for slowing writers.
 pub(crate) fn runs_behind(levels: &Levels, options: &TreeOptions) -> usize {
     match options.compaction {
         CompactionStyle::Leveled => levels.run_places().len(),
@@ -120,7 +120,7 @@ pub(crate) fn runs_behind(levels: &Levels, options: &TreeOptions) -> usize {
     }
 }
 
-/// How urgently the tree needs a merge: from 1 on it does.
+/// How urgently the tree needs a merge. From 1 on it needs one.
 pub(crate) fn urgency(levels: &Levels, goal: Goal) -> f64 {
     let urgency = match goal.style {
         CompactionStyle::Leveled => leveled::urgency(levels, goal),
@@ -159,7 +159,7 @@ fn small_neighbours(levels: &Levels, goal: Goal) -> Option<Compaction> {
     })
 }
 
-/// The next merge of what is newer than `seq` alone, if one is needed, while what is older is being merged.
+/// The next merge of data newer than `seq` only, if one is needed, while older data is being merged.
 pub(crate) fn pick_newer(levels: &Levels, goal: Goal, seq: SeqNo) -> Option<Compaction> {
     match goal.style {
         CompactionStyle::Leveled => None,
@@ -167,13 +167,14 @@ pub(crate) fn pick_newer(levels: &Levels, goal: Goal, seq: SeqNo) -> Option<Comp
     }
 }
 
-/// A table that should be merged for what has expired in it, the deepest first: what lies above has to pass its level.
+/// The deepest table that should be merged because of expired entries. The deepest comes first, because tables above it
+/// still have to pass through its level.
 pub(super) fn due(levels: &Levels, time_us: u64) -> Option<(usize, &Arc<Table>)> {
     levels.tables().filter(|(_, table)| table.info.due_us().is_some_and(|due| due <= time_us)).last()
 }
 
-/// Everything into the bottom level: what a user's `compact` asks for. `None` when it is there already
-/// and holds nothing to drop.
+/// Merges everything into the bottom level, for a user's `compact`. `None` if everything is there already and nothing
+/// in it can be dropped.
 pub(crate) fn pick_all(levels: &Levels, time_us: u64, has_ranges: bool) -> Option<Compaction> {
     let above = (0..BOTTOM).any(|level| !levels.level(level).is_empty());
     let may_drop = |table: &Arc<Table>| {

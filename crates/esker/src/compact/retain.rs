@@ -1,12 +1,12 @@
 //! Which versions of a key survive a flush or a merge.
 //!
-//! Moments that must stay readable cut history into stretches; of the versions of a key within one
-//! stretch only the newest can ever be seen. A tombstone that nothing older lies under is not needed
-//! either, once no moment lies before it. What has expired before any moment was taken is a tombstone. What a range
-//! tombstone hides goes as if it were a newer version, once it is sure to survive with what is written.
+//! The moments that must stay readable divide history into stretches. Within one stretch, readers can see only the
+//! newest version of a key. Nobody needs a tombstone if no older version lies below it and no moment lies before it. An
+//! entry that expired before every moment is treated as a tombstone. A range tombstone removes what it hides, like a
+//! newer version, once it is certain to survive with the output.
 //!
-//! An operand hides nothing: what lies below is what it is applied to. Those of one stretch are gathered, and become one
-//! value with what lies below them ([`super::operands`]).
+//! A merge operand hides nothing: it is applied to what lies below. The operands of one stretch are gathered and become
+//! one value with what lies below them ([`super::operands`]).
 //!
 //! ```text
 //! versions of k     9     7  6        3  2
@@ -23,9 +23,9 @@ use crate::ranges::RangeTombstones;
 /// What must stay readable.
 #[derive(Debug, Clone)]
 pub(crate) struct Moments {
-    /// Sequence numbers, ascending; the newest visible one last.
+    /// Sequence numbers, ascending. The last one is the newest visible one.
     pub(crate) seqs: Vec<SeqNo>,
-    /// Nobody asks for what has expired before this time.
+    /// No reader asks for entries that expired before this time.
     pub(crate) time_us: u64,
 }
 
@@ -34,28 +34,28 @@ pub(crate) struct Moments {
 pub(crate) enum Verdict {
     /// Nobody can see it.
     Drop,
-    /// Write it, with this sequence number: 0 where every reader sees it and nothing older lies below.
+    /// Write it with this sequence number. It is 0 if every reader sees the entry and no older version lies below.
     Keep(SeqNo),
-    /// It has expired: write a tombstone of this number in its place.
+    /// It has expired. Write a tombstone with this sequence number in its place.
     Bury(SeqNo),
-    /// An operand. `joins`: nobody can see what it does apart from what the operand before it does. What comes of it and of
-    /// all below gets the number `settled`.
+    /// An operand. `joins`: no reader can see its effect without that of the operand before it. The value that it and
+    /// everything below it make gets the number `settled`.
     Gather { joins: bool, settled: SeqNo },
 }
 
-/// What an entry is to the operands of its key that were gathered just before.
+/// What an entry is to the operands of its key that were gathered just before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beneath {
-    /// Something that they are not to be put together with.
+    /// An entry that they must not be combined with.
     Apart,
     /// The value that they are applied to.
     Value,
-    /// The key was absent when they came.
+    /// The key was absent when they were written.
     Nothing,
 }
 
 impl Verdict {
-    /// What is to be written of an entry of `kind` that holds `stored`, if anything.
+    /// What to write for an entry of `kind` that holds `stored`, if anything.
     pub(crate) fn written(self, kind: Kind, stored: &[u8]) -> Option<(SeqNo, Kind, &[u8])> {
         match self {
             Verdict::Drop | Verdict::Gather { .. } => None,
@@ -64,31 +64,31 @@ impl Verdict {
         }
     }
 
-    /// Whether the value that the entry held is nobody's.
+    /// Whether nobody needs the entry's value any more.
     pub(crate) fn ends_value(self) -> bool {
         matches!(self, Verdict::Drop | Verdict::Bury(_))
     }
 }
 
-/// Judges the entries of a merge, in their order: key ascending, newest first.
+/// Judges the entries of a merge, in order: key ascending, newest version first.
 #[derive(Debug)]
 pub(crate) struct Retention {
     moments: Moments,
     ranges: Arc<RangeTombstones>,
-    /// Range tombstones up to this number survive whatever what is written survives.
+    /// Range tombstones up to this sequence number survive any crash that the output survives.
     certain: SeqNo,
     key: Vec<u8>,
-    /// The stretch of the last entry of `key` that was judged.
+    /// The stretch of the entry of `key` that was judged last.
     stretch: Option<usize>,
     new_key: bool,
-    /// The number of the last entry, if it was an operand that waits for what lies below.
+    /// The sequence number of the last entry, if it was an operand that waits for what lies below.
     operand: Option<SeqNo>,
     beneath: Beneath,
 }
 
 impl Retention {
-    /// No entry that will be judged is newer than the last of `moments`, or it is kept. Of `ranges`, what is newer than
-    /// `certain` might be lost with the log when what is written is not.
+    /// An entry that is newer than the last of `moments` is kept. Of `ranges`, those newer than `certain` may be lost
+    /// with the log in a crash that the output survives.
     pub(crate) fn new(moments: Moments, ranges: &Arc<RangeTombstones>, certain: SeqNo) -> Self {
         Retention {
             moments,
@@ -102,17 +102,17 @@ impl Retention {
         }
     }
 
-    /// Range tombstones up to this number hide nothing in what is kept.
+    /// Range tombstones up to this sequence number hide nothing in what is kept.
     pub(crate) fn cleared(&self) -> SeqNo {
         self.moments.seqs.first().copied().unwrap_or(0).min(self.certain)
     }
 
-    /// In which stretch of history something happened.
+    /// The stretch of history that `seq` lies in.
     fn stretch_of(&self, seq: SeqNo) -> usize {
         self.moments.seqs.partition_point(|&moment| moment < seq)
     }
 
-    /// Whether the entry judged last has another key than the one before it.
+    /// Whether the key of the entry judged last differs from that of the entry before.
     pub(crate) fn is_new_key(&self) -> bool {
         self.new_key
     }
@@ -143,7 +143,7 @@ impl Retention {
             !self.new_key && self.stretch == Some(stretch) && stretch < self.moments.seqs.len();
         let above = self.operand.take().filter(|_| same_stretch || (broken("merge-moment") && !self.new_key));
         self.stretch = Some(stretch);
-        // A range was deleted between the operands and this.
+        // A range deletion lies between the operands and this entry.
         let cut_off = above.is_some_and(|above| newer.is_some_and(|newer| newer < above));
         let newer = newer.filter(|&newer| newer <= self.certain || broken("rule-18-certain"));
         let hidden =
@@ -155,7 +155,7 @@ impl Retention {
             _ if hidden => Beneath::Nothing,
             _ if cut_off => Beneath::Apart,
             _ if !lives => Beneath::Nothing,
-            // A value that expires takes no operand with it, and a huge one is not copied.
+            // Operands are not combined with a value that expires, nor with a huge one, which is not copied.
             Kind::Put if content.expiry.is_none() => Beneath::Value,
             _ => Beneath::Apart,
         };
@@ -163,7 +163,7 @@ impl Retention {
             return Verdict::Drop;
         }
         let is_needed = stretch > 0 || !nothing_below;
-        // Without its number it would be older than a range tombstone that it came after.
+        // With number 0 it would be older than a range tombstone that it came after.
         let settled = if is_needed || (older != 0 && !broken("rule-18")) { seq } else { 0 };
         match lives {
             true if kind == Kind::Merge && stretch < self.moments.seqs.len() => {
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(judged(100, 100, true), Verdict::Drop);
     }
 
-    /// One tombstone of number 5 over all keys.
+    /// One range tombstone over all keys, with number 5.
     fn deleted_at_5() -> Arc<RangeTombstones> {
         let ranges = RangeTombstones::default();
         let range = crate::ranges::KeyRange { lower: Vec::new(), upper: None };
@@ -225,7 +225,7 @@ mod tests {
         };
         assert_eq!(judged(5, 3), Verdict::Drop);
         assert_eq!(judged(4, 3), Verdict::Keep(0));
-        // As 0 it would be older than what it came after.
+        // With number 0 it would be older than the range tombstone that it came after.
         assert_eq!(judged(5, 8), Verdict::Keep(8));
     }
 

@@ -1,17 +1,18 @@
-//! What to merge next in a tiered or lazy-leveled tree.
+//! Picks the next merge in a tiered or lazy-leveled tree.
 //!
 //! ```text
 //! level 0    | 1 | 1 | 1 | 4 | 4 | 16 |     runs, newest first, with their sizes
 //! level 6    | 64 |                         the oldest run
 //! ```
-//! As many neighbours as the size ratio, of about one size, become one run. There are fewer than so many of each size, and
-//! sizes grow by the ratio: so the runs are few, and an entry is written once for each size. The oldest run is in
-//! level 6 once it has been merged. (Dayan, Idreos: Dostoevsky, SIGMOD 2018.)
+//! When as many neighbouring runs as the size ratio are of about one size, a merge makes one run of them. So there are
+//! fewer runs of each size than the ratio, and sizes grow by the ratio: runs are few, and an entry is written once for
+//! each size. After its first merge the oldest run is in level 6. (Dayan, Idreos: Dostoevsky, SIGMOD 2018.)
 //!
-//! *Lazy-leveled*: when what lies above level 6 has grown to a part of it, all of that is merged into it.
+//! *Lazy-leveled*: when the levels above level 6 have grown to 1/ratio of its size, all of them are merged into it.
 //!
-//! Neighbours are of about one size when the largest is less than ratio times the smallest. A run that is smaller than a newer
-//! one counts as of that one's size: sizes never fall with age, and none is left between larger ones.
+//! Neighbours are of about one size if the largest is smaller than the ratio times the smallest. A run that is smaller
+//! than a newer one counts as if it had that one's size. So sizes never fall with age, and no small run stays between
+//! larger ones.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,16 +22,16 @@ use crate::cursor::SeqNo;
 use crate::options::CompactionStyle;
 use crate::version::levels::{LEVELS, Levels, Table};
 
-/// A run and the size that it counts for.
+/// A run, and the size that it counts as.
 #[derive(Debug, Clone)]
 struct Run {
     level: usize,
-    /// Where in its level it is.
+    /// Its place in its level.
     place: Range<usize>,
     bytes: u64,
 }
 
-/// All runs of a tree, newest first, by sizes that never fall.
+/// All runs of a tree, newest first, with sizes that never fall.
 fn runs_of(levels: &Levels) -> Vec<Run> {
     let above = levels.run_places().map(|place| (0, place));
     let below = (1..LEVELS).map(|level| (level, 0..levels.level(level).len()));
@@ -49,13 +50,13 @@ fn alike(runs: &[Run], ratio: usize) -> usize {
     runs.iter().take_while(|run| run.bytes < limit).count()
 }
 
-/// The neighbours that are to become one: where there are most of about one size, the newest of these.
+/// The neighbours to merge: the longest row of runs of about one size; if several are as long, the newest.
 fn neighbours(runs: &[Run], ratio: usize) -> Option<Range<usize>> {
     let all = (0..runs.len()).map(|begin| begin..begin + alike(&runs[begin..], ratio));
     all.filter(|found| found.len() >= ratio).min_by_key(|found| std::cmp::Reverse(found.len()))
 }
 
-/// Runs that wait to be merged, beyond those that are there as a rule.
+/// How many runs wait for a merge, beyond the usual number.
 pub(super) fn runs_behind(levels: &Levels, ratio: usize) -> usize {
     let runs = runs_of(levels);
     let most = (0..runs.len()).map(|begin| alike(&runs[begin..], ratio)).max();
@@ -98,13 +99,13 @@ fn merge_of(levels: &Levels, runs: &[Run], target: usize) -> Compaction {
     Compaction { inputs: runs.iter().flat_map(tables).collect(), target, for_reads: false }
 }
 
-/// Whether what lies above the bottom level has grown to the part of it that a lazy-leveled tree has there.
+/// Whether the levels above the bottom level have grown to 1/ratio of its size.
 fn is_full(levels: &Levels, ratio: usize) -> bool {
     let above: u64 = (0..BOTTOM).map(|level| levels.bytes(level)).sum();
     above.saturating_mul(ratio as u64) >= levels.bytes(BOTTOM)
 }
 
-/// All that lies above the bottom level, into it.
+/// The merge of all levels above the bottom level into it.
 fn into_bottom(levels: &Levels) -> Compaction {
     let above = |(level, table): &(usize, &Arc<Table>)| {
         *level < BOTTOM || levels.tables().any(|(other, above)| other < BOTTOM && meets(table, above))
