@@ -1,4 +1,4 @@
-//! Writes that take effect together, encoded as the log will hold them.
+//! Writes that take effect together, encoded as the log holds them.
 //!
 //! ```text
 //! payload    count 4 | op | op | ...
@@ -8,8 +8,8 @@
 //!            of a deletion of a range, whose key is its beginning: whether it ends, 1 | where
 //! ```
 //!
-//! The n-th op gets the n-th sequence number of the record. A payload without ops says which number comes next, where writes
-//! that skip the log have taken some:
+//! The n-th op gets the n-th sequence number of the record. A payload without ops says which number comes next, because
+//! writes that skip the log have taken some:
 //!
 //! ```text
 //! gap        0, 4 | next number, 8
@@ -33,18 +33,18 @@ use crate::version::edit::TreeId;
 /// The longest key, in bytes.
 pub const KEY_LEN_MAX: usize = 64 << 10;
 
-/// A record's payload stays below this, so that its length fits the record's header.
+/// A record's payload stays below this length, so that the length fits the record's header.
 const PAYLOAD_LEN_MAX: usize = (u32::MAX - (1 << 20)) as usize;
 
 /// The largest buffer that a thread keeps for single writes.
 const SCRATCH_LEN_MAX: usize = 64 << 10;
 
-/// Bytes of its memtable that a deletion of a range counts as, beside its bounds. It takes less, but n that enclose each
-/// other take n * n / 2 numbers until they are flushed and all but the last forgotten: so there are to be some thousands at
-/// most.
+/// How many bytes of memtable a range deletion counts as, beside its bounds. It takes less. But n nested range
+/// deletions take n * n / 2 numbers until they are flushed and all but the last are forgotten, so there should be some
+/// thousands at most.
 const RANGE_MEMORY: usize = 16 << 10;
 
-/// Bytes of the op count.
+/// The length of the op count, in bytes.
 const COUNT_LEN: usize = 4;
 
 /// Writes that take effect together or not at all, in one or more trees.
@@ -69,16 +69,16 @@ pub struct Batch {
     payload: Vec<u8>,
     ops: Vec<OpPlan>,
     parts: Vec<TreePart>,
-    /// The huge values that it points to, written already.
+    /// The huge values that the batch points to. They are written already.
     blobs: Mutex<Vec<NewBlob>>,
     has_blobs: bool,
-    /// Some ops delete ranges.
+    /// Whether an op deletes a range.
     has_ranges: bool,
-    /// A write has taken its huge values: they are the store's, or about to be.
+    /// A write has claimed the huge values: they belong to the store, or are about to.
     applied: AtomicBool,
 }
 
-/// What an op will need in its tree's memtable.
+/// What an op needs in its tree's memtable.
 #[derive(Debug, Clone, Copy)]
 struct OpPlan {
     part: u32,
@@ -89,7 +89,7 @@ struct OpPlan {
 #[derive(Debug)]
 pub(crate) struct TreePart {
     pub(crate) tree: Arc<TreeInner>,
-    /// Bytes of memtable space.
+    /// How many bytes of memtable space it needs.
     pub(crate) memory: usize,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Op<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// Says what is wrong with `key` as a key, if anything is.
+/// Fails if `key` is empty or too long.
 pub(crate) fn check_key(key: &[u8]) -> Result<()> {
     if key.is_empty() {
         return Err(Error::new(ErrorKind::InvalidInput, "the key is empty"));
@@ -120,22 +120,22 @@ impl Batch {
         Batch::default()
     }
 
-    /// How many writes it holds.
+    /// The number of writes in the batch.
     pub fn len(&self) -> usize {
         self.ops.len()
     }
 
-    /// Whether it holds none.
+    /// Whether the batch holds no writes.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
 
-    /// Bytes that it will take in the log.
+    /// The size of the batch in the log, in bytes.
     pub fn size_bytes(&self) -> usize {
         self.payload.len()
     }
 
-    /// Empties it, keeping its memory for the next use.
+    /// Empties the batch and keeps its memory for the next use.
     pub fn clear(&mut self) {
         self.payload.clear();
         self.ops.clear();
@@ -145,7 +145,7 @@ impl Batch {
         }
         *self.applied.get_mut() = false;
         self.has_ranges = false;
-        // Handles are kept only while they are of use: a batch that is reused for one tree clones none.
+        // The handle of one tree is kept, so a batch that is reused for one tree clones none.
         if self.parts.len() > 1 {
             self.parts.clear();
         }
@@ -154,7 +154,7 @@ impl Batch {
         }
     }
 
-    /// Runs `f` on an empty batch that this thread keeps for single writes.
+    /// Runs `f` on the empty batch that this thread keeps for single writes.
     pub(crate) fn with_scratch<T>(f: impl FnOnce(&mut Batch) -> T) -> T {
         thread_local! {
             static SCRATCH: std::cell::Cell<Option<Box<Batch>>> = const { std::cell::Cell::new(None) };
@@ -162,7 +162,7 @@ impl Batch {
         let mut batch = SCRATCH.take().unwrap_or_default();
         batch.clear();
         let result = f(&mut batch);
-        // A huge value's memory is not kept.
+        // The memory of a large value is not kept.
         if batch.payload.capacity() <= SCRATCH_LEN_MAX {
             SCRATCH.set(Some(batch));
         }
@@ -173,8 +173,8 @@ impl Batch {
         self.add_until(tree, kind, None, key, value)
     }
 
-    /// Adds an entry that says of `key` what `kind` and `value` mean, a put or a huge value's pointer until `expiry` if
-    /// that is given.
+    /// Adds an entry of `kind` and `value` for `key`. If `expiry` is given, the entry is a put or a huge value's
+    /// pointer that expires then.
     pub(crate) fn add_until(
         &mut self,
         tree: &Arc<TreeInner>,
@@ -192,9 +192,9 @@ impl Batch {
         self.push(tree, kind, key, stored, OpPlan { part: 0, height }, memory)
     }
 
-    /// Adds: the keys of `range` become absent.
+    /// Adds a deletion of the keys in `range`.
     pub(crate) fn add_range(&mut self, tree: &Arc<TreeInner>, range: &KeyRange) -> Result<()> {
-        // No key is longer than the longest one, so a bound that is says what its beginning and a zero say.
+        // No key is longer than [`KEY_LEN_MAX`]. So a longer bound means the same as its first bytes and a zero.
         let clipped = |bound: &Vec<u8>| match bound.get(..KEY_LEN_MAX) {
             Some(beginning) if bound.len() > KEY_LEN_MAX => [beginning, &[0]].concat(),
             _ => bound.clone(),
@@ -205,13 +205,13 @@ impl Batch {
         }
         let mut upper = Vec::new();
         range.encode_upper(&mut upper);
-        // It takes no room among the entries, but counts as what it takes elsewhere.
+        // It takes no space among the entries, but counts with the space that it takes elsewhere.
         let memory = RANGE_MEMORY + range.lower.len() + upper.len();
         self.has_ranges = true;
         self.push(tree, Kind::DeleteRange, &range.lower, [&[], &upper], OpPlan { part: 0, height: 0 }, memory)
     }
 
-    /// Adds an op that stores `stored`, in two parts, and takes `memory` bytes in its memtable.
+    /// Adds an op that stores `stored`, given in two parts, and takes `memory` bytes in its memtable.
     fn push(
         &mut self,
         tree: &Arc<TreeInner>,
@@ -247,8 +247,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds: `key` of `tree` gets the huge value `blob`, until `expiry`. It is dropped with the batch unless that is
-    /// written.
+    /// Adds a put of the huge value `blob`, until `expiry`, for `key` of `tree`. If the batch is not written, dropping
+    /// it drops the value.
     pub(crate) fn add_blob(
         &mut self,
         tree: &Arc<TreeInner>,
@@ -264,25 +264,26 @@ impl Batch {
         Ok(())
     }
 
-    /// Takes the huge values that it points to for the write that is about to be; `false` when another write
-    /// has them.
+    /// Claims the huge values of the batch for the write that is about to begin. `false` if another write has claimed
+    /// them.
     pub(crate) fn claim(&self) -> bool {
         !self.has_blobs || !self.applied.swap(true, Ordering::AcqRel)
     }
 
-    /// The write that claimed it came to nothing.
+    /// Undoes [`Batch::claim`] after the write has failed.
     pub(crate) fn unclaim(&self) {
         if self.has_blobs && !self.blobs.lock().iter().any(NewBlob::is_committed) {
             self.applied.store(false, Ordering::Release);
         }
     }
 
-    /// Where the huge value of `pointer` is kept, if it is one of this batch.
+    /// The pin of the huge value that `pointer` names, if it is one of this batch.
     pub(crate) fn pin_of(&self, pointer: &Pointer) -> Option<Arc<Pin>> {
         self.blobs.lock().iter().find(|blob| blob.pointer == *pointer).map(|blob| Arc::clone(&blob.pin))
     }
 
-    /// The log holds it, in a record that ends at position `end`; `None`: nobody knows whether it does.
+    /// Notes that the log holds the batch, in a record that ends at position `end`. `None`: it is unknown whether it
+    /// does.
     pub(crate) fn note_commit(&self, end: Option<u64>) {
         if self.has_blobs {
             self.blobs.lock().iter_mut().for_each(|blob| blob.commit(end));
@@ -303,8 +304,8 @@ impl Batch {
         })
     }
 
-    /// Whether it goes to the log. A tree whose writes skip the log is written to alone: a crash could keep of the batch
-    /// what other trees got, and lose this one's part.
+    /// Whether the batch goes to the log. A batch that writes to a tree that skips the log must not write to another
+    /// tree: a crash could keep the other trees' part of the batch and lose this one's (rule 21).
     pub(crate) fn is_logged(&self) -> Result<bool> {
         let Some(volatile) = self.parts.iter().find(|part| !part.tree.log) else { return Ok(true) };
         if self.parts.len() > 1 {
@@ -317,25 +318,25 @@ impl Batch {
         Ok(false)
     }
 
-    /// Whether it has to wait for one of its trees.
+    /// Whether the batch has to wait for one of its trees.
     pub(crate) fn is_held(&self) -> bool {
         self.parts.iter().any(|part| part.tree.is_held())
     }
 
-    /// Whether it holds no put.
+    /// Whether the batch holds deletes only.
     pub(crate) fn only_deletes(&self) -> bool {
         Ops::of(&self.payload).all(|op| matches!(op.kind, Kind::Delete | Kind::DeleteRange))
     }
 
-    /// The ranges that it deletes: each with its place in the batch and the index of its part.
+    /// The ranges that the batch deletes, each with its place in the batch and the index of its part.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (SeqNo, usize, KeyRange)> {
         let ops = self.has_ranges.then(|| (0..).zip(self.planned_ops()));
         let ranges = ops.into_iter().flatten().filter(|(_, (_, _, op))| op.kind == Kind::DeleteRange);
         ranges.filter_map(|(place, (part, _, op))| Some((place, part, KeyRange::decode(op.key, op.value)?)))
     }
 
-    /// Shows the ranges that it deletes to whoever reads at its numbers, of which the first is `first_seq`. Under the
-    /// commit lock.
+    /// Adds the ranges that the batch deletes to their trees' range tombstones. `first_seq` is the batch's first
+    /// sequence number. Called under the commit lock.
     pub(crate) fn note_ranges(&self, first_seq: SeqNo) {
         for (place, part, range) in self.ranges() {
             let ranges = Arc::clone(&self.parts[part].tree.state.load().ranges);
@@ -357,10 +358,10 @@ impl Batch {
     }
 }
 
-/// Bytes of a payload that says which number comes next.
+/// The length of a gap payload, in bytes.
 pub(crate) const GAP_LEN: usize = COUNT_LEN + size_of::<SeqNo>();
 
-/// The payload which says that the next op has the number `next`.
+/// The payload that says that the next op has the sequence number `next`.
 pub(crate) fn gap(next: SeqNo) -> [u8; GAP_LEN] {
     let mut payload = [0; GAP_LEN];
     payload[COUNT_LEN..].copy_from_slice(&next.to_le_bytes());
@@ -371,7 +372,7 @@ fn op_count(payload: &[u8]) -> Option<u64> {
     (payload.len() >= COUNT_LEN).then(|| u64::from(u32_at(payload, 0)))
 }
 
-/// How many sequence numbers a payload takes whose first one is `first`; `None` when it makes no sense.
+/// How many sequence numbers a payload takes if its first one is `first`; `None` if the payload cannot be decoded.
 pub(crate) fn numbers_taken(payload: &[u8], first: SeqNo) -> Option<u64> {
     match op_count(payload)? {
         0 if payload.len() == GAP_LEN => {
@@ -383,7 +384,7 @@ pub(crate) fn numbers_taken(payload: &[u8], first: SeqNo) -> Option<u64> {
     }
 }
 
-/// Walks the ops of a payload; ends early when it makes no sense (compare with [`numbers_taken`]).
+/// Iterates over the ops of a payload. Ends early if the payload cannot be decoded (compare with [`numbers_taken`]).
 pub(crate) struct Ops<'a> {
     rest: Decoder<'a>,
 }

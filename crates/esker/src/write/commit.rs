@@ -1,5 +1,5 @@
-//! The commit pipeline: a place in the log, in the memtables and in the sequence for every write, and
-//! visibility in that order.
+//! The commit pipeline: it gives every write a place in the log, in the memtables and in the sequence, and makes writes
+//! visible in that order.
 //!
 //! ```text
 //! writer A   reserve ---- copy to log ---- insert ---- publish (A visible)
@@ -7,14 +7,13 @@
 //!            |<- lock ->|                    |<- lock ->|
 //! ```
 //!
-//! - Under the lock a writer reserves log space, memtable space and sequence numbers. Everything that can
-//!   fail happens before the sequence numbers are taken: from then to publication nothing may fail,
-//!   allocate or panic (durability rule 1).
-//! - Outside the lock it copies its record and its entries; writers do so at the same time.
-//! - It becomes visible, and is acknowledged, only when every earlier reservation has: `visible` (a
-//!   sequence number) and `published` (a log position) only ever cover a contiguous prefix.
-//! - A write that skips the log takes numbers all the same. The log counts its own: where the next record's number is not
-//!   the one that follows, a record in front of it says so (`gap` in [`super::batch`]).
+//! - Under the lock a writer reserves log space, memtable space and sequence numbers. Everything that can fail happens
+//!   before the sequence numbers are taken. From then until publication nothing may fail, allocate or panic (rule 1).
+//! - Outside the lock the writer copies its record and its entries. Several writers do so at the same time.
+//! - A write becomes visible, and is acknowledged, only when every earlier reservation is: `visible` (a sequence
+//!   number) and `published` (a log position) only ever cover a contiguous prefix.
+//! - A write that skips the log takes sequence numbers too. The log counts only its own writes. If the next record's
+//!   number is not the one that follows, a record in front of it says so (`gap` in [`super::batch`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,17 +40,17 @@ use crate::state::Mem;
 #[derive(Debug)]
 pub(crate) struct CommitState {
     pub(crate) next_seq: SeqNo,
-    /// The number that the log gives to the next write by counting; smaller where writes have skipped it since its last
-    /// record.
+    /// The number that the log gives to the next write by counting. It is less than `next_seq` if writes have skipped
+    /// the log since its last record.
     pub(crate) log_seq: SeqNo,
     pub(crate) tail: LogTail,
     /// Reservations that are not published yet, oldest first.
     queue: VecDeque<Ticket>,
     /// The number of the ticket at the front of `queue`.
     front: u64,
-    /// How many wait for the queue to be empty; nobody reserves meanwhile.
+    /// How many threads wait for the queue to be empty. Nobody reserves meanwhile.
     quiet_wanted: usize,
-    /// The store is closing: nothing is written any more.
+    /// The store is closing. No write begins from now on.
     ended: bool,
 }
 
@@ -59,7 +58,7 @@ pub(crate) struct CommitState {
 struct Ticket {
     last_seq: SeqNo,
     end: u64,
-    /// The segment, and the offset in it, at which the record ends, if there is one.
+    /// The segment, and the offset in it at which the record ends; `None` without a record.
     segment_end: Option<(Arc<Segment>, u64)>,
     done: bool,
 }
@@ -70,7 +69,7 @@ pub(crate) struct Commit {
     state: Mutex<CommitState>,
     advanced: Condvar,
     visible: AtomicU64,
-    /// The log position before which every record is whole and acknowledged.
+    /// Every record before this log position is whole and acknowledged.
     pub(crate) published: AtomicU64,
     /// Writes that may have ended the life of a huge value.
     pub(crate) jobs: JobQueue,
@@ -82,9 +81,9 @@ pub(crate) struct Commit {
 struct Reservation {
     ticket: u64,
     first_seq: SeqNo,
-    /// Its place in the log, if it has one.
+    /// Its place in the log; `None` if it skips the log.
     logged: Option<Place>,
-    /// The log position behind it, and behind all that came before it.
+    /// The log position behind it and behind all earlier records.
     end: u64,
     mems: Vec<(Arc<Mem>, Region)>,
 }
@@ -95,30 +94,30 @@ struct Place {
     segment: Arc<Segment>,
     offset: u64,
     position: u64,
-    /// Whether a record comes first which says what number this one begins with.
+    /// Whether a gap record comes first, which says the number that this record begins with.
     gap: bool,
 }
 
-/// Bytes of such a record.
+/// The length of a gap record, in bytes.
 const GAP_RECORD_LEN: usize = record::HEADER_LEN + GAP_LEN;
 
-/// A sequence number that was taken and is not visible yet.
+/// A sequence number that is taken and not visible yet.
 #[derive(Debug)]
 pub(crate) struct Number {
     pub(crate) seq: SeqNo,
-    /// The log position behind all that came before it.
+    /// The log position behind all earlier records.
     pub(crate) end: u64,
     ticket: u64,
 }
 
-/// How a try to reserve ended.
+/// The result of an attempt to commit.
 #[derive(Debug)]
 pub(crate) enum Committed {
-    /// Written and visible; `end` is the log position behind it and all before it.
+    /// The write is in the log and visible; `end` is the log position behind it and all earlier records.
     Done { end: u64 },
-    /// A tree takes no writes now: wait until it does, try again.
+    /// A tree takes no writes now. Wait until it does, then try again.
     Held,
-    /// The log needs a spare segment with room for this many bytes: prepare one outside the lock, try again.
+    /// The log needs a spare segment with room for this many bytes. Prepare one outside the lock, then try again.
     NeedsSegment(usize),
 }
 
@@ -143,34 +142,34 @@ impl Commit {
         }
     }
 
-    /// The newest sequence number that readers see. Everything at or before it is in the memtables.
+    /// The newest sequence number that readers see. All writes up to it are in the memtables.
     #[inline]
     pub(crate) fn visible(&self) -> SeqNo {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// The log position before which everything is acknowledged.
+    /// Everything before this log position is acknowledged.
     pub(crate) fn published(&self) -> u64 {
         self.published.load(Ordering::Acquire)
     }
 
-    /// Takes the lock, for changes that must not interleave with reservations.
+    /// Takes the lock for changes that must not interleave with reservations.
     pub(crate) fn lock(&self) -> MutexGuard<'_, CommitState> {
         let mut state = self.state.lock();
-        // Whoever waits for quiet would wait for ever if reservations kept coming.
+        // A thread that waits for an empty queue would wait for ever if reservations kept coming.
         while state.quiet_wanted > 0 {
             self.advanced.wait(&mut state);
         }
         state
     }
 
-    /// Takes the lock for a change that must not interleave with reservations and ends at once. It gives way to nobody: those
-    /// who wait for quiet may wait for a number that the caller has taken.
+    /// Takes the lock for a short change that must not interleave with reservations. It does not give way to threads
+    /// that wait for an empty queue: these may wait for a number that the caller has taken.
     pub(crate) fn lock_briefly(&self) -> MutexGuard<'_, CommitState> {
         self.state.lock()
     }
 
-    /// Takes the lock when no reservation is under way: everything is published.
+    /// Takes the lock when no reservation is in progress: everything is published.
     pub(crate) fn lock_quiet(&self) -> MutexGuard<'_, CommitState> {
         let mut state = self.state.lock();
         state.quiet_wanted += 1;
@@ -182,13 +181,13 @@ impl Commit {
         state
     }
 
-    /// Whether somebody waits for no reservation to be under way.
+    /// Whether a thread waits for the queue to be empty.
     #[cfg(test)]
     pub(crate) fn is_quiet_wanted(&self) -> bool {
         self.state.lock().quiet_wanted > 0
     }
 
-    /// Returns when everything up to `seq` is visible.
+    /// Waits until everything up to `seq` is visible.
     pub(crate) fn wait_visible(&self, seq: SeqNo) {
         let mut state = self.state.lock();
         while self.visible() < seq {
@@ -196,7 +195,7 @@ impl Commit {
         }
     }
 
-    /// Whether anything is published behind `position`, at the latest after `at_most`.
+    /// Waits until something is published behind `position`, for at most `at_most`. Returns whether it is.
     pub(crate) fn wait_published(&self, position: u64, at_most: Duration, clock: &dyn Clock) -> bool {
         let begun = clock.monotonic_us();
         let mut state = self.state.lock();
@@ -209,8 +208,8 @@ impl Commit {
         self.published() > position
     }
 
-    /// Fails once writes are refused. The log may have a hole then: nothing that was written since may be
-    /// made durable by another way either.
+    /// Fails once the store is poisoned. The log may have a hole then. Nothing that was written behind it may become
+    /// durable by another way either.
     pub(crate) fn check(&self) -> Result<()> {
         if self.failed.load(Ordering::Acquire) { Err(poisoned()) } else { Ok(()) }
     }
@@ -220,15 +219,16 @@ impl Commit {
         self.failed.store(true, Ordering::Release);
     }
 
-    /// Nothing is written from now on; what was begun is published when this returns.
+    /// Refuses new writes. When this returns, all writes that had begun are published.
     pub(crate) fn end_writes(&self) {
         self.lock_quiet().ended = true;
         self.advanced.notify_all();
     }
 
-    /// Writes `batch`, whose log record begins with `header` (`None`: it skips the log): log, memtables, visibility.
-    /// `unmarked` leaves the log's published mark alone (the caller is about to sync). `jobs`, numbered by their places in
-    /// the batch, are left for whoever looks for huge values to free. `state` is the lock, held.
+    /// Writes `batch` to the log and the memtables, and makes it visible. `header` begins its log record (`None`: the
+    /// batch skips the log). With `unmarked`, the log's published mark stays as it is (the caller is about to sync).
+    /// `jobs`, numbered by their places in the batch, are queued for the search for huge values to free. `state` is the
+    /// held lock.
     pub(crate) fn commit(
         &self,
         mut state: MutexGuard<'_, CommitState>,
@@ -248,7 +248,7 @@ impl Commit {
         {
             let log_seq = state.log_seq;
             let len = GAP_RECORD_LEN + len;
-            // A segment whose use began and failed carries the number that the next one would get.
+            // A segment whose first use failed carries the number that the next one would get.
             if !wal.rotate(&mut state.tail, log_seq, len).inspect_err(|_| self.poison())? {
                 return Ok(Committed::NeedsSegment(len));
             }
@@ -268,8 +268,8 @@ impl Commit {
             _ => Ok(()),
         };
         if logged.is_err() {
-            // Only where the file system cannot be mapped. The write is lost, and so is the log behind it:
-            // nothing from here on is acknowledged or flushed, but those who wait for their turn go on.
+            // This happens only on file systems whose files cannot be mapped. The write is lost, and so is the log
+            // behind it. Nothing from here on is acknowledged or flushed, but writers that wait for their turn go on.
             self.poison();
         }
         for (seq, (part, height, op)) in (reservation.first_seq..).zip(batch.planned_ops()) {
@@ -279,24 +279,24 @@ impl Commit {
             }
         }
         let end = reservation.end;
-        // Before anybody can flush it: what a flush takes must be known as committed. What skips the log is never on the
-        // disk by way of it.
+        // This comes before anything can flush the batch: a flush must know its huge values as committed. A batch that
+        // skips the log never reaches the disk by way of the log.
         let position = if reservation.logged.is_some() { end } else { VOLATILE };
         batch.note_commit(logged.is_ok().then_some(position));
         self.publish(reservation.ticket, unmarked);
         logged?;
-        // Behind a record that is not in the log, this one is lost too.
+        // If an earlier record is not in the log, this one is lost too.
         self.check()?;
         Ok(Committed::Done { end })
     }
 
-    /// Takes the next number for something that is neither in the log nor in a memtable. Everything before it is published;
-    /// what comes behind waits for [`Commit::show_number`], which has to follow.
+    /// Takes the next sequence number for something that is neither in the log nor in a memtable. All earlier writes
+    /// are published. Later ones wait for [`Commit::show_number`], which has to follow.
     pub(crate) fn take_number(&self) -> Result<Number> {
         self.take_number_above(0)
     }
 
-    /// [`Commit::take_number`], and one that is greater than `least`.
+    /// [`Commit::take_number`], with a number greater than `least`.
     pub(crate) fn take_number_above(&self, least: SeqNo) -> Result<Number> {
         let mut state = self.lock_quiet();
         self.check()?;
@@ -314,12 +314,12 @@ impl Commit {
         Ok(Number { seq, end, ticket })
     }
 
-    /// What has the number is there, or will never be.
+    /// Makes the number visible. What it stands for is complete, or will never exist.
     pub(crate) fn show_number(&self, number: &Number) {
         self.publish(number.ticket, false);
     }
 
-    /// Marks the reservation as done and returns when it is visible.
+    /// Marks the reservation as done and waits until it is visible.
     fn publish(&self, ticket: u64, unmarked: bool) {
         let mut state = self.state.lock();
         let index = (ticket - state.front) as usize;
@@ -332,14 +332,15 @@ impl Commit {
                 last_record = last.as_mut().and_then(|done| done.segment_end.take()).or(last_record);
             }
             if let Some(done) = last {
-                // A writer that failed said so before it came here.
+                // A writer that failed has poisoned the store before it came here.
                 let whole = !self.failed.load(Ordering::Acquire);
                 if let Some((segment, offset)) = last_record.filter(|_| whole && !unmarked)
                     && segment.mark_published(offset).is_err()
                 {
                     self.poison();
                 }
-                // In this order: a sync of what is published covers what was visible before it was asked for.
+                // In this order, a sync of what is published covers everything that was visible when the sync was asked
+                // for.
                 if whole {
                     self.published.store(done.end, Ordering::Release);
                 }
@@ -353,7 +354,7 @@ impl Commit {
     }
 }
 
-/// The error of a store that takes no more writes.
+/// The error of a poisoned store.
 pub(crate) fn poisoned() -> Error {
     Error::new(
         ErrorKind::Poisoned,
@@ -361,8 +362,8 @@ pub(crate) fn poisoned() -> Error {
     )
 }
 
-/// Takes memtable space (which may fail), then log space for a record of `len` bytes, if it is to have one, and sequence
-/// numbers (which cannot).
+/// Takes memtable space, which may fail. Then takes sequence numbers, and log space for a record of `len` bytes if
+/// there is one; these cannot fail.
 fn reserve(state: &mut CommitState, batch: &Batch, len: Option<usize>) -> Result<Reservation> {
     let count = batch.len() as u64;
     if state.ended {
@@ -397,7 +398,8 @@ fn reserve(state: &mut CommitState, batch: &Batch, len: Option<usize>) -> Result
     Ok(Reservation { ticket, first_seq, logged, end, mems })
 }
 
-/// Takes the next place in the log for a record of `len` bytes whose first number is `first_seq`; the next number is taken.
+/// Takes the next place in the log for a record of `len` bytes whose first number is `first_seq`. The numbers are taken
+/// already.
 fn take_place(state: &mut CommitState, len: u64, first_seq: SeqNo) -> Place {
     let gap = state.log_seq != first_seq && !broken("rule-21-gap");
     let segment = Arc::clone(&state.tail.segment);
@@ -410,8 +412,8 @@ fn take_place(state: &mut CommitState, len: u64, first_seq: SeqNo) -> Place {
     place
 }
 
-/// Writes a record that begins with `header`, and whose first number is `first_seq`, to its place in a log that was synced
-/// up to the position `synced`.
+/// Writes a record to its place in the log. It begins with `header`, and its first number is `first_seq`. The log was
+/// synced up to the position `synced`.
 fn store(
     place: &Place,
     mut header: [u8; record::HEADER_LEN],

@@ -1,7 +1,6 @@
-//! The way of a write: [`batch`] encodes it outside any lock, [`commit`] gives it its place in the log, in
-//! the memtables and in the sequence, and makes it visible in order; [`throttle`] slows writers down
-//! before the background work falls too far behind; [`watch`] remembers writes that may have ended the life
-//! of a huge value.
+//! The write path. [`batch`] encodes a write outside any lock. [`commit`] gives it its place in the log, in the
+//! memtables and in the sequence, and makes writes visible in order. [`throttle`] slows writers before background work
+//! falls too far behind. [`watch`] remembers the writes that may have ended the life of a huge value.
 
 pub(crate) mod batch;
 pub(crate) mod commit;

@@ -1,11 +1,11 @@
-//! Slows writers down smoothly while merging is behind, so that it never has to stop them for seconds.
+//! Slows writers smoothly while merges are behind, so that writers never have to stop for seconds.
 //!
-//! Above a first threshold of unmerged runs, writers share a rate in bytes per second that halves with
-//! every further run, down to one that merging should keep up with. If merging does not keep up, the rate halves again from a
-//! second threshold on: a scan opens a table of each run, and must not need more descriptors and memory than there are.
+//! Above a first threshold of unmerged runs, writers share a rate in bytes per second. It halves with every further
+//! run, down to a rate that merges should keep up with. If merges do not keep up, the rate halves again from a second
+//! threshold on: a scan opens a table of each run, and must not need more descriptors and memory than there are.
 //!
-//! A writer that is ahead of the rate sleeps for the difference; sleeps are collected
-//! to about a millisecond, since shorter ones cost more than they hold up.
+//! A writer that is ahead of the rate sleeps for the difference. Sleeps are collected to about a millisecond, since
+//! shorter ones cost more time than they hold a writer up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::env::Clock;
 use crate::rate::RateLimit;
 use crate::trace::{Cause, notes};
 
-/// Unmerged runs in one tree's level 0 from which on writers are slowed.
+/// From this many unmerged runs in a tree on, writers are slowed.
 pub(crate) const SLOW_RUNS: usize = 10;
 
 /// The rate at [`SLOW_RUNS`].
@@ -23,27 +23,27 @@ const RATE_MAX: u64 = 128 << 20;
 /// The lowest rate below [`MANY_RUNS`].
 const RATE_MIN: u64 = 2 << 20;
 
-/// Unmerged runs from which on a lower rate than [`RATE_MIN`] is set.
+/// From this many unmerged runs on, the rate falls below [`RATE_MIN`].
 const MANY_RUNS: usize = 32;
 
-/// The lowest rate of all: writers are slowed, never stopped.
+/// The lowest rate of all. Writers are slowed, never stopped.
 const RATE_LEAST: u64 = 4 << 10;
 
-/// The shortest and the longest time that one write is held up.
+/// The shortest and the longest delay of one write.
 const SLEEP_MIN_US: u64 = 1_000;
 const SLEEP_MAX_US: u64 = 50_000;
 
-/// See the module's comment. All methods may be called by many threads at once.
+/// See the module's comment. Many threads may call all methods at once.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
-    /// Bytes per second; 0: as fast as they can.
+    /// Bytes per second; 0: no limit.
     rate: AtomicU64,
     limit: RateLimit,
     slept_us: AtomicU64,
 }
 
 impl Throttle {
-    /// Sets the rate for `runs` unmerged runs in the tree that has most.
+    /// Sets the rate. The tree with the most unmerged runs has `runs` of them.
     pub(crate) fn set_runs(&self, runs: usize) {
         self.rate.store(rate_of(runs), Ordering::Relaxed);
     }
@@ -53,13 +53,13 @@ impl Throttle {
         self.rate.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether merges fall behind although writers are down to [`RATE_MIN`].
+    /// Whether the rate is below [`RATE_MIN`]: merges fall behind all the same.
     #[inline]
     pub(crate) fn is_outrun(&self) -> bool {
         (1..RATE_MIN).contains(&self.rate.load(Ordering::Relaxed))
     }
 
-    /// Holds up a writer of `bytes` as long as the rate asks for.
+    /// Delays a writer of `bytes` bytes for as long as the rate requires.
     #[inline]
     pub(crate) fn admit(&self, clock: &dyn Clock, bytes: usize) {
         let rate = self.rate.load(Ordering::Relaxed);
@@ -77,13 +77,13 @@ impl Throttle {
         }
     }
 
-    /// Microseconds that writers were held up in all.
+    /// The total delay of writers, in microseconds.
     pub(crate) fn slept_us(&self) -> u64 {
         self.slept_us.load(Ordering::Relaxed)
     }
 }
 
-/// Bytes per second that writers share at `runs` unmerged runs; 0: as many as they can.
+/// Bytes per second that writers share at `runs` unmerged runs; 0: no limit.
 fn rate_of(runs: usize) -> u64 {
     if runs < SLOW_RUNS {
         return 0;

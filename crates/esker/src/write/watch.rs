@@ -1,7 +1,7 @@
-//! Writes that may have ended the life of a huge value, in the order of their sequence numbers.
+//! Writes that may have ended the life of a huge value, in the order of their sequence numbers (rule 12).
 //!
-//! A job is left in the critical section that gives its write a sequence number: whoever has seen that all
-//! writes up to a number are visible finds all their jobs here.
+//! A job is queued in the critical section that gives its write a sequence number. So when all writes up to a number
+//! are visible, all their jobs are in the queue.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::cursor::SeqNo;
 use crate::ranges::KeyRange;
 use crate::state::TreeInner;
 
-/// A write to a key that ever held a blob, or the deletion of a range in which one may be.
+/// A write to a key that may have held a blob, or the deletion of a range that may hold one.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) tree: Arc<TreeInner>,
@@ -33,7 +33,7 @@ pub(crate) struct JobQueue {
     jobs: Mutex<VecDeque<Job>>,
 }
 
-/// The right to add jobs, with room for them: adding cannot fail.
+/// The right to add jobs, with memory for them: adding cannot fail.
 #[derive(Debug)]
 pub(crate) struct Room<'a> {
     queue: MutexGuard<'a, VecDeque<Job>>,
@@ -41,7 +41,7 @@ pub(crate) struct Room<'a> {
 }
 
 impl JobQueue {
-    /// Makes room for `jobs`, whose sequence numbers are still their places in a batch.
+    /// Reserves memory for `jobs`. Their sequence numbers are still their places in a batch.
     pub(crate) fn room(&self, jobs: &mut Vec<Job>) -> Option<Room<'_>> {
         if jobs.is_empty() {
             return None;
@@ -51,27 +51,27 @@ impl JobQueue {
         Some(Room { queue, jobs: std::mem::take(jobs) })
     }
 
-    /// Adds what replay found.
+    /// Adds a job that replay found.
     pub(crate) fn add(&self, job: Job) {
         self.jobs.lock().push_back(job);
     }
 
-    /// Puts back what was taken last.
+    /// Puts back the job that was taken last.
     pub(crate) fn give_back(&self, job: Job) {
         self.jobs.lock().push_front(job);
     }
 
-    /// Forgets them: the store is closed.
+    /// Forgets all jobs, because the store is closed.
     pub(crate) fn clear(&self) {
         self.jobs.lock().clear();
     }
 
-    /// Whether there are any.
+    /// Whether no job is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.jobs.lock().is_empty()
     }
 
-    /// Takes the oldest job, if its write is at or before `limit`.
+    /// Takes the oldest job if its write is at or before `limit`.
     pub(crate) fn take_up_to(&self, limit: SeqNo) -> Option<Job> {
         let mut queue = self.jobs.lock();
         queue.pop_front_if(|job| job.seq <= limit)
@@ -79,7 +79,7 @@ impl JobQueue {
 }
 
 impl Room<'_> {
-    /// The batch got the sequence numbers from `first` on.
+    /// Adds the jobs. The batch has the sequence numbers from `first` on.
     pub(crate) fn fill(mut self, first: SeqNo) {
         for job in self.jobs.drain(..) {
             self.queue.push_back(Job { seq: first + job.seq, ..job });
