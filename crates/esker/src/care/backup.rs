@@ -1,12 +1,12 @@
-//! Backups of an open store into a directory, on another disk as a rule, that several of them share.
+//! Backups of an open store. Several backups share one directory, usually on another disk.
 //!
 //! ```text
 //! checkpoint   STORE/backup.tmp: the store at one moment, by hard links; writes go on from here
 //! copy         what the directory does not have yet, each file synced, with the checksum of all its bytes
 //! catalog      written, synced and renamed last: before that nothing has happened
 //! ```
-//! An interrupted backup leaves files that no catalog names; the next one removes them. The links that one which was
-//! killed leaves in the store go when the store is opened, or with its next backup.
+//! An interrupted backup leaves files that no catalog names. The next backup removes them. If the process is killed,
+//! its links stay in the store until the store is opened, or until its next backup.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -32,17 +32,17 @@ use crate::version::tables::table_path;
 pub struct BackupReport {
     /// The backup's number in its directory, for [`restore`](crate::restore).
     pub id: u64,
-    /// The files that it consists of.
+    /// The number of its files.
     pub files: u64,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// Those that were copied, because no earlier backup had them.
+    /// The number of files that were copied because no earlier backup had them.
     pub copied_files: u64,
-    /// Their bytes.
+    /// The size of the copied files in bytes.
     pub copied_bytes: u64,
 }
 
-/// A backup that lies in a directory.
+/// A backup in a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupInfo {
@@ -50,17 +50,17 @@ pub struct BackupInfo {
     pub id: u64,
     /// When it was made, in microseconds since 1970.
     pub made_us: u64,
-    /// The files that it consists of.
+    /// The number of its files.
     pub files: u64,
-    /// Their bytes; those that other backups share count in each.
+    /// Their total size in bytes. A file that several backups share counts in each.
     pub bytes: u64,
 }
 
 /// Lists the backups in `dir`, oldest first.
 ///
 /// # Errors
-/// `NotFound` when there is no such directory, `InvalidInput` when it holds something else, `Corruption` when the list
-/// of a backup's files is damaged, `Io`.
+/// `NotFound` if there is no such directory, `InvalidInput` if it holds something else, `Corruption` if the catalog of
+/// a backup is damaged, `Io`.
 pub fn backups(dir: impl AsRef<Path>, options: &Options) -> Result<Vec<BackupInfo>> {
     let dir = dir.as_ref();
     let env = options.env.within(dir)?;
@@ -74,8 +74,8 @@ fn info(catalog: &Catalog) -> BackupInfo {
     BackupInfo { id: *id, made_us: *made_us, files: parts.len() as u64, bytes: catalog.bytes() }
 }
 
-/// Removes all but the newest `keep` backups (1 at least) in `dir`, and the files that only they needed. Returns how many
-/// backups it has removed.
+/// Removes all but the newest `keep` backups (at least 1) in `dir`, and the files that only they needed. Returns how
+/// many backups were removed.
 ///
 /// # Errors
 /// As [`backups`], and `Locked` while a backup is being made or restored.
@@ -86,16 +86,16 @@ pub fn forget_backups(dir: impl AsRef<Path>, keep: usize, options: &Options) -> 
     let mut catalogs = read_all(env, dir, &Shelf::read(env, dir)?)?;
     let kept = catalogs.split_off(catalogs.len().saturating_sub(keep.max(1)));
     for old in &catalogs {
-        // Renamed, it cannot come back as something else (see `fs/gone.rs`).
+        // The rename prevents a crash from bringing the name back with other bytes (see `fs/gone.rs`).
         env.fs.rename(&catalog_path(dir, old.id), &temporary_path(dir, old.id))?;
     }
-    // What a catalog names must not go before the catalog has.
+    // A catalog must be gone before its files.
     env.fs.sync_dir(dir)?;
     remove_unnamed(env, dir, &kept)?;
     Ok(catalogs.len())
 }
 
-/// Keeps other backups and restores out of `dir`.
+/// Locks `dir` against other backups and restores.
 pub(super) fn lock(env: &Env, dir: &Path, mode: LockMode) -> Result<Box<dyn DirLock>> {
     env.fs.lock(&dir.join(LOCK_FILE), mode).map_err(|error| match error.kind() {
         ErrorKind::Locked => {
@@ -110,7 +110,7 @@ fn read_all(env: &Env, dir: &Path, shelf: &Shelf) -> Result<Vec<Catalog>> {
     shelf.ids.iter().map(|&id| Catalog::read(env, dir, id)).collect()
 }
 
-/// Removes what interrupted backups, and those that were forgotten, have left in `dir`.
+/// Removes the files that interrupted and forgotten backups have left in `dir`.
 fn remove_unnamed(env: &Env, dir: &Path, catalogs: &[Catalog]) -> Result<()> {
     let shelf = Shelf::read(env, dir)?;
     let parts = catalogs.iter().flat_map(|catalog| &catalog.parts);
@@ -119,24 +119,24 @@ fn remove_unnamed(env: &Env, dir: &Path, catalogs: &[Catalog]) -> Result<()> {
     unnamed.chain(&shelf.temporaries).try_for_each(|name| env.fs.remove_file(&dir.join(name)))
 }
 
-/// The store at one moment, in a directory of its own within the store's. Dropped, it is removed.
+/// The store at one moment, in a directory inside the store's. Dropping it removes the directory.
 struct Staging<'a> {
     new: NewDir<'a>,
-    /// An opening leaves alone what somebody holds: the store may be closed, and opened again, while a backup copies.
+    /// An opening leaves a locked directory alone: the store may be closed, and opened again, while a backup copies.
     lock: Option<Box<dyn DirLock>>,
     state: ManifestState,
 }
 
 impl Drop for Staging<'_> {
     fn drop(&mut self) {
-        // What cannot be removed now goes when the store is opened.
+        // What cannot be removed now is removed when the store is opened.
         self.new.discard();
         self.lock = None;
     }
 }
 
 impl<'a> Staging<'a> {
-    /// Makes one in `dir`, the store's [`BACKUP_DIR`].
+    /// Makes the checkpoint in `dir`, the store's [`BACKUP_DIR`].
     fn make(store: &Store, dir: &'a Path) -> Result<Staging<'a>> {
         checkpoint::prepare(store)?;
         let (new, lock) = new_staging(store, dir)?;
@@ -145,16 +145,16 @@ impl<'a> Staging<'a> {
         Ok(staging)
     }
 
-    /// The files in it, each with the name that it has in the directory of backups.
+    /// The files in it, each with its name in the directory of backups.
     fn files(&self, id: u64) -> Result<Vec<(String, String)>> {
         let tables = self.state.tables.values().map(|info| (table_path(Path::new(""), info.file), info.salt));
         let sealed = self.state.blobs.live.iter().filter(|(_, record)| record.info.sealed);
         let blobs = sealed.map(|(&file, record)| (blob_path(Path::new(""), file), record.info.salt));
         let salts: BTreeMap<PathBuf, u64> = tables.chain(blobs).collect();
         let mut names = self.new.env.fs.list(self.new.dir)?;
-        // A manifest's copy is for who finds it damaged: a backup has sums of whole files.
+        // A backup needs no copy of the manifest: it has checksums of whole files.
         names.retain(|name| name != LOCK_FILE && copy_number(name).is_none());
-        // The manifest last: until it is there, what is restored is no store.
+        // The manifest comes last: a directory without one is not a store.
         names.sort_by_key(|name| (manifest_number(name).is_some(), name.clone()));
         let stored = names.into_iter().map(|name| {
             let salt = salts.get(Path::new(&name));
@@ -165,7 +165,7 @@ impl<'a> Staging<'a> {
     }
 }
 
-/// Makes the directory in which a copy of the store waits to be copied on, and holds it.
+/// Makes the directory in which the checkpoint waits to be copied, and locks it.
 pub(super) fn new_staging<'a>(store: &Store, dir: &'a Path) -> Result<(NewDir<'a>, Box<dyn DirLock>)> {
     if !clear_backup_dir(&store.env, &store.dir)? {
         let message =
@@ -173,8 +173,8 @@ pub(super) fn new_staging<'a>(store: &Store, dir: &'a Path) -> Result<(NewDir<'a
         return Err(Error::new(ErrorKind::Locked, message).at(dir));
     }
     let new = NewDir::make_below(&store.env, dir)?;
-    // Without the lock nothing is removed: an opening may have cleared the directory and have its own there now. It is empty,
-    // and the next opening clears it.
+    // On failure nothing is removed: an opening may have cleared the directory and made its own. Ours is empty, and the
+    // next opening clears it.
     let lock = new.env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive)?;
     Ok((new, lock))
 }
@@ -191,7 +191,7 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
     remove_unnamed(env, dir, &catalogs)?;
     let parts = catalogs.iter().flat_map(|catalog| &catalog.parts);
     let mut known: BTreeMap<&str, &Part> = parts.map(|part| (part.stored.as_str(), part)).collect();
-    // One that was lost is copied again, while the store still has it.
+    // A part that was lost is copied again if the store still has it.
     known.retain(|stored, part| env.fs.file_len(&dir.join(stored)).is_ok_and(|len| len == part.len));
 
     let _alone = store.backing_up.lock();
@@ -221,8 +221,8 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
     Ok(report)
 }
 
-/// Refuses a directory with backups of another store: whoever keeps the newest few would lose those of one of the two. A store
-/// that was restored, or copied by a checkpoint, is the same.
+/// Refuses a directory with backups of another store. Otherwise [`forget_backups`] would remove backups of one of the
+/// two stores. A restored store, or a checkpoint, counts as the same store.
 fn check_same_store(store: &Store, dir: &Path, catalogs: &[Catalog]) -> Result<()> {
     let identity = store.versions.lock().known().map_or(0, |known| known.identity);
     let newest = catalogs.iter().rev().find(|catalog| catalog.store != 0);
@@ -238,7 +238,7 @@ fn check_same_store(store: &Store, dir: &Path, catalogs: &[Catalog]) -> Result<(
     }
 }
 
-/// Takes away a copy that was cut short or lengthened since: the store still has the file.
+/// Removes a copy that was cut short or lengthened since. The store still has the file.
 fn remove_damaged(env: &Env, path: &Path) -> Result<()> {
     if env.fs.exists(path)? { env.fs.remove_file(path) } else { Ok(()) }
 }

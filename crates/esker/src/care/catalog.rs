@@ -6,9 +6,9 @@
 //! 000013-5a175a175a175a17.blob       a sealed blob file, likewise
 //! 000002-manifest-000001             what backup 2 has to itself: manifest, log segments, blob files without footer
 //! ```
-//! A table never changes, and a blob file that was sealed gets no further value: a later state of it has holes, or has
-//! left out, only what was freed since, and no backup made after that needs this. So number and salt name a file that
-//! serves every backup from the first on that has it.
+//! A table never changes. A sealed blob file gets no further value: a later state of it lacks only values that were
+//! freed since, and no later backup needs those. So number and salt identify a file, and the first copy of it serves
+//! all later backups.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::version::tables::table_number;
 
 const FIRST_LINE: &str = "esker backup 1";
 const TEMPORARY: &str = ".tmp";
-/// No list of a backup's files is longer, in bytes: it has some hundred for each.
+/// The most bytes of a catalog. It has about a hundred bytes for each file.
 const CATALOG_LEN_MAX: u64 = 1 << 30;
 
 /// One file of a backup.
@@ -38,7 +38,7 @@ pub(super) struct Part {
     /// Its name in the directory of backups.
     pub(super) stored: String,
     pub(super) len: u64,
-    /// The checksum of all of it, unseeded.
+    /// The checksum of the whole file, without a seed.
     pub(super) sum: u64,
 }
 
@@ -48,19 +48,19 @@ pub(super) struct Catalog {
     pub(super) id: u64,
     /// Microseconds since 1970.
     pub(super) made_us: u64,
-    /// The identity of the store; 0: not known.
+    /// The identity of the store; 0: unknown.
     pub(super) store: u64,
     pub(super) parts: Vec<Part>,
 }
 
-/// Whether a store gives this name to a file that a backup has.
+/// Whether a store gives this name to a file that backups hold.
 fn is_store_name(name: &str) -> bool {
     table_number(name).or(blob_number(name)).or(segment_number(name)).is_some()
         || manifest_number(name) == Some(1)
         || ImportedFiles::of_mark(name).is_some()
 }
 
-/// Whether a file of this name is one that catalogs name.
+/// Whether catalogs name files in this form.
 pub(super) fn is_stored_name(stored: &str) -> bool {
     let Some((number, rest)) = stored.split_once('-') else { return false };
     let salted = |rest: &str| {
@@ -80,7 +80,7 @@ pub(super) fn shared_name(name: &str, salt: u64) -> String {
     }
 }
 
-/// The name of a file that backup `id` has to itself.
+/// The name of a file that only backup `id` has.
 pub(super) fn own_name(name: &str, id: u64) -> String {
     format!("{id:06}-{name}")
 }
@@ -105,7 +105,7 @@ impl Catalog {
     fn encode(&self) -> String {
         let mut out = format!("{FIRST_LINE}\nmade {}\nstore {:016x}\n", self.made_us, self.store);
         for Part { name, stored, len, sum } in &self.parts {
-            // Writing to a string does not fail.
+            // A write to a string cannot fail.
             let _ = writeln!(out, "file {len} {sum:016x} {stored} {name}");
         }
         let _ = writeln!(out, "sum {:016x}", checksum(0, out.as_bytes()));
@@ -146,7 +146,7 @@ impl Catalog {
         })
     }
 
-    /// Makes the backup count: all its files are durable already.
+    /// Writes the catalog, which completes the backup. All its files are durable already.
     pub(super) fn write(&self, env: &Env, dir: &Path) -> Result<()> {
         let path = catalog_path(dir, self.id);
         let temporary = temporary_path(dir, self.id);
@@ -161,7 +161,7 @@ impl Catalog {
         self.parts.iter().map(|part| part.len).sum()
     }
 
-    /// Where the part is that is `manifest-000001` in a store.
+    /// Whether the part is `manifest-000001` in a store.
     pub(super) fn is_manifest(part: &Part) -> bool {
         manifest_path(Path::new(""), 1).to_str() == Some(part.name.as_str())
     }
@@ -180,7 +180,7 @@ fn decode_part(line: &str) -> Option<Part> {
 pub(super) struct Shelf {
     /// The backups, oldest first.
     pub(super) ids: Vec<u64>,
-    /// Files that some catalog names, or did.
+    /// Files that a catalog names or has named.
     pub(super) stored: Vec<String>,
     pub(super) temporaries: Vec<String>,
     foreign: Option<String>,

@@ -1,8 +1,8 @@
-//! Reading everything and telling every damage, without changing a byte.
+//! Reads everything and reports all damage, without changing a byte.
 //!
-//! Goes on after damage, in each file: of a damaged block, record or manifest the rest is still read. Without
-//! a manifest all tables are looked at, and the log as far as its own marks and claims tell.
-//! Bytes that belong to no live structure (spare log, tables that nobody names) are not damage.
+//! A check goes on after damage, in each file: behind a damaged block, record or manifest it still reads the rest.
+//! Without a manifest it reads all tables, and the log as far as the log's own marks tell. Bytes that belong to no live
+//! structure (a spare segment, tables that no manifest names) are not damage.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,18 +34,18 @@ pub(super) struct Check<'a> {
     pub(super) cancel: &'a Cancel,
 }
 
-/// Reads every file of the store in `path` and reports all damage. Nothing is written; a store that is
-/// open elsewhere for writing is refused.
+/// Reads every file of the store in `path` and reports all damage. It writes nothing. A store that another process has
+/// open for writing is refused.
 ///
 /// # Errors
-/// `NotFound` when there is no store, `Locked`, `Io` when the directory cannot be read. Damage is not an
-/// error: it is in the report.
+/// `NotFound` when there is no store, `Locked`, `Io` when the directory cannot be read. Damage is not an error: it is
+/// in the report.
 pub fn check(path: impl AsRef<Path>, options: &Options) -> Result<CheckReport> {
     check_in(&options.env, path.as_ref(), &Cancel::when(|| false))
 }
 
-/// As [`check`], until `cancelled` returns true: before each read it is asked, in the calling thread. The report of
-/// a check that was cancelled has what was found until then, and [`CheckReport::is_cancelled`] is set.
+/// As [`check`], until `cancelled` returns true. It is called before each read, in the calling thread. The report of a
+/// cancelled check has the findings until then, and [`CheckReport::is_cancelled`] is set.
 ///
 /// # Example
 /// ```
@@ -65,7 +65,7 @@ pub fn check(path: impl AsRef<Path>, options: &Options) -> Result<CheckReport> {
 /// ```
 ///
 /// # Errors
-/// As [`check`], and `Cancelled` when that was before it had the store's lock.
+/// As [`check`], and `Cancelled` if the check was cancelled before it had the store's lock.
 pub fn check_until(
     path: impl AsRef<Path>,
     options: &Options,
@@ -81,7 +81,7 @@ fn check_in(env: &Env, dir: &Path, cancel: &Cancel) -> Result<CheckReport> {
     Ok(check_locked(env, dir, &listing, cancel))
 }
 
-/// As [`check`], for a caller that has the lock.
+/// As [`check`], for a caller that holds the lock.
 pub(super) fn check_locked(env: &Env, dir: &Path, listing: &Listing, cancel: &Cancel) -> CheckReport {
     let mut check = Check { env, dir, report: CheckReport::default(), cancel };
     let segments = check.segments(listing);
@@ -99,7 +99,7 @@ pub(super) fn check_locked(env: &Env, dir: &Path, listing: &Listing, cancel: &Ca
     check.report
 }
 
-/// What a check finds in the tables and blob files of a store whose manifest is known from elsewhere.
+/// Checks the tables and blob files of a store whose manifest is known from elsewhere.
 pub(super) fn check_as(
     env: &Env,
     dir: &Path,
@@ -115,7 +115,7 @@ pub(super) fn check_as(
 }
 
 impl Check<'_> {
-    /// Reports damage. What only looks damaged, because the calls of a check that was cancelled fail, is none.
+    /// Reports damage. After a cancellation all calls fail, so what then looks like damage is not reported.
     pub(super) fn found(&mut self, error: &Error) {
         if !self.cancel.has_failed_calls() {
             self.report.found(error, self.dir);
@@ -127,7 +127,7 @@ impl Check<'_> {
         self.report.bytes += self.env.fs.file_len(path).unwrap_or(0);
     }
 
-    /// The segments whose headers are sound.
+    /// The segments with sound headers.
     fn segments(&mut self, listing: &Listing) -> Option<Segments> {
         let mut sound = Vec::new();
         for (_, path) in &listing.segments {
@@ -149,8 +149,8 @@ impl Check<'_> {
         }
     }
 
-    /// The state of the manifest or, where it is not sound, of its copy, and how far either says that the log is on the
-    /// disk, sound or not.
+    /// The state of the manifest or, if that is damaged, of its copy. Also how far either of them, sound or damaged,
+    /// says that the log is on the disk.
     fn manifest(&mut self, listing: &Listing, segments: Option<&Segments>) -> (Option<ManifestState>, u64) {
         let (has_manifest, before) = (listing.manifest() != 0, self.report.findings.len());
         if !has_manifest {
@@ -161,7 +161,7 @@ impl Check<'_> {
         let known = segments.map_or(0, |segments| segments.manifest_synced(number));
         let (path, copy_path) = (manifest_path(self.dir, number), copy_path(self.dir, number));
         let (manifest, synced) = if has_manifest { self.read(&path, known) } else { (None, 0) };
-        // Without one, it could not be written.
+        // If there is no copy, it could not be written: that is no damage.
         let has_copy = listing.copies.binary_search(&number).is_ok();
         if !has_copy || (has_manifest && is_of_another(self.env, self.dir, number)) {
             return (manifest.map(|contents| contents.state), synced);
@@ -196,7 +196,7 @@ impl Check<'_> {
         (manifest.or(copy).map(|contents| contents.state), synced.max(synced_there))
     }
 
-    /// What a manifest or its copy says; see [`Check::manifest`].
+    /// Reads a manifest or its copy; see [`Check::manifest`].
     fn read(&mut self, path: &Path, known: u64) -> (Option<Contents>, u64) {
         self.note_file(path);
         let error = match read_manifest(self.env, path, known) {
@@ -222,8 +222,8 @@ impl Check<'_> {
         (None, synced)
     }
 
-    /// Every damaged place of the log; without the manifest, as far as the log itself tells. Collects the
-    /// pointers to blobs that its records hold.
+    /// Reports every damaged place of the log; without the manifest, as far as the log itself tells. Collects the
+    /// pointers to blobs in its records.
     fn log(
         &mut self,
         segments: &Segments,
@@ -236,7 +236,7 @@ impl Check<'_> {
             records += 1;
             entries += Ops::of(payload).count() as u64;
             pointers.extend(Ops::of(payload).filter_map(|op| Pointer::of_entry(op.kind, op.value)));
-            // Which number comes first plays no part in that.
+            // The first sequence number does not matter here.
             if numbers_taken(payload, 0).is_none() {
                 let message = "a log record's checksum matches, but its payload makes no sense";
                 nonsense.push(Error::corruption(path, offset, message));
@@ -249,7 +249,7 @@ impl Check<'_> {
         nonsense.iter().for_each(|place| self.found(place));
         let places = surveyed.unwrap_or_else(|error| vec![error]);
         places.iter().for_each(|place| self.found(place));
-        // What recovery would say has the last word, also on where the log ends.
+        // Recovery decides in the end, also on where the log ends.
         if let Some(state) = state
             && nonsense.is_empty()
             && places.is_empty()
@@ -272,7 +272,7 @@ impl Check<'_> {
         for file in named.keys().filter(|file| listing.tables.binary_search(file).is_err()) {
             self.found(&Error::corruption(&table_path(self.dir, *file), 0, "a table is missing"));
         }
-        // Without a manifest nobody knows which tables are live: all are looked at.
+        // Without a manifest nobody knows which tables are live, so all are checked.
         for &file in listing.tables.iter().filter(|file| state.is_none() || named.contains_key(file)) {
             let infos = named.get(&file).map_or(&[][..], Vec::as_slice);
             if let Err(error) = self.table(file, infos) {

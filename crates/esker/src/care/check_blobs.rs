@@ -1,4 +1,4 @@
-//! The part of `check` that reads blob files: every blob that something may point to, chunk by chunk.
+//! The part of `check` that reads blob files: every blob that a pointer may name, chunk by chunk.
 
 use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,12 +14,12 @@ use crate::version::edit::{ManifestState, TreeId};
 use crate::version::tree_record::TreeRecord;
 use crate::write::batch::{Ops, numbers_taken};
 
-/// What `pointers` name in file `id`.
+/// The ordinals that `pointers` name in file `id`.
 fn named_in(pointers: &[Pointer], id: BlobFileId) -> BTreeSet<u64> {
     pointers.iter().filter(|pointer| pointer.file == id).map(|pointer| pointer.ordinal).collect()
 }
 
-/// What recovery takes out of the log.
+/// What recovery reads from the log.
 #[derive(Default)]
 pub(super) struct Recovered {
     /// The pointers to blobs, with the trees and keys that they belong to.
@@ -28,12 +28,12 @@ pub(super) struct Recovered {
     pub(super) unflushed: u64,
 }
 
-/// Blob files that are not sealed, as they were scanned; `None` for one that cannot be read.
+/// Scanned blob files without a footer; `None` for one that cannot be read.
 type Scanned = BTreeMap<BlobFileId, Option<BlobFile>>;
 
 impl Check<'_> {
-    /// What is in the records that recovery takes. It ends the log before a record whose blob a crash has
-    /// cost (durability rule 4): that is a torn tail, no damage.
+    /// Reads the records that recovery takes. Recovery ends the log before a record whose blob a crash has torn (rule
+    /// 4): that is a torn tail, not damage.
     pub(super) fn recovered(&self, segments: &Segments, state: &ManifestState) -> Result<Recovered> {
         let (mut recovered, mut scanned) = (Recovered::default(), Scanned::new());
         let mut end = state.floor.start;
@@ -61,7 +61,7 @@ impl Check<'_> {
         Ok(recovered)
     }
 
-    /// Whether recovery finds the blob that a record points to which a crash may have torn.
+    /// Whether recovery finds the blob of a record that a crash may have torn.
     fn is_there(&self, state: &ManifestState, pointer: &Pointer, scanned: &mut Scanned) -> Result<bool> {
         let known = state.blobs.live.get(&pointer.file);
         let settled = known.is_some_and(|file| file.info.sealed || file.freed.contains(&pointer.ordinal));
@@ -88,7 +88,7 @@ impl Check<'_> {
         }
     }
 
-    /// Reads the blobs that the manifest counts, and those that only the log (`pointers`) names.
+    /// Reads the blobs that count in the manifest, and those that only the log (`pointers`) names.
     pub(super) fn blobs(&mut self, listing: &Listing, state: Option<&ManifestState>, pointers: &[Pointer]) {
         let none = BTreeMap::new();
         let known = state.map_or(&none, |state| &state.blobs.live);
@@ -123,7 +123,7 @@ impl Check<'_> {
         let path = blob_path(self.dir, id);
         let undecided = record.info.entries == record.info.pending.len() as u64;
         if (undecided || record.freed.len() as u64 >= record.info.entries) && in_log.is_empty() {
-            // Nothing in it counts: it may be gone.
+            // Nothing in the file counts, so it may be gone.
             return Ok(());
         }
         if !is_there {

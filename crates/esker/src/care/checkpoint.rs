@@ -1,11 +1,12 @@
-//! A copy of the store in another directory, made while others write.
+//! A copy of the store in another directory, made while writers go on.
 //!
-//! Under the version lock, so that no table or segment goes away: every table of the current version is
-//! linked, and every blob file, to which nothing is appended any more and in which no hole is punched while it
-//! has two names (durability rule 14); the log from the floor on is copied up to a moment
-//! at which everything in it is published, and a manifest is written that says the same as ours. The copy
-//! is opened as after a crash: its log is replayed. It holds every write acknowledged before the call, and
-//! a prefix of later ones; when the call returns, it survives power loss.
+//! The version lock is held, so that no table or segment is removed. Every table of the current version is linked.
+//! Every blob file is linked: nothing is appended to it any more, and no hole is punched while it has two names (rule
+//! 14). The log is copied from the floor up to a moment at which all of it is published. A manifest with the same state
+//! is written.
+//!
+//! The copy is opened as after a crash: its log is replayed. It holds every write acknowledged before the call and a
+//! prefix of later ones. When the call returns, it survives power loss.
 
 use std::path::Path;
 
@@ -21,11 +22,11 @@ use crate::version::imported::ImportedFiles;
 use crate::version::manifest::Manifest;
 use crate::version::tables::table_path;
 
-/// Bytes copied at once.
+/// How many bytes are copied at once.
 const COPY_LEN: usize = 1 << 20;
 
-/// Refuses a directory for a copy, a backup or an export that lies in the store's own: nothing but the store's files belongs
-/// there, and what destroys or moves the store would take the copy along.
+/// Refuses a directory for a copy, a backup or an export that lies inside the store's directory. Only the store's files
+/// belong there, and a call that destroys or moves the store would take the copy along.
 pub(crate) fn check_outside(store: &Store, dir: &Path) -> Result<()> {
     if store.env.fs.holds(&store.dir, dir)? {
         let message = "this is in the store's own directory, where nothing but its files may be";
@@ -34,16 +35,16 @@ pub(crate) fn check_outside(store: &Store, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the copy in `dir`, which must not exist; returns what its manifest says.
+/// Makes the copy in `dir`, which must not exist. Returns the state in its manifest.
 pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<ManifestState> {
     check_new(&store.env, dir)?;
     prepare(store)?;
     let target = NewDir::make(&store.env, dir)?;
-    // The first error is the one to tell.
+    // Report the first error.
     fill(store, &target).inspect_err(|_| target.discard())
 }
 
-/// Seals and syncs most of what a copy needs so, while writers go on.
+/// Seals and syncs most of the files that a copy needs, while writers go on.
 pub(super) fn prepare(store: &Store) -> Result<()> {
     store.flush()?;
     store.seal_blobs(true).map(drop)
@@ -68,19 +69,19 @@ pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> 
     };
     for &file in state.blobs.live.keys() {
         let path = blob_path(&store.dir, file);
-        // A file that is gone has cost its values before: the copy names the same ones.
+        // If a file is missing, its values were lost before. The copy names them too.
         if fs.exists(&path)? {
             fs.hard_link_to(&path, &**target_fs, &blob_path(dir, file))?;
         }
     }
-    // The floor cannot move while the version lock is held, so no segment behind it is used anew.
+    // The floor cannot move while the version lock is held, so no segment from the floor on is reused.
     for part in parts {
         copy(store, &part, target)?;
     }
     copy_marks(store, &state, target)?;
     drop(versions);
     let manifest = Manifest::create(&target.env, dir, 1, state)?;
-    // A backup has its own already, which it holds.
+    // A backup's copy already has a lock file, and the backup holds it.
     if !target_fs.exists(&dir.join(LOCK_FILE))? {
         drop(target_fs.create(&dir.join(LOCK_FILE))?);
     }
@@ -88,7 +89,7 @@ pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> 
     Ok(manifest.state)
 }
 
-/// Makes marks in `target` for those files of a copy that says `state` which were imported.
+/// Makes import marks in `target` for the imported files of a copy with the state `state`.
 pub(super) fn copy_marks(store: &Store, state: &ManifestState, target: &NewDir<'_>) -> Result<()> {
     let (tables, blobs) = (state.files(), &state.blobs.live);
     let is_named =
@@ -100,8 +101,8 @@ pub(super) fn copy_marks(store: &Store, state: &ManifestState, target: &NewDir<'
     })
 }
 
-/// Copies a segment up to its last record. The marks stay behind: they are about our manifest and about
-/// writes that come later, and the copy's manifest says how far its log must go.
+/// Copies a segment up to its last record. The marks are cleared: they describe our manifest and later writes, and the
+/// copy's manifest says how far its log must go.
 fn copy(store: &Store, part: &LogPart, to: &NewDir<'_>) -> Result<()> {
     let path = part.path.as_path();
     let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Io, "a segment has no name").at(path))?;

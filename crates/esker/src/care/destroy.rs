@@ -1,4 +1,4 @@
-//! Removing a store.
+//! Removes a store.
 
 use std::path::Path;
 
@@ -12,24 +12,24 @@ use crate::options::Options;
 use crate::space::reserve_path;
 use crate::version::tables::table_path;
 
-/// Removes the store in `path` for good: its own files, what repairs have set aside, and the directory if nothing else is
-/// in it and `path` is no link to it.
+/// Removes the store in `path` for good: its own files, the quarantines of repairs, and the directory. The directory
+/// stays if anything else is in it or if `path` is a link to it.
 ///
 /// # Errors
-/// `NotFound` when there is no store; `Locked` when it is open; `InvalidInput` with its name when something that is no file
-/// has the name of one of the store's, or lies in a directory of the store's: then nothing is removed; `Io`.
+/// `NotFound` when there is no store. `Locked` when it is open. `InvalidInput`, naming it, when something that is not a
+/// file has the name of one of the store's files, or lies in a directory of the store's: then nothing is removed. `Io`.
 pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     let dir = path.as_ref();
     let env = options.env.within(dir)?;
     let fs = &env.fs;
     let (lock, listing) = locked::lock(&env, dir, LockMode::Exclusive)?;
-    // What is none of ours is found before anything is gone.
+    // Whatever is not ours is found before anything is removed.
     let staging = dir.join(BACKUP_DIR);
     let mut directories = Vec::new();
     for own in listing.quarantines.iter().chain([&staging]) {
         directories.extend(OwnDir::find(&env, own)?);
     }
-    // The manifests go first: what is left after a crash is no store that could be opened by mistake.
+    // The manifests are removed first, so that after a crash no store is left that could be opened by mistake.
     let manifests = listing.manifest_paths(dir);
     let segments = listing.segments.iter().map(|(_, path)| path.clone());
     let tables = listing.tables.iter().map(|&file| table_path(dir, file));
@@ -49,11 +49,12 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     if listing.foreign.is_empty() { remove_emptied(&options.env, dir) } else { Ok(()) }
 }
 
-/// Removes the empty directory `dir`. Where that is a link, it stays, and so does what it leads to: both are somebody else's.
+/// Removes the empty directory `dir`. If it is a link, both the link and the directory behind it stay: they are not
+/// ours.
 fn remove_emptied(env: &Env, dir: &Path) -> Result<()> {
     let Err(error) = env.fs.remove_dir(dir) else { return Ok(()) };
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Err(error) };
-    // Both have what is not UTF-8 replaced.
+    // In both, bytes that are not UTF-8 are replaced.
     let is_link = |entry: &Entry| entry.kind == NameKind::Link && name.to_string_lossy() == entry.name;
     if env.fs.entries(parent)?.iter().any(is_link) { Ok(()) } else { Err(error) }
 }

@@ -1,4 +1,4 @@
-//! Showing one file of a store, told apart by its header.
+//! Shows one file of a store. The header tells the kind of the file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,21 +21,22 @@ use crate::version::edit::{Edit, TableInfo, TreeId};
 use crate::version::tables::table_number;
 use crate::write::batch::{Ops, numbers_taken};
 
-/// Where lines go; `false` stops the dump.
+/// Takes each line; returns `false` to stop the dump.
 type Out<'a> = &'a mut dyn FnMut(&str) -> bool;
 
-/// Shows what is in `file`, any file of a store, line by line; `out` returns `false` to stop. Keys are shown as text, what is
-/// not printable in them escaped.
+/// Shows the contents of `file`, any file of a store, line by line. `out` returns `false` to stop. Keys are shown as
+/// text; bytes that are not printable are escaped.
 ///
 /// # Errors
-/// `Corruption` when the file is damaged or none of ours: what precedes the damage has been shown.
+/// `Corruption` when the file is damaged: everything before the damage has been shown. `InvalidInput` when it is not a
+/// file of a store.
 pub fn dump(file: &Path, out: &mut dyn FnMut(&str) -> bool, options: &Options) -> Result<()> {
     dump_with(file, &|_, _| None, out, options)
 }
 
-/// As [`dump`], where `show_key` shows each key, given the tag ([`Tree::tag`](crate::Tree::tag)) of its tree. Without a tag it
-/// is called where the tree has none, and where it is not known which tree that is: the manifest says so, and for other files
-/// it must be in the same directory. `None`: the key is shown as `dump` shows it.
+/// As [`dump`], but `show_key` shows each key. Its first argument is the tag ([`Tree::tag`](crate::Tree::tag)) of the
+/// key's tree. It is `None` if the tree has no tag or is unknown: the manifest tells which tree it is, and for other
+/// files the manifest must be in the same directory. If `show_key` returns `None`, the key is shown as `dump` shows it.
 ///
 /// # Errors
 /// As [`dump`].
@@ -68,7 +69,7 @@ pub fn dump_with(
     }
 }
 
-/// Whether the file is a table, going by its name or by its end.
+/// Whether the file is a table, by its name or by its last bytes.
 fn is_table(source: &dyn ReadFile) -> Result<bool> {
     let named = source.path().file_name().and_then(|name| name.to_str()).and_then(table_number).is_some();
     let mut end = [0; TABLE_MAGIC.len()];
@@ -115,7 +116,7 @@ fn pointed(pointer: &[u8]) -> String {
     )
 }
 
-/// What the entry of a key with a value holds, in words.
+/// The contents of an entry with a value, in words.
 fn held(entry: Content<'_>) -> String {
     let value = if entry.kind == Kind::Blob { pointed(entry.value) } else { shown(entry.value) };
     entry.expiry.map_or(value.clone(), |expiry| format!("{value}, until {expiry} us"))

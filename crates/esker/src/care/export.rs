@@ -1,12 +1,12 @@
-//! One tree of an open store as a store in another directory, by hard links.
+//! Exports one tree of an open store as a store in another directory, by hard links.
 //!
 //! ```text
 //! tree held     tables, blob files and marks linked
 //! let go        an empty log written; names synced; manifest
 //! ```
-//! The manifest comes last: before it is there, nothing can be opened in the directory, and after it nothing is missing. Where
-//! the directory is on another file system, the links are made in the store's own first, and the files copied from there, so
-//! that nobody waits for that.
+//! The manifest comes last. Before it is there, the directory does not open as a store; once it is there, nothing is
+//! missing. If the directory is on another file system, the links are first made in the store's own directory, and the
+//! files are copied from there, so that the tree is not held for so long.
 
 use std::path::{Path, PathBuf};
 
@@ -28,13 +28,14 @@ use crate::version::tables::table_path;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TreeFiles {
-    /// Tables and files of huge values.
+    /// The number of tables and blob files.
     pub files: u64,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// Those that were copied, because the directories are on different file systems. The others have a second name now.
+    /// The number of files that were copied because the directories are on different file systems. The others were
+    /// linked.
     pub copied_files: u64,
-    /// Their bytes.
+    /// The size of the copied files in bytes.
     pub copied_bytes: u64,
 }
 
@@ -47,7 +48,7 @@ impl TreeFiles {
     }
 }
 
-/// Makes a store in `dir`, which must not exist, of the tree called `name`.
+/// Makes a store in `dir`, which must not exist, from the tree called `name`.
 pub(crate) fn export(store: &Store, name: &str, dir: &Path) -> Result<TreeFiles> {
     let target = NewDir::make(&store.env, dir)?;
     let made = match link(store, name, &target) {
@@ -55,7 +56,7 @@ pub(crate) fn export(store: &Store, name: &str, dir: &Path) -> Result<TreeFiles>
         linked => linked,
     };
     let finished = made.and_then(|(state, files)| finish(&target, state).map(|()| files));
-    // The first error is the one to tell.
+    // Report the first error.
     finished.inspect_err(|_| target.discard())
 }
 
@@ -73,7 +74,7 @@ fn link(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState
     })
 }
 
-/// Copies the tree's files to `target`, where they cannot be linked.
+/// Copies the tree's files to `target`, if they cannot be linked.
 fn copy(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState, TreeFiles)> {
     let _alone = store.backing_up.lock();
     let staging = store.dir.join(BACKUP_DIR);
@@ -90,19 +91,19 @@ fn copy(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState
         copy_marks(store, &state, target)?;
         Ok((state, files))
     });
-    // What cannot be removed now goes when the store is opened.
+    // What cannot be removed now is removed when the store is opened.
     staging.discard();
     copied
 }
 
-/// What a store that says `state` and lies in `from` has of tables and blob files, each with what it is called in `to`.
+/// The tables and blob files of a store with the state `state` in `from`, each with its path in `to`.
 fn files_of(state: &ManifestState, from: &Path, to: &Path) -> Vec<(PathBuf, PathBuf)> {
     let tables = state.files().into_iter().map(|file| (table_path(from, file), table_path(to, file)));
     let blobs = state.blobs.live.keys().map(|&file| (blob_path(from, file), blob_path(to, file)));
     tables.chain(blobs).collect()
 }
 
-/// Makes a store of the files in `target`.
+/// Adds to the files in `target` what makes them a store.
 fn finish(target: &NewDir<'_>, state: ManifestState) -> Result<()> {
     let NewDir { env, dir, .. } = target;
     create_empty(env, &segment_path(dir, 1), state.last_seq + 1)?;

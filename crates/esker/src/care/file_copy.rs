@@ -1,4 +1,4 @@
-//! Copying a file to where it has not been, with the checksum of all its bytes.
+//! Copies a file to a new path and computes the checksum of all its bytes.
 
 use std::io::IoSlice;
 use std::path::Path;
@@ -8,11 +8,11 @@ use crate::env::Env;
 use crate::error::Result;
 use crate::fs::{BLOCK, RandomFile};
 
-/// How much is read at once.
+/// How many bytes are read at once.
 const PIECE: u64 = 1 << 20;
 
-/// Copies `from`, a file of the first world, to the new file `to` of the second, synced, its name not yet; blocks of zeros become holes again. Returns the length
-/// and the checksum of what was read.
+/// Copies the file `from` of the first environment to the new file `to` of the second. The new file is synced; its name
+/// is not yet. Blocks of zeros become holes. Returns the length and the checksum of the bytes read.
 pub(super) fn copy_file((env, from): (&Env, &Path), (to_env, to): (&Env, &Path)) -> Result<(u64, u64)> {
     let source = env.fs.open_read(from)?;
     let target = to_env.fs.create_random(to)?;
@@ -30,7 +30,7 @@ pub(super) fn copy_file((env, from): (&Env, &Path), (to_env, to): (&Env, &Path))
     Ok((len, sum.finish()))
 }
 
-/// Writes those blocks of `piece`, which begins at `at`, that are not all zeros.
+/// Writes the blocks of `piece` that are not all zeros. `piece` begins at offset `at`.
 fn write_filled(target: &dyn RandomFile, piece: &[u8], at: u64) -> Result<()> {
     let is_filled = |block: &[u8]| block.iter().any(|&byte| byte != 0);
     let blocks: Vec<&[u8]> = piece.chunks(BLOCK as usize).collect();

@@ -1,4 +1,4 @@
-//! The tree of a store in another directory becomes one of an open store, by hard links.
+//! Imports the tree of a store in another directory into an open store, by hard links.
 //!
 //! ```text
 //! read     the directory's manifest: one tree, nothing left in the log
@@ -6,8 +6,9 @@
 //! link     tables and blob files under these numbers; their names are synced
 //! install  one edit of the manifest makes them a tree
 //! ```
-//! What is read is somebody else's, perhaps forged: numbers that would leave this store too few are refused, and so are tables that
-//! are not those of the manifest. Of each only the end is read, and of files of huge values which they have.
+//! The other store is not trusted, and may be forged. An import refuses numbers that would leave this store too few,
+//! and tables that are not those of the manifest. Of each table it reads only the end, and of each blob file only which
+//! values it holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -35,18 +36,18 @@ use crate::version::tables::table_path;
 use crate::version::tree_record::TreeRecord;
 use crate::write::batch::{Ops, numbers_taken};
 
-/// How far one import may put forward the store's sequence numbers.
+/// How far one import may advance the store's sequence numbers.
 const SEQS_MAX: SeqNo = 1 << 48;
-/// The most numbers of files that one import takes.
+/// The most file numbers that one import takes.
 const FILES_MAX: u64 = FILE_NUMBER_MAX >> 8;
 
-/// How far another store's clock is let to put ours forward, in microseconds: a day. A forged one must not have everything expire.
+/// How far another store's clock may advance ours, in microseconds: a day. A forged clock must not expire everything.
 const CLOCK_AHEAD_MAX_US: u64 = 24 * 3_600_000_000;
 
 /// Tables with their levels.
 type Tables = Vec<(u8, TableInfo)>;
 
-/// Makes the tree of the store in `dir` a tree of `store`, called `name`.
+/// Imports the tree of the store in `dir` into `store`, under the name `name`.
 pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeInner>, TreeFiles)> {
     let outside = store.env.outside();
     if !outside.fs.exists(dir)? {
@@ -64,8 +65,8 @@ pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeI
     check_tables(env, dir, &tables)?;
     let greatest = greatest_number(store, record, &tables, dir)?;
     let clock_us = clock_of(store, found.state.clock_us, &tables, dir)?;
-    // A store that is closed meanwhile waits until the files are the tree's, or removed again: another opening would give
-    // their numbers out again, and the import would remove that opening's files as its own.
+    // A close waits until the import has installed the files or removed them. Otherwise another opening could give out
+    // the same file numbers, and the import would remove that opening's files as its own.
     let _inside = store.blobs.gate.enter()?;
     let mut arrival = Arrival::begin(store, (env, dir), &found.state, &tables)?;
     let brought = arrival.bring(&tables, &found.state.blobs, record.root);
@@ -90,7 +91,7 @@ fn refused(dir: &Path, message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidInput, message).at(dir)
 }
 
-/// The one tree that there is to be imported. Opening an export makes an empty default tree in it.
+/// The one tree to import. Opening an export creates an empty default tree in it, which does not count.
 fn only_tree<'a>(state: &'a ManifestState, dir: &Path) -> Result<(TreeId, &'a TreeRecord)> {
     let is_empty = |tree: TreeId| state.tables_of(tree).next().is_none();
     let mut trees: Vec<(TreeId, &TreeRecord)> =
@@ -112,7 +113,7 @@ fn only_tree<'a>(state: &'a ManifestState, dir: &Path) -> Result<(TreeId, &'a Tr
     }
 }
 
-/// Refuses a store whose log holds what its tables lack.
+/// Refuses a store whose log holds writes that its tables lack.
 fn check_log(env: &Env, found: &Found, dir: &Path) -> Result<()> {
     let mut left = false;
     let mut visit = |record: Visit<'_>| {
@@ -132,7 +133,7 @@ fn check_log(env: &Env, found: &Found, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses tables that are missing or cut, or that no store has in this order.
+/// Refuses tables that are missing or truncated, or that overlap in a sorted level.
 fn check_tables(env: &Env, dir: &Path, tables: &[(u8, TableInfo)]) -> Result<()> {
     for (_, info) in tables {
         let path = table_path(dir, info.file);
@@ -172,12 +173,12 @@ fn greatest_number(
     Ok(greatest)
 }
 
-/// What the store's clock has to show once it has the tree, where that has entries that expire.
+/// The time that the store's clock must have reached when it has the tree; 0 if no entry of the tree expires.
 fn clock_of(store: &Store, clock_us: u64, tables: &[(u8, TableInfo)], dir: &Path) -> Result<u64> {
     if tables.iter().all(|(_, info)| info.expiring.count == 0) {
         return Ok(0);
     }
-    // Of the machine's clock: the store's own may have been put forward by an import before.
+    // Compares with the machine's clock: an earlier import may have advanced the store's own.
     let ahead = clock_us.saturating_sub(store.env.clock.wall_us());
     if clock_us > store.clock.now_us() && ahead > CLOCK_AHEAD_MAX_US {
         let message = format!(
@@ -190,27 +191,28 @@ fn clock_of(store: &Store, clock_us: u64, tables: &[(u8, TableInfo)], dir: &Path
     Ok(clock_us)
 }
 
-/// Files on their way into the store's directory.
+/// The files of an import in progress.
 struct Arrival<'a> {
     store: &'a Store,
-    /// Where they come from.
+    /// The environment and the directory that they come from.
     source: &'a Env,
     dir: &'a Path,
-    /// What becomes of the numbers of blob files.
+    /// The mapping of blob file numbers.
     by: Renumbered,
-    /// The numbers of all.
+    /// The numbers of all files of the import.
     numbers: ImportedFiles,
     /// The number of the first table.
     first_table: FileId,
-    /// What has got a name.
+    /// The paths that may have been created, the mark first.
     made: Vec<PathBuf>,
-    /// What of that was linked and is needed.
+    /// Those of them that were linked and are needed.
     linked: Vec<PathBuf>,
     files: TreeFiles,
 }
 
 impl<'a> Arrival<'a> {
-    /// Takes numbers: for each table, for what there is no more, and for the blob files, as far apart as they are there.
+    /// Takes file numbers: one for each table, one for files that are gone, and a range for the blob files that keeps
+    /// the distances between their numbers.
     fn begin(
         store: &'a Store,
         (source, dir): (&'a Env, &'a Path),
@@ -245,7 +247,8 @@ impl<'a> Arrival<'a> {
         })
     }
 
-    /// Brings the files and makes their names durable. Returns what this store's manifest is to know of them.
+    /// Links or copies the files and makes their names durable. Returns what this store's manifest has to say about
+    /// them.
     fn bring(
         &mut self,
         tables: &[(u8, TableInfo)],
@@ -256,7 +259,7 @@ impl<'a> Arrival<'a> {
         let mark = self.numbers.mark(dir);
         drop(fs.create(&mark)?);
         self.made.push(mark);
-        // With a file of the import there is its mark.
+        // The mark must be durable before any file of the import.
         fs.sync_dir(dir)?;
         let mut brought = Vec::with_capacity(tables.len());
         let mut named: BTreeMap<FileId, FileId> = BTreeMap::new();
@@ -276,13 +279,13 @@ impl<'a> Arrival<'a> {
         if !broken("import-names") {
             fs.sync_dir(dir)?;
         }
-        // Whoever has put them there may not have made them durable. This costs nothing where he has, now that nothing else
-        // about them is left to be written.
+        // Their writer may not have synced them. If it has, these syncs cost nothing, as no other metadata of the files
+        // is left to write.
         self.linked.iter().try_for_each(|path| fs.open_random(path)?.sync())?;
         Ok((brought, of_blobs))
     }
 
-    /// Brings a file of huge values, if the tree with the number `root` needs one of them.
+    /// Links or copies a blob file, if the tree with the root number `root` needs one of its values.
     fn bring_blobs(&mut self, record: &BlobFileRecord, root: TreeId) -> Result<Option<ImportedBlobs>> {
         let mut record = record.clone();
         let (from, file) = (blob_path(self.dir, record.info.file), self.by.number(record.info.file));
@@ -294,7 +297,7 @@ impl<'a> Arrival<'a> {
         let imported = self.read_blobs(record, root)?;
         match imported {
             Some(_) => self.files.note(len, copied),
-            // Nobody needs it.
+            // No entry needs the file.
             None => {
                 let path = blob_path(&self.store.dir, file);
                 self.linked.retain(|linked| *linked != path);
@@ -304,7 +307,7 @@ impl<'a> Arrival<'a> {
         Ok(imported)
     }
 
-    /// Opens a file of huge values that was brought, and says which of them count.
+    /// Opens a blob file of the import and finds out which of its values count.
     fn read_blobs(&self, mut record: BlobFileRecord, root: TreeId) -> Result<Option<ImportedBlobs>> {
         let path = blob_path(&self.store.dir, record.info.file);
         let lazy = self.store.blobs.handles.file(&path)?;
@@ -344,7 +347,7 @@ impl<'a> Arrival<'a> {
         Ok(Some(ImportedBlobs { live, record, key_hashes }))
     }
 
-    /// Gives the file `from` the new name `to`, or copies it there. Returns its length, and which.
+    /// Links the file `from` to the new name `to`, or copies it there. Returns its length, and whether it was copied.
     fn take(&mut self, from: &Path, to: &Path) -> Result<(u64, bool)> {
         let env = &self.store.env;
         self.made.push(to.to_path_buf());
@@ -359,22 +362,23 @@ impl<'a> Arrival<'a> {
                 false
             }
         };
-        // The link is one to whatever the name was for: holes would be punched in a file that others have.
+        // The name may be a symbolic link or something that is no file. Holes would be punched in a file that others
+        // use.
         if !env.fs.is_regular(to)? {
             return Err(refused(from, "this is no file but a name for another, or no file at all"));
         }
         Ok((env.fs.file_len(to)?, copied))
     }
 
-    /// What the manifest is to say of a table that is called `file` here.
+    /// What the manifest has to say about a table that has the number `file` here.
     fn renumbered(&self, info: &TableInfo, file: FileId) -> TableInfo {
-        // It may have been imported there too.
+        // The source store may have imported the table too.
         let renumbered = info.renumbered.as_deref().map_or(self.by, |&before| self.by.behind(before));
         TableInfo { file, renumbered: Some(Box::new(renumbered)), ..info.clone() }
     }
 
-    /// Takes the files away again, where it is known that no edit names them: otherwise opening tells. The mark goes when they
-    /// cannot come back.
+    /// Removes the files again if it is certain that no edit names them. If the store is poisoned, the next opening
+    /// decides. The mark is removed once the files cannot come back.
     fn undo(&self) {
         let (fs, Some((mark, files))) = (&self.store.env.fs, self.made.split_first()) else { return };
         if self.store.commit.check().is_ok() {

@@ -1,4 +1,4 @@
-//! How a dump shows keys: in the type of the tree that they belong to, which is in its tag, which the manifest has.
+//! How a dump shows keys. The key type of a tree is in its tag, and the manifest holds the tag.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::version::manifest::{
 /// The longest part of a key or value that a line shows, in bytes.
 const SHOWN_MAX: usize = 64;
 
-/// Shows a key of a tree with this tag; `None`: as text, what is not printable escaped.
+/// Shows a key of a tree with this tag. `None`: show it as text with escapes.
 pub(super) type ShowKey<'a> = &'a dyn Fn(Option<&str>, &[u8]) -> Option<String>;
 
 /// What is known of the trees whose keys are shown.
@@ -23,7 +23,7 @@ pub(super) struct KeyTypes<'a> {
 }
 
 impl<'a> KeyTypes<'a> {
-    /// What the edits of a manifest say.
+    /// Takes the tags from the edits of a manifest.
     pub(super) fn of_edits<'e>(show: ShowKey<'a>, edits: impl Iterator<Item = &'e Edit>) -> KeyTypes<'a> {
         let tags = edits.filter_map(|edit| match edit {
             Edit::SetTag { tree, tag } => Some((*tree, tag.clone())),
@@ -32,7 +32,7 @@ impl<'a> KeyTypes<'a> {
         KeyTypes { show, tags: tags.collect(), tables: BTreeMap::new() }
     }
 
-    /// What the manifest beside `file` says, as far as there is one and it can be read.
+    /// Takes the tags from the manifest in the directory of `file`, as far as it can be read.
     pub(super) fn beside(show: ShowKey<'a>, env: &Env, file: &Path) -> KeyTypes<'a> {
         let mut known = KeyTypes { show, tags: BTreeMap::new(), tables: BTreeMap::new() };
         let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -53,12 +53,12 @@ impl<'a> KeyTypes<'a> {
         known
     }
 
-    /// A key of `tree`.
+    /// A key of `tree`, as text.
     pub(super) fn key(&self, tree: TreeId, key: &[u8]) -> String {
         self.tagged(self.tags.get(&tree).map(String::as_str), key)
     }
 
-    /// A key as it stands in table `file`, with the number of its tree in front where several share the table.
+    /// A key of table `file`, as text. If several trees share the table, the number of its tree comes first.
     pub(super) fn key_in(&self, file: Option<FileId>, key: &[u8]) -> String {
         let users = file.and_then(|file| self.tables.get(&file)).map_or(&[][..], Vec::as_slice);
         let found = users.iter().find_map(|(tree, info)| {
@@ -85,7 +85,7 @@ impl<'a> KeyTypes<'a> {
     }
 }
 
-/// Bytes as text, what is not printable escaped.
+/// Bytes as text. Bytes that are not printable are escaped.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let part = &bytes[..bytes.len().min(SHOWN_MAX)];
     let more = if part.len() < bytes.len() { format!("... ({} bytes)", bytes.len()) } else { String::new() };

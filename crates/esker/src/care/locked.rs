@@ -1,4 +1,4 @@
-//! A store that no process has open, for work that needs its files to itself.
+//! Locks a store that is not open, for work that needs its files to itself.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, LockMode};
 use crate::open::{LOCK_FILE, Listing};
 
-/// Takes the lock of the store in `dir`, and tells which files are there then. A lock file is made only where there is a store.
+/// Takes the lock of the store in `dir`, and then lists its files. Creates a lock file only if there is a store.
 ///
 /// # Errors
 /// `NotFound` when there is no store, `Locked`, `Io`.
@@ -21,6 +21,6 @@ pub(super) fn lock(env: &Env, dir: &Path, mode: LockMode) -> Result<(Box<dyn Dir
     };
     store()?;
     let lock = env.fs.lock(&dir.join(LOCK_FILE), mode)?;
-    // The process that had the lock until now may have made and removed files after the first look.
+    // The process that held the lock may have created and removed files after the first listing.
     Ok((lock, store()?))
 }

@@ -1,7 +1,12 @@
-//! Care of stores and their files: [`checkpoint`] copies one that is open; [`check`] reads all of one that
-//! is not and tells every damage; [`dump`] shows a single file; [`destroy`] removes a store. [`backup`] copies an open
-//! store, as far as earlier backups have not, and [`restore`] makes a store of that again; [`repair`] makes a damaged store
-//! whole.
+//! Maintenance of stores and their files.
+//!
+//! - [`checkpoint`] copies a store that is open.
+//! - [`check`] reads all of a store that no process writes to, and reports all damage.
+//! - [`dump`] shows a single file. [`destroy`] removes a store.
+//! - [`backup`] copies those files of an open store that earlier backups do not have. [`restore`] makes a store from a
+//!   backup.
+//! - [`export`] makes a store of one tree, and [`import`] makes a tree of such a store.
+//! - [`repair`] makes a damaged store whole.
 
 pub(crate) mod backup;
 mod catalog;

@@ -1,4 +1,5 @@
-//! A directory that a copy of a store is made in. Who has made it, and nobody else, removes it when the copy fails.
+//! A directory in which a copy of a store is made. If the copy fails, only the call that created the directory removes
+//! it.
 
 use std::path::Path;
 
@@ -6,17 +7,18 @@ use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::open::remove_own_dir;
 
-/// A new directory, resolved when it was made: what becomes of links on the way to it and of its name changes nothing.
+/// A new directory. Its path is resolved once, when it is created: later changes of links on the way to it or of its
+/// name have no effect.
 pub(super) struct NewDir<'a> {
-    /// The directory that it is in.
+    /// The environment of the directory that it is in.
     parent: Env,
-    /// What files in it are made with.
+    /// The environment of the directory itself.
     pub(super) env: Env,
     pub(super) dir: &'a Path,
 }
 
 impl<'a> NewDir<'a> {
-    /// Makes the directory `dir`, as the process resolves it, and its missing parents.
+    /// Creates the directory `dir`, as the process resolves its path, and its missing parents.
     pub(super) fn make(env: &Env, dir: &'a Path) -> Result<NewDir<'a>> {
         let Some(parent) = dir.parent().filter(|_| dir.file_name().is_some()) else {
             return Err(not_new(dir));
@@ -28,7 +30,7 @@ impl<'a> NewDir<'a> {
         Self::make_below(&outside.within(parent)?, dir)
     }
 
-    /// Makes the directory `dir`, which is below the one that `parent` is the world of.
+    /// Creates the directory `dir`, which lies in the directory of the environment `parent`.
     pub(super) fn make_below(parent: &Env, dir: &'a Path) -> Result<NewDir<'a>> {
         parent.fs.create_dir(dir).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => not_new(dir),
@@ -38,13 +40,14 @@ impl<'a> NewDir<'a> {
         Ok(NewDir { parent: parent.clone(), env, dir })
     }
 
-    /// Removes it with all files of a store that are in it. Nothing is reported: what made the copy fail is what to tell.
+    /// Removes the directory with all files of a store in it. Reports nothing: the error that made the copy fail is the
+    /// one to report.
     pub(super) fn discard(&self) {
         drop(remove_own_dir(&self.parent, self.dir));
     }
 }
 
-/// Refuses a directory for a copy that exists.
+/// Refuses a directory that exists as the target of a copy.
 pub(super) fn check_new(env: &Env, dir: &Path) -> Result<()> {
     if env.outside().fs.exists(dir)? { Err(not_new(dir)) } else { Ok(()) }
 }

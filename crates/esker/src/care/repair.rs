@@ -1,13 +1,14 @@
-//! Making a store out of what is left of a damaged one.
+//! Makes a store from what is left of a damaged one.
 //!
 //! ```text
 //! manifest sound     or its copy: damaged tables written anew without the blocks that are lost, each in its place
 //! both damaged       their first sound records tell trees; all tables of the directory are merged, the newest versions kept
 //! log damaged        every whole record, also behind damage, in a new segment
-//! then               what is not used any more: a second name in quarantine-N; the new manifest; the first name goes
+//! then               unused files get a second name in quarantine-N; the new manifest; then they lose their first name
 //! ```
-//! Nothing is lost that was there before: the new manifest comes behind everything that it names, and what it does not
-//! name has its name in the quarantine by then. So a repair that was interrupted is done again.
+//! A repair loses nothing that was there before. The new manifest comes after everything that it names. Every file that
+//! it does not name has its name in the quarantine by then. So after an interrupted repair, the next one can do it
+//! again.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -40,15 +41,15 @@ mod values;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
-    /// The damaged file, by the name that it had.
+    /// The path that the damaged file had.
     pub file: PathBuf,
-    /// The byte at which the damaged part begins.
+    /// The offset in bytes at which the damaged part begins.
     pub offset: u64,
     /// What was expected there.
     pub reason: String,
-    /// The tree that has lost something, where that is known.
+    /// The tree that has lost something; `None` if that is unknown.
     pub tree: Option<String>,
-    /// Keys between these, both included, are lost or have an older value; `None`: not known, or none.
+    /// Keys between these two, both included, are lost or have an older value. `None`: unknown, or no key is lost.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -56,17 +57,18 @@ pub struct Loss {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// The damaged places. Empty: the store was sound, and nothing was changed. The manifest is kept twice, so that damage to
-    /// one of the two costs nothing, and says so.
+    /// The damaged places. If this is empty, the store was sound and nothing was changed. The manifest is kept twice,
+    /// so damage to one of the two loses nothing; the reason then says so.
     pub losses: Vec<Loss>,
-    /// The manifest and its copy were damaged: what is there was put together from the files themselves. Trees that it alone knew have
-    /// other names, and what was deleted, or written over, shortly before may be back.
+    /// Whether the manifest and its copy were both damaged, so that the state was rebuilt from the other files. Trees
+    /// that only the manifest knew have new names. Keys that were deleted or overwritten shortly before may have their
+    /// old values again.
     pub rebuilt: bool,
-    /// Where the files went that are not used any more, if there are any. It may be removed; until then huge values that
-    /// are freed keep their space.
+    /// The directory with the files that are no longer used, if there are any. You may remove it. Until then, huge
+    /// values that are freed keep their space.
     pub quarantine: Option<PathBuf>,
-    /// The repair was cancelled ([`repair_until`]) when the store was whole again, while all of it was read once more: the
-    /// repair is done, and [`check`](crate::check) does that.
+    /// Whether the repair was cancelled ([`repair_until`]) during its last step, which reads everything once more. The
+    /// repair is complete then, and [`check`](crate::check) can do the last step.
     pub is_cancelled: bool,
 }
 
@@ -75,15 +77,15 @@ struct Repair<'a> {
     env: &'a Env,
     dir: &'a Path,
     listing: Listing,
-    /// Files that `check` named.
+    /// Files in which `check` found damage.
     damaged: BTreeSet<PathBuf>,
     segments: Segments,
-    /// What the new manifest is to say.
+    /// The state for the new manifest.
     state: ManifestState,
     maker: Arc<TableMaker>,
-    /// Pointers in tables that were written anew for a manifest that is lost.
+    /// Pointers in tables that were rewritten because the manifest is lost.
     pointers: Vec<(TreeId, Vec<u8>, Pointer)>,
-    /// Pointers in a log that is sound.
+    /// Pointers in a sound log.
     logged: Vec<(TreeId, Vec<u8>, Pointer)>,
     unused: BTreeSet<PathBuf>,
     needs_manifest: bool,
@@ -91,12 +93,12 @@ struct Repair<'a> {
     cancel: &'a Cancel,
 }
 
-/// Makes the store in `path` whole again, as far as its files go: every entry of a block, record and huge value that passes
-/// its checksum is kept, and the rest is named. Nothing is deleted: files that cannot be used go into a directory
-/// `quarantine-N` in the store's. Make a copy of the whole directory first if you can.
+/// Makes the store in `path` whole again, as far as its files allow. Every entry of a block, record or huge value that
+/// passes its checksum is kept; the rest is reported. Nothing is deleted: files that cannot be used are moved to a
+/// directory `quarantine-N` in the store's directory. Make a copy of the whole directory first if you can.
 ///
-/// Afterwards [`check`](crate::check) finds nothing but what is named here, huge values that are damaged. A key whose newest
-/// version was lost has an older one, or one whose huge value was freed since, which reading it tells.
+/// Afterwards [`check`](crate::check) finds only damaged huge values, which this report names too. A key whose newest
+/// version was lost has an older version. If that version's huge value has been freed since, reading it fails.
 ///
 /// # Example
 /// ```
@@ -118,9 +120,9 @@ pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport>
     repair_in(&options.env, path.as_ref(), options, &Cancel::when(|| false))
 }
 
-/// As [`repair`], until `cancelled` returns true: before each call of the file system it is asked, in the calling thread.
-/// A repair that was cancelled changes nothing that the store needs, and is done by the next one. Once the new manifest is
-/// being written, the repair is done all the same: then the report says what is lost, and
+/// As [`repair`], until `cancelled` returns true. It is called before each call of the file system, in the calling
+/// thread. A cancelled repair changes nothing that the store needs, and the next repair does the work. Once the new
+/// manifest is being written, the repair is completed all the same: then the report says what is lost, and
 /// [`RepairReport::is_cancelled`] is set.
 ///
 /// # Errors
@@ -210,7 +212,7 @@ impl<'a> Repair<'a> {
             tree: name,
             keys,
         };
-        // A place that is only found again is not named twice. Of the directory itself several things may be said.
+        // A place that is found again is not reported twice. Several reports about the directory itself may differ.
         let (is_place, place) = (loss.file != self.dir, (&loss.file, loss.offset));
         let is_known = |known: &Loss| {
             known == &loss || (is_place && loss.tree.is_none() && (&known.file, known.offset) == place)
@@ -220,7 +222,7 @@ impl<'a> Repair<'a> {
         }
     }
 
-    /// Damage is lost, and named; other errors end the repair.
+    /// Reports damage as a loss; other errors end the repair.
     fn lose_damage<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
@@ -231,7 +233,8 @@ impl<'a> Repair<'a> {
         }
     }
 
-    /// Takes what the manifest and its copy say, as far as one of them is sound; whether all of it is.
+    /// Takes the state from the manifest and its copy, as far as one of them is sound. Returns whether the state is
+    /// whole.
     fn read_manifest(&mut self) -> Result<bool> {
         let mut damage = Vec::new();
         let mut numbers = self.listing.manifests.clone();
@@ -256,7 +259,7 @@ impl<'a> Repair<'a> {
         }
         self.needs_manifest |= !damage.is_empty();
         if is_whole && !damage.is_empty() {
-            // What the two say together may be more than `check` had: which files should be there, and how they should be.
+            // The two together may know more than `check` did: which files should be there, and how they should be.
             let again = check_as(self.env, self.dir, &self.listing, &self.state, self.cancel);
             self.damaged.extend(again.findings.into_iter().map(|finding| finding.file));
         }
@@ -273,7 +276,7 @@ impl<'a> Repair<'a> {
         failure.map_or(Ok(is_whole), Err)
     }
 
-    /// What manifest `number` and its copy say together.
+    /// Reads manifest `number` together with its copy.
     fn read_remains(&self, number: u64, damage: &mut Vec<Error>) -> Remains {
         let known = self.segments.manifest_synced(number);
         let (manifest, copy) = (manifest_path(self.dir, number), copy_path(self.dir, number));
@@ -293,7 +296,7 @@ impl<'a> Repair<'a> {
         remains
     }
 
-    /// The segments whose headers are sound, each number once.
+    /// Opens the segments with sound headers, each number once.
     fn open_segments(&mut self) -> Result<()> {
         for (_, path) in self.listing.segments.clone() {
             let paths = self.segments.paths.iter().cloned().chain([path.clone()]).collect();
@@ -305,7 +308,7 @@ impl<'a> Repair<'a> {
         Ok(())
     }
 
-    /// All whole records of the log, if it is not sound as it is.
+    /// All whole records of the log; `None` if the log is sound as it is.
     fn read_log(&mut self, is_whole: bool) -> Result<Option<Vec<Salvaged>>> {
         if self.listing.segments.is_empty() {
             self.lose(&Error::corruption(self.dir, 0, "every log segment is missing"), None, None);
@@ -325,9 +328,10 @@ impl<'a> Repair<'a> {
         self.salvage_log(is_whole).map(Some)
     }
 
-    /// Puts the new manifest in force, and reads everything once more.
+    /// Installs the new manifest, and reads everything once more.
     fn finish(mut self) -> Result<RepairReport> {
-        // From here on the repair is done, whatever it takes: who cancelled it half-way would not learn what is lost.
+        // From here on the repair is completed even if it is cancelled: otherwise the caller would not learn what is
+        // lost.
         let cancel = self.cancel;
         cancel.go_on(self.dir)?;
         cancel.put_off(|| self.replace())?;
@@ -346,10 +350,11 @@ impl<'a> Repair<'a> {
         Ok(self.report)
     }
 
-    /// Puts the new manifest in force, and what it does not need aside.
+    /// Installs the new manifest, and moves the files that it does not need to the quarantine.
     fn replace(&mut self) -> Result<()> {
         let fs = &self.env.fs;
-        // If it is not the same once more, opening may free huge values that nothing names any more: here they keep their bytes.
+        // If the state is not whole, an opening may free huge values that nothing names any more. The quarantine keeps
+        // their bytes.
         let keeps_blobs = self.report.rebuilt || !self.unused.is_empty();
         if self.needs_manifest {
             self.unused.extend(self.listing.manifest_paths(self.dir));
@@ -367,7 +372,7 @@ impl<'a> Repair<'a> {
             self.report.quarantine = Some(quarantine);
         }
         if self.needs_manifest {
-            // What old segments say of a manifest that is gone must not be taken for this one.
+            // Marks in old segments about a lost manifest must not apply to this one.
             let mut number = self.listing.manifest().max(self.segments.last_manifest()) + 1;
             while self.listing.copies.contains(&number) {
                 number += 1;
@@ -382,7 +387,7 @@ impl<'a> Repair<'a> {
         fs.sync_dir(self.dir)
     }
 
-    /// Makes the directory for what is not used any more.
+    /// Creates the directory for files that are no longer used.
     fn quarantine(&self) -> Result<PathBuf> {
         let mut number = 1;
         loop {

@@ -1,7 +1,7 @@
-//! A store made anew from a backup.
+//! Restores a store from a backup.
 //!
-//! Everything but the manifest is copied, verified and synced first; the manifest gets its name last. What is there before
-//! that, after a crash, does not open as a store.
+//! Everything except the manifest is copied, verified and synced first. The manifest gets its name last. After a crash
+//! before that, the directory does not open as a store.
 
 use std::path::Path;
 
@@ -15,13 +15,14 @@ use crate::fs::{Cancel, LockMode};
 use crate::open::LOCK_FILE;
 use crate::options::Options;
 
-/// Makes a store in the directory `target`, which must not exist, from backup number `id` in `dir` (`None`: the newest).
-/// Every byte of the backup is verified; when this returns, the store survives power loss, and opens as any other. After
-/// an error nothing is left of it; after a crash, a directory that does not open as a store.
+/// Makes a store in the directory `target`, which must not exist, from backup number `id` in `dir` (`None`: the
+/// newest). Every byte of the backup is verified. When this returns, the store survives power loss, and opens as any
+/// other. After an error nothing is left of it. After a crash, a directory may be left that does not open as a store.
 ///
 /// # Errors
-/// `AlreadyExists` when there is something at `target`; `NotFound` when there is no such backup; `Corruption` with the
-/// file that is damaged or gone, when the backup is; `Locked` while a backup is being made; `Io`; `OutOfSpace`.
+/// `AlreadyExists` when there is something at `target`; `NotFound` when there is no such backup; `Corruption`, naming
+/// the file, when a file of the backup is damaged or missing; `Locked` while a backup is being made; `Io`;
+/// `OutOfSpace`.
 ///
 /// # Example
 /// ```
@@ -48,7 +49,7 @@ pub fn restore(
     restore_from(&options.env, dir.as_ref(), id, target.as_ref(), options)
 }
 
-/// As [`restore`], until `cancelled` returns true: before each read of the backup it is asked, in the calling thread.
+/// As [`restore`], until `cancelled` returns true. It is called before each read of the backup, in the calling thread.
 ///
 /// # Errors
 /// As [`restore`], and `Cancelled`: then nothing is left of the store.
@@ -59,12 +60,12 @@ pub fn restore_until(
     options: &Options,
     cancelled: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Result<BackupInfo> {
-    // What is written is not cancelled: it must be removed.
+    // Only reads are cancelled: the calls that remove what was written must still work.
     let env = options.env.until(&Cancel::when(cancelled));
     restore_from(&env, dir.as_ref(), id, target.as_ref(), options)
 }
 
-/// Restores a backup that is read in the world `from`.
+/// Restores a backup that is read through the environment `from`.
 fn restore_from(
     from: &Env,
     dir: &Path,
@@ -78,7 +79,7 @@ fn restore_from(
     let id = id.or(shelf.ids.last().copied()).filter(|id| shelf.ids.contains(id));
     let id = id.ok_or_else(|| Error::new(ErrorKind::NotFound, "there is no such backup here").at(dir))?;
     let catalog = Catalog::read(&env, dir, id)?;
-    // Of two restores to one directory, the one that makes it goes on.
+    // Of two restores to one directory, the one that creates it continues.
     let target = NewDir::make(&options.env, target)?;
     fill(&env, dir, &catalog, &target).inspect_err(|_| target.discard())?;
     let Catalog { id, made_us, parts, .. } = &catalog;

@@ -1,4 +1,4 @@
-//! Without a sound manifest: which huge values count, from the pointers that are left.
+//! Without a sound manifest: finds out which huge values count, from the pointers that are left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,12 @@ use crate::error::{Error, Result};
 use crate::version::blobs::{BlobEdit, BlobFileInfo, ORDINALS_MAX, SharesRecord};
 use crate::version::edit::{Edit, TreeId};
 
-/// The entries that name each value of a file, by share, with the hashes of their keys.
+/// For each value of a file, the entries that name it: their shares, and the hashes of their keys.
 type Named = BTreeMap<u64, BTreeMap<u64, u64>>;
 
 impl Repair<'_> {
-    /// Says of every blob file which of its values tables and the log (`payloads`) name; nothing needs the others.
+    /// Notes for every blob file which of its values the tables and the log (`payloads`) name. Nothing needs the
+    /// others.
     pub(super) fn note_blobs(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
         self.note_roots(payloads)?;
         let mut named: BTreeMap<BlobFileId, Named> = BTreeMap::new();
@@ -27,7 +28,7 @@ impl Repair<'_> {
         for (tree, key, pointer) in log::pointers(payloads) {
             name(&pointer, key_hash(root(tree), key));
         }
-        // No number that a pointer has is given out again.
+        // File numbers in pointers are not given out again.
         let next = named.keys().next_back().map_or(0, |last| last + 1);
         self.state.next_file = self.state.next_file.max(next);
         for id in self.listing.blobs.clone() {
@@ -50,8 +51,9 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Says under which number a tree's huge values are filed. It is not the tree's own where that was split off another, or imported;
-    /// then nothing but the files tells, and the opening would free what is filed under a number that no tree has.
+    /// Finds the root number under which a tree's huge values are filed. It is not the tree's own number if the tree
+    /// was split off another or imported. Then only the blob files tell, and an opening would free values under a
+    /// number that no tree has.
     fn note_roots(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
         let mut owners: BTreeMap<BlobFileId, BTreeMap<u64, BTreeSet<TreeId>>> = BTreeMap::new();
         let in_tables = self.pointers.iter().map(|(tree, _, pointer)| (*tree, *pointer));
@@ -59,11 +61,12 @@ impl Repair<'_> {
         for (tree, pointer) in in_tables.chain(in_log) {
             owners.entry(pointer.file).or_default().entry(pointer.ordinal).or_default().insert(tree);
         }
-        // How many of a tree's values are filed under which number. The most decide: a stray one is damage.
+        // For each tree, how many of its values are filed under which root. The majority decides: a stray value is
+        // damage.
         let mut filed: BTreeMap<TreeId, BTreeMap<TreeId, u64>> = BTreeMap::new();
         for &id in &self.listing.blobs {
             let Some(owners) = owners.get(&id) else { continue };
-            // What cannot be read is named later.
+            // A file that cannot be read is reported later.
             let Ok((_, entries, _)) = self.open_blobs(id) else { continue };
             for entry in entries.iter().filter(|entry| (1..TreeId::MAX - 1).contains(&entry.tree)) {
                 for &tree in owners.get(&entry.ordinal).into_iter().flatten() {
@@ -77,14 +80,15 @@ impl Repair<'_> {
             if root != record.root {
                 let range = record.range.clone();
                 self.apply(&Edit::Extent { tree, root, range })?;
-                // No tree to come is to be taken for its relative.
+                // No future tree must be mistaken for a relative of this one.
                 self.state.next_tree = self.state.next_tree.max(root + 1);
             }
         }
         Ok(())
     }
 
-    /// Opens a blob file, whatever it is called in itself where it was imported: nobody else knows that.
+    /// Opens a blob file. If it was imported, the number in it is accepted, whatever it is: nothing else knows that
+    /// number.
     pub(super) fn open_blobs(&self, id: BlobFileId) -> Result<(BlobFile, Vec<Entry>, Option<Error>)> {
         let source = self.env.fs.open_read(&blob_path(self.dir, id))?;
         let origin = if self.listing.is_imported(id) { BlobFile::origin_of(&*source)? } else { id };

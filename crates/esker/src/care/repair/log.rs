@@ -1,4 +1,4 @@
-//! The log: every whole record, in a segment of its own.
+//! Repairs the log: puts every whole record into one new segment.
 
 use super::Repair;
 use crate::blob::Pointer;
@@ -12,7 +12,7 @@ use crate::ranges::{KeyRange, RangeTombstone};
 use crate::version::edit::TreeId;
 use crate::write::batch::{Op, Ops, numbers_taken};
 
-/// How many numbers a payload takes whose first one is `first`; none where it makes no sense.
+/// How many sequence numbers a payload takes if its first one is `first`; 0 if the payload cannot be decoded.
 fn taken(payload: &[u8], first: SeqNo) -> u64 {
     numbers_taken(payload, first).unwrap_or(0)
 }
@@ -30,7 +30,7 @@ fn encode(ops: &[Op<'_>]) -> Vec<u8> {
     out
 }
 
-/// The operations of `records` with their numbers.
+/// The operations of `records` with their sequence numbers.
 fn numbered(records: &[Salvaged]) -> impl Iterator<Item = (SeqNo, Op<'_>)> {
     let sound = records.iter().filter(|record| taken(&record.payload, record.first_seq) > 0);
     sound.flat_map(|record| (record.first_seq..).zip(Ops::of(&record.payload)))
@@ -57,7 +57,7 @@ pub(super) fn pointers(payloads: &[Vec<u8>]) -> impl Iterator<Item = (TreeId, &[
 }
 
 impl Repair<'_> {
-    /// Every whole record, and the damaged places between them named.
+    /// Returns every whole record, and reports the damaged places between them.
     pub(super) fn salvage_log(&mut self, is_whole: bool) -> Result<Vec<Salvaged>> {
         let fs = &*self.env.fs;
         self.segments.leave_out_repaired(is_whole.then_some(self.state.floor.segment));
@@ -65,13 +65,13 @@ impl Repair<'_> {
         let places = self.segments.survey(fs, floor, self.state.log_synced, &mut |_, _, _| {})?;
         places.iter().for_each(|place| self.lose(place, None, None));
         let all_sound = self.segments.paths.len() == self.listing.segments.len();
-        // Without the manifest, older segments than it needs are there; what stands in them is known to be followed by
-        // whatever has replaced it only where none is missing behind.
+        // Without the manifest we may read older segments than it needed. Their contents are safe to use only if no
+        // segment after them is missing, because only then all later writes that replaced them are known to follow.
         let stretch = if is_whole || !all_sound { 0 } else { self.segments.last_stretch() };
         self.segments.salvage(fs, self.state.floor.segment.max(stretch), &taken)
     }
 
-    /// The payloads of `records` without what is in tables, or of trees that are gone.
+    /// The payloads of `records` without operations that are in tables or belong to dropped trees.
     pub(super) fn unflushed(&self, records: &[Salvaged]) -> Vec<Vec<u8>> {
         let needed = |seq: SeqNo, op: &Op<'_>| {
             self.state.trees.get(&op.tree).is_some_and(|record| seq > record.flushed)
@@ -83,7 +83,7 @@ impl Repair<'_> {
         payloads.filter(|ops| !ops.is_empty()).map(|ops| encode(&ops)).collect()
     }
 
-    /// Writes a log of `payloads`, whose operations get numbers above all others.
+    /// Writes a log of `payloads`. Their operations get sequence numbers above all others.
     pub(super) fn write_log(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
         let fs = &*self.env.fs;
         let flushed = self.state.trees.values().map(|record| record.flushed);
@@ -102,7 +102,8 @@ impl Repair<'_> {
         };
         let end = write_segment(fs, &segment_path(self.dir, number), header, payloads)?;
         fs.sync_dir(self.dir)?;
-        // The new records may name files that were removed before their ends were lost.
+        // The new records may name removed blob files, so these files stay known as removed up to the end of the new
+        // log.
         self.state.blobs.removed.values_mut().for_each(|position| *position = (*position).max(end));
         (self.state.floor, self.state.log_synced, self.state.last_seq) = (floor, end, last_seq);
         self.unused.extend(self.listing.segments.iter().map(|(_, path)| path.clone()));

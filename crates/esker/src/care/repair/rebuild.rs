@@ -1,8 +1,9 @@
-//! Without a sound manifest: every table that is there, merged tree by tree, of each key its newest version.
+//! Without a sound manifest: merges all tables in the directory, tree by tree, and keeps the newest version of each
+//! key.
 //!
-//! Which level a table was in, and which were left over from a merge, nobody knows any more. Sequence numbers tell the
-//! versions of a key apart; of two with the number 0, the one in the table with the greater number was written later, from
-//! the other.
+//! The level of a table is unknown then, and so is whether it was left over from a merge. Sequence numbers order the
+//! versions of a key. Of two versions with the number 0, the one in the table with the greater file number was written
+//! later, from the other.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -27,22 +28,22 @@ use crate::version::tables::table_path;
 struct Part {
     file: FileId,
     salt: Option<u64>,
-    /// What the tree's keys begin with there.
+    /// The prefix of the tree's keys in the file.
     own: Vec<u8>,
     cleared: SeqNo,
     smallest: Vec<u8>,
     largest: Vec<u8>,
     max_seq: SeqNo,
-    /// The number of all its entries, which was ingested.
+    /// The sequence number of all its entries, if the table was ingested.
     number: Option<SeqNo>,
-    /// Whether other keys than those from `smallest` to `largest` are another tree's.
+    /// Whether keys outside of `smallest` to `largest` belong to another tree.
     clipped: bool,
-    /// What becomes of its pointers, which are another store's.
+    /// How to renumber its pointers, if another store wrote the table.
     renumbered: Option<Renumbered>,
 }
 
 impl Part {
-    /// The part of a tree that the manifest knows to have one of a table.
+    /// The part of a table that the manifest describes by `info`.
     fn of(info: &TableInfo) -> Part {
         Part {
             file: info.file,
@@ -58,32 +59,32 @@ impl Part {
         }
     }
 
-    /// Whether a key of the file comes before all of the tree's.
+    /// Whether a key of the file comes before all keys of the part.
     fn begins_behind(&self, key: &[u8]) -> bool {
         let is_below = |rest: &[u8]| self.clipped && rest < self.smallest.as_slice();
         key < self.own.as_slice() || key.strip_prefix(self.own.as_slice()).is_some_and(is_below)
     }
 
-    /// Whether a key of the file, which does not come before all of the tree's, is the tree's.
+    /// Whether the part has a key of the file that does not come before all its keys.
     fn has(&self, key: &[u8]) -> bool {
         let is_within = |rest: &[u8]| !self.clipped || rest <= self.largest.as_slice();
         key.strip_prefix(self.own.as_slice()).is_some_and(is_within)
     }
 }
 
-/// Parts with ascending keys, of which one is open.
+/// Parts in ascending key order. One of them is open.
 struct Run {
     parts: VecDeque<Part>,
     open: Option<(Part, Salvage)>,
 }
 
 impl Run {
-    /// Whether it stands at an entry.
+    /// The key of the current entry; `None` at the end.
     fn key(&self) -> Option<&[u8]> {
         self.open.as_ref().map(|(part, salvage)| &salvage.key()[part.own.len()..])
     }
 
-    /// Moves to the next entry. A part that is done is handed to `done`.
+    /// Moves to the next entry. Finished parts are moved to `done`.
     fn advance(&mut self, repair: &Repair<'_>, done: &mut Vec<(Part, Salvage)>) -> Result<()> {
         loop {
             if let Some((part, mut salvage)) = self.open.take() {
@@ -105,7 +106,7 @@ impl Run {
     }
 }
 
-/// As few runs as there are parts at most over one key.
+/// Arranges parts into runs: as few as the most parts that overlap at one key.
 fn runs(mut parts: Vec<Part>) -> Vec<Run> {
     parts.sort_by(|a, b| a.smallest.cmp(&b.smallest));
     let mut runs: Vec<VecDeque<Part>> = Vec::new();
@@ -124,12 +125,12 @@ fn runs(mut parts: Vec<Part>) -> Vec<Run> {
 struct Newest {
     key: Vec<u8>,
     found: Option<(SeqNo, FileId, Kind, Vec<u8>)>,
-    /// What was merged into it, and by which table, by number.
+    /// The operands merged into the key, by sequence number, each with its table.
     operands: BTreeMap<SeqNo, (FileId, Vec<u8>)>,
 }
 
-/// The parts of a table of which the manifest knows better than the file whose keys they are, because a tree was split, or
-/// imported.
+/// The parts of a table whose owners only the manifest knows, because a tree was split or imported; `None` for other
+/// tables.
 fn inherited(known: &ManifestState, file: FileId) -> Option<Vec<(TreeId, Part)>> {
     let users = known.tables.iter().filter(|((_, _, of), _)| *of == file);
     let is_inherited = users.clone().any(|((tree, ..), info)| {
@@ -140,7 +141,7 @@ fn inherited(known: &ManifestState, file: FileId) -> Option<Vec<(TreeId, Part)>>
 }
 
 impl Repair<'_> {
-    /// Puts the state together from tables and from what is known of trees; `records` are those of the log.
+    /// Rebuilds the state from the tables and from what is known of trees. `records` are those of the log.
     pub(super) fn rebuild(&mut self, records: &[Salvaged]) -> Result<()> {
         self.report.rebuilt = true;
         let known = std::mem::take(&mut self.state);
@@ -159,14 +160,16 @@ impl Repair<'_> {
         }
         parts.retain(|tree, _| self.state.trees.contains_key(tree));
         for (&tree, parts) in &parts {
-            // What is flushed may have lost its number; `cleared` is never behind what is flushed.
+            // An entry in a table may have lost its number (0). `cleared` is never behind the flushed writes.
             let seq = parts.iter().map(|part| part.max_seq.max(part.cleared)).max().unwrap_or(0);
             self.apply(&Edit::Flushed { tree, seq })?;
         }
-        // One value must not have two entries: the end of either would be its own. Where both have it, the log's is kept.
+        // One huge value must not have two entries: freeing one would free the other's. If the log and a table both
+        // name it, the log's entry is kept.
         let payloads = self.unflushed(records);
         let mut held: BTreeSet<Pointer> = log::pointers(&payloads).map(|(_, _, pointer)| pointer).collect();
-        // Of two trees the newer one: it may have been split from the other, which nobody knows any more.
+        // The newest tree comes first and keeps the value: it may have been split off the other, which is not known any
+        // more.
         for (tree, parts) in parts.into_iter().rev() {
             let of_tree = ranges.iter().filter(|(of, _)| *of == tree).map(|(_, range)| range.clone());
             let before = self.pointers.len();
@@ -181,7 +184,7 @@ impl Repair<'_> {
         self.state.apply(edit).map_err(|what| Error::corruption(self.dir, 0, what))
     }
 
-    /// Trees that are known, and names for those that are not.
+    /// Takes over the known trees, and names the unknown ones.
     fn begin_state(&mut self, known: &ManifestState, trees: &BTreeSet<TreeId>) {
         self.state.floor = known.floor;
         self.state.log_synced = known.log_synced;
@@ -199,18 +202,18 @@ impl Repair<'_> {
                 continue;
             }
             if tree < known.next_tree && !known.trees.is_empty() {
-                // It was dropped.
+                // The tree was dropped.
                 continue;
             }
             let is_default = tree == 1 && !has_default;
             let name = if is_default { DEFAULT_TREE.to_owned() } else { format!("recovered-{tree}") };
             let edit = Edit::CreateTree { tree, name, options: TreeOptions::default() };
-            // It is new: that cannot contradict anything.
+            // The tree is new, so this cannot fail.
             drop(self.state.apply(&edit));
         }
     }
 
-    /// Names the tables that are not there and that the sound part of the manifest has.
+    /// Reports tables that are missing although the sound part of the manifest names them.
     fn name_missing(&mut self, known: &ManifestState) {
         for (&(tree, _, file), info) in &known.tables {
             if self.listing.tables.binary_search(&file).is_err() {
@@ -221,7 +224,7 @@ impl Repair<'_> {
         }
     }
 
-    /// Notes whose entries a table has.
+    /// Finds out which trees' entries a table has.
     fn look_at(
         &mut self,
         file: FileId,
@@ -272,7 +275,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// The parts of a table that is shared, or whose properties are damaged.
+    /// Reads a table that is shared, or whose properties are damaged, to find its parts.
     fn parts_by_reading(
         &mut self,
         (file, salt): (FileId, Option<u64>),
@@ -307,7 +310,7 @@ impl Repair<'_> {
         Ok(found)
     }
 
-    /// A table of another store says whose it was there.
+    /// Moves an imported table to the quarantine: it names only the tree of the store that it came from.
     fn set_import_aside(&mut self, path: PathBuf) {
         let message =
             "the table was imported, and without a manifest nobody knows into which tree: import it again";
@@ -333,7 +336,7 @@ impl Repair<'_> {
             filter_bits: filter_bits(self.options.filter_bits, LEVELS - 1, LEVELS - 1),
             limits: self.options.table_limits(),
             offer: None,
-            // What they hide is left out here; later ones have greater numbers than all that is known.
+            // What they hide is left out here. Later range tombstones have greater numbers than all that are known.
             cleared: ranges.iter().map(|range| range.seq).max().unwrap_or(0),
             tree: Some(tree),
         };
@@ -377,7 +380,7 @@ impl Repair<'_> {
             for gap in salvage.gaps() {
                 let strip = |key: &[u8]| key.strip_prefix(part.own.as_slice()).map(<[u8]>::to_vec);
                 let from = strip(&gap.behind).unwrap_or_default();
-                // Bounds that were found by reading leave out what could not be read.
+                // Bounds that were found by reading do not cover unreadable entries, so a gap is not cut at the bounds.
                 let to = gap.up_to.as_deref().and_then(strip).unwrap_or_else(|| vec![0xff; 16]);
                 self.lose(&gap.error, Some(tree), Some((from, to)));
             }
@@ -386,7 +389,7 @@ impl Repair<'_> {
 }
 
 impl Newest {
-    /// If the key is done: the operands above the version that was found, newest first.
+    /// If the key is done, returns the operands above the version that was found, newest first.
     fn take_operands(&mut self, is_done: bool) -> Vec<(SeqNo, Vec<u8>)> {
         if !is_done {
             return Vec::new();
@@ -413,7 +416,8 @@ impl Newest {
             renumbered.unwrap_or_else(|| salvage.value().to_vec())
         };
         if kind == Kind::Merge {
-            // Of two tables with it the newer may be what has come of the older: then it has put operands together.
+            // Of two tables with this operand, the newer one may be the output of a merge of the older. Then it holds
+            // the combined operands.
             let operand = (part.file, value());
             let held = self.operands.entry(seq).or_insert_with(|| operand.clone());
             if held.0 < part.file {

@@ -1,4 +1,4 @@
-//! Tables of a sound manifest that are damaged: written anew, without what is lost.
+//! Rewrites the damaged tables of a sound manifest, without what is lost.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl Repair<'_> {
             users.entry(file).or_default().push((tree, level, info.clone()));
         }
         for (file, mut users) in users {
-            // In the order in which their parts stand in the file.
+            // In the order of their parts in the file.
             users.sort_by_key(|(_, _, info)| [info.own(), info.smallest.clone()].concat());
             if self.damaged.contains(&table_path(self.dir, file)) {
                 self.mend_table(file, &users)?;
@@ -30,7 +30,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Opens what is left of a table; `None`: nothing, which is named.
+    /// Opens what is left of a table; `None` if nothing is left, which is reported.
     fn salvage(&mut self, file: FileId, users: &[User]) -> Result<Option<Salvage>> {
         let path = table_path(self.dir, file);
         let salt = users.first().map(|(_, _, info)| info.salt);
@@ -73,7 +73,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Writes what is left of one tree's part into a table of its own. `salvage` stands before or at the part's first entry.
+    /// Writes what is left of one tree's part to a new table. `salvage` is before the part's first entry, or at it.
     fn copy_part(
         &self,
         salvage: &mut Salvage,
@@ -110,7 +110,7 @@ impl Repair<'_> {
     }
 }
 
-/// The keys of a tree that may lie in a gap of a table of which it has the part `info`.
+/// The keys of the part `info` that may lie in a gap of its table.
 fn lost_keys(behind: &[u8], up_to: Option<&[u8]>, info: &TableInfo) -> Option<(Vec<u8>, Vec<u8>)> {
     let own = info.own();
     let (first, last) = ([own.as_slice(), &info.smallest].concat(), [own.as_slice(), &info.largest].concat());

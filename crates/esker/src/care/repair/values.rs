@@ -1,4 +1,4 @@
-//! Huge values that are damaged: which keys have them.
+//! Finds the keys of damaged huge values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::version::edit::{TableInfo, TreeId};
 use crate::version::tables::table_path;
 
 impl Repair<'_> {
-    /// Names tree and key of every huge value that is damaged. `payloads` are what is in a log that was written anew.
+    /// Reports the tree and key of every damaged huge value. `payloads` are the records of a log that was rewritten.
     pub(super) fn name_values(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
         let known = self.state.blobs.live.keys().chain(&self.listing.blobs);
         let is_damaged = |id: &BlobFileId| self.damaged.contains(&blob_path(self.dir, *id));
@@ -54,7 +54,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Whether something may need the value: it was not freed.
+    /// Whether the value may be needed: it was not freed.
     fn is_needed(&self, pointer: &Pointer) -> bool {
         let blobs = &self.state.blobs;
         let is_freed =
@@ -62,15 +62,15 @@ impl Repair<'_> {
         !is_freed && !blobs.removed.contains_key(&pointer.file)
     }
 
-    /// The pointers to values in `files` that tables have.
+    /// The pointers in tables to values in `files`.
     fn pointers_in_tables(&self, files: &BTreeSet<BlobFileId>) -> Result<Vec<(TreeId, Vec<u8>, Pointer)>> {
         let mut found: Vec<_> =
             self.pointers.iter().filter(|(_, _, pointer)| files.contains(&pointer.file)).cloned().collect();
-        // Where the manifest is lost, these are all.
+        // If the manifest is lost, `self.pointers` has them all.
         for (&(tree, _, file), info) in self.state.tables.iter().filter(|_| self.pointers.is_empty()) {
             let opened = self.env.fs.open_read(&table_path(self.dir, file));
             let salvage = opened.and_then(|source| Salvage::open(source, Some(info.salt)));
-            // What is damaged there was named.
+            // Damage there was reported already.
             let Ok(salvage) = salvage else { continue };
             for (key, pointer) in pointers_of(salvage, info)? {
                 if files.contains(&pointer.file) {
