@@ -1,19 +1,19 @@
-//! Opening a store: lock, manifest, replay of the log, a fresh log.
+//! Opens a store: lock, manifest, replay of the log, a fresh log.
 //!
 //! ```text
 //! lock -> manifest -> log segments from the manifest's floor on -> memtables
 //!      -> new manifest (same state) -> fresh segment -> flush -> floor := fresh segment -> old files go
 //! ```
 //!
-//! What was replayed is made durable in tables before the store is handed out, and nothing is ever
-//! appended to a replayed segment or manifest (durability rule 2). A crash anywhere on the way leaves the
-//! old log in force: the floor moves in the same edit that names the tables.
+//! Everything that was replayed is durable in tables before the caller gets the store. Nothing is ever appended to a
+//! replayed segment or manifest (rule 2). After a crash at any point the old log still counts, because the edit that
+//! moves the floor is the one that names the tables.
 //!
-//! A store whose disk has no room for that gives its reserve up (rule 23), and where even so there is little,
-//! it goes through the log a few segments at a time: `room`.
+//! If the disk has no room for this, the opening gives up the store's reserve (rule 23). If there is still little room,
+//! it works through the log a few segments at a time: `room`.
 //!
-//! Opened for reading only, the store replays into memory and writes nothing (rule 22); its log is a
-//! scratch one in memory that nobody writes to.
+//! A store that is opened for reading only replays the log into memory and writes nothing (rule 22). Its own log is a
+//! scratch log in memory that nobody writes to.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -62,8 +62,8 @@ use strays::Strays;
 /// The tree that every store has.
 pub(crate) const DEFAULT_TREE: &str = "default";
 
-/// From so many trees on, what replay took for their memtables is given back to the system: 40 MB for 10,000 trees of
-/// a kilobyte, which the allocator would keep.
+/// From this many trees on, memory that replay used for their memtables is given back to the system. For 10,000 trees
+/// of a kilobyte that is 40 MB, which the allocator would keep.
 const MANY_TREES: usize = 1000;
 
 /// Opens the store in `dir`.
@@ -80,13 +80,13 @@ pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<
         check_direct(&env, dir, &found.listing)?;
     }
     if !read_only && found.listing.has_backup_dir {
-        // Its links would keep the space of tables and huge values that go.
+        // Its links would keep the space of removed tables and freed huge values.
         clear_left_backup(&env, dir)?;
     }
     if !read_only && room::make(dir, &options, &found)? {
         found = Found::read(&env, dir)?;
     }
-    // Under a simulation a seed then gives the same store, whatever this thread wrote before.
+    // In a simulation, the same seed then gives the same store, whatever this thread wrote before.
     Memtable::begin_heights(found.state.identity);
     let purpose = if read_only { Purpose::Read } else { Purpose::Write };
     let opening = Opening::new(dir, &options, &found, purpose)?;
@@ -97,8 +97,7 @@ pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<
     Ok(Owner::of(store))
 }
 
-/// Refuses a store whose tables cannot be read and written past the operating system's cache. What is tried is a file
-/// that is there already.
+/// Refuses a store whose tables cannot be read and written with direct I/O. It tries an existing file.
 fn check_direct(env: &Env, dir: &Path, listing: &Listing) -> Result<()> {
     let file = match listing.manifest() {
         0 => dir.join(LOCK_FILE),
@@ -113,7 +112,7 @@ fn check_direct(env: &Env, dir: &Path, listing: &Listing) -> Result<()> {
     }
 }
 
-/// What lies in a store's directory, and what its manifest says.
+/// The contents of a store's directory and the state in its manifest.
 pub(crate) struct Found {
     pub(crate) listing: Listing,
     pub(crate) segments: Segments,
@@ -144,16 +143,16 @@ impl Found {
     }
 }
 
-/// What a store is put together for.
+/// What a store is opened for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Read,
     Write,
-    /// To make the first part of the log durable in tables, and nothing else.
+    /// Only to make the first part of the log durable in tables.
     Shorten,
 }
 
-/// What is put together while a store is opened.
+/// The parts of a store that is being opened.
 struct Opening {
     id: u64,
     dir: PathBuf,
@@ -172,11 +171,11 @@ struct Opening {
 struct Replayed {
     report: ReplayReport,
     next_seq: SeqNo,
-    /// The number that the log would give to a write by counting.
+    /// The number that the log would give to the next write by counting.
     log_seq: SeqNo,
 }
 
-/// Gives each opened store of this process a number of its own.
+/// Gives each opening of a store in this process its own number.
 fn next_store_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -248,7 +247,7 @@ impl Opening {
             let (number, len) = manifest.synced();
             wal.mark_manifest(number, len)?;
             versions.go_on_with(manifest);
-            // It makes room for what follows.
+            // This makes room for what follows.
             unneeded.remove(&env, &dir)?;
         }
         let space = Space::find(&options, &dir, &blobs.gate, purpose == Purpose::Write)?;
@@ -283,17 +282,17 @@ impl Opening {
     }
 }
 
-/// Blobs that are to be freed, because neither the manifest nor the log names them.
+/// The blobs to free, because neither the manifest nor the log names them.
 fn unclaimed(unneeded: blobs::Unneeded, set: &BlobSet, purpose: Purpose) -> Vec<(BlobFileId, u64)> {
     match purpose {
         Purpose::Write if broken("rule-13") => Vec::new(),
         Purpose::Write => [unneeded.blobs, blobs::never_claimed(set), blobs::never_shared(set)].concat(),
-        // What the rest of the log claims is not known; a reader frees nothing.
+        // `Shorten` does not know what the rest of the log names. A reader frees nothing.
         Purpose::Shorten | Purpose::Read => Vec::new(),
     }
 }
 
-/// A log that goes on, and the files of the one before it that are not to be removed.
+/// The new log, and the files of the old log that must not be removed.
 struct FreshLog {
     wal: Wal,
     tail: LogTail,
@@ -321,14 +320,14 @@ fn start_log(
     Ok(FreshLog { wal, tail, kept })
 }
 
-/// The number of the segment that begins now, and the log's position there.
+/// The number of the new segment, and the log position at which it starts.
 fn fresh_floor(replayed: &Replayed, floor: LogFloor, reused: bool) -> LogFloor {
     let last = replayed.report.last_id.max(floor.segment);
     LogFloor { segment: if reused { last } else { last + 1 }, start: replayed.report.position }
 }
 
-/// The file of the last segment, where nothing was written into it and nobody else has it: the next use of it takes no
-/// space. An opening that died leaves such a one.
+/// The file of the last segment, if nothing was written to it and it has no second name. Reusing it takes no space. An
+/// opening that died leaves such a file.
 fn reusable(env: &Env, found: &Found, report: &ReplayReport, len_max: u64) -> Result<Option<(PathBuf, u64)>> {
     found.segments.sync_unused(&*env.fs)?;
     let Some(path) = &report.untouched else { return Ok(None) };
@@ -336,7 +335,7 @@ fn reusable(env: &Env, found: &Found, report: &ReplayReport, len_max: u64) -> Re
     Ok((is_usual_len(len, len_max) && !is_shared(&*env.fs, path)?).then(|| (path.clone(), len)))
 }
 
-/// The world of a store that is opened for reading only, with a scratch file system for its log.
+/// The environment of a store that is opened for reading only, with a scratch file system for its log.
 fn scratch(env: &Env, dir: &Path) -> Result<Env> {
     if broken("rule-22") {
         return Ok(env.clone());
@@ -346,7 +345,7 @@ fn scratch(env: &Env, dir: &Path) -> Result<Env> {
     Ok(Env { fs: Arc::new(disk), ..env.clone() })
 }
 
-/// Refuses a store that lacks a table which its manifest names.
+/// Refuses a store that lacks a table in its manifest.
 fn check_tables(dir: &Path, listing: &Listing, state: &ManifestState) -> Result<()> {
     for (tree, _, file) in state.tables.keys() {
         if listing.tables.binary_search(file).is_err() {
@@ -358,21 +357,21 @@ fn check_tables(dir: &Path, listing: &Listing, state: &ManifestState) -> Result<
     Ok(())
 }
 
-/// The edit that creates the default tree, where there is none.
+/// The edit that creates the default tree, if there is none.
 fn default_tree(versions: &Versions) -> Option<Edit> {
     let (tree, name) = (versions.next_tree(), DEFAULT_TREE.to_owned());
     let is_missing = versions.find(DEFAULT_TREE).is_none();
     is_missing.then(|| Edit::CreateTree { tree, name, options: TreeOptions::default() })
 }
 
-/// A store whose default tree was dropped shows an empty one to readers.
+/// Shows readers an empty default tree if the store has none.
 fn ensure_default(versions: &mut Versions) {
     if let Some(edit) = default_tree(versions) {
         versions.show(&[edit]);
     }
 }
 
-/// Gives back what only the replay needed, its segments but `kept`, and sets aside what the store needs.
+/// Removes the replayed segments except `kept`, gives back memory that only the replay needed, and begins the reserve.
 fn conclude(store: &Store, listing: &Listing, kept: &BTreeSet<PathBuf>) -> Result<()> {
     let old = listing.segments.iter().map(|(_, path)| path.clone());
     let is_old = |path: &PathBuf| !kept.contains(path) && !broken("rule-2");
@@ -388,14 +387,14 @@ fn complete(store: &Arc<Store>, fresh: LogFloor) -> Result<()> {
     if broken("rule-2") && store.versions.lock().find(DEFAULT_TREE).is_some() {
         return Ok(());
     }
-    // What the log points to is made durable before tables do; the log itself counts as synced already.
+    // Huge values that the log points to become durable before tables do. The log itself counts as synced already.
     store.blobs.sync()?;
     store.flush()?;
     store.settle_blobs(store.commit.visible())?;
     let mut versions = store.versions.lock();
     let Some(floor) = versions.known().map(|known| known.floor) else { return Ok(()) };
-    // Blobs that recovery found to be nobody's are freed when the log that might have named them is out of the
-    // way, not before: a second recovery would take a record for whole whose blob is missing.
+    // Blobs without an owner are freed only once the log that might name them is out of use. Otherwise a second
+    // recovery would accept a record whose blob is missing.
     let mut blobs = store.blob_edits_of_opening(&versions);
     let mut edits = blobs.take_edits();
     if floor != fresh {

@@ -32,8 +32,8 @@ pub(super) struct Recovered {
 type Scanned = BTreeMap<BlobFileId, Option<BlobFile>>;
 
 impl Check<'_> {
-    /// Reads the records that recovery takes. Recovery ends the log before a record whose blob a crash has torn (rule
-    /// 4): that is a torn tail, not damage.
+    /// Reads the records that recovery takes. Recovery ends the log before a record whose blob a crash has torn
+    /// (rule 4): that is a torn tail, not damage.
     pub(super) fn recovered(&self, segments: &Segments, state: &ManifestState) -> Result<Recovered> {
         let (mut recovered, mut scanned) = (Recovered::default(), Scanned::new());
         let mut end = state.floor.start;

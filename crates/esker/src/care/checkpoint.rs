@@ -1,9 +1,9 @@
 //! A copy of the store in another directory, made while writers go on.
 //!
 //! The version lock is held, so that no table or segment is removed. Every table of the current version is linked.
-//! Every blob file is linked: nothing is appended to it any more, and no hole is punched while it has two names (rule
-//! 14). The log is copied from the floor up to a moment at which all of it is published. A manifest with the same state
-//! is written.
+//! Every blob file is linked: nothing is appended to it any more, and no hole is punched while it has two names
+//! (rule 14). The log is copied from the floor up to a moment at which all of it is published. A manifest with the same
+//! state is written.
 //!
 //! The copy is opened as after a crash: its log is replayed. It holds every write acknowledged before the call and a
 //! prefix of later ones. When the call returns, it survives power loss.

@@ -1,7 +1,7 @@
-//! Blob files at opening: which are there, which of their blobs the log and the manifest name.
+//! Finds the blob files at opening, and which of their blobs the log and the manifest name.
 //!
-//! A blob file that is missing or damaged does not keep the store from opening: its values are lost, each is
-//! named when it is asked for, and the rest is served.
+//! A missing or damaged blob file does not keep the store from opening. Its values are lost; reading one of them
+//! reports that. All others are served.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,16 +18,16 @@ use crate::fs::ReadFile;
 use crate::version::blobs::{BlobFileRecord, ORDINALS_MAX};
 use crate::version::edit::{ManifestState, TreeId};
 
-/// What was found to be nobody's.
+/// Blobs and files that nothing needs.
 #[derive(Debug, Default)]
 pub(super) struct Unneeded {
     /// Blobs that nothing names any more.
     pub(super) blobs: Vec<(BlobFileId, u64)>,
-    /// Files that were removed, or begun and never written to.
+    /// Files that were removed, or created and never written to.
     pub(super) files: Vec<BlobFileId>,
 }
 
-/// Takes the store's blob files into `set`.
+/// Adds the store's blob files to `set`.
 pub(super) fn find(
     set: &BlobSet,
     env: &Env,
@@ -62,7 +62,7 @@ pub(super) fn find(
         let pending = info.pending.iter().copied();
         let mut life = Life::ended(info.sealed, info.entries, record.freed.clone(), pending);
         for (&ordinal, record) in &record.shares {
-            // The file names the first key alone.
+            // The file names only the first key.
             record.live.values().for_each(|&hash| set.filter.add(hash));
             life.set_shares(ordinal, record);
         }
@@ -80,10 +80,10 @@ pub(super) fn find(
             unneeded.files.push(id);
             continue;
         }
-        // One that is damaged is left where it is, for somebody who wants to look at it.
+        // A damaged file stays where it is, so that somebody can look at it.
         let Ok((file, scan, lazy)) = damage_apart(scan(set, dir, id.into()))? else { continue };
         if scan.is_empty() {
-            // A stream that was cut off, or a file whose first value was.
+            // A stream, or the first value of a file, was cut off.
             unneeded.files.push(id);
             continue;
         }
@@ -106,12 +106,12 @@ fn is_unneeded(
     state: &ManifestState,
     id: BlobFileId,
 ) -> Result<bool> {
-    // Nothing is written into what is imported, and the edit that would have named it has not come about.
+    // Nothing is appended to an imported file, and the edit that would have named this one was never made.
     let is_over = state.blobs.removed.contains_key(&id) || listing.is_imported(id);
     Ok(is_over || is_blank(env, &blob_path(dir, id))?)
 }
 
-/// Whether not even the first page of a blob file was written.
+/// Whether the first page of a blob file was never written.
 fn is_blank(env: &Env, path: &Path) -> Result<bool> {
     let file = env.fs.open_read(path)?;
     let mut mark = [0; 8];
@@ -122,7 +122,7 @@ fn is_blank(env: &Env, path: &Path) -> Result<bool> {
     Ok(mark == [0; 8])
 }
 
-/// Blobs behind those that the manifest knows count only where the log names them.
+/// Adds blobs after those that the manifest knows. They count only if the log names them.
 fn add_later(life: &mut Life, entries: &[Entry]) {
     let later = entries.iter().map(|entry| entry.ordinal).filter(|&ordinal| ordinal >= life.entries);
     let later: BTreeSet<u64> = later.collect();
@@ -130,13 +130,14 @@ fn add_later(life: &mut Life, entries: &[Entry]) {
     life.pending.extend(later.into_iter().map(|ordinal| (ordinal, None)));
 }
 
-/// What a file lacks that was written anew and removed, and whose name a power loss has brought back: that was freed.
+/// The ordinals that the file lacks. It was rewritten without freed values and then removed, and a power loss has
+/// brought its name back: the missing values were freed.
 fn lacking(life: &Life, entries: &[Entry]) -> Vec<u64> {
     let found: BTreeSet<u64> = entries.iter().map(|entry| entry.ordinal).collect();
     (0..life.entries.min(ORDINALS_MAX)).filter(|ordinal| !found.contains(ordinal)).collect()
 }
 
-/// Damage is a value here; other errors end the opening.
+/// Separates damage, which is a value here, from other errors, which end the opening.
 fn damage_apart<T>(result: Result<T>) -> Result<std::result::Result<T, Error>> {
     match result {
         Err(error) if error.kind() != ErrorKind::Corruption => Err(error),
@@ -144,7 +145,7 @@ fn damage_apart<T>(result: Result<T>) -> Result<std::result::Result<T, Error>> {
     }
 }
 
-/// A blob file as it was opened, what it holds, and the handle that may be closed.
+/// An open blob file, its entries, and the handle that may be closed.
 type Opened = (BlobFile, Vec<Entry>, Option<Arc<LazyFile>>);
 
 fn open_known(set: &BlobSet, dir: &Path, id: BlobFileId, record: &BlobFileRecord) -> Result<Opened> {
@@ -171,9 +172,10 @@ fn scan(set: &BlobSet, dir: &Path, name: BlobName) -> Result<(BlobFile, Vec<Entr
     Ok((file, scan.entries, lazy))
 }
 
-/// Whether the blob that a log record points to is there, or known to be needed no more. `kept`: the record
-/// cannot have lost it by a crash, being synced (durability rule 4), or acknowledged while the file system was mounted as it
-/// is now (rule 29), so that the page cache has it; what is missing then is damage, costs one value, and the log goes on.
+/// Whether the blob that a log record points to is there, or is known to be unneeded. `kept`: a crash cannot have torn
+/// the blob, because the record is synced (rule 4), or because it was acknowledged in the current mount of the file
+/// system (rule 29), so the page cache has it. A blob that is missing then is damage: it loses one value, and the log
+/// goes on.
 pub(super) fn is_there(set: &BlobSet, state: &ManifestState, pointer: &Pointer, kept: bool) -> bool {
     if kept || state.blobs.removed.contains_key(&pointer.file) {
         return true;
@@ -188,7 +190,7 @@ pub(super) fn is_there(set: &BlobSet, state: &ManifestState, pointer: &Pointer, 
     live.readable().and_then(|file| file.verify(pointer)).is_ok()
 }
 
-/// The log names the blob, in an entry whose key has this hash: it counts.
+/// Notes that the log names the blob, in an entry whose key has the hash `key_hash`. So the blob counts.
 pub(super) fn claim(set: &BlobSet, pointer: &Pointer, key_hash: u64) {
     if let Some(live) = set.get(pointer.file) {
         let mut life = live.life.lock();
@@ -201,7 +203,7 @@ pub(super) fn claim(set: &BlobSet, pointer: &Pointer, key_hash: u64) {
     }
 }
 
-/// Blobs that were copied and of which no entry is left, the whole log being replayed.
+/// Copied blobs without an entry, once the whole log is replayed.
 pub(super) fn never_shared(set: &BlobSet) -> Vec<(BlobFileId, u64)> {
     let mut blobs = Vec::new();
     for live in set.files() {

@@ -1,4 +1,4 @@
-//! The directory of a store that is about to be opened: found, or made, and resolved once.
+//! Finds or creates the directory of a store to open, and resolves its path once.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use super::listing::{Listing, clear_backup_dir};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The world of the store in `dir`, which is resolved here, once, and made where there is none yet.
+/// The environment of the store in `dir`. The path is resolved here, once. If there is no directory and `create` is
+/// set, it is created.
 pub(super) fn resolve(env: &Env, dir: &Path, create: bool) -> Result<Env> {
     if env.fs.exists(dir)? {
         return env.within(dir);
@@ -18,7 +19,7 @@ pub(super) fn resolve(env: &Env, dir: &Path, create: bool) -> Result<Env> {
     if let Some(parent) = parent
         && !env.fs.exists(parent)?
     {
-        // More likely a slip of the pen than a wish for a row of directories.
+        // This is more likely a typing error than a wish for several directories.
         return Err(Error::new(ErrorKind::NotFound, "this directory does not exist").at(parent));
     }
     env.fs.create_dir_all(dir)?;
@@ -33,7 +34,7 @@ fn no_store(dir: &Path) -> Error {
     Error::new(ErrorKind::NotFound, message).at(dir)
 }
 
-/// Refuses directories that are no store and must not become one.
+/// Refuses a directory that is not a store and must not become one.
 pub(super) fn check_directory(env: &Env, dir: &Path, create: bool) -> Result<()> {
     let listing = Listing::read(env, dir)?;
     if listing.manifest() != 0 {
@@ -55,8 +56,8 @@ pub(super) fn check_directory(env: &Env, dir: &Path, create: bool) -> Result<()>
     }
 }
 
-/// Removes what a backup has left in the store's directory, unless there is something else among it: then the next backup says
-/// so.
+/// Removes what a backup has left in the store's directory. If there is anything else in it, it stays, and the next
+/// backup reports that.
 pub(super) fn clear_left_backup(env: &Env, dir: &Path) -> Result<()> {
     match clear_backup_dir(env, dir) {
         Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),

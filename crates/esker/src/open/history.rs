@@ -1,4 +1,4 @@
-//! Segments of the log that recovery does not need.
+//! Finds segments that recovery does not need but the history of changes keeps.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,8 @@ use crate::log::segment::SegmentHeader;
 use crate::options::Options;
 use crate::space;
 
-/// Those of earlier openings that are to be kept, oldest first: each is followed by the next, the last one by `fresh`.
+/// The segments of earlier openings to keep, oldest first. Each one ends where the next one begins, and the last one
+/// where `fresh` begins.
 pub(super) fn left(
     env: &Env,
     dir: &Path,
@@ -26,7 +27,7 @@ pub(super) fn left(
     for (header, path) in segments.newest_first().skip_while(|(header, _)| header.id >= fresh.segment) {
         let len = env.fs.file_len(path)?;
         sum += len;
-        // A torn one does not end where the next one begins: the log went on before that.
+        // A torn segment does not end where the next one begins: the log continued from before the tear.
         if header.id + 1 != next.segment || header.start > next.start || sum > options.log_history {
             break;
         }

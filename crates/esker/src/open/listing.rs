@@ -1,4 +1,4 @@
-//! What lies in a store's directory. A name counts only as we would write it: other files are not ours.
+//! Lists a store's directory. Only names in exactly the form that Esker writes count; other files are not ours.
 
 use std::path::{Path, PathBuf};
 
@@ -19,10 +19,10 @@ use crate::version::tables::table_number;
 /// The file that is locked, never written.
 pub(crate) const LOCK_FILE: &str = "LOCK";
 
-/// The directory in a store's own in which a backup under way keeps what it copies.
+/// The directory inside a store's directory in which a backup keeps what it copies.
 pub(crate) const BACKUP_DIR: &str = "backup.tmp";
 
-/// What the directories begin with in which repairs have put what they had no use for; a number follows.
+/// The first part of the names of the directories in which repairs put unused files. A number follows.
 pub(crate) const QUARANTINE: &str = "quarantine-";
 
 fn is_quarantine(name: &str) -> bool {
@@ -30,8 +30,8 @@ fn is_quarantine(name: &str) -> bool {
     number.is_some_and(|text| text.parse::<u64>().is_ok_and(|number| number.to_string() == text))
 }
 
-/// Whether a file has this name while it is written or replaced, or is about to go; or because the process ended then. It
-/// may be removed when the directory was synced, and not before.
+/// Whether a file has this name only while it is written, replaced or removed. It keeps the name if the process ends
+/// then. The file may be removed after the directory was synced, and not before.
 fn is_passing_name(name: &str) -> bool {
     let retired = before_retirement(name);
     let is_retired = retired.is_some_and(|name| blob_number(name).or(segment_number(name)).is_some());
@@ -48,15 +48,15 @@ fn is_file_name(name: &str) -> bool {
         || ImportedFiles::of_mark(name).is_some()
 }
 
-/// The number in the name of a file of ours, of several the greatest. Nothing goes on behind a copy of a manifest: its number
-/// does no harm.
+/// The number in the name of one of our files; the greatest, if there are several. The number of a manifest's copy does
+/// not count: nothing takes its number from a copy.
 fn number_of(name: &str) -> Option<u64> {
     let numbered = [manifest_number, table_number, blob_number, segment_number];
     let marked = || ImportedFiles::of_mark(name).map(|imported| imported.last);
     numbered.iter().find_map(|number| number(name)).or_else(marked)
 }
 
-/// Refuses a file behind whose number a store could not go on.
+/// Refuses a file with a number so great that the store could not give out greater ones.
 fn check_number(dir: &Path, name: &str) -> Result<()> {
     if number_of(name).is_none_or(|number| number < FILE_NUMBER_STRANGE) {
         return Ok(());
@@ -66,7 +66,8 @@ fn check_number(dir: &Path, name: &str) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidInput, message).at(&dir.join(name)))
 }
 
-/// Refuses what has the name of a file or directory of ours and is something else, before anything is done with any.
+/// Refuses an entry that has the name of one of our files or directories and is something else. This comes before
+/// anything is changed.
 fn check_kind(dir: &Path, entry: &Entry) -> Result<()> {
     let path = || dir.join(&entry.name);
     let is_dir_name = entry.name == BACKUP_DIR || is_quarantine(&entry.name);
@@ -79,7 +80,7 @@ fn check_kind(dir: &Path, entry: &Entry) -> Result<()> {
     }
 }
 
-/// A directory in the store's own, of which the store has made all that is in it.
+/// A directory inside the store's directory, with only files that the store has made.
 pub(crate) struct OwnDir<'a> {
     env: &'a Env,
     dir: &'a Path,
@@ -87,7 +88,7 @@ pub(crate) struct OwnDir<'a> {
 }
 
 impl<'a> OwnDir<'a> {
-    /// The directory and its files, `None` if it is not there. Refuses one in which there is something else.
+    /// The directory and its files; `None` if it does not exist. Refuses a directory with anything else in it.
     pub(crate) fn find(env: &'a Env, dir: &'a Path) -> Result<Option<OwnDir<'a>>> {
         if !env.fs.exists(dir)? {
             return Ok(None);
@@ -105,8 +106,8 @@ impl<'a> OwnDir<'a> {
         Ok(Some(OwnDir { env, dir, files }))
     }
 
-    /// Removes the directory and what is in it, the lock last: who finds the directory without one would make it anew and
-    /// remove the rest too.
+    /// Removes the directory and its files, the lock last: another process that finds the directory without a lock
+    /// would create one and remove the rest.
     pub(crate) fn remove(self) -> Result<()> {
         let lock = self.dir.join(LOCK_FILE);
         let (last, first): (Vec<_>, Vec<_>) = self.files.iter().partition(|path| **path == lock);
@@ -116,13 +117,13 @@ impl<'a> OwnDir<'a> {
     }
 }
 
-/// Removes a directory of ours and the files in it, if it is there.
+/// Removes a directory of ours and its files, if it exists.
 pub(crate) fn remove_own_dir(env: &Env, dir: &Path) -> Result<()> {
     OwnDir::find(env, dir)?.map_or(Ok(()), OwnDir::remove)
 }
 
-/// Removes what a backup has left that was killed. One that is still under way, although its store was closed, keeps its
-/// own, and what is none of ours stays where it is; `false` then.
+/// Removes what a killed backup has left. Returns `false` if a backup is still running, although its store was closed:
+/// it keeps its files. Files that are not ours are an error, and nothing is removed.
 pub(crate) fn clear_backup_dir(env: &Env, store: &Path) -> Result<bool> {
     let dir = store.join(BACKUP_DIR);
     let Some(own) = OwnDir::find(env, &dir)? else { return Ok(true) };
@@ -134,7 +135,7 @@ pub(crate) fn clear_backup_dir(env: &Env, store: &Path) -> Result<bool> {
     remove_own_dir(env, &dir).map(|()| true)
 }
 
-/// What lies in a store's directory, by kind.
+/// The contents of a store's directory, by kind.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Listing {
     pub(crate) manifests: Vec<u64>,
@@ -144,11 +145,11 @@ pub(crate) struct Listing {
     pub(crate) blobs: Vec<FileId>,
     pub(crate) segments: Vec<(u64, PathBuf)>,
     pub(crate) temporaries: Vec<PathBuf>,
-    /// What was imported.
+    /// The imports, from their marks.
     pub(crate) imports: Vec<ImportedFiles>,
-    /// Whether a backup was killed and has left what it was copying.
+    /// Whether the directory of a backup is there.
     pub(crate) has_backup_dir: bool,
-    /// What repairs have set aside.
+    /// The quarantines of repairs.
     pub(crate) quarantines: Vec<PathBuf>,
     pub(crate) foreign: Vec<String>,
 }
@@ -192,7 +193,7 @@ impl Listing {
         Ok(listing)
     }
 
-    /// The number of the manifest in force, 0 where there is none.
+    /// The number of the current manifest, 0 if there is none.
     pub(crate) fn manifest(&self) -> u64 {
         self.manifests.last().copied().unwrap_or(0)
     }
@@ -208,7 +209,7 @@ impl Listing {
         self.imports.iter().any(|imported| imported.contains(file))
     }
 
-    /// The imports of which no file is left when those go that are not `needed`.
+    /// The imports that have no file left once all files that are not `needed` are removed.
     pub(crate) fn imports_over(
         &self,
         needed: impl Fn(FileId) -> bool,
@@ -220,17 +221,17 @@ impl Listing {
         self.imports.iter().filter(move |imported| !has_file(imported))
     }
 
-    /// The number for the next table or blob file, as far as the names tell. Those of a mark are taken, whether or not they have
-    /// files yet: one with such a number would count as imported.
+    /// The number for the next table or blob file, as far as the names tell. All numbers of an import mark are taken,
+    /// even if there are no such files: a new file with such a number would count as imported.
     pub(crate) fn next_file(&self) -> FileId {
         let files = [self.tables.last(), self.blobs.last()].into_iter().flatten().copied();
         let marked = self.imports.iter().map(|imported| imported.last);
         files.chain(marked).max().map_or(1, |last| last + 1)
     }
 
-    /// Whether no store was ever finished here: there is at most what a creation that was cut short left
-    /// behind: of a manifest and its copy, the copy's name may be what has survived. A store's manifest is durable before
-    /// anything is written into its log.
+    /// Whether no store was ever completed here: the directory holds at most what an interrupted creation leaves. That
+    /// may be the copy of a manifest without the manifest. A store's manifest is durable before anything is written to
+    /// its log.
     pub(crate) fn is_unfinished(&self, env: &Env) -> Result<bool> {
         if !self.manifests.is_empty() || !self.tables.is_empty() || !self.blobs.is_empty() {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Reading the log into the memtables.
+//! Replays the log into the memtables.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::write::batch::{Ops, numbers_taken};
 use crate::write::watch::{Job, What};
 
 impl Opening {
-    /// Reads the log into the memtables.
+    /// Replays the log into the memtables.
     pub(super) fn replay(&self, segments: &Segments, state: &ManifestState) -> Result<Replayed> {
         let mut next_seq = state.last_seq + 1;
         let mut position = state.floor.start;
@@ -28,7 +28,7 @@ impl Opening {
             Ok(visited)
         };
         let report = segments.replay(&*self.env.fs, state.floor, state.log_synced, &mut visit)?;
-        // What the log holds may have been a tree's that is gone.
+        // The log may hold writes of trees that were dropped.
         next_seq = next_seq.max(report.next_seq);
         let log_seq = if report.next_seq > 0 { report.next_seq } else { next_seq };
         Ok(Replayed { report, next_seq, log_seq })
@@ -51,7 +51,7 @@ impl Opening {
             }
         }
         for (seq, op) in (first_seq..).zip(Ops::of(payload)) {
-            // A tree that the manifest does not know was dropped later; what is in tables is not needed.
+            // A tree that the manifest does not know was dropped later. Writes that are in tables are skipped.
             let Some(tree) = self.versions.tree(op.tree) else { continue };
             if state.trees.get(&op.tree).is_some_and(|record| seq <= record.flushed) {
                 continue;

@@ -1,9 +1,9 @@
-//! Room for an opening on a disk that has little.
+//! Makes room for an opening on a disk that is almost full.
 //!
-//! An opening turns the log into tables before the log's files go. Where the disk has no room for that, the
-//! reserve is given up; where that does not suffice, the oldest segments alone are replayed into tables and
-//! removed, as a complete opening would do with all of them, and so on with the next ones. A crash leaves a
-//! store with a shorter log.
+//! An opening turns the log into tables before it removes the log's files. If the disk has no room for that, the
+//! opening gives up the reserve. If that is not enough, it replays only the oldest segments into tables and removes
+//! them, as a complete opening does with all of them; then the next ones, and so on. A crash leaves a store with a
+//! shorter log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,13 +14,12 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::space;
 
-/// Tables may take so many times the bytes of the log that they are made from: a batch of keys of a few
-/// bytes each has the least in the log.
+/// Tables may take this many times the bytes of their log. The worst case is a batch of keys of a few bytes each.
 const TABLES_PER_LOG: u64 = 3;
-/// A first segment, a manifest, and what a file system takes for itself.
+/// Space for a first segment, a manifest, and the file system's own data.
 const SLACK: u64 = 2 << 20;
 
-/// Makes room for the opening of the store that was `found` in `dir`; whether it is another one since.
+/// Makes room for opening the store that was `found` in `dir`. Returns whether the store has changed since.
 pub(super) fn make(dir: &Path, options: &Options, found: &Found) -> Result<bool> {
     let fs = &options.env.fs;
     let needed = |found: &Found| -> Result<u64> {
@@ -42,8 +41,8 @@ pub(super) fn make(dir: &Path, options: &Options, found: &Found) -> Result<bool>
     }
 }
 
-/// Replays the oldest segments, of `bytes` or one, into tables; `false` where there is just one, or where
-/// the log does not go on behind them and a whole replay has to judge why.
+/// Replays the oldest segments, of up to `bytes` bytes or one, into tables. `false` if there is only one, or if the log
+/// does not continue after them: then a replay of the whole log has to find out why.
 fn shorten(dir: &Path, options: &Options, found: &Found, bytes: u64) -> Result<bool> {
     let Some((segments, next)) = found.segments.part(&*options.env.fs, found.state.floor, bytes)? else {
         return Ok(false);
@@ -62,7 +61,7 @@ fn shorten(dir: &Path, options: &Options, found: &Found, bytes: u64) -> Result<b
     };
     let part = Found { listing, segments, state: found.state.clone() };
     let opening = Opening::new(dir, &options, &part, Purpose::Shorten)?;
-    // How far the log must go is for the replay of its rest to say.
+    // The replay of the rest checks how far the log must go.
     let known = crate::version::edit::ManifestState { log_synced: 0, ..part.state.clone() };
     let replayed = opening.replay(&part.segments, &known)?;
     if replayed.report.position != next.start || replayed.report.last_id + 1 != next.segment {

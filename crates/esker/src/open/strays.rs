@@ -1,4 +1,4 @@
-//! Files that an opening removes, because the manifest that it has written does not need them.
+//! Files that an opening removes because its new manifest does not need them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,19 @@ use crate::version::edit::ManifestState;
 use crate::version::manifest::copy_path;
 use crate::version::tables::table_path;
 
-/// What is to go.
+/// The files to remove.
 pub(super) struct Strays {
     files: Vec<PathBuf>,
     /// Log segments and blob files. Recovery reads each one that it finds, so a power loss must not bring one back with the
     /// bytes of another file.
     looked_into: Vec<PathBuf>,
-    /// Marks of imports, of which then no file is left.
+    /// Marks of imports that have no file left then.
     marks: Vec<PathBuf>,
 }
 
 impl Strays {
-    /// The files that a new manifest which says `state` does not need, but `kept`. Of those of huge values `blobs` go.
+    /// Finds the files that a new manifest with the state `state` does not need, except `kept`. Of the blob files,
+    /// those in `blobs` are removed.
     pub(super) fn find(
         found: &Found,
         dir: &Path,
@@ -34,7 +35,7 @@ impl Strays {
     ) -> Strays {
         let (listing, needed) = (&found.listing, state.files());
         let segments = found.segments.dead(state.floor).into_iter().filter(|path| !kept.contains(path));
-        // What an opening that was cut off left there is written over.
+        // A copy that an interrupted opening left there is overwritten.
         let new_copy = copy_path(dir, listing.manifest() + 1);
         let manifests = listing.manifest_paths(dir).filter(|path| *path != new_copy);
         let tables = listing.tables.iter().filter(|file| !needed.contains(file));
@@ -49,7 +50,7 @@ impl Strays {
         Strays { files, looked_into: segments.chain(blob_files).collect(), marks }
     }
 
-    /// Marks go last: a file of an import that comes back after a loss of power is known by its mark.
+    /// Marks are removed last: if a power loss brings a file of an import back, its mark identifies it.
     pub(super) fn remove(mut self, env: &Env, dir: &Path) -> Result<()> {
         remove_all(env, self.files.into_iter())?;
         remove_for_good(&*env.fs, dir, &mut self.looked_into, |path| path)?;
@@ -61,7 +62,7 @@ impl Strays {
     }
 }
 
-/// Removes files of which some may be gone.
+/// Removes files, some of which may be gone already.
 fn remove_all(env: &Env, mut paths: impl Iterator<Item = PathBuf>) -> Result<()> {
     paths.try_for_each(|path| gone::remove_file(&*env.fs, &path))
 }
