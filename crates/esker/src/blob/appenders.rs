@@ -1,4 +1,4 @@
-//! The shared files that values are appended to: who has which, and sealing them.
+//! The shared files that values are appended to. Lends each of them to one writer at a time, and seals them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use super::{BlobSet, LiveFile, SharedWriter};
 use crate::env::Lane;
 use crate::error::{ErrorKind, Result};
 
-/// One of which nothing is needed is ended when it is this part of its greatest length, so that a few values that
+/// A file without needed values is ended when it has one part in this many of its greatest length. So a few values that
 /// come and go do not cost a file each.
 const SPENT_PARTS: u64 = 16;
 
@@ -16,20 +16,20 @@ const SPENT_PARTS: u64 = 16;
 pub(super) struct Appender {
     pub(super) writer: SharedWriter,
     pub(super) live: Arc<LiveFile>,
-    /// Of [`Appenders`], when it was borrowed.
+    /// The generation of [`Appenders`] when it was borrowed.
     generation: u64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Appenders {
-    /// Those that nobody appends to now.
+    /// Files that no writer has borrowed.
     idle: Vec<Appender>,
-    /// Those that are full, or whose last append failed, or that were lent when all were to be sealed.
+    /// Files that are full, or whose last append failed, or that were lent when all had to be sealed.
     ended: Vec<Appender>,
-    /// Counts the times that all files were to be sealed. Who returns a file that was borrowed in an earlier
-    /// generation returns it for good: so nobody waits for more than the appends that are under way.
+    /// How many times all files had to be sealed. A file that was borrowed in an earlier generation takes no further
+    /// value after its return. So a seal waits only for the appends in progress.
     generation: u64,
-    /// How many are lent out, in this generation and in earlier ones.
+    /// How many are lent: in this generation, and in earlier ones.
     lent: usize,
     lent_before: usize,
     /// How many are being sealed.
@@ -37,7 +37,7 @@ pub(super) struct Appenders {
 }
 
 impl Appenders {
-    /// Closes the files that nobody appends to now.
+    /// Closes the files that are not lent.
     pub(super) fn let_go(&mut self) {
         self.idle.clear();
         self.ended.clear();
@@ -69,7 +69,7 @@ impl BlobSet {
         }
     }
 
-    /// Ends a loan of `generation`; `put` is told whether it is over.
+    /// Ends a loan of `generation`. `put` gets whether that generation is over.
     fn no_longer_lent(&self, generation: u64, put: impl FnOnce(&mut Appenders, bool)) {
         let mut appenders = self.appenders.lock();
         let is_over = generation != appenders.generation;
@@ -79,7 +79,7 @@ impl BlobSet {
         self.returned.notify_all();
     }
 
-    /// Gives a file back, to be sealed if it takes no further value.
+    /// Returns a borrowed file. It will be sealed if it takes no further value.
     pub(super) fn give_back(&self, appender: Appender, takes_more: bool) {
         let mut ended = !takes_more;
         self.no_longer_lent(appender.generation, |all, is_over| {
@@ -91,8 +91,8 @@ impl BlobSet {
         }
     }
 
-    /// Seals the shared files that take no further value; with `all`, all that anything was appended to before
-    /// this call: it waits for the appends that are under way, and for who seals others.
+    /// Seals the shared files that take no further value. With `all`, seals every file that was appended to before this
+    /// call: it waits for appends in progress, and for threads that seal other files.
     pub(crate) fn seal_ended(&self, all: bool) -> Result<bool> {
         self.check()?;
         let mut appenders = self.appenders.lock();
@@ -124,8 +124,8 @@ impl BlobSet {
         result.map(|()| worked)
     }
 
-    /// Ends the files that nobody appends to just now, that have grown, and of which every value is freed: all of
-    /// such a file goes at once, which costs less than half of what holes do.
+    /// Ends the files that are not lent, have grown, and hold only freed values. Such a file is removed as a whole,
+    /// which costs less than half as much as punching holes.
     pub(crate) fn end_spent(&self) {
         let mut appenders = self.appenders.lock();
         appenders.idle.retain(|appender| {
@@ -139,13 +139,13 @@ impl BlobSet {
 
     fn seal(&self, appender: &mut Appender) -> Result<()> {
         if let Err(error) = appender.writer.seal() {
-            // Where only the footer found no room, the file is tried again; it can be read as it is.
+            // If only the footer found no room, the seal is tried again later. The file can be read as it is.
             if error.kind() != ErrorKind::OutOfSpace || appender.writer.is_sealed() {
                 self.fail(&error);
             }
             return Err(error);
         }
-        // The kernel tells of lost bytes once: somebody else's sync of the same file may have been told.
+        // The kernel reports lost bytes only once, and may have reported them to another sync of this file.
         let _nobody_syncs = self.syncing.lock();
         self.check()?;
         appender.live.unsynced.store(false, Ordering::Release);

@@ -1,12 +1,12 @@
-//! The checksums of a value: one for each chunk of it, and one for the list of them.
+//! The checksums of a value: one for each chunk, and one for the list of them.
 //!
 //! ```text
 //! identity        = checksum(salt, ordinal)                    of the file that the value was first written to
 //! sum of chunk i  = checksum(identity + i * 0x9E3779B97F4A7C15, bytes of the chunk)     the last may be short
 //! sums check      = checksum(checksum(salt, ordinal | length), the sums, 8 bytes each)
 //! ```
-//! The list's checksum is in the pointer, and so vouches for every byte of the value: a good chunk from
-//! another place, of another value or of another file does not pass.
+//! The pointer holds the list's checksum, which therefore covers every byte of the value. A valid chunk from another
+//! place, another value or another file does not pass.
 
 use crate::checksum::checksum;
 use crate::codec::u64_at;
@@ -14,18 +14,18 @@ use crate::codec::u64_at;
 /// Chunks are 4 KiB to 1 MiB.
 pub(super) const CHUNK_LOG2_MIN: u8 = 12;
 pub(super) const CHUNK_LOG2_MAX: u8 = 20;
-/// The chunks of new files: 64 KiB. Whole reads are as fast with 16 KiB and 256 KiB; a read of a few bytes that
-/// has to verify its chunk is cheaper the smaller it is, and so are the sums the larger it is.
+/// The chunk size of new files: 64 KiB. Reads of whole values are as fast with 16 KiB and 256 KiB. With smaller chunks,
+/// a read of a few bytes that has to verify its chunk is cheaper. With larger chunks, the sums take less space.
 pub(crate) const CHUNK_LOG2: u8 = 16;
-/// Bytes of a chunk's sum.
+/// The length of a chunk's sum, in bytes.
 pub(super) const SUM: usize = 8;
 
-/// Bytes of the sums of a value of `len` bytes.
+/// The length of the sums of a value of `len` bytes.
 pub(super) fn sums_len(len: u64, chunk_log2: u8) -> u64 {
     len.div_ceil(1 << chunk_log2) * SUM as u64
 }
 
-/// What the checksums of one value are seeded with.
+/// The seeds of one value's checksums.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Identity {
     salt: u64,
@@ -53,7 +53,7 @@ impl Identity {
     }
 }
 
-/// Sums up a value that comes in pieces.
+/// Computes the checksums of a value that comes in pieces.
 #[derive(Debug)]
 pub(super) struct Summer {
     identity: Identity,
@@ -67,7 +67,7 @@ impl Summer {
         Summer { identity, chunk: 1 << chunk_log2, len: 0, sums: Vec::new() }
     }
 
-    /// The next bytes of the value: whole chunks, but for the last of all.
+    /// Adds the next bytes of the value. All chunks are whole, except the last of the value.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         debug_assert!(self.len.is_multiple_of(self.chunk as u64), "only the last chunk may be short");
         self.sums.reserve(bytes.len().div_ceil(self.chunk) * SUM);
@@ -77,7 +77,7 @@ impl Summer {
         self.len += bytes.len() as u64;
     }
 
-    /// The bytes so far.
+    /// The number of bytes so far.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
@@ -93,7 +93,7 @@ impl Summer {
     }
 }
 
-/// The sums of a value as the file has them, once they passed their own checksum.
+/// The sums of a value from its file. They have passed their own checksum.
 #[derive(Debug)]
 pub(super) struct Sums {
     identity: Identity,
@@ -101,23 +101,23 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// `None` unless `bytes` are the sums that `sums_check` vouches for.
+    /// `None` if `bytes` do not match `sums_check`.
     pub(super) fn new(identity: Identity, len: u64, bytes: Vec<u8>, sums_check: u64) -> Option<Self> {
         let good = identity.sums_check(len, &bytes) == sums_check;
         good.then(|| Sums { identity, bytes: bytes.into_boxed_slice() })
     }
 
-    /// Whether these are the bytes of chunk `index`, which there is.
+    /// Whether `chunk` matches the sum of chunk `index`, which must exist.
     pub(super) fn matches(&self, index: u64, chunk: &[u8]) -> bool {
         self.identity.sum(index, chunk) == u64_at(&self.bytes, index as usize * SUM)
     }
 
-    /// The sums as they stand in the file.
+    /// The sums as they are in the file.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many chunks there are.
+    /// The number of chunks.
     pub(super) fn count(&self) -> u64 {
         (self.bytes.len() / SUM) as u64
     }

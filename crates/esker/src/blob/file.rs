@@ -1,8 +1,8 @@
-//! An open blob file for reading, shared by threads and, while it is written, with its writer.
+//! An open blob file for reading. Threads share it, and so does its writer while the file grows.
 //!
-//! Here is what is known of its values, and of which chunks have passed their checksum since it was opened; bytes come
-//! out by `read.rs`, by a mapping or by a copy inside the kernel. A chunk that was verified is not verified again: what
-//! the disk loses later, the next opening sees. Locks are held for lookups alone.
+//! It knows the values of the file, and which chunks have passed their checksum since the file was opened. Bytes are
+//! given out by `read.rs`, by a mapping, or by a copy inside the kernel. A verified chunk is not verified again: damage
+//! on the disk that comes later is found by the next opening. Locks are held only for lookups.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{BLOCK, Mapping, ReadFile, UserFile};
 
-/// Reading up to so many bytes costs less than mapping them, looking at them and letting them go.
+/// Reading up to this many bytes costs less than mapping them, using them and unmapping them.
 const MAP_ABOVE: u64 = 256 << 10;
 
 /// See the module.
@@ -29,24 +29,24 @@ const MAP_ABOVE: u64 = 256 << 10;
 pub(crate) struct BlobFile {
     pub(super) file: Arc<dyn ReadFile>,
     header: Header,
-    /// Its own is the header's.
+    /// The number in the header is its `origin`.
     name: BlobName,
     index: RwLock<Index>,
-    /// Values of which some chunks were verified, by logical file and ordinal.
+    /// Values with some verified chunks, by logical file and ordinal.
     partly: Mutex<HashMap<(u64, u64), Arc<Verified>>>,
 }
 
-/// A value of which some was verified.
+/// A value whose verification is in progress.
 #[derive(Debug)]
 pub(crate) struct Unverified {
     value: Found,
     sums: Sums,
-    /// A multiple of the chunk's length, or the value's.
+    /// How far it is verified: a multiple of the chunk length, or the length of the value.
     at: u64,
 }
 
 impl BlobFile {
-    /// A file of which everything is known.
+    /// A file whose header and entries are known.
     pub(super) fn new(
         file: Arc<dyn ReadFile>,
         name: impl Into<BlobName>,
@@ -57,7 +57,7 @@ impl BlobFile {
         BlobFile { file, header, name, index: RwLock::new(Index::new(entries)), partly: Mutex::default() }
     }
 
-    /// Opens the file `name`, which was sealed: header and footer are read and verified.
+    /// Opens the sealed file `name`: reads and verifies header and footer.
     pub(crate) fn open_sealed(file: Arc<dyn ReadFile>, name: impl Into<BlobName>) -> Result<Self> {
         let name = name.into();
         let header = scan::read_header(file.as_ref(), name.origin)?;
@@ -65,8 +65,8 @@ impl BlobFile {
         Ok(Self::new(file, name, header, &entries))
     }
 
-    /// As [`BlobFile::open_sealed`], with what the file holds. Where the footer is damaged, which is told, the
-    /// descriptors say that.
+    /// As [`BlobFile::open_sealed`], and returns the entries. If the footer is damaged, returns the damage and takes
+    /// the entries from the descriptors.
     pub(crate) fn open_damaged(
         file: &Arc<dyn ReadFile>,
         name: impl Into<BlobName>,
@@ -82,7 +82,7 @@ impl BlobFile {
         Ok((Self::new(Arc::clone(file), name, header, &entries), entries, damage))
     }
 
-    /// Opens the file `name`, which has no footer, or a damaged one: the descriptors say what is in it.
+    /// Opens the file `name`, which has no footer or a damaged one: its entries come from the descriptors.
     pub(crate) fn scan(file: Arc<dyn ReadFile>, name: impl Into<BlobName>) -> Result<(Self, Scan)> {
         let name = name.into();
         let header = scan::read_header(file.as_ref(), name.origin)?;
@@ -90,47 +90,49 @@ impl BlobFile {
         Ok((Self::new(file, name, header, &scan.entries), scan))
     }
 
-    /// Where the file is, for messages.
+    /// The path of the file, for messages.
     pub(super) fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// What the first page says.
+    /// The contents of the first page.
     pub(crate) fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The number that stands in a file, whatever it is called.
+    /// The number in the file's header, which may differ from that in its name.
     pub(crate) fn origin_of(file: &dyn ReadFile) -> Result<BlobFileId> {
         scan::read_any_header(file).map(|header| header.number)
     }
 
-    /// Whether one value has the file to itself.
+    /// Whether the file is for one value.
     pub(crate) fn is_single(&self) -> bool {
         self.header.layout == super::format::Layout::Single
     }
 
-    /// The values of a sealed file by logical file and ordinal, read again from its footer.
+    /// The entries of a sealed file by logical file and ordinal, read again from its footer.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
         scan::read_footer(self.file.as_ref(), &self.header)
     }
 
-    /// Makes a value known that was written behind all others.
+    /// Adds a value that was written behind all others.
     pub(super) fn note(&self, entry: &Entry) {
         self.index.write().push(entry);
     }
 
-    /// About what the file's values take without those of file `logical` that are `gone`, and how many of these it has.
+    /// About how many bytes the file's values take without the values `gone` of file `logical`, and how many of `gone`
+    /// the file has.
     pub(super) fn needed(&self, logical: u64, gone: impl Iterator<Item = u64>) -> (u64, usize) {
         self.index.read().needed(self.name.inside(logical), gone)
     }
 
-    /// Where a value begins and how long it is, if this file has it.
+    /// The offset and the length of a value, if this file has it.
     pub(crate) fn locate(&self, logical: u64, ordinal: u64) -> Option<(u64, u64)> {
         self.index.read().find(self.name.inside(logical), ordinal).map(|value| (value.offset, value.len))
     }
 
-    /// Shows all of a value, a long one in place; with `verify`, once all of it has passed since the file was opened.
+    /// Maps a whole value; a short one is read instead. With `verify`, all of it has passed its checksum since the file
+    /// was opened.
     pub(crate) fn map(&self, pointer: &Pointer, verify: bool) -> Result<Mapping> {
         let value = self.find(pointer)?;
         let mapping = match value.len <= MAP_ABOVE {
@@ -146,8 +148,8 @@ impl BlobFile {
         Ok(mapping)
     }
 
-    /// Copies a value that begins at a block to `target`, whose blocks may then be those of this file, once all of it
-    /// has passed since the file was opened. Returns how many bytes from the beginning it has copied.
+    /// Copies a value that begins at a block boundary to `target`, once all of it has passed its checksum since the
+    /// file was opened. The file system may share the blocks. Returns how many bytes from the beginning were copied.
     pub(crate) fn copy_to(&self, pointer: &Pointer, target: &UserFile) -> Result<u64> {
         let value = self.find(pointer)?;
         if !value.offset.is_multiple_of(BLOCK) {
@@ -159,7 +161,7 @@ impl BlobFile {
         Ok(self.file.copy_to(value.offset, value.len, target))
     }
 
-    /// Reads and verifies all of a value, also what was verified before.
+    /// Reads and verifies a whole value, including chunks that were verified before.
     pub(crate) fn verify(&self, pointer: &Pointer) -> Result<()> {
         let mut left = self.begin_verifying(pointer)?;
         while self.verify_more(&mut left, u64::MAX)? > 0 {}
@@ -172,7 +174,7 @@ impl BlobFile {
         Ok(Unverified { value, sums: self.load_sums(&value, pointer)?, at: 0 })
     }
 
-    /// Verifies about `bytes` more of a value, and returns how many those were; 0 once it is done.
+    /// Verifies about `bytes` more bytes of a value. Returns how many bytes it has verified; 0 when the value is done.
     pub(crate) fn verify_more(&self, left: &mut Unverified, bytes: u64) -> Result<u64> {
         let (value, begin) = (&left.value, left.at);
         let mut piece = vec![0; piece_len(value).min((value.len - begin) as usize)];
@@ -189,7 +191,7 @@ impl BlobFile {
         Ok(left.at - begin)
     }
 
-    /// Fills `buf` with the value of `entry`, which passes its checksums, and returns these and the key.
+    /// Reads the value of `entry` into `buf` and verifies it. Returns its sums and its key.
     pub(super) fn read_for_moving(&self, entry: &Entry, buf: &mut Vec<u8>) -> Result<(Sums, Vec<u8>)> {
         let pointer = entry.pointer();
         let value = self.find(&pointer)?;
@@ -201,12 +203,12 @@ impl BlobFile {
         Ok((sums, key))
     }
 
-    /// The key of `entry`, which is one of this file.
+    /// The key of `entry`, which must be an entry of this file.
     pub(super) fn key(&self, entry: &Entry) -> Result<Vec<u8>> {
         scan::read_key(self.file.as_ref(), &self.header, entry)
     }
 
-    /// The value of a pointer. A pointer that the file does not bear out is damage: here or there.
+    /// The value of a pointer. If the file does not match the pointer, that is damage of one or the other.
     pub(super) fn find(&self, pointer: &Pointer) -> Result<Found> {
         let found = self.index.read().find(self.name.inside(pointer.file), pointer.ordinal);
         let name = || format!("value {} of blob file {}", pointer.ordinal, pointer.file);
@@ -223,7 +225,7 @@ impl BlobFile {
         }
     }
 
-    /// Verifies a whole value, which `bytes` are, by the sums that it has.
+    /// Verifies a whole value by the checksum of its computed sums. `bytes` are the value.
     pub(super) fn check_sums(
         &self,
         value: &Found,
@@ -232,7 +234,7 @@ impl BlobFile {
         bytes: &[u8],
     ) -> Result<()> {
         if sums_check != pointer.sums_check && !broken("rule-10") {
-            // The sums in the file say which chunk it is.
+            // The sums in the file tell which chunk is damaged.
             let sums = self.load_sums(value, pointer)?;
             self.check_chunks(value, &sums, 0, bytes)?;
             let message = "expected the value of its pointer";
@@ -257,7 +259,7 @@ impl BlobFile {
         Ok(())
     }
 
-    /// The sums of a value from the file, once they have passed the pointer's checksum.
+    /// The sums of a value from the file, verified by the pointer's checksum.
     fn load_sums(&self, value: &Found, pointer: &Pointer) -> Result<Sums> {
         let at = align8(value.offset + value.len);
         let mut bytes = vec![0; sums_len(value.len, value.chunk_log2) as usize];
@@ -271,7 +273,7 @@ impl BlobFile {
         })
     }
 
-    /// What is known of a value of which some chunks may have been verified.
+    /// The sums of a value and its verified chunks.
     pub(super) fn verified(&self, value: &Found, pointer: &Pointer) -> Result<Arc<Verified>> {
         let id = (value.logical, value.ordinal);
         if let Some(known) = self.partly.lock().get(&id) {
@@ -279,14 +281,14 @@ impl BlobFile {
         }
         let loaded = Arc::new(Verified::new(self.load_sums(value, pointer)?));
         let known = Arc::clone(self.partly.lock().entry(id).or_insert(loaded));
-        // Whoever verified the whole value meanwhile looked for the entry before it was there.
+        // A thread that verified the whole value meanwhile has looked for the entry before it was there.
         if self.index.read().find(id.0, id.1).is_some_and(|value| value.verified) {
             self.partly.lock().remove(&id);
         }
         Ok(known)
     }
 
-    /// Remembers that `count` chunks from number `first` on have passed.
+    /// Notes that `count` chunks from number `first` on have passed.
     pub(super) fn note_chunks(&self, value: &Found, verified: &Verified, first: u64, count: u64) {
         for index in first..first + count {
             if verified.set(index) {
@@ -295,7 +297,7 @@ impl BlobFile {
         }
     }
 
-    /// Remembers that a value was read that had passed before.
+    /// Notes that a verified value was read again.
     pub(super) fn note_read_again(&self, value: &Found) {
         if value.read_again {
             return;
@@ -303,7 +305,7 @@ impl BlobFile {
         self.index.read().set_read_again(value.logical, value.ordinal);
     }
 
-    /// Remembers that all of a value has passed: its sums are not needed any more.
+    /// Notes that a whole value has passed: its sums are not needed any more.
     fn set_verified(&self, value: &Found) {
         self.index.read().set_verified(value.logical, value.ordinal);
         self.partly.lock().remove(&(value.logical, value.ordinal));

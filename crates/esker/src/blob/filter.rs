@@ -1,9 +1,9 @@
-//! Which keys ever held a blob: asked on each write, so that only such keys are looked up for an old one
-//! (durability rule 12).
+//! Which keys may ever have held a blob. Each write asks it, so that only such keys are looked up for an old blob
+//! (rule 12).
 //!
-//! A Bloom filter that grows: layers, each twice as large as the one before, of 64-byte lines. A key sets and
-//! asks six bits of one line per layer. At 16 bits a key fewer than one other key in a hundred is let through.
-//! There are no false negatives, and nothing is ever taken out: what was freed is gone when the store is
+//! It is a Bloom filter that grows: layers of 64-byte lines, each layer twice as large as the one before. A key sets
+//! and asks six bits of one line per layer. At 16 bits per key, fewer than one other key in a hundred is a false
+//! positive. There are no false negatives. Nothing is ever removed; keys of freed blobs are gone when the store is
 //! opened again.
 
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 
-/// Words in a line.
+/// The words of a line.
 const LINE: usize = 8;
 const BITS_PER_KEY: usize = 16;
 const PROBES: u32 = 6;
-/// Keys that the first layer is made for.
+/// How many keys the first layer is made for.
 const FIRST_KEYS: usize = 4096;
 
 #[derive(Debug)]
@@ -32,11 +32,11 @@ impl Layer {
         Arc::new(Layer { words, keys_max, keys: AtomicUsize::new(0) })
     }
 
-    /// The words and masks that stand for `hash`.
+    /// The words and masks of the bits of `hash`.
     fn probes(&self, hash: u64) -> impl Iterator<Item = (usize, u64)> {
         let lines = (self.words.len() / LINE) as u64;
         let line = ((u128::from(hash) * u128::from(lines)) >> 64) as usize * LINE;
-        // The high bits chose the line; these are the low ones, stirred.
+        // The high bits chose the line. These come from the low bits, mixed.
         let mut bits = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (0..PROBES).map(move |_| {
             let bit = bits >> 55;
@@ -46,7 +46,7 @@ impl Layer {
     }
 }
 
-/// See the module's comment. Any number of threads may add and ask at once: words only gain bits.
+/// See the module's comment. Any number of threads may add and ask at the same time: words only gain bits.
 #[derive(Debug, Default)]
 pub(crate) struct KeyFilter {
     /// Oldest and smallest first.
@@ -61,13 +61,13 @@ impl KeyFilter {
         self.layers.load().is_empty()
     }
 
-    /// Changes with every key that is added: whoever finds it as it was need not ask again.
+    /// Changes with every key that is added. A caller that finds it unchanged need not ask again.
     #[inline]
     pub(crate) fn additions(&self) -> u64 {
         self.additions.load(Ordering::Acquire)
     }
 
-    /// From now on [`KeyFilter::may_contain`] says yes to `hash`.
+    /// Adds `hash`: from now on [`KeyFilter::may_contain`] returns `true` for it.
     pub(crate) fn add(&self, hash: u64) {
         if self.may_contain(hash) {
             return;
@@ -77,7 +77,7 @@ impl KeyFilter {
             let keys_max = layers.last().map_or(FIRST_KEYS, |last| last.keys_max * 2);
             let mut grown = Vec::clone(&layers);
             grown.push(Layer::new(keys_max));
-            // Whoever comes second finds the other's layer.
+            // If two threads add a layer, the second one uses the first one's.
             self.layers.compare_and_swap(&layers, Arc::new(grown));
             layers = self.layers.load_full();
         }
@@ -90,8 +90,8 @@ impl KeyFilter {
         }
     }
 
-    /// Whether `hash` was added, or shares its bits with others that were. Whoever was told of an addition
-    /// (by reading what it was added for) is told yes.
+    /// Whether `hash` was added, or shares its bits with others that were. A thread that has seen the value that a key
+    /// was added for gets `true`.
     #[inline]
     pub(crate) fn may_contain(&self, hash: u64) -> bool {
         let layers = self.layers.load();

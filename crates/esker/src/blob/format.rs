@@ -1,5 +1,5 @@
-//! The bytes of blob files, and of the pointers to their values. Decoding takes any bytes: what it returns
-//! lies within its file, so that no sum of offsets and lengths overflows later.
+//! The bytes of blob files, and of the pointers to their values. Decoding accepts any bytes. Its results lie within
+//! their file, so that no sum of offsets and lengths overflows later.
 //!
 //! ```text
 //! header      magic 8, version u32, layout u8, zero 3, file u64, salt u64, created us u64, check u64
@@ -10,8 +10,8 @@
 //! tail        magic 8, entries u64, footer at u64, checksum of the entries u64, file u64, salt u64,
 //!             zero 8, check u64                                                                      64 bytes
 //! ```
-//! File and salt of a descriptor or an entry are those of the file that the value was first written to, by
-//! which pointers know it; header and tail have those of the file itself. A rewrite keeps the former.
+//! A descriptor and an entry hold the number and salt of the file that the value was first written to; pointers use
+//! them. A header and a tail hold those of the file itself. A rewrite keeps the former.
 
 use std::path::Path;
 
@@ -22,38 +22,38 @@ use crate::cursor::{Content, Kind};
 use crate::error::{Error, ErrorKind};
 use crate::version::blobs::SHARES_MAX;
 
-/// Bytes of the header page: what the first value or descriptor stands behind.
+/// The length of the header page, which comes before the first value or descriptor.
 pub(super) const PAGE: u64 = 4096;
 /// The greatest length of a blob file.
 pub(super) const FILE_LEN_MAX: u64 = 1 << 56;
 /// The longest key of a value.
 pub(super) const KEY_MAX: usize = 1 << 16;
-/// Bytes of an entry of the footer.
+/// The length of an entry of the footer.
 pub(super) const ENTRY: usize = 80;
-/// Bytes of the tail, which ends a sealed file.
+/// The length of the tail, which ends a sealed file.
 pub(super) const TAIL: usize = 64;
-/// Bytes of a descriptor without its key.
+/// The length of a descriptor without its key.
 pub(super) const DESCRIPTOR: usize = 80;
 
-/// Bytes of the header.
+/// The length of the header.
 pub(super) const HEADER: usize = 48;
 const HEADER_MAGIC: &[u8; 8] = b"eskerBLB";
 const TAIL_MAGIC: &[u8; 8] = b"eskerBLF";
-/// What tells descriptors.
+/// The mark of a descriptor.
 pub(super) const DESCRIPTOR_MARK: &[u8; 4] = b"blob";
 const VERSION: u32 = 1;
 
-/// The next multiple of 8 from `at` on. For numbers up to [`FILE_LEN_MAX`].
+/// `at`, rounded up to a multiple of 8. For numbers up to [`FILE_LEN_MAX`].
 pub(super) fn align8(at: u64) -> u64 {
     at.next_multiple_of(8)
 }
 
-/// What is wrong with some bytes, before the file and their offset are known.
+/// What is wrong with some bytes, before their file and offset are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flaw {
-    /// At `at` of the bytes in hand, something else than `expected` was found.
+    /// At offset `at` of the bytes, `expected` was not found.
     Damage { at: usize, expected: &'static str },
-    /// Written by a format of this later version.
+    /// The bytes are in a format of this later version.
     Version(u32),
 }
 
@@ -76,19 +76,19 @@ impl Flaw {
     }
 }
 
-/// What stands in the place of a value that lies in a blob file.
+/// What an entry holds instead of a value that is in a blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pointer {
     /// The file that the value was first written to. With the ordinal it names the value for ever.
     pub(crate) file: u64,
     pub(crate) ordinal: u64,
-    /// Bytes of the value.
+    /// The length of the value in bytes.
     pub(crate) len: u64,
     /// When it was stored: microseconds since 1970-01-01 UTC.
     pub(crate) stored_us: u64,
     /// The checksum of the value's chunk sums.
     pub(crate) sums_check: u64,
-    /// Which of the entries that name the value this is: 0 the first, others are copies. The three numbers
+    /// Which of the entries that name the value this is: 0 is the first, others are copies. File, ordinal and share
     /// belong to one entry for ever.
     pub(crate) share: u64,
 }
@@ -104,13 +104,13 @@ impl Pointer {
         }
     }
 
-    /// The pointer that an entry of kind `kind` holds, if it is one that does.
+    /// The pointer in an entry of kind `kind`, if it holds one.
     pub(crate) fn of_entry(kind: Kind, value: &[u8]) -> Option<Pointer> {
         let content = Content::open(kind, value);
         if content.kind == Kind::Blob { Pointer::decode(content.value) } else { None }
     }
 
-    /// `None` for bytes that are no pointer.
+    /// `None` if the bytes are not a pointer.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Pointer> {
         let mut decoder = Decoder::new(bytes);
         let mut pointer = Pointer {
@@ -130,13 +130,13 @@ impl Pointer {
     }
 }
 
-/// How the values of a file lie in it.
+/// The arrangement of values in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Layout {
-    /// Many values, each behind its descriptor.
+    /// Many values, each after its descriptor.
     Shared = 0,
-    /// One value, its descriptor behind it: its length was not known when it was begun.
+    /// One value, with its descriptor after it, because the length was not known at the beginning.
     Single = 1,
 }
 
@@ -144,9 +144,9 @@ pub(crate) enum Layout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) layout: Layout,
-    /// The number in the file's name.
+    /// The number of the file in the store that wrote it.
     pub(crate) number: u64,
-    /// Tells this file from all others; part of every checksum in it.
+    /// Identifies this file; part of every checksum in it.
     pub(crate) salt: u64,
     /// Microseconds since 1970-01-01 UTC.
     pub(crate) created_us: u64,
@@ -194,7 +194,7 @@ impl Header {
     }
 }
 
-/// All that a file knows of one of its values, but for the key.
+/// What a file holds about one of its values, apart from the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The file that the value was first written to.
@@ -202,7 +202,7 @@ pub(crate) struct Entry {
     /// That file's salt.
     pub(crate) salt: u64,
     pub(crate) ordinal: u64,
-    /// Where the value begins in the file it is in now.
+    /// Where the value begins in the file that it is in now.
     pub(crate) offset: u64,
     pub(crate) len: u64,
     pub(crate) stored_us: u64,
@@ -215,12 +215,12 @@ pub(crate) struct Entry {
     pub(crate) chunk_log2: u8,
 }
 
-/// What entries know of a key: enough to tell the files where it may have a value.
+/// The hash of a key that entries hold. It is enough to tell which files may have a value of the key.
 pub(crate) fn key_hash(tree: u32, key: &[u8]) -> u64 {
     checksum(u64::from(tree), key)
 }
 
-/// Bytes of a descriptor with a key of this length.
+/// The length of a descriptor with a key of this length.
 pub(super) fn descriptor_len(key_len: usize) -> u64 {
     align8((DESCRIPTOR + key_len) as u64)
 }
@@ -248,12 +248,12 @@ impl Entry {
         self.sums_offset() + sums_len(self.len, self.chunk_log2)
     }
 
-    /// What the value takes in a file, with all that belongs to it.
+    /// How many bytes the value takes in a file, with its descriptor, sums and entry.
     pub(super) fn footprint(&self) -> u64 {
         self.end().saturating_sub(self.offset.min(self.desc_offset)) + ENTRY as u64
     }
 
-    /// Whether value and sums lie behind the header page and before `limit`, and everything is in bounds.
+    /// Whether value and sums lie after the header page and before `limit`, and all numbers are in bounds.
     fn fits(&self, limit: u64) -> bool {
         let bounded = limit <= FILE_LEN_MAX && self.offset <= limit && self.len <= limit;
         let chunked = (CHUNK_LOG2_MIN..=CHUNK_LOG2_MAX).contains(&self.chunk_log2);
@@ -280,15 +280,15 @@ impl Entry {
         out.resize(start + descriptor_len(key.len()) as usize, 0);
     }
 
-    /// The length of the descriptor that begins with `bytes`, going by what it says of its key.
+    /// The length of the descriptor that begins with `bytes`, from the key length in it.
     pub(super) fn descriptor_len_in(bytes: &[u8]) -> Option<u64> {
         let head = bytes.get(..DESCRIPTOR).filter(|head| &head[8..12] == DESCRIPTOR_MARK)?;
         let key_len = u32_at(head, 12) as usize;
         (key_len <= KEY_MAX).then(|| descriptor_len(key_len))
     }
 
-    /// Reads the descriptor that is `bytes` and lies at `desc_offset` of a file of `header`, and of which
-    /// `limit` bytes may be used. The key comes along.
+    /// Decodes the descriptor `bytes`, which lies at `desc_offset` of a file with `header`. The file has `limit` bytes
+    /// that may be used. Returns the key too.
     pub(super) fn decode_descriptor<'a>(
         bytes: &'a [u8],
         header: &Header,
@@ -331,7 +331,7 @@ impl Entry {
         out.extend_from_slice(&[self.chunk_log2, 0, 0, 0]);
     }
 
-    /// Reads an entry of a file whose footer begins at `limit`.
+    /// Decodes an entry of a file whose footer begins at `limit`.
     fn decode(bytes: &[u8; ENTRY], limit: u64) -> Option<Entry> {
         let entry = Entry {
             logical: u64_at(bytes, 0),
@@ -362,7 +362,7 @@ pub(super) struct Tail {
     entries_check: u64,
 }
 
-/// The footer of a file: entries, which must be in order, and tail.
+/// The footer of a file: the entries, which must be in order, and the tail.
 pub(super) fn encode_footer(header: &Header, footer_at: u64, entries: &[Entry]) -> Vec<u8> {
     let mut out = Vec::with_capacity(entries.len() * ENTRY + TAIL);
     for entry in entries {
@@ -380,7 +380,7 @@ pub(super) fn encode_footer(header: &Header, footer_at: u64, entries: &[Entry]) 
 }
 
 impl Tail {
-    /// Reads the last bytes of a file of `header` that is `file_len` long.
+    /// Decodes the last bytes of a file with `header` that is `file_len` bytes long.
     pub(super) fn decode(bytes: &[u8; TAIL], header: &Header, file_len: u64) -> Result<Self, Flaw> {
         if &bytes[..8] != TAIL_MAGIC {
             return Err(Flaw::new(0, "the mark that ends a sealed blob file"));
@@ -406,7 +406,7 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Reads the entries, which are `bytes`.
+    /// Decodes the entries in `bytes`.
     pub(super) fn decode_entries(&self, bytes: &[u8], header: &Header) -> Result<Vec<Entry>, Flaw> {
         if checksum(header.salt, bytes) != self.entries_check {
             return Err(Flaw::new(0, "entries that match their checksum"));

@@ -1,4 +1,4 @@
-//! Hostile bytes for every decoder of this room, for `fuzz/`.
+//! Feeds hostile bytes to every decoder of this room, for `fuzz/`.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::checksum::checksum;
 use crate::codec::{u32_at, u64_at};
 use crate::fs::ReadFile;
 
-/// Gives `payload` to the decoder of one part of a blob file, as if its checksum had passed.
+/// Decodes `payload` as one part of a blob file, as if its checksum had passed.
 pub(crate) fn parts(part: u8, payload: &[u8]) {
     let mut page = [0; PAGE as usize];
     let len = payload.len().min(page.len());
@@ -58,7 +58,7 @@ fn mend_header(page: &mut [u8; PAGE as usize]) {
     page[HEADER - 8..HEADER].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Makes the checksums of entries and tail right, which are all of `bytes`.
+/// Corrects the checksums of the entries and the tail. `bytes` are the whole footer.
 fn mend_footer(header: &Header, bytes: &mut [u8]) {
     let Some(tail_at) = bytes.len().checked_sub(TAIL) else { return };
     let check = checksum(header.salt, &bytes[..tail_at]);
@@ -70,7 +70,7 @@ fn mend_footer(header: &Header, bytes: &mut [u8]) {
     tail[TAIL - 8..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Makes every checksum of a blob file right, but for those of the values.
+/// Corrects every checksum of a blob file, except those of the values.
 pub(crate) fn mend(bytes: &mut [u8]) {
     let Some(page) = bytes.first_chunk_mut::<{ PAGE as usize }>() else { return };
     mend_header(page);
@@ -91,7 +91,7 @@ pub(crate) fn mend(bytes: &mut [u8]) {
     }
 }
 
-/// Reads a blob file in every way there is.
+/// Reads a blob file in every possible way.
 pub(crate) fn read(file: &Arc<dyn ReadFile>, number: u64) {
     let opened = [
         BlobFile::open_sealed(Arc::clone(file), number).and_then(|blob| Ok((blob.entries()?, blob))),

@@ -1,7 +1,7 @@
-//! Blob files that are open: only so many at once, so that a store of thousands needs few descriptors.
+//! Open blob files. Only a limited number is open at once, so that a store of thousands of them needs few descriptors.
 //!
-//! A [`LazyFile`] is opened when it is read and closed again, the one opened first, when too many are open.
-//! Readers that are at work keep theirs.
+//! A [`LazyFile`] is opened when it is read. When too many are open, the one opened first is closed. Readers at work
+//! keep theirs.
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -15,18 +15,18 @@ use crate::error::Result;
 use crate::fs::descriptors::{self, Keeper};
 use crate::fs::{FileSystem, Mapping, ReadFile, UserFile};
 
-/// How many sealed blob files are open at once.
+/// The most sealed blob files that are open at once.
 const OPEN_MAX: usize = 64;
 
 /// See the module's comment.
 #[derive(Debug)]
 pub(crate) struct Handles {
     fs: Arc<dyn FileSystem>,
-    /// Those that are open and may be closed, in the order in which they were opened.
+    /// The open files that may be closed, in the order in which they were opened.
     open: Mutex<VecDeque<Weak<LazyFile>>>,
 }
 
-/// A file that nobody changes any more.
+/// A file that does not change any more.
 #[derive(Debug)]
 pub(crate) struct LazyFile {
     handles: Arc<Handles>,
@@ -34,7 +34,7 @@ pub(crate) struct LazyFile {
     path: PathBuf,
     len: u64,
     file: Mutex<Option<Arc<dyn ReadFile>>>,
-    /// It stays open: its name became another file's while somebody may read it.
+    /// Whether it stays open, because its name now belongs to another file and a reader may still need this one.
     kept: AtomicBool,
 }
 
@@ -46,12 +46,12 @@ impl Handles {
         handles
     }
 
-    /// The file `path`, of which nothing is open yet.
+    /// A handle of the file `path`, which is not opened yet.
     pub(crate) fn file(self: &Arc<Self>, path: &Path) -> Result<Arc<LazyFile>> {
         Ok(self.file_of(path, self.fs.file_len(path)?))
     }
 
-    /// The file `path`, which has `len` bytes and of which nothing is open yet.
+    /// A handle of the file `path`, which has `len` bytes and is not opened yet.
     pub(super) fn file_of(self: &Arc<Self>, path: &Path, len: u64) -> Arc<LazyFile> {
         let (handles, path) = (Arc::clone(self), path.to_path_buf());
         Arc::new_cyclic(|this| LazyFile {
@@ -64,13 +64,13 @@ impl Handles {
         })
     }
 
-    /// Closes all that are open, but those that have to stay so.
+    /// Closes all open files, except those that have to stay open.
     pub(crate) fn close(&self) {
         let open = std::mem::take(&mut *self.open.lock());
         open.iter().filter_map(Weak::upgrade).for_each(|file| file.close());
     }
 
-    /// Notes that `file` was opened, and closes another if these are too many.
+    /// Notes that `file` was opened, and closes another file if too many are open.
     fn opened(&self, file: &Weak<LazyFile>) {
         let surplus = {
             let mut open = self.open.lock();
@@ -95,20 +95,21 @@ impl Keeper for Handles {
 }
 
 impl LazyFile {
-    /// Closes the file if nobody reads it, nor is about to open it, which may be who asks; returns whether it was open.
+    /// Closes the file if nobody reads it or is opening it; the caller itself may be opening it. Returns whether it was
+    /// open.
     fn close_unread(&self) -> bool {
         let Some(mut file) = self.file.try_lock() else { return false };
         let is_unread = file.as_ref().is_some_and(|file| Arc::strong_count(file) == 1);
         is_unread && !self.kept.load(Ordering::Acquire) && file.take().is_some()
     }
 
-    /// Opens the file for good: its name is about to be another's.
+    /// Opens the file and keeps it open, because its name is about to belong to another file.
     pub(crate) fn keep(&self) -> Result<()> {
         self.kept.store(true, Ordering::Release);
         self.opened().map(drop)
     }
 
-    /// Closes the file, until it is read again, if it may be closed.
+    /// Closes the file until it is read again, unless it has to stay open.
     fn close(&self) {
         let mut file = self.file.lock();
         if !self.kept.load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! What keeps blobs alive: one that is written and not committed yet, one that is being written, one that is
+//! Handles that keep blobs alive: of a blob that is not committed yet, of one that is being written, and of one that is
 //! being read.
 
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, Mapping, UserFile};
 use crate::trace::{Cause, Operation, Step, Subject, notes};
 
-/// Reads of so many bytes take long enough to be timed each.
+/// Reads of at least this many bytes take long enough to be timed one by one.
 const NOTED_FROM: u64 = 64 << 10;
 
-/// A blob that is written, or an entry more for one that was, and not committed. Dropped so, it is abandoned.
+/// A blob that is written and not committed yet, or a further entry for an existing blob. If it is dropped uncommitted,
+/// it is abandoned.
 #[derive(Debug)]
 pub(crate) struct NewBlob {
     pub(crate) pointer: Pointer,
-    /// Its bytes stay while the batch may be written again.
+    /// Keeps its bytes while the batch may be written again.
     pub(crate) pin: Arc<Pin>,
     committed: bool,
 }
@@ -29,18 +30,18 @@ impl NewBlob {
         NewBlob { pointer: entry.pointer(), pin, committed: false }
     }
 
-    /// Share `pointer.share` of a blob that is kept by `pin`.
+    /// Share `pointer.share` of a blob that `pin` keeps.
     pub(super) fn share(pointer: Pointer, pin: Pin) -> NewBlob {
         NewBlob { pointer, pin: Arc::new(pin), committed: false }
     }
 
-    /// Whether the log names it, or may do so.
+    /// Whether the log names the blob, or may name it.
     pub(crate) fn is_committed(&self) -> bool {
         self.committed
     }
 
-    /// The log names it, in a record that ends at position `end` ([`VOLATILE`]: a table will); `None`: nobody knows whether
-    /// it does.
+    /// Notes that the log names the blob, in a record that ends at position `end` ([`VOLATILE`]: a table will name it).
+    /// `None`: it is unknown whether the log does.
     pub(crate) fn commit(&mut self, end: Option<u64>) {
         self.committed = true;
         if self.pointer.share != 0 {
@@ -56,7 +57,7 @@ impl NewBlob {
 }
 
 impl NewBlob {
-    /// What was to name it came to nothing: dropped, it is abandoned.
+    /// Undoes the commit: the blob is abandoned when this is dropped.
     pub(crate) fn withdraw(&mut self) {
         self.commit(None);
         self.committed = false;
@@ -73,10 +74,10 @@ impl Drop for NewBlob {
     }
 }
 
-/// The place in the log of what skips it: never on the disk.
+/// The log position of a write that skips the log: it is never on the disk.
 pub(crate) const VOLATILE: u64 = u64::MAX;
 
-/// A blob, or a share of one, that counts from now on because a table names it.
+/// A blob, or a share of one, that counts because a table names it.
 #[derive(Debug)]
 pub(crate) struct InTable {
     live: Arc<LiveFile>,
@@ -86,7 +87,7 @@ pub(crate) struct InTable {
 }
 
 impl BlobSet {
-    /// What only tables name counts from now on. Returns what has changed.
+    /// Notes that tables name these blobs, so that they count. Returns what has changed.
     pub(crate) fn note_in_tables(&self, pointers: &[Pointer]) -> Vec<InTable> {
         let settle = |pointer: &Pointer| {
             let live = self.get(pointer.file)?;
@@ -101,7 +102,7 @@ impl BlobSet {
         pointers.iter().filter_map(settle).collect()
     }
 
-    /// The tables came to nothing.
+    /// Undoes [`BlobSet::note_in_tables`] after the tables have failed.
     pub(crate) fn note_not_in_tables(&self, changed: Vec<InTable>) {
         for InTable { live, pointer, was_pending, was_volatile } in changed {
             let mut life = live.life.lock();
@@ -114,22 +115,22 @@ impl BlobSet {
         }
     }
 
-    /// Blobs that were written and not committed, since the last call.
+    /// The blobs that were abandoned since the last call.
     pub(crate) fn take_abandoned(&self) -> Vec<Pointer> {
         std::mem::take(&mut *self.abandoned.lock())
     }
 
-    /// Whether there is space to be given back that was not committed, or that readers have let go of.
+    /// Whether there are abandoned blobs, or freed ones whose last reader has gone.
     pub(crate) fn has_left_over(&self) -> bool {
         self.let_go.load(Ordering::Acquire) || !self.abandoned.lock().is_empty()
     }
 }
 
-/// A value that is being written, in a file of its own. Dropped unfinished, it takes its file along.
+/// A value that is being written to a file of its own. If it is dropped unfinished, it removes the file.
 #[derive(Debug)]
 pub(crate) struct BlobStream {
     pub(super) set: Arc<BlobSet>,
-    /// `None` when it is ended.
+    /// `None` once the value has ended.
     pub(super) writer: Option<SingleWriter>,
     pub(super) id: BlobFileId,
     pub(super) salt: u64,
@@ -147,7 +148,7 @@ impl BlobStream {
         self.writer.as_mut().map_or(Ok(0), |writer| writer.share(source, len))
     }
 
-    /// Ends the value: `key` of `tree` is to have it.
+    /// Ends the value, which is for `key` of `tree`.
     pub(crate) fn finish(mut self, tree: u32, key: &[u8]) -> Result<NewBlob> {
         let set = Arc::clone(&self.set);
         let _inside = set.gate.enter()?;
@@ -175,7 +176,7 @@ impl Drop for BlobStream {
     }
 }
 
-/// Keeps a blob's bytes where they are until it is dropped.
+/// Keeps a blob's bytes in place until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Pin {
     pub(super) set: Arc<BlobSet>,
@@ -184,34 +185,35 @@ pub(crate) struct Pin {
 }
 
 impl Pin {
-    /// Copies the bytes of `pointer`, which are the pinned ones, by sharing blocks, as far as that can be done.
+    /// Copies the pinned blob of `pointer` to `target` by sharing blocks, as far as possible. Returns how many bytes it
+    /// has copied.
     pub(crate) fn copy_to(&self, pointer: &Pointer, target: &UserFile) -> Result<u64> {
         let copied = self.measured(pointer.len, || self.live.readable()?.copy_to(pointer, target))?;
         self.check_open().map(|()| copied)
     }
 
-    /// Shows the bytes of `pointer`, which are the pinned ones.
+    /// Maps the pinned blob of `pointer`.
     pub(crate) fn map(self: &Arc<Self>, pointer: &Pointer, verify: bool) -> Result<PinnedMap> {
         let lock = self.set.locked()?;
         let bytes = self.measured(pointer.len, || self.live.readable()?.map(pointer, verify))?;
         Ok(PinnedMap { bytes, _pin: Arc::clone(self), _lock: lock })
     }
 
-    /// Asks the disk for the bytes of `pointer`, which are the pinned ones, if they are not in memory.
+    /// Starts to read the pinned blob of `pointer` from the disk, if it is not in memory.
     pub(crate) fn ask_ahead(&self, pointer: &Pointer) {
         if let Ok(file) = self.live.readable() {
             file.ask_ahead_of(pointer);
         }
     }
 
-    /// Fills `buf` with the bytes of `pointer`, which are the pinned ones, from `offset` on.
+    /// Fills `buf` with bytes of the pinned blob of `pointer`, from `offset` on.
     pub(crate) fn read_at(&self, pointer: &Pointer, offset: u64, buf: &mut [u8]) -> Result<()> {
         let executor = &*self.set.executor;
         self.measured(buf.len() as u64, || self.live.readable()?.read_at(pointer, offset, buf, executor))?;
         self.check_open()
     }
 
-    /// Appends `len` bytes of `pointer`, which are the pinned ones, from `offset` on to `out`.
+    /// Appends `len` bytes of the pinned blob of `pointer`, from `offset` on, to `out`.
     pub(crate) fn append_to(
         &self,
         pointer: &Pointer,
@@ -224,7 +226,7 @@ impl Pin {
         self.check_open()
     }
 
-    /// Does `read`, which reads `len` bytes of the value.
+    /// Runs and measures `read`, which reads `len` bytes of the value.
     fn measured<T>(&self, len: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
         let metrics = &self.set.metrics;
         metrics.measure(Operation::Value, Subject::none, || {
@@ -237,29 +239,29 @@ impl Pin {
         })
     }
 
-    /// Fails when the store was closed: until then the pin has kept the bytes, and a store opened anew knows
-    /// nothing of it.
+    /// Fails if the store was closed. Until then the pin has kept the bytes; a later opening of the store does not know
+    /// the pin.
     fn check_open(&self) -> Result<()> {
         self.set.check_open()
     }
 }
 
 impl BlobSet {
-    /// The directory is locked by `lock`, which maps of values hold on to.
+    /// Notes the lock of the directory. Maps of values hold it too.
     pub(crate) fn note_lock(&self, lock: Arc<dyn DirLock>) {
         *self.lock.lock() = Some(lock);
     }
 
-    /// What keeps the directory locked, for a map that stays when the store is closed.
+    /// The lock of the directory, for a map that outlives the store.
     fn locked(&self) -> Result<Option<Arc<dyn DirLock>>> {
         let lock = self.lock.lock().clone();
-        // Whoever closes the store takes the lock afterwards.
+        // A close sets `closed` first and takes the lock out after that.
         self.check_open().map(|()| lock)
     }
 }
 
-/// A blob's bytes in place. As long as it lives they are not given back: not by the store, which has them
-/// pinned, nor by another opening of it, which the lock keeps out.
+/// A blob's bytes in place. While it lives, they are not given back: the store has them pinned, and the lock keeps
+/// other openings out.
 #[derive(Debug)]
 pub(crate) struct PinnedMap {
     // Dropped in this order.

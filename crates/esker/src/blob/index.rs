@@ -1,4 +1,4 @@
-//! Where the values of an open file are, and which of them were verified whole and read again: 25 bytes a value.
+//! Where the values of an open file are, and which of them were verified and read again: 25 bytes per value.
 //!
 //! ```text
 //! runs     values of one logical file and chunk size, one behind the other: file, salt, first place
@@ -36,13 +36,13 @@ pub(super) struct Found {
     pub(super) chunk_log2: u8,
     pub(super) offset: u64,
     pub(super) len: u64,
-    /// Every chunk of it was verified.
+    /// Whether every chunk was verified.
     pub(super) verified: bool,
-    /// It was read after that.
+    /// Whether it was read after that.
     pub(super) read_again: bool,
 }
 
-/// What happened to a value since the file was opened: nothing of what follows, it was verified, it was read after that.
+/// The history of a value since the file was opened: nothing, verified, read after that.
 const NEW: u8 = 0;
 const VERIFIED: u8 = 1;
 const READ_AGAIN: u8 = 2;
@@ -52,16 +52,16 @@ const READ_AGAIN: u8 = 2;
 pub(super) struct Index {
     runs: Vec<Run>,
     places: Vec<Place>,
-    /// Only rises.
+    /// The history of each value. It only rises.
     past: Vec<AtomicU8>,
-    /// What the values take in the file, with all that belongs to them.
+    /// How many bytes the values take in the file, with their descriptors, sums and entries.
     taken: u64,
-    /// The same by [`footprint`].
+    /// The same, estimated by [`footprint`].
     estimate: u64,
 }
 
 impl Index {
-    /// Of entries in any order.
+    /// An index of entries in any order.
     pub(super) fn new(entries: &[Entry]) -> Self {
         let mut sorted: Vec<&Entry> = entries.iter().collect();
         sorted.sort_by_key(|entry| (entry.logical, entry.ordinal));
@@ -75,7 +75,8 @@ impl Index {
         index
     }
 
-    /// Adds an entry behind all others: of a greater logical file, or of the last one's with a greater ordinal.
+    /// Adds an entry behind all others: its logical file is greater, or its ordinal is greater in the last logical
+    /// file.
     pub(super) fn push(&mut self, entry: &Entry) {
         let Entry { logical, salt, chunk_log2, ordinal, .. } = *entry;
         let continues = |run: &Run| (run.logical, run.salt, run.chunk_log2) == (logical, salt, chunk_log2);
@@ -94,7 +95,7 @@ impl Index {
         let run = self.runs.get(after.checked_sub(1)?).filter(|run| run.logical == logical)?;
         let end = self.runs.get(after).map_or(self.places.len(), |next| next.first);
         let places = &self.places[run.first..end];
-        // Where none is missing, the ordinal says the place.
+        // If no ordinal is missing, the ordinal tells the place.
         let guess = usize::try_from(ordinal - run.ordinal).ok();
         let guessed = guess.filter(|&at| places.get(at).is_some_and(|place| place.ordinal == ordinal));
         let at = match guessed {
@@ -113,33 +114,33 @@ impl Index {
         Some(Found { logical, ordinal, salt, chunk_log2, offset, len, verified, read_again })
     }
 
-    /// About what the values take without those of the logical file that are `gone`, with all that belongs to them, and
-    /// how many of these there are.
+    /// About how many bytes the values take without the values `gone` of the logical file, and how many of `gone` there
+    /// are.
     pub(super) fn needed(&self, logical: u64, gone: impl Iterator<Item = u64>) -> (u64, usize) {
         let lens =
             gone.filter_map(|ordinal| self.slot(logical, ordinal)).map(|(_, slot)| self.places[slot].len);
         let (count, estimate) = lens.fold((0, 0), |(count, sum), len| (count + 1, sum + footprint(len)));
-        // Keys of those that are gone are taken to be as long as the others.
+        // This assumes that the keys of `gone` are as long as the others.
         let left = u128::from(self.estimate.saturating_sub(estimate));
         let needed = u128::from(self.taken) * left / u128::from(self.estimate.max(1));
         (u64::try_from(needed).unwrap_or(u64::MAX), count)
     }
 
-    /// Remembers that every chunk of a value was verified.
+    /// Notes that every chunk of a value was verified.
     pub(super) fn set_verified(&self, logical: u64, ordinal: u64) {
         self.advance(logical, ordinal, NEW, VERIFIED);
     }
 
-    /// Remembers that a value was read that had been verified before.
+    /// Notes that a verified value was read again.
     pub(super) fn set_read_again(&self, logical: u64, ordinal: u64) {
         self.advance(logical, ordinal, VERIFIED, READ_AGAIN);
     }
 
-    /// A step may not be left out: what was not verified is not so by being read again.
+    /// No step may be left out: reading a value again does not verify it.
     fn advance(&self, logical: u64, ordinal: u64, from: u8, to: u8) {
         if let Some((_, slot)) = self.slot(logical, ordinal) {
             let moved = self.past[slot].compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
-            // Whoever is further on, or not so far, stays there.
+            // A value that is further on, or not as far, stays there.
             moved.ok();
         }
     }

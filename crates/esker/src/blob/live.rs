@@ -1,4 +1,4 @@
-//! A blob file of an open store, and what becomes of each blob in it.
+//! A blob file of an open store, and the state of each blob in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,46 +17,46 @@ use crate::version::blobs::{BlobFileInfo, SharesRecord};
 #[derive(Debug)]
 pub(crate) struct LiveFile {
     pub(crate) id: BlobFileId,
-    /// What stands in it as its number.
+    /// The number in its header.
     origin: BlobFileId,
     pub(crate) salt: u64,
     pub(crate) single: bool,
-    /// Why it cannot be read, if it cannot: its values are lost, others are not.
+    /// The open file, or the reason why it cannot be read. In that case its values are lost, but no others.
     file: RwLock<std::result::Result<Arc<BlobFile>, Error>>,
-    /// The handle behind `file`, where it is one that may be closed.
+    /// The handle behind `file`, if it may be closed.
     lazy: Mutex<Option<Arc<LazyFile>>>,
     pub(crate) life: Mutex<Life>,
-    /// The file for syncing it, where it was written or may not be synced yet.
+    /// The file to sync, if it was written or may not be synced yet.
     pub(super) written: Mutex<Option<Arc<dyn RandomFile>>>,
-    /// Holds bytes that are not synced and that a log record may point to.
+    /// Whether it holds unsynced bytes that a log record may point to.
     pub(super) dirty: AtomicBool,
-    /// A sync is still to succeed. Cleared under the set's sync lock only.
+    /// Whether a successful sync is still needed. Cleared only under the set's sync lock.
     pub(super) unsynced: AtomicBool,
 }
 
-/// What becomes of a file's blobs.
+/// The state of a file's blobs.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
-    /// A footer stands at its end.
+    /// Whether the file ends with a footer.
     pub(crate) sealed: bool,
-    /// More may be appended.
+    /// Whether more may be appended.
     pub(super) open: bool,
-    /// Blobs written so far.
+    /// How many blobs were written so far.
     pub(crate) entries: u64,
-    /// Blobs whose log record may still be lost, with the log position behind it once there is one.
+    /// Blobs whose log record may still be lost, each with the log position behind the record once there is one.
     pub(crate) pending: BTreeMap<u64, Option<u64>>,
     pub(crate) freed: BTreeSet<u64>,
-    /// Freed, and pinned: their bytes go with the last pin.
+    /// Freed blobs that are still pinned. Their bytes are given back with the last pin.
     pub(super) held_back: BTreeSet<u64>,
     pub(super) pins: BTreeMap<u64, usize>,
-    /// Blobs that were copied: others have one entry that names them.
+    /// The shares of blobs that were copied. Every other blob has one entry.
     shares: BTreeMap<u64, Shares>,
-    /// Those of them that the manifest may not know as they are.
+    /// Those of them whose state in the manifest may be out of date.
     unnoted: BTreeSet<u64>,
 }
 
 impl Life {
-    /// Of a file to which nothing is appended any more.
+    /// The state of a file to which nothing is appended any more.
     pub(crate) fn ended(
         sealed: bool,
         entries: u64,
@@ -72,17 +72,17 @@ impl Life {
         self.freed.range(..self.entries).count() as u64
     }
 
-    /// Whether nobody needs the blob any more, nor reads it.
+    /// Whether nobody needs or reads the blob any more.
     pub(crate) fn is_gone(&self, ordinal: u64) -> bool {
         self.freed.contains(&ordinal) && !self.pins.contains_key(&ordinal)
     }
 
-    /// The file holds the blob, whatever a scan has found of it.
+    /// Notes that a record names the blob: the file counts it even if a scan did not find it.
     pub(crate) fn note_named(&mut self, ordinal: u64) {
         self.entries = self.entries.max(ordinal.saturating_add(1));
     }
 
-    /// The share (`None`: every one) of a blob has ended for good; whether that was the last.
+    /// Ends a share (`None`: every share) of a blob for good. Returns whether it was the last.
     pub(crate) fn release(&mut self, ordinal: u64, share: Option<u64>) -> bool {
         match (self.shares_mut(ordinal), share) {
             (Some(_), Some(_)) if broken("shares") => true,
@@ -95,39 +95,40 @@ impl Life {
         }
     }
 
-    /// The entries that name a blob, if it was copied.
+    /// The shares of a blob, if it was copied.
     pub(crate) fn shares(&self, ordinal: u64) -> Option<&Shares> {
         self.shares.get(&ordinal)
     }
 
-    /// [`Life::shares`], to be changed: the manifest will be told.
+    /// [`Life::shares`] for a change, which will go to the manifest.
     pub(super) fn shares_mut(&mut self, ordinal: u64) -> Option<&mut Shares> {
         let shares = self.shares.get_mut(&ordinal)?;
         self.unnoted.insert(ordinal);
         Some(shares)
     }
 
-    /// [`Life::shares_mut`] of a blob that is copied now.
+    /// [`Life::shares_mut`] of a blob that is being copied; creates the first share if needed.
     pub(crate) fn shares_or_first(&mut self, ordinal: u64) -> &mut Shares {
         self.unnoted.insert(ordinal);
         self.shares.entry(ordinal).or_insert_with(Shares::first)
     }
 
-    /// What the manifest says of a blob that was copied.
+    /// Takes over the shares of a copied blob from the manifest.
     pub(crate) fn set_shares(&mut self, ordinal: u64, record: &SharesRecord) {
         self.unnoted.insert(ordinal);
         self.shares.insert(ordinal, Shares::of(record));
     }
 
-    /// The whole log was replayed: blobs that were copied and of which no entry is left.
+    /// Settles the shares after the replay of the whole log. Returns copied blobs without an entry that are not freed
+    /// yet.
     pub(crate) fn decide_shares(&mut self) -> Vec<u64> {
         self.shares.values_mut().for_each(Shares::decide);
         let over = self.shares.iter().filter(|(_, shares)| shares.is_over());
         over.map(|(&ordinal, _)| ordinal).filter(|ordinal| !self.freed.contains(ordinal)).collect()
     }
 
-    /// What a manifest is to know of blobs that were copied, where what it `knows` is something else. The log is on
-    /// the disk up to position `synced`.
+    /// The shares that a manifest has to be told, because it `knows` something else. The log is on the disk up to
+    /// position `synced`.
     pub(crate) fn share_news<'a>(
         &mut self,
         synced: u64,
@@ -140,7 +141,7 @@ impl Life {
                 return false;
             };
             let record = shares.record(synced);
-            // What the log may still lose changes by itself.
+            // A share that the log may still lose changes by itself when the log is synced.
             let (is_new, may_change) = (knows(ordinal) != Some(&record), !record.pending.is_empty());
             if is_new {
                 news.push((ordinal, record));
@@ -150,14 +151,14 @@ impl Life {
         news
     }
 
-    /// Whether somebody reads any of its blobs.
+    /// Whether any of its blobs is being read.
     pub(crate) fn is_pinned(&self) -> bool {
         !self.pins.is_empty()
     }
 
-    /// Whether nothing in it is needed and nothing will be added.
+    /// Whether nothing in the file is needed and nothing will be added.
     pub(crate) fn is_over(&self) -> bool {
-        // Each round of giving space back asks this of each file, and what is freed is counted only where it may be all.
+        // Each reclaim round asks this of each file, so the exact count is made only if all blobs may be freed.
         !self.open && self.freed.len() as u64 >= self.entries && self.freed_count() >= self.entries
     }
 }
@@ -167,24 +168,25 @@ impl LiveFile {
         BlobName { file: self.id, origin: self.origin }
     }
 
-    /// Whoever reads the file now goes on, whatever gets its name.
+    /// Keeps the file open for its readers, because another file is about to get its name.
     pub(super) fn keep_open(&self) -> Result<()> {
         self.lazy.lock().as_ref().map_or(Ok(()), |lazy| lazy.keep())
     }
 
-    /// Whether it can be written anew: it has many values, is synced, and nobody writes to it. One that a crash left
-    /// unsealed is no exception.
+    /// Whether it can be rewritten: it is a shared file, synced, and nobody writes to it. It may be one that a crash
+    /// left unsealed.
     pub(super) fn is_rewritable(&self) -> bool {
         !self.single && !self.is_open() && self.lazy.lock().is_some() && self.written.lock().is_none()
     }
 
-    /// It was written anew, and its name is durable: a footer stands at its end, whatever was there before.
+    /// Notes that the file was rewritten and its name is durable. The new file ends with a footer, even if the old one
+    /// did not.
     pub(crate) fn note_rewritten(&self) {
         self.life.lock().sealed = true;
     }
 
-    /// About how many bytes the file would have without what nobody needs any more, and how many values that is
-    /// which it still has.
+    /// About how many bytes the file would have without values that nobody needs, and how many such values it still
+    /// has.
     pub(super) fn needed_bytes(&self) -> Result<(u64, usize)> {
         let file = self.readable()?;
         let life = self.life.lock();
@@ -193,26 +195,27 @@ impl LiveFile {
         Ok((PAGE + needed, gone))
     }
 
-    /// A file that opening has found unsealed is synced once and never written to.
+    /// Closes the descriptor for syncing a file that was found unsealed at opening: it is synced once and never written
+    /// to.
     pub(super) fn let_go_if_found(&self) {
         if self.lazy.lock().is_some() {
             self.written.lock().take();
         }
     }
 
-    /// Whether it is sealed and synced and still held open for writing.
+    /// Whether it is sealed, synced and still open for writing.
     pub(super) fn is_settled(&self) -> bool {
         self.life.lock().sealed && !self.unsynced.load(Ordering::Acquire) && self.written.lock().is_some()
     }
 
-    /// Reads go to `file` from now on, which is the same one, and nothing is written any more.
+    /// Directs reads to `file`, another handle of the same file, and closes the descriptor for writing.
     pub(super) fn settle(&self, file: BlobFile, lazy: Arc<LazyFile>) {
         *self.lazy.lock() = Some(lazy);
         *self.file.write() = Ok(Arc::new(file));
         self.written.lock().take();
     }
 
-    /// Closes its descriptors: from now on `error` says why it cannot be read.
+    /// Closes its descriptors. From now on reads fail with `error`.
     pub(super) fn let_go(&self, error: Error) {
         *self.file.write() = Err(error);
         self.lazy.lock().take();
@@ -224,13 +227,13 @@ impl LiveFile {
         self.life.lock().open
     }
 
-    /// The log is on the disk up to position `synced`.
+    /// Notes that the log is on the disk up to position `synced`.
     pub(crate) fn note_synced(&self, synced: u64) {
         let mut life = self.life.lock();
         life.pending.retain(|_, position| position.is_none_or(|position| position > synced));
     }
 
-    /// What a manifest is to know of it whose log is on the disk up to position `synced`.
+    /// What a manifest has to know about the file, if the log is on the disk up to position `synced`.
     pub(crate) fn info(&self, synced: u64) -> BlobFileInfo {
         let life = self.life.lock();
         let pending = life.pending.iter().filter(|(_, end)| end.is_none_or(|end| end > synced));
@@ -245,7 +248,7 @@ impl LiveFile {
         }
     }
 
-    /// The file as it was found when the store was opened; `written`: it may not be synced.
+    /// A file that was found when the store was opened. `written`: it may not be synced.
     pub(crate) fn found(
         name: BlobName,
         salt: u64,
@@ -270,7 +273,7 @@ impl LiveFile {
         })
     }
 
-    /// A file that was just begun.
+    /// A new file.
     pub(super) fn begun(
         id: BlobFileId,
         salt: u64,
@@ -282,7 +285,7 @@ impl LiveFile {
         LiveFile::found(id.into(), salt, single, Ok(Arc::clone(file)), life, Some(Arc::clone(written)), None)
     }
 
-    /// The file, if it can be read.
+    /// The open file, if it can be read.
     pub(crate) fn readable(&self) -> Result<Arc<BlobFile>> {
         self.file.read().as_ref().map(Arc::clone).map_err(Error::duplicate)
     }

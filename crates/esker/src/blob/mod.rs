@@ -1,4 +1,4 @@
-//! Blob files: huge values, written once and apart from the sorted tables, read whole or in part.
+//! Blob files hold huge values apart from the sorted tables. A value is written once and read whole or in part.
 //!
 //! ```text
 //! shared   [ header page ] [ descriptor | value | chunk sums ]*          [ entries | tail ]
@@ -8,18 +8,19 @@
 //! - `format.rs`: pointers, headers, descriptors, entries, tails as bytes;
 //! - `chunks.rs`: the checksums of a value, one for each chunk;
 //! - `writer.rs`, `single.rs`: files of many values, files of one stream;
-//! - `waste.rs`, `rewrite.rs`: shared files written anew without what was freed;
+//! - `waste.rs`, `rewrite.rs`: shared files rewritten without freed values;
 //! - `scan.rs`: which values a file holds, with its footer or without;
 //! - `index.rs`, `verified.rs`, `file.rs`: where a value is, which chunks were verified, an open file;
 //! - `read.rs`: reading, by one thread or several.
 //!
-//! Guarantees: no byte of a value is given out (but by a map that is said to be unverified) before the chunk it lies in
-//! has passed its checksum since the file was opened, and those checksums the one in the pointer; a damaged or hostile file yields a
-//! located error or the right bytes, never a panic. Values are contiguous. Reading takes no lock while the
-//! disk is waited for (but that of the file that it opens), and goes on while the file's owner appends.
+//! Guarantees: before any byte of a value is given out, its chunk has passed its checksum since the file was opened,
+//! and the chunk sums have passed the checksum in the pointer. The only exception is a map that is declared as
+//! unverified. A damaged or hostile file yields an error with its place, or the right bytes, never a panic. Values are
+//! contiguous. A read holds no lock while it waits for the disk (except the lock of the file that it opens). Reads go
+//! on while the file's owner appends.
 //!
-//! Relies on its caller to give every file a random salt and a number that was never used before, to sync
-//! a file before something durable points into it, and never to ask for a value whose bytes it gave back.
+//! The caller has to give every file a random salt and a number that was never used before, to sync a file before
+//! something durable points into it, and never to ask for a value whose bytes it gave back.
 
 use std::path::{Path, PathBuf};
 
@@ -67,17 +68,17 @@ pub(crate) use writer::{NewFile, SharedWriter};
 /// The number of a blob file.
 pub(crate) type BlobFileId = u64;
 
-/// What a blob file is called.
+/// The two numbers of a blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlobName {
-    /// By its store, in the file's name and in pointers.
+    /// The number in this store: in the file's name and in pointers.
     pub(crate) file: BlobFileId,
-    /// By itself, and in its entries: by the store that wrote it.
+    /// The number in the store that wrote the file: in its header and entries.
     pub(crate) origin: BlobFileId,
 }
 
 impl BlobName {
-    /// The number that the file has in itself for one that has the number `file` here.
+    /// The number that the file's entries use for the file that is `file` in this store.
     pub(super) fn inside(self, file: BlobFileId) -> BlobFileId {
         if file == self.file { self.origin } else { file }
     }
@@ -100,10 +101,10 @@ pub(crate) fn blob_number(name: &str) -> Option<BlobFileId> {
     file_number(name.strip_suffix(".blob")?)
 }
 
-/// What the name of a blob file ends with that is being written anew.
+/// The suffix of a blob file that is being rewritten.
 const BLOB_TEMPORARY: &str = ".tmp";
 
-/// Whether `name` is that of a blob file that is being written anew, or was when the process ended.
+/// Whether `name` is that of an unfinished rewrite of a blob file.
 pub(crate) fn is_temporary_blob(name: &str) -> bool {
     name.strip_suffix(BLOB_TEMPORARY).is_some_and(|name| blob_number(name).is_some())
 }

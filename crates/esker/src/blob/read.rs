@@ -1,12 +1,13 @@
-//! Reading values, whole or in part, by one thread or several; what has not passed its checksum does so first.
+//! Reads values, whole or in part, with one thread or several. Chunks that have not passed their checksum are verified
+//! first.
 //!
 //! ```text
 //! passed before          read into the caller's buffer; the third time, copied from memory if it is there
 //! the whole value        pieces into the caller's buffer, summed up while in the cache: no sums read
 //! some of its chunks     sums loaded once; chunks that have passed: read as above; others: read whole
 //! ```
-//! A long range is cut into units that threads take one after the other. Every chunk that a read touches has passed
-//! since the file was opened, or passes in this read. After an error the buffer holds anything.
+//! A long range is cut into units, which threads take one after the other. Every chunk that a read touches has passed
+//! since the file was opened, or passes in this read. After an error the contents of the buffer are undefined.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -22,46 +23,46 @@ use super::verified::Verified;
 use crate::env::Executor;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How much is read before it is summed up: little enough to stay in the processor's own cache. From 64 KiB to
-/// 512 KiB it makes no difference of more than 5 %.
+/// How much is read before its checksum is computed: little enough to stay in the processor's cache. Between 64 KiB and
+/// 512 KiB the difference is at most 5 %.
 const PIECE: usize = 256 << 10;
 
-/// What threads take at a time: whole chunks of every size.
+/// How much a thread takes at a time: whole chunks of every size.
 const UNIT: u64 = 1 << 20;
 
-/// New memory of so many bytes is asked for in huge pages.
+/// From this many bytes on, new memory is requested in huge pages.
 const EXPECT_USE_AT: usize = 4 << 20;
 
-/// A read of so many bytes that are in the page cache is shared with processors that have nothing to do.
+/// From this many bytes on, a read from the page cache is shared with idle processors.
 const SHARED_AT: u64 = 8 << 20;
 
-/// How many bytes the disk is asked for at once by a read of what is not in the page cache. From there on the kernel
-/// reads ahead of itself, which it does in larger pages and so for less.
+/// How many bytes a read that is not in the page cache requests from the disk at once. Beyond that the kernel reads
+/// ahead by itself, in larger pages, which costs less.
 const AHEAD: u64 = 8 << 20;
 
-/// Memory that is filled by a read.
+/// Memory that a read fills.
 type Buf = [MaybeUninit<u8>];
 
-/// What is to pass before bytes are given out.
+/// What has to be verified before bytes are given out.
 enum Check<'a> {
-    /// All of it has.
+    /// Nothing: all has passed before.
     Nothing,
-    /// The range is the whole value, whose sums are gathered.
+    /// The whole value: its sums are collected.
     Whole(Identity),
-    /// Chunks that have not.
+    /// The chunks that have not passed.
     Chunks(&'a Verified),
 }
 
-/// A part of what is read, from one border of units to the next.
+/// A part of the range to read, from one unit boundary to the next.
 struct Unit<'a> {
     /// Where it begins in the value.
     at: u64,
     out: &'a mut Buf,
-    /// Where the sums of its chunks go, if they are gathered.
+    /// Where the sums of its chunks go, if they are collected.
     sums: &'a mut [u8],
 }
 
-/// The units of a read that nobody has taken yet.
+/// The units of a read that no thread has taken yet.
 struct Units<'a> {
     chunk_log2: u8,
     rest: Unit<'a>,
@@ -86,7 +87,7 @@ impl<'a> Iterator for Units<'a> {
 }
 
 impl BlobFile {
-    /// Fills `buf` with the value's bytes from `offset` on, all of which there must be.
+    /// Fills `buf` with the value's bytes from `offset` on. The value must have that many.
     pub(crate) fn read_at(
         &self,
         pointer: &Pointer,
@@ -94,12 +95,13 @@ impl BlobFile {
         buf: &mut [u8],
         threads: &dyn Executor,
     ) -> Result<()> {
-        // SAFETY: initialized bytes may be seen as such that need not be; nothing but bytes read is put there.
+        // SAFETY: initialized bytes may be treated as possibly uninitialized ones, and only bytes that were read are
+        // written there.
         let buf = unsafe { &mut *(std::ptr::from_mut(buf) as *mut Buf) };
         self.fill(pointer, offset, buf, threads)
     }
 
-    /// Appends `len` of the value's bytes from `offset` on, all of which there must be, to `out`.
+    /// Appends `len` of the value's bytes from `offset` on to `out`. The value must have that many.
     pub(crate) fn append_to(
         &self,
         pointer: &Pointer,
@@ -117,7 +119,7 @@ impl BlobFile {
             }
         }
         self.fill(pointer, offset, &mut out.spare_capacity_mut()[..len], threads)?;
-        // SAFETY: `fill` has filled so many bytes behind the last, or failed.
+        // SAFETY: `fill` has filled `len` bytes behind the last one; if it had failed, we would not be here.
         unsafe { out.set_len(out.len() + len) };
         Ok(())
     }
@@ -153,15 +155,15 @@ impl BlobFile {
         self.fill_units(&value, &Check::Chunks(&verified), offset, buf, &mut [], threads)
     }
 
-    /// Fills `buf` with what the page cache has; whether it has all. The first such copy maps the pages, which takes as
-    /// long as two to five of them win: so it is for what is read often.
+    /// Fills `buf` from the page cache. Returns whether all of it was there. The first such copy maps the pages, which
+    /// costs what two to five copies save, so this is only for values that are read often.
     fn copy_resident(&self, buf: &mut Buf, offset: u64) -> bool {
         let wanted = (buf.as_ptr().addr(), buf.len());
         let copied = self.file.copy_resident(buf, offset);
         copied.is_some_and(|filled| (filled.as_ptr().addr(), filled.len()) == wanted)
     }
 
-    /// Reads and verifies a value that fills `buf`.
+    /// Reads and verifies a whole value, which fills `buf`.
     fn fill_whole(
         &self,
         value: &Found,
@@ -172,19 +174,20 @@ impl BlobFile {
         let identity = Identity::new(value.salt, value.ordinal);
         let mut sums = vec![0; sums_len(value.len, value.chunk_log2) as usize];
         self.fill_units(value, &Check::Whole(identity), 0, buf, &mut sums, threads)?;
-        // SAFETY: all units were filled, and they are all of it.
+        // SAFETY: all units were filled, and together they are all of `buf`.
         let bytes = unsafe { buf.assume_init_ref() };
         self.check_sums(value, pointer, identity.sums_check(value.len, &sums), bytes)
     }
 
-    /// Asks the disk for the beginning of a value that will be read.
+    /// Requests the beginning of a value from the disk, ahead of its read.
     pub(crate) fn ask_ahead_of(&self, pointer: &Pointer) {
         if let Ok(value) = self.find(pointer) {
             self.ask_ahead(value.offset, value.len);
         }
     }
 
-    /// Asks the disk for a range of the file that will be read, if the page cache does not have it; whether it has not.
+    /// Requests a range of the file from the disk, ahead of its read, if it is not in the page cache. Returns whether
+    /// it was not.
     pub(super) fn ask_ahead(&self, start: u64, len: u64) -> bool {
         let is_cold = !self.file.is_cached(start);
         if is_cold {
@@ -193,7 +196,7 @@ impl BlobFile {
         is_cold
     }
 
-    /// Fills a buffer that begins at `at` in the value, by as many threads as help.
+    /// Fills a buffer that begins at `at` in the value, together with idle threads.
     fn fill_units(
         &self,
         value: &Found,
@@ -204,14 +207,14 @@ impl BlobFile {
         threads: &dyn Executor,
     ) -> Result<()> {
         let (start, len) = (value.offset + at, out.len() as u64);
-        // One read of a short range asks the disk for all of it anyway.
+        // A short range is one read, which requests all of it from the disk anyway.
         let is_cold = out.len() > PIECE && self.ask_ahead(start, len);
         let helpers = if is_cold || len < SHARED_AT { 0 } else { threads.idle_processors() };
         let mut units = Units { chunk_log2: value.chunk_log2, rest: Unit { at, out, sums } };
         if helpers == 0 {
             return units.try_for_each(|unit| self.fill_unit(value, check, unit));
         }
-        // The damage nearest to the beginning is told, whoever finds it first.
+        // The damage nearest to the beginning is reported, whichever thread finds damage first.
         let shared = Mutex::new((units, None::<(u64, Error)>));
         let filled = AtomicU64::new(0);
         let work = || loop {
@@ -232,7 +235,7 @@ impl BlobFile {
             }
         };
         threads.side_by_side(helpers, &work);
-        // What an executor has left to do; what one has lost on the way is no memory to be read.
+        // This does what an executor has left undone. If one has lost a unit, the memory is not given out.
         work();
         match shared.into_inner().1 {
             Some((_, error)) => Err(error),
@@ -241,7 +244,7 @@ impl BlobFile {
         }
     }
 
-    /// Fills `buf`, and nothing else: whoever reads the file for us may be somebody's own implementation.
+    /// Fills `buf`. The file system may be a user's implementation, so this checks that exactly `buf` was filled.
     fn read_uninit<'a>(&self, buf: &'a mut Buf, offset: u64) -> Result<&'a mut [u8]> {
         let (start, len) = (buf.as_ptr().addr(), buf.len());
         let filled = self.file.read_uninit_at(buf, offset)?;
@@ -272,7 +275,7 @@ impl BlobFile {
         }
     }
 
-    /// Reads a part of a value of several chunks.
+    /// Reads a part of a value with several chunks.
     fn fill_chunks(&self, value: &Found, verified: &Verified, offset: u64, out: &mut Buf) -> Result<()> {
         let chunk = 1u64 << value.chunk_log2;
         let piece = piece_len(value) as u64;
@@ -309,7 +312,7 @@ impl BlobFile {
     }
 }
 
-/// How much of a value is read at once to be verified: whole chunks.
+/// How much of a value is read at once for verification: whole chunks.
 pub(super) fn piece_len(value: &Found) -> usize {
     PIECE.max(1 << value.chunk_log2)
 }

@@ -1,4 +1,4 @@
-//! Writes a shared file anew, without the values that nobody needs, and puts it in the old one's place.
+//! Rewrites a shared file without the values that nobody needs, and puts the new file in the old one's place.
 //!
 //! ```text
 //! begin     000007.blob.tmp with the header of 000007.blob
@@ -8,15 +8,14 @@
 //! place     000007.blob.old as a second name of the old file; rename over 000007.blob; directory synced;
 //!           000007.blob.old removed
 //! ```
-//! The second name keeps the old file's blocks its own until a power loss cannot bring its first one back
-//! ([`crate::fs::gone`]). Where there are no second names, an open descriptor does, as long as the process lives.
+//! The second name keeps the blocks of the old file allocated until a power loss cannot bring its first name back
+//! ([`crate::fs::gone`]). If the file system has no second names, an open descriptor does so while the process lives.
 //!
-//! A value keeps its name (file and ordinal), and the file its number and salt. So pointers, manifest and log stay
-//! as they are, and a crash leaves either file: both have everything that counts, since what is left out was freed
-//! durably before (durability rules 11 and 15). Where the old file has no footer, as a crash leaves it, the manifest
-//! says that there is one when the new name is durable; until then the new file too is read by its descriptors. A
-//! second name of the old file, in a checkpoint, keeps the old bytes (rule 14), and whoever is reading the old file
-//! goes on.
+//! A value keeps its name (file and ordinal), and the file keeps its number and salt. So pointers, manifest and log
+//! stay as they are. A crash leaves either file. Both have everything that counts, since the values left out were freed
+//! durably before (rules 11 and 15). If the old file has no footer, because of a crash, the manifest records a footer
+//! once the new name is durable. Until then the new file too is read by its descriptors. A checkpoint's name for the
+//! old file keeps the old bytes (rule 14), and so do current readers of the old file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,10 +28,10 @@ use crate::error::{ErrorKind, Result};
 use crate::fs::gone::retired_path;
 use crate::fs::{FileSystem, ReadFile};
 
-/// Values are ordered by so many bytes of their keys: all keys of a file may take as much memory as the file.
+/// Values are ordered by this many bytes of their keys. All keys of a file might take as much memory as the file.
 const KEY_HEAD: usize = 64;
 
-/// See the module. Dropped before it is installed, it removes what it has written.
+/// See the module. If it is dropped before it is installed, it removes what it has written.
 #[derive(Debug)]
 pub(crate) struct Rewrite {
     fs: Arc<dyn FileSystem>,
@@ -41,14 +40,14 @@ pub(crate) struct Rewrite {
     path: PathBuf,
     temporary: PathBuf,
     writer: SharedWriter,
-    /// Values to be moved; the next one is the last.
+    /// The values to move, last one first.
     left: Vec<Entry>,
     written_back: u64,
     installed: bool,
 }
 
 impl Rewrite {
-    /// Begins to write the file `live`, which is `path`, with those of its entries that are to stay.
+    /// Begins to rewrite the file `live` in `path` with `entries`, which are those to keep.
     pub(crate) fn begin(
         fs: &Arc<dyn FileSystem>,
         live: &Arc<LiveFile>,
@@ -57,7 +56,7 @@ impl Rewrite {
     ) -> Result<Rewrite> {
         let source = live.readable()?;
         let mut keyed = Vec::with_capacity(entries.len());
-        // One behind the other as they lie on the disk.
+        // In the order in which they are on the disk.
         entries.sort_unstable_by_key(|entry| entry.desc_offset);
         for entry in entries {
             let mut head = source.key(&entry)?;
@@ -90,16 +89,16 @@ impl Rewrite {
         })
     }
 
-    /// The file that is being written anew.
+    /// The file that is being rewritten.
     pub(crate) fn file(&self) -> BlobFileId {
         self.live.id
     }
 
-    /// Moves values until about `bytes` of them are; `false` when none is left. Those that `is_gone` says may have
-    /// been erased meanwhile, and are left out.
+    /// Moves values of about `bytes` bytes. Returns `false` when none is left. Values for which `is_gone` returns
+    /// `true` may have been erased meanwhile, and are left out.
     ///
     /// # Errors
-    /// `Corruption` where a value does not pass: then the file stays as it is.
+    /// `Corruption` if a value fails its checksum: then the file stays as it is.
     pub(crate) fn step(&mut self, bytes: u64, is_gone: impl Fn(u64) -> bool) -> Result<bool> {
         let (mut value, mut moved) = (Vec::new(), 0);
         while moved < bytes {
@@ -111,14 +110,14 @@ impl Rewrite {
             self.writer.append_moved(&entry, &key, &value, sums.bytes())?;
             moved += entry.len;
         }
-        // The sync at the end is then short.
+        // This shortens the sync at the end.
         let (from, to) = (self.written_back, self.writer.len());
         self.writer.file().start_writeback(from, to - from);
         self.written_back = to;
         Ok(true)
     }
 
-    /// Ends the file that was written, and makes it durable.
+    /// Completes the new file and makes it durable.
     pub(crate) fn seal(&mut self) -> Result<()> {
         if broken("rule-15") {
             self.fs.rename(&self.temporary, &self.path)?;
@@ -126,9 +125,10 @@ impl Rewrite {
         self.writer.seal()
     }
 
-    /// Puts the file in the old one's place. Readers of the old file go on. `None`, and nothing changes, where
-    /// the old file would have one name left, that of a copy of the store, which could punch what is read here.
-    /// Nobody may link the file meanwhile (the caller's duty). An error too leaves the old file in its place.
+    /// Puts the new file in the old one's place. Readers of the old file continue. Returns `None` and changes nothing
+    /// if the old file is being read and has a copy: only the name in the copy would be left, and the copy's owner
+    /// could then punch what is being read here. The caller makes sure that nobody links the file meanwhile. After an
+    /// error too, the old file is in its place.
     pub(crate) fn take_place(mut self, handles: &Arc<Handles>) -> Result<Option<Replaced>> {
         let entries = self.writer.entries();
         let ordinals = entries.iter().map(|entry| entry.ordinal).collect();
@@ -140,7 +140,7 @@ impl Rewrite {
             entries,
         );
         let has_copies = self.fs.link_count(&self.path)? > 1;
-        // Whoever pins a value meanwhile reads it in the old file, which a copy may punch when that has it alone.
+        // A reader that pins a value meanwhile would read the old file, which its copy's owner may punch.
         let nobody_pins = has_copies.then(|| self.live.life.lock());
         if nobody_pins.as_ref().is_some_and(|life| life.is_pinned()) {
             return Ok(None);
@@ -166,20 +166,20 @@ impl Rewrite {
     }
 }
 
-/// A file that was written anew has the name; a power loss may still bring the old one back, which is kept for that.
+/// The new file has the name. A power loss may still bring the old one back, which is kept for that case.
 #[derive(Debug)]
 pub(crate) struct Replaced {
     fs: Arc<dyn FileSystem>,
     live: Arc<LiveFile>,
-    /// What the new file has.
+    /// The ordinals of the new file's values.
     pub(crate) ordinals: Vec<u64>,
-    /// It is held open.
+    /// The old file, held open.
     _old: Arc<BlobFile>,
     second_name: Option<PathBuf>,
 }
 
 impl Replaced {
-    /// Makes the name durable, and lets the old file go. After an error, opening the store does that.
+    /// Makes the name durable and removes the old file. After an error, the next opening of the store does so.
     pub(crate) fn settle(self, dir: &Path) -> Result<()> {
         self.fs.sync_dir(dir)?;
         if let Some(name) = &self.second_name {
@@ -189,7 +189,7 @@ impl Replaced {
         Ok(())
     }
 
-    /// The old file has kept its place. Best effort: opening removes what is left.
+    /// Removes the second name, because the old file has kept its place. Best effort: opening removes what is left.
     fn give_up(&self) {
         if let Some(name) = &self.second_name {
             drop(self.fs.remove_file(name));
@@ -206,12 +206,12 @@ impl Drop for Rewrite {
     }
 }
 
-/// Gives the file `path` a second name, which is returned. `None` where it cannot have one: the file system knows none, or
-/// it has as many as it may, and then it stays without this one.
+/// Gives the file `path` a second name and returns it. `None` if that is impossible: the file system has no second
+/// names, or the file has as many as it can have.
 fn second_name(fs: &dyn FileSystem, path: &Path) -> Result<Option<PathBuf>> {
     let second = retired_path(path);
     if fs.exists(&second)? {
-        // Of a file that this one, or an earlier one, has replaced.
+        // It belongs to a file that this one, or an earlier one, has replaced.
         path.parent().map_or(Ok(()), |dir| fs.sync_dir(dir))?;
         fs.remove_file(&second)?;
     }
@@ -221,7 +221,7 @@ fn second_name(fs: &dyn FileSystem, path: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
-/// What the file is called that is to take the place of `path`.
+/// The temporary name of the file that will replace `path`.
 fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(BLOB_TEMPORARY);

@@ -1,4 +1,4 @@
-//! Which values a file holds: from its footer, or, where it has none, from the descriptors.
+//! Finds which values a file holds: from its footer or, without one, from the descriptors.
 
 use super::format::{
     DESCRIPTOR, ENTRY, Entry, Flaw, Header, KEY_MAX, Layout, PAGE, TAIL, Tail, descriptor_len,
@@ -6,17 +6,17 @@ use super::format::{
 use crate::error::{Error, Result};
 use crate::fs::{ReadFile, read_part};
 
-/// How much is read at once where descriptors are looked for.
+/// How many bytes a search for descriptors reads at once.
 const WINDOW: u64 = 16 << 10;
-/// The same where the key of one value is.
+/// How many bytes a read of one key reads at once.
 const KEY_WINDOW: u64 = 512;
 
-/// What the descriptors of a file tell.
+/// The result of reading the descriptors of a file.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    /// In the order in which they lie in the file.
+    /// In the order in which they are in the file.
     pub(crate) entries: Vec<Entry>,
-    /// Where the last value ends, with all that belongs to it: behind it is a footer, a torn write, or nothing.
+    /// Where the last value ends, with its sums or descriptor. A footer, a torn write, or nothing follows.
     pub(crate) end: u64,
 }
 
@@ -50,12 +50,12 @@ pub(super) fn read_footer(file: &dyn ReadFile, header: &Header) -> Result<Vec<En
     let mut bytes = [0; TAIL];
     file.read_exact_at(&mut bytes, tail_at)?;
     let tail = Tail::decode(&bytes, header, len).map_err(at(tail_at))?;
-    // The decoded tail says that so many entries fill the file up to it.
+    // The decoded tail guarantees that the entries fill the file up to it.
     let bytes = read_part(file, tail.footer_at, tail_at - tail.footer_at)?;
     tail.decode_entries(&bytes, header).map_err(at(tail.footer_at))
 }
 
-/// Reads the descriptors of a file, whether or not it has a footer, up to the first that does not check.
+/// Reads the descriptors of a file, with or without a footer, up to the first that fails its checksum.
 pub(super) fn scan(file: &dyn ReadFile, header: &Header) -> Result<Scan> {
     let mut window = Window { file, bytes: Vec::new(), start: 0, limit: file.len(), least: WINDOW };
     match header.layout {
@@ -81,12 +81,12 @@ fn scan_shared(window: &mut Window<'_>, header: &Header) -> Result<Scan> {
     Ok(scan)
 }
 
-/// The descriptor of a single value is what its file ends with, but for the footer.
+/// The descriptor of a single value is at the end of its file, before the footer if there is one.
 fn scan_single(window: &mut Window<'_>, header: &Header) -> Result<Scan> {
     let mut scan = Scan { entries: Vec::new(), end: PAGE };
     let limit = window.limit;
     let first = limit.saturating_sub(descriptor_len(KEY_MAX) + (ENTRY + TAIL) as u64).max(PAGE) / 8 * 8;
-    // All of it at once, since the search goes backwards.
+    // All of it is read at once, since the search goes backwards.
     window.bytes(first, limit.saturating_sub(first))?;
     for word in (first / 8..limit / 8).rev() {
         if let Some((entry, end)) = window.descriptor(header, word * 8)? {
@@ -105,12 +105,12 @@ struct Window<'a> {
     start: u64,
     /// The file's length.
     limit: u64,
-    /// How much is read at once.
+    /// How many bytes are read at once.
     least: u64,
 }
 
 impl Window<'_> {
-    /// The descriptor that begins at `at`, if a whole one does whose value lies in the file, and its end.
+    /// The descriptor that begins at `at`, and its end. `None` if there is no whole descriptor of a value in the file.
     fn descriptor(&mut self, header: &Header, at: u64) -> Result<Option<(Entry, u64)>> {
         Ok(self.described(header, at)?.map(|(entry, _key, end)| (entry, end)))
     }
@@ -125,7 +125,7 @@ impl Window<'_> {
         Ok(decoded.map(|(entry, key)| (entry, key.to_vec(), at + len)))
     }
 
-    /// `len` bytes from `at`, if the file has them.
+    /// `len` bytes from `at` on, if the file has them.
     fn bytes(&mut self, at: u64, len: u64) -> Result<Option<&[u8]>> {
         if at > self.limit || len > self.limit - at {
             return Ok(None);

@@ -5,13 +5,13 @@
 //!                 '-- abandoned: freed at once
 //! ```
 //!
-//! - A value is appended to a shared file that one writer has to itself meanwhile; a long one gets a file of
-//!   its own. Its bytes are written before the log record that points to it is.
-//! - `dirty` files hold bytes that a published record may point to and that are not synced. Whoever syncs the
-//!   log syncs them first (durability rule 4).
-//! - A freed blob cannot be pinned any more, and its bytes go when nobody has it pinned: a reader that comes
-//!   too late finds a newer version when it looks again.
-//! - What is freed is decided elsewhere ([`crate::store`]); here it is remembered, and done.
+//! - A value is appended to a shared file that its writer has borrowed alone. A long value gets a file of its own. The
+//!   bytes are written before the log record that points to them.
+//! - `dirty` files hold unsynced bytes that a published record may point to. A sync of the log syncs them first
+//!   (rule 4).
+//! - A freed blob cannot be pinned any more. Its bytes are given back when nobody has it pinned. A reader that comes
+//!   too late looks again and finds a newer version.
+//! - The store decides what is freed ([`crate::store`]). This set remembers it, and gives the space back.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,9 +33,10 @@ use crate::fs::{DirLock, ReadFile};
 use crate::options::{Durability, Options};
 use crate::trace::Metrics;
 
-/// A value of so many bytes gets a file of its own: deleting it is an unlink, and it is never written anew. Puts beside
-/// plain files, in turn (`esker-bench huge-writes`; alone, shared): 4 MiB 0.91 and 1.4 times as fast, 8 MiB 0.88 and 1.16,
-/// 19.7 MB 0.89 and 0.92; by the mean, into which the sealing of shared files goes, 8 MiB are put equally fast.
+/// A value of at least this many bytes gets a file of its own: its deletion is an unlink, and it is never rewritten.
+/// Puts compared with plain files, in turn (`esker-bench huge-writes`; own file, shared file): 4 MiB 0.91 and 1.4 times
+/// as fast, 8 MiB 0.88 and 1.16, 19.7 MB 0.89 and 0.92. By the mean time, which includes the sealing of shared files,
+/// puts of 8 MiB are equally fast.
 const SINGLE_AT: usize = 8 << 20;
 
 /// See the module's comment.
@@ -43,40 +44,40 @@ const SINGLE_AT: usize = 8 << 20;
 pub(crate) struct BlobSet {
     pub(super) env: Env,
     dir: PathBuf,
-    /// Values are written inside; shut when the store is closed.
+    /// Values are written inside this gate. It is shut when the store is closed.
     pub(crate) gate: Arc<Gate>,
     next_file: Arc<AtomicU64>,
     pub(super) executor: Arc<dyn Executor>,
-    /// The store's.
+    /// The store's metrics.
     pub(crate) metrics: Arc<Metrics>,
     /// Whether writers wait for syncs, as far as the store knows.
     sync_follows: bool,
-    /// A shared file of so many bytes takes no further value.
+    /// A shared file of this many bytes takes no further value.
     pub(super) shared_len_max: u64,
     pub(crate) handles: Arc<Handles>,
     files: RwLock<BTreeMap<BlobFileId, Arc<LiveFile>>>,
     pub(super) appenders: Mutex<Appenders>,
     pub(super) returned: Condvar,
     pub(crate) filter: KeyFilter,
-    /// There are blobs, or there were.
+    /// Whether there are or were any blobs.
     used: AtomicBool,
-    /// A file was begun whose name is not durable yet.
+    /// Whether there is a new file whose name is not durable yet.
     pub(super) new_name: AtomicBool,
     syncing_names: Mutex<()>,
-    /// Blobs that were written for nothing.
+    /// Blobs that were written and not committed.
     pub(super) abandoned: Mutex<Vec<Pointer>>,
-    /// A pin went that held bytes back.
+    /// Whether a pin was dropped that held bytes back.
     pub(super) let_go: AtomicBool,
-    /// A sync failed, and is not repeated (durability rule 8).
+    /// The error of a failed sync, which is not repeated (rule 8).
     failed: Mutex<Option<Error>>,
-    /// Bytes of values that were to be erased since the last [`BlobSet::has_erased`] said so.
+    /// How many bytes of values were to be erased since [`BlobSet::has_erased`] last returned `true`.
     pub(super) erased: AtomicU64,
     pub(super) syncing: Mutex<()>,
     /// Files that are `dirty`, so that a sync need not look at all files.
     dirty: Mutex<Vec<Arc<LiveFile>>>,
-    /// The store is closed: what a handle would read may be gone.
+    /// Whether the store is closed: what a handle would read may be gone.
     closed: AtomicBool,
-    /// Keeps other openings out of the directory, until the store is closed and no map is left.
+    /// Keeps other openings out of the directory until the store is closed and no map is left.
     pub(super) lock: Mutex<Option<Arc<dyn DirLock>>>,
 }
 
@@ -109,7 +110,7 @@ impl BlobSet {
             abandoned: Mutex::default(),
             let_go: AtomicBool::new(false),
             failed: Mutex::default(),
-            // Of earlier openings nobody knows.
+            // What earlier openings have erased is unknown.
             erased: AtomicU64::new(u64::MAX / 2),
             syncing: Mutex::default(),
             dirty: Mutex::default(),
@@ -118,7 +119,7 @@ impl BlobSet {
         }
     }
 
-    /// Entries may point to blobs from now on.
+    /// Notes that entries may point to blobs from now on.
     pub(crate) fn note_used(&self) {
         self.used.store(true, Ordering::Release);
     }
@@ -129,7 +130,7 @@ impl BlobSet {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Takes in a file that was found when the store was opened.
+    /// Adds a file to the set.
     pub(crate) fn insert(&self, live: Arc<LiveFile>) {
         self.note_used();
         if live.unsynced.load(Ordering::Acquire) {
@@ -138,7 +139,7 @@ impl BlobSet {
         self.files.write().insert(live.id, live);
     }
 
-    /// The file has got bytes that a record may point to from now on.
+    /// Notes that the file has new bytes that a record may point to.
     pub(super) fn note_dirty(&self, live: &Arc<LiveFile>) {
         live.unsynced.store(true, Ordering::Release);
         if !live.dirty.swap(true, Ordering::AcqRel) {
@@ -150,12 +151,12 @@ impl BlobSet {
         self.files.read().get(&file).cloned()
     }
 
-    /// What the file says of its blobs.
+    /// The entries of the file.
     pub(crate) fn entries(&self, live: &LiveFile) -> Result<Vec<Entry>> {
         let file = live.readable()?;
         if live.life.lock().sealed {
             match file.entries() {
-                // The descriptors tell as much.
+                // The descriptors have the same information.
                 Err(error) if error.kind() == ErrorKind::Corruption => {}
                 entries => return entries,
             }
@@ -164,13 +165,13 @@ impl BlobSet {
         Ok(BlobFile::scan(again, live.name())?.1.entries)
     }
 
-    /// The store is closed: handles of values that are left cannot be read any more.
+    /// Notes that the store is closed. Handles of values that are left cannot be read any more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.lock.lock().take();
     }
 
-    /// Lets go of all files. Values that somebody holds keep theirs, without the descriptors.
+    /// Closes all files. Values that are still held keep their `LiveFile`, without its descriptors.
     pub(crate) fn let_go(&self) {
         let files = std::mem::take(&mut *self.files.write());
         files.values().for_each(|live| live.let_go(self.closed_error()));
@@ -183,7 +184,7 @@ impl BlobSet {
         Error::new(ErrorKind::Closed, "the store of this value is closed").at(&self.dir)
     }
 
-    /// Fails when the store is closed.
+    /// Fails if the store is closed.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::SeqCst) {
             return Err(self.closed_error());
@@ -191,7 +192,7 @@ impl BlobSet {
         Ok(())
     }
 
-    /// Where a file is, or should be.
+    /// The path of a file.
     pub(crate) fn path_of(&self, file: BlobFileId) -> PathBuf {
         blob_path(&self.dir, file)
     }
@@ -201,7 +202,7 @@ impl BlobSet {
         self.files.read().values().cloned().collect()
     }
 
-    /// Lets go of a file that is no longer part of the store, and that nobody reads.
+    /// Removes from the set a file that is no longer part of the store and that nobody reads.
     pub(crate) fn forget(&self, file: BlobFileId) {
         self.files.write().remove(&file);
     }
@@ -221,7 +222,7 @@ impl BlobSet {
         NewFile { path, number, salt, created_us: self.env.clock.wall_us(), chunk_log2: CHUNK_LOG2 }
     }
 
-    /// Writes `value`, which `key` of `tree` is to have. It counts when the log says so.
+    /// Writes `value` for `key` of `tree`. It counts once the log names it.
     pub(crate) fn put(self: &Arc<Self>, tree: u32, key: &[u8], value: &[u8]) -> Result<NewBlob> {
         let _inside = self.gate.enter()?;
         if value.len() >= SINGLE_AT {
@@ -248,7 +249,7 @@ impl BlobSet {
         }
     }
 
-    /// Begins a value of unknown length, in a file of its own.
+    /// Begins a value of unknown length in a file of its own.
     pub(crate) fn stream(self: &Arc<Self>) -> Result<BlobStream> {
         let _inside = self.gate.enter()?;
         let (id, path, salt) = self.begin();
@@ -258,15 +259,15 @@ impl BlobSet {
         Ok(BlobStream { set: Arc::clone(self), writer: Some(writer), id, salt })
     }
 
-    /// Makes everything durable that a record published before this call points to.
+    /// Makes everything durable that records published before this call point to.
     pub(crate) fn sync(&self) -> Result<()> {
-        // Whoever waits here finds the other's syncs done.
+        // A thread that waits here finds the syncs of the other one done.
         let _one_at_a_time = self.syncing.lock();
         self.check()?;
         self.sync_dirty().inspect_err(|error| self.fail(error))
     }
 
-    /// Whether all syncs have succeeded so far.
+    /// Fails if a sync has failed.
     pub(super) fn check(&self) -> Result<()> {
         self.failed.lock().as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
     }
@@ -279,7 +280,7 @@ impl BlobSet {
     fn sync_dirty(&self) -> Result<()> {
         let dirty = std::mem::take(&mut *self.dirty.lock());
         let synced = dirty.iter().try_for_each(|live| {
-            // Whoever writes from here on enters the file anew; what was written before is synced now.
+            // A later write adds the file again. Earlier writes are synced now.
             live.dirty.store(false, Ordering::SeqCst);
             let written = live.written.lock().clone();
             written.map_or(Ok(()), |file| file.sync())?;
@@ -287,14 +288,14 @@ impl BlobSet {
             live.let_go_if_found();
             Ok(())
         });
-        // After a failure the rest stays `unsynced`, and no sync is tried again.
+        // After a failure the rest stays `unsynced`, and no sync is repeated.
         synced?;
         self.sync_names()
     }
 
     /// Makes the names of new files durable.
     pub(crate) fn sync_names(&self) -> Result<()> {
-        // Whoever finds that there are none must not overtake the one who has just begun with them.
+        // A thread that finds nothing to sync must wait for the one that is syncing.
         let _one_at_a_time = self.syncing_names.lock();
         if self.new_name.swap(false, Ordering::AcqRel) {
             let synced = self.env.fs.sync_dir(&self.dir);
@@ -305,7 +306,7 @@ impl BlobSet {
 
     // ---- reading -------------------------------------------------------------------------------------
 
-    /// Keeps the blob's bytes where they are; `None` when it was freed.
+    /// Keeps the blob's bytes in place; `None` if it was freed.
     pub(crate) fn pin(self: &Arc<Self>, pointer: &Pointer) -> Option<Pin> {
         let live = self.get(pointer.file)?;
         let mut life = live.life.lock();
@@ -319,11 +320,11 @@ impl BlobSet {
 
     // ---- freeing -------------------------------------------------------------------------------------
 
-    /// From now on nobody can pin the blob.
+    /// Frees the blob: from now on nobody can pin it.
     pub(crate) fn condemn(&self, file: BlobFileId, ordinal: u64) {
         if let Some(live) = self.get(file) {
             let mut life = live.life.lock();
-            // What a record names stays pending until that is durable: a power loss may take both.
+            // A blob that a record names stays pending until the record is durable: a power loss may take both.
             if life.pending.get(&ordinal) == Some(&None) {
                 life.pending.remove(&ordinal);
             }
@@ -331,8 +332,8 @@ impl BlobSet {
         }
     }
 
-    /// Closes the descriptors of files to which nothing is written any more: they are opened again when read.
-    /// One that cannot be opened again stays as it is.
+    /// Closes the descriptors of files that are not written any more. They are opened again when read. A file that
+    /// cannot be opened again stays as it is.
     pub(crate) fn settle_files(&self) {
         for live in self.files().iter().filter(|live| live.is_settled()) {
             let Ok(lazy) = self.handles.file(&self.path_of(live.id)) else { continue };
@@ -342,7 +343,7 @@ impl BlobSet {
         }
     }
 
-    /// Whether the holes of the file have at least the bytes that its freed blobs took.
+    /// Whether the holes of the file are at least as large as its freed blobs.
     pub(crate) fn is_erased(&self, live: &LiveFile) -> Result<bool> {
         let Ok(readable) = live.readable() else { return Ok(true) };
         let path = blob_path(&self.dir, live.id);
@@ -352,7 +353,7 @@ impl BlobSet {
         Ok(holes >= spans.map(|(start, end)| end.saturating_sub(start)).sum())
     }
 
-    /// Gives back the space of freed blobs, as far as nobody reads them; returns how many bytes they had.
+    /// Gives back the space of freed blobs that nobody reads. Returns how many bytes they had.
     pub(crate) fn erase(&self, file: BlobFileId, ordinals: impl IntoIterator<Item = u64>) -> Result<u64> {
         let Some(live) = self.get(file) else { return Ok(0) };
         let mut life = live.life.lock();
@@ -361,7 +362,8 @@ impl BlobSet {
         life.held_back.extend(later);
         let over = life.is_over();
         drop(life);
-        // The whole file goes, or a checkpoint has it too: then punching would damage that.
+        // If the whole file will be removed, there is nothing to punch. If a checkpoint has the file too, a hole would
+        // damage it.
         let Ok(readable) = live.readable() else { return Ok(0) };
         let lens = now.iter().filter_map(|&ordinal| readable.locate(file, ordinal)).map(|(_, len)| len);
         let bytes = lens.sum();
@@ -380,7 +382,7 @@ impl BlobSet {
         }
     }
 
-    /// Gives back the space of blobs that were freed while somebody read them, and no longer does.
+    /// Gives back the space of blobs that were freed while they were read, and are not read any more.
     pub(crate) fn erase_let_go(&self) -> Result<bool> {
         if !self.let_go.swap(false, Ordering::AcqRel) {
             return Ok(false);
@@ -389,14 +391,15 @@ impl BlobSet {
             let mut life = live.life.lock();
             let held_back = std::mem::take(&mut life.held_back);
             drop(life);
-            // What is still pinned is held back again.
+            // Blobs that are still pinned are held back again.
             self.erase(live.id, held_back)?;
         }
         Ok(true)
     }
 }
 
-/// The whole blocks of a blob at an offset, of a length: its start and its end; none where the end is not behind.
+/// The start and end of the whole blocks of a blob at an offset, of a length. There are none if the end is not behind
+/// the start.
 fn span((offset, len): (u64, u64)) -> (u64, u64) {
     (offset.next_multiple_of(4096), (offset + len) / 4096 * 4096)
 }

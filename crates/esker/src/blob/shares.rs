@@ -1,9 +1,9 @@
-//! The entries that name one blob, where there may be more than one: its shares.
+//! The shares of a blob: the entries that name it, if there may be more than one.
 //!
-//! - Share 0 is the entry for which the blob was written. Each copy gets the next number, and no number is given
-//!   twice, so that of a share it can be said more than once that it has ended.
+//! - Share 0 is the entry for which the blob was written. Each copy gets the next number. No number is given out twice,
+//!   so the end of a share may be reported more than once.
 //! - The blob is needed until the last share has ended.
-//! - A share that the log may still lose counts only where the log names it: [`SharesRecord`] tells them apart.
+//! - A share that the log may still lose counts only if the log names it: [`SharesRecord`] tells them apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::version::blobs::SharesRecord;
 
 #[derive(Debug, Clone, Copy)]
 struct Share {
-    /// Of its key; 0 for the first share, whose key the file names.
+    /// The hash of its key; 0 for the first share, whose key the file holds.
     key_hash: u64,
-    /// The log position behind its record; `None`: it is not committed, as far as anybody knows.
+    /// The log position behind its record; `None`: not committed, as far as is known.
     position: Option<u64>,
-    /// Only snapshots see it, and that survives.
+    /// Whether only snapshots see it, and the write that hides it survives a crash.
     shadowed: bool,
 }
 
@@ -27,18 +27,18 @@ struct Share {
 pub(crate) struct Shares {
     next: u64,
     live: BTreeMap<u64, Share>,
-    /// Shares of an earlier opening that count only where the log names them.
+    /// Shares of an earlier opening that count only if the log names them.
     undecided: BTreeSet<u64>,
 }
 
 impl Shares {
-    /// Of a blob that nobody has copied yet.
+    /// The shares of a blob that was not copied yet.
     pub(crate) fn first() -> Shares {
         let first = Share { key_hash: 0, position: Some(0), shadowed: false };
         Shares { next: 1, live: BTreeMap::from([(0, first)]), undecided: BTreeSet::new() }
     }
 
-    /// As the manifest says.
+    /// The shares in the manifest's record.
     pub(crate) fn of(record: &SharesRecord) -> Shares {
         let share = |(&share, &key_hash): (&u64, &u64)| {
             (share, Share { key_hash, position: Some(0), shadowed: false })
@@ -50,7 +50,7 @@ impl Shares {
         }
     }
 
-    /// A new share, not committed yet.
+    /// Gives out a new share, which is not committed yet.
     pub(super) fn issue(&mut self, key_hash: u64) -> u64 {
         let share = self.next;
         self.next += 1;
@@ -58,20 +58,20 @@ impl Shares {
         share
     }
 
-    /// The log names the share, in a record that ends at position `end`.
+    /// Notes that the log names the share, in a record that ends at position `end`.
     pub(super) fn commit(&mut self, share: u64, end: Option<u64>) {
         if let Some(share) = self.live.get_mut(&share) {
             share.position = end;
         }
     }
 
-    /// A table names the share; whether it was one that only tables would.
+    /// Notes that a table names the share. Returns whether its write skipped the log.
     pub(super) fn settle(&mut self, share: u64) -> bool {
         let share = self.live.get_mut(&share).filter(|share| share.position == Some(VOLATILE));
         share.is_some_and(|share| share.position.replace(0).is_some())
     }
 
-    /// Replay has found the share. One that the manifest knew, and does not count, has ended since.
+    /// Notes that replay has found the share. If the manifest knew the share and does not count it, it has ended since.
     pub(crate) fn claim(&mut self, share: u64, key_hash: u64) {
         if share >= self.next || self.undecided.remove(&share) {
             self.next = self.next.max(share.saturating_add(1));
@@ -79,17 +79,17 @@ impl Shares {
         }
     }
 
-    /// The whole log was replayed: what it does not name does not count.
+    /// Notes that the whole log was replayed: shares that it does not name do not count.
     pub(crate) fn decide(&mut self) {
         self.undecided.clear();
     }
 
-    /// The share has ended for good.
+    /// Ends the share for good.
     pub(crate) fn release(&mut self, share: u64) {
         self.live.remove(&share);
     }
 
-    /// Whether only snapshots see the share, none of which survives.
+    /// Sets whether only snapshots see the share (`None`: every share). Snapshots do not survive the process.
     pub(crate) fn shadow(&mut self, share: Option<u64>, is_shadowed: bool) {
         let shadowed = self.live.iter_mut().filter(|(number, _)| share.is_none_or(|share| share == **number));
         shadowed.for_each(|(_, share)| share.shadowed = is_shadowed);
@@ -100,7 +100,7 @@ impl Shares {
         self.live.is_empty() && self.undecided.is_empty()
     }
 
-    /// What a manifest is to know whose log is on the disk up to position `synced`.
+    /// The record for a manifest, if the log is on the disk up to position `synced`.
     pub(crate) fn record(&self, synced: u64) -> SharesRecord {
         let mut record =
             SharesRecord { next: self.next, pending: self.undecided.clone(), ..Default::default() };
@@ -116,8 +116,8 @@ impl Shares {
 }
 
 impl BlobSet {
-    /// One entry more for the blob of `pointer`, that of `key` in `tree`; `None` when it was freed. It counts when
-    /// the log says so.
+    /// Adds an entry, that of `key` in `tree`, to the blob of `pointer`; `None` if the blob was freed. It counts once
+    /// the log names it.
     pub(crate) fn share(self: &Arc<Self>, tree: u32, key: &[u8], pointer: &Pointer) -> Option<NewBlob> {
         let pin = self.pin(pointer)?;
         let hash = key_hash(tree, key);
@@ -136,19 +136,20 @@ impl BlobSet {
         self.get(file).is_some_and(|live| live.life.lock().shares(ordinal).is_some())
     }
 
-    /// An entry (`None`: every one) that names the blob has ended for good; whether that was the last.
+    /// Ends an entry (`None`: every entry) of the blob for good. Returns whether it was the last.
     pub(crate) fn release(&self, file: BlobFileId, ordinal: u64, share: Option<u64>) -> bool {
         self.get(file).is_some_and(|live| live.life.lock().release(ordinal, share))
     }
 
-    /// No snapshot that sees the entry survives; `false`: the blob was not copied, and has no other.
+    /// Notes that only snapshots see the entry, which do not survive the process. `false`: the blob was not copied, and
+    /// has no other entry.
     pub(crate) fn shadow_share(&self, file: BlobFileId, ordinal: u64, share: Option<u64>) -> bool {
         let Some(live) = self.get(file) else { return false };
         let mut life = live.life.lock();
         life.shares_mut(ordinal).map(|shares| shares.shadow(share, true)).is_some()
     }
 
-    /// [`BlobSet::shadow_share`] was premature.
+    /// Undoes [`BlobSet::shadow_share`].
     pub(crate) fn live_on(&self, file: BlobFileId, ordinal: u64, share: Option<u64>) {
         if let Some(live) = self.get(file)
             && let Some(shares) = live.life.lock().shares_mut(ordinal)
@@ -186,7 +187,7 @@ mod tests {
         [1, 2, 5, 6].into_iter().for_each(|share| again.release(share));
         assert!(again.is_over());
 
-        // It does not.
+        // The log names neither.
         let mut again = Shares::of(&record);
         again.release(a);
         assert!(!again.is_over(), "the log may still name the second copy");

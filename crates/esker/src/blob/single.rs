@@ -1,7 +1,7 @@
 //! Writes one value of unknown length into a file of its own, as it comes.
 //!
-//! Memory is one buffer of at most 1 MiB and 8 bytes a chunk, whatever the length. Until `finish` returns
-//! nobody knows the value; a writer that is dropped before, or whose `finish` failed, removes its file.
+//! It uses one buffer of at most 1 MiB and 8 bytes per chunk, whatever the length. Nobody knows the value until
+//! `finish` returns. A writer that is dropped before that, or whose `finish` has failed, removes its file.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -17,11 +17,12 @@ use crate::env::Executor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, RandomFile, UserFile};
 
-/// How much is written at once: whole chunks of every size, summed up while the processor's cache has them.
+/// How much is written at once: whole chunks of every size. Their checksums are computed while the bytes are in the
+/// processor's cache.
 const PIECE: usize = 1 << 20;
-/// How much is written between hints that the kernel should begin to write back, where a sync will follow.
+/// After this many bytes the kernel is told to begin writeback, if a sync will follow.
 const WRITEBACK_EVERY: u64 = 8 << 20;
-/// From so many bytes at once on, a thread that sums them up costs less than it brings.
+/// From this many bytes at once on, a second thread for the checksums pays off.
 const SHARED_AT: usize = 4 << 20;
 
 /// See the module.
@@ -32,15 +33,15 @@ pub(crate) struct SingleWriter {
     header: Header,
     chunk_log2: u8,
     summer: Summer,
-    /// What does not fill a piece yet.
+    /// Bytes that do not fill a piece yet.
     rest: Vec<u8>,
     behind: Writeback,
-    /// A write failed: the value has a gap.
+    /// Whether a write has failed, so that the value has a gap.
     failed: bool,
     finished: bool,
 }
 
-/// How far the kernel was told to begin to write back.
+/// How far the kernel was told to begin writeback.
 #[derive(Debug)]
 struct Writeback {
     sync_follows: bool,
@@ -48,7 +49,7 @@ struct Writeback {
 }
 
 impl Writeback {
-    /// Writes behind all that was written before.
+    /// Writes a piece behind all earlier ones.
     fn write(&mut self, file: &dyn RandomFile, piece: &[u8], at: u64) -> Result<()> {
         file.write_at(&[IoSlice::new(piece)], at)?;
         let end = at + piece.len() as u64;
@@ -60,18 +61,18 @@ impl Writeback {
     }
 }
 
-/// A value that is whole and can be read.
+/// A whole value that can be read.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) entry: Entry,
     pub(crate) blob: Arc<BlobFile>,
-    /// The file itself, to be synced by whoever needs the value durable.
+    /// The file itself, to sync when the value has to be durable.
     pub(crate) file: Arc<dyn RandomFile>,
 }
 
 impl SingleWriter {
-    /// `sync_follows`: somebody will wait for a sync of the file, so what is written is on its way to the disk
-    /// early. It costs a quarter of the speed where nobody does.
+    /// `sync_follows`: a caller will wait for a sync of the file, so writeback begins early. If no sync follows, that
+    /// costs a quarter of the speed.
     pub(crate) fn create(fs: &Arc<dyn FileSystem>, new: NewFile<'_>, sync_follows: bool) -> Result<Self> {
         let (file, header) = new.create(fs.as_ref(), Layout::Single)?;
         Ok(SingleWriter {
@@ -87,8 +88,8 @@ impl SingleWriter {
         })
     }
 
-    /// Takes the next bytes of the value. What fills a piece is written straight from `bytes`, and much at once is summed
-    /// up by another processor meanwhile, if one has nothing to do.
+    /// Takes the next bytes of the value. Whole pieces are written straight from `bytes`. If there are many bytes at
+    /// once, an idle processor computes the checksums meanwhile.
     pub(crate) fn write(&mut self, mut bytes: &[u8], threads: &dyn Executor) -> Result<()> {
         if !self.rest.is_empty() {
             let (head, behind) = bytes.split_at(bytes.len().min(PIECE - self.rest.len()));
@@ -108,9 +109,9 @@ impl SingleWriter {
         Ok(())
     }
 
-    /// Takes as many of the first `len` bytes of `source` as the value's beginning as the file system shares with
-    /// it, and returns how many. Nothing was written before. Whoever changes `source` meanwhile decides which
-    /// bytes those are; they are summed up as they are then in this file, and stay so.
+    /// Takes the beginning of the value from `source`: as many of its first `len` bytes as the file system can share.
+    /// Returns how many. Must be called before any write. Another process may change `source` meanwhile; the checksums
+    /// are computed from the bytes that are in this file afterwards, and these do not change.
     pub(crate) fn share(&mut self, source: &UserFile, len: u64) -> Result<u64> {
         debug_assert!(self.summer.len() == 0 && self.rest.is_empty(), "it is the beginning");
         let wanted = whole_pieces(len.min(FILE_LEN_MAX / 2));
@@ -134,7 +135,7 @@ impl SingleWriter {
         Ok(())
     }
 
-    /// Writes whole chunks, or the last bytes of all.
+    /// Writes whole chunks, or the last bytes of the value.
     fn write_piece(&mut self, piece: &[u8]) -> Result<()> {
         self.check_whole()?;
         self.failed = true;
@@ -145,7 +146,7 @@ impl SingleWriter {
         Ok(())
     }
 
-    /// Writes whole pieces by one processor and sums them up by another.
+    /// Writes whole pieces on one processor and computes their checksums on another.
     fn write_shared(&mut self, pieces: &[u8], threads: &dyn Executor) -> Result<()> {
         self.check_whole()?;
         self.failed = true;
@@ -165,10 +166,10 @@ impl SingleWriter {
             }
         };
         threads.side_by_side(1, &work);
-        // What an executor has left to do.
+        // This does what an executor has left undone.
         work();
         let written = writing.into_inner().1;
-        // What one has lost on the way is no value.
+        // If an executor has lost a part, the value is not whole.
         let lost = || Error::new(ErrorKind::Io, "a part of the value was not written").at(self.file.path());
         written.filter(|_| self.summer.len() == end).ok_or_else(lost)??;
         self.failed = false;
@@ -221,7 +222,7 @@ impl SingleWriter {
 }
 
 impl SingleWriter {
-    /// Leaves the file where it is: its store was closed, and the name may be another's.
+    /// Leaves the file in place: its store was closed, and the name may belong to another file.
     pub(crate) fn leave(mut self) {
         self.finished = true;
     }
@@ -234,7 +235,7 @@ fn whole_pieces(len: u64) -> u64 {
 impl Drop for SingleWriter {
     fn drop(&mut self) {
         if !self.finished {
-            // What cannot be removed now is named by nobody, and goes at the next opening.
+            // Nothing names a file that cannot be removed now. The next opening removes it.
             drop(self.fs.remove_file(self.file.path()));
         }
     }

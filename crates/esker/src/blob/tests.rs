@@ -45,12 +45,12 @@ fn read_whole(blob: &BlobFile, pointer: &Pointer) -> Result<Vec<u8>> {
     read(blob, pointer, 0, pointer.len as usize)
 }
 
-/// What these tests draw.
+/// The random choices of these tests.
 trait Draw {
     fn bytes(&mut self, len: u64) -> Vec<u8>;
-    /// Lengths around every border: of blocks, chunks, pieces.
+    /// Lengths around every boundary: of blocks, chunks, pieces.
     fn value_len(&mut self) -> u64;
-    /// A part of a value, often with an end on a border of chunks.
+    /// A part of a value, often with an end on a chunk boundary.
     fn range(&mut self, len: u64) -> (u64, usize);
 }
 
@@ -168,7 +168,7 @@ fn a_file_that_cannot_be_begun_is_removed() {
     assert_eq!(disk.paths(), Vec::<std::path::PathBuf>::new());
 }
 
-/// Rule 10: a value is in one piece, its sums behind it, and from 32 KiB on it begins at a block.
+/// Rule 10: a value is contiguous, its sums follow it, and from 32 KiB on it begins at a block.
 #[test]
 fn values_begin_at_blocks() -> Result<()> {
     let disk = SimFs::new(3);

@@ -1,6 +1,6 @@
-//! What is known of a value that is read in parts: its sums, and which chunks have passed theirs.
+//! The sums of a value that is read in parts, and which of its chunks have passed.
 //!
-//! Costs 8 bytes and a bit a chunk, from the first read of a part until the last chunk has passed.
+//! It takes 8 bytes and a bit per chunk, from the first read of a part until the last chunk has passed.
 
 use super::chunks::Sums;
 use crate::sync::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub(super) struct Verified {
     pub(super) sums: Sums,
     bits: Box<[AtomicU64]>,
-    /// Chunks that have not passed.
+    /// How many chunks have not passed.
     left: AtomicU64,
 }
 
@@ -27,13 +27,13 @@ impl Verified {
         self.bits[(index / 64) as usize].load(Ordering::Acquire) >> (index % 64) & 1 == 1
     }
 
-    /// How many chunks from `first` on, and before `end`, are all like `first`: passed, or not passed.
+    /// How many chunks from `first` on, and before `end`, are all in the same state as `first`: passed or not.
     pub(super) fn alike(&self, first: u64, end: u64) -> u64 {
         let passed = self.has(first);
         (first..end).take_while(|&index| self.has(index) == passed).count() as u64
     }
 
-    /// Remembers that chunk `index` has passed. Returns whether it was the last one.
+    /// Notes that chunk `index` has passed. Returns whether it was the last one.
     pub(super) fn set(&self, index: u64) -> bool {
         let bit = 1 << (index % 64);
         let before = self.bits[(index / 64) as usize].fetch_or(bit, Ordering::AcqRel);

@@ -1,4 +1,4 @@
-//! What blob files take beyond what is needed, and which of them is best written anew.
+//! How much space blob files waste, and which of them is the best to rewrite.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{BlobFileId, BlobSet, LiveFile};
 use crate::error::{Error, ErrorKind, Result};
 
 impl BlobSet {
-    /// Whether values of `bytes` in all were erased since this last said so.
+    /// Whether values of at least `bytes` bytes in total were erased since this last returned `true`.
     pub(crate) fn has_erased(&self, bytes: u64) -> bool {
         let erased = self.erased.load(Ordering::Relaxed);
         if erased >= bytes {
@@ -18,15 +18,14 @@ impl BlobSet {
         erased >= bytes
     }
 
-    /// What the blob files take, what of that nobody needs, and of the files that `may_go` the one whose rewriting
-    /// wins most.
+    /// How many bytes the blob files need and waste, and which of the files that `may_go` gains most from a rewrite.
     pub(crate) fn waste(&self, may_go: &BTreeSet<BlobFileId>) -> Result<Waste> {
         let mut waste = Waste::default();
         let mut worst = (0, 1);
         for live in self.files() {
             let Ok((needed, gone)) = live.needed_bytes() else { continue };
             waste.needed += needed;
-            // Without that, a file written anew could be so again and again.
+            // Without a value to leave out, a file could be rewritten again and again.
             if live.single || gone == 0 || !live.is_rewritable() || !may_go.contains(&live.id) {
                 continue;
             }
@@ -36,7 +35,7 @@ impl BlobSet {
             };
             let gain = taken.saturating_sub(needed);
             waste.bytes += gain;
-            // The most bytes won for each that is written.
+            // The most bytes gained for each byte written.
             let better = u128::from(gain) * u128::from(worst.1) > u128::from(worst.0) * u128::from(needed);
             if better && gain > needed / 32 {
                 worst = (gain, needed);
@@ -46,15 +45,15 @@ impl BlobSet {
         Ok(waste)
     }
 
-    /// Whether the file has a copy while somebody reads it, so that it must keep its name for now.
+    /// Whether the file must keep its name for now, because it is being read and has a copy.
     pub(crate) fn is_held_up(&self, live: &LiveFile) -> Result<bool> {
         Ok(live.life.lock().is_pinned() && self.env.fs.link_count(&self.path_of(live.id))? > 1)
     }
 
-    /// Begins to write `live` anew with the values that are not `gone`.
+    /// Begins to rewrite `live` with the values that are not `gone`.
     ///
     /// # Errors
-    /// `Corruption` where it does not show all of them: then it is to stay as it is.
+    /// `Corruption` if the file does not show all of them: then it has to stay as it is.
     pub(crate) fn begin_rewrite(&self, live: &Arc<LiveFile>, gone: impl Fn(u64) -> bool) -> Result<Rewrite> {
         let mut entries = self.entries(live)?;
         entries.retain(|entry| !gone(entry.ordinal));
@@ -73,6 +72,6 @@ impl BlobSet {
 pub(crate) struct Waste {
     pub(crate) needed: u64,
     pub(crate) bytes: u64,
-    /// With the bytes that it needs.
+    /// The file, and how many bytes it needs.
     pub(crate) worst: Option<(Arc<LiveFile>, u64)>,
 }

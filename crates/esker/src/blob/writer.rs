@@ -4,8 +4,8 @@
 //! ... | descriptor | zeros to the value's place | value | zeros to 8 | sums | descriptor | ...
 //!     ^ a multiple of 8                                                ^ end: where the next one begins
 //! ```
-//! A value is in the file when `append` returns, whatever then happens to the process; it is durable after
-//! a sync of the file, which is the owner's to call. A value that could not be written is cut off again.
+//! When `append` returns, the value is in the file and survives the death of the process. It is durable after a sync of
+//! the file, which is up to the owner. A value that could not be written is cut off again.
 
 use std::io::IoSlice;
 use std::path::Path;
@@ -21,18 +21,18 @@ use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, RandomFile, descriptors};
 
-/// Values from this length on begin at a multiple of 4096, so that they can be mapped and shared with other
-/// files, and given back whole. Shorter ones would waste more than an eighth of their space by it.
+/// Values of at least this length begin at a multiple of 4096, so that they can be mapped, shared with other files, and
+/// given back whole. For shorter values this would waste more than an eighth of their space.
 const ALIGN_FROM: u64 = 32 << 10;
 
-/// About how many bytes of a file a value of `len` bytes takes, and not less than with a short key.
+/// About how many bytes of a file a value of `len` bytes takes, and at least as many as with a short key.
 pub(super) fn footprint(len: u64) -> u64 {
     let descriptor = descriptor_len(32);
     let whole = if len >= ALIGN_FROM { len.next_multiple_of(PAGE) + PAGE } else { len + descriptor };
     whole + sums_len(len, CHUNK_LOG2) + ENTRY as u64
 }
 
-/// What a new blob file is called, and what is said on its first page.
+/// The name of a new blob file and the contents of its first page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewFile<'a> {
     pub(crate) path: &'a Path,
@@ -41,12 +41,12 @@ pub(crate) struct NewFile<'a> {
     pub(crate) salt: u64,
     /// Microseconds since 1970-01-01 UTC.
     pub(crate) created_us: u64,
-    /// Chunks of its values are 2 to the power of this: 12 to 20.
+    /// The binary logarithm of the chunk size of its values: 12 to 20.
     pub(crate) chunk_log2: u8,
 }
 
 impl NewFile<'_> {
-    /// Creates the file with its first page. A file that could not be written is removed again.
+    /// Creates the file with its first page. If the page cannot be written, the file is removed.
     pub(super) fn create(
         &self,
         fs: &dyn FileSystem,
@@ -56,7 +56,7 @@ impl NewFile<'_> {
         let header = Header { layout, number, salt, created_us };
         let file = descriptors::opened(|| fs.create_random(path))?;
         if let Err(error) = file.write_at(&[IoSlice::new(&header.encode())], 0) {
-            // Best effort: what matters is reported already.
+            // Best effort: the first error is the one to report.
             drop(fs.remove_file(path));
             return Err(error);
         }
@@ -76,7 +76,7 @@ pub(super) fn check_key(key: &[u8], path: &Path) -> Result<()> {
 enum State {
     /// The file ends at `end`.
     Clean,
-    /// Behind `end` may be what a failed write left.
+    /// A failed write may have left bytes behind `end`.
     Torn,
     /// The footer is written.
     Sealed,
@@ -92,7 +92,7 @@ pub(crate) struct SharedWriter {
     end: u64,
     state: State,
     entries: Vec<Entry>,
-    /// Descriptor and the zeros behind it.
+    /// The descriptor and the zeros behind it.
     head: Vec<u8>,
 }
 
@@ -112,8 +112,8 @@ impl SharedWriter {
         })
     }
 
-    /// Writes a value behind all others, and makes it known to readers. After an error there is no such
-    /// value, and the next one may be tried.
+    /// Writes a value behind all others and shows it to readers. After an error there is no such value, and the next
+    /// one may be tried.
     pub(crate) fn append(&mut self, tree: u32, key: &[u8], value: &[u8], stored_us: u64) -> Result<Entry> {
         check_key(key, self.file.path())?;
         self.check_open()?;
@@ -141,14 +141,14 @@ impl SharedWriter {
         Ok(entry)
     }
 
-    /// Where a value of `len` bytes begins that is written next.
+    /// Where the next value begins, if it has `len` bytes.
     fn next_offset(&self, key: &[u8], len: u64) -> u64 {
         let alignment = if len >= ALIGN_FROM && !broken("rule-10-align") { PAGE } else { 8 };
         (self.end + descriptor_len(key.len())).next_multiple_of(alignment)
     }
 
-    /// Writes a value of another file behind all others: what `entry` says of it stays, but for the place.
-    /// Readers do not find it here before the file is opened anew.
+    /// Writes a value of another file behind all others. `entry` keeps everything except the place. Readers do not find
+    /// the value here before the file is opened again.
     pub(super) fn append_moved(
         &mut self,
         entry: &Entry,
@@ -183,14 +183,14 @@ impl SharedWriter {
         Ok(())
     }
 
-    /// Cuts off what a failed write left.
+    /// Cuts off what a failed write has left.
     fn cut(&mut self) -> Result<()> {
         self.file.set_len(self.end)?;
         self.state = State::Clean;
         Ok(())
     }
 
-    /// Makes sure that the file may be appended to.
+    /// Fails if the file cannot be appended to.
     fn check_open(&mut self) -> Result<()> {
         match self.state {
             State::Clean => Ok(()),
@@ -201,17 +201,17 @@ impl SharedWriter {
         }
     }
 
-    /// Whether the footer is written. Where sealing failed nevertheless, it was the sync.
+    /// Whether the footer is written. If the seal failed all the same, it was the sync that failed.
     pub(crate) fn is_sealed(&self) -> bool {
         self.state == State::Sealed
     }
 
-    /// Bytes of the file so far.
+    /// The length of the file so far.
     pub(crate) fn len(&self) -> u64 {
         self.end
     }
 
-    /// What the file says of its values; in the footer's order once it is sealed.
+    /// The entries of the file; in the footer's order once it is sealed.
     pub(super) fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -221,13 +221,13 @@ impl SharedWriter {
         &self.blob
     }
 
-    /// The file itself, to be synced by whoever needs its values durable.
+    /// The file itself, to sync when its values have to be durable.
     pub(crate) fn file(&self) -> &Arc<dyn RandomFile> {
         &self.file
     }
 
-    /// Ends the file with its footer and makes all of it durable. Where the footer could not be written
-    /// (the disk is full), it may be tried again; where the sync failed, it must not.
+    /// Ends the file with its footer and makes all of it durable. If the footer could not be written (the disk is
+    /// full), the call may be repeated. If the sync has failed, it must not be.
     pub(crate) fn seal(&mut self) -> Result<()> {
         self.check_open()?;
         self.entries.sort_by_key(|entry| (entry.logical, entry.ordinal));

@@ -1,4 +1,4 @@
-//! Who seals all shared files waits for the appends that are under way, and for no others.
+//! A seal of all shared files waits for the appends in progress, and for no others.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -67,7 +67,7 @@ fn sealing_waits_for_files_that_another_seals() {
     });
 }
 
-/// A file that could not be sealed for want of room is tried again.
+/// A file that could not be sealed on a full disk is tried again.
 #[test]
 fn a_file_that_could_not_be_sealed_is_kept() {
     let disk = SimFs::new(1);

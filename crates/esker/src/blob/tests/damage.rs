@@ -1,4 +1,5 @@
-//! Damaged and cut files: the right bytes, or an error that says where; and only the values that were hit.
+//! Damaged and truncated files: reads return the right bytes, or an error with its place. Only the damaged values are
+//! lost.
 
 use super::*;
 
@@ -34,7 +35,7 @@ fn single() -> Result<Sealed> {
     Ok(Sealed { disk, values: vec![(entry, value)], end })
 }
 
-/// Whether `error` says what and where.
+/// Whether `error` says what is wrong, and where.
 fn is_located(error: &Error) -> bool {
     let known = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Unsupported);
     known
@@ -98,7 +99,7 @@ fn flip_every_byte(sealed: &Sealed) -> Result<()> {
     Ok(())
 }
 
-/// The descriptors alone, with one damaged byte: the values in front of it are found.
+/// With only descriptors and one damaged byte, the values before it are found.
 fn flip_and_scan(sealed: &Sealed, at: u64) -> Result<()> {
     let found = match scan(&sealed.disk) {
         Ok((_, scan)) => scan.entries,

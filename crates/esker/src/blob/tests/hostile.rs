@@ -1,4 +1,4 @@
-//! Headers, descriptors and footers whose checksums are right and whose numbers are not.
+//! Headers, descriptors and footers with right checksums and wrong numbers.
 
 use super::super::format::{ENTRY, PAGE, TAIL, Tail, encode_footer, key_hash};
 use super::*;
@@ -26,7 +26,7 @@ fn entry() -> Entry {
     }
 }
 
-/// Every entry in which one or two numbers were replaced.
+/// Every entry with one or two numbers replaced.
 fn changed() -> Vec<Entry> {
     let mut found = vec![entry()];
     for &a in NUMBERS {
@@ -41,7 +41,7 @@ fn changed() -> Vec<Entry> {
     found
 }
 
-/// Whether value and sums lie in the first `limit` bytes, reckoned so that nothing overflows.
+/// Whether value and sums lie in the first `limit` bytes, computed without overflow.
 fn lies_within(entry: &Entry, limit: u64) -> bool {
     let value_end = u128::from(entry.offset) + u128::from(entry.len);
     let chunks = u128::from(entry.len).div_ceil(1 << (entry.chunk_log2 % 64));

@@ -1,11 +1,11 @@
-//! Random values, read in random parts while the file grows, and again as other openings find it.
+//! Random values, read in random parts while the file grows, and again after the file is opened in each way.
 
 use super::*;
 
 /// Every value that was written, with its entry and its key.
 type Model = Vec<(Entry, Vec<u8>, Vec<u8>)>;
 
-/// A few random reads; `checked` are those that verify all.
+/// Makes a few random reads. `checked` are those that verify everything.
 fn read_some(rng: &mut Rng, blob: &BlobFile, model: &Model, reads: u64) -> Result<()> {
     for _ in 0..reads.min(model.len() as u64 * 8) {
         let (entry, _, value) = &model[rng.below(model.len() as u64) as usize];
@@ -56,7 +56,7 @@ fn run(seed: u64) -> Result<()> {
     let end = writer.len();
     writer.seal()?;
     read_some(&mut rng, writer.blob(), &model, 100)?;
-    // The seal made all of it durable.
+    // The seal has made all of it durable.
     let disk = disk.crash_keeping(0.0, seed);
     disk.sync_dir(Path::new("/"))?;
     if !disk.exists(path())? {
@@ -123,7 +123,7 @@ fn a_verified_chunk_is_not_read_again_for_its_checksum() -> Result<()> {
     let entry = writer.append(0, b"key", &[9; 40_000], 0)?;
     let (pointer, blob) = (entry.pointer(), writer.blob());
     read(blob, &pointer, 4096, 4096)?;
-    // Damage in a verified chunk passes until the file is opened again; in another one it does not.
+    // Damage in a verified chunk is not noticed until the file is opened again. In another chunk it is.
     disk.flip_byte(PATH, entry.offset + 5000, 1)?;
     disk.flip_byte(PATH, entry.offset + 9000, 1)?;
     assert_eq!(read(blob, &pointer, 5000, 1)?, [8]);

@@ -1,11 +1,12 @@
-//! Long values that several threads write and read: the right bytes, and damage named to the chunk nearest to the beginning.
+//! Long values that several threads write and read: the bytes are right, and the damaged chunk nearest to the beginning
+//! is reported.
 
 use std::sync::Weak;
 
 use super::*;
 use crate::env::{Executor, Lane, ThreadExecutor, Worker};
 
-/// Four threads, however many the machine has processors.
+/// Four threads, whatever the number of processors.
 #[derive(Debug)]
 struct Four(ThreadExecutor);
 
@@ -69,7 +70,7 @@ fn long_reads_agree_with_the_value_whatever_was_verified_before() -> Result<()> 
     Ok(())
 }
 
-/// Leaves all the work to whoever asked for it, however many processors it says are idle.
+/// Leaves all the work to the caller, although it says that processors are idle.
 #[derive(Debug)]
 struct Lazy(usize);
 
@@ -135,7 +136,7 @@ fn damage_of_a_long_value_is_named_to_the_chunk() -> Result<()> {
     for chunk in 0..chunks as u64 {
         let start = entry.offset + (chunk << 16);
         let at = start + rng.below((1 << 16).min(entry.offset + entry.len - start));
-        // A second one behind it is not the one that is told.
+        // A second damaged chunk behind the first is not the one reported.
         let hits = [(at, 4), (entry.offset + entry.len - 1, 8)];
         hits.iter().try_for_each(|&(at, bit)| disk.flip_byte(PATH, at, bit))?;
         let mut buf = vec![0; len];
@@ -149,7 +150,7 @@ fn damage_of_a_long_value_is_named_to_the_chunk() -> Result<()> {
             assert!((error.kind(), error.path()) == (ErrorKind::Corruption, Some(path())), "{error}");
             assert_eq!(error.offset(), Some(start), "{error}");
         }
-        // Of a part, threads stop at whatever damage they find first.
+        // When a part is read, threads stop at the first damage that any of them finds.
         let blob = open_sealed(&disk)?;
         let error = blob.read_at(&pointer, 1, &mut buf[1..], &Four::default()).expect_err("damage");
         let last = entry.offset + ((len as u64 - 1) >> 16 << 16);

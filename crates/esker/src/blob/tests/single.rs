@@ -1,4 +1,4 @@
-//! Values that come as a stream: pieces of all sizes, ends, failures, and writers that are dropped.
+//! Values that come as a stream: pieces of all sizes, ends, failures, and dropped writers.
 
 use super::*;
 
