@@ -1,4 +1,4 @@
-//! Space that is set aside for the day when the disk is full.
+//! The reserve: space that is set aside for a full disk.
 //!
 //! The file `RESERVE` is allocated and never written. When something that gives space back, or must not
 //! fail, finds no room, the file is cut, and the work is done once more; as soon as there is room, the file
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! - Flushes and merges may use all of it: they give back more than they take.
-//! - The open store never spends the part for opening on log segments, which it would not get back.
+//! - The open store never spends the part for opening on log segments: it would not get that space back.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::fs::gone;
 /// The name of the file.
 pub(crate) const RESERVE_FILE: &str = "RESERVE";
 
-/// Bytes that are set aside for each byte of the longest log segment.
+/// How many bytes are set aside for each byte of the longest log segment.
 const PER_SEGMENT: u64 = 5;
-/// Of these, what is left for the next opening.
+/// How many of these are left for the next opening.
 const FOR_OPENING: u64 = 4;
-/// Less than one part in so many of the reserve is not worth an allocation.
+/// Less than one part in this many of the reserve is not worth an allocation.
 const PARTS: u64 = 16;
 
 /// See the module's comment.
@@ -39,7 +39,7 @@ pub(crate) struct Reserve {
     env: Env,
     dir: PathBuf,
     path: PathBuf,
-    /// The length of the longest segment that counts; 0 where nothing is set aside.
+    /// The length up to which log segments count; 0: there is no reserve.
     segment_max: u64,
     gate: Arc<Gate>,
     state: Mutex<State>,
@@ -47,31 +47,31 @@ pub(crate) struct Reserve {
 
 #[derive(Debug)]
 struct State {
-    /// The bytes that the file takes on the disk: its length, but for a hollow one.
+    /// The bytes that the file takes on the disk: its length, or 0 if it is hollow.
     held: u64,
     /// The length that it should have.
     wanted: u64,
-    /// How often it was let go.
+    /// How often it was released.
     releases: u64,
     /// Whether the file's name is durable.
     named: bool,
-    /// The file has a length and not the space for it: some programs leave out what was never written when they copy a store.
+    /// Whether the file has a length but not the space: some programs leave unwritten space out when they copy a store.
     is_hollow: bool,
 }
 
-/// Where the reserve of the store in `dir` is.
+/// The path of the reserve of the store in `dir`.
 pub(crate) fn reserve_path(dir: &Path) -> PathBuf {
     dir.join(RESERVE_FILE)
 }
 
-/// What is set aside for a log whose longest segment has `len` bytes.
+/// How many bytes are set aside for a log whose longest segment has `len` bytes.
 pub(crate) fn size_for(len: u64) -> u64 {
     PER_SEGMENT.saturating_mul(len)
 }
 
 impl Reserve {
-    /// The reserve of the store in `dir`, as the last opening left it. `segment_max`: the length up to which
-    /// log segments count; with 0 there is none. It changes nothing outside `gate`.
+    /// The reserve of the store in `dir`, as the last opening left it. `segment_max`: the length up to which log
+    /// segments count; with 0 there is no reserve. Changes happen only inside `gate`.
     pub(crate) fn find(env: &Env, dir: &Path, segment_max: u64, gate: &Arc<Gate>) -> Result<Reserve> {
         let path = reserve_path(dir);
         let len = if segment_max > 0 && env.fs.exists(&path)? { env.fs.file_len(&path)? } else { 0 };
@@ -83,18 +83,18 @@ impl Reserve {
         Ok(Reserve { env, dir, path, segment_max, gate, state: Mutex::new(state) })
     }
 
-    /// Bytes that are set aside now.
+    /// How many bytes are set aside now.
     pub(crate) fn held(&self) -> u64 {
         self.state.lock().held
     }
 
-    /// Bytes that ought to be set aside and are not, in a store that gets a log segment of `len` bytes.
+    /// How many bytes are missing from the reserve of a store that gets a log segment of `len` bytes.
     pub(crate) fn missing_for(&self, len: u64) -> u64 {
         let state = self.state.lock();
         state.wanted.max(size_for(len.min(self.segment_max))).saturating_sub(state.held)
     }
 
-    /// The length of the longest log segment for which enough is to be set aside.
+    /// The length of the longest log segment that the reserve has to cover.
     pub(crate) fn covered(&self) -> u64 {
         self.state.lock().wanted / PER_SEGMENT
     }
@@ -113,7 +113,7 @@ impl Reserve {
         Ok(())
     }
 
-    /// Lets go for good what a store whose longest log segment has `len` bytes does not need.
+    /// Releases for good what a store does not need if its longest log segment has `len` bytes.
     pub(crate) fn shrink(&self, len: u64) -> Result<()> {
         let mut state = self.state.lock();
         state.wanted = state.wanted.min(size_for(len.min(self.segment_max)));
@@ -121,7 +121,7 @@ impl Reserve {
         if state.held > wanted { self.resize(&mut state, wanted) } else { Ok(()) }
     }
 
-    /// Sets aside again what was let go, as much of it as there is room for.
+    /// Sets aside again what was released, as far as there is room.
     pub(crate) fn restore(&self) -> Result<()> {
         let mut state = self.state.lock();
         let missing = state.wanted.saturating_sub(state.held);
@@ -134,18 +134,18 @@ impl Reserve {
         }
         let len = state.held + missing.min(free);
         match self.resize(&mut state, len) {
-            // Somebody else was faster, or the disk counts in other units.
+            // Another process was faster, or the disk counts in other units.
             Err(error) if error.kind() == ErrorKind::OutOfSpace => Ok(()),
             result => result,
         }
     }
 
-    /// How often the reserve was let go.
+    /// How often the reserve was released.
     pub(crate) fn releases(&self) -> u64 {
         self.state.lock().releases
     }
 
-    /// Lets all of it go; whether there is more room than when `releases` was read.
+    /// Releases all of it. Returns whether it was released since `releases` was read.
     pub(crate) fn release(&self, releases: u64) -> bool {
         let mut state = self.state.lock();
         if state.held > 0 && self.resize(&mut state, 0).is_ok() {
@@ -154,7 +154,7 @@ impl Reserve {
         state.releases > releases
     }
 
-    /// Lets `len` bytes go for good, if they are not the part for opening.
+    /// Releases `len` bytes for good, unless they belong to the part for opening. Returns whether it has.
     pub(crate) fn spend(&self, len: u64) -> bool {
         let mut state = self.state.lock();
         let kept = state.wanted / PER_SEGMENT * FOR_OPENING;
@@ -183,7 +183,7 @@ impl Reserve {
     }
 }
 
-/// Lets the reserve of a store go that is about to be opened; whether there was any.
+/// Releases the reserve of a store that is about to be opened. Returns whether there was any.
 pub(crate) fn give_up(env: &Env, dir: &Path) -> Result<bool> {
     let path = reserve_path(dir);
     if !env.fs.exists(&path)? || env.fs.file_len(&path)? == 0 {
@@ -193,9 +193,9 @@ pub(crate) fn give_up(env: &Env, dir: &Path) -> Result<bool> {
     env.fs.set_allocated(&path, 0).map(|()| true)
 }
 
-/// Leaves the reserve's file to its other name, where it has one, and returns whether it had. A copy of the directory by
-/// hard links brings this about; under the other name the file may be somebody else's. The reserve then begins anew, with
-/// no length.
+/// If the reserve's file has a second name, removes the first one and returns `true`. A copy of the directory by hard
+/// links causes this, and under the other name the file may belong to somebody else. The reserve then begins again with
+/// length 0.
 fn part_with_second_name(env: &Env, path: &Path) -> Result<bool> {
     let shared = env.fs.exists(path)? && env.fs.link_count(path)? >= 2;
     if shared {

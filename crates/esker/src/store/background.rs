@@ -1,4 +1,4 @@
-//! The background work of an open store, a step at a time, and what it does when a step fails.
+//! The background work of an open store, one step at a time, and what happens if a step fails.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::space::is_full;
 use crate::state::TreeInner;
 
 impl Store {
-    /// Flushes the trees that pin the oldest part of a log grown over its budget.
+    /// Flushes the trees that pin the oldest part of the log, if the log is over its budget.
     fn relieve_log(&self) {
         let live = self.commit.published().saturating_sub(self.wal.floor_start());
         if live < self.space.log_max() || broken("rule-19") {
@@ -25,7 +25,7 @@ impl Store {
         pinning.for_each(|tree| self.set_aside(tree, 0));
     }
 
-    /// When all memtables together are over the budget, the largest goes.
+    /// Flushes the largest memtable, if all memtables together are over the budget.
     fn relieve_memory(&self) {
         let trees = self.versions.trees();
         let sizes = trees.iter().map(|tree| tree.mem().table.memory());
@@ -61,10 +61,10 @@ impl Store {
         }
     }
 
-    /// Removes files that nobody uses any more, but a few log segments, and sets aside again what the
-    /// reserve lacks. Their space is back when this returns, although another thread is at it too.
+    /// Removes files that nobody uses any more, except a few log segments, and restores the reserve. When this returns,
+    /// their space is free, even if another thread is removing them too.
     pub(crate) fn remove_obsolete(&self) -> Result<()> {
-        // What is left when the store is closed goes with the next opening, which has the directory then.
+        // The next opening removes what is left when the store is closed: the directory belongs to it then.
         let Ok(_inside) = self.blobs.gate.enter() else { return Ok(()) };
         let spare = if self.health.has_failed() {
             self.wal.forget_history();
@@ -79,7 +79,7 @@ impl Store {
         if self.health.is_closing() { Ok(()) } else { self.space.reserve().restore() }
     }
 
-    /// Tells the pool how much of the budget others take.
+    /// Tells the buffer pool how much of the memory budget others take.
     pub(super) fn update_memory(&self) {
         self.pool.set_reserved(self.registry.memory());
     }
@@ -116,12 +116,12 @@ impl Store {
         self.shrink_when_idle()?;
         let merged = self.merge_some()?;
         let worked = self.forget_ranges()? || merged || worked;
-        // Not counted as work: it goes on by the clock.
+        // Scrubbing does not count as work: the clock drives it.
         self.scrub_some();
         Ok(worked)
     }
 
-    /// Merges once, as far as there is room for it.
+    /// Does one merge, if there is room for it.
     fn merge_some(&self) -> Result<bool> {
         let merge = || merge::compact_some(self);
         let merged = if self.health.has_failed() { self.space.with_reserve(merge) } else { merge() };
@@ -135,11 +135,11 @@ impl Store {
         }
     }
 
-    /// The background work has failed: writers are told, readers go on. A full disk is no failure for
-    /// good: it is looked at again with every write.
+    /// Notes that background work has failed. Writers get the error, readers continue. A full disk is not a lasting
+    /// failure: each write checks it again.
     pub(super) fn fail(&self, error: &Error) {
         let new = match error.kind() {
-            // Of the one call that lacked something: it can be made again.
+            // Only this call lacked something. It can be repeated.
             ErrorKind::Closed | ErrorKind::OutOfResources => return,
             ErrorKind::OutOfSpace if !broken("rule-23") => self.full_error(0),
             _ => {
@@ -150,13 +150,13 @@ impl Store {
         self.health.fail(new);
     }
 
-    /// [`Store::fail`]; returns the error for the caller that has asked for the work.
+    /// [`Store::fail`]. Returns the error for the caller that has asked for the work.
     pub(super) fn failed(&self, error: Error) -> Error {
         self.fail(&error);
         if is_full(&error) { self.full_error(0) } else { error }
     }
 
-    /// Space is back: the reserve is filled up and background work goes on.
+    /// Restores the reserve and continues background work, because there is space again.
     pub(super) fn resume(&self) -> Result<()> {
         self.space.reserve().restore()?;
         if !self.has_space() {
@@ -192,7 +192,7 @@ impl Worker for Store {
             Lane::Compact => self.run_compact_lane(),
             Lane::Blobs => self.run_blob_lane(),
         });
-        // A bug must not leave writers waiting for a thread that is gone.
+        // A panic must not leave writers waiting for a dead thread.
         let result = std::panic::catch_unwind(step)
             .unwrap_or_else(|_| Err(Error::new(ErrorKind::Poisoned, "background work panicked")));
         drop(at_work);

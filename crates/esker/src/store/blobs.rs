@@ -1,15 +1,14 @@
-//! When a blob's life ends: old versions that nobody can see any more are looked for, and their space is
-//! given back (durability rule 12).
+//! Ends the life of blobs: finds old versions that nobody can see any more, and gives their space back (rule 12).
 //!
 //! ```text
 //! write over a key that ever held a blob -- job -- look for the version before -- dead -- freed -- erased
 //!                                                     '-- a snapshot sees it: shadowed, looked at again
 //! ```
 //!
-//! - A write that may end a blob's life leaves a job ([`crate::write::watch`]). A flush settles all jobs up to
-//!   its last sequence number, so what it moves out of the log's reach has been looked at.
-//! - What a flush or a merge drops is freed by the edit that installs its tables.
-//! - A blob is freed in the manifest when the write that ended its life survives power loss, and its bytes go
+//! - A write that may end a blob's life leaves a job ([`crate::write::watch`]). A flush settles all jobs up to its last
+//!   sequence number, before the log can lose those writes.
+//! - The edit that installs the tables of a flush or a merge frees the blobs that it has dropped.
+//! - A blob is freed in the manifest once the write that ended its life survives power loss. Its bytes are given back
 //!   after that.
 //!
 //! Locks: `Ending::round` before `versions` before `Ending::state`.
@@ -40,52 +39,52 @@ use crate::write::watch::{Job, What};
 pub(super) struct Ended {
     pub(super) file: BlobFileId,
     pub(super) ordinal: u64,
-    /// Which of the entries that name it; `None`: all.
+    /// The entry that names it; `None`: all of them.
     pub(super) share: Option<u64>,
-    /// Moments from this one on see it,
+    /// Moments from this one on see it ...
     pub(super) from: SeqNo,
-    /// and before this one.
+    /// ... and before this one.
     pub(super) until: SeqNo,
-    /// The write that ended its life; 0 where the manifest has.
+    /// The write that ended its life; 0 if no write has to become durable first.
     pub(super) by: SeqNo,
-    /// The tree of that write, where it has skipped the log.
+    /// The tree of that write, if the write skipped the log.
     pub(super) volatile: Option<TreeId>,
-    /// Its bytes, which are owed once nobody sees it; 0 where that was noted before.
+    /// Its length in bytes, which is owed once nobody sees it; 0 if that was noted before.
     pub(super) len: u64,
 }
 
 impl Ended {
-    /// Nobody sees it, and that is durable.
+    /// A blob that nobody sees, durably.
     pub(super) fn for_good(file: BlobFileId, ordinal: u64, share: Option<u64>) -> Ended {
         Ended { file, ordinal, share, from: 0, until: 0, by: 0, volatile: None, len: 0 }
     }
 }
 
-/// Blobs whose life has ended or is about to.
+/// Blobs whose life has ended or is about to end.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     pub(super) state: Mutex<EndingState>,
-    /// One round of giving space back at a time: who has this sees what the last one has left.
+    /// Held during a round of giving space back. The holder sees what the last round has left.
     pub(super) round: Mutex<()>,
-    /// Snapshots keep something: worth a look when one goes.
+    /// Whether snapshots keep blobs: then the release of a snapshot is worth a round.
     has_shadowed: AtomicBool,
     pub(super) debt: Debt,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct EndingState {
-    /// Only snapshots see these.
+    /// Blobs that only snapshots see.
     pub(super) shadowed: Vec<Ended>,
-    /// Nobody sees these. They are freed when the write `by` is durable.
+    /// Blobs that nobody sees. They are freed when the write `by` is durable.
     pub(super) dead: Vec<Ended>,
-    /// Freed in the manifest: their bytes may go.
+    /// Blobs that are freed in the manifest. Their bytes may be given back.
     freed: ByFile,
-    /// How far trees without the log were flushed since the store was opened.
+    /// How far trees that skip the log were flushed since the store was opened.
     pub(super) flushed: BTreeMap<TreeId, SeqNo>,
 }
 
 impl EndingState {
-    /// Whether a crash might still bring back the entry that names it.
+    /// Whether a crash might still bring the entry back that names it.
     pub(super) fn is_volatile(&self, ended: &Ended) -> bool {
         let flushed = |tree| self.flushed.get(&tree).copied().unwrap_or(0);
         ended.volatile.is_some_and(|tree| flushed(tree) < ended.by)
@@ -93,7 +92,7 @@ impl EndingState {
 }
 
 impl Ending {
-    /// Something was entered that only snapshots see, perhaps.
+    /// Notes that snapshots may keep blobs.
     pub(super) fn note_shadowed(&self) {
         self.has_shadowed.store(true, Ordering::SeqCst);
     }
@@ -103,7 +102,7 @@ impl Ending {
         std::mem::take(&mut self.state.lock().freed)
     }
 
-    /// Blobs that were freed and whose bytes are there again.
+    /// Adds freed blobs whose bytes are back in a rewritten file.
     pub(super) fn erase_again(&self, file: BlobFileId, ordinals: impl Iterator<Item = u64>) {
         let mut state = self.state.lock();
         let blobs: Vec<u64> = ordinals.collect();
@@ -116,7 +115,7 @@ impl Ending {
 /// Ordinals by file.
 pub(super) type ByFile = BTreeMap<BlobFileId, BTreeSet<u64>>;
 
-/// Edits about blob files, and what they free.
+/// Edits about blob files, and the blobs that they free.
 #[derive(Debug, Default)]
 pub(crate) struct BlobEdits {
     pub(super) edits: Vec<Edit>,
@@ -124,26 +123,26 @@ pub(crate) struct BlobEdits {
 }
 
 impl BlobEdits {
-    /// The edits, to be made durable with others.
+    /// The edits, to make durable with others.
     pub(crate) fn take_edits(&mut self) -> Vec<Edit> {
         std::mem::take(&mut self.edits)
     }
 }
 
-/// What edits are to free.
+/// What edits have to free.
 #[derive(Debug, Default)]
 pub(super) struct Frees<'a> {
-    /// What died by writes up to this one, which are durable, as far as they are in the log.
+    /// Frees blobs that died by writes up to this one, if those were logged: such writes are durable.
     pub(super) dead_up_to: Option<SeqNo>,
-    /// How far trees without the log are flushed with the same edits.
+    /// How far trees that skip the log are flushed with the same edits.
     pub(super) flushed: &'a [(TreeId, SeqNo)],
-    /// What a flush or a merge has dropped.
+    /// The pointers that a flush or a merge has dropped.
     pub(super) dropped: &'a [Pointer],
-    /// What the tables that come with the edits name, and no log.
+    /// The pointers that only the tables of the edits name, and no log record.
     pub(super) named: &'a [Pointer],
-    /// What only snapshots see once the edits are durable.
+    /// Blobs that only snapshots see once the edits are durable.
     pub(super) replaced: &'a [Ended],
-    /// Whether what only snapshots see is noted too.
+    /// Whether blobs that only snapshots see are noted too.
     pub(super) note_shadowed: bool,
 }
 
@@ -155,7 +154,7 @@ pub(super) fn by_file(blobs: impl IntoIterator<Item = (BlobFileId, u64)>) -> ByF
     files
 }
 
-/// The huge values whose life a write has ended.
+/// The huge values whose life a job's write has ended.
 fn ended_by(job: &Job) -> Result<Vec<Ended>> {
     let now = job.tree.state.load_full();
     match &job.what {
@@ -175,7 +174,7 @@ fn ended_by(job: &Job) -> Result<Vec<Ended>> {
     }
 }
 
-/// The huge value of an entry with the number `from`, if it has one, whose life the write `by` to the tree ends.
+/// The huge value of an entry with the number `from`, if it has one. The write `by` to the tree ends its life.
 pub(super) fn ended(tree: &TreeInner, from: SeqNo, kind: Kind, stored: &[u8], by: SeqNo) -> Option<Ended> {
     let Pointer { file, ordinal, share, len, .. } = Pointer::of_entry(kind, stored)?;
     let volatile = (!tree.log).then_some(tree.id);
@@ -185,7 +184,7 @@ pub(super) fn ended(tree: &TreeInner, from: SeqNo, kind: Kind, stored: &[u8], by
 impl Store {
     // ---- finding out ---------------------------------------------------------------------------------
 
-    /// Settles which blobs the writes up to `limit` have ended.
+    /// Finds the blobs whose life writes up to `limit` have ended.
     pub(crate) fn settle_blobs(&self, limit: SeqNo) -> Result<()> {
         let mut state = self.ending.state.lock();
         while let Some(job) = self.commit.jobs.take_up_to(limit) {
@@ -193,12 +192,12 @@ impl Store {
                 continue;
             }
             if matches!(job.what, What::Range(_)) && self.blobs.filter.is_empty() {
-                // No key ever held a huge value: a deletion that was replayed need not be looked into.
+                // No key ever held a huge value, so a replayed deletion need not be looked into.
                 continue;
             }
             match ended_by(&job) {
                 Ok(ended) => state.shadowed.extend(ended),
-                // Damage elsewhere costs the space of what it hides, until a merge drops it.
+                // If another file is damaged, the blob's space stays taken until a merge drops the blob.
                 Err(error) if error.kind() == ErrorKind::Corruption => {}
                 Err(error) => {
                     self.commit.jobs.give_back(job);
@@ -210,13 +209,13 @@ impl Store {
         Ok(())
     }
 
-    /// Moves what no registered moment sees any more to the dead.
+    /// Moves blobs that no registered moment sees to the dead.
     fn bury(&self, state: &mut EndingState) {
         let abandoned = self.blobs.take_abandoned().into_iter();
         let mut dead: Vec<Ended> =
             abandoned.map(|blob| Ended::for_good(blob.file, blob.ordinal, Some(blob.share))).collect();
         if !state.shadowed.is_empty() {
-            // Whoever registers later sees none of these: the writes that ended them are visible.
+            // A snapshot that is registered later sees none of these: the writes that ended them are visible.
             self.ending.has_shadowed.store(true, Ordering::SeqCst);
             let moments = self.snapshots.registered();
             let is_seen = |ended: &Ended| {
@@ -231,20 +230,20 @@ impl Store {
             dead.extend(unseen);
             self.ending.has_shadowed.store(!state.shadowed.is_empty(), Ordering::SeqCst);
         }
-        // Of several entries that name one blob the others may still be there: the edit that frees it finds out.
+        // If several entries name a blob, others may still be there. The edit that frees it finds out.
         for ended in dead.iter().filter(|ended| !self.blobs.is_shared(ended.file, ended.ordinal)) {
             self.blobs.condemn(ended.file, ended.ordinal);
         }
         state.dead.extend(dead);
     }
 
-    /// All blobs that are filed under `tree` die: the manifest has no tree any more whose root that is. Scans that were open
-    /// then go on.
+    /// Ends the life of all blobs under the root number `tree`, because the manifest has no tree with this root any
+    /// more. Scans that are open continue.
     pub(super) fn free_blobs_of(&self, tree: TreeId) {
         let until = self.commit.visible() + 1;
         self.ending.has_shadowed.store(true, Ordering::SeqCst);
         for live in self.blobs.files() {
-            // Of a file that cannot be read nobody knows what belonged to the tree: it stays.
+            // If a file cannot be read, nobody knows which of its values belonged to the tree: it stays.
             let Ok(entries) = self.blobs.entries(&live) else { continue };
             let mut state = self.ending.state.lock();
             for entry in entries.iter().filter(|entry| entry.tree == tree) {
@@ -258,7 +257,8 @@ impl Store {
         self.notify(Lane::Blobs);
     }
 
-    /// Blobs that recovery found to be nobody's. What was freed before and not erased yet is erased.
+    /// Takes over the blobs without an owner that recovery has found. Blobs that were freed before and not erased yet
+    /// are erased.
     pub(crate) fn free_unclaimed(&self, blobs: impl IntoIterator<Item = (BlobFileId, u64)>) -> Result<()> {
         let mut state = self.ending.state.lock();
         for live in self.blobs.files() {
@@ -273,7 +273,7 @@ impl Store {
         Ok(())
     }
 
-    /// [`BlobSet::seal_ended`]; after a sync that failed the store takes no more writes.
+    /// [`BlobSet::seal_ended`]. After a failed sync the store takes no more writes.
     pub(crate) fn seal_blobs(&self, all: bool) -> Result<bool> {
         self.blobs.seal_ended(all && !broken("rule-14-roll")).inspect_err(|error| {
             if error.kind() != ErrorKind::OutOfSpace {
@@ -284,7 +284,7 @@ impl Store {
 
     // ---- freeing -------------------------------------------------------------------------------------
 
-    /// Edits that say what has changed about blob files, and free what `frees` says.
+    /// Edits that record changes of blob files and free what `frees` lists.
     pub(super) fn blob_edits(&self, versions: &Versions, frees: &Frees<'_>) -> BlobEdits {
         let Some(manifest) = versions.known() else { return BlobEdits::default() };
         let known = &manifest.blobs.live;
@@ -292,7 +292,7 @@ impl Store {
         let files = self.blobs.files();
         files.iter().for_each(|live| live.note_synced(synced));
         let notes = files.iter().map(|live| live.info(synced));
-        // A file in which nothing is durable yet may be gone after a crash: it is not named.
+        // A file without anything durable may be gone after a crash, so it is not named.
         let news = notes.filter(|info| match known.get(&info.file) {
             Some(record) => record.info != *info,
             None => (info.pending.len() as u64) < info.entries,
@@ -302,7 +302,7 @@ impl Store {
         let mut edits = Vec::new();
 
         let mut state = self.ending.state.lock();
-        // What was abandoned waits for no write: its note and its end go together.
+        // An abandoned blob waits for no write: its note and its end go together.
         let is_due = |ended: &Ended| match ended.volatile {
             Some(tree) => is_flushed(manifest, ended, tree, frees.flushed),
             None => ended.by == 0 || frees.dead_up_to.is_some_and(|limit| ended.by <= limit),
@@ -329,13 +329,13 @@ impl Store {
             }
         }
         if frees.note_shadowed || !frees.replaced.is_empty() {
-            // What a write has ended that may still be lost stays with the log.
+            // A blob stays with the log if the write that ended it may still be lost.
             let shadowed = state.shadowed.iter().filter(|ended| frees.note_shadowed && is_due(ended));
             let shadowed = shadowed
                 .chain(frees.replaced)
                 .filter(|ended| !self.blobs.shadow_share(ended.file, ended.ordinal, ended.share));
             let shadowed = shadowed.map(|ended| (ended.file, ended.ordinal));
-            // Of a file that is not named, the log will tell again.
+            // If a file is not named, the log will tell again.
             let is_new = |&(file, ordinal): &(BlobFileId, u64)| match known.get(&file) {
                 Some(record) => !record.shadowed.contains(&ordinal),
                 None => notes.contains_key(&file),
@@ -347,7 +347,7 @@ impl Store {
         BlobEdits { edits: notes.into_values().chain(edits).map(Edit::Blob).collect(), freed }
     }
 
-    /// What became of `edits`: their blobs are freed, or are to be freed by others.
+    /// Notes the result of `edits`: their blobs are freed or, if the edits failed, have to be freed by others.
     pub(crate) fn after_blob_edits(&self, edits: BlobEdits, durable: bool) {
         let mut state = self.ending.state.lock();
         for (file, ordinals) in edits.freed {
@@ -365,14 +365,15 @@ impl Store {
         }
     }
 
-    /// Edits that say what opening has found out about blob files. All that was replayed is durable.
+    /// Edits that record what the opening has found out about blob files. All that was replayed is durable.
     pub(crate) fn blob_edits_of_opening(&self, versions: &Versions) -> BlobEdits {
         self.blob_edits(versions, &Frees { dead_up_to: Some(SeqNo::MAX), ..Frees::default() })
     }
 
-    /// Frees in the manifest what died by writes up to `limit`, which are durable; whether that was any.
+    /// Frees in the manifest the blobs that died by writes up to `limit`, which are durable. Returns whether there were
+    /// any.
     fn note_blobs_up_to(&self, limit: SeqNo) -> Result<bool> {
-        // Others need not wait for what is done before the lock is taken.
+        // Work that is done before the lock is taken delays nobody.
         self.blobs.sync_names()?;
         let mut versions = self.versions.lock();
         let frees = Frees { dead_up_to: Some(limit), ..Frees::default() };
@@ -381,7 +382,7 @@ impl Store {
         let committed = if change.edits.is_empty() {
             Ok(())
         } else {
-            // A file that the manifest names is found after a power loss.
+            // The manifest must not name a file before its name is durable.
             self.blobs.sync_names().and_then(|()| self.apply(&mut versions, &change))
         };
         drop(versions);
@@ -390,8 +391,8 @@ impl Store {
         committed.map(|()| freed)
     }
 
-    /// Seals the blob files of a store that closes, so that opening it has less to look at. What cannot be
-    /// sealed is read all the same.
+    /// Seals the blob files of a closing store, so that the next opening has less to read. A file that cannot be sealed
+    /// is read all the same.
     pub(super) fn seal_blobs_when_closing(&self) {
         drop(self.seal_blobs(true));
     }
@@ -401,32 +402,32 @@ impl Store {
         self.bury(&mut state);
     }
 
-    /// Edits that say which files are sealed now.
+    /// Edits that record which files are sealed now.
     pub(super) fn blob_notes(&self, versions: &Versions) -> Vec<Edit> {
         self.settle_abandoned();
         self.blob_edits(versions, &Frees::default()).take_edits()
     }
 
-    /// A snapshot or a scan was let go.
+    /// Notes that a snapshot or a scan was released.
     pub(crate) fn blobs_let_go(&self) {
         if self.ending.has_shadowed.load(Ordering::SeqCst) {
             self.notify(Lane::Blobs);
         }
     }
 
-    /// One round of giving space back; `false` when there was nothing to do.
+    /// Does one round of giving space back. Returns `false` if there was nothing to do.
     pub(super) fn run_blob_lane(&self) -> Result<bool> {
         self.give_back(&mut self.ending.round.lock())
     }
 
-    /// [`Store::run_blob_lane`], for whoever has `Ending::round`.
+    /// [`Store::run_blob_lane`], for a caller that holds `Ending::round`.
     pub(super) fn give_back(&self, _round: &mut ()) -> Result<bool> {
         let (owed, paid) = (self.ending.debt.owed(), self.ending.debt.paid());
         let freed = self.free_the_dead()?;
         let erased = self.erase_the_freed()?;
         self.settle_debt(owed.max(self.owed_if_all_is_freed()), paid)?;
         let let_go = self.blobs.erase_let_go()?;
-        // Last, since a footer may find no room before space has come back.
+        // This comes late, since a footer may find no room before space is given back.
         let sealed = match self.seal_blobs(false) {
             Err(error) if error.kind() == ErrorKind::OutOfSpace => false,
             sealed => sealed?,
@@ -436,14 +437,14 @@ impl Store {
         Ok(freed | erased | let_go | sealed | reclaimed)
     }
 
-    /// The whole debt if no blob is left to be freed, 0 otherwise. A round may add values to the debt and then find that their
-    /// space was given back before. No later round would pay for them, and a writer would wait for ever.
+    /// The whole debt if no blob is left to free, 0 otherwise. A round may add values to the debt and then find that
+    /// their space was given back before. No later round would pay for them, and a writer would wait for ever.
     fn owed_if_all_is_freed(&self) -> u64 {
         let state = self.ending.state.lock();
         if state.dead.is_empty() && state.freed.is_empty() { self.ending.debt.owed() } else { 0 }
     }
 
-    /// Whether there is space to be given back.
+    /// Whether there is space to give back.
     pub(super) fn has_ended_blobs(&self) -> bool {
         if !self.commit.jobs.is_empty() || self.blobs.has_left_over() {
             return true;
@@ -453,7 +454,7 @@ impl Store {
     }
 
     fn free_the_dead(&self) -> Result<bool> {
-        // Whatever is visible now lies before what is published then.
+        // Everything visible now is published when the log is synced below.
         let visible = self.commit.visible();
         self.settle_blobs(visible)?;
         self.trees_that_keep_space().iter().for_each(|tree| self.set_aside(tree, 0));

@@ -1,4 +1,4 @@
-//! Closing: what is still done, what ends, what is given back.
+//! Closes a store.
 //!
 //! ```text
 //! no writes; what skips the log is flushed; space of huge values that ended is given back ....... calls go on
@@ -7,8 +7,8 @@
 //! tables, log, memtables, buffer pool are let go of ............... whatever handles are left; the lock goes last
 //! ```
 //!
-//! A process that deletes and goes, as the command line does, would leave the space of huge values to the next opening
-//! otherwise.
+//! Space is given back here because a process may delete and end at once, as the command line does. Otherwise all of it
+//! would be left to the next opening.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,15 +22,15 @@ use crate::space::is_full;
 use crate::state::versions::Change;
 use crate::version::edit::Edit;
 
-/// How long closing a store gives space back, in microseconds.
+/// How long a close gives space back, in microseconds.
 const CLOSING_US: u64 = 2_000_000;
 
-/// How far the closing of a store has come.
+/// The progress of closing a store.
 #[derive(Debug, Default)]
 pub(super) struct Closing {
     /// The last handle went while the store's own work had it: who ends a piece of work next closes.
     due: AtomicBool,
-    /// How it ended, for later calls. The call that closes holds the lock, so others wait.
+    /// The result, for later calls. The call that closes holds the lock, so others wait.
     outcome: Mutex<Option<Result<()>>>,
 }
 
@@ -52,7 +52,8 @@ impl Store {
         result
     }
 
-    /// The last handle went. A program that wants to know whether the last sync worked calls `close` before.
+    /// Closes the store because the last handle was dropped. A program that needs to know whether the last sync
+    /// succeeded calls `close` before.
     pub(super) fn close_with_last_handle(&self) {
         if AtWork::is_on(self) {
             self.closing.due.store(true, Ordering::Release);
@@ -61,9 +62,9 @@ impl Store {
         }
     }
 
-    /// A piece of work ends: closes the store if the last handle went meanwhile.
+    /// Called when a piece of work ends. Closes the store if the last handle was dropped meanwhile.
     pub(super) fn close_if_due(&self) {
-        // One closes: others that are at work may be those that it waits for.
+        // Only one thread closes: it may have to wait for the others that are at work.
         if self.closing.due.swap(false, Ordering::AcqRel) {
             drop(self.close());
         }
@@ -106,8 +107,8 @@ impl Store {
         }
     }
 
-    /// Gives back the space of what has ended, so that a process that deletes and goes leaves none behind: for
-    /// two seconds, then the next opening does the rest. What only snapshots see is left to that too.
+    /// Gives back the space of ended huge values for up to two seconds, so that a process that deletes and ends leaves
+    /// none behind. The next opening does the rest, and frees what only snapshots see.
     fn give_back_when_closing(&self) {
         let clock = &self.env.clock;
         let until = clock.monotonic_us() + CLOSING_US;
@@ -119,27 +120,28 @@ impl Store {
         }
     }
 
-    /// Ends all writing, makes the log durable and notes in the manifest how far it goes, so that the loss
-    /// of any of it is seen when the store is opened again.
+    /// Ends all writes, makes the log durable and records in the manifest how far it goes. So the next opening notices
+    /// if any of it is lost.
     fn seal_log(&self) -> Result<()> {
         let state = self.commit.lock_quiet();
-        // A log with a hole in it is not to be vouched for.
+        // The manifest must not confirm a log with a hole.
         self.commit.check()?;
         let end = state.tail.position();
-        // A writer that got past the first check must not be acknowledged once the directory may be
-        // another's.
+        // A writer that got past the first check must not be acknowledged once the directory may belong to another
+        // opening.
         self.commit.poison();
         drop(state);
         self.sync_to(end)?;
         let mut versions = self.versions.lock();
         let Some(known) = versions.known() else { return Ok(()) };
         let (floor, noted) = (known.floor.start, known.log_synced);
-        // While the floor lies behind, what was replayed is not in tables, nor known to be on the disk.
+        // If the floor is before the start of this log, what was replayed is not in tables and not known to be on the
+        // disk.
         if floor < self.wal.began_at() {
             return Ok(());
         }
         let mut edits = self.blob_notes(&versions);
-        // A file that the manifest names is found after a power loss.
+        // The manifest must not name a file before its name is durable.
         self.blobs.sync_names()?;
         if end > noted.max(floor) {
             edits.push(Edit::LogSynced { position: end });
@@ -151,7 +153,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the files that nobody needs when the store is opened again.
+    /// Removes the files that the next opening does not need.
     fn remove_unused(&self) -> Result<()> {
         if self.health.is_read_only() {
             return Ok(());
@@ -160,8 +162,8 @@ impl Store {
         self.remove_obsolete()
     }
 
-    /// Lets go of descriptors, maps and memory, whatever handles are left. What is read of a tree from here on is not to
-    /// be taken for what it holds: who has loaded its state asks afterwards whether the store is closing.
+    /// Releases descriptors, maps and memory, whatever handles are left. From here on a tree's state is not what the
+    /// tree holds: a thread that has loaded it checks afterwards whether the store is closing.
     fn give_up_all(&self) {
         self.immutable.clear();
         self.compactions.clear();
@@ -177,7 +179,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // Its owner has closed it, where it came so far as to have one.
+        // If the opening came far enough to have an owner, the owner has closed the store.
         drop(self.close());
     }
 }

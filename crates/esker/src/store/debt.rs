@@ -1,9 +1,10 @@
-//! Holds up who overwrites huge values faster than their space is given back.
+//! Delays writers that overwrite huge values faster than their space is given back.
 //!
-//! A disk takes bytes faster than it syncs them and takes them back, and one thread gives back what all others end. So
-//! what has ended and is not given back, the debt, is bounded: a put of a huge value that finds too much of it waits until
-//! as much was given back as it brings. What snapshots see or somebody reads is no debt, since nobody could pay it;
-//! deletes never wait, nor do puts of small values and renames, which bring little.
+//! A disk takes bytes faster than it syncs them and frees them, and one thread gives back what all others end. The
+//! *debt* is the space of values that have ended and is not given back yet. It is bounded: a put of a huge value that
+//! finds too much debt waits until as much was given back as it writes. Values that snapshots see or a reader reads are
+//! not debt, since nobody could give their space back. Deletes, puts of small values and renames never wait: they add
+//! little.
 //!
 //! ```text
 //! may be owed:  a quarter of what is live in blob files, and what tables, log and reserve leave of five
@@ -19,33 +20,33 @@ use crate::error::Result;
 use crate::fs::gone;
 use crate::trace::{Cause, Operation, Subject, notes};
 
-/// What has ended and what became of it.
+/// The account of ended values.
 #[derive(Debug, Default)]
 pub(crate) struct Debt {
-    /// Bytes of huge values that were put since somebody last looked.
+    /// How many bytes of huge values were put since the last check.
     put: AtomicU64,
-    /// Bytes of values that nobody sees any more and that are not given back; sometimes a little less.
+    /// How many bytes of values that nobody sees are not given back yet; sometimes a little less.
     owed: AtomicU64,
-    /// Bytes that were given back since the store was opened.
+    /// How many bytes were given back since the store was opened.
     paid: AtomicU64,
-    /// What may be owed, by the last look at the directory.
+    /// How many bytes may be owed, from the last listing of the directory.
     limit: AtomicU64,
-    /// Somebody has looked: stores of which little is overwritten need not.
+    /// Whether the limit was computed. A store with few overwrites never needs it.
     limited: AtomicBool,
 }
 
 impl Debt {
-    /// Values of `len` bytes have ended.
+    /// Notes that values of `len` bytes have ended.
     pub(super) fn owe(&self, len: u64) {
         self.owed.fetch_add(len, Ordering::Relaxed);
     }
 
-    /// What there is now; a round of giving space back that ends well has given back all of it.
+    /// The debt now. A successful round of giving space back has given back all of it.
     pub(super) fn owed(&self) -> u64 {
         self.owed.load(Ordering::Relaxed)
     }
 
-    /// Bytes that were given back since the store was opened.
+    /// How many bytes were given back since the store was opened.
     pub(super) fn paid(&self) -> u64 {
         self.paid.load(Ordering::Relaxed)
     }
@@ -59,7 +60,7 @@ impl Debt {
 }
 
 impl Store {
-    /// Waits while too much has ended and is not given back; `coming` bytes of a huge value are about to be written.
+    /// Waits while the debt is too large. `coming` bytes of a huge value are about to be written.
     pub(crate) fn wait_for_space(&self, coming: u64) -> Result<()> {
         let debt = &self.ending.debt;
         let unit = self.options.blob_file_bytes / 4;
@@ -68,7 +69,7 @@ impl Store {
             return Ok(());
         }
         let put = debt.put.swap(0, Ordering::Relaxed);
-        // The blob lane meets an error of that too, and says so.
+        // The blob lane meets this error too, and reports it.
         if self.settle_blobs(self.commit.visible()).is_err() {
             return Ok(());
         }
@@ -84,14 +85,14 @@ impl Store {
         if debt.limited.swap(true, Ordering::Relaxed) && fits() {
             return Ok(());
         }
-        // What was put since the last look may need more.
+        // Puts since the last listing may allow more.
         self.set_debt_limit()?;
         if fits() {
             return Ok(());
         }
         let enough = debt.paid().saturating_add(put);
         self.notify(Lane::Blobs);
-        // A disk that gives nothing back now is no reason to wait: there is room for the put, or there is not.
+        // If the disk gives nothing back now, waiting does not help: there is room for the put, or there is not.
         notes::begin();
         let wait = || self.wait_until(|| fits() || debt.paid() >= enough || self.health.has_failed());
         let waited = notes::waiting(&*self.env.clock, Cause::Space, wait);
@@ -101,7 +102,7 @@ impl Store {
         waited
     }
 
-    /// Some of what is owed was given back.
+    /// Notes that `bytes` of the debt were given back.
     pub(super) fn has_paid(&self, bytes: u64) {
         if bytes > 0 {
             self.ending.debt.pay(bytes);
@@ -109,12 +110,13 @@ impl Store {
         }
     }
 
-    /// A round ends well that began when `owed` bytes were owed and `paid_before` had been given back: all of that is.
+    /// Called when a round has succeeded: everything owed at its beginning is given back. `owed` and `paid_before` are
+    /// from its beginning.
     pub(super) fn settle_debt(&self, owed: u64, paid_before: u64) -> Result<()> {
         let debt = &self.ending.debt;
         let paid = debt.paid() - paid_before;
         self.has_paid(owed.saturating_sub(paid));
-        // Whoever puts next finds a store that may have become small.
+        // The store may have become small, so the limit may be lower for the next put.
         if owed.max(paid) >= self.options.blob_file_bytes / 4 && debt.limited.load(Ordering::Relaxed) {
             self.set_debt_limit()?;
         }

@@ -1,4 +1,4 @@
-//! The end of a tree, and of the huge values that are its own.
+//! Drops a tree, and frees the huge values that belong to it alone.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::state::versions::{Change, Versions};
 use crate::table::ScanHint;
 use crate::version::edit::Edit;
 
-/// Whether another tree's huge values are filed under the same number, because both were one tree.
+/// Whether another tree has the same root number for its huge values, because both were one tree.
 pub(super) fn has_relatives(versions: &Versions, tree: &TreeInner) -> bool {
     versions.trees().any(|other| other.id != tree.id && other.root == tree.root)
 }
 
-/// The pointers to huge values that the tree holds.
+/// The pointers to huge values in the tree.
 pub(super) fn pointers_in(tree: &TreeInner) -> Result<Vec<Pointer>> {
     let state = tree.state.load_full();
     let mut merge = MergeCursor::new(sources_of(&state, ScanHint::Compaction)?, Direction::Forward);
@@ -35,7 +35,7 @@ pub(super) fn pointers_in(tree: &TreeInner) -> Result<Vec<Pointer>> {
 impl Store {
     /// Drops the tree called `name`.
     pub(crate) fn drop_tree(&self, name: &str) -> Result<()> {
-        // What is filed under the tree's number must not become more, by an import, before all of it is freed.
+        // No import may add values under the tree's root number before all of them are freed.
         let _one_at_a_time = self.reshaping.lock();
         self.sync_published()?;
         let mut versions = self.versions.lock();
@@ -50,7 +50,8 @@ impl Store {
         Ok(())
     }
 
-    /// Drops a tree whose huge values only its own pointers tell from another tree's. Under `reshaping`.
+    /// Drops a tree that shares its root with another tree: only its own pointers tell which huge values belong to it.
+    /// Called under `reshaping`.
     fn drop_relative(&self, tree: &Arc<TreeInner>) -> Result<()> {
         let _held = self.hold(tree);
         let visible = self.commit.visible();
@@ -61,7 +62,7 @@ impl Store {
         if tree.is_dropped() {
             return Err(tree.dropped_error());
         }
-        // Scans and snapshots go on reading what they see.
+        // Scans and snapshots continue to read what they see.
         let until = self.commit.visible() + 1;
         let is_there = |pointer: &&Pointer| {
             let known = versions.known().and_then(|known| known.blobs.live.get(&pointer.file));
@@ -74,7 +75,7 @@ impl Store {
             ..Ended::for_good(pointer.file, pointer.ordinal, Some(pointer.share))
         });
         self.ending.state.lock().shadowed.extend(ended);
-        // After a crash nothing would tell which values were the tree's: the edit that drops it has to.
+        // After a crash nothing else would tell which values belonged to the tree, so the edit that drops it does.
         let frees = Frees { dead_up_to: Some(visible), note_shadowed: true, ..Frees::default() };
         let mut blobs = self.blob_edits(&versions, &frees);
         let change = Change::of([vec![Edit::DropTree { tree: tree.id }], blobs.take_edits()].concat());
@@ -82,7 +83,7 @@ impl Store {
         let dropped = named.and_then(|()| self.apply(&mut versions, &change));
         self.after_blob_edits(blobs, dropped.is_ok());
         if dropped.is_err() {
-            // Its values are about to be given up in memory: nothing of that may become durable.
+            // In memory its values are already given up: nothing of that may become durable.
             self.commit.poison();
             return dropped;
         }

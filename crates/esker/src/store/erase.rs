@@ -1,4 +1,4 @@
-//! Gives back the bytes of blobs that are freed in the manifest: holes, and whole files.
+//! Gives back the bytes of blobs that are freed in the manifest, by holes or whole files.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ impl Store {
         Ok(self.remove_files(&over)? | worked)
     }
 
-    /// Removes those of `files` whose blobs are all freed in the manifest and that nobody reads. While somebody
-    /// does, the name stays: as long as a file has two, nobody punches it through the other.
+    /// Removes those of `files` whose blobs are all freed in the manifest and that nobody reads. A file that is being
+    /// read keeps its name: while a file has two names, nobody punches it through the other one.
     fn remove_files(&self, files: &[Arc<LiveFile>]) -> Result<bool> {
         if files.is_empty() {
             return Ok(false);

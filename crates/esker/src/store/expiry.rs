@@ -1,4 +1,4 @@
-//! Getting rid of what has expired: a table in which much has is merged, though nothing else asks for that.
+//! Removes expired entries: a table with many of them is merged even if nothing else requires that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::state::versions::Versions;
 use crate::version::edit::{CLOCK_MAX, Edit};
 use crate::version::levels::Levels;
 
-/// How soon tables are looked at again that are due but that an old snapshot still reads, in microseconds.
+/// How soon due tables are checked again if an old snapshot still reads them, in microseconds.
 const AGAIN_US: u64 = 30_000_000;
 
 /// When the first of the tables is due, if any ever is.
@@ -20,17 +20,17 @@ fn first_due(levels: &Levels) -> Option<u64> {
 }
 
 impl Store {
-    /// When something expires that is to last as long as `ttl` from now on.
+    /// When a value expires that is written now with the lifetime `ttl`.
     pub(crate) fn expiry_after(&self, ttl: Duration) -> Expiry {
         self.clock.now_us().saturating_add(u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// For a write that rests on values which were read, of which the first expires at `expiry`.
+    /// For a write that depends on values that were read; the first of them expires at `expiry`.
     pub(crate) fn lasting(&self, expiry: Option<Expiry>) -> Lasting<'_> {
         Lasting::new(&self.snapshots, &self.commit, &self.clock, expiry)
     }
 
-    /// What the manifest is to know of the clock.
+    /// The edit that records the clock in the manifest.
     pub(super) fn clock_edit(&self) -> Edit {
         Edit::Clock { us: self.clock.now_us().min(CLOCK_MAX) }
     }
@@ -43,7 +43,7 @@ impl Store {
         versions.trees().any(expires)
     }
 
-    /// Has the trees looked at in which a table is due to be merged for what has expired.
+    /// Makes the trees with due tables candidates for a merge.
     pub(super) fn consider_expired(&self) {
         let now = self.clock.now_us();
         if !self.compactions.begin_due(now) {

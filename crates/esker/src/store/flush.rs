@@ -1,9 +1,9 @@
-//! Turning memtables into tables.
+//! Flushes memtables into tables.
 //!
-//! Before the manifest names a table, the log is synced through the table's largest sequence number
-//! (durability rule 3): otherwise a table could survive a power loss that an older write to another tree
-//! does not. The memtables of small trees go into one shared table, so that thousands of idle trees do
-//! not cost a file each, and none pins the log (rule 19).
+//! Before the manifest names a table, the log is synced through the table's largest sequence number (rule 3). Otherwise
+//! a table could survive a power loss that an older write to another tree does not survive. The memtables of small
+//! trees go into one shared table. So thousands of idle trees do not cost a file each, and none of them pins the log
+//! (rule 19).
 
 use std::sync::Arc;
 
@@ -41,13 +41,14 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
         return Ok(false);
     }
     let last_seq = waiting.iter().map(|(_, mem)| mem.last_seq()).max().unwrap_or(0);
-    // What the log has, and where that ends: of writes behind it nobody knows whether they are durable.
+    // The newest logged write, and where the log ends for it: it is unknown whether later writes are durable.
     let logged = waiting.iter().filter(|(_, mem)| mem.floor().is_some());
     let (logged_seq, end) = logged.map(|(_, mem)| (mem.last_seq(), mem.end())).max().unwrap_or((0, 0));
     store.commit.wait_visible(last_seq);
     store.commit.check()?;
 
-    // A tree that is being merged gets its tables in level 0: what the merge writes may lie anywhere below.
+    // A tree that is being merged gets its tables in level 0, because the output of the merge may go to any level
+    // below.
     let trees: Vec<Arc<TreeInner>> = by_tree(waiting.clone()).into_iter().map(|(tree, _)| tree).collect();
     let unmerged: Vec<_> =
         trees.iter().filter_map(|tree| Some((tree.id, tree.below_level_0.try_lock()?))).collect();
@@ -55,11 +56,11 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
 
     let (mut edits, mut dropped) = (Vec::new(), Vec::new());
     let result = write_tables(store, &waiting, &may_go_below, &mut edits, &mut dropped).and_then(|flushed| {
-        // Last, since the log is being synced in the background while the tables are written.
+        // This comes last, since the log is synced in the background while the tables are written.
         if !broken("rule-3") {
             store.sync_log(end)?;
         }
-        // What the flush moves out of the log's reach has been looked at for huge values that it ended.
+        // Writes that the log may lose from now on have been checked for huge values that they ended.
         store.settle_blobs(last_seq)?;
         let volatile = pointers_of_volatile(&waiting)?;
         if !volatile.is_empty() && !broken("rule-21-blobs") {
@@ -98,12 +99,12 @@ fn oldest_within(waiting: &[Immutable], bytes: usize) -> usize {
     within.count().max(1)
 }
 
-/// The newest number in some memtables: the log is synced as far before the flush counts.
+/// The newest sequence number in the memtables. The log is synced up to there before the flush counts.
 fn last_seq(mems: &[Arc<Mem>]) -> SeqNo {
     mems.iter().map(|mem| mem.last_seq()).max().unwrap_or(0)
 }
 
-/// Writes the tables of a flush; `edits` says which, as far as it got.
+/// Writes the tables of a flush. `edits` lists them, also after an error.
 fn write_tables(
     store: &Store,
     waiting: &[Immutable],
@@ -111,7 +112,8 @@ fn write_tables(
     edits: &mut Vec<Edit>,
     dropped: &mut Vec<Pointer>,
 ) -> Result<ByTree> {
-    // All of a tree's memtables go one way: tables of level 0 must not enclose each other's history.
+    // All memtables of a tree go the same way: no table of level 0 may hold versions from both before and after
+    // another's.
     let is_large = |tree: &Arc<TreeInner>| {
         let mut mems = waiting.iter().filter(|(other, _)| Arc::ptr_eq(other, tree));
         mems.any(|(_, mem)| mem.table.memory() >= SMALL)
@@ -155,15 +157,15 @@ fn merged(mems: &[Arc<Mem>]) -> Result<MergeCursor> {
     Ok(merge)
 }
 
-/// The deepest level that the keys `smallest..=largest` can go to without meeting any of the tree's
-/// tables: the bottom if they meet none, level 0 otherwise.
+/// The deepest level for the keys `smallest..=largest`: the bottom if they overlap none of the tree's tables, otherwise
+/// level 0.
 fn level_for(levels: &Levels, smallest: &[u8], largest: &[u8]) -> usize {
     let meets = levels.tables().any(|(_, table)| table.overlaps(smallest, largest));
     if meets { 0 } else { LEVELS - 1 }
 }
 
-/// Writes a tree's memtables into tables of its own. `below`: no older memtable of the tree is on its way
-/// to a table and no merge at work, so that what overlaps no table may go straight to the bottom.
+/// Writes a tree's memtables to tables of its own. `below`: no older memtable of the tree is being flushed and no merge
+/// of it is running, so keys that overlap no table may go straight to the bottom.
 fn write_own(
     store: &Store,
     tree: &TreeInner,
@@ -185,7 +187,7 @@ fn write_own(
         OutputOptions {
             compression: tree.options().compression,
             filter_bits: filter_bits(store.options.filter_bits, level, levels.deepest().max(level)),
-            // A run of level 0 is one table.
+            // In level 0 the output is one table, which is a run.
             limits: if bottom { store.options.table_limits() } else { TableLimits::NONE },
             offer: Some(Offer::Unasked),
             cleared: retention.cleared(),
@@ -215,7 +217,7 @@ fn bounds_of(mems: &[Arc<Mem>]) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     Ok(Some((first.key().to_vec(), last.key().to_vec())))
 }
 
-/// Writes the memtables of several trees into one table, each key behind its tree's number.
+/// Writes the memtables of several trees to one table. Each key follows its tree's number.
 fn write_shared(
     store: &Store,
     groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
@@ -227,7 +229,7 @@ fn write_shared(
         filter_bits: filter_bits(store.options.filter_bits, 0, LEVELS - 1),
         limits: TableLimits::NONE,
         offer: Some(Offer::Unasked),
-        // For every tree that takes part.
+        // This must hold for every tree in the table.
         cleared: groups
             .iter()
             .map(|(_, mems)| last_seq(mems))

@@ -1,4 +1,4 @@
-//! A tree that takes no writes for a moment, because it changes as a whole: who writes to it waits, others do not.
+//! Holds a tree: it takes no writes for a moment, because it changes as a whole. Only writers to this tree wait.
 
 use std::sync::Arc;
 
@@ -7,10 +7,11 @@ use crate::error::Result;
 use crate::state::TreeInner;
 use crate::write::batch::Batch;
 
-/// How often a tree is let go of again because a merge of it has begun, before the merge is awaited though writers wait too.
+/// How often a tree is released again because a merge of it has begun. After that many times the merge is awaited
+/// although writers wait too.
 const TRIES_MAX: usize = 4;
 
-/// Holds a tree up until it is dropped.
+/// Holds a tree until this is dropped.
 #[derive(Debug)]
 pub(super) struct Hold<'a> {
     store: &'a Store,
@@ -25,21 +26,22 @@ impl Drop for Hold<'_> {
 }
 
 impl Store {
-    /// Has writes to `tree` wait from now on; those that were begun are visible when this returns. Under `reshaping`.
+    /// Makes writes to `tree` wait from now on. Writes that have begun are visible when this returns. Called under
+    /// `reshaping`.
     pub(super) fn hold(&self, tree: &Arc<TreeInner>) -> Hold<'_> {
         let _quiet = self.commit.lock_quiet();
         tree.set_held(true);
         Hold { store: self, tree: Arc::clone(tree) }
     }
 
-    /// Returns when no tree of the batch is held.
+    /// Waits until no tree of the batch is held.
     pub(super) fn wait_while_held(&self, batch: &Batch) {
         // It never fails.
         let _ = self.health.wait(|| Ok(!batch.is_held()));
     }
 
-    /// Runs `change` while nobody writes to `tree`, no merge of it is under way and its memtables hold nothing that
-    /// `must_be_flushed`. Most of what has to be flushed is so while others write. Under `reshaping`.
+    /// Runs `change` while nobody writes to `tree`, no merge of it is running, and its memtables hold nothing that
+    /// `must_be_flushed`. Most of the flushing happens while others still write. Called under `reshaping`.
     pub(super) fn while_still<T>(
         &self,
         tree: &Arc<TreeInner>,
@@ -52,7 +54,7 @@ impl Store {
             if must_be_flushed()? {
                 self.flush_trees(std::iter::once(tree))?;
             }
-            // A merge under way ends.
+            // Wait for a running merge.
             drop(tree.below_level_0.lock());
             let held = self.hold(tree);
             if must_be_flushed()? {

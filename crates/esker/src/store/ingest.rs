@@ -1,4 +1,4 @@
-//! Tables that were written beside the store become part of a tree at once, by one edit.
+//! Ingests tables: tables that were written outside of any tree become part of one at once, by one edit.
 //!
 //! ```text
 //! tree flushed, merge awaited ------------------------------- others read and write
@@ -6,9 +6,9 @@
 //! a number taken; log synced; edit; shown; number visible --- writes behind it wait to be acknowledged
 //! ```
 //!
-//! The tables were written before their number was known: it stands in the manifest, for all of their entries. It is greater
-//! than that of every earlier write and less than that of every later one, as if it were a batch's; so the log is synced up
-//! to there first, and the edit says that the number was taken.
+//! The tables were written before their sequence number was known. The manifest holds it, for all their entries. It is
+//! greater than the number of every earlier write and less than that of every later one, as for a batch. So the log is
+//! synced up to there first, and the edit records that the number was taken.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::table::ScanHint;
 use crate::version::edit::{Edit, TableInfo};
 use crate::version::levels::{LEVELS, Levels, Table};
 
-/// What is to become part of a tree: ascending keys, each once.
+/// The tables that will become part of a tree: ascending keys, each of them once.
 #[derive(Debug, Default)]
 pub(crate) struct Ingested {
     pub(crate) tables: Vec<TableInfo>,
@@ -34,26 +34,26 @@ pub(crate) struct Ingested {
     pub(crate) blobs: Vec<NewBlob>,
     /// Keys that may have had huge values before.
     pub(crate) watched: Vec<Vec<u8>>,
-    /// How many keys had been entered into the filter of such keys by others when `watched` was begun.
+    /// How many keys the filter of such keys had when `watched` was begun.
     pub(crate) additions: u64,
 }
 
-/// Refuses tables with keys that the tree does not have any more.
+/// Refuses tables with keys outside of the tree's present bounds.
 fn check_extent(tree: &TreeInner, tables: &[TableInfo]) -> Result<()> {
     let extent = Arc::clone(&tree.state.load().extent);
     let ends = tables.iter().flat_map(|table| [&table.smallest, &table.largest]);
     ends.into_iter().try_for_each(|key| extent.check(&tree.name, key))
 }
 
-/// The deepest level in which `table` is newer than all that it overlaps there and above; 0 where something in level 0 or 1
-/// overlaps it.
+/// The deepest level in which `table` is newer than everything that it overlaps there and above; 0 if it overlaps a
+/// table in level 0 or 1.
 fn level_of(levels: &Levels, table: &TableInfo) -> usize {
     let meets = |level: &usize| !levels.overlapping(*level, &table.smallest, &table.largest).is_empty();
     (0..LEVELS).find(meets).map_or(LEVELS - 1, |level| level.saturating_sub(1))
 }
 
 impl Store {
-    /// Makes `ingested` part of `tree`, newer than all that is in it.
+    /// Makes `ingested` part of `tree`, newer than everything in it.
     pub(crate) fn ingest(&self, tree: &Arc<TreeInner>, mut ingested: Ingested) -> Result<()> {
         let edits = ingested.tables.iter().map(|table| Edit::AddTable {
             tree: tree.id,
@@ -68,7 +68,7 @@ impl Store {
         done
     }
 
-    /// Everything that was written to `tree` survives power loss when this returns, and what the log holds.
+    /// When this returns, everything written to `tree`, and everything in the log, survives power loss.
     pub(crate) fn make_durable(&self, tree: &Arc<TreeInner>) -> Result<()> {
         if tree.is_dropped() {
             return Err(tree.dropped_error());
@@ -79,7 +79,7 @@ impl Store {
 
     fn ingest_now(&self, tree: &Arc<TreeInner>, ingested: &mut Ingested) -> Result<()> {
         let _one_at_a_time = self.reshaping.lock();
-        // Most of what has to be synced, while others write.
+        // This syncs most of it while others write.
         self.blobs.sync()?;
         self.sync_published()?;
         let tables = ingested.tables.clone();
@@ -91,14 +91,14 @@ impl Store {
         })
     }
 
-    /// Whether a memtable holds what has to be in tables before: anything. Were it flushed later, level 0 would have numbers
-    /// above those of the ingested tables in an older run, and a merge of these with older runs would come before it.
+    /// Whether a memtable holds anything. It has to be in tables first: a later flush could put its older entries above
+    /// the ingested tables, in a run of level 0 that counts as newer.
     fn must_be_flushed(tree: &TreeInner) -> bool {
         !tree.is_flushed() && !broken("ingest-order")
     }
 
-    /// Looks through all keys for such that may have had a huge value, if some have got one since they were looked at.
-    /// Nobody writes to the tree now.
+    /// Searches all keys again for keys that may have had a huge value, if huge values were written since the first
+    /// search. Nobody writes to the tree now.
     fn watch_again(&self, tree: &TreeInner, ingested: &mut Ingested) -> Result<()> {
         let filter = &self.blobs.filter;
         if ingested.additions + ingested.blobs.len() as u64 == filter.additions() {
@@ -119,7 +119,7 @@ impl Store {
         Ok(())
     }
 
-    /// The huge values that the tree has for keys that were ingested. They are looked up before that is part of the tree:
+    /// The huge values in the tree for ingested keys. They are looked up before the tables are part of the tree:
     /// afterwards a merge might leave nothing that tells the two apart. Nobody writes to the tree now.
     fn replaced_by(&self, tree: &TreeInner, ingested: &mut Ingested) -> Result<Vec<Ended>> {
         ingested.watched.sort_unstable();
@@ -131,7 +131,7 @@ impl Store {
             match base_at(&state, key, MAX_SEQ) {
                 Ok(found) => replaced
                     .extend(found.and_then(|(from, kind, stored)| ended(tree, from, kind, &stored, MAX_SEQ))),
-                // Damage elsewhere costs the space of what it hides, until a merge drops it.
+                // If another file is damaged, the blob's space stays taken until a merge drops the blob.
                 Err(error) if error.kind() == ErrorKind::Corruption => {}
                 Err(error) => return Err(error),
             }
@@ -169,7 +169,7 @@ impl Store {
         let installed = self.sync_log(number.end).and_then(|()| {
             ingested.blobs.iter_mut().for_each(|blob| blob.commit(Some(VOLATILE)));
             let named: Vec<Pointer> = ingested.blobs.iter().map(|blob| blob.pointer).collect();
-            // The edit tells of what is replaced, since no record of the log does.
+            // The edit records the replaced values, since no log record does.
             let frees = Frees { named: &named, replaced, ..Frees::default() };
             self.install_with_blobs(&mut versions, Change::of(edits), &frees)
         });
@@ -181,7 +181,7 @@ impl Store {
         }
         self.commit.show_number(&number);
         if installed.is_ok() {
-            // Not before: who looks for what nobody sees takes for granted that the number is visible.
+            // Not earlier: the search for values that nobody sees assumes that the number is visible.
             self.ending.state.lock().shadowed.append(replaced);
             self.ending.note_shadowed();
         }

@@ -1,5 +1,5 @@
-//! Changes of structure: edits are made durable in the manifest and then shown to readers, by
-//! [`crate::state::versions`]; what they make due in the rest of the store follows.
+//! Installs changes of structure: makes edits durable in the manifest, shows them to readers through
+//! [`crate::state::versions`], and does what they make due in the rest of the store.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,13 +20,14 @@ use crate::version::manifest::Manifest;
 use crate::version::tables::table_path;
 
 impl Store {
-    /// Makes `edits` durable and shows them. `dropped` are the huge values whose last version a merge has left out.
+    /// Makes `edits` durable and shows them. `dropped` are pointers to huge values whose last version a merge has left
+    /// out.
     pub(crate) fn install(&self, edits: Vec<Edit>, dropped: &[Pointer]) -> Result<()> {
         let frees = Frees { dropped, ..Frees::default() };
         self.install_with_blobs(&mut self.versions.lock(), Change::of(edits), &frees)
     }
 
-    /// Makes `change` durable, with what is new about blob files and what `frees` says, and shows it.
+    /// Makes `change` durable, with the changes of blob files and what `frees` lists, and shows it.
     pub(super) fn install_with_blobs(
         &self,
         versions: &mut Versions,
@@ -42,7 +43,7 @@ impl Store {
             last_seq: 0,
         });
         change.edits.push(self.clock_edit());
-        // A file that the manifest names is found after a power loss.
+        // The manifest must not name a file before its name is durable.
         let named = self.blobs.sync_names();
         let installed = named.and_then(|()| self.apply(versions, &change));
         if installed.is_err() {
@@ -75,13 +76,13 @@ impl Store {
         result?;
         let (number, len) = manifest.synced();
         if self.wal.mark_manifest(number, len).is_err() {
-            // The edits count all the same: they are shown.
+            // The edits count all the same, so they are shown.
             self.commit.poison();
         }
         Ok(())
     }
 
-    /// Does what a change of versions makes due. Under the version lock.
+    /// Does what a change of versions makes due. Called under the version lock.
     fn follow(&self, applied: Applied) {
         let Applied { changed, dropped, orphans, due_us } = applied;
         due_us.into_iter().for_each(|due_us| self.compactions.note_due(due_us));
@@ -91,11 +92,11 @@ impl Store {
             self.compactions.forget(tree);
             self.health.signal();
             if !tree.log {
-                // With the tree goes what could bring anything back.
+                // With the tree, everything that could come back is gone.
                 self.note_flushed(&[(tree.id, SeqNo::MAX)]);
             }
         }
-        // Tables of trees that were dropped are removed by the same lane.
+        // The same lane removes the tables of dropped trees.
         let has_work = !changed.is_empty() || !dropped.is_empty();
         if !changed.is_empty() {
             self.compactions.add(changed);
@@ -106,17 +107,17 @@ impl Store {
         }
     }
 
-    /// Has writers slowed by how far merges are behind.
+    /// Slows writers according to how far merges are behind.
     fn update_throttle(&self) {
         let behind = |tree: &TreeInner| pick::runs_behind(&tree.state.load().levels, &tree.options());
         // A wait helps no merge that has no room.
         self.throttle.set_runs(self.compactions.most(behind));
     }
 
-    /// Removes the tables that `edits` would have added, when that came to nothing. Where it is not known
-    /// whether it did, they stay: opening the store tells.
+    /// Removes the tables that `edits` would have added, after the edits have failed. If it is unknown whether they
+    /// have, the tables stay, and the next opening decides.
     pub(super) fn discard_tables(&self, edits: &[Edit]) {
-        // Where the store is closed, the names may be another opening's by now.
+        // If the store is closed, the names may belong to another opening by now.
         let Ok(_inside) = self.blobs.gate.enter() else { return };
         if self.commit.check().is_err() {
             return;
@@ -137,7 +138,7 @@ impl Store {
         self.pool.remove_table(file);
     }
 
-    /// Installs flushed memtables, and moves the log's floor up to what the rest still needs.
+    /// Installs flushed memtables, and moves the log's floor up to the oldest record that is still needed.
     pub(super) fn install_flush(
         &self,
         flushed: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
@@ -151,7 +152,7 @@ impl Store {
         edits.push(Edit::LogSynced { position: self.wal.synced() });
         let change = Change { flushed, ..Change::of(edits) };
         self.install_with_blobs(&mut versions, change, frees)?;
-        // Under the lock, as long as which a checkpoint relies on the segments that it copies.
+        // Called under the lock: while a checkpoint holds it, the segments that it copies stay.
         self.wal.retire(floor);
         drop(versions);
         self.immutable.remove(&in_tables);

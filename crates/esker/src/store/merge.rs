@@ -1,7 +1,7 @@
-//! Merging tables down, or moving them where nothing overlaps.
+//! Merges tables into lower levels, or moves them if nothing overlaps.
 //!
-//! One merge is under way at a time, but a long one is interrupted for shorter ones that have become urgent: of other trees,
-//! and of newer runs of the same one. So none of them has its writers slowed for as long as a merge of everything takes.
+//! Only one merge runs at a time. But a long merge yields to shorter merges that have become urgent: of other trees,
+//! and of newer runs of the same tree. So no tree has its writers slowed for as long as a merge of everything takes.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -23,22 +23,23 @@ use crate::table::ScanHint;
 use crate::version::edit::{Edit, TableInfo};
 use crate::version::levels::{LEVELS, Levels, Table, runs_among};
 
-/// A merge is interrupted by such as take at most a fourth of its bytes.
+/// A merge yields to any merge of at most a quarter of its size.
 const MUCH_SHORTER: u64 = 4;
 
-/// An opening does a merge of at least this many tables, or any merge where level 0 has as many.
+/// An opening does a merge of at least this many tables, or any merge if level 0 has that many.
 const TABLES_LEFT: usize = 12;
 
-/// The most bytes that such a merge reads for each of these tables: some milliseconds.
+/// The most bytes that such a merge reads per table: some milliseconds.
 const BYTES_FOR_TABLE: u64 = 1 << 20;
 
-/// After so many keys it is looked whether a shorter one has become urgent: some tens of milliseconds. Tests merge less.
+/// After this many keys, some tens of milliseconds, a merge checks whether a shorter one has become urgent. Tests merge
+/// less.
 const KEYS_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 5 } else { 1 << 16 };
 
-/// After so many bytes of keys and values they are paid for out of the budget for background I/O.
+/// After this many bytes of keys and values, a merge pays for them from the budget for background I/O.
 const BYTES_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 19 };
 
-/// Merges once in the tree that needs it most; `false` when none does.
+/// Does one merge in the tree that needs it most. `false` if no tree needs one.
 pub(crate) fn compact_some(store: &Store) -> Result<bool> {
     let _one_at_a_time = store.compacting.lock();
     let urgent = {
@@ -80,11 +81,12 @@ pub(crate) fn compact_some(store: &Store) -> Result<bool> {
 /// The most merges that an opening does in a tree.
 const MERGES_AT_OPENING: usize = 8;
 
-/// Does the short merges that earlier openings have left. Each opening writes a table of what it has replayed. A program that
-/// puts one pair and ends leaves the background no time to merge these tables.
+/// Does the short merges that earlier openings have left. Each opening writes a table of what it has replayed. A
+/// program that puts one pair and ends leaves the background no time to merge these tables.
 ///
 /// [`BYTES_FOR_TABLE`] and [`MERGES_AT_OPENING`] bound how long this takes, so it does not wait for
-/// [`background_io`](crate::Options::background_io). It ignores errors: the background meets them again and reports them.
+/// [`background_io`](crate::Options::background_io). It ignores errors: the background meets them again and reports
+/// them.
 pub(crate) fn merge_what_was_left(store: &Store) {
     let _hurry = store.io_budget.hurry();
     for tree in store.versions.trees() {
@@ -117,7 +119,7 @@ pub(crate) fn compact_all(store: &Store, tree: &Arc<TreeInner>) -> Result<()> {
     drop(hurry);
     let (levels, compaction) = all_of(store, tree);
     match compaction {
-        // A move would keep tombstones and older versions, and shared files alive.
+        // A move would keep tombstones, older versions and shared files.
         Some(compaction) => {
             let newest = newest_of(&compaction);
             let under_way =
@@ -128,7 +130,7 @@ pub(crate) fn compact_all(store: &Store, tree: &Arc<TreeInner>) -> Result<()> {
     }
 }
 
-/// The tables of `tree`, and the merge of all of them, where there is something to merge.
+/// The tables of `tree`, and the merge of all of them, if there is something to merge.
 pub(super) fn all_of(store: &Store, tree: &TreeInner) -> (Arc<Levels>, Option<Compaction>) {
     let levels = Arc::clone(&tree.state.load().levels);
     let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
@@ -171,14 +173,14 @@ fn goal_of(store: &Store, tree: &TreeInner, levels: &Levels) -> Goal {
     Goal::new(&tree.options(), levels, &store.options, time_us)
 }
 
-/// A merge that is under way, and those that it has interrupted.
+/// A running merge, and the merges that wait for it.
 #[derive(Debug, Clone, Copy)]
 struct UnderWay<'a> {
     tree: &'a TreeInner,
-    /// The newest entry that it takes.
+    /// The newest entry that it merges.
     newest: SeqNo,
     bytes: u64,
-    /// By somebody who waits for it, and not by what tables there are.
+    /// Whether a caller has asked for it and waits.
     asked_for: bool,
     interrupted: Option<&'a UnderWay<'a>>,
 }
@@ -195,14 +197,14 @@ impl UnderWay<'_> {
     }
 }
 
-/// Does merges that are much shorter than the one that is under way, and urgent.
+/// Does urgent merges that are much shorter than the running one.
 fn merge_meanwhile(store: &Store, under_way: &UnderWay<'_>) -> Result<()> {
     for tree in store.compactions.candidates() {
         let newest = under_way.newest_of(&tree);
         if newest.is_none() && urgency_of(store, &tree) < 1.0 {
             continue;
         }
-        // Of a tree that is being merged it is held already; one where somebody else has it must wait.
+        // If the tree is being merged, the lock is held already. If another thread holds it, the tree has to wait.
         let held = tree.below_level_0.try_lock();
         if held.is_none() && newest.is_none() {
             continue;
@@ -221,7 +223,7 @@ fn merge_meanwhile(store: &Store, under_way: &UnderWay<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How urgently `tree` needs a merge for which there is room: from 1 on it does.
+/// How urgently `tree` needs a merge for which there is room. From 1 on it needs one.
 fn urgency_of(store: &Store, tree: &TreeInner) -> f64 {
     let levels = &tree.state.load().levels;
     let goal = goal_of(store, tree, levels);
@@ -289,7 +291,7 @@ fn move_table(store: &Store, tree: &Arc<TreeInner>, compaction: &Compaction) -> 
     store.install(edits, &[])
 }
 
-/// Gathers the pointers to huge values that `table` holds.
+/// Collects the pointers to huge values in `table`.
 pub(super) fn pointers_of(table: &Arc<Table>, pointers: &mut Vec<Pointer>) -> Result<()> {
     let mut cursor = table.cursor(ScanHint::Compaction)?;
     cursor.seek_to_first()?;
@@ -320,7 +322,7 @@ fn sources(inputs: &[(usize, Arc<Table>)]) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// What the tables are to be like that a merge writes.
+/// The options for the tables that a merge writes.
 fn output_options(
     store: &Store,
     tree: &TreeInner,
@@ -355,8 +357,7 @@ fn merge(
     let moments = store.snapshots.moments(&store.commit, &store.clock);
     let certain = store.flushed_up_to(tree.id);
     let retention = Retention::new(moments, &tree.state.load().ranges, certain);
-    // Tables of the target level that the merge leaves out lie between its keys, never across them: no
-    // output table may span one.
+    // Tables of the target level that are not inputs lie between the keys of the merge. No output table may span one.
     let is_input = |table: &Arc<Table>| inputs.iter().any(|(_, input)| Arc::ptr_eq(input, table));
     let sorted = if *target == 0 { &[] } else { levels.level(*target) };
     let left_out = sorted.iter().filter(|table| !is_input(table));
@@ -364,7 +365,7 @@ fn merge(
     let mut output = Output::new(&store.tables, output_options(store, tree, levels, compaction, &retention));
     let mut merge = MergeCursor::new(sources(inputs)?, Direction::Forward);
     merge.seek_to_start()?;
-    // Dropping the output removes its files; the inputs are as they were.
+    // On an error, dropping the output removes its files, and the inputs stay as they were.
     let is_paced = store.options.background_io.is_some();
     let (keys, unpaid, paid, unlooked) = (Cell::new(0_u64), Cell::new(0), Cell::new(0), Cell::new(0));
     let goes_on = || {
@@ -404,7 +405,7 @@ fn merge(
         },
     )?;
     let written = output.finish()?;
-    // What was dropped was read.
+    // Dropped entries were read too.
     let all = compaction.bytes() + written.iter().map(|table| table.size).sum::<u64>();
     store.io_budget.note_merge(all.saturating_sub(2 * paid.get()));
     store.counters.note_merge(inputs.iter().map(|(_, table)| table.info.size).sum(), &written);

@@ -1,15 +1,15 @@
-//! The open store behind every handle: what it holds, how its parts change together, its background work.
+//! The open store behind every handle: its parts, how they change together, and its background work.
 //!
 //! Locks, in the order in which they may be taken:
 //! 1. `Closing::outcome`: one thread closes the store, others wait;
-//! 2. `backing_up`, `reshaping`, `compacting`, `flushing`: one backup, one change of a tree as a whole, one merge and one flush
-//!    at a time; then `TreeInner::below_level_0`;
-//! 3. `Ending::round`, `Reclaim::state`, `Scrub::background`: one round of giving space back, one step of writing a blob file
-//!    anew and one of scrubbing at a time;
+//! 2. `backing_up`, `reshaping`, `compacting`, `flushing`: one backup, one change of a tree as a whole, one merge and
+//!    one flush at a time; then `TreeInner::below_level_0`;
+//! 3. `Ending::round`, `Reclaim::state`, `Scrub::background`: one round of giving space back, one step of rewriting a
+//!    blob file and one step of scrubbing at a time;
 //! 4. `versions` ([`VersionSet`]): the manifest, and the trees that follow from it; held while an edit is made durable;
 //! 5. the commit lock ([`Commit`]): sequence, log tail, which memtable takes writes.
 //!
-//! Reads take none of them. `docs/architecture.md` has those below them.
+//! Reads take none of them. `docs/architecture.md` lists the locks below these.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,15 +75,15 @@ use reclaim::Reclaim;
 use scrub::Scrub;
 use shrink::Idle;
 
-/// Retired log segments that are kept for reuse.
+/// How many retired log segments are kept for reuse.
 const SPARE_SEGMENTS: usize = 8;
-/// The same on a full disk.
+/// How many are kept on a full disk.
 const SPARE_WHEN_FULL: usize = 1;
 
 /// See the module's comment.
 #[derive(Debug)]
 pub(crate) struct Store {
-    /// Tells the handles of different open stores apart.
+    /// Identifies this opening of the store.
     pub(crate) id: u64,
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
@@ -93,7 +93,7 @@ pub(crate) struct Store {
     pub(crate) wal: Wal,
     pub(crate) versions: VersionSet,
     pub(crate) snapshots: SnapshotRegistry,
-    /// By which values expire.
+    /// The clock by which values expire.
     pub(crate) clock: SteadyClock,
     pub(crate) registry: Arc<TableRegistry>,
     pub(crate) pool: Arc<BufferPool>,
@@ -110,13 +110,13 @@ pub(crate) struct Store {
     pub(crate) tables: Arc<TableMaker>,
     /// Held while a tree changes as a whole: an ingest, a split, an import, an export, a drop.
     reshaping: Mutex<()>,
-    /// How often trees were split. Raised before the tree takes writes again.
+    /// How often trees were split. It rises before the tree takes writes again.
     splits: AtomicU64,
     pub(crate) flushing: Mutex<()>,
     pub(crate) compacting: Mutex<()>,
-    /// One thread at a time removes obsolete tables, and others wait for it.
+    /// Held by the thread that removes obsolete tables. Others wait for it.
     removing: Mutex<()>,
-    /// One backup at a time.
+    /// Held during a backup.
     pub(crate) backing_up: Mutex<()>,
     immutable: FlushQueue,
     compactions: CompactionQueue,
@@ -126,13 +126,13 @@ pub(crate) struct Store {
     lock: Mutex<Option<Arc<dyn DirLock>>>,
 }
 
-/// What opening a store has put together.
+/// The parts that the opening of a store has made.
 pub(crate) struct Parts {
     pub(crate) id: u64,
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
     pub(crate) read_only: bool,
-    /// What the store's clock is known to have shown, in microseconds since 1970.
+    /// The latest known time of the store's clock, in microseconds since 1970.
     pub(crate) clock_us: u64,
     pub(crate) commit: Commit,
     pub(crate) wal: Wal,
@@ -276,7 +276,7 @@ impl Store {
         self.immutable.bytes()
     }
 
-    /// Sets every memtable aside and returns when all that waited are flushed.
+    /// Makes every memtable immutable and waits until all that wait are flushed.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_changeable()?;
         self.versions.trees().iter().for_each(|tree| self.set_aside(tree, 0));
@@ -300,15 +300,15 @@ impl Store {
         })
     }
 
-    /// Flushes, merges every tree into its bottom level, and removes what is no longer used; a store in which little is
-    /// left gets as small as it is.
+    /// Flushes, merges every tree into its bottom level, and removes what is no longer used. If little data is left,
+    /// the files of the store become small too.
     pub(crate) fn compact(&self) -> Result<()> {
         self.flush()?;
         let _at_work = AtWork::on(self);
         for tree in self.versions.trees().iter().filter(|tree| !tree.is_dropped()) {
             match self.space.with_reserve(|| merge::compact_all(self, tree)) {
                 Err(error) if is_full(&error) => {
-                    // The reserve is filled up.
+                    // This fills the reserve again.
                     self.remove_obsolete()?;
                     return Err(merge::full_error(self, tree));
                 }

@@ -1,4 +1,4 @@
-//! Huge values on their way into the store, and which writes may end the life of one.
+//! Writes huge values into the store, and finds the writes that may end the life of one.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::write::batch::{Batch, Op};
 use crate::write::watch::{Job, What};
 
 impl Store {
-    /// Writes `value`, which `key` of a tree with the root `tree` is to have, into a blob file.
+    /// Writes `value` to a blob file, for `key` of a tree with the root `tree`.
     pub(crate) fn put_blob(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<NewBlob> {
         self.make_room_for_blob(value.len() as u64)?;
         self.blobs.put(tree, key, value)
     }
 
-    /// Waits for space that is being given back, and refuses a huge value for which there is no room then.
+    /// Waits for space that is being given back. Refuses a huge value if there is still no room for it.
     pub(crate) fn make_room_for_blob(&self, len: u64) -> Result<()> {
         self.ensure_writable()?;
         self.wait_for_space(len)?;
@@ -41,7 +41,7 @@ impl Store {
         Ok(())
     }
 
-    /// `batch` with copies of its huge values, for writing it once more.
+    /// A copy of `batch` with copies of its huge values, to write the batch once more.
     pub(super) fn copy_of_batch(&self, batch: &Batch) -> Result<Batch> {
         let mut copy = Batch::new();
         for (part, _, op) in batch.planned_ops() {
@@ -71,7 +71,7 @@ impl Store {
             return Vec::new();
         }
         let ops = (0..).zip(batch.planned_ops());
-        // What is merged into lives on.
+        // A value that operands are merged into stays alive.
         let ending = ops.filter(|(_, (_, _, op))| op.kind != Kind::Merge || broken("merge-ends"));
         let root = |part: usize| batch.parts()[part].tree.root;
         let watched = ending.filter(|(_, (part, _, op))| filter.may_contain(key_hash(root(*part), op.key)));

@@ -1,12 +1,13 @@
-//! What a user's handles share: the last one that goes closes the store, and waits until it is closed.
+//! The owner that all handles of a user share. Dropping the last handle closes the store and waits until it is closed.
 //!
 //! ```text
 //! Db, Tree, Snapshot, Scan, Txn, Updates, ...  --Arc-->  Owner  --Arc-->  Store  <--Weak, Arc for a step--  background
 //! ```
 //!
-//! Background work holds the store alone, for as long as a step takes, and so never is what closes it: the owner's drop ends
-//! it, waits for it, and then closes (durability rule 27). Where the store's own work drops the last handle (a merge operator
-//! may have one), waiting would be for itself: the store is closed when a piece of work is done.
+//! Background work holds the store itself, and only for the length of a step, so it never closes the store: dropping
+//! the owner ends the background work, waits for it, and then closes (rule 27). If the store's own work drops the last
+//! handle (a merge operator may hold one), it would wait for itself. Then the store is closed when a piece of work
+//! ends.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -30,7 +31,8 @@ impl Owner {
         Arc::new(Owner { store })
     }
 
-    /// The store itself, for a handle that would look twice otherwise. It keeps an owner beside, and drops that first.
+    /// The store itself, for a handle that would otherwise follow two pointers. The handle also holds an owner, and
+    /// drops that first.
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
     }
@@ -69,17 +71,18 @@ thread_local! {
     static AT_WORK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// This thread works for a store until it is dropped: a flush, a merge, a step of background work, closing.
+/// Marks this thread as working for a store until it is dropped: a flush, a merge, a step of background work, a close.
 pub(super) struct AtWork(());
 
 impl AtWork {
     pub(super) fn on(store: &Store) -> AtWork {
-        // A thread that ends may close a store when this is gone: then it runs nothing of a user's that could ask.
+        // A thread that ends may close a store after this thread-local is gone. It then runs no user code that could
+        // ask.
         let _gone = AT_WORK.try_with(|stores| stores.borrow_mut().push(store.id));
         AtWork(())
     }
 
-    /// Whether this thread works for `store`, and so cannot wait for its work to end.
+    /// Whether this thread works for `store`, so that it cannot wait for the store's work to end.
     pub(super) fn is_on(store: &Store) -> bool {
         AT_WORK.try_with(|stores| stores.borrow().contains(&store.id)).unwrap_or(false)
     }

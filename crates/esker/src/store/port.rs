@@ -1,14 +1,16 @@
-//! A tree leaves for a store of its own, or comes from one: the same files get second names, and a manifest says what they are.
+//! Exports a tree to a store of its own, or imports it from one: the same files get second names, and a manifest
+//! describes them.
 //!
 //! ```text
 //! export   tree flushed and held: what the copy's manifest is to say -- files linked -- tree let go
 //! import   files linked under new numbers -- a number taken above all in them -- log synced; edit -- shown
 //! ```
-//! - A copy has the numbers of tree and files that the store has, and no log. Of blob files it has those with a value that
-//!   the tree needs; all others in them are freed there.
-//! - What is imported keeps its sequence numbers. The store's counter goes beyond them in the same edit, and moments that were
-//!   registered before cannot see the tree ([`crate::state::Extent`]).
-//! - Huge values stay filed under the number that they were filed under; by that the tree may be a relative of others, as after a split.
+//! - An exported store keeps the numbers of tree and files, and has no log. It has those blob files that hold a value
+//!   that the tree needs. All other values in them are freed there.
+//! - An imported tree keeps its sequence numbers. The same edit raises the store's counter beyond them. Moments that
+//!   were registered before cannot see the tree ([`crate::state::Extent`]).
+//! - Huge values keep the root number under which they were filed. By that number the tree may be a relative of others,
+//!   as after a split.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,43 +29,43 @@ use crate::version::blobs::{BlobFileRecord, BlobFiles};
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
 use crate::version::tree_record::TreeRecord;
 
-/// How far one import may put forward the numbers of trees.
+/// How far one import may advance the numbers of trees.
 const ROOTS_MAX: TreeId = 1 << 24;
 
-/// The values that a tree's pointers name, each with the entries that name it.
+/// The values that a tree's pointers name, each with the shares that name it.
 type Named = BTreeMap<(FileId, u64), BTreeSet<u64>>;
 
-/// The values that are filed under a tree's number, by file. A sealed file gets no more of them.
+/// The values under a tree's root number, by file. A sealed file gets no more of them.
 type Filed = BTreeMap<FileId, BTreeSet<u64>>;
 
-/// What is to become a tree: files that lie in the store's directory, which nothing names yet.
+/// A tree to install: its files are in the store's directory, and nothing names them yet.
 #[derive(Debug)]
 pub(crate) struct Imported {
     pub(crate) record: TreeRecord,
-    /// With their levels.
+    /// Each with its level.
     pub(crate) tables: Vec<(u8, TableInfo)>,
     pub(crate) blobs: Vec<ImportedBlobs>,
-    /// No entry has a greater number.
+    /// No entry has a greater sequence number.
     pub(crate) greatest: SeqNo,
-    /// What the store's clock has to show: what had expired where the tree comes from stays so.
+    /// The time that the store's clock must have reached, so that what had expired in the source store stays expired.
     pub(crate) clock_us: u64,
 }
 
-/// A file of huge values that is to come with a tree.
+/// A blob file that comes with an imported tree.
 #[derive(Debug)]
 pub(crate) struct ImportedBlobs {
     pub(crate) live: Arc<LiveFile>,
-    /// What the manifest is to know of it.
+    /// The manifest's record of it.
     pub(crate) record: BlobFileRecord,
-    /// Of the keys that have its values.
+    /// The hashes of the keys that have its values.
     pub(crate) key_hashes: Vec<u64>,
 }
 
 impl Store {
     // ---- leaving -------------------------------------------------------------------------------------
 
-    /// Has `link` give second names to the files of the tree called `name`, while they are there and nothing changes in them.
-    /// It is given what the manifest of a store is to say that has this tree alone.
+    /// Lets `link` give second names to the files of the tree called `name`, while the files are there and do not
+    /// change. `link` gets the state for the manifest of a store with this tree alone.
     pub(crate) fn while_exportable<T>(
         &self,
         name: &str,
@@ -72,16 +74,16 @@ impl Store {
         let _one_at_a_time = self.reshaping.lock();
         self.check_changeable()?;
         let tree = self.versions.lock().tree_called(name)?;
-        // Most of what has to be sealed and synced, while others write.
+        // This seals and syncs most of it while others write.
         self.seal_blobs(true)?;
         self.blobs.sync()?;
         let mut filed = Filed::new();
         for live in self.blobs.files().iter().filter(|live| live.life.lock().sealed) {
-            // One that is gone meanwhile, or cannot be read, is seen to below.
+            // A file that is gone meanwhile, or cannot be read, is handled below.
             filed.extend(self.filed_under(tree.root, live).ok().map(|values| (live.id, values)));
         }
         self.while_still(&tree, &|| Ok(!tree.is_flushed()), || {
-            // What writes have ended is not the copy's.
+            // Values that writes have ended do not belong in the copy.
             self.settle_blobs(self.commit.visible())?;
             let named = self.named_apart(&tree)?;
             let versions = self.versions.lock();
@@ -92,7 +94,7 @@ impl Store {
         })
     }
 
-    /// What the tree's pointers name, where nothing else tells its huge values from another tree's.
+    /// The values that the tree's pointers name, if only these tell its huge values from another tree's.
     fn named_apart(&self, tree: &TreeInner) -> Result<Option<Named>> {
         if !self.blobs.is_used() || !has_relatives(&self.versions.lock(), tree) || broken("export-relatives")
         {
@@ -135,13 +137,13 @@ impl Store {
         })
     }
 
-    /// The values in a file that are filed under `root`.
+    /// The values in a file under the root number `root`.
     fn filed_under(&self, root: TreeId, live: &LiveFile) -> Result<BTreeSet<u64>> {
         let entries = self.blobs.entries(live)?;
         Ok(entries.iter().filter(|entry| entry.tree == root).map(|entry| entry.ordinal).collect())
     }
 
-    /// Of `files` those with a value that is filed under `root` and counts, and is `named` where that matters. All others in
+    /// Those of `files` with a value under `root` that counts and, if `named` is given, is named. All other values in
     /// them are freed.
     fn blobs_of(
         &self,
@@ -152,7 +154,7 @@ impl Store {
     ) -> Result<BTreeMap<FileId, BlobFileRecord>> {
         let mut kept = BTreeMap::new();
         for (file, mut record) in files.live {
-            // What cannot be read here cannot be read there.
+            // A file that cannot be read here cannot be read there either.
             let Some(live) = self.blobs.get(file).filter(|live| live.readable().is_ok()) else { continue };
             let mut of_tree = match filed.get(&file) {
                 Some(known) => known.clone(),
@@ -173,10 +175,10 @@ impl Store {
 
     // ---- coming --------------------------------------------------------------------------------------
 
-    /// Makes a tree called `name` of what was linked.
+    /// Makes a tree called `name` from the linked files.
     pub(crate) fn import(&self, name: &str, imported: Imported) -> Result<Arc<TreeInner>> {
         let _one_at_a_time = self.reshaping.lock();
-        // Most of what has to be synced, while others write.
+        // This syncs most of it while others write.
         let visible = self.commit.visible();
         self.settle_blobs(visible)?;
         self.sync_published()?;
@@ -186,7 +188,7 @@ impl Store {
         versions.check_free(name)?;
         let least = if broken("import-numbers") { 0 } else { imported.greatest };
         let number = self.commit.take_number_above(least)?;
-        // After a crash nothing would tell what had ended before of what is filed under the same number: the edit has to.
+        // After a crash nothing else would tell which values under the same root had ended before, so the edit does.
         let frees = Frees { dead_up_to: Some(visible), note_shadowed: true, ..Frees::default() };
         let mut ended = self.blob_edits(&versions, &frees);
         let edits = ended.take_edits();
@@ -206,7 +208,7 @@ impl Store {
         (seq, mut edits): (SeqNo, Vec<Edit>),
     ) -> Result<Arc<TreeInner>> {
         let (id, record) = (versions.next_tree(), &imported.record);
-        // With nothing filed under another number, the tree is nobody's relative.
+        // Without values under another root, the tree has no relatives.
         let root = if imported.blobs.is_empty() { id } else { record.root };
         if root.saturating_sub(id) > ROOTS_MAX {
             return Err(Error::new(
@@ -214,7 +216,7 @@ impl Store {
                 "its huge values are filed under too great a number",
             ));
         }
-        // No tree to come is to be taken for one either.
+        // No future tree may become a relative either.
         let next_tree = id.max(root) + 1;
         edits.extend([
             Edit::CreateTree { tree: id, name: name.to_owned(), options: record.options.clone() },
@@ -232,7 +234,7 @@ impl Store {
         let next_file = self.tables.next_file.load(std::sync::atomic::Ordering::Relaxed);
         edits.push(Edit::Counters { next_file, next_tree, last_seq: seq });
         edits.extend([self.clock_edit(), Edit::Clock { us: imported.clock_us }]);
-        // Before anybody writes to the tree. Keys that the filter knows in vain cost a lookup.
+        // This comes before anybody writes to the tree. A key in the filter without a huge value costs a lookup.
         let known = imported.blobs.iter().flat_map(|blobs| &blobs.key_hashes);
         known.filter(|_| !broken("import-filter")).for_each(|&hash| self.blobs.filter.add(hash));
         let blobs = imported.blobs.into_iter().map(|blobs| blobs.live).collect();
@@ -243,7 +245,7 @@ impl Store {
     }
 }
 
-/// Whether some entry is `named` that has the value; others that `record` knows are not to count.
+/// Whether a `named` entry has the value. Other entries in `record` no longer count.
 fn keep_named(record: &mut BlobFileRecord, named: &Named, ordinal: u64) -> bool {
     let Some(entries) = named.get(&(record.info.file, ordinal)) else { return false };
     match record.shares.get_mut(&ordinal) {

@@ -1,5 +1,5 @@
-//! What becomes of deletions of ranges: they are noted in the manifest when the log lets go of them, tables of which they
-//! leave nothing go at once, and they go themselves when they hide nothing any more.
+//! The life of range tombstones. A flush notes them in the manifest, because the log may lose them then. Tables that
+//! lie wholly inside one are removed at once. Tombstones that hide nothing any more are removed too.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use crate::state::versions::Change;
 use crate::version::edit::{Edit, TreeId};
 use crate::version::levels::Table;
 
-/// How many of the deletions that came next are asked whether they say all that one says.
+/// How many of the next tombstones are checked for one that covers an earlier one.
 const NEXT: usize = 16;
 
-/// Whether `range` encloses all keys of `table`.
+/// Whether `range` contains all keys of `table`.
 fn encloses(range: &KeyRange, table: &Table) -> bool {
     range.contains(&table.info.smallest) && range.contains(&table.info.largest)
 }
 
 impl Store {
-    /// The number up to which the tree's writes are in tables, by the manifest.
+    /// The sequence number up to which the tree's writes are in tables, by the manifest.
     pub(super) fn flushed_up_to(&self, tree: TreeId) -> SeqNo {
         let versions = self.versions.lock();
         let record = versions.known().and_then(|known| known.trees.get(&tree));
         record.map_or(0, |record| record.flushed)
     }
 
-    /// What the manifest is to know of the tree's deletions of ranges when all up to `seq` is flushed.
+    /// The edits that note the tree's range tombstones in the manifest, when all up to `seq` is flushed.
     pub(super) fn ranges_to_note(&self, tree: &TreeInner, seq: SeqNo) -> Vec<Edit> {
         let list = tree.state.load().ranges.list();
         if list.is_empty() {
@@ -40,7 +40,7 @@ impl Store {
         new.map(|one| Edit::DeleteRange { tree: tree.id, seq: one.seq, range: one.range }).collect()
     }
 
-    /// The tables of which a flushed deletion leaves nothing that anybody sees.
+    /// The tables in which a flushed range tombstone hides everything from everybody.
     fn deleted_tables(&self, tree: &TreeInner) -> Vec<(usize, Arc<Table>)> {
         let state = tree.state.load();
         if state.ranges.is_empty() {
@@ -62,13 +62,13 @@ impl Store {
         moments.seqs.first().copied().unwrap_or(0)
     }
 
-    /// Whether some table of the tree holds nothing but what was deleted by a range.
+    /// Whether a table of the tree holds only entries that a range tombstone hides.
     pub(super) fn has_deleted(&self, tree: &TreeInner) -> bool {
         !self.deleted_tables(tree).is_empty()
     }
 
-    /// Drops the tables of the tree that hold nothing but what was deleted by ranges; whether there were any. Under the
-    /// locks of a merge.
+    /// Drops the tables of the tree that hold only entries that range tombstones hide. Returns whether there were any.
+    /// Called under the locks of a merge.
     pub(super) fn drop_deleted(&self, tree: &Arc<TreeInner>) -> Result<bool> {
         let tables = self.deleted_tables(tree);
         if tables.is_empty() {
@@ -76,7 +76,7 @@ impl Store {
         }
         let mut dropped = Vec::new();
         if self.blobs.is_used() {
-            // Their huge values are freed by the edit, as those that a merge drops.
+            // The edit frees their huge values, as those that a merge drops.
             for (_, table) in &tables {
                 super::merge::pointers_of(table, &mut dropped)?;
             }
@@ -90,13 +90,14 @@ impl Store {
         Ok(true)
     }
 
-    /// Forgets the deletions of ranges that hide nothing any more, and those of which later ones say all; whether there
+    /// Removes the range tombstones that hide nothing any more, and those that later ones cover. Returns whether there
     /// were any.
     pub(super) fn forget_ranges(&self) -> Result<bool> {
         let trees = self.versions.trees();
         let mut worked = false;
         for tree in trees.iter().filter(|tree| !tree.state.load().ranges.is_empty()) {
-            // No table may come meanwhile that was begun before. Who is at it asks for another round when he is done.
+            // No table that was begun before may come meanwhile. A flush or merge that holds the lock asks for another
+            // round when it ends.
             let Some(_no_merge) = tree.below_level_0.try_lock() else { continue };
             let Some(_no_flush) = self.flushing.try_lock() else { continue };
             if self.has_deleted(tree) {
@@ -120,7 +121,7 @@ impl Store {
         Ok(worked)
     }
 
-    /// The numbers of the tree's deletions of ranges that are in the manifest and not needed.
+    /// The sequence numbers of the tree's range tombstones that are in the manifest and not needed.
     fn spent_ranges(&self, tree: &TreeInner) -> Vec<SeqNo> {
         let flushed = self.flushed_up_to(tree.id);
         let moments = self.snapshots.moments(&self.commit, &self.clock).seqs;

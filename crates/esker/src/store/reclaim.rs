@@ -1,12 +1,12 @@
-//! Gives back the space that holes cannot: shared blob files of which little is needed are written anew.
+//! Gives back the space that holes cannot: rewrites shared blob files of which little is needed.
 //!
-//! A hole takes whole blocks, no hole is punched where the file has a second name (durability rule 14), and some
-//! file systems know no holes. What is left of freed values so is kept below a tenth of what is needed, and a quarter
-//! of a blob file's greatest length: then the file from which most is won for each byte that is written goes first,
-//! until half of that is left. Values keep their names, so nothing but the file changes ([`crate::blob::rewrite`]).
+//! A hole frees whole blocks only. No hole is punched in a file with a second name (rule 14). Some file systems have no
+//! holes. So space of freed values remains. It is kept below a tenth of the needed space plus a quarter of a blob
+//! file's greatest length. Above that, the files are rewritten that gain most for each byte written, until half of that
+//! limit is left. Values keep their names, so only the file changes ([`crate::blob::rewrite`]).
 //!
-//! The blob lane does it, some MiB between two looks at what else there is to do. What is freed meanwhile is erased
-//! again where it was moved (rule 15).
+//! The blob lane does this, some MiB at a time, between its other work. Values that are freed during a rewrite are
+//! erased again in the new file (rule 15).
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,10 @@ use crate::blob::rewrite::{Replaced, Rewrite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::is_full;
 
-/// So many steps write a whole file anew; between two of them the blob lane looks at its other work.
+/// A rewrite of a whole file takes this many steps. Between two of them the blob lane does its other work.
 const STEPS: u64 = 16;
 
-/// What is being done about wasted space. Only the blob lane and the closing of the store touch it.
+/// The state of reclaim. Only the blob lane and the close of the store touch it.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaim {
     state: Mutex<ReclaimState>,
@@ -30,17 +30,17 @@ pub(crate) struct Reclaim {
 #[derive(Debug, Default)]
 struct ReclaimState {
     current: Option<Rewrite>,
-    /// There was too much waste, and there is not little enough yet.
+    /// Whether there was too much waste, and there still is more than half of the limit.
     under_way: bool,
-    /// Files that cannot be read or copied: they stay as they are.
+    /// Files that cannot be read or copied. They stay as they are.
     left: BTreeSet<BlobFileId>,
-    /// Files that were read while they had a copy: another time, and till then they must not keep the others.
+    /// Files that were being read and had a copy. They are left for later and must not delay the others.
     busy: BTreeSet<BlobFileId>,
 }
 
 impl ReclaimState {
-    /// Leaves a file as it is that cannot be written anew. That is no reason to stop the store, which can do
-    /// without; a full disk is one to stop.
+    /// Leaves a file that cannot be rewritten as it is: the store can do without the rewrite. A full disk is an error,
+    /// which ends reclaim for now.
     fn leave(&mut self, file: BlobFileId, error: Error) -> Result<()> {
         if is_full(&error) {
             return Err(error);
@@ -51,14 +51,14 @@ impl ReclaimState {
 }
 
 impl Reclaim {
-    /// Gives up what is under way, while the directory is still the store's own.
+    /// Abandons a running rewrite, while the directory still belongs to the store.
     pub(super) fn end(&self) {
         self.state.lock().current.take();
     }
 }
 
 impl Store {
-    /// Does a step of what there is to do; `false` when there is nothing, or what was done is not paid for.
+    /// Does one step of reclaim. `false` if there is nothing to do, or if the last step is not paid for yet.
     pub(super) fn reclaim_blobs(&self) -> Result<bool> {
         if self.reclaim_waits().is_some() {
             return Ok(false);
@@ -69,7 +69,7 @@ impl Store {
             None => self.begin_if_due(&mut state),
         };
         match worked {
-            // Nothing is lost, and deletes may bring the room.
+            // Nothing is lost, and deletes may free space.
             Err(error) if error.kind() == ErrorKind::OutOfSpace => {
                 state.under_way = false;
                 Ok(false)
@@ -131,21 +131,21 @@ impl Store {
         Ok(true)
     }
 
-    /// Puts the file that was written in its place.
+    /// Puts the new file in the old one's place.
     fn finish_rewrite(&self, mut rewrite: Rewrite) -> Result<Option<Replaced>> {
         rewrite.seal()?;
-        // Checkpoints link under it.
+        // Checkpoints link files under this lock.
         let _nobody_links = self.versions.lock();
         rewrite.take_place(&self.blobs.handles)
     }
 
-    /// What the manifest knows: of others it does not say what is freed.
+    /// The files that the manifest names. For others it does not tell what is freed.
     fn known_blob_files(&self) -> BTreeSet<BlobFileId> {
         let versions = self.versions.lock();
         versions.known().into_iter().flat_map(|known| known.blobs.live.keys().copied()).collect()
     }
 
-    /// The values of `file` that are freed in the manifest, and that nobody reads.
+    /// The values of `file` that are freed in the manifest and that nobody reads.
     fn gone_from(&self, file: BlobFileId) -> Option<BTreeSet<u64>> {
         let versions = self.versions.lock();
         let record = versions.known()?.blobs.live.get(&file)?;

@@ -1,9 +1,9 @@
-//! Reading everything now and then, so that damage is found while there is still a copy to mend it from.
+//! Scrubbing: reads everything now and then, so that damage is found while there is still a copy to repair it from.
 //!
-//! A pass reads every block of every table and every chunk of every huge value that counts when its turn comes, from the
-//! files: the pool plays no part. In the background it is the compact lane that reads, between merges, at a bounded rate;
-//! `Db::scrub` reads as fast as it can. Damage is noted and the pass goes on; the store does, too. How far a pass has come
-//! is forgotten when the store is closed.
+//! A pass reads every block of every table, and every chunk of every huge value that counts when its turn comes. It
+//! reads the files and bypasses the buffer pool. In the background the compact lane reads between merges, at a bounded
+//! rate; `Db::scrub` reads as fast as it can. Damage is noted, and both the pass and the store go on. When the store is
+//! closed, the progress of a pass is lost.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,22 +23,22 @@ mod tables;
 
 use pass::Pass;
 
-/// The first pass begins so long after the store was opened: short-lived processes have none.
+/// The first pass begins this long after the store was opened, so short-lived processes have none.
 const FIRST_AFTER: Duration = Duration::from_secs(3600);
 
-/// A pass begins so long after the one before has begun, or when that ends.
+/// A pass begins this long after the beginning of the one before, or at its end if that is later.
 const EVERY: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A step of a pass reads what the rate allows in this time.
 const STEP: Duration = Duration::from_millis(250);
 
-/// Damaged places that are remembered.
+/// How many damaged places are remembered.
 const REMEMBERED_MAX: usize = 100;
 
-/// Read at once where nothing bounds the rate.
+/// How many bytes are read at once if nothing bounds the rate.
 const UNBOUNDED_STEP: u64 = 1 << 20;
 
-/// What is known of the state of the files.
+/// What is known about damage in the files.
 #[derive(Debug, Default)]
 pub(crate) struct Scrub {
     background: Mutex<Background>,
@@ -50,7 +50,7 @@ pub(crate) struct Scrub {
 /// Times in microseconds of the monotonic clock.
 #[derive(Debug, Default)]
 struct Background {
-    /// When the next pass begins, once that is known.
+    /// When the next pass begins; `None` until that is known.
     next_us: Option<u64>,
     limit: RateLimit,
     pass: Option<Pass>,
@@ -58,9 +58,9 @@ struct Background {
 
 #[derive(Debug, Default)]
 struct Found {
-    /// By passes under way.
+    /// By running passes.
     new: BTreeSet<Finding>,
-    /// By the last one that ended.
+    /// By the last pass that ended.
     last: BTreeSet<Finding>,
 }
 
@@ -74,14 +74,14 @@ impl Scrub {
         }
     }
 
-    /// A pass has come to its end: what it has not found again is gone with its file.
+    /// Notes that a pass has ended. Damage that it has not found again is gone with its file.
     fn end_pass(&self) {
         let mut found = self.found.lock();
         found.last = std::mem::take(&mut found.new);
         self.passes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Lets go of the files of a pass under way: the store is closing.
+    /// Closes the files of a running pass, because the store is closing.
     pub(super) fn stop(&self) {
         self.background.lock().pass = None;
     }
@@ -95,7 +95,7 @@ impl Scrub {
 }
 
 impl Store {
-    /// Reads everything, now.
+    /// Reads everything now.
     pub(crate) fn scrub(&self) -> Result<CheckReport> {
         let mut pass = Pass::begin(self);
         while self.scrub_step(&mut pass, UNBOUNDED_STEP)? {}
@@ -103,7 +103,7 @@ impl Store {
         Ok(pass.into_report())
     }
 
-    /// Reads about `bytes` more; `false` at the end of the pass.
+    /// Reads about `bytes` more bytes. `false` at the end of the pass.
     fn scrub_step(&self, pass: &mut Pass, bytes: u64) -> Result<bool> {
         self.health.check_open()?;
         let (findings, before) = (pass.report().findings.len(), pass.report().bytes);
@@ -113,7 +113,7 @@ impl Store {
         Ok(goes_on)
     }
 
-    /// Reads what the rate allows since the last time, if a pass is due.
+    /// Reads as much as the rate allows since the last call, if a pass is due.
     pub(super) fn scrub_some(&self) {
         let rate = self.options.scrub_rate.min(self.options.background_io.unwrap_or(u64::MAX));
         let Some(mut background) = self.scrub.background.try_lock() else { return };
@@ -142,7 +142,7 @@ impl Store {
         }
     }
 
-    /// How soon the compact lane is to look after a pass that is under way, if one is.
+    /// How soon the compact lane has to continue a running pass, if there is one.
     pub(super) fn scrub_again(&self) -> Option<Duration> {
         let background = self.scrub.background.try_lock()?;
         background.pass.is_some().then_some(STEP)
@@ -153,7 +153,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Whether `error` tells something of the files. A file that is not there any more may have been removed since.
+/// Whether `error` says something about the files. A file that is missing may have been removed since.
 fn is_damage(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::Closed | ErrorKind::OutOfResources)
 }

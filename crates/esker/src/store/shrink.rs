@@ -1,9 +1,9 @@
-//! Makes a store small again that was large: long log segments and what was set aside for them.
+//! Makes a store that was large small again: gives back long log segments and their reserve.
 //!
 //! An open store keeps some log segments for reuse, and five times the longest in reserve: up to 240 MB. That is little
-//! beside the data that brought it about, and much when all of it was deleted and merged away, or was one row that was
-//! written again and again. Where the reserve is longer than all tables, it is shortened: by [`Store::compact`], by closing,
-//! and by the background when nothing was written for [`IDLE_US`].
+//! beside the data that caused it, but much if all of the data was deleted and merged away, or was one row that was
+//! written again and again. If the reserve is longer than all tables, it is shortened: by [`Store::compact`], by a
+//! close, and by the background when nothing was written for [`IDLE_US`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,27 +14,27 @@ use crate::space::{is_full, size_for};
 
 /// Segments up to this length are not worth it.
 const SHORT: u64 = 1 << 20;
-/// So long, in microseconds, a store without writes is left as it is.
+/// How long a store without writes is left as it is, in microseconds.
 const IDLE_US: u64 = 10_000_000;
 
-/// Since when nothing was written.
+/// The time since nothing was written.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
-    /// The last number that was visible,
+    /// The last visible sequence number ...
     seq: AtomicU64,
-    /// and when that was first seen.
+    /// ... and when it was first seen.
     since_us: AtomicU64,
 }
 
 impl Store {
-    /// Where more is set aside than all tables take, begins a short log segment, and gives back the long
-    /// ones and what was set aside for them. If one still holds what is not in tables, the next call may do it.
+    /// If the reserve is larger than all tables, begins a short log segment, and gives back the long ones and their
+    /// reserve. If one of these still holds data that is not in tables, the next call may do it.
     pub(super) fn shrink(&self) -> Result<()> {
         if !self.is_worth_shrinking() {
             return Ok(());
         }
         let _no_flush = self.flushing.lock();
-        // Closing waits for that lock, and then the directory may be another opening's.
+        // A close waits for this lock; after it the directory may belong to another opening.
         self.check_changeable()?;
         self.wal.begin_short();
         self.wal.retire_spare();
@@ -67,7 +67,7 @@ impl Store {
         tables.sum::<u64>() < size_for(longest)
     }
 
-    /// [`Store::shrink`] where nothing was written for some time.
+    /// [`Store::shrink`], if nothing was written for some time.
     pub(super) fn shrink_when_idle(&self) -> Result<()> {
         let (seq, now) = (self.commit.visible(), self.env.clock.monotonic_us());
         if self.idle.seq.swap(seq, Ordering::Relaxed) != seq {
@@ -77,7 +77,7 @@ impl Store {
         if is_idle { self.flush_and_shrink() } else { Ok(()) }
     }
 
-    /// [`Store::shrink`], after a flush of what the log holds. On a full disk nothing of that is done.
+    /// [`Store::shrink`], after a flush of what the log holds. On a full disk it does nothing.
     pub(super) fn flush_and_shrink(&self) -> Result<()> {
         if self.health.has_failed() || !self.is_worth_shrinking() {
             return Ok(());
@@ -88,7 +88,7 @@ impl Store {
         }
     }
 
-    /// Moves the log's floor as a flush of nothing would.
+    /// Moves the log's floor, as an empty flush would.
     fn move_floor(&self) -> Result<()> {
         let visible = self.commit.visible();
         self.sync_log(self.commit.published())?;

@@ -1,5 +1,5 @@
-//! A tree becomes two, without its tables being written anew: both name them, each with the bounds of its own keys
-//! (durability rule 20).
+//! Splits a tree in two without rewriting its tables: both trees name them, each with the bounds of its own keys
+//! (rule 20).
 //!
 //! ```text
 //! before   tree   [ a .. f ] [ g .. p ] [ r .. z ]
@@ -8,9 +8,9 @@
 //!          new               [ k .. p ] [ r .. z ]      the table in the middle is clipped in both
 //! ```
 //!
-//! The tree is flushed and held, so all of its keys are in tables: no record of the log that is behind what both trees have
-//! flushed names a key that is the other's. A number is taken as for a write, so that moments before it go on seeing one tree.
-//! Huge values stay filed under the number that they were filed under, the *root*, which both trees have from then on.
+//! The tree is flushed and held, so all of its keys are in tables: no log record behind the flushed writes of either
+//! tree names a key of the other. A sequence number is taken as for a write, so that earlier moments continue to see
+//! one tree. Huge values stay filed under their *root* number, which both trees have from then on.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,19 +25,19 @@ use crate::table::{Expiring, ScanHint};
 use crate::version::edit::{Edit, TableInfo, TreeId};
 use crate::version::levels::Table;
 
-/// What a tree has below a key, and from there on.
+/// What a tree has below a key, and from the key on.
 #[derive(Debug, Clone, Default)]
 struct Halves<T> {
     low: T,
     high: T,
 }
 
-/// So many entries of `count` are in a part of `(part, whole)`: rounded up, lest there seem to be none.
+/// The share of `count` entries that is in a part of `(part, whole)`, rounded up, so that it never seems to be 0.
 fn share_of(count: u64, (part, whole): (u64, u64)) -> u64 {
     (u128::from(count) * u128::from(part)).div_ceil(u128::from(whole.max(1))) as u64
 }
 
-/// The part `smallest..=largest` of a table, that is about `share` of it.
+/// The part `smallest..=largest` of a table, which is about `share` of it.
 fn part_of(info: &TableInfo, share: (u64, u64), smallest: Vec<u8>, largest: Vec<u8>) -> TableInfo {
     let tombstones = share_of(info.tombstones, share);
     let expiring = Expiring { count: share_of(info.expiring.count, share), ..info.expiring };
@@ -54,7 +54,7 @@ fn part_of(info: &TableInfo, share: (u64, u64), smallest: Vec<u8>, largest: Vec<
     }
 }
 
-/// What of a table is below `at`, and what is not.
+/// The parts of a table below `at` and from `at` on.
 fn halves_of(table: &Table, at: &[u8]) -> Result<Halves<Option<TableInfo>>> {
     let info = &table.info;
     if info.largest.as_slice() < at {
@@ -77,7 +77,7 @@ fn halves_of(table: &Table, at: &[u8]) -> Result<Halves<Option<TableInfo>>> {
     })
 }
 
-/// The edits that give two trees the tables which one of them has.
+/// The edits that divide the tables of one tree between two.
 fn split_tables(state: &TreeState, (old, new): (TreeId, TreeId), at: &[u8]) -> Result<Vec<Edit>> {
     let mut edits = Vec::new();
     for (level, table) in state.levels.tables() {
@@ -92,7 +92,7 @@ fn split_tables(state: &TreeState, (old, new): (TreeId, TreeId), at: &[u8]) -> R
     Ok(edits)
 }
 
-/// The edits that give two trees the range tombstones which one of them has.
+/// The edits that divide the range tombstones of one tree between two.
 fn split_ranges(state: &TreeState, (old, new): (TreeId, TreeId), halves: &Halves<KeyRange>) -> Vec<Edit> {
     let mut edits = Vec::new();
     for RangeTombstone { range, seq } in state.ranges.list() {
@@ -107,7 +107,7 @@ fn split_ranges(state: &TreeState, (old, new): (TreeId, TreeId), halves: &Halves
 }
 
 impl Store {
-    /// Makes the keys of `tree` from `at` on a tree of their own, called `name`.
+    /// Moves the keys of `tree` from `at` on to a new tree, called `name`.
     pub(crate) fn split(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
         let _one_at_a_time = self.reshaping.lock();
         self.sync_published()?;
@@ -115,7 +115,7 @@ impl Store {
     }
 
     fn split_still(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
-        // What writes have ended is looked up in the tree that they were written to.
+        // Values that writes have ended are looked up in the tree that was written to.
         self.settle_blobs(self.commit.visible())?;
         let mut versions = self.versions.lock();
         self.check_changeable()?;
@@ -157,7 +157,7 @@ impl Store {
             Edit::CreateTree { tree: to, name: name.to_owned(), options: tree.options() },
             Edit::Extent { tree: to, root, range: halves.high },
             Edit::Extent { tree: from, root, range: halves.low },
-            // All of both is in tables.
+            // Both trees are entirely in tables.
             Edit::Flushed { tree: to, seq },
             Edit::Flushed { tree: from, seq },
         ];

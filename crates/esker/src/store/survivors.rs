@@ -1,4 +1,4 @@
-//! What flushes and merges have in common: from sorted sources to what survives of them.
+//! The common part of flushes and merges: reads sorted sources and writes the entries that survive.
 
 use crate::blob::Pointer;
 use crate::compact::operands::Gathered;
@@ -8,18 +8,18 @@ use crate::error::Result;
 use crate::operators::MergeOperators;
 use crate::read::merge::MergeCursor;
 
-/// How the entries of some sources are judged.
+/// How to judge the entries of some sources.
 pub(super) struct Survivors<'a> {
     pub(super) operators: &'a MergeOperators,
     pub(super) retention: Retention,
-    /// No older version of any of the keys lies outside the sources.
+    /// Whether no older version of any key lies outside the sources.
     pub(super) nothing_below: bool,
     /// Gets the pointers to huge values that nobody sees any more.
     pub(super) dropped: &'a mut Vec<Pointer>,
 }
 
 impl Survivors<'_> {
-    /// Gives everything that survives of `merge`, which stands at its beginning, to `write`, in order; asks `goes_on` at
+    /// Passes all surviving entries of `merge`, which is at its beginning, to `write`, in order. Calls `goes_on` at
     /// each new key.
     pub(super) fn write_all(
         mut self,
@@ -60,7 +60,8 @@ impl Survivors<'_> {
         self.end_key(&mut gathered, &mut write)
     }
 
-    /// Whether the operands before the entry judged last have become a value with it, which takes its place.
+    /// Applies the gathered operands to the entry judged last. Returns whether they have become a value, which replaces
+    /// the entry.
     fn settles(
         &self,
         gathered: &mut Gathered,
@@ -75,7 +76,7 @@ impl Survivors<'_> {
         }
     }
 
-    /// The operands of the last key have nothing below them in the sources.
+    /// Ends the last key: its operands have nothing below them in the sources.
     fn end_key(
         &self,
         gathered: &mut Gathered,

@@ -1,8 +1,8 @@
-//! Trees whose writes skip the log (durability rule 21): what they hold in memory alone is made durable by flushing it.
+//! Trees whose writes skip the log (rule 21): a flush makes durable what they hold only in memory.
 //!
-//! A flush takes a tree's memtables whole and in their order, so what a crash leaves is all that was written up to some
-//! moment of the tree's own. A huge value of such a tree, and that one has ended, count from the flush of the write that says
-//! so: until then the manifest has it as pending, and the one that it replaces stays.
+//! A flush takes all memtables of a tree, in their order. So a crash leaves all that was written up to some moment,
+//! which differs between trees. In such a tree, a new huge value counts, and an old one ends, from the flush of the
+//! write on. Until then the manifest has the new one as pending, and the old one stays.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use crate::version::edit::{ManifestState, TreeId};
 /// How many trees a message names.
 const NAMED_MAX: usize = 20;
 
-/// Whether the write to `tree` that ended a huge value is in tables, by the manifest or by the edits that come with how far
-/// trees are `flushed`.
+/// Whether the write to `tree` that ended a huge value is in tables, by the manifest or by edits with the numbers in
+/// `flushed`.
 pub(super) fn is_flushed(
     state: &ManifestState,
     ended: &Ended,
     tree: TreeId,
     flushed: &[(TreeId, SeqNo)],
 ) -> bool {
-    // With the tree all its values have gone.
+    // If the tree is gone, so are all its values.
     let known = state.trees.get(&tree).is_none_or(|record| ended.by <= record.flushed);
     known || flushed.iter().any(|&(of, seq)| of == tree && ended.by <= seq)
 }
@@ -50,7 +50,7 @@ pub(super) fn pointers_of_volatile(waiting: &[Immutable]) -> Result<Vec<Pointer>
 }
 
 impl Store {
-    /// Returns when what `trees` hold now is in tables.
+    /// Waits until everything that `trees` hold now is in tables.
     pub(crate) fn flush_trees<'a>(&self, trees: impl Iterator<Item = &'a Arc<TreeInner>>) -> Result<()> {
         let mut due: Vec<(&Arc<TreeInner>, Arc<Mem>)> = Vec::new();
         for tree in trees {
@@ -68,19 +68,19 @@ impl Store {
         Ok(())
     }
 
-    /// Makes durable what trees without the log hold.
+    /// Makes trees that skip the log durable.
     pub(crate) fn flush_volatile(&self) -> Result<()> {
         let trees = self.versions.trees();
         self.flush_trees(trees.iter().filter(|tree| tree.is_volatile()))
     }
 
-    /// What trees without the log hold is in tables up to some numbers: what those writes have ended may go.
+    /// Notes how far trees that skip the log are in tables. Values that those writes have ended may be freed.
     pub(super) fn note_flushed(&self, trees: &[(TreeId, SeqNo)]) {
         self.ending.state.lock().flushed.extend(trees.iter().copied());
         self.notify(Lane::Blobs);
     }
 
-    /// Ends all writing and flushes what the log does not hold, while the store can still do that.
+    /// Ends all writes, and flushes trees that skip the log while the store still can.
     pub(super) fn flush_when_closing(&self) -> Result<()> {
         self.commit.end_writes();
         if self.health.is_closing() || broken("rule-21-close") {
@@ -89,7 +89,7 @@ impl Store {
         self.flush_volatile().map_err(|error| if is_full(&error) { self.full_for_volatile() } else { error })
     }
 
-    /// The error of `close` where the disk has no room for what trees without the log hold.
+    /// The error of a close if the disk has no room for trees that skip the log.
     fn full_for_volatile(&self) -> Error {
         let trees = self.versions.trees();
         let (mut names, mut bytes) = (Vec::new(), 0);
@@ -116,7 +116,7 @@ impl Store {
         Error::new(ErrorKind::OutOfSpace, message).at(&self.dir)
     }
 
-    /// The trees of which much would be freed if their last writes were durable.
+    /// The trees in which a flush would free much space of huge values.
     pub(super) fn trees_that_keep_space(&self) -> Vec<Arc<TreeInner>> {
         let mut kept: BTreeMap<TreeId, u64> = BTreeMap::new();
         let state = self.ending.state.lock();

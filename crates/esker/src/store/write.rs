@@ -1,4 +1,4 @@
-//! A write through the store: admission, the commit pipeline, and what the write makes due.
+//! The path of a write through the store: admission, the commit pipeline, and the work that the write makes due.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,10 +17,10 @@ use crate::trace::{Cause, Operation, Step, Subject, notes};
 use crate::write::batch::Batch;
 use crate::write::commit::Committed;
 
-/// A memtable of so many bytes takes its log segment along when it is set aside.
+/// When a memtable of at least this many bytes becomes immutable, a new log segment begins.
 const ROTATE_WITH: usize = 8 << 20;
 
-/// Refuses a batch with keys that their trees do not have any more.
+/// Refuses a batch with keys outside of their trees' present bounds.
 fn check_extents(batch: &Batch) -> Result<()> {
     let extents: Vec<Arc<Extent>> =
         batch.parts().iter().map(|part| Arc::clone(&part.tree.state.load().extent)).collect();
@@ -30,7 +30,7 @@ fn check_extents(batch: &Batch) -> Result<()> {
     for (part, _, op) in batch.planned_ops() {
         let (extent, name) = (&extents[part], &batch.parts()[part].tree.name);
         match KeyRange::decode(op.key, op.value).filter(|_| op.kind == Kind::DeleteRange) {
-            // Of a range, what the tree has.
+            // A range counts as far as the tree has it.
             Some(range) if extent.range.common(&range).is_some() => {}
             _ => extent.check(name, op.key)?,
         }
@@ -38,7 +38,7 @@ fn check_extents(batch: &Batch) -> Result<()> {
     Ok(())
 }
 
-/// The first thing that `batch` writes.
+/// The tree and key of the first write in `batch`.
 fn subject(batch: &Batch) -> Subject {
     let first = batch.planned_ops().next();
     first.map_or_else(Subject::none, |(part, _, op)| Subject::of(&batch.parts()[part].tree.name, op.key))
@@ -50,8 +50,8 @@ impl Store {
         self.write_if(batch, durability, None).map(drop)
     }
 
-    /// Writes `batch` if `condition` holds; it is asked while no other write is under way. Returns the log position
-    /// behind it, which orders writes; `None` where the condition did not hold.
+    /// Writes `batch` if `condition` holds. It is called while no other write is in progress. Returns the log position
+    /// behind the write, which orders writes; `None` if the condition did not hold.
     pub(crate) fn write_if(
         &self,
         batch: &Batch,
@@ -77,7 +77,7 @@ impl Store {
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         if !batch.claim() {
-            // What it points to may have been overwritten and freed since.
+            // Its values may have been overwritten and freed since.
             return self.write_checked(&self.copy_of_batch(batch)?, durability, condition);
         }
         let written = self.write_claimed(batch, durability, condition);
@@ -87,8 +87,8 @@ impl Store {
         written
     }
 
-    /// Fails if merges fall behind because they lack descriptors or memory. Slowing the writer more and more would not tell it
-    /// why.
+    /// Fails if merges fall behind because they lack descriptors or memory. Slowing the writer more and more would not
+    /// tell it why.
     fn check_merging(&self) -> Result<()> {
         let lacking = if self.throttle.is_outrun() { self.health.shortage_in(Lane::Compact) } else { None };
         lacking.map_or(Ok(()), Err)
@@ -123,7 +123,7 @@ impl Store {
                 }
             };
             if seen != self.blobs.filter.additions() {
-                // A huge value may have come to one of the keys meanwhile.
+                // One of the keys may have got a huge value meanwhile.
                 seen = self.blobs.filter.additions();
                 jobs = self.ending_jobs(batch);
                 has_jobs = !jobs.is_empty();
@@ -164,7 +164,7 @@ impl Store {
         Ok(Some(end))
     }
 
-    /// Refuses what cannot be written. On a full disk deletes go on: they are how space comes back.
+    /// Refuses a batch that cannot be written. On a full disk deletes go on, since they free space.
     fn check_admits(&self, batch: &Batch) -> Result<()> {
         if self.health.has_failed() && batch.only_deletes() {
             return self.check_changeable();
@@ -172,7 +172,7 @@ impl Store {
         self.ensure_writable()
     }
 
-    /// Everything before log position `end` survives power loss when this returns.
+    /// When this returns, everything before log position `end` survives power loss.
     pub(crate) fn sync_log(&self, end: u64) -> Result<()> {
         self.commit.check()?;
         let synced = self.sync_to(end);
@@ -182,18 +182,18 @@ impl Store {
         synced
     }
 
-    /// Everything that the log holds and that was acknowledged survives power loss when this returns.
+    /// When this returns, everything in the log that was acknowledged survives power loss.
     pub(crate) fn sync_published(&self) -> Result<()> {
         self.sync_log(self.commit.published())
     }
 
-    /// As [`Store::sync_log`], also for a store that takes no more writes because it is closing.
+    /// As [`Store::sync_log`], also for a closing store that takes no more writes.
     pub(super) fn sync_to(&self, end: u64) -> Result<()> {
         let blobs_first = || if broken("rule-4") { Ok(()) } else { self.blobs.sync() };
         self.wal.sync_to(end, &self.commit.published, &blobs_first)
     }
 
-    /// Sets memtables aside that have grown full, and asks for the work that the write made due.
+    /// Makes full memtables immutable, and notifies the lanes that the write has made work for.
     fn after_write(&self, batch: &Batch) {
         let limit = self.space.memtable_limit();
         for part in batch.parts() {
@@ -202,13 +202,13 @@ impl Store {
             }
         }
         if !self.wal.has_spare() {
-            // A segment was begun: the next is to be prepared, and the log may have outgrown its budget.
+            // A segment was begun: the next one has to be prepared, and the log may have outgrown its budget.
             self.executor.notify(Lane::Log);
             self.executor.notify(Lane::Flush);
         }
     }
 
-    /// Sets the tree's memtable aside if it holds at least `bytes` (and anything at all).
+    /// Makes the tree's memtable immutable if it holds at least `bytes` bytes, and anything at all.
     pub(super) fn set_aside(&self, tree: &Arc<TreeInner>, bytes: usize) {
         let mut state = self.commit.lock();
         let mem = tree.mem();
@@ -216,8 +216,8 @@ impl Store {
             return;
         }
         if mem.table.memory() >= ROTATE_WITH && mem.floor().is_some() {
-            // The flush has to sync the log up to here: easier when nobody stores into that segment. Where
-            // no spare segment stands ready it is as well without.
+            // The flush has to sync the log up to here. That is easier if nobody stores into that segment. Without a
+            // spare segment the log stays in the old one, which works too.
             let log_seq = state.log_seq;
             if self.wal.rotate(&mut state.tail, log_seq, 0).is_err() {
                 self.commit.poison();
@@ -229,7 +229,7 @@ impl Store {
         self.executor.notify(Lane::Flush);
     }
 
-    /// Holds a writer up while the memtables that wait to be flushed are at their limit.
+    /// Delays a writer while the waiting memtables are at their limit.
     fn wait_for_memtables(&self, batch: &Batch) -> Result<()> {
         let limit = self.space.immutable_max();
         let full = || self.immutable.bytes() >= limit;
@@ -238,7 +238,7 @@ impl Store {
         }
         self.executor.notify(Lane::Flush);
         match notes::waiting(&*self.env.clock, Cause::Memtables, || self.wait_until(|| !full())) {
-            // The background may have given up: whoever deletes finds out whether a flush is possible.
+            // The background may have given up. A delete tries whether a flush is possible.
             Err(error) if is_full(&error) && batch.only_deletes() => {
                 while full() && self.flush_some()? {}
                 Ok(())

@@ -9,7 +9,7 @@ use crate::finding::CheckReport;
 use crate::store::Store;
 use crate::version::blobs::ORDINALS_MAX;
 
-/// A file and the values of it that were not read yet.
+/// A file, and those of its values that were not read yet.
 #[derive(Debug)]
 pub(super) struct FileOfValues {
     id: BlobFileId,
@@ -18,17 +18,17 @@ pub(super) struct FileOfValues {
     value: Option<(Entry, Unverified)>,
 }
 
-/// The values that something needs, those apart that the log may still lose.
+/// The values that are needed, without those that the log may still lose.
 fn needed(life: &Life) -> Vec<u64> {
     let counts = |ordinal: &u64| !life.pending.contains_key(ordinal) && !life.freed.contains(ordinal);
     (0..life.entries.min(ORDINALS_MAX)).filter(counts).collect()
 }
 
 impl FileOfValues {
-    /// Reads which values the file has; `None` where that is damaged, or nobody needs any of them.
+    /// Reads which values the file has. `None` if that is damaged, or if nobody needs any of them.
     pub(super) fn open(store: &Store, id: BlobFileId, report: &mut CheckReport) -> Option<FileOfValues> {
         let live = store.blobs.get(id)?;
-        // What is being appended just now is left out.
+        // Values that are being appended now are left out.
         let (sealed, written, wanted) = {
             let life = live.life.lock();
             (life.sealed, life.entries, needed(&life))
@@ -38,7 +38,7 @@ impl FileOfValues {
         }
         report.files += 1;
         let read = read(store, id, sealed, &live, report);
-        // What was freed meanwhile may be gone, and the file with it.
+        // Values that were freed meanwhile may be gone, and so may the file.
         let life = live.life.lock();
         let wanted: Vec<u64> = wanted.into_iter().filter(|ordinal| !life.freed.contains(ordinal)).collect();
         drop(life);
@@ -62,14 +62,14 @@ impl FileOfValues {
         }
     }
 
-    /// Reads about `bytes` more; `false` at the end.
+    /// Reads about `bytes` more bytes. `false` at the end.
     pub(super) fn advance(&mut self, store: &Store, bytes: u64, report: &mut CheckReport) -> bool {
         let Some(entry) = self.value.as_ref().map(|(entry, _)| *entry).or_else(|| self.left.pop_front())
         else {
             return false;
         };
         let pointer = Pointer { file: self.id, ..entry.pointer() };
-        // As long as it is pinned, its bytes stay. What was freed need not be sound.
+        // While it is pinned, its bytes stay. A freed value need not be sound.
         let pin = store.blobs.get(self.id).and_then(|_| store.blobs.pin(&pointer));
         let Some(_pin) = pin else {
             self.value = None;
@@ -93,7 +93,7 @@ impl FileOfValues {
     }
 }
 
-/// Opens the file anew, and reads which values it has.
+/// Opens the file again, and reads which values it has.
 fn read(
     store: &Store,
     id: BlobFileId,

@@ -1,4 +1,4 @@
-//! One pass over everything that there was when it began.
+//! One pass over everything that existed when it began.
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ impl Pass {
         self.report
     }
 
-    /// Reads about `bytes` more; `false` at the end.
+    /// Reads about `bytes` more bytes. `false` at the end.
     pub(super) fn advance(&mut self, store: &Store, bytes: u64) -> bool {
         let enough = self.report.bytes.saturating_add(bytes);
         while self.report.bytes < enough {

@@ -15,7 +15,7 @@ use crate::version::edit::{FileId, TableInfo};
 use crate::version::table_info::check_described;
 use crate::version::tables::{TableFile, table_path};
 
-/// A table and what the manifest says of it.
+/// A table, and what the manifest says about it.
 #[derive(Debug)]
 pub(super) struct Described {
     /// It may be merged away before its turn comes.
@@ -24,7 +24,7 @@ pub(super) struct Described {
     infos: Vec<TableInfo>,
 }
 
-/// A table of which some blocks were read.
+/// A table with some blocks read.
 pub(super) struct TableUnderWay {
     file: Weak<TableFile>,
     verification: Verification,
@@ -52,7 +52,7 @@ impl Described {
         tables.into_values().collect()
     }
 
-    /// Reads everything but the blocks; `None` where these cannot be found then, or nobody needs them any more.
+    /// Reads everything except the blocks. `None` if the blocks cannot be found then, or if nobody needs them any more.
     pub(super) fn open(self, store: &Store, report: &mut CheckReport) -> Option<TableUnderWay> {
         // While it is held, the file is not removed.
         let _held = self.file.upgrade()?;
@@ -85,9 +85,9 @@ impl Described {
 }
 
 impl TableUnderWay {
-    /// Reads about `bytes` more; `false` at the end.
+    /// Reads about `bytes` more bytes. `false` at the end.
     pub(super) fn advance(&mut self, store: &Store, bytes: u64, report: &mut CheckReport) -> bool {
-        // What was merged away meanwhile need not be sound.
+        // A table that was merged away meanwhile need not be sound.
         let Some(_held) = self.file.upgrade() else { return false };
         let mut damage = Vec::new();
         let (before, read) =

@@ -6,14 +6,14 @@ use crate::env::{Env, StepExecutor};
 use crate::options::Options;
 use crate::read::range::ScanRange;
 
-/// A store in memory in which nothing happens by itself.
+/// A store in memory without background threads.
 fn still_store() -> Db {
     let env = Env { executor: Some(Arc::new(StepExecutor)), ..Env::system() };
     Db::open_in_memory(Options::default().memory_budget(8 << 20).env(env)).unwrap()
 }
 
-/// A split has taken a number when it installs its edit. A conditional write that has come meanwhile waits until no number
-/// is outstanding, and nobody may reserve before it: the split must wait for nobody who waits for that.
+/// A split has taken a number when it installs its edit. A conditional write that comes meanwhile waits until no number
+/// is outstanding, and nobody may reserve before it. So the split must not wait for anything that waits for that.
 #[test]
 fn a_split_of_deleted_ranges_does_not_wait_for_those_who_wait_for_its_number() {
     let db = still_store();
