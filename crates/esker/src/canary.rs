@@ -1,17 +1,17 @@
-//! Deliberate breaks of the durability rules and of the isolation of transactions, to prove that the tests see them.
+//! Deliberate breaks of the rules of durability and of the isolation of transactions. They prove that the tests notice.
 //!
-//! Without `--cfg esker_canary` every question here is answered `false` when the library is compiled. With
-//! it, the environment variable `ESKER_CANARY` names the one rule that is broken in this run;
-//! `scripts/canaries` goes through all of them and wants each run to fail.
+//! Without `--cfg esker_canary`, every call here is `false` at compile time. With it, the environment variable
+//! `ESKER_CANARY` names the one rule that this run breaks. `scripts/canaries` goes through all of them and requires
+//! that each run fails.
 
-/// Whether `rule` is to be broken.
+/// Whether to break `rule`.
 #[cfg(not(esker_canary))]
 #[inline(always)]
 pub(crate) const fn broken(_rule: &str) -> bool {
     false
 }
 
-/// Whether `rule` is to be broken.
+/// Whether to break `rule`.
 #[cfg(esker_canary)]
 pub(crate) fn broken(rule: &str) -> bool {
     static CHOSEN: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();

@@ -1,11 +1,11 @@
-//! The common shape of everything that can be walked in key order: memtables, tables, levels, merges.
+//! The common interface of everything that can be iterated in key order: memtables, tables, levels, merges.
 //!
-//! Entries are ordered by key (bytewise ascending), then by sequence number **descending**: the newest
-//! version of a key comes first. No two entries share key and sequence number within one source.
+//! Entries are ordered by key (bytewise ascending), then by sequence number **descending**: the newest version of a key
+//! comes first. No two entries of one source have the same key and sequence number.
 
 use crate::error::Result;
 
-/// A position in the history of a store; every write takes the next. At most [`MAX_SEQ`].
+/// A position in the history of a store. Every write takes the next one. At most [`MAX_SEQ`].
 pub(crate) type SeqNo = u64;
 
 /// The largest sequence number: 56 bits, so that a kind fits beside it in one word.
@@ -19,38 +19,38 @@ pub(crate) enum Kind {
     Delete = 0,
     /// The key has this value.
     Put = 1,
-    /// The key has the value that lies in a blob file; here stands where ([`crate::blob::Pointer`]).
+    /// The key has a value in a blob file; the entry holds the pointer to it ([`crate::blob::Pointer`]).
     Blob = 2,
-    /// As `Put`, until the time that stands before the value ([`Content::open`]); absent from then on.
+    /// As `Put`, until the time in front of the value ([`Content::open`]). From then on the key is absent.
     PutUntil = 3,
-    /// As `Blob`, until the time that stands before the pointer.
+    /// As `Blob`, until the time in front of the pointer.
     BlobUntil = 4,
-    /// The key has what an operator makes of what it had before and of this operand ([`crate::operators`]).
+    /// The key has the value that an operator makes from its earlier value and this operand ([`crate::operators`]).
     Merge = 5,
-    /// All keys of a range are absent from here on. In batches alone: memtables and tables have no entry of it
+    /// All keys of a range are absent from here on. Only batches have such entries, not memtables or tables
     /// ([`crate::ranges`]).
     DeleteRange = 6,
 }
 
-/// Microseconds since 1970 at which a value ends.
+/// The time at which a value expires, in microseconds since 1970.
 pub(crate) type Expiry = u64;
 
-/// Bytes of an [`Expiry`] before a value.
+/// The length of an [`Expiry`] in front of a value, in bytes.
 pub(crate) const EXPIRY_LEN: usize = size_of::<Expiry>();
 
-/// What an entry says of its key.
+/// The contents of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Content<'a> {
-    /// Neither `PutUntil` nor `BlobUntil`.
+    /// Never `PutUntil` or `BlobUntil`.
     pub(crate) kind: Kind,
-    /// When it turns into a tombstone.
+    /// When the entry becomes a tombstone.
     pub(crate) expiry: Option<Expiry>,
     /// The value, a pointer to it, or an operand.
     pub(crate) value: &'a [u8],
 }
 
 impl<'a> Content<'a> {
-    /// Takes apart what a source shows. (What comes from a file was checked to be long enough for its time.)
+    /// Takes apart an entry of a source. (Entries from files were checked to be long enough for their expiry.)
     #[inline]
     pub(crate) fn open(kind: Kind, stored: &'a [u8]) -> Content<'a> {
         let lasting = match kind {
@@ -64,7 +64,7 @@ impl<'a> Content<'a> {
         Content { kind: lasting, expiry: Some(Expiry::from_le_bytes(*expiry)), value }
     }
 
-    /// Whether the key has a value at a time that `now` tells, which is asked only if it matters.
+    /// Whether the key has a value at the time that `now` returns. It is called only if the time matters.
     #[inline]
     pub(crate) fn lives(&self, now: impl FnOnce() -> u64) -> bool {
         matches!(self.kind, Kind::Put | Kind::Blob | Kind::Merge)
@@ -86,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// The greatest number that is the kind of an entry.
+    /// The greatest number of an entry's kind.
     pub(crate) const MAX: u8 = Kind::Merge as u8;
 
     /// The least number of bytes that an entry holds beside its key.
@@ -94,7 +94,7 @@ impl Kind {
         if matches!(self, Kind::PutUntil | Kind::BlobUntil) { EXPIRY_LEN } else { 0 }
     }
 
-    /// The kind of an entry that holds the same until some time.
+    /// The kind of an entry with the same contents that expires.
     pub(crate) fn until(self) -> Kind {
         match self {
             Kind::Put => Kind::PutUntil,
@@ -117,10 +117,10 @@ impl Kind {
     }
 }
 
-/// Walks entries in order. A cursor starts invalid; moving off either end makes it invalid again.
+/// Iterates over entries in order. A cursor starts invalid. Moving off either end makes it invalid again.
 ///
-/// `key`, `seq`, `kind` and `value` may be called only while `valid()`; `next` and `prev` likewise.
-/// After an error the cursor is invalid.
+/// `key`, `seq`, `kind` and `value` may be called only while `valid()`; `next` and `prev` likewise. After an error the
+/// cursor is invalid.
 pub(crate) trait Cursor {
     fn valid(&self) -> bool;
 
@@ -128,10 +128,10 @@ pub(crate) trait Cursor {
 
     fn seek_to_last(&mut self) -> Result<()>;
 
-    /// To the first entry at or after `(key, seq)`: a greater key, or this key at `seq` or older.
+    /// Moves to the first entry at or after `(key, seq)`: a greater key, or this key at `seq` or older.
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()>;
 
-    /// To the last entry strictly before `(key, seq)`: a smaller key, or this key newer than `seq`.
+    /// Moves to the last entry strictly before `(key, seq)`: a smaller key, or this key newer than `seq`.
     fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()>;
 
     fn next(&mut self) -> Result<()>;

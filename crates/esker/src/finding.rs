@@ -1,4 +1,4 @@
-//! Damage as it is told: which file, where, what was expected.
+//! Reports of damage: which file, where, what was expected.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::error::Error;
 pub struct Finding {
     /// The file.
     pub file: PathBuf,
-    /// The byte at which the damaged part begins.
+    /// The offset in bytes at which the damaged part begins.
     pub offset: u64,
     /// What was expected there.
     pub reason: String,
@@ -20,21 +20,21 @@ pub struct Finding {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// The damaged places, in the order in which they were found. Empty: what was read is sound.
+    /// The damaged places, in the order in which they were found. If this is empty, everything that was read is sound.
     pub findings: Vec<Finding>,
-    /// Files read.
+    /// The number of files read.
     pub files: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// Sound entries in tables.
+    /// The number of sound entries in tables.
     pub entries: u64,
-    /// Sound records in the log.
+    /// The number of sound records in the log.
     pub records: u64,
-    /// Entries of the log that are in no table yet; where the log is damaged, all that are whole.
+    /// The number of log entries that are in no table yet. If the log is damaged, the number of all whole entries.
     pub log_entries: u64,
-    /// Sound huge values.
+    /// The number of sound huge values.
     pub blobs: u64,
-    /// The check was cancelled ([`check_until`](crate::check_until)): not everything was read.
+    /// Whether the check was cancelled ([`check_until`](crate::check_until)), so that it did not read everything.
     pub is_cancelled: bool,
 }
 

@@ -1,8 +1,9 @@
-//! Decoders opened to `fuzz/`, built in by `--cfg fuzzing` alone, which `cargo fuzz` sets. No part of the interface.
+//! Decoders that `fuzz/` can call. They exist only with `--cfg fuzzing`, which `cargo fuzz` sets, and are not part of
+//! the interface.
 //!
-//! What stands behind a checksum is reached in two ways: a decoder is given a payload as if that had passed, or a sound
-//! file is changed in a few places and its checksums made right again. Bytes of a fuzzer are read front to back as the
-//! choices to make; where they end, there is nothing more to change.
+//! Bytes behind a checksum are reached in two ways. Either a decoder gets a payload as if its checksum had passed, or a
+//! sound file is changed in a few places and its checksums are corrected. The fuzzer's bytes are read front to back as
+//! choices; when they end, nothing more is changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +30,7 @@ use crate::{blob, care, log, table};
 const STORE: &str = "/store";
 const BACKUPS: &str = "/backups";
 
-/// A clock that only moves when somebody sleeps.
+/// A clock that moves only during sleeps.
 #[derive(Debug, Default)]
 struct Hand(AtomicU64);
 
@@ -57,7 +58,8 @@ impl Random for Count {
     }
 }
 
-/// A world on `disk` that is the same in each run: its clock stands, and background work is done when asked for.
+/// An environment on `disk` that is the same in each run: its clock stands still, and background work is done on
+/// request.
 pub fn world(disk: &SimFs) -> Env {
     Env {
         fs: Arc::new(disk.clone()),
@@ -67,7 +69,7 @@ pub fn world(disk: &SimFs) -> Env {
     }
 }
 
-/// Options of a store on `disk` that is as small as may be.
+/// Options for a store on `disk` that is as small as possible.
 pub fn small_options(disk: &SimFs) -> Options {
     let mut options = Options::default().env(world(disk)).memory_budget(8 << 20);
     options.memtable_bytes = Some(4 << 10);
@@ -78,12 +80,12 @@ pub fn small_options(disk: &SimFs) -> Options {
     options
 }
 
-/// Does all background work that there is.
+/// Does all background work that is due.
 pub fn settle(db: &Db) {
     while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
 }
 
-/// A small store with something of everything, and a backup of it.
+/// A small store with every kind of content, and a backup of it.
 fn base() -> &'static SimFs {
     static BASE: OnceLock<SimFs> = OnceLock::new();
     BASE.get_or_init(|| match make_base() {
@@ -114,7 +116,7 @@ fn make_base() -> Result<SimFs> {
     db.compact()?;
     settle(&db);
     db.backup(BACKUPS)?;
-    // What stays in the log.
+    // These writes stay in the log.
     let mut batch = Batch::new();
     batch.put(&packed, "a", "1")?;
     batch.delete(&packed, "key001")?;
@@ -123,7 +125,7 @@ fn make_base() -> Result<SimFs> {
     db.write(&batch)?;
     packed.append("a", "2")?;
     db.sync()?;
-    // The store is killed, not closed. Of the log nothing is kept but what was written: runs are faster.
+    // The store is killed, not closed. Only the written part of the log is kept, which makes runs faster.
     let disk = disk.kill();
     for path in disk.paths().iter().filter(|path| path.to_string_lossy().contains("wal-")) {
         let bytes = disk.read_all(path)?;
@@ -139,12 +141,12 @@ fn files(dir: &str, part: &str) -> Vec<PathBuf> {
     base().paths().into_iter().filter(is_one).collect()
 }
 
-/// One of those, by the next byte.
+/// One of `files`, chosen by the next byte.
 fn pick(input: &mut Decoder<'_>, files: &[PathBuf]) -> Option<PathBuf> {
     files.get(usize::from(input.u8()?) % files.len().max(1)).cloned()
 }
 
-/// Changes `bytes` as `input` says, in up to `changes` places.
+/// Changes `bytes` by the choices in `input`, in up to `changes` places.
 fn change(bytes: &mut Vec<u8>, input: &mut Decoder<'_>, changes: u8) {
     for _ in 0..changes {
         let (Some(how), Some(place)) = (input.u8(), input.u32()) else { return };
@@ -162,7 +164,7 @@ fn change(bytes: &mut Vec<u8>, input: &mut Decoder<'_>, changes: u8) {
     }
 }
 
-/// Makes the checksums of the file `path` right.
+/// Corrects the checksums of the file `path`.
 fn mend(path: &Path, bytes: &mut [u8]) {
     match path.to_string_lossy() {
         name if name.contains("manifest") => log::fuzzing::mend_stream(bytes),
@@ -182,7 +184,7 @@ fn mend_catalog(bytes: &mut [u8]) {
     }
 }
 
-/// A disk like the base's whose file `path` was changed, and mended if `mended`.
+/// Changes the file `path` on `disk`, and corrects its checksums if `mended`.
 fn changed(disk: &SimFs, path: &Path, input: &mut Decoder<'_>, changes: u8, mended: bool) -> Result<()> {
     let mut bytes = disk.read_all(path)?;
     change(&mut bytes, input, changes);
@@ -192,7 +194,7 @@ fn changed(disk: &SimFs, path: &Path, input: &mut Decoder<'_>, changes: u8, mend
     disk.write_all(path, &bytes)
 }
 
-/// One file of the base, changed and mended.
+/// One changed file of the base, with correct checksums.
 fn one_changed(input: &mut Decoder<'_>, part: &str) -> Option<(SimFs, PathBuf)> {
     let disk = base().fork();
     let path = pick(input, &files(STORE, part))?;
@@ -215,7 +217,7 @@ pub fn batch(data: &[u8]) {
     assert!(numbers_taken(data, MAX_SEQ).is_none_or(|taken| taken <= data.len() as u64));
 }
 
-/// The payload of a manifest record, and what it adds up to.
+/// The payload of a manifest record, and the state it adds up to.
 pub fn edits(data: &[u8]) {
     let Some(edits) = Edit::decode_all(data) else { return };
     assert_eq!(Edit::decode_all(&Edit::encode_all(&edits)).as_ref(), Some(&edits));
@@ -288,7 +290,7 @@ pub fn blob(data: &[u8]) {
     }
 }
 
-/// What merges have stored under one key: in any grouping the same comes out.
+/// The stored operands of one key: any grouping must give the same value.
 pub fn operands(data: &[u8]) {
     let mut input = Decoder::new(data);
     let operators = MergeOperators::default();
@@ -330,11 +332,11 @@ pub fn catalog(data: &[u8]) {
         visit("/restored", &options);
     }
     drop(care::forget_backups(BACKUPS, 1, &options));
-    // Nothing outside is touched, whatever a catalog names.
+    // Nothing outside the directory is touched, whatever a catalog names.
     assert!(files(STORE, "").iter().all(|path| disk.read_all(path).is_ok()));
 }
 
-/// A store of which some files were changed: checked, shown, opened, repaired.
+/// A store with some changed files: it is checked, dumped, opened, repaired.
 pub fn store(data: &[u8]) {
     let mut input = Decoder::new(data);
     let disk = base().fork();
@@ -359,12 +361,12 @@ pub fn store(data: &[u8]) {
     }
     if care::repair(STORE, &options).is_ok() {
         let opened = visit(STORE, &options);
-        // A store without a sound manifest and with nothing in it is none.
+        // Without a sound manifest and without contents, it is no store.
         assert!(opened || mode & 4 != 0, "a repaired store does not open");
     }
 }
 
-/// Opens a store, reads all of it, writes into it and closes it. `false` where it cannot be opened.
+/// Opens a store, reads all of it, writes to it and closes it. `false` if it cannot be opened.
 fn visit(dir: &str, options: &Options) -> bool {
     let Ok(db) = Db::open(dir, options.clone()) else { return false };
     for name in db.tree_names() {

@@ -1,9 +1,9 @@
 //! Esker: one key-value store for small records and huge values, embedded in a program.
 //!
-//! A [`Db`] is a directory; a [`Tree`] in it is a sorted map from keys to values. Writes are atomic, also
-//! across trees ([`Batch`]); what an acknowledged write survives is the caller's choice ([`Durability`]);
-//! readers see one moment and are never held up ([`Snapshot`], [`Scan`]); several reads and writes count together in a
-//! transaction ([`Txn`]).
+//! A [`Db`] is a directory. A [`Tree`] in it is a sorted map from keys to values. Writes are atomic, also across trees
+//! ([`Batch`]). The caller chooses what an acknowledged write survives ([`Durability`]). Readers see one moment and
+//! never wait for writers ([`Snapshot`], [`Scan`]). Several reads and writes take effect together in a transaction
+//! ([`Txn`]).
 //!
 //! ```
 //! use esker::{Db, Options, ScanRange};
@@ -22,12 +22,12 @@
 //! # }
 //! ```
 //!
-//! A value may be huge: from [`Options::separate_at`] bytes on it is written once, to a file of its own kind, and
-//! stays there. [`Tree::put_from`] and [`Tree::writer`] take one of any length as a stream; a [`Value`] is read whole,
-//! in part or as a stream.
+//! A value may be huge: from [`Options::separate_at`] bytes on it is written once, to a blob file, and stays there.
+//! [`Tree::put_from`] and [`Tree::writer`] take a value of any length as a stream. A [`Value`] is read whole, in part
+//! or as a stream.
 //!
-//! No tuning is needed to be fast; [`Options`] holds the few budgets there are. What a store promises is
-//! listed in `docs/guarantees.md`, every byte on disk in `docs/format.md`.
+//! Esker is fast without tuning; [`Options`] holds the few budgets there are. `docs/guarantees.md` lists what a store
+//! promises, and `docs/format.md` describes every byte on disk.
 
 mod blob;
 mod cache;

@@ -1,5 +1,5 @@
-//! Internals opened to the design measurements of `bench/`, built in by `--cfg esker_measure` alone. No part of the
-//! interface: anything here may change or go with any commit.
+//! Internals that the design measurements of `bench/` can call. They exist only with `--cfg esker_measure` and are not
+//! part of the interface: anything here may change or disappear with any commit.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::memtable::{ChunkPool, Memtable};
 use crate::options::CachePolicy;
 pub use crate::table::measure::{BlockHeads, BlockIndex};
 
-/// A memtable, with a lock around reservations, as the store has one.
+/// A memtable, with a lock around reservations as in the store.
 #[derive(Debug)]
 pub struct SkipList {
     table: Memtable,
@@ -24,12 +24,12 @@ pub struct SkipList {
 }
 
 impl SkipList {
-    /// An empty one. It and its successors share a pool of at most `pool_bytes` of free memory.
+    /// An empty memtable. It and its successors share a pool of at most `pool_bytes` of free memory.
     pub fn new(pool_bytes: usize) -> SkipList {
         SkipList::over(Memtable::with(&[], Some(Arc::new(ChunkPool::new(pool_bytes)))))
     }
 
-    /// The empty one that a store would go on with when this one is full.
+    /// The empty memtable that a store would continue with when this one is full.
     pub fn successor(&self) -> SkipList {
         SkipList::over(self.table.successor())
     }
@@ -38,7 +38,7 @@ impl SkipList {
         SkipList { table, reserving: Mutex::new(()) }
     }
 
-    /// Adds a version of `key`; no other of this key may have the same `seq`.
+    /// Adds a version of `key`. No other version of this key may have the same `seq`.
     pub fn put(&self, key: &[u8], seq: u64, value: &[u8]) -> Result<()> {
         let height = Memtable::random_height();
         let bytes = Memtable::entry_size(height, key.len(), value.len());
@@ -56,7 +56,7 @@ impl SkipList {
     }
 }
 
-/// A huge value in a file of its own, whose chunks are as large as somebody wants to know about.
+/// A huge value in a file of its own, with a chunk size to measure.
 #[derive(Debug)]
 pub struct Chunked {
     path: PathBuf,
@@ -76,13 +76,13 @@ impl Chunked {
         Ok(Chunked { path: path.to_path_buf(), pointer, file })
     }
 
-    /// Opens the file anew: nothing of it has been verified.
+    /// Opens the file again, so that none of its chunks is verified.
     pub fn reopen(&mut self) -> Result<()> {
         self.file = BlobFile::open_sealed(RealFs::default().open_read(&self.path)?, 1)?;
         Ok(())
     }
 
-    /// Fills `buf` with the bytes from `offset` on, by this thread alone.
+    /// Fills `buf` with the bytes from `offset` on, on this thread alone.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.file.read_at(&self.pointer, offset, buf, &StepExecutor)
     }
@@ -98,14 +98,14 @@ impl Pool {
         Pool(BufferPool::new(capacity, policy))
     }
 
-    /// Keeps page `number`.
+    /// Adds page `number`.
     pub fn insert(&self, number: usize, page: &Arc<[u8]>) {
         if let Some(id) = PageId::new(1, number) {
             self.0.insert(id, page);
         }
     }
 
-    /// Page `number`, if it is there.
+    /// Page `number`, if the pool has it.
     #[inline]
     pub fn get(&self, number: usize) -> Option<Arc<[u8]>> {
         self.0.get(PageId::new(1, number)?)

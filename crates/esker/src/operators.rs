@@ -1,8 +1,8 @@
-//! Merge operators: values that are changed without being read.
+//! Merge operators: they change values without reading them.
 //!
-//! A merge writes an *operand*; what the key has is made when somebody reads it, of the value below and of all operands
-//! above that, oldest first. Flushes and merges put operands together, and onto the value where they meet it, so that
-//! few are left. An operand names its operator, so one key may have operands of several.
+//! A merge writes an *operand*. A read computes the value from the value below and all operands above it, oldest first.
+//! Flushes and merges of tables combine operands with each other and with the value below, so that few are left. An
+//! operand names its operator, so one key may have operands of several operators.
 //!
 //! ```text
 //! stored   length of the name, 1 | name | operand
@@ -16,21 +16,21 @@ use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::keys;
 
-/// The name of the operator that adds numbers: both value and operand are [`keys::i64`]. What has no value has 0; sums
+/// The name of the operator that adds numbers. Value and operand are [`keys::i64`]. An absent value counts as 0; sums
 /// wrap around.
 pub const ADD: &str = "add";
 
-/// The name of the operator that appends bytes. What has no value has none.
+/// The name of the operator that appends bytes. An absent value counts as empty.
 pub const APPEND: &str = "append";
 
 /// The longest name of an operator, in bytes.
 pub const OPERATOR_NAME_MAX: usize = 64;
 
-/// What a value becomes by operands, in the words of a program.
+/// A program's own merge operator: it computes a value from operands.
 ///
-/// The store asks in its own time, on its own threads, and in any grouping of neighbours: `apply` to a value and three
-/// operands, or to the value and two, and what comes of that and the third, must give the same. An operator that is in
-/// use must go on meaning the same: what is written is not made anew.
+/// The store calls it at any time, on its own threads, and with any grouping of neighbouring operands. Applying three
+/// operands to a value must give the same as applying two, and then the third to the result. The meaning of an operator
+/// in use must not change: stored operands are not rewritten.
 ///
 /// # Example
 /// ```
@@ -67,22 +67,23 @@ pub trait MergeOperator: Send + Sync + 'static {
     /// Its name: 1 to [`OPERATOR_NAME_MAX`] bytes, stored with each operand.
     fn name(&self) -> &str;
 
-    /// Refuses an operand that can never be applied, with what is wrong with it, when it is written.
+    /// Called when an operand is written. Refuses an operand that can never be applied.
     ///
     /// # Errors
-    /// What is wrong. By default nothing is.
+    /// What is wrong with the operand. By default nothing is.
     fn check(&self, _operand: &[u8]) -> std::result::Result<(), String> {
         Ok(())
     }
 
-    /// What `value` (`None`: the key is absent) becomes by `operands`, oldest first, of which there is one at least.
+    /// The value that `value` (`None`: the key is absent) and `operands` make. There is at least one operand, oldest
+    /// first.
     ///
     /// # Errors
-    /// Why that cannot be said. Whoever reads the key gets an error, and what is stored stays as it is.
+    /// The reason why there is no such value. Reads of the key then fail, and what is stored stays as it is.
     fn apply(&self, value: Option<&[u8]>, operands: &[&[u8]]) -> std::result::Result<Vec<u8>, String>;
 
-    /// An operand that does what these do, oldest first, whatever the value is; `None` where there is none, as is the
-    /// default.
+    /// One operand with the same effect as `operands`, oldest first, on any value. `None` if there is none, which is
+    /// the default.
     fn combine(&self, _operands: &[&[u8]]) -> Option<Vec<u8>> {
         None
     }
@@ -157,7 +158,7 @@ impl fmt::Debug for MergeOperators {
     }
 }
 
-/// Takes apart what a merge has stored: the operator's name, and the operand.
+/// Takes apart a stored operand: the operator's name, and the operand itself.
 pub(crate) fn parts(stored: &[u8]) -> Option<(&str, &[u8])> {
     let (&len, rest) = stored.split_first()?;
     let (name, operand) = rest.split_at_checked(usize::from(len))?;
@@ -173,7 +174,7 @@ impl MergeOperators {
         Arc::make_mut(&mut self.by_name).insert(operator.name().to_owned(), operator);
     }
 
-    /// What a merge of `operand` by the operator `name` stores.
+    /// The stored form of `operand` for the operator `name`.
     pub(crate) fn encode(&self, name: &str, operand: &[u8]) -> Result<Vec<u8>> {
         let refused = |message| Error::new(ErrorKind::InvalidInput, message);
         if name.is_empty() || name.len() > OPERATOR_NAME_MAX {
@@ -186,7 +187,7 @@ impl MergeOperators {
         Ok(stored(name, operand))
     }
 
-    /// What `value` of `key` becomes by the stored operands, newest first.
+    /// The value that `value` of `key` and the stored operands, newest first, make.
     pub(crate) fn apply<T: AsRef<[u8]>>(
         &self,
         key: &[u8],
@@ -218,8 +219,8 @@ impl MergeOperators {
         Ok(value.unwrap_or_default())
     }
 
-    /// Stored operands, newest first and with their numbers, that do what these do. They are as many or fewer: those of one
-    /// operator that follow each other become one, with the newest number, if the operator can do that.
+    /// Combines stored operands, which are newest first and have their sequence numbers. Neighbouring operands of one
+    /// operator become one, with the newest number, if the operator can combine them.
     pub(crate) fn combine(&self, newest_first: &[(SeqNo, Vec<u8>)]) -> Vec<(SeqNo, Vec<u8>)> {
         let mut combined = Vec::new();
         let mut rest = newest_first;
@@ -242,7 +243,7 @@ impl MergeOperators {
     }
 }
 
-/// Takes a panic of an operator for an error: it may come on a thread of the store, which has to go on.
+/// Turns a panic of an operator into an error, because the store's threads must survive it.
 fn guarded<T>(ask: impl FnOnce() -> std::result::Result<T, String>) -> std::result::Result<T, String> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask))
         .unwrap_or_else(|_| Err("it panicked".to_owned()))

@@ -1,8 +1,9 @@
-//! Ranges of keys that were deleted at once.
+//! Ranges of keys that were deleted at once: range tombstones.
 //!
-//! A range tombstone hides, of every key in its range, the versions that are older than it. A tree's are kept beside
-//! its memtables and tables: here, in the log and, once that is flushed, in the manifest; a read asks for them after it
-//! has found something, and one atomic load tells that there are none. They go when nothing is left that they hide.
+//! A range tombstone hides the older versions of every key in its range. A tree's range tombstones are kept outside its
+//! memtables and tables: here, in the log and, once they are flushed, in the manifest. A read asks for them after it
+//! has found an entry; one atomic load tells whether there are any. A range tombstone is removed when it hides nothing
+//! any more.
 //!
 //! ```text
 //! a ............ m          9       a deletion of a..m with the number 9, and one of d..t before it
@@ -19,7 +20,7 @@ use parking_lot::RwLock;
 use crate::codec::{Decoder, put_slice};
 use crate::cursor::SeqNo;
 
-/// Keys from `lower` on, up to `upper`, which is not one of them; `None`: to the end.
+/// The keys from `lower` up to `upper`, without `upper`; `None`: to the end.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct KeyRange {
     pub(crate) lower: Vec<u8>,
@@ -29,7 +30,7 @@ pub(crate) struct KeyRange {
 impl KeyRange {
     /// The keys between two bounds.
     pub(crate) fn between(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> KeyRange {
-        // The first key behind another one is that one and a zero.
+        // The next key after a key is that key and a zero byte.
         let behind = |key: &Vec<u8>| [key.as_slice(), &[0]].concat();
         let lower = match lower {
             Bound::Included(key) => key.clone(),
@@ -44,7 +45,7 @@ impl KeyRange {
         KeyRange { lower, upper }
     }
 
-    /// Whether there can be no key in it.
+    /// Whether the range cannot hold any key.
     pub(crate) fn is_empty(&self) -> bool {
         self.upper.as_ref().is_some_and(|upper| *upper <= self.lower)
     }
@@ -59,7 +60,7 @@ impl KeyRange {
         self.upper.as_ref().is_none_or(|upper| key < upper.as_slice())
     }
 
-    /// Whether it contains some key of `smallest..=largest`.
+    /// Whether it contains a key in `smallest..=largest`.
     pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         self.lower.as_slice() <= largest && self.ends_behind(smallest)
     }
@@ -74,7 +75,7 @@ impl KeyRange {
         self.lower <= other.lower && reaches
     }
 
-    /// The keys that are in both; `None` where there can be none.
+    /// The keys that are in both ranges; `None` if there can be none.
     pub(crate) fn common(&self, other: &KeyRange) -> Option<KeyRange> {
         let upper = match (&self.upper, &other.upper) {
             (Some(one), Some(two)) => Some(one.min(two).clone()),
@@ -84,13 +85,13 @@ impl KeyRange {
         (!common.is_empty()).then_some(common)
     }
 
-    /// What stands behind `lower` in files: where it ends, if it does.
+    /// Appends the form in which files hold the upper end.
     pub(crate) fn encode_upper(&self, out: &mut Vec<u8>) {
         out.push(u8::from(self.upper.is_some()));
         out.extend_from_slice(self.upper.as_deref().unwrap_or_default());
     }
 
-    /// The range that begins at `lower` and ends as `upper` says; `None` where that makes no sense.
+    /// The range that begins at `lower` and has the encoded upper end `upper`; `None` if that is invalid.
     pub(crate) fn decode(lower: &[u8], upper: &[u8]) -> Option<KeyRange> {
         let upper = match upper.split_first()? {
             (0, []) => None,
@@ -121,7 +122,7 @@ pub(crate) struct RangeTombstone {
     pub(crate) seq: SeqNo,
 }
 
-/// A range between neighbouring borders, and the numbers of the tombstones over it, ascending.
+/// A range between neighbouring bounds, and the sequence numbers of the tombstones over it, ascending.
 #[derive(Debug)]
 struct Fragment {
     upper: Option<Vec<u8>>,
@@ -130,14 +131,14 @@ struct Fragment {
 
 #[derive(Debug, Default)]
 struct Fragments {
-    /// By where they begin; disjoint.
+    /// The fragments by their beginnings; they are disjoint.
     map: BTreeMap<Vec<u8>, Fragment>,
-    /// All tombstones, by number.
+    /// All tombstones, by sequence number.
     list: Vec<RangeTombstone>,
 }
 
-/// The range tombstones of a tree. Adding is done under the commit lock, before the number is visible; what is to be taken
-/// out is left out of a successor, which takes this one's place together with the tables that need it no more.
+/// The range tombstones of a tree. One is added under the commit lock, before its number is visible. To remove some, a
+/// successor without them replaces this set, together with the tables that no longer need them.
 #[derive(Debug, Default)]
 pub(crate) struct RangeTombstones {
     any: AtomicBool,
@@ -153,7 +154,7 @@ impl Fragments {
         reaches.then_some(fragment)
     }
 
-    /// Has a fragment end, and another begin, at `border`, if one lies across it.
+    /// Cuts the fragment that `border` lies in, if any, into two.
     fn split(&mut self, border: &[u8]) {
         let before = (Bound::Unbounded, Bound::Excluded(border));
         let Some((_, fragment)) = self.map.range_mut::<[u8], _>(before).next_back() else { return };
@@ -190,14 +191,14 @@ impl Fragments {
 }
 
 impl RangeTombstones {
-    /// Those of `list`, which is in the order of its numbers.
+    /// The tombstones of `list`, which is in the order of sequence numbers.
     pub(crate) fn new(list: impl IntoIterator<Item = RangeTombstone>) -> Self {
         let all = RangeTombstones::default();
         list.into_iter().for_each(|tombstone| all.add(tombstone));
         all
     }
 
-    /// Adds one that is newer than all others.
+    /// Adds a tombstone that is newer than all others.
     pub(crate) fn add(&self, tombstone: RangeTombstone) {
         let mut fragments = self.fragments.write();
         debug_assert!(
@@ -208,19 +209,20 @@ impl RangeTombstones {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether there is none. Whoever sees the number of one sees that there is one.
+    /// Whether there are none. A thread that sees the sequence number of a tombstone also sees that there is one.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         !self.any.load(Ordering::Acquire)
     }
 
-    /// The number of the newest one over `key` at or before `seq`; 0 where there is none.
+    /// The sequence number of the newest tombstone over `key` at or before `seq`; 0 if there is none.
     #[inline]
     pub(crate) fn newest_over(&self, key: &[u8], seq: SeqNo) -> SeqNo {
         if self.is_empty() { 0 } else { self.look_up(key, seq).0 }
     }
 
-    /// The numbers of those over `key` that are next to `seq`: the newest at or before it (0: none), the oldest after it.
+    /// The sequence numbers of the tombstones over `key` next to `seq`: the newest at or before it (0: none), and the
+    /// oldest after it.
     pub(crate) fn look_up(&self, key: &[u8], seq: SeqNo) -> (SeqNo, Option<SeqNo>) {
         let fragments = self.fragments.read();
         let Some(fragment) = fragments.find(key) else { return (0, None) };
@@ -229,12 +231,12 @@ impl RangeTombstones {
         (before, fragment.seqs.get(after).copied())
     }
 
-    /// All of them, by number.
+    /// All tombstones, by sequence number.
     pub(crate) fn list(&self) -> Vec<RangeTombstone> {
         if self.is_empty() { Vec::new() } else { self.fragments.read().list.clone() }
     }
 
-    /// The range of one that is newer than `seq` and lies over some key of `range`.
+    /// The range of a tombstone that is newer than `seq` and covers a key of `range`.
     pub(crate) fn newer_over(&self, range: &KeyRange, seq: SeqNo) -> Option<KeyRange> {
         if self.is_empty() || range.is_empty() {
             return None;
@@ -248,7 +250,7 @@ impl RangeTombstones {
         newer.find(|one| is_over(&one.range)).map(|one| one.range.clone())
     }
 
-    /// What those at or before `seq` hide of the keys between two bounds.
+    /// What the tombstones at or before `seq` hide of the keys in `within`.
     pub(crate) fn cover(&self, within: &KeyRange, seq: SeqNo) -> Cover {
         let mut spans: Vec<Span> = Vec::new();
         if !self.is_empty() {
@@ -271,7 +273,7 @@ impl RangeTombstones {
     }
 }
 
-/// A range of which all that is older than a number is hidden.
+/// A range in which everything older than a sequence number is hidden.
 #[derive(Debug)]
 struct Span {
     range: KeyRange,
@@ -286,13 +288,13 @@ pub(crate) struct Cover {
 }
 
 impl Cover {
-    /// Also what `other` hides, of other keys.
+    /// Adds what `other` hides; its keys are different ones.
     pub(crate) fn join(&mut self, other: Cover) {
         self.spans.extend(other.spans);
         self.spans.sort_by(|one, two| one.range.lower.cmp(&two.range.lower));
     }
 
-    /// The number below which versions of `key` are hidden; 0: none is.
+    /// The sequence number below which versions of `key` are hidden; 0: none is hidden.
     #[inline]
     pub(crate) fn over(&self, key: &[u8]) -> SeqNo {
         if self.spans.is_empty() {

@@ -1,5 +1,5 @@
-//! SplitMix64: random choices that a seed repeats, for the simulated disk and for tests. Not for anything that
-//! nobody may guess, and not for a store's own numbers: those come from `env::Random`.
+//! SplitMix64: random choices that a seed repeats, for the simulated disk and for tests. Do not use it for numbers that
+//! nobody may guess, or for a store's own numbers: those come from `env::Random`.
 
 /// A stream of random choices.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Rng {
         ((self.next() >> 11) as f64) < probability * (1u64 << 53) as f64
     }
 
-    /// As [`Rng::below`], for what is counted in memory.
+    /// As [`Rng::below`], for numbers of things in memory.
     #[cfg(test)]
     pub(crate) fn index(&mut self, bound: usize) -> usize {
         self.below(bound as u64) as usize

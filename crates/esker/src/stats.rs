@@ -1,4 +1,4 @@
-//! What the store tells about itself.
+//! Figures about the store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,35 +45,35 @@ impl Counters {
     }
 }
 
-/// The state of a store at one moment. Bytes unless the name says otherwise; counts are since the store
-/// was opened.
+/// The state of a store at one moment. Figures are in bytes unless the name says otherwise. Counts begin when the store
+/// is opened.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Each tree, by name.
     pub trees: Vec<TreeStats>,
-    /// Table files in use, shared ones once.
+    /// Table files in use. A shared file counts once.
     pub table_files: u64,
     /// Table files held open.
     pub open_tables: u64,
-    /// What the files in the store's directory take on the disk, whoever put them there, with those in directories that a
-    /// backup or a repair has made in it: as `du` counts, without the directories themselves.
+    /// The space that all files in the store's directory take on the disk, whoever made them, and those in directories
+    /// that a backup or a repair has made in it. It counts like `du`, without the directories themselves.
     pub disk_bytes: u64,
     /// Log segments on disk, spare ones included.
     pub log_bytes: u64,
-    /// Log that recovery would have to read.
+    /// The part of the log that recovery would have to read.
     pub log_live_bytes: u64,
     /// The manifest and its copy.
     pub manifest_bytes: u64,
-    /// Whether the manifest has its copy: none is there where it could not be written. It is tried again.
+    /// Whether the manifest has its copy. If the copy could not be written, there is none, and it is tried again.
     pub manifest_copied: bool,
-    /// Files of huge values.
+    /// Blob files.
     pub blob_files: u64,
-    /// Huge values that something needs: the newest ones, and those that snapshots see.
+    /// Huge values that are needed: the newest ones, and those that snapshots see.
     pub blob_values: u64,
-    /// The space that files of huge values take on the disk.
+    /// The space that blob files take on the disk.
     pub blob_disk_bytes: u64,
-    /// Set aside for a full disk.
+    /// The reserve for a full disk.
     pub reserve_bytes: u64,
     /// Memory of memtables.
     pub memtable_bytes: u64,
@@ -81,11 +81,11 @@ pub struct Stats {
     pub pool_policy: CachePolicy,
     /// Memory of the buffer pool's blocks.
     pub pool_bytes: u64,
-    /// What the buffer pool may hold.
+    /// The capacity of the buffer pool.
     pub pool_capacity: u64,
     /// Memory of open tables' filters and indexes.
     pub table_memory: u64,
-    /// Block reads that the pool answered.
+    /// Block reads that the buffer pool answered.
     pub pool_hits: u64,
     /// Block reads that went to the file.
     pub pool_misses: u64,
@@ -95,44 +95,45 @@ pub struct Stats {
     pub log_syncs: u64,
     /// Flushes of memtables.
     pub flushes: u64,
-    /// What they wrote.
+    /// Bytes that flushes wrote.
     pub flushed_bytes: u64,
-    /// Merges of tables (moves are not counted).
+    /// Merges of tables, without moves.
     pub merges: u64,
-    /// What they read.
+    /// Bytes that merges read.
     pub merged_bytes_in: u64,
-    /// What they wrote.
+    /// Bytes that merges wrote.
     pub merged_bytes_out: u64,
-    /// Microseconds that writers were held up because merging was behind.
+    /// The total delay of writers because merges were behind, in microseconds.
     pub throttled_us: u64,
-    /// Records that opening replayed from the log.
+    /// Log records that the opening replayed.
     pub replayed_records: u64,
-    /// Whether the log ended in a torn record when the store was opened: it was never acknowledged as
-    /// synced, and was dropped.
+    /// Whether the log ended in a torn record when the store was opened. That record was never acknowledged as synced,
+    /// and was dropped.
     pub replayed_torn_tail: bool,
     /// Operations by kind, and how long they took.
     pub operations: Vec<OperationStats>,
     /// What operations waited for, and read from files, by cause.
     pub waits: Vec<WaitStats>,
-    /// Bytes that were read to find damage, by the background and by [`Db::scrub`](crate::Db::scrub).
+    /// Bytes that scrubs have read: in the background and by [`Db::scrub`](crate::Db::scrub).
     pub scrubbed_bytes: u64,
-    /// How often everything was read so.
+    /// How many scrubs have read everything.
     pub scrubs: u64,
-    /// The damaged places that were found: by the last time through, and the one under way. At most 200.
+    /// The damaged places that the last complete scrub and the running ones have found. At most 200.
     pub damage: Vec<Finding>,
-    /// What stopped background work, if anything did: writes fail until the store is opened again.
+    /// The error that stopped background work, if any. Writes fail until the store is opened again or, on a full disk,
+    /// until there is room.
     pub failure: Option<String>,
 }
 
 impl Stats {
-    /// The part of block reads that the pool answered, from 0 to 1; `None` before the first one.
+    /// The fraction of block reads that the buffer pool answered, from 0 to 1; `None` before the first one.
     pub fn pool_hit_rate(&self) -> Option<f64> {
         let reads = self.pool_hits + self.pool_misses;
         (reads > 0).then(|| self.pool_hits as f64 / reads as f64)
     }
 }
 
-/// One tree. Entries count older versions and tombstones until they are merged away.
+/// The figures of one tree. Entries include older versions and tombstones until these are merged away.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct TreeStats {
@@ -144,17 +145,17 @@ pub struct TreeStats {
     pub memtable_entries: u64,
     /// Entries in tables.
     pub table_entries: u64,
-    /// Of these, tombstones.
+    /// Tombstones among the entries in tables.
     pub tombstones: u64,
-    /// Deletions of ranges that merges have not passed everywhere yet.
+    /// Range tombstones that may still hide entries.
     pub range_tombstones: u64,
-    /// Keys and values in tables, before compression.
+    /// Bytes of keys and values in tables, before compression.
     pub raw_bytes: u64,
-    /// Table files (this tree's parts of shared ones).
+    /// Bytes of table files; of shared files only this tree's part.
     pub table_bytes: u64,
-    /// Of these, filters. Only tables of its own are counted.
+    /// Bytes of filters in table files. Only tables of its own count.
     pub filter_bytes: u64,
-    /// Of these, block indexes. Only tables of its own are counted.
+    /// Bytes of block indexes in table files. Only tables of its own count.
     pub index_bytes: u64,
     /// Tables in each level, level 0 first.
     pub tables_by_level: Vec<u64>,

@@ -1,4 +1,5 @@
-//! What was written, in order, read back from the log: for copies that follow a store, indexes elsewhere, caches.
+//! The changes of a store in order, read back from the log: for copies, external indexes and caches that follow the
+//! store.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,18 +17,18 @@ use crate::value::Value;
 use crate::version::edit::TreeId;
 use crate::write::batch::{Op, Ops, numbers_taken};
 
-/// The writes behind some moment, one after the other: [`Db::updates_since`](crate::Db::updates_since).
+/// The writes after a moment, in order: [`Db::updates_since`](crate::Db::updates_since).
 ///
-/// At the end of what was written it gives `None`, and goes on when more is there; [`Updates::wait`] waits for that. It holds
-/// nothing back: a log that has been flushed is used again, and who falls behind further than
-/// [`Options::log_history`](crate::Options::log_history) reaches gets an error of kind `NotFound`, and has to begin with a
-/// snapshot again.
+/// At the end it returns `None`, and continues when more was written; [`Updates::wait`] waits for that. It pins
+/// nothing: log segments are reused after a flush. A reader that falls behind by more than
+/// [`Options::log_history`](crate::Options::log_history) gets an error of kind `NotFound`, and has to start again with
+/// a snapshot.
 pub struct Updates {
     store: Arc<Owner>,
     log: LogReader,
     since: SeqNo,
     durable: bool,
-    /// `None`: dropped.
+    /// The names of trees; `None`: the tree was dropped.
     trees: HashMap<TreeId, Option<Arc<str>>>,
 }
 
@@ -41,9 +42,10 @@ impl std::fmt::Debug for Updates {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Update {
-    /// The moment behind them: whoever has made them goes on with [`Db::updates_since`](crate::Db::updates_since) of this.
+    /// The moment after the changes. To continue after them, pass it to
+    /// [`Db::updates_since`](crate::Db::updates_since).
     pub sequence: u64,
-    /// In order: of one key the last one counts.
+    /// The changes in order. If a key occurs twice, the last change counts.
     pub changes: Vec<Change>,
 }
 
@@ -61,21 +63,21 @@ pub struct Change {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum What {
-    /// A key got a value, which may say when it expires.
+    /// A key got a value, which may have an expiry.
     Put(Vec<u8>, Value),
-    /// A key got a huge value, of which nothing is left: it was replaced since, mostly by a change that is still to come.
-    /// Until then it is best taken for absent.
+    /// A key got a huge value that is gone: it was replaced since, usually by a change that is still to come. Until
+    /// then, treat the key as absent.
     Replaced(Vec<u8>),
     /// A key became absent.
     Delete(Vec<u8>),
     /// All keys of a range became absent.
     DeleteRange(ScanRange),
-    /// The value of a key was changed by the merge operator of this name, and this operand.
+    /// The merge operator of this name has changed the value of a key, with this operand.
     Merge(Vec<u8>, String, Vec<u8>),
 }
 
 impl Updates {
-    /// What was written after `since`.
+    /// Reads the changes after `since`.
     pub(crate) fn open(store: &Arc<Owner>, since: SeqNo) -> Result<Updates> {
         let visible = store.commit.visible();
         if since > visible {
@@ -92,9 +94,9 @@ impl Updates {
         Ok(Updates { store: Arc::clone(store), log, since, durable: false, trees: HashMap::new() })
     }
 
-    /// Only what survives a loss of power, for those who must not be ahead of the store afterwards. What is written with
-    /// [`Durability::Process`](crate::Durability::Process) is there after the next [`Db::sync`](crate::Db::sync), flush, or
-    /// write with `Power`.
+    /// Limits the updates to writes that survive power loss, for copies that must never be ahead of the store. A write
+    /// with [`Durability::Process`](crate::Durability::Process) appears after the next [`Db::sync`](crate::Db::sync),
+    /// flush, or write with `Power`.
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
@@ -104,7 +106,7 @@ impl Updates {
     /// The next changes; `None` while there are no more.
     ///
     /// # Errors
-    /// `NotFound` when the log no longer has them, `Closed` when the store is closed, `Io`.
+    /// `NotFound` when the log no longer has them; `Closed` when the store is closed; `Io`.
     #[expect(clippy::should_implement_trait, reason = "it goes on behind `None`, and errors end it")]
     pub fn next(&mut self) -> Result<Option<Update>> {
         let (store, since) = (Arc::clone(&self.store), self.since);
@@ -129,14 +131,14 @@ impl Updates {
         }
     }
 
-    /// Returns whether there is more, at the latest after `at_most`. Of what is to be [`Updates::durable`] it is only known
-    /// that it was written.
+    /// Waits for more changes, for at most `at_most`. Returns whether there are any. With [`Updates::durable`], they
+    /// may not be durable yet.
     pub fn wait(&self, at_most: Duration) -> bool {
         self.store.commit.wait_published(self.log.position(), at_most, &*self.store.env.clock)
     }
 }
 
-/// What `op` does; `None` where its tree was dropped.
+/// The change that `op` makes; `None` if its tree was dropped.
 fn change(store: &Store, trees: &mut HashMap<TreeId, Option<Arc<str>>>, op: &Op<'_>) -> Option<Change> {
     let named = || store.versions.lock().tree(op.tree).map(|tree| Arc::from(tree.name.as_str()));
     let tree = trees.entry(op.tree).or_insert_with(named).clone()?;
@@ -165,7 +167,7 @@ fn what(store: &Store, op: &Op<'_>) -> What {
     }
 }
 
-/// The huge value that `pointer` points to, as long as it is kept.
+/// The huge value of `pointer`, if it still exists.
 fn huge(store: &Store, pointer: &[u8], expiry: Option<Expiry>) -> Option<Value> {
     let pointer = Pointer::decode(pointer)?;
     let pin = store.blobs.pin(&pointer)?;

@@ -1,4 +1,4 @@
-//! What the store tells about itself: figures, damage, what operations do and why they are slow.
+//! Insight into a running store: figures, damage, what operations do and why they are slow.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,9 +17,10 @@ use crate::trace::{Trace, WhySlow};
 use crate::version::levels::LEVELS;
 
 impl Db {
-    /// Reads all tables and huge values now, from the files, while others read and write, and reports what is damaged as
-    /// [`check`](crate::check) does, which also reads log and manifest but wants the store for itself. In the background
-    /// the same happens once a week ([`Options::scrub_rate`](crate::Options::scrub_rate)); [`Stats::damage`] has what either found.
+    /// Reads all tables and huge values now, from the files, while others read and write, and reports damage.
+    /// [`check`](crate::check) also reads log and manifest, but needs the store for itself. In the background the same
+    /// happens once a week ([`Options::scrub_rate`](crate::Options::scrub_rate)). [`Stats::damage`] has the findings of
+    /// both.
     ///
     /// # Errors
     /// `Closed`. Damage is not an error: it is in the report.
@@ -27,10 +28,10 @@ impl Db {
         self.store.scrub()
     }
 
-    /// What the store is made of and has done since it was opened.
+    /// Figures about the store's contents and its work since it was opened.
     ///
     /// # Errors
-    /// `Io` when a table cannot be opened. Those that are damaged are left out of what only they tell.
+    /// `Io` when a table cannot be opened. Figures that only a damaged table knows are left out.
     pub fn stats(&self) -> Result<Stats> {
         let store = &self.store;
         let mut stats = Stats::default();
@@ -66,7 +67,7 @@ impl Db {
             let life = live.life.lock();
             stats.blob_values += life.entries - life.freed_count();
             drop(life);
-            // A file whose values are lost takes no space.
+            // A missing file takes no space.
             stats.blob_disk_bytes +=
                 store.env.fs.allocated_bytes(&store.blobs.path_of(live.id)).unwrap_or_default();
         }
@@ -95,9 +96,9 @@ impl Db {
         Ok(stats)
     }
 
-    /// Does `work`, and tells what it had this store, or any other, do on this thread: which memtables and tables were asked,
-    /// what filters said, which blocks came from the buffer pool and which from files, what was waited for. A trace within
-    /// another takes over meanwhile. What is traced takes some microseconds longer.
+    /// Runs `work`, and records what this store, or any other, does for it on this thread: which memtables and tables
+    /// were asked, what filters said, which blocks came from the buffer pool and which from files, and what was waited
+    /// for. A nested trace records its part alone. Traced calls take some microseconds longer.
     ///
     /// # Example
     /// ```
@@ -119,8 +120,8 @@ impl Db {
         (done, trace)
     }
 
-    /// The operations of this store that took a millisecond or more in the last ten minutes: how many, what they waited for
-    /// and read, and the slowest of each minute. Printed, it is an answer to the question of its name.
+    /// The operations of this store that took a millisecond or more in the last ten minutes: how many there were, what
+    /// they waited for and read, and the slowest of each minute. Printed, it says why the store is slow.
     ///
     /// # Example
     /// ```
@@ -138,8 +139,8 @@ impl Db {
     }
 }
 
-/// What all files in the store's directory take on the disk, with those that a backup under way or a repair has put into
-/// directories of its own.
+/// The space that all files in the store's directory take on the disk, and those in directories that a backup or a
+/// repair has made in it.
 fn taken(env: &Env, dir: &Path) -> Result<u64> {
     let listing = Listing::read(env, dir)?;
     let staging = listing.has_backup_dir.then(|| dir.join(BACKUP_DIR));
@@ -174,7 +175,7 @@ fn tree_stats(tree: &TreeInner) -> Result<TreeStats> {
         stats.bytes_by_level[level] += table.info.size;
         if table.info.prefix.is_none() && !table.info.clipped {
             let (filter, index) = match table.file.with_reader(|reader| Ok(reader.metadata_bytes())) {
-                // Who looks after a store wants to know the rest all the more.
+                // An operator needs the other figures all the more then.
                 Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => (0, 0),
                 lengths => lengths?,
             };

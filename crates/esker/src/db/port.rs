@@ -1,4 +1,4 @@
-//! Trees that leave for a store of their own, and come from one.
+//! Export and import of trees.
 
 use std::path::Path;
 
@@ -8,18 +8,19 @@ use crate::error::Result;
 use crate::tree::Tree;
 
 impl Db {
-    /// Makes a store in the directory `dir`, which must not exist yet, of the tree called `name`, as it is now. Its files
-    /// get second names there: a large tree takes little time and no space. Either store goes on by itself; a file that
-    /// both have keeps its bytes until both have let it go. On another file system the files are copied.
+    /// Makes a store in the directory `dir`, which must not exist yet, from the present state of the tree called
+    /// `name`. Its files get second names there, so a large tree takes little time and no space. The two stores are
+    /// independent. A shared file keeps its space until both stores have removed it. On another file system the files
+    /// are copied.
     ///
-    /// When this returns, the new store survives power loss. It can be opened as any, or imported into others
-    /// ([`Db::import_tree`]). Files that the tree shares with others come along whole, so that bytes of these stay in
-    /// `dir`, though nothing shows them. Writes to the tree wait as for [`Db::split`], and while huge values of one that was
-    /// split are told from those of its other half.
+    /// When this returns, the new store survives power loss. It can be opened like any store, or imported into others
+    /// ([`Db::import_tree`]). A file that the tree shares with other trees is linked whole, so bytes of those trees
+    /// stay in `dir`, though nothing shows them. Writes to the tree wait as for [`Db::split`]. If the tree was split,
+    /// they also wait while its huge values are told from those of its other half.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidInput` when `dir` lies in the store's own directory; `NotFound` when there is no such tree;
-    /// otherwise as [`Db::flush`].
+    /// `AlreadyExists`; `InvalidInput` when `dir` lies in the store's own directory; `NotFound` when there is no such
+    /// tree; otherwise as [`Db::flush`].
     ///
     /// # Example
     /// ```
@@ -42,19 +43,20 @@ impl Db {
         crate::care::export::export(&self.store, name, dir.as_ref())
     }
 
-    /// Makes a new tree called `name` of the only tree of the store in `dir`, with its options and its tag: one that
-    /// [`Db::export_tree`] has made, or any with one tree (an empty default tree does not count) that was closed with nothing
-    /// left in its log. `dir` is only read: it may be imported again, opened or removed.
+    /// Makes a new tree called `name` from the only tree of the store in `dir`, with its options and its tag.
+    /// [`Db::export_tree`] makes such a store. Any other store with one tree (an empty default tree does not count) can
+    /// be imported too, if it was closed with nothing left in its log. `dir` is only read: it may be imported again,
+    /// opened or removed.
     ///
-    /// Values go on expiring when they would have. Snapshots and transactions that began before do not see the tree: reading
-    /// it fails with `Conflict`. [`Db::updates_since`] does not tell of it.
+    /// Values expire when they would have. Snapshots and transactions that began before do not see the tree: reading it
+    /// fails with `Conflict`. [`Db::updates_since`] does not report the import.
     ///
     /// # Errors
-    /// `AlreadyExists` when there is a tree called `name`; `NotFound` when there is no store in `dir`; `Locked` when it is
-    /// open for writing; `InvalidInput` when it has several trees, a log that is not in its tables, symbolic links, or a clock a day
-    /// ahead of the time here and entries that expire; `Unsupported` when its
-    /// numbers leave this store too few; `Corruption` when its files are not what they should be; otherwise as
-    /// [`Db::flush`]. The store is as it was then.
+    /// `AlreadyExists` when there is a tree called `name`; `NotFound` when there is no store in `dir`; `Locked` when it
+    /// is open for writing; `InvalidInput` when it has several trees, writes in its log that are not in its tables,
+    /// symbolic links, or entries that expire and a clock more than a day ahead of the time here; `Unsupported` when
+    /// its numbers leave this store too few; `Corruption` when its files are damaged or other ones; otherwise as
+    /// [`Db::flush`]. After an error the store is as it was.
     pub fn import_tree(&self, dir: impl AsRef<Path>, name: &str) -> Result<(Tree, TreeFiles)> {
         check_tree_name(name)?;
         self.store.ensure_writable()?;

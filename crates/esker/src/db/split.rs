@@ -1,4 +1,4 @@
-//! Trees that become two.
+//! Splits of trees.
 
 use super::{Db, check_tree_name};
 use crate::error::{Error, ErrorKind, Result};
@@ -6,20 +6,20 @@ use crate::tree::Tree;
 use crate::write::batch::check_key;
 
 impl Db {
-    /// Splits `tree` at the key `at`: its keys from `at` on move to a new tree called `name`, which has the same options and
-    /// tag; `tree` keeps the keys before `at`. No table is rewritten, however large the tree is: both trees share the files
-    /// that hold keys of both, until merges rewrite them.
+    /// Splits `tree` at the key `at`: its keys from `at` on move to a new tree called `name`, which has the same
+    /// options and tag. `tree` keeps the keys before `at`. No table is rewritten, however large the tree is: both trees
+    /// share the files that hold keys of both, until merges rewrite them.
     ///
     /// Handles of `tree` stay valid. A write of a key from `at` on through such a handle fails with `InvalidInput`. A
-    /// [`Tree::delete_range`] that reaches beyond `at` deletes only the keys before `at` and succeeds; a program that deletes
-    /// ranges while another thread splits the tree therefore compares its range with [`Tree::range`] afterwards. Snapshots and
-    /// scans that began before the split go on seeing one tree through its handle. Writes to `tree` wait while the split
-    /// flushes what was written meanwhile and, if need be, while a merge of the tree ends. A transaction that has read a key
-    /// that moves fails with a conflict.
+    /// [`Tree::delete_range`] that reaches beyond `at` deletes only the keys before `at` and succeeds. So a program
+    /// that deletes ranges while another thread splits the tree compares its range with [`Tree::range`] afterwards.
+    /// Snapshots and scans that began before the split continue to see one tree through its handle. Writes to `tree`
+    /// wait while the split flushes recent writes and, if needed, while a merge of the tree ends. A transaction that
+    /// has read a key that moves fails with a conflict.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidInput` when `at` is not within the tree's bounds, or is its first key, or the tree is of another
-    /// store; otherwise as [`Db::tree`] and [`Db::flush`].
+    /// `AlreadyExists`; `InvalidInput` when `at` is not within the tree's bounds, or is its first key, or the tree is
+    /// of another store; otherwise as [`Db::tree`] and [`Db::flush`].
     ///
     /// # Example
     /// ```

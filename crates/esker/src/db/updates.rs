@@ -1,15 +1,15 @@
-//! Following what is written.
+//! Following the changes of a store.
 
 use super::Db;
 use crate::error::Result;
 use crate::updates::Updates;
 
 impl Db {
-    /// What was written behind moment `sequence` ([`Snapshot::sequence`](crate::Snapshot::sequence), [`Update::sequence`](crate::Update::sequence)), in
-    /// order, and what is written from now on. It is read from the log: as far back as that reaches
-    /// ([`Options::log_history`](crate::Options::log_history)). Trees that skip the log are not in it, nor is what is ingested; trees
-    /// that are created, split or dropped show by the changes of their keys alone, and a merge may show as the put of what has
-    /// come of it.
+    /// The writes after the moment `sequence` ([`Snapshot::sequence`](crate::Snapshot::sequence),
+    /// [`Update::sequence`](crate::Update::sequence)), in order, and all later ones. They are read from the log, as far
+    /// back as it reaches ([`Options::log_history`](crate::Options::log_history)). Writes to trees that skip the log
+    /// are missing, and so are ingested tables. A tree that is created, split or dropped shows only by the changes of
+    /// its keys. A merge may show as a put of its result.
     ///
     /// # Example
     /// ```
@@ -32,7 +32,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` when the log does not reach back so far, `InvalidInput` when the store has not come to `sequence`,
+    /// `NotFound` when the log does not reach back that far, `InvalidInput` when the store has not reached `sequence`,
     /// `ReadOnly`, `Closed`, `Io`.
     pub fn updates_since(&self, sequence: u64) -> Result<Updates> {
         Updates::open(&self.store, sequence)

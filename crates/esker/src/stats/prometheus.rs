@@ -1,10 +1,10 @@
-//! Figures in the text format that Prometheus reads, version 0.0.4 (its documentation: "Exposition formats").
+//! The figures in the text format of Prometheus, version 0.0.4 (its documentation: "Exposition formats").
 
 use std::fmt::Write;
 
 use super::{Stats, TreeStats};
 
-/// Text under way.
+/// The text so far.
 struct Text(String);
 
 /// A label's value between quotes.
@@ -15,7 +15,7 @@ fn escaped(value: &str) -> String {
 impl Text {
     /// Begins a family: `kind` is `counter`, `gauge` or `histogram`.
     fn family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing into memory does not fail.
+        // A write to memory cannot fail.
         let _ = writeln!(self.0, "# HELP esker_{name} {help}\n# TYPE esker_{name} {kind}");
     }
 
@@ -144,7 +144,7 @@ fn seconds(ns: u64) -> f64 {
 }
 
 impl Stats {
-    /// The figures in the text format that Prometheus reads, for a program that is asked for them.
+    /// The figures in the text format of Prometheus, for a program that serves them.
     ///
     /// # Example
     /// ```
