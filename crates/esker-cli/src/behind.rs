@@ -1,7 +1,7 @@
 //! A thread that writes buffers to a file in order, while the command fills the next one.
 //!
-//! At most [`QUEUE`] buffers are on their way; then the command waits. Writing a gigabyte of results
-//! costs half a second of a core, which the other core can spend.
+//! At most [`QUEUE`] buffers are in flight; then the command waits. Writing a gigabyte of results costs half a second
+//! of processor time, which the other core can spend.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// Buffers on their way.
+/// The most buffers in flight.
 const QUEUE: usize = 2;
 
-/// The thread, as the command sees it.
+/// The command's handle of the thread.
 pub(crate) struct WriteBehind {
     full: SyncSender<Vec<u8>>,
-    /// Each buffer comes back, with what became of it.
+    /// Returns each buffer with the result of its write.
     written: Receiver<(io::Result<()>, Vec<u8>)>,
     on_their_way: usize,
 }
@@ -36,8 +36,8 @@ impl WriteBehind {
         Ok(WriteBehind { full, written, on_their_way: 0 })
     }
 
-    /// Sends `buffer` on its way and puts an empty one in its place. An error is that of an earlier
-    /// buffer; what was sent after that one may or may not have been written.
+    /// Sends `buffer` to the thread and replaces it with an empty one. An error belongs to an earlier buffer; buffers
+    /// sent after that one may or may not have been written.
     pub(crate) fn send(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
         let mut next = Vec::new();
         if self.on_their_way == QUEUE {

@@ -1,4 +1,4 @@
-//! The commands that are one call of the library: `compact`, `checkpoint`, `dump`.
+//! The commands that are a single call of the library: `compact`, `checkpoint`, `dump`.
 
 use esker::{Error, ErrorKind};
 
@@ -26,7 +26,7 @@ pub(crate) fn checkpoint(global: &Global, args: &Checkpoint) -> Outcome {
     close(global, &db)
 }
 
-/// What to say of a checkpoint that could not be made.
+/// The message for a failed checkpoint.
 fn uncopied(error: Error) -> Failure {
     match error.kind() {
         ErrorKind::Unsupported => Failure::store(format!(

@@ -49,7 +49,7 @@ pub(crate) fn restore(global: &Global, args: &Restore) -> Outcome {
     let watch = interrupt::watch()?;
     let restored = esker::restore_until(&args.dir, args.backup, &args.target, &options(global), watch);
     let restored = restored.map_err(|error| match error.kind() {
-        // `check` is of stores, not of backups: no advice to call it.
+        // No advice to call `check`: it checks stores, not backups.
         ErrorKind::Corruption => Failure::store(error.to_string()),
         ErrorKind::Cancelled => {
             Failure::interrupted("interrupted: nothing was restored, and nothing is left behind")

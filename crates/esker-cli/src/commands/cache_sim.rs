@@ -1,4 +1,4 @@
-//! `esker cache-sim`: hit rates of the buffer pool's policies, for traces from files or made here.
+//! `esker cache-sim`: hit rates of the buffer pool's policies, for traces from files or generated ones.
 
 mod paper;
 mod plot;
@@ -15,11 +15,11 @@ use crate::progress::Progress;
 use crate::store::check_outside;
 use trace::Trace;
 
-/// Hit rates of all policies for one trace and room.
+/// The hit rates of all policies for one trace and pool size.
 struct Row<'a> {
     trace: &'a Trace,
     room: usize,
-    /// By policy.
+    /// The hit rates by policy.
     hits: Vec<Hits>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn run(global: &Global, args: &CacheSim) -> Outcome {
         .with(|out| if global.json { print_json(out, policies, &rows) } else { print(out, policies, &rows) })
 }
 
-/// Each once, in the order in which they were asked for first.
+/// Removes duplicates and keeps the order.
 fn distinct<T: PartialEq>(asked: impl Iterator<Item = T>) -> Vec<T> {
     let mut once = Vec::new();
     for one in asked {
@@ -83,7 +83,7 @@ fn percent(rate: f64) -> String {
     format!(" {:7.2}%", rate * 100.0)
 }
 
-/// Over all traces and rooms alike.
+/// The mean over all traces and pool sizes.
 fn mean(rows: &[Row<'_>], policy: usize) -> f64 {
     rows.iter().map(|row| row.hits[policy].rate()).sum::<f64>() / rows.len() as f64
 }

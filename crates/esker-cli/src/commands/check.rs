@@ -1,4 +1,4 @@
-//! `esker check`: one line a damaged place, or `ok`.
+//! `esker check`: one line per damaged place, or `ok`.
 
 use esker::ErrorKind;
 use indicatif::HumanCount;
@@ -20,7 +20,7 @@ pub(crate) fn run(global: &Global) -> Outcome {
     drop(progress);
     let report = match checked {
         Ok(report) => report,
-        // Damage that keeps the check from going on is a finding too.
+        // Damage that stops the check is a finding too.
         Err(error) if error.kind() == ErrorKind::Corruption => {
             let file = error.path().unwrap_or(&global.db).display().to_string();
             Out::stdout()?
@@ -31,7 +31,7 @@ pub(crate) fn run(global: &Global) -> Outcome {
         Err(error) => return Err(opening(global, error)),
     };
     if report.is_cancelled {
-        // What was found until then is printed all the same.
+        // The findings until then are printed all the same.
         interrupt::clear();
     }
     Out::stdout()?.with(|out| {
@@ -69,7 +69,7 @@ pub(crate) fn run(global: &Global) -> Outcome {
     Err(Failure::not_there())
 }
 
-/// What to do about damage.
+/// Advice for a damaged store.
 fn say_next(global: &Global) {
     let db = global.db.display();
     note(&format!(

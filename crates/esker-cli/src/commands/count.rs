@@ -21,7 +21,7 @@ pub(crate) fn run(global: &Global, args: &Bounds) -> Outcome {
     })
 }
 
-/// How many rows of `tree` lie in `range`.
+/// The number of rows of `tree` in `range`.
 pub(super) fn rows(tree: &Tree, range: ScanRange) -> Outcome<u64> {
     let mut rows = tree.scan(range.keys_only())?;
     let mut count = 0;

@@ -17,7 +17,7 @@ pub(crate) fn run(global: &Global, args: &Delete) -> Outcome {
             "delete needs a key or a range: `esker delete KEY`, `esker delete --prefix P`; `esker destroy` deletes a whole store",
         ));
     }
-    // Where a script's variable is not set, nobody meant all keys.
+    // An empty prefix may come from an unset variable in a script, and must not delete all keys.
     if args.prefix.as_ref().is_some_and(|prefix| prefix.is_empty()) {
         return Err(Failure::usage("the prefix is empty; `esker delete --all` deletes all keys of the tree"));
     }

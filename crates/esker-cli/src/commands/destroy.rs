@@ -1,4 +1,4 @@
-//! `esker destroy`: deletes a store once its name has been typed.
+//! `esker destroy`: deletes a store after the user has typed its name.
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,7 +26,7 @@ pub(crate) fn run(global: &Global, args: &Destroy) -> Outcome {
     destroyed.map_err(|error| opening(global, error))
 }
 
-/// The name of the store's directory, also where it was given as `.` or through a link.
+/// The name of the store's directory, even if it was given as `.` or through a link.
 fn name(global: &Global) -> Outcome<OsString> {
     let failed = |error: io::Error| Failure::io("find", &global.db, &error);
     let path = match global.db.file_name() {
@@ -36,7 +36,7 @@ fn name(global: &Global) -> Outcome<OsString> {
     path.file_name().map(ToOwned::to_owned).ok_or_else(|| Failure::usage("a root directory is no store"))
 }
 
-/// The name as somebody types it at a terminal.
+/// The name in the form in which a user types it at a terminal.
 fn ask(global: &Global, name: &OsString) -> Outcome<OsString> {
     if !io::stdin().is_terminal() {
         let message = format!("destroy needs a confirmation: --yes {}", name.display());

@@ -11,14 +11,14 @@
 //! | the name of the marker | `%2Eesker-export` | the marker has it |
 //! | a part over 240 bytes, a path over 1,024 | `%long/N.key` and `%long/N.value` | names have limits |
 //!
-//! So a `%` is followed by two hex digits, or only by further `%` up to the end of the name; then it
-//! stands for nothing. Reading back is a function of the path alone, and no two keys share a path.
+//! So a `%` is followed by two hex digits, or only by further `%` up to the end of the name; in the second case it
+//! stands for nothing. The key depends on the path alone, and no two keys share a path.
 
 use std::path::{Path, PathBuf};
 
-/// The file that says that a directory is an export.
+/// The file that marks a directory as an export.
 pub(super) const MARKER: &str = ".esker-export";
-/// The file that export is writing. No key becomes this name: `tm` is not hex.
+/// The name of a file while it is written. No key becomes this name: `tm` is not hex.
 pub(super) const UNFINISHED: &str = "%tmp";
 /// The directory of rows whose keys are too long for a path. No key becomes this name: `lo` is not hex.
 pub(super) const LONG: &str = "%long";
@@ -26,9 +26,9 @@ pub(super) const LONG: &str = "%long";
 const PART_AT_MOST: usize = 240;
 const PATH_AT_MOST: usize = 1024;
 
-/// The path of the row `key` below `dir`; `None` where the key is too long for one. `is_file` tells
-/// whether an earlier row's file has that path. Rows must come in ascending order, so that the file
-/// `a` is there before the directory of `a/b` is asked for.
+/// The path of the row `key` below `dir`; `None` if the key is too long for one. `is_file` returns whether an earlier
+/// row's file has that path. Rows must come in ascending order, so that the file `a` is there before the directory of
+/// `a/b` is requested.
 pub(crate) fn path_of(dir: &Path, key: &[u8], is_file: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let mut path = dir.to_path_buf();
     let mut parts = key.split(|&byte| byte == b'/').peekable();
@@ -48,7 +48,7 @@ pub(crate) fn path_of(dir: &Path, key: &[u8], is_file: impl Fn(&Path) -> bool) -
     Some(path)
 }
 
-/// The key whose path below the export's directory is `path`; `None` where no key has it.
+/// The key whose path below the export's directory is `path`; `None` if there is no such key.
 pub(crate) fn key_of(path: &[u8]) -> Option<Vec<u8>> {
     let mut key = Vec::with_capacity(path.len());
     for (i, name) in path.split(|&byte| byte == b'/').enumerate() {
@@ -64,7 +64,7 @@ fn escape(part: &[u8]) -> String {
     if part.is_empty() {
         return "%".to_owned();
     }
-    // What `scripts/canaries` breaks, to prove that the tests see it.
+    // `scripts/canaries` breaks this, to prove that the tests notice.
     let is_canary =
         cfg!(esker_canary) && std::env::var_os("ESKER_CANARY").is_some_and(|name| name == "rule-25");
     let dots = (part == b"." || part == b"..") && !is_canary;
@@ -153,8 +153,8 @@ mod tests {
         assert!(path_of(Path::new(""), "abc/".repeat(500).as_bytes(), |_| false).is_none());
     }
 
-    /// All short keys over the dangerous bytes: each has a path of its own below the directory, no path
-    /// is a file and a directory at once, and each comes back.
+    /// All short keys of dangerous bytes: each has its own path below the directory, no path is both a file and a
+    /// directory, and each key is read back.
     #[test]
     fn every_key_has_a_path_of_its_own_inside_and_comes_back() {
         let alphabet = [b'/', b'.', b'%', b'a', b'2', 0, 0xff];

@@ -1,4 +1,4 @@
-//! `esker export FILE`: rows into a file in one of the formats. A directory goes to `export_dir`.
+//! `esker export FILE`: writes rows to a file in one of the formats. `export_dir` exports to a directory.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::progress::Progress;
 use crate::store::{Store, check_outside};
 use crate::unpack::other_packer;
 
-/// A longer value goes into a directory alone: a row is in memory as a whole, several times where it is quoted.
+/// Longer values can only be exported to a directory: a row is in memory as a whole, several times if it is quoted.
 const VALUE_AT_MOST: u64 = 1 << 30;
 
 pub(crate) fn run(global: &Global, args: &Export) -> Outcome {
@@ -51,7 +51,7 @@ pub(crate) fn run(global: &Global, args: &Export) -> Outcome {
     Ok(())
 }
 
-/// Says of how many values the export does not tell that they expire, if there are any.
+/// Says how many values expire although the export does not record it, if there are any.
 pub(super) fn say_untold(count: u64) {
     if count > 0 {
         note(&format!(

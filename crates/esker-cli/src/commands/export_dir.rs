@@ -1,13 +1,14 @@
-//! `esker export DIR/`: a file a row, and a marker that says so.
+//! `esker export DIR/`: one file per row, and a marker file.
 //!
-//! - Nothing is written outside DIR: names come from `escape`, and a directory below DIR that turns out to be a
-//!   symbolic link is refused.
-//! - A file has its name only when it is whole: its bytes go into `%tmp` first, which no key is called.
-//! - DIR is new or empty, or an export of the same tree: then only what is missing or differs is written, so an
-//!   export that was cut short goes on where it stopped. Files there that belong to no row are named and left.
-//! - A file whose value has a stored time has that as its time of modification.
-//! - A damaged value is named and left out; the others are written.
-//! - A file does not say when its value expires: how many do is said at the end.
+//! - Nothing is written outside DIR: names come from `escape`, and a symbolic link in place of a directory below DIR is
+//!   refused.
+//! - A file gets its name only when it is whole: its bytes go to `%tmp` first, which is no key's name.
+//! - DIR is new or empty, or an export of the same tree. In the latter case only missing and different files are
+//!   written, so an interrupted export continues where it stopped. Files there that belong to no row are reported and
+//!   left.
+//! - If the store knows when a value was stored, the file has that as its time of modification.
+//! - A damaged value is reported and left out; the others are written.
+//! - A file does not record when its value expires. The number of values that expire is reported at the end.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -29,10 +30,10 @@ use crate::steady::{open_regular, read_small};
 use crate::store::Store;
 use crate::stream::{Broken, Source};
 
-/// More than a marker has.
+/// More bytes than a marker has.
 const MARKER_MAX: u64 = 1 << 16;
 
-/// The version of the layout that the marker names.
+/// The version of the layout, which the marker records.
 const VERSION: u64 = 1;
 
 pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
@@ -59,7 +60,7 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
         progress.add(1);
     }
     if resumed {
-        // What an export that was interrupted had begun, where nothing was left to be written.
+        // A file that an interrupted export had begun, if nothing was left to write.
         remove(&dir.join(UNFINISHED))?;
         strangers::name(store, dir, files.long)?;
     }
@@ -72,7 +73,7 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
     }
 }
 
-/// Makes the directory, or sees that it is empty or holds an export of the same tree, which is to go on.
+/// Creates the directory, or checks that it is empty or holds an export of the same tree, which will be continued.
 fn prepare(store: &Store, dir: &Path) -> Outcome<bool> {
     match fs::create_dir(dir) {
         Ok(()) => return Ok(false),
@@ -91,7 +92,7 @@ fn prepare(store: &Store, dir: &Path) -> Outcome<bool> {
         )));
     }
     let mut entries = fs::read_dir(dir).map_err(|error| Failure::io("read", dir, &error))?;
-    // An export that was cut short at once has left nothing else.
+    // An export that was interrupted at once has left nothing else.
     match entries.find(|entry| entry.as_ref().is_ok_and(|entry| entry.file_name() != UNFINISHED)) {
         None => Ok(false),
         Some(_) => Err(Failure::usage(format!(
@@ -103,7 +104,7 @@ fn prepare(store: &Store, dir: &Path) -> Outcome<bool> {
 
 struct Directory<'a> {
     dir: &'a Path,
-    /// Directories that exist: asked for each row, but made once.
+    /// Directories that are known to exist. Each row needs some, but each is created once.
     made: HashSet<PathBuf>,
     /// How many keys were too long for a path.
     long: u64,
@@ -113,7 +114,7 @@ struct Directory<'a> {
 
 impl Directory<'_> {
     fn add(&mut self, key: &[u8], value: &Value) -> Outcome {
-        // A directory made here is no file, so only a new name asks the file system.
+        // A directory that was created here is no file, so only a new name needs a call of the file system.
         let is_file = |path: &Path| {
             !self.made.contains(path) && fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
         };
@@ -128,7 +129,7 @@ impl Directory<'_> {
         self.parents(&path)?;
         let (of_key, of_value) = (path.with_extension("key"), path.with_extension("value"));
         if read_small(&of_key, key.len() as u64).ok().as_deref() != Some(key) {
-            // Another key's value must not be taken for this one's.
+            // Another key's value must not be mistaken for this one's.
             remove(&of_value)?;
             self.save(&of_key, key)?;
         }
@@ -139,8 +140,8 @@ impl Directory<'_> {
         Ok(())
     }
 
-    /// Gives the file `path` exactly the bytes of `value`. Where these are damaged, they are named, and what was
-    /// there is left: it may be the only good copy.
+    /// Gives the file `path` exactly the bytes of `value`. If these are damaged, that is reported and the existing file
+    /// is left: it may be the only good copy.
     fn value(&mut self, path: &Path, value: &Value) -> Outcome {
         if holds(path, value)? {
             return Ok(());
@@ -148,7 +149,7 @@ impl Directory<'_> {
         let stored = value.stored_us().map(|us| UNIX_EPOCH + Duration::from_micros(us));
         let written = self.write(path, |file| {
             value.copy_to_file(&*file)?;
-            // Times that the file system does not take are no reason to stop.
+            // A time that the file system refuses does not stop the export.
             drop(stored.map(|time| file.set_modified(time)));
             Ok(())
         });
@@ -176,7 +177,7 @@ impl Directory<'_> {
         }
     }
 
-    /// Makes a file under a name of no key, and gives it its own when `write` is done with it.
+    /// Creates a file under a name of no key, and gives it its own name when `write` has succeeded.
     fn write(
         &self,
         path: &Path,
@@ -197,7 +198,7 @@ impl Directory<'_> {
         note(&error.to_string());
     }
 
-    /// Makes the directories above `path`, one by one: none of them is a link that leads elsewhere.
+    /// Creates the directories above `path` one by one, so that none of them is a link that leads elsewhere.
     fn parents(&mut self, path: &Path) -> Outcome {
         let Some(parent) = path.parent() else { return Ok(()) };
         if self.made.contains(parent) {
@@ -225,7 +226,7 @@ impl Directory<'_> {
 /// Why a file was not written.
 enum Unwritten {
     File(Failure),
-    /// The value could not be read, or its bytes not be written.
+    /// The value could not be read, or its bytes could not be written.
     Value(Error),
 }
 
@@ -241,9 +242,9 @@ impl From<Error> for Unwritten {
     }
 }
 
-/// Whether the file `path` has exactly the bytes of `value` already.
+/// Whether the file `path` already has exactly the bytes of `value`.
 fn holds(path: &Path, value: &Value) -> Outcome<bool> {
-    // A link is replaced, as any other file is.
+    // A link is replaced like any other file.
     if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == value.len()) {
         return Ok(false);
     }
@@ -266,16 +267,16 @@ fn remove(path: &Path) -> Outcome {
     }
 }
 
-/// What the marker file says.
+/// The contents of the marker file.
 #[derive(PartialEq, Eq)]
 pub(super) struct Marker {
     tree: String,
-    /// How the keys in file names are typed, and what the files' bytes are.
+    /// The type of the keys in file names, and of the bytes in files.
     pub(super) types: Types,
 }
 
 impl Marker {
-    /// The marker in the file `path`; `None` where there is none.
+    /// The marker in the file `path`; `None` if there is none.
     pub(super) fn read(path: &Path) -> Outcome<Option<Self>> {
         let text = match read_small(path, MARKER_MAX) {
             Ok(text) => text,

@@ -1,4 +1,4 @@
-//! `esker get KEY`: to standard output with a newline, or exactly the bytes with `--file`, `--range`.
+//! `esker get KEY`: prints the value with a newline, or exactly its bytes with `--file`, `--range`.
 
 use std::io::IsTerminal;
 use std::ops::Range;
@@ -37,9 +37,9 @@ pub(crate) fn run(global: &Global, args: &Get) -> Outcome {
     let mut out = if args.raw { out.raw() } else { out };
     out.with(|out| {
         if global.json {
-            // A part of a number is none: it is shown as bytes.
+            // A part of a number is no number: it is shown as bytes.
             let values = if args.range.is_some() { DataType::Text } else { store.types.values };
-            // One string, so this one is read whole.
+            // The value is one string, so it is read whole.
             json::row(
                 out.buffer(),
                 Types { values, ..store.types },
@@ -60,13 +60,13 @@ pub(crate) fn run(global: &Global, args: &Get) -> Outcome {
     })
 }
 
-/// People are told; to a program the exit code says it, as that of `grep` does.
+/// People get a message. Programs get only the exit code, as from `grep`.
 fn absent(global: &Global, args: &Get) -> Failure {
     let is_told = global.in_shell || std::io::stderr().is_terminal();
     if is_told { Failure::absent(&args.key) } else { Failure::not_there() }
 }
 
-/// What to show on a terminal instead of a value that would spoil it.
+/// The text to show on a terminal instead of a value that would garble it.
 fn describe(args: &Get, value: &Value, range: Range<u64>) -> Outcome<Option<String>> {
     if args.raw || !std::io::stdout().is_terminal() {
         return Ok(None);

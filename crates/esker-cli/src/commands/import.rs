@@ -1,4 +1,4 @@
-//! `esker import FILE`: rows out of a file in one of the formats. A directory goes to `import_dir`.
+//! `esker import FILE`: reads rows from a file in one of the formats. `import_dir` imports a directory.
 
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ use crate::store::Store;
 use crate::summary::Summary;
 use crate::writes::{Refused, Writes};
 
-/// So many first bytes tell text from archives, images and databases.
+/// This many first bytes tell text from archives, images and databases.
 const LOOKED_AT: usize = 8 << 10;
 
 pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
@@ -65,7 +65,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
         // A file without rows makes a store without rows.
         puts.store = Some(Store::create(global, Types::TEXT)?);
     }
-    // What was read before a malformed line must last as well.
+    // Rows before a malformed line must become durable too.
     let finished = puts.store.map_or(Ok(()), Store::finish);
     let stored = puts.writes.stored();
     summary.print("rows", stored.puts, &[(stored.expired, "expired before")]);
@@ -79,8 +79,8 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     ended
 }
 
-/// Gives every row of a JSON file to `puts`. One that is refused ends it with file, number of the row and reason, after
-/// everything before it has been settled; with `keep_going` it is reported and skipped.
+/// Gives every row of a JSON file to `puts`. A refused row ends this with file, row number and reason, after all rows
+/// before it were settled. With `keep_going` it is reported and skipped.
 fn values(input: Input, keep_going: bool, fields: &Fields, puts: &mut Puts<'_>) -> Outcome {
     let (name, path) = (input.name(), input.path().to_path_buf());
     let progress = if input.is_typed() { Progress::hidden() } else { Progress::count("rows") };
@@ -122,18 +122,18 @@ fn values(input: Input, keep_going: bool, fields: &Fields, puts: &mut Puts<'_>) 
 /// Puts rows.
 struct Puts<'a> {
     global: &'a Global,
-    /// Opened when a row is there that can be one: a file that is none leaves neither a new store nor a new tree behind.
+    /// Opened at the first valid row, so that a file without valid rows leaves neither a new store nor a new tree.
     store: Option<Store>,
     writes: Writes,
     /// When the import began, in microseconds since 1970.
     now_us: u64,
-    /// Memory for keys and values, reused from row to row.
+    /// Memory for keys and values, reused for each row.
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
 impl Puts<'_> {
-    /// Puts a row, as typed.
+    /// Puts a row in its typed form.
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<(), Refused> {
         let Puts { global, store, writes, key: of_key, value: of_value, .. } = self;
@@ -159,7 +159,7 @@ impl Puts<'_> {
 /// Takes lines and puts rows.
 struct Lines<'a, 'b> {
     reader: Reader,
-    /// Nothing says that these are lines, neither the file's name nor the user.
+    /// Whether neither the file's name nor the user says that these are lines.
     is_guessed: bool,
     puts: &'a mut Puts<'b>,
 }

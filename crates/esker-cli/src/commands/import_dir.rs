@@ -1,15 +1,15 @@
-//! `esker import DIR`: a row a file. The key is the path below DIR, the value the content.
+//! `esker import DIR`: one row per file. The key is the path below DIR, the value the content.
 //!
-//! In a directory that `esker export` wrote (it has a marker), paths are unescaped, so that the same
-//! rows come back; anywhere else a path is a key as it stands, whatever bytes it has. Symbolic links are not
-//! followed, so no loop can arise (DIR itself may be one); they, pipes, sockets and devices are left out, and so
-//! is the store itself, should it lie below DIR. Empty directories leave nothing.
+//! In a directory that `esker export` wrote (it has a marker), paths are unescaped, so that the same rows come back.
+//! Elsewhere a path is a key as it is, whatever bytes it has. Symbolic links are not followed, so there can be no loop
+//! (DIR itself may be a link). Links, pipes, sockets and devices are left out, and so is the store itself, if it is
+//! below DIR. Empty directories leave nothing.
 //!
-//! A file counts when it is whole: one that was changed while it was read is read again, and in the end left
-//! as it was in the store and named. So is one that cannot be read; the others are taken all the same.
+//! Only whole files count. A file that changes while it is read is read again; if it keeps changing, its key stays as
+//! it was in the store, and the file is reported. A file that cannot be read is reported too. All others are imported.
 //!
-//! A file whose bytes are its key's value already is read and not written. So an import that was cut short
-//! goes on where it stopped. (Times would not tell: `touch` and `cp -p` set them, and they go in steps.)
+//! A file whose bytes are its key's value already is read but not written. So an interrupted import continues where it
+//! stopped. (Times would not tell: `touch` and `cp -p` set them, and they have a coarse resolution.)
 
 use std::fs;
 use std::io;
@@ -30,10 +30,10 @@ use crate::stream::{Broken, PIECE, Source};
 use crate::summary::Summary;
 use crate::writes::{Refused, Writes};
 
-/// More than any key takes as it is printed.
+/// More bytes than any printed key takes.
 const LONG_KEY_MAX: u64 = 1 << 20;
 
-/// How often a file is read that others write to.
+/// How often a file that others write to is read.
 const ATTEMPTS: usize = 3;
 
 pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
@@ -44,7 +44,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     if own().is_some_and(|own| fs::canonicalize(dir).is_ok_and(|dir| dir == own)) {
         return Err(Failure::usage(format!("{} is the store itself", dir.display())));
     }
-    // A directory that cannot be read leaves no empty store behind.
+    // A directory that cannot be read must not leave an empty store.
     listing(dir).map_err(|error| Failure::io("read", dir, &error))?;
     let store = Store::create(global, fallback)?;
     let own = own();
@@ -66,7 +66,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     let done = files.walk(dir);
     let applied = files.writes.apply(&mut files.store);
     let finished = files.store.finish();
-    // What a batch that failed was to have is not there.
+    // Rows of a failed batch are not there.
     let stored = files.streamed + files.writes.stored().puts;
     let parts = [(stored, "stored"), (files.unchanged, "unchanged")];
     summary.print("files", stored + files.unchanged, &parts);
@@ -82,7 +82,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     }
 }
 
-/// What is no file and no directory: how many, and the first.
+/// Entries that are neither files nor directories: their number, and the first one.
 #[derive(Default)]
 struct LeftOut {
     count: u64,
@@ -111,31 +111,31 @@ struct Files {
     keep_going: bool,
     /// The store's own directory.
     own: Option<PathBuf>,
-    /// How many files were stored as streams; `writes` knows of the others.
+    /// How many files were stored as streams. `writes` counts the others.
     streamed: u64,
     /// How many were in the store already, byte for byte.
     unchanged: u64,
-    /// How many have names that are no keys.
+    /// How many have names that are not keys.
     malformed: u64,
-    /// How many could not be read, or not in one piece.
+    /// How many could not be read, or changed while they were read.
     failed: u64,
-    /// Memory for the first piece of a file, reused from file to file.
+    /// Memory for the first piece of a file, reused for each file.
     first: Vec<u8>,
     links: LeftOut,
     special: LeftOut,
 }
 
-/// What became of a file.
+/// The result of importing a file.
 enum Taken {
     Stored,
     Unchanged,
-    /// It was changed while it was read.
+    /// It changed while it was read.
     Changed,
-    /// It is no regular file.
+    /// It is not a regular file.
     Other,
 }
 
-/// Why it could not be taken.
+/// Why a file could not be imported.
 enum Trouble {
     Source(io::Error),
     Refused(Refused),
@@ -157,7 +157,7 @@ impl From<Broken> for Trouble {
 }
 
 impl Files {
-    /// Every file below `root`, each directory in the order of its names.
+    /// Visits every file below `root`, each directory in the order of its names.
     fn walk(&mut self, root: &Path) -> Outcome {
         let progress = Progress::count("files");
         let mut pending = listing(root).map_err(|error| Failure::io("read", root, &error))?;
@@ -189,7 +189,7 @@ impl Files {
         Ok(())
     }
 
-    /// The file is named, and the others go on.
+    /// Reports the file, and continues with the others.
     fn cannot_read(&mut self, path: &Path, error: &io::Error) {
         self.failed += 1;
         note(&format!("cannot read {}: {error}", path.display()));
@@ -239,7 +239,7 @@ impl Files {
         Ok(())
     }
 
-    /// Takes what the file `path` holds.
+    /// Imports the contents of the file `path`.
     fn take(&mut self, below: &Path, path: &Path) -> Result<Option<Taken>, Trouble> {
         let Some(typed) = self.key_of(below, path)? else { return Ok(None) };
         let mut scratch = Vec::new();
@@ -286,7 +286,7 @@ impl Files {
         self.store.before_write()?;
         let mut writer = self.store.tree.writer(key)?;
         let shared = writer.share_file(source.inner().file(), len)?;
-        // The comparison may have read on.
+        // The comparison may have moved the file's position.
         source.go_to(shared).map_err(Trouble::Source)?;
         source.next(&mut first).map_err(Trouble::Source)?;
         source.pour(first, &mut writer)?;
@@ -298,7 +298,7 @@ impl Files {
         Ok(Taken::Stored)
     }
 
-    /// Whether `key` has exactly the `len` bytes of the file already. May read `source` to its end.
+    /// Whether `key` already has exactly the `len` bytes of the file. May read `source` to its end.
     fn is_stored(
         &mut self,
         key: &[u8],
@@ -306,7 +306,7 @@ impl Files {
         first: &[u8],
         source: &mut Source<SteadyFile>,
     ) -> Result<bool, Trouble> {
-        // Two files are one key in numbers (7 and 007) or below an altered export: then order matters.
+        // Two files may have the same key if keys are numbers (7 and 007), or in an altered export. Then order matters.
         let distinct = !self.escaped && self.store.types.keys == DataType::Text;
         if !distinct {
             self.writes.apply(&mut self.store)?;
@@ -314,7 +314,7 @@ impl Files {
         let value = match self.store.tree.get(key) {
             Ok(Some(value)) => value,
             Ok(None) => return Ok(false),
-            // What is damaged is replaced.
+            // A damaged value is replaced.
             Err(error) if error.kind() == ErrorKind::Corruption => return Ok(false),
             Err(error) => return Err(error.into()),
         };
@@ -322,10 +322,10 @@ impl Files {
     }
 }
 
-/// Whether a file holds a row whose key is too long for a name.
+/// Whether a file belongs to a row whose key is too long for a name.
 enum LongKey {
     Is(Vec<u8>),
-    /// It holds such a key itself.
+    /// The file holds such a key.
     OwnFile,
     No,
 }
@@ -337,14 +337,14 @@ fn long_key(below: &Path, path: &Path) -> io::Result<LongKey> {
     if path.extension().is_some_and(|extension| extension == "key") {
         return Ok(LongKey::OwnFile);
     }
-    // An export has put it beside the value; whatever else is called so must neither lead elsewhere nor be waited for.
+    // An export has put it beside the value. If something else has the name, it must neither lead elsewhere nor block.
     let beside = path.with_extension("key");
     let named =
         |error: io::Error| io::Error::new(error.kind(), format!("its key {}: {error}", beside.display()));
     read_small(&beside, LONG_KEY_MAX).map(LongKey::Is).map_err(named)
 }
 
-/// What is in a directory, last name first, so that popping gives the first.
+/// The entries of a directory, last name first, so that `pop` returns the first.
 fn listing(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(dir)?;
     let mut entries = entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;

@@ -1,7 +1,7 @@
-//! `esker ls [PREFIX]`: a line a value, or with `--du` a line a directory, in key order.
+//! `esker ls [PREFIX]`: one line per value or, with `--du`, per directory, in key order.
 //!
-//! Of a value only its first bytes are read, unless its hash is asked for. One that is damaged is listed as
-//! such, its damage named on standard error; the others are listed all the same.
+//! Only the first bytes of a value are read, unless its hash is requested. A damaged value is listed as such, and its
+//! damage is reported on standard error. The others are listed all the same.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -37,7 +37,7 @@ pub(crate) fn run(global: &Global, args: &Ls) -> Outcome {
     })
 }
 
-/// A line for each value.
+/// One line for each value.
 fn values(global: &Global, args: &Ls, keys: DataType, rows: &mut Scan, out: &mut Out) -> Outcome {
     let mut damaged = 0_u64;
     while rows.advance()? {
@@ -120,7 +120,8 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A line for each key up to its first slash behind the last slash of `prefix`. No value is read.
+/// One line for each group of keys that are equal up to the first slash after the last slash of `prefix`. No value is
+/// read.
 fn sums(global: &Global, prefix: &[u8], rows: &mut Scan, out: &mut Out) -> Outcome {
     let base = prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let mut group: Vec<u8> = Vec::new();
@@ -132,7 +133,7 @@ fn sums(global: &Global, prefix: &[u8], rows: &mut Scan, out: &mut Out) -> Outco
             Some(slash) => &key[..base + slash + 1],
             None => key,
         };
-        // Keys of one group are neighbours: they begin alike.
+        // Keys of one group are neighbours, because they have the same beginning.
         if count > 0 && part != group {
             sum(global, &group, size, count, out)?;
             (size, count) = (0, 0);

@@ -1,4 +1,4 @@
-//! `esker completions SHELL`, `esker man [COMMAND]`: made from the definition of the arguments.
+//! `esker completions SHELL`, `esker man [COMMAND]`: generated from the definition of the arguments.
 
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ pub(crate) fn pages(args: &Man) -> Outcome {
         },
     };
     Out::stdout()?.with(|out| {
-        // Writing to memory cannot fail.
+        // A write to memory cannot fail.
         let _ = Page::new(page).render(out.buffer());
         Ok(())
     })

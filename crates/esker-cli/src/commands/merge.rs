@@ -9,7 +9,7 @@ use crate::store::{Store, check_key};
 
 pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
     let key = args.key.as_encoded_bytes();
-    // A key that cannot be one leaves no empty store behind.
+    // An invalid key must not leave an empty store.
     check_key(global.types(Types::TEXT).keys, key)?;
     let fallback = match args.add {
         Some(_) => Types { values: DataType::I64, ..Types::TEXT },
@@ -45,8 +45,8 @@ pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
     store.finish()
 }
 
-/// Adds `number`, unless the sum is none of type i64: the library's sums wrap around. What is read and what is written
-/// count together, so nobody's addition comes between.
+/// Adds `number`, unless the sum overflows i64: the library's sums wrap around. The read and the write are atomic, so
+/// no other addition comes between them.
 fn add(store: &Store, key: &[u8], number: i64) -> Outcome {
     let tree = &store.tree;
     let overflow = store.db.transact(&TxnOptions::default(), |txn| {

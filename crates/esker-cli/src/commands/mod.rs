@@ -1,4 +1,4 @@
-//! One file a command.
+//! The commands, one file each.
 
 mod admin;
 mod backup;
@@ -35,7 +35,7 @@ mod trees;
 use crate::args::{Cli, Command};
 use crate::exit::Outcome;
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 pub(crate) fn run(cli: Cli) -> Outcome {
     let Cli { global, command } = cli;
     match command {

@@ -1,4 +1,4 @@
-//! `esker put KEY VALUE`, `esker put KEY --file F`, for some time with `--ttl`.
+//! `esker put KEY VALUE`, `esker put KEY --file F`; with `--ttl` the value expires.
 
 use esker::{Batch, Durability};
 
@@ -10,7 +10,7 @@ use crate::stream::{Broken, Source};
 
 pub(crate) fn run(global: &Global, args: &Put) -> Outcome {
     let key = args.key.as_encoded_bytes();
-    // Neither a key that cannot be one nor a file that cannot be read may leave an empty store behind.
+    // An invalid key or an unreadable file must not leave an empty store.
     let first_types = global.types(Types::TEXT);
     check_key(first_types.keys, key)?;
     let typed = args.value.as_ref().map(|value| value.as_encoded_bytes()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `esker repair`: one line a damaged place, or `ok`.
+//! `esker repair`: one line per damaged place, or `ok`.
 
 use esker::{Db, ErrorKind, Loss};
 use serde_json::json;
@@ -25,7 +25,7 @@ pub(crate) fn run(global: &Global) -> Outcome {
         _ => opening(global, error),
     })?;
     if report.is_cancelled {
-        // The store is another one by now: what it has lost is named all the same.
+        // The store has changed by now, so its losses are reported all the same.
         interrupt::clear();
     }
     let types = KeyTypes::of(global, &report.losses);
@@ -53,7 +53,7 @@ pub(crate) fn run(global: &Global) -> Outcome {
     if report.losses.is_empty() { Ok(()) } else { Err(Failure::not_there()) }
 }
 
-/// How keys are shown: in the type of their tree, which the repaired store knows, or in that of `--keys`.
+/// How keys are shown: in the type of their tree, which the repaired store knows, or in the type of `--keys`.
 struct KeyTypes {
     asked: Option<DataType>,
     store: Option<Db>,
@@ -62,7 +62,7 @@ struct KeyTypes {
 impl KeyTypes {
     fn of(global: &Global, losses: &[Loss]) -> KeyTypes {
         let is_needed = global.keys.is_none() && losses.iter().any(|loss| loss.keys.is_some());
-        // Somebody else may have opened it by now: then keys are shown as text.
+        // Another process may have opened the store by now. Then keys are shown as text.
         let opened = is_needed.then(|| Db::open_read_only(&global.db, options(global)).ok());
         KeyTypes { asked: global.keys, store: opened.flatten() }
     }

@@ -50,7 +50,7 @@ pub(crate) fn run(global: &Global, args: &Scan) -> Outcome {
         Ok(())
     })
 }
-/// What to show on a terminal instead of a value that would spoil it: as `get` does.
+/// The text to show on a terminal instead of a value that would garble it, as in `get`.
 fn describe(rows: &esker::Scan, values: DataType) -> Outcome<Option<String>> {
     let len = rows.value_len();
     if values != DataType::Text && len <= kind::POUR_AT_MOST {
@@ -60,7 +60,7 @@ fn describe(rows: &esker::Scan, values: DataType) -> Outcome<Option<String>> {
     Ok(kind::unprintable(&first, len))
 }
 
-/// The bounds as typed, in the key type of the tree.
+/// The typed bounds, decoded in the key type of the tree.
 pub(super) fn bounds(keys: DataType, typed: &Bounds) -> Outcome<KeyBounds> {
     let [lo, hi, prefix] =
         [&typed.lo, &typed.hi, &typed.prefix].map(|bound| bound.as_deref().map(OsStr::as_encoded_bytes));

@@ -1,4 +1,5 @@
-//! `esker stats`: figures about the store, aligned, as one JSON object or for Prometheus; why operations were slow.
+//! `esker stats`: prints figures about the store, aligned, as one JSON object or for Prometheus, and why operations
+//! were slow.
 
 mod watch;
 
@@ -90,13 +91,13 @@ fn waits(stats: &Stats) -> Map<String, Value> {
     stats.waits.iter().map(of_cause).collect()
 }
 
-/// The damaged places, as `check` names them.
+/// The damaged places, in the form that `check` uses.
 fn damage(stats: &Stats) -> Value {
     let place = |place: &esker::Finding| json!({ "file": place.file.display().to_string(), "offset": place.offset, "reason": place.reason });
     stats.damage.iter().map(place).collect()
 }
 
-/// Every figure under its name, the trees' own under `trees`.
+/// Every figure under its name; the figures of trees are under `trees`.
 fn figures(stats: &Stats) -> Map<String, Value> {
     let sum = |figure: fn(&TreeStats) -> u64| stats.trees.iter().map(figure).sum::<u64>();
     let trees: Map<String, Value> =
@@ -175,7 +176,7 @@ fn tree_figures(tree: &TreeStats) -> Value {
     })
 }
 
-/// Figures in groups become lines such as `trees.default.entries`.
+/// Groups of figures become lines such as `trees.default.entries`.
 fn flatten(path: &str, value: &Value, rows: &mut Vec<(String, String)>) {
     let Value::Object(figures) = value else {
         rows.push((path.to_owned(), value.to_string()));

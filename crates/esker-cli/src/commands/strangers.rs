@@ -1,5 +1,5 @@
-//! Files in the directory of an export that went on: those that belong to no row. They are named and left as
-//! they are; a row that was deleted since the export began has left its file, or somebody else put one there.
+//! Files in the directory of a continued export that belong to no row. They are reported and left as they are. Either
+//! their row was deleted since the export began, or another program put them there.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use super::escape::{self, LONG, MARKER, UNFINISHED};
 use crate::exit::{Failure, Outcome, note};
 use crate::store::Store;
 
-/// Names the files below `dir` that belong to no row. `long`: how many keys were too long for a path.
+/// Reports the files below `dir` that belong to no row. `long`: how many keys were too long for a path.
 pub(super) fn name(store: &Store, dir: &Path, long: u64) -> Outcome {
     let (mut count, mut first) = (0_u64, None);
     let mut pending = vec![dir.to_path_buf()];

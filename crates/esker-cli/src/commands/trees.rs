@@ -24,7 +24,7 @@ pub(crate) fn run(global: &Global, args: &Trees) -> Outcome {
                 continue;
             }
             let Some(tree) = db.open_tree(&name)? else { continue };
-            // The tag as it is: one that names no types is worth seeing here.
+            // Prints the tag as it is: a tag that names no types is worth seeing.
             let tag = tree.tag();
             let (keys, values) = tag.as_deref().map(parts).unzip();
             let rows = super::count::rows(&tree, ScanRange::all())?;

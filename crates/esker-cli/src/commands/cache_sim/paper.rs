@@ -1,6 +1,6 @@
 //! The buffer experiment of P. Grote and D. Sharkov, *Key-Value Store in Scala*, 2018: 250 pairs, room for 125, random
-//! gets (Table 1). It gives seconds; what is simulated are hits, and a miss is taken to last as long as a get did there
-//! without a buffer. How the keys are drawn it does not say: uniformly is assumed.
+//! gets (Table 1). The paper gives seconds. The simulation counts hits, and assumes that a miss takes as long as a get
+//! without a buffer took there. The paper does not say how keys are drawn; this assumes a uniform distribution.
 
 use esker::CachePolicy;
 use esker::cache_sim::simulate;
@@ -14,12 +14,12 @@ use crate::output::Out;
 
 const PAIRS: u64 = 250;
 const ROOM: usize = 125;
-/// Pairs whose values a 2Q has room for that counts its ghosts, half as many, among the 125.
+/// The number of pairs that 2Q has room for, if its ghosts, half as many, count among the 125.
 const ROOM_BESIDE_GHOSTS: usize = 83;
-/// Hit rates are means over so many draws.
+/// Hit rates are means over this many draws.
 const DRAWS: u64 = 200;
 
-/// A line of Table 1, seconds.
+/// A line of Table 1, in seconds.
 struct Measured {
     gets: u64,
     no_buffer: f64,
@@ -34,7 +34,7 @@ const TABLE_1: [Measured; 3] = [
     Measured { gets: 4000, no_buffer: 230.0, lru: 116.0, two_q: 156.0, arc: 113.0 },
 ];
 
-/// One policy with one room.
+/// One policy with one pool size.
 struct Column {
     name: String,
     policy: CachePolicy,
@@ -49,7 +49,7 @@ fn columns() -> Vec<Column> {
 }
 
 impl Measured {
-    /// What the paper has beside a column.
+    /// The paper's figure for a column.
     fn seconds(&self, column: &Column) -> Option<f64> {
         match column.policy {
             CachePolicy::None => Some(self.no_buffer),
@@ -122,7 +122,7 @@ fn print_json(out: &mut Out, columns: &[Column], rates: &[Vec<f64>]) -> Outcome 
 mod tests {
     use super::*;
 
-    /// LRU as the paper measured it, and 2Q with the room that its ghosts leave, within 10 %.
+    /// LRU as the paper measured it, and 2Q with the room that its ghosts leave, agree within 10 %.
     #[test]
     fn misses_explain_the_papers_times() {
         for line in &TABLE_1 {

@@ -1,4 +1,4 @@
-//! Hit rates over the room of the pool as SVG, one panel a trace, one line a policy.
+//! Plots hit rates over the pool size as SVG: one panel per trace, one line per policy.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ const BOTTOM: f64 = 30.0;
 
 const COLOURS: [&str; 7] = ["#444444", "#bcbd22", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e", "#d62728"];
 
-/// The whole plot. Writing to memory cannot fail.
+/// The whole plot. A write to memory cannot fail.
 pub(super) fn svg(policies: &[CachePolicy], rows: &[Row<'_>]) -> String {
     let panels: Vec<&[Row<'_>]> = rows.chunk_by(|a, b| a.trace.name == b.trace.name).collect();
     let height = PANEL * panels.len() as f64;
@@ -66,7 +66,7 @@ fn panel(out: &mut String, policies: &[CachePolicy], rows: &[Row<'_>]) {
     }
 }
 
-/// The middle of a column: sizes stand side by side, whatever is between them.
+/// The middle of a column. Sizes are side by side, whatever is between them.
 fn x_of(column: usize, columns: usize) -> f64 {
     LEFT + (column as f64 + 0.5) * (WIDTH - LEFT - RIGHT) / columns as f64
 }

@@ -1,4 +1,4 @@
-//! Sequences of keys that are asked for.
+//! Traces: sequences of requested keys.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,11 +13,11 @@ use crate::lines::Input;
 pub(super) struct Trace {
     pub(super) name: String,
     pub(super) keys: Vec<u64>,
-    /// How many keys there are; of a trace that was made, how many there might have been.
+    /// The number of different keys; in a generated trace, of possible keys.
     pub(super) distinct: u64,
 }
 
-/// The traces that the arguments ask for.
+/// The traces that the arguments request.
 pub(super) fn all(args: &CacheSim) -> Outcome<Vec<Trace>> {
     if let Some(path) = &args.trace {
         return Ok(vec![read(path)?]);
@@ -29,7 +29,7 @@ pub(super) fn all(args: &CacheSim) -> Outcome<Vec<Trace>> {
     Ok(distinct(kinds.iter().copied()).into_iter().map(|kind| make(kind, args)).collect())
 }
 
-/// Every line that is not empty is a key; one carriage return at its end is not part of it.
+/// Every line that is not empty is a key, without one carriage return at its end.
 fn read(path: &Path) -> Outcome<Trace> {
     let input = Input::open(path)?;
     let name = input.name();
@@ -71,7 +71,7 @@ fn make(kind: Kind, args: &CacheSim) -> Trace {
     Trace { name: kind.name().to_owned(), keys, distinct: pages }
 }
 
-/// By turns gets from `zipf`, a tenth as many as there are pages, and as many of a scan, which goes on where the last one
+/// Alternates between gets from `zipf` and a scan, each of a tenth of the pages. The scan continues where the last one
 /// ended.
 fn scan_zipf(zipf: &Zipf, draws: &mut Draws, pages: u64, gets: u64) -> Vec<u64> {
     let run = pages.div_ceil(10);
@@ -99,15 +99,15 @@ impl Draws {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not 0. The bias is below bound / 2^64.
+    /// A number below `bound`, which is not 0. The bias is less than bound / 2^64.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 }
 
-/// Pages whose ranks are scattered among them.
+/// Pages with a Zipf distribution. Ranks are assigned to pages at random.
 struct Zipf {
-    /// Of the probabilities up to each rank, not divided by their sum.
+    /// The sums of the probabilities up to each rank, not normalised.
     sums: Vec<f64>,
     page_of: Vec<u64>,
 }

@@ -1,4 +1,4 @@
-//! Does what the lines of a command file ask for.
+//! Executes the lines of a command file.
 
 use esker::ScanRange;
 use serde_json::json;
@@ -28,7 +28,7 @@ pub(super) struct Runner {
     out: Out,
     json: bool,
     counts: Counts,
-    /// Memory for keys and values, reused from line to line.
+    /// Memory for keys and values, reused for each line.
     key: Vec<u8>,
     value: Vec<u8>,
 }
@@ -39,7 +39,7 @@ impl Runner {
         Runner { store, writes, out, json, counts, key: Vec::new(), value: Vec::new() }
     }
 
-    /// Of the writes, those that the store has acknowledged.
+    /// The writes that the store has acknowledged.
     pub(super) fn counts(&self) -> Counts {
         let stored = self.writes.stored();
         Counts { puts: stored.puts, deletes: stored.deletes, ..self.counts }

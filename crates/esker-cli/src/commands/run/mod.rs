@@ -1,4 +1,4 @@
-//! `esker run FILE`: a file of commands.
+//! `esker run FILE`: runs a file of commands.
 //!
 //! ```text
 //! FILE ─ lines ─> parse ─> PUT, DELETE ─> batch ─┐  applied when full, before a read,
@@ -6,7 +6,7 @@
 //!                              └──> output buffer ──> OUT
 //! ```
 //!
-//! Commands take effect in file order, whatever is gathered; a read sees every write before it.
+//! Commands take effect in file order, although writes are batched: a read sees every write before it.
 
 mod execute;
 mod parse;
@@ -24,7 +24,7 @@ use crate::store::{Store, check_outside};
 use crate::summary::Summary;
 use execute::Runner;
 
-/// Reads a line of a command file, and does nothing.
+/// Parses a line of a command file, and does nothing else.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(line: &[u8]) {
     match parse::parse(line) {
@@ -53,7 +53,7 @@ pub(crate) fn run(global: &Global, args: &Run) -> Outcome {
     let mut runner = Runner::new(store, out.write_behind()?, global.json);
     let done = feed(input, args.keep_going, &mut runner);
     let counts = runner.counts();
-    // What took effect before a malformed line must last as well.
+    // Writes before a malformed line must become durable too.
     let finished = runner.finish();
     let parts =
         [(counts.puts, "puts"), (counts.gets, "gets"), (counts.deletes, "deletes"), (counts.scans, "scans")];

@@ -1,4 +1,4 @@
-//! One line of a command file, taken apart.
+//! Parses one line of a command file.
 //!
 //! ```text
 //! PUT key value to the end of the line
@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-/// What a line asks for; keys as typed.
+/// The command of a line, with keys as typed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Command<'a> {
     Put { key: &'a [u8], value: &'a [u8] },
@@ -18,7 +18,7 @@ pub(super) enum Command<'a> {
     Scan { lo: &'a [u8], hi: &'a [u8] },
 }
 
-/// Why a line asks for nothing that can be done.
+/// Why a line is not a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
     LeadingBlank,
@@ -40,10 +40,10 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// The longest verb is DELETE; a longer word need not be searched to its end.
+/// The longest verb is DELETE, so the end of a longer word need not be searched for.
 const VERB_AT_MOST: usize = 6;
 
-/// Takes a line without its end apart. `None`: a blank line or a comment.
+/// Parses a line without its end. `None`: a blank line or a comment.
 #[inline]
 pub(super) fn parse(line: &[u8]) -> Result<Option<Command<'_>>, Malformed> {
     let word = line.iter().take(VERB_AT_MOST + 1).position(|byte| is_blank(*byte)).unwrap_or(line.len());
@@ -94,7 +94,7 @@ fn scan(rest: Option<&[u8]>) -> Result<Command<'_>, Malformed> {
     }
 }
 
-/// The key at the start of `rest`, and what stands behind the blank after it.
+/// The key at the start of `rest`, and the text behind the blank after it.
 #[inline]
 fn key(rest: Option<&[u8]>) -> Result<(&[u8], Option<&[u8]>), Malformed> {
     let rest = rest.ok_or(Malformed::NoKey)?;

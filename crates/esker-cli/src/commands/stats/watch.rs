@@ -1,4 +1,4 @@
-//! `esker stats --watch`: a line each time, with what has changed since the line before, by the second.
+//! `esker stats --watch`: one line each time, with the change per second since the line before.
 //!
 //! ```text
 //!      UTC       entries  entries/s       disk      disk/s        log   huge
@@ -6,8 +6,8 @@
 //! 14:35:02     1,235,767     +1,200  271.5 MiB  +1.2 MiB/s    2.4 MiB    0 B
 //! ```
 //!
-//! A terminal that is narrower gets the columns that fit, and the head again whenever a screen of lines has passed. What
-//! operations do is counted by the process that has the store open: only in the shell are there columns for it.
+//! A narrower terminal gets the columns that fit. The header is printed again after each screen of lines. The process
+//! that has the store open counts operations, so only the shell has columns for them.
 
 use std::io::{IsTerminal, stdout};
 use std::thread;
@@ -26,10 +26,10 @@ use crate::output::Out;
 use crate::store::{opening, options};
 use crate::utc::{now_us, utc};
 
-/// Lines behind which the head comes again where no screen says how many.
+/// After this many lines the header is printed again, if the size of the screen is unknown.
 const HEAD_EVERY: usize = 40;
 
-/// Prints every `interval` until somebody interrupts it, or nobody reads any more.
+/// Prints at every `interval`, until it is interrupted or the reader goes away.
 pub(super) fn watch(global: &Global, args: &Args, interval: Duration) -> Outcome {
     let mut watch = Watch { global, args, before: None, lines: 0 };
     let mut waits_for_writer = false;
@@ -57,7 +57,7 @@ pub(super) fn watch(global: &Global, args: &Args, interval: Duration) -> Outcome
     }
 }
 
-/// What was seen, and when.
+/// Figures, and when they were read.
 struct Seen {
     at: Instant,
     figures: Vec<(&'static str, u64)>,
@@ -67,7 +67,7 @@ struct Watch<'a> {
     global: &'a Global,
     args: &'a Args,
     before: Option<Seen>,
-    /// Since the head was printed last; 0: it is to be printed.
+    /// The lines since the header was printed; 0: print it now.
     lines: usize,
 }
 
@@ -87,7 +87,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Why operations were slow: in place of what was said before at a terminal, cut to its size, behind an empty line elsewhere.
+    /// Prints why operations were slow. On a terminal it replaces the text before, cut to the size of the screen;
+    /// elsewhere an empty line separates the texts.
     fn picture(&self, db: &Db) -> Outcome {
         let why = db.why_slow();
         if self.global.json || self.args.format == Some(StatsFormat::Json) {
@@ -110,7 +111,7 @@ impl Watch<'_> {
         })
     }
 
-    /// The figures with the time and, from the second time on, what has changed by the second.
+    /// The figures with the time and, from the second time on, the changes per second.
     fn object(&mut self, db: &Db) -> Outcome {
         let stats = db.stats()?;
         let (seen, rates) = self.rates(&stats);
@@ -146,7 +147,7 @@ impl Watch<'_> {
         out.flush()
     }
 
-    /// What is seen now, and by how much each figure has grown by the second since the last time.
+    /// The present figures, and the growth of each per second since the last time.
     fn rates(&self, stats: &Stats) -> (Seen, Option<Vec<f64>>) {
         let seen = Seen { at: Instant::now(), figures: watched(self.global.open.is_some(), stats) };
         let rates = self.before.as_ref().map(|before| {
@@ -158,7 +159,7 @@ impl Watch<'_> {
     }
 }
 
-/// The figures whose changes are shown. Counts of operations begin anew with each opening: they are the shell's.
+/// The figures whose changes are shown. Counts of operations start again with each opening, so only the shell has them.
 fn watched(in_shell: bool, stats: &Stats) -> Vec<(&'static str, u64)> {
     let entries = stats.trees.iter().map(|tree| tree.memtable_entries + tree.table_entries).sum();
     let mut figures = vec![("entries", entries), ("disk_bytes", stats.disk_bytes)];
@@ -209,7 +210,7 @@ fn columns(in_shell: bool, stats: &Stats, seen: &Seen, rates: Option<&[f64]>) ->
     columns
 }
 
-/// A change by the second, with its sign; `-` the first time.
+/// A change per second, with its sign; `-` the first time.
 fn signed(rates: Option<&[f64]>, at: usize, shown: impl Fn(u64) -> String) -> String {
     let Some(rate) = rates.and_then(|rates| rates.get(at)) else { return "-".to_owned() };
     let amount = shown(rate.abs().round() as u64);
@@ -234,7 +235,7 @@ fn joined<'a>(columns: impl Iterator<Item = (usize, &'a str)>, width: usize) -> 
     line
 }
 
-/// Rows and columns of the terminal, where there is one.
+/// The rows and columns of the terminal, if there is one.
 fn screen() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(stdout()).ok()?;
     let is_known = stdout().is_terminal() && size.ws_row > 0 && size.ws_col > 0;
