@@ -1,4 +1,4 @@
-//! What keys and values look like to a person (`--keys`, `--values`), and the bytes that the store has.
+//! How keys and values look to a person (`--keys`, `--values`), and the bytes that the store has.
 //!
 //! | type | typed | stored | printed |
 //! |---|---|---|---|
@@ -10,8 +10,8 @@
 //! | f64 | as `-0.5`, `3e8`, `inf`, `NaN` | order-preserving | the shortest that gives the same number |
 //! | text,u64 and the like | elements with commas between them (`tuple`) | order-preserving | the same |
 //!
-//! A key has at least one byte. A value may be empty, but a number never is, and it has one element. `hex` and `escaped` are ways to
-//! write bytes, whatever they mean: they show and take those of every type.
+//! A key has at least one byte. A value may be empty, except for a number. A value has one element. `hex` and `escaped`
+//! are notations for bytes of any meaning: they print and accept those of every type.
 
 mod fault;
 mod hex;
@@ -36,7 +36,7 @@ pub(crate) enum DataType {
     Tuple(Tuple),
 }
 
-/// How a tree's keys and values are typed and printed. Fixed by the tree's first write, in its tag.
+/// How a tree's keys and values are typed and printed. The tree's first write records it in its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Types {
     pub(crate) keys: DataType,
@@ -44,16 +44,16 @@ pub(crate) struct Types {
 }
 
 impl Types {
-    /// What a tree has where nothing else was said.
+    /// The default types of a tree.
     pub(crate) const TEXT: Types = Types { keys: DataType::Text, values: DataType::Text };
 
-    /// The types that a tree keeps which is first written with these: escapes are a way to type, not a type.
+    /// The types that a tree keeps if its first write uses these. Escapes are a notation, not a type.
     pub(crate) fn kept(self) -> Types {
         let kept = |data| if data == DataType::Escaped { DataType::Text } else { data };
         Types { keys: kept(self.keys), values: kept(self.values) }
     }
 
-    /// The tag of a tree with these types: `u64`, or `u64 hex` where values are not text.
+    /// The tag of a tree with these types: `u64`, or `u64 hex` if values are not text.
     pub(crate) fn tag(self) -> String {
         match self.values {
             DataType::Text => self.keys.to_string(),
@@ -61,13 +61,13 @@ impl Types {
         }
     }
 
-    /// The types that [`Types::tag`] wrote down.
+    /// The types in a tag from [`Types::tag`].
     pub(crate) fn of_tag(tag: &str) -> Option<Self> {
         let (keys, values) = parts(tag);
         Some(Types { keys: DataType::named(keys)?, values: DataType::named(values)? })
     }
 
-    /// The type of the keys of a tree with this tag, where it says more than that they are text.
+    /// The type of the keys of a tree with this tag; `None` if it is text or unknown.
     pub(crate) fn told_by(tag: &str) -> Option<DataType> {
         Types::of_tag(tag).map(|types| types.keys).filter(|keys| *keys != DataType::Text)
     }
@@ -94,7 +94,7 @@ impl fmt::Display for DataType {
 impl DataType {
     pub(crate) const I64: DataType = DataType::Number(Number::I64);
 
-    /// All that have one element.
+    /// All types with one element.
     pub(crate) const SINGLE: [DataType; 8] = [
         DataType::Text,
         DataType::Escaped,
@@ -112,12 +112,12 @@ impl DataType {
         single.or_else(|| Tuple::named(name).map(DataType::Tuple))
     }
 
-    /// Whether it is a way to write any bytes down, which says nothing about what they are.
+    /// Whether it is a notation for any bytes, which does not say what they mean.
     pub(crate) fn is_notation(self) -> bool {
         matches!(self, DataType::Hex | DataType::Escaped)
     }
 
-    /// Whether it is about numbers.
+    /// Whether it is a type of numbers.
     pub(crate) fn is_number(self) -> bool {
         matches!(self, DataType::Number(_))
     }
@@ -127,7 +127,7 @@ impl DataType {
         matches!(self, DataType::Text | DataType::Escaped | DataType::Hex)
     }
 
-    /// How many bytes each key or value has, where that is fixed.
+    /// How many bytes each key or value has, if that is fixed.
     pub(crate) fn width(self) -> Option<usize> {
         match self {
             DataType::Number(number) => Some(number.width()),
@@ -179,7 +179,7 @@ impl DataType {
         self.encode(typed, &mut scratch).map(<[u8]>::to_vec)
     }
 
-    /// What the stored keys begin with that begin as `typed`: with these elements, where they have several.
+    /// The prefix of stored keys that begin with `typed`: with these elements, if they have several.
     pub(crate) fn prefix(self, typed: &[u8]) -> Result<Vec<u8>, DataError> {
         let DataType::Tuple(tuple) = self else { return self.to_bytes(typed) };
         let mut out = Vec::new();
@@ -190,7 +190,7 @@ impl DataType {
     #[inline]
     pub(crate) fn print(self, key: &[u8], out: &mut Vec<u8>) -> Outcome {
         if self == DataType::Escaped {
-            // A key ends at a blank, on a line.
+            // In a line, a key ends at a blank.
             escapes::append_word(out, key, b"");
             return Ok(());
         }
@@ -202,7 +202,7 @@ impl DataType {
         })
     }
 
-    /// A stored key as one of this type in a message, nothing but printable text; `None`: it is none.
+    /// A stored key of this type as printable text for a message. `None` if it is not of this type.
     pub(crate) fn shown(self, key: &[u8]) -> Option<String> {
         let (mut printed, mut shown) = (Vec::new(), Vec::new());
         self.print(key, &mut printed).ok()?;

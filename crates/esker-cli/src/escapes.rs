@@ -1,21 +1,22 @@
 //! Bytes as text on one line: `\n \t \r \\`, and `\xNN` for any byte that is not printable UTF-8.
 //!
-//! TSV, `--escapes`, keys of several elements and terminals share this form. Three ways to write it, one to read it:
+//! TSV, `--escapes`, keys of several elements and terminals share this form. There are three ways to write it and one
+//! to read it:
 //!
 //! | function | leaves as they are | for |
 //! |---|---|---|
 //! | [`append`] | printable UTF-8 but for the backslash | values that [`decode`] reads back |
-//! | [`append_word`] | the same without the blank, and without the bytes that the caller names | keys, which end at a blank |
+//! | [`append_word`] | the same but for the blank and the bytes that the caller names | keys, which end at a blank |
 //! | [`append_shown`] | printable UTF-8, and the backslash | a terminal: it obeys nothing of what is shown |
 //!
-//! What is not printable: control characters, also those above ASCII, and characters that reorder or break a line.
+//! Control characters are not printable, even those above ASCII, nor are characters that reorder or break a line.
 
 use std::fmt;
 
-/// Why an escape is none.
+/// Why an escape is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EscapeError {
-    /// A backslash with this character behind it; none at the end, or where it is no printable ASCII.
+    /// A backslash with this character behind it; `None` at the end, or if the character is not printable ASCII.
     Unknown(Option<char>),
     /// `\x` without two hex digits behind it.
     NotHex,
@@ -47,7 +48,7 @@ pub(crate) fn decode(mut typed: &[u8], out: &mut Vec<u8>) -> Result<(), EscapeEr
     Ok(())
 }
 
-/// The byte of the escape at the beginning of `typed`, and how long that is.
+/// The byte of the escape at the beginning of `typed`, and the length of the escape.
 fn one(typed: &[u8]) -> Result<(u8, usize), EscapeError> {
     let byte = match typed.get(1) {
         Some(b't') => b'\t',
@@ -76,12 +77,12 @@ pub(crate) fn append(out: &mut Vec<u8>, bytes: &[u8]) {
     escaped(out, bytes, |c| c == '\\');
 }
 
-/// Appends `bytes` with escapes, blanks and the ASCII characters `more` among them.
+/// Appends `bytes` with escapes, which also replace blanks and the ASCII characters `more`.
 pub(crate) fn append_word(out: &mut Vec<u8>, bytes: &[u8], more: &[u8]) {
     escaped(out, bytes, |c| c == '\\' || c == ' ' || more.iter().any(|other| char::from(*other) == c));
 }
 
-/// Appends `bytes` as a terminal may show them. What stands for what is not told apart from a text with backslashes.
+/// Appends `bytes` in a form that is safe on a terminal. An escape looks the same as a text with backslashes.
 pub(crate) fn append_shown(out: &mut Vec<u8>, bytes: &[u8]) {
     escaped(out, bytes, |_| false);
 }
@@ -114,7 +115,7 @@ fn numbered(out: &mut Vec<u8>, byte: u8) {
     out.extend([b'\\', b'x', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
-/// Whether a line with `c` in it looks as it is, wherever it is shown.
+/// Whether a line with `c` looks the same everywhere.
 pub(crate) fn is_printable(c: char) -> bool {
     let reorders_or_breaks = matches!(
         c,

@@ -1,4 +1,4 @@
-//! How a command ends: its exit code and, where something went wrong, one line on standard error.
+//! How a command ends: its exit code and, after a failure, one line on standard error.
 //!
 //! | code | meaning |
 //! |---|---|
@@ -22,9 +22,9 @@ use crate::escapes;
 const NOT_THERE: u8 = 1;
 const USAGE: u8 = 2;
 const STORE: u8 = 3;
-/// What a shell reports for a process that Ctrl-C ended.
+/// The exit code that a shell reports for a process that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
-/// What a shell reports for a process that SIGPIPE ended.
+/// The exit code that a shell reports for a process that SIGPIPE ended.
 const PIPE_CLOSED: u8 = 141;
 
 /// Why a command did not end with exit code 0.
@@ -38,7 +38,7 @@ pub(crate) struct Failure {
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// Exit code 1, without a word: damage that has been printed already, or a key that a program asked for.
+    /// Exit code 1, without a message: damage that was printed already, or an absent key that a program asked for.
     pub(crate) fn not_there() -> Self {
         Failure { code: NOT_THERE, message: None }
     }
@@ -48,12 +48,12 @@ impl Failure {
         Failure { code: NOT_THERE, message: Some(format!("there is no such key: {}", typed.display())) }
     }
 
-    /// Exit code 2: something the caller typed, or fed in, is not right.
+    /// Exit code 2: something that the caller typed, or fed in, is wrong.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Failure { code: USAGE, message: Some(message.into()) }
     }
 
-    /// Exit code 2 after every message has been printed already.
+    /// Exit code 2, when every message was printed already.
     pub(crate) fn usage_reported() -> Self {
         Failure { code: USAGE, message: None }
     }
@@ -63,7 +63,7 @@ impl Failure {
         Failure { code: INTERRUPTED, message: Some(message.to_owned()) }
     }
 
-    /// Exit code 3: the store, or the operating system, did not do it.
+    /// Exit code 3: the store or the operating system has failed.
     pub(crate) fn store(message: impl Into<String>) -> Self {
         Failure { code: STORE, message: Some(message.into()) }
     }
@@ -73,7 +73,7 @@ impl Failure {
         Failure::store(format!("cannot {doing} {}: {error}", path.display()))
     }
 
-    /// Output could not be written: quiet where its reader went away.
+    /// Output could not be written. Without a message if its reader went away.
     pub(crate) fn output(name: &dyn Display, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure { code: PIPE_CLOSED, message: None },
@@ -81,7 +81,7 @@ impl Failure {
         }
     }
 
-    /// Exit code `code`, after every message has been printed already.
+    /// Exit code `code`, when every message was printed already.
     pub(crate) fn reported(code: u8) -> Self {
         Failure { code, message: None }
     }
@@ -91,12 +91,12 @@ impl Failure {
         self.code
     }
 
-    /// What to say, if anything.
+    /// The message, if any.
     pub(crate) fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }
 
-    /// Whether the store, or the operating system, did not do it.
+    /// Whether the store or the operating system has failed.
     pub(crate) fn is_of_store(&self) -> bool {
         self.code == STORE
     }
@@ -106,7 +106,7 @@ impl Failure {
         self.code == PIPE_CLOSED
     }
 
-    /// Prints the message, if any, as one line, and gives the exit code.
+    /// Prints the message, if any, as one line, and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         if let Some(message) = self.message {
             note(&message);
@@ -130,7 +130,7 @@ impl From<esker::Error> for Failure {
     }
 }
 
-/// Prints the help that was asked for, or what is wrong with what was typed: without what a terminal could obey.
+/// Prints the requested help, or what is wrong with the arguments, in a form that is safe on a terminal.
 pub(crate) fn print(message: &clap::Error) -> io::Result<()> {
     use std::io::Write;
     let text = message.to_string();
@@ -149,8 +149,8 @@ pub(crate) fn print(message: &clap::Error) -> io::Result<()> {
     }
 }
 
-/// Says `message` on standard error in one line that begins with the program's name; names of files and keys in it have
-/// no effect on a terminal. A closed standard error is nobody's mistake.
+/// Prints `message` on standard error, in one line that begins with the program's name. Names of files and keys in it
+/// cannot control a terminal. A closed standard error is not a failure.
 pub(crate) fn note(message: &str) {
     use std::io::Write;
     let mut line = b"esker: ".to_vec();

@@ -1,4 +1,4 @@
-//! Feeds an input to a command line by line: what `run` and `import` have in common.
+//! Feeds an input to a command line by line: the common part of `run` and `import`.
 
 use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
@@ -6,7 +6,7 @@ use crate::lines::Input;
 use crate::progress::Progress;
 use crate::writes::Refused;
 
-/// What takes the lines.
+/// The consumer of the lines.
 pub(crate) trait Sink {
     /// Takes one line, without its end unless [`Sink::keeps_ends`].
     fn line(&mut self, line: &[u8]) -> Result<(), Refused>;
@@ -16,27 +16,27 @@ pub(crate) trait Sink {
         Ok(())
     }
 
-    /// Whether lines are wanted with their ends.
+    /// Whether lines are passed with their ends.
     fn keeps_ends(&self) -> bool {
         false
     }
 
-    /// How many lines before the last one belong to what was last taken or refused.
+    /// How many lines before the last one belong to the last row that was taken or refused.
     fn held(&self) -> u64 {
         0
     }
 
-    /// Told when no line follows.
+    /// Called when no line follows.
     fn end(&mut self) -> Result<(), Refused> {
         Ok(())
     }
 
-    /// Applies and prints everything so far: called before waiting for input and at the end.
+    /// Applies and prints everything so far. Called before it waits for input, and at the end.
     fn settle(&mut self) -> Outcome;
 }
 
-/// Gives every line of `input` to `sink`. A line that is refused ends it with file, line number and
-/// reason, after everything before it has been settled; with `keep_going` it is reported and skipped.
+/// Passes every line of `input` to `sink`. A refused line ends this with file, line number and reason, after all lines
+/// before it were settled. With `keep_going` it is reported and skipped.
 pub(crate) fn feed(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outcome {
     let fed = feed_lines(input, keep_going, sink);
     let settled = sink.settle();
@@ -45,7 +45,7 @@ pub(crate) fn feed(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outc
     if malformed > 0 { Err(Failure::usage_reported()) } else { Ok(()) }
 }
 
-/// Gives the number of lines that were refused and skipped.
+/// Returns the number of lines that were refused and skipped.
 fn feed_lines(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outcome<u64> {
     let name = input.name();
     let progress = if input.is_typed() { Progress::hidden() } else { Progress::bytes(input.len()) };

@@ -1,4 +1,4 @@
-//! What reads typed bytes, opened to `fuzz/` by `--cfg fuzzing` alone. No part of the interface.
+//! Readers of typed bytes that `fuzz/` can call, only with `--cfg fuzzing`. Not part of the interface.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -43,7 +43,7 @@ pub fn rows(data: &[u8]) {
     drop(reader.end());
 }
 
-/// Whatever is written of a row, reading gives the row.
+/// Whatever is written for a row, reading it returns the row.
 fn there_and_back(key: &[u8], value: &[u8], expires_us: Option<u64>) {
     let columns = [Column::Key, Column::Value, Column::Expires];
     for format in [Format::Csv, Format::Tsv, Format::Jsonl] {

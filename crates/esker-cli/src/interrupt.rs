@@ -1,13 +1,13 @@
-//! Ctrl-C in the shell: it stops the command that runs, and the shell goes on.
+//! Ctrl-C in the shell: it stops the running command, and the shell continues.
 //!
-//! A command asks [`check`] wherever it goes on to the next row, piece or file, so it stops between two of them
-//! and what it wrote is whole. `check`, `repair` and `restore` give the library a question to ask, [`watch`]. Other single
-//! calls of the library cannot ask. Where one works on the store that the shell has open, [`wait`] leaves it behind; where
-//! it has a store for itself (one that `--db` names), nobody could open that store until it ends, so [`wait`] waits: a
-//! second Ctrl-C ends the process, and does no store any harm.
+//! A command calls [`check`] before each row, piece or file, so it stops between two of them, and its output is whole.
+//! `check`, `repair` and `restore` pass a question to the library, [`watch`]. Other single calls of the library cannot
+//! ask. If such a call works on the store that the shell has open, [`wait`] leaves it running. If it has its own store
+//! (one that `--db` names), nobody could open that store until the call ends, so [`wait`] waits. A second Ctrl-C ends
+//! the process, and harms no store.
 //!
-//! Outside of the shell Ctrl-C ends the process at once, except during these three commands, which tidy up and say how far
-//! they got; a second Ctrl-C then ends the process at once.
+//! Outside of the shell Ctrl-C ends the process at once, except during these three commands: they tidy up and say how
+//! far they got. A second Ctrl-C then ends the process at once.
 
 use std::fs;
 use std::io;
@@ -23,26 +23,27 @@ use signal_hook::flag;
 use crate::args::Global;
 use crate::exit::{Failure, INTERRUPTED, Outcome, note};
 
-/// Set by Ctrl-C; there once the shell has asked for it.
+/// Set by Ctrl-C. It exists once [`install`] or [`watch`] was called.
 static ASKED_TO_STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// How soon [`wait`] notices.
+/// How soon [`wait`] notices Ctrl-C.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// From now on Ctrl-C ends no process, but stops commands.
+/// From now on Ctrl-C does not end the process, but stops commands.
 pub(crate) fn install() -> io::Result<()> {
     let asked = ASKED_TO_STOP.get_or_init(Arc::default);
     flag::register(SIGINT, Arc::clone(asked)).map(drop)
 }
 
-/// From now on a file that grows beyond what this process may write (`ulimit -f`) is an error of the write that does it, and
-/// ends no process. Best effort.
+/// From now on a write beyond the process's limit on file sizes (`ulimit -f`) fails, instead of ending the process.
+/// Best effort.
 pub(crate) fn outlive_file_limits() {
     let _not_looked_at = flag::register(SIGXFSZ, Arc::default());
 }
 
-/// What `check`, `repair` and `restore` ask: whether Ctrl-C was pressed. Outside of the shell Ctrl-C does not end the process from now
-/// on, but the second one does. A process that was started to ignore Ctrl-C (in the background of a script) goes on ignoring it.
+/// The question of `check`, `repair` and `restore`: whether Ctrl-C was pressed. Outside of the shell, Ctrl-C no longer
+/// ends the process from now on, but a second one does. A process that was started to ignore Ctrl-C (in the background
+/// of a script) continues to ignore it.
 pub(crate) fn watch() -> Outcome<impl Fn() -> bool + Send + Sync + 'static> {
     let asked = match ASKED_TO_STOP.get() {
         Some(asked) => Arc::clone(asked),
@@ -58,7 +59,7 @@ pub(crate) fn watch() -> Outcome<impl Fn() -> bool + Send + Sync + 'static> {
     Ok(move || asked.load(Ordering::Relaxed))
 }
 
-/// Whether the parent of this process had it ignore Ctrl-C; no where the system does not tell.
+/// Whether the parent of this process made it ignore Ctrl-C; `false` if the system does not tell.
 fn is_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -66,7 +67,7 @@ fn is_ignored() -> bool {
     bits.is_some_and(|bits| bits >> (SIGINT - 1) & 1 == 1)
 }
 
-/// Forgets what came before the command that begins.
+/// Forgets an earlier Ctrl-C, because a command begins.
 pub(crate) fn clear() {
     if let Some(asked) = ASKED_TO_STOP.get() {
         asked.store(false, Ordering::Relaxed);
@@ -82,23 +83,23 @@ pub(crate) fn check() -> Outcome {
     }
 }
 
-/// What becomes of work that was not done when Ctrl-C came.
+/// What happens to work that is not done when Ctrl-C comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// It goes on, on a thread of its own.
+    /// It continues on its own thread.
     LeaveIt,
-    /// It is waited for all the same.
+    /// The command waits for it all the same.
     WaitStill,
 }
 
 impl Then {
-    /// For work on the store of a command: it may go on where the shell keeps that store open.
+    /// For work on the store of a command: it may continue if the shell keeps that store open.
     pub(crate) fn of(global: &Global) -> Then {
         if global.open.is_some() { Then::LeaveIt } else { Then::WaitStill }
     }
 }
 
-/// Does `work`; in the shell, Ctrl-C is noticed meanwhile.
+/// Does `work`. In the shell, notices Ctrl-C meanwhile.
 pub(crate) fn wait<T: Send + 'static>(
     then: Then,
     work: impl FnOnce() -> Outcome<T> + Send + 'static,
@@ -174,7 +175,7 @@ mod tests {
         assert!(ended.recv().is_ok(), "it goes on to its end");
     }
 
-    /// The first Ctrl-C is said and the work goes on; the second one would end the process.
+    /// The first Ctrl-C is reported and the work continues. The second one would end the process.
     #[test]
     fn work_with_a_store_of_its_own_is_waited_for() {
         let asked = Arc::new(AtomicBool::new(true));

@@ -1,4 +1,4 @@
-//! `--json`: one object a line, for any bytes.
+//! `--json`: one object per line, for any bytes.
 //!
 //! ```text
 //! {"key":"a","value":"text"}
@@ -25,7 +25,7 @@ pub(crate) type Held<'a> = (&'a [u8], Option<u64>);
 /// A key and a value as typed, and when it expires, in microseconds since 1970.
 pub(crate) type Parsed = (Vec<u8>, Vec<u8>, Option<u64>);
 
-/// Appends the object of one row and a line feed; `held` is `None` where only the key is asked for.
+/// Appends the object of one row and a line feed. `held` is `None` if only the key is requested.
 pub(crate) fn row(out: &mut Vec<u8>, types: Types, key: &[u8], held: Option<Held<'_>>) -> Outcome {
     out.extend_from_slice(b"{\"key\":");
     let key_encoded = match types.keys {
@@ -53,12 +53,12 @@ pub(crate) fn row(out: &mut Vec<u8>, types: Types, key: &[u8], held: Option<Held
     Ok(())
 }
 
-/// Appends the object of a key that was asked for and is absent: its value is null.
+/// Appends the object of a requested key that is absent: its value is null.
 pub(crate) fn absent(out: &mut Vec<u8>, keys: DataType, key: &[u8]) -> Outcome {
     about(out, keys, key, b",\"value\":null}\n")
 }
 
-/// Appends the object of a key with `fields`, of which there is at least one, instead of its value.
+/// Appends the object of a key with `fields` instead of its value. There is at least one field.
 pub(crate) fn described(out: &mut Vec<u8>, keys: DataType, key: &[u8], fields: &Value) -> Outcome {
     let mut text = format!("{fields}\n").into_bytes();
     if let Some(brace) = text.first_mut() {
@@ -67,7 +67,7 @@ pub(crate) fn described(out: &mut Vec<u8>, keys: DataType, key: &[u8], fields: &
     about(out, keys, key, &text)
 }
 
-/// Appends the object of a key, with `rest` from the comma behind the key on.
+/// Appends the object of a key. `rest` is everything from the comma behind the key on.
 fn about(out: &mut Vec<u8>, keys: DataType, key: &[u8], rest: &[u8]) -> Outcome {
     row(out, Types { keys, ..Types::TEXT }, key, None)?;
     out.truncate(out.len() - b"}\n".len());
@@ -81,11 +81,12 @@ pub(crate) fn object(out: &mut Vec<u8>, object: &Value) {
     let _ = writeln!(out, "{object}");
 }
 
-/// Appends what `print` prints of `data`, a number as it stands and anything else as a string; false: it is not base64.
+/// Appends what `print` prints for `data`: a number as it is, anything else as a string. Returns `false` if it is not
+/// base64.
 fn printed(out: &mut Vec<u8>, data: DataType, print: impl FnOnce(&mut Vec<u8>) -> Outcome) -> Outcome<bool> {
     let start = out.len();
     print(out)?;
-    // What is no number in JSON is a string: infinity, and what is none.
+    // JSON has no infinity and no NaN: they are strings.
     if !(data.is_number() && out.last().is_some_and(u8::is_ascii_digit)) {
         let printed = out.split_off(start);
         text(out, &printed);
@@ -93,7 +94,7 @@ fn printed(out: &mut Vec<u8>, data: DataType, print: impl FnOnce(&mut Vec<u8>) -
     Ok(false)
 }
 
-/// Appends `bytes` as a JSON string; true when they had to become base64.
+/// Appends `bytes` as a JSON string. Returns whether they had to become base64.
 fn text(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
     match std::str::from_utf8(bytes) {
         Ok(text) => {
@@ -110,7 +111,7 @@ fn text(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
     }
 }
 
-/// Which fields of an object are the key, the value, and when it expires.
+/// Which fields of an object are the key, the value and the expiry.
 #[derive(Clone, Debug)]
 pub(crate) struct Fields {
     pub(crate) key: String,
@@ -119,7 +120,7 @@ pub(crate) struct Fields {
 }
 
 impl Default for Fields {
-    /// Those that [`row`] writes.
+    /// The fields that [`row`] writes.
     fn default() -> Self {
         let [key, value, expires] = ["key", "value", "expires_us"].map(str::to_owned);
         Fields { key, value, expires }
@@ -127,15 +128,15 @@ impl Default for Fields {
 }
 
 impl Fields {
-    /// The key and the value, as typed, of a line that [`row`] wrote, or of any object with these fields, and when it
-    /// expires; the reason where it is none. What says that a field is in base64 belongs to the fields that [`row`]
-    /// writes alone: `encoding` to the value, `key_encoding` to the key.
+    /// The key and the value, as typed, and the expiry of a line that [`row`] wrote, or of any object with these
+    /// fields; or the reason why it has none. Only the fields that [`row`] writes can be marked as base64: the value by
+    /// `encoding`, the key by `key_encoding`.
     pub(crate) fn parse(&self, line: &[u8]) -> Result<Parsed, Cow<'static, str>> {
         let object = serde_json::from_slice(line).map_err(|error| format!("not a JSON object: {error}"))?;
         self.of_object(&object)
     }
 
-    /// The same of an object, or of an array with a key and a value.
+    /// The same for an object, or for an array with a key and a value.
     pub(crate) fn of(&self, row: &Value) -> Result<Parsed, Cow<'static, str>> {
         match row {
             Value::Object(object) => self.of_object(object),
@@ -152,7 +153,7 @@ impl Fields {
     }
 }
 
-/// The bytes of a string, or a number as it is written.
+/// The bytes of a string, or of a number as it is written.
 fn scalar(what: &str, value: &Value) -> Result<Vec<u8>, Cow<'static, str>> {
     match value {
         Value::String(text) => Ok(text.clone().into_bytes()),

@@ -1,12 +1,12 @@
-//! What a value seems to be, by its first bytes.
+//! Guesses the format of a value from its first bytes.
 
-/// A value longer than this is not poured out on a terminal.
+/// A longer value is not printed on a terminal.
 pub(crate) const POUR_AT_MOST: u64 = 64 << 10;
 
 /// How many first bytes [`Kind::of`] needs.
 pub(crate) const FIRST_BYTES: u64 = 64;
 
-/// A format, in one word for a table and in a few for a person.
+/// A format: one word for a table, and some words for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) short: &'static str,
@@ -17,7 +17,7 @@ const fn kind(short: &'static str, long: &'static str) -> Kind {
     Kind { short, long }
 }
 
-/// First bytes by which common formats are known.
+/// The first bytes of common formats.
 const SIGNATURES: [(&[u8], Kind); 15] = [
     (b"\x89PNG\r\n\x1a\n", kind("png", "PNG image")),
     (b"\xff\xd8\xff", kind("jpeg", "JPEG image")),
@@ -36,7 +36,7 @@ const SIGNATURES: [(&[u8], Kind); 15] = [
     (b"SQLite format 3\0", kind("sqlite", "SQLite database")),
 ];
 
-/// The first bytes of Matroska and WebM; the name of which of the two stands a little behind them.
+/// The first bytes of Matroska and WebM. The name of the one or the other follows a little later.
 const EBML: &[u8] = b"\x1aE\xdf\xa3";
 
 impl Kind {
@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// Containers of media, whose mark is not at the very beginning or not all of it.
+/// Media containers whose mark is not at the very beginning, or not entirely.
 fn media(first: &[u8]) -> Option<Kind> {
     if first.get(4..8) == Some(b"ftyp") {
         return Some(match first.get(8..12) {
@@ -77,8 +77,8 @@ fn media(first: &[u8]) -> Option<Kind> {
     }
 }
 
-/// Why a value of `len` bytes should not be poured out on a terminal: its size and type. `None` where it may
-/// be. `first` is all of it, or its first [`POUR_AT_MOST`] bytes.
+/// Why a value of `len` bytes should not be printed on a terminal: its size and format. `None` if it may be. `first` is
+/// the whole value, or its first [`POUR_AT_MOST`] bytes.
 pub(crate) fn unprintable(first: &[u8], len: u64) -> Option<String> {
     if is_text(first, len) && len <= POUR_AT_MOST {
         return None;
@@ -86,7 +86,7 @@ pub(crate) fn unprintable(first: &[u8], len: u64) -> Option<String> {
     Some(format!("{len} bytes of {}", Kind::of(first, len).long))
 }
 
-/// Whether the first bytes of a value of `len` bytes are text; the last character may be cut.
+/// Whether the first bytes of a value of `len` bytes are text. The last character may be incomplete.
 fn is_text(first: &[u8], len: u64) -> bool {
     let control = |byte: &u8| (*byte < b' ' && !b"\t\n\r".contains(byte)) || *byte == 0x7f;
     let cut = |error: std::str::Utf8Error| error.error_len().is_none() && (first.len() as u64) < len;

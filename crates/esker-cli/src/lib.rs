@@ -2,12 +2,12 @@
 //!
 //! - `args` defines the command line, `commands` has a file for each command, `exit` the exit codes.
 //! - `store` opens the store. `datatype`, `escapes` and `ranges` read keys and bounds.
-//! - `lines`, `unpack` and `feed` read input; `steady` reads files that others may write to meanwhile. `formats` are the
-//!   formats of rows. `writes` collects rows into batches. `stream` copies long values.
+//! - `lines`, `unpack` and `feed` read input; `steady` reads files that others may write to meanwhile. `formats` are
+//!   the formats of rows. `writes` collects rows into batches. `stream` copies long values.
 //! - `output` and `json` print. `pack` compresses output. `unseen` gives a file its name once it is whole.
 //! - `shell` runs the same commands line by line; `interrupt` handles Ctrl-C.
 //!
-//! A library only so that `fuzz/` reaches it: [`main`] is all that it offers.
+//! It is a library only so that `fuzz/` can reach it. Its one entry point is [`main`].
 
 mod args;
 mod behind;
@@ -44,7 +44,7 @@ use clap::Parser;
 
 use crate::exit::Failure;
 
-/// Does what the arguments of the process say.
+/// Runs the command in the arguments of the process.
 pub fn main() -> ExitCode {
     interrupt::outlive_file_limits();
     let done = match args::Cli::try_parse() {
@@ -57,7 +57,7 @@ pub fn main() -> ExitCode {
     done.map_or_else(Failure::report, |()| ExitCode::SUCCESS)
 }
 
-/// Prints the help that was asked for (exit code 0), or what is wrong with the arguments (2).
+/// Prints the requested help (exit code 0), or what is wrong with the arguments (2).
 fn usage(message: &clap::Error) -> ExitCode {
     let printed = exit::print(message);
     match printed {

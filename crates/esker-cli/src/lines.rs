@@ -1,4 +1,4 @@
-//! Input in blocks of whole lines, read ahead by a thread of its own.
+//! Input in blocks of whole lines, read ahead by its own thread.
 //!
 //! ```text
 //! file ──read()──> [ line \n line \n li ]      the start of a line moves to the next buffer
@@ -7,9 +7,9 @@
 //!        ^────────── emptied buffers ──────────────────┘
 //! ```
 //!
-//! Input that is compressed is unpacked on its way (`unpack`). Memory is a few buffers of a megabyte; a line longer than that grows the buffer that holds it. A
-//! block ends after a line's end, except for the last one, whose last line may lack it. Input that
-//! arrives slowly (a pipe) is handed on as soon as a whole line is there.
+//! Compressed input is unpacked on its way (`unpack`). Memory is a few buffers of a megabyte; a longer line enlarges
+//! the buffer that holds it. A block ends after the end of a line; only the last line of the last block may lack its
+//! end. Input that arrives slowly (from a pipe) is passed on as soon as a whole line is there.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -23,16 +23,16 @@ use crate::steady::ToItsEnd;
 use crate::unpack::{Packed, unpacked};
 
 const BLOCK: usize = 1 << 20;
-/// Full blocks that may wait for the command.
+/// The most full blocks that wait for the command.
 const QUEUE: usize = 3;
-/// A buffer grown beyond this by a long line is not reused.
+/// A buffer that a long line has enlarged beyond this is not reused.
 const REUSE_AT_MOST: usize = 4 * BLOCK;
 
-/// Where lines come from.
+/// The source of lines.
 pub(crate) struct Input {
     file: ToItsEnd,
     path: PathBuf,
-    /// How its name says that it is compressed.
+    /// The compression that its name says.
     packed: Option<Packed>,
     len: Option<u64>,
 }
@@ -54,7 +54,7 @@ impl Input {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
         let packed = Packed::named(path);
-        // How much comes of what is compressed, nobody knows.
+        // The unpacked length of compressed input is unknown.
         let len = (meta.is_file() && packed.is_none()).then_some(meta.len());
         let file = ToItsEnd::new(file).map_err(failed)?;
         Ok(Input { file, path: path.to_path_buf(), packed, len })
@@ -70,7 +70,7 @@ impl Input {
         &self.path
     }
 
-    /// How many bytes there are, where that is known.
+    /// How many bytes there are, if that is known.
     pub(crate) fn len(&self) -> Option<u64> {
         self.len
     }
@@ -85,7 +85,7 @@ impl Input {
         self.file.file()
     }
 
-    /// All of it, one byte after the other.
+    /// The whole input as a stream of bytes.
     pub(crate) fn stream(self) -> Outcome<Box<dyn Read + Send>> {
         unpacked(self.file, self.packed).map_err(|error| failed(&self.path, &error))
     }
@@ -95,7 +95,7 @@ impl Input {
         let (full_in, full) = sync_channel(QUEUE);
         let (empty, empty_out) = sync_channel(QUEUE + 2);
         let Input { file, path, packed, .. } = self;
-        // Not joined: a command that stops early must not wait for a terminal or a pipe.
+        // The thread is not joined: a command that stops early must not wait for a terminal or a pipe.
         thread::Builder::new()
             .name("reader".to_owned())
             .spawn(move || match unpacked(file, packed) {
@@ -115,8 +115,8 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// The next block, or `None` at the end. Before it waits for input, it calls `before_waiting`, so
-    /// that results are not held back while nothing comes.
+    /// The next block, or `None` at the end. Before it waits for input, it calls `before_waiting`, so that results are
+    /// not held back while no input comes.
     pub(crate) fn next(&mut self, before_waiting: impl FnOnce() -> Outcome) -> Outcome<Option<Block>> {
         let received = match self.full.try_recv() {
             Ok(block) => Some(block),
@@ -129,7 +129,7 @@ impl Blocks {
         received.transpose().map_err(|error| failed(&self.path, &error))
     }
 
-    /// Gives a block's memory back.
+    /// Returns a block's memory for reuse.
     pub(crate) fn recycle(&self, block: Block) {
         if block.buffer.len() <= REUSE_AT_MOST {
             let _ = self.empty.try_send(block.buffer);
@@ -139,7 +139,7 @@ impl Blocks {
 
 /// Whole lines.
 pub(crate) struct Block {
-    /// All of it is initialised; the lines are the first `len` bytes.
+    /// The whole buffer is initialised. The lines are the first `len` bytes.
     buffer: Vec<u8>,
     len: usize,
 }
@@ -184,7 +184,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// What to say when input cannot be read: bytes that are not what they should be are bad input.
+/// The failure if input cannot be read. Malformed bytes are bad input.
 pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {
@@ -227,17 +227,17 @@ fn read_ahead(mut file: impl Read, full: &SyncSender<io::Result<Block>>, empty: 
     }
 }
 
-/// A line longer than this is not read: it and what is made of it must fit in memory, and a device need not end.
+/// A longer line is not read. The line and its results must fit in memory, and a device may never end.
 pub(crate) fn line_max() -> usize {
     line_max_in(esker::Options::available_memory())
 }
 
-/// As [`line_max`], where this process may have so much memory.
+/// As [`line_max`], for a process that may use this much memory.
 fn line_max_in(memory: Option<u64>) -> usize {
     memory.and_then(|memory| usize::try_from(memory / 8).ok()).unwrap_or(64 << 20).clamp(BLOCK, 8 << 30)
 }
 
-/// One read behind the first `filled` bytes of `buffer`, which doubles when it is full.
+/// Reads once behind the first `filled` bytes of `buffer`, which doubles when it is full.
 fn read_some(file: &mut impl Read, buffer: &mut Vec<u8>, filled: usize) -> io::Result<usize> {
     if filled == buffer.len() {
         let line_max = line_max();
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(line_max_in(Some(u64::MAX)), 8 << 30);
     }
 
-    /// Lines of every length around a block's, so that they end everywhere relative to its bounds.
+    /// Lines of every length around that of a block, so that they end everywhere relative to its bounds.
     #[test]
     fn lines_across_blocks_stay_whole() {
         let mut content = Vec::new();

@@ -1,10 +1,10 @@
-//! Where results go: a buffer of about a megabyte before standard output or a file.
+//! Output: a buffer of about a megabyte in front of standard output or a file.
 //!
-//! Nothing is line-buffered and nothing panics: a reader that goes away ends the command quietly with
-//! exit code 141, any other failure with code 3. [`NewFile`] replaces a file only when it is whole.
+//! Nothing is line-buffered and nothing panics. If the reader goes away, the command ends without a message and with
+//! exit code 141; any other failure ends it with code 3. [`NewFile`] replaces a file only when it is whole.
 //!
-//! A terminal is never given what it could obey: whatever is not printable text, a tab or a line's end is written as
-//! `\xNN`, unless the user asked for raw bytes ([`Out::raw`]). Pipes and files get the bytes as they are.
+//! A terminal never gets control sequences from data: everything except printable text, tabs and line ends is written
+//! as `\xNN`, unless the user asked for raw bytes ([`Out::raw`]). Pipes and files get the bytes as they are.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
@@ -20,19 +20,19 @@ use crate::pack::Packer;
 use crate::unpack::Packed;
 use crate::unseen::Unseen;
 
-/// Bytes gathered before one system call.
+/// How many bytes are collected before a system call.
 const SPILL_AT: usize = 1 << 20;
-/// A buffer that one huge value grew beyond this is given back.
+/// A buffer that a huge value has enlarged beyond this is freed.
 const KEEP_AT_MOST: usize = 8 << 20;
 
-/// Buffered output. Call [`Out::flush`] at the end: dropping loses what is buffered.
+/// Buffered output. Call [`Out::flush`] at the end: dropping it loses what is buffered.
 pub(crate) struct Out {
     file: Arc<File>,
     behind: Option<WriteBehind>,
     packer: Option<Packer>,
     name: String,
     buffer: Vec<u8>,
-    /// It is a terminal, and raw bytes were not asked for.
+    /// Whether it is a terminal and raw bytes were not requested.
     is_shown: bool,
 }
 
@@ -49,7 +49,7 @@ impl Out {
         }
     }
 
-    /// `path`, emptied first.
+    /// The file `path`, truncated first.
     pub(crate) fn truncate(path: &Path) -> Outcome<Self> {
         let file = File::create(path).map_err(|error| Failure::io("create", path, &error))?;
         Ok(Out::new(file, path.display().to_string()))
@@ -66,19 +66,19 @@ impl Out {
         }
     }
 
-    /// Writes every byte as it is, to a terminal too.
+    /// Writes every byte as it is, even to a terminal.
     pub(crate) fn raw(mut self) -> Self {
         self.is_shown = false;
         self
     }
 
-    /// Whether people look at what is written.
+    /// Whether people see what is written.
     #[inline]
     pub(crate) fn is_shown(&self) -> bool {
         self.is_shown
     }
 
-    /// Writes large buffers on a thread of its own from now on.
+    /// From now on writes large buffers on a separate thread.
     pub(crate) fn write_behind(mut self) -> Outcome<Self> {
         let started = WriteBehind::start(Arc::clone(&self.file));
         self.behind =
@@ -86,20 +86,20 @@ impl Out {
         Ok(self)
     }
 
-    /// Compresses what is written; [`Out::end`] is called at the end.
+    /// Compresses the output. Call [`Out::end`] at the end.
     fn packed(mut self, packed: Packed) -> Outcome<Self> {
         let packer = Packer::new(packed, Arc::clone(&self.file));
         self.packer = Some(packer.map_err(|error| Failure::output(&self.name, &error))?);
         Ok(self)
     }
 
-    /// What has been gathered: append to it, then call [`Out::spill`].
+    /// The buffer. Append to it, then call [`Out::spill`].
     #[inline]
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
-    /// Appends a part of a line: on a terminal it stays on that line, whatever it has.
+    /// Appends a part of a line. On a terminal it stays on that line, whatever bytes it has.
     pub(crate) fn part(&mut self, bytes: &[u8]) {
         match self.is_shown {
             true => escapes::append_shown(&mut self.buffer, bytes),
@@ -107,7 +107,7 @@ impl Out {
         }
     }
 
-    /// As [`Out::part`], for what was appended to the buffer since it had `start` bytes.
+    /// As [`Out::part`], for bytes that were appended to the buffer since it had `start` bytes.
     #[inline]
     pub(crate) fn part_since(&mut self, start: usize) {
         if self.is_shown {
@@ -125,7 +125,7 @@ impl Out {
         }
         match &mut self.behind {
             _ if self.is_shown => {
-                // A character that is not whole yet waits for its end.
+                // An incomplete character waits for its remaining bytes.
                 let rest = self.buffer.split_off(whole_characters(&self.buffer));
                 self.flush()?;
                 self.buffer.extend_from_slice(&rest);
@@ -138,7 +138,7 @@ impl Out {
         }
     }
 
-    /// Appends `bytes`; many of them go straight to the file.
+    /// Appends `bytes`. Many bytes go straight to the file.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Outcome {
         if bytes.len() < SPILL_AT || self.is_shown {
             self.buffer.extend_from_slice(bytes);
@@ -180,14 +180,14 @@ impl Out {
         written
     }
 
-    /// Writes everything out, and the end of what is compressed.
+    /// Writes everything out, and ends the compressed stream.
     fn end(&mut self) -> Outcome {
         self.flush()?;
         let ended = self.packer.take().map_or(Ok(()), Packer::finish);
         ended.map_err(|error| Failure::output(&self.name, &error))
     }
 
-    /// Runs `work`, writes everything out whether it succeeded or not, and gives the first failure.
+    /// Runs `work`, writes everything out whether it succeeded or not, and returns the first failure.
     pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<T> {
         let result = work(self);
         let flushed = self.flush();
@@ -197,7 +197,7 @@ impl Out {
     }
 }
 
-/// `bytes` as a terminal may have them: lines of printable text.
+/// `bytes` in a form that is safe on a terminal: lines of printable text.
 fn shown(bytes: &[u8]) -> Vec<u8> {
     let is_layout = |byte: &u8| b"\n\t".contains(byte);
     let mut out = Vec::with_capacity(bytes.len());
@@ -209,7 +209,7 @@ fn shown(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// How many of `bytes` do not belong to a character that is cut at their end.
+/// The length of `bytes` without an incomplete character at their end.
 fn whole_characters(bytes: &[u8]) -> usize {
     let is_inside = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
     let inside = bytes.iter().rev().take(3).take_while(|byte| is_inside(byte)).count();
@@ -223,8 +223,8 @@ fn whole_characters(bytes: &[u8]) -> usize {
     if inside + 1 < wanted { start } else { bytes.len() }
 }
 
-/// A file that appears under its name only when [`NewFile::finish`] has succeeded, and of which nothing is left otherwise
-/// (`unseen`). What is no regular file (a device, a pipe) is written directly, since a rename would replace it.
+/// A file that gets its name only when [`NewFile::finish`] has succeeded; otherwise nothing of it is left (`unseen`). A
+/// device or a pipe is written directly, since a rename would replace it.
 pub(crate) struct NewFile {
     out: Out,
     /// Where the file gets its name, if it has none yet.
@@ -232,7 +232,7 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// As [`NewFile::create`], of which the content is compressed as the name says.
+    /// As [`NewFile::create`], with compressed content if the name says so.
     pub(crate) fn create_packed(path: &Path) -> Outcome<Self> {
         let NewFile { out, unseen } = NewFile::create(path)?;
         let out = match Packed::named(path) {
@@ -244,7 +244,7 @@ impl NewFile {
 
     /// Starts to write what will be `path`.
     pub(crate) fn create(path: &Path) -> Outcome<Self> {
-        // A symbolic link stays one: the file it leads to is replaced.
+        // A symbolic link stays: the file that it leads to is replaced.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         match fs::metadata(&target) {
             Ok(meta) if meta.is_dir() => {
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(shown(b"\xff"), b"\\xff");
     }
 
-    /// However the output is cut, its characters are not.
+    /// Characters stay whole wherever the output is cut.
     #[test]
     fn characters_stay_whole_where_output_is_cut() {
         let text = "aé語🦀z";

@@ -1,4 +1,4 @@
-//! Output that is compressed by gzip or zstd on its way into a file: what `unpack` reads.
+//! Compresses output with gzip or zstd on its way into a file. `unpack` reads it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ impl Packer {
             Packed::Gzip => Ok(Packer::Gzip(GzEncoder::new(file, Compression::default()))),
             Packed::Zstd => {
                 let mut encoder = zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)?;
-                // As gzip does: what is damaged must not be read as something else.
+                // As gzip does: damaged data must not be read as something else.
                 encoder.include_checksum(true)?;
                 Ok(Packer::Zstd(encoder))
             }
@@ -35,7 +35,7 @@ impl Packer {
         }
     }
 
-    /// Writes what is still held back, and the end.
+    /// Writes buffered bytes, and the end of the stream.
     pub(crate) fn finish(self) -> io::Result<()> {
         match self {
             Packer::Gzip(encoder) => encoder.finish().map(drop),

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How far a long command is. Cleared when dropped.
+/// The progress of a long command. Dropping it clears the line.
 pub(crate) struct Progress(Option<ProgressBar>);
 
 impl Progress {
-    /// Nothing is shown: somebody types at the terminal where it would be.
+    /// Shows nothing, because the user types at the terminal where it would be.
     pub(crate) fn hidden() -> Self {
         Progress(None)
     }
 
-    /// Progress through `total` bytes, or a count of bytes where the total is not known.
+    /// Progress through `total` bytes, or a count of bytes if the total is unknown.
     pub(crate) fn bytes(total: Option<u64>) -> Self {
         Progress::styled(
             total,
@@ -32,7 +32,7 @@ impl Progress {
         progress
     }
 
-    /// Something that takes a while.
+    /// Work of unknown length.
     pub(crate) fn spinner(what: &'static str) -> Self {
         let progress = Progress::styled(None, "", "{spinner} {msg}, {elapsed}");
         if let Some(bar) = &progress.0 {
@@ -41,7 +41,7 @@ impl Progress {
         progress
     }
 
-    /// Takes note of `amount` more.
+    /// Adds `amount` to the progress.
     pub(crate) fn add(&self, amount: u64) {
         if let Some(bar) = &self.0 {
             bar.inc(amount);

@@ -1,4 +1,4 @@
-//! Ranges as typed: bytes of a value (`--range A-B`) and keys of a tree (`LO HI --prefix`).
+//! Typed ranges: bytes of a value (`--range A-B`) and keys of a tree (`LO HI --prefix`).
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ impl ByteRange {
     pub(crate) fn parse(typed: &str) -> Result<Self, String> {
         let form = || "a range is A-B, A- or -N, such as 0-99".to_owned();
         let (first, last) = typed.split_once('-').ok_or_else(form)?;
-        // A bound beyond u64 is beyond every value, so it may as well be the largest number.
+        // A bound beyond u64 is beyond every value, as the largest number is.
         let number = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_digit()) {
             true => Ok(digits.parse().unwrap_or(u64::MAX)),
             false => Err(form()),
@@ -51,7 +51,7 @@ impl ByteRange {
     }
 }
 
-/// Which keys `scan` and `count` are about: both bounds and the prefix must hold.
+/// The keys for `scan` and `count`: both bounds and the prefix must hold.
 #[derive(Debug, Default)]
 pub(crate) struct KeyBounds {
     lo: Option<Vec<u8>>,
@@ -60,7 +60,7 @@ pub(crate) struct KeyBounds {
 }
 
 impl KeyBounds {
-    /// Bounds as typed, in the key type of the tree.
+    /// Typed bounds, decoded in the key type of the tree.
     pub(crate) fn parse(
         keys: DataType,
         lo: Option<&[u8]>,
@@ -82,7 +82,7 @@ impl KeyBounds {
         Ok(KeyBounds { lo: bound(lo, "LO")?, hi: bound(hi, "HI")?, prefix: prefix.transpose()? })
     }
 
-    /// The range to scan; `None` where no key can be in it.
+    /// The range to scan; `None` if no key can be in it.
     pub(crate) fn range(&self) -> Option<ScanRange> {
         let prefix = self.prefix.as_deref().unwrap_or_default();
         let lo = self.lo.as_deref().unwrap_or_default().max(prefix);
@@ -104,7 +104,7 @@ fn wrong(name: &str, typed: &[u8], error: &DataError) -> Failure {
     Failure::usage(format!("{name} {:?}: the key {error}", String::from_utf8_lossy(typed)))
 }
 
-/// The smallest bytes above everything that begins with `prefix`; `None` where nothing is.
+/// The smallest bytes above everything that begins with `prefix`; `None` if there are none.
 fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut past = prefix[..=last].to_vec();

@@ -1,13 +1,13 @@
-//! Files that are read whole while others may write to them: what was read counts only if the file stayed as
-//! it was from before the first byte to behind the last.
+//! Files that are read whole while others may write to them. The contents count only if the file did not change from
+//! before the first byte was read until after the last.
 //!
-//! A file is known by its number, its length and the times of its last changes. These times go in steps of up
-//! to 10 ms, and a system call that writes much sets them when it begins, so a file that was changed just now may be
-//! changing without its time telling. So reading begins [`SETTLED`] after the last change. What nobody else can see is
-//! one call that writes for longer than that, and what a program stores through a shared mapping, which changes the
-//! times only now and then.
+//! A file is identified by its number, its length and the times of its last changes. These times have a resolution of
+//! up to 10 ms, and a system call that writes much sets them at its beginning. So a file that was changed just now may
+//! be changing without a change of its times. Therefore reading begins [`SETTLED`] after the last change. Two cases
+//! stay unnoticed: a single call that writes for longer than that, and stores through a shared mapping, which change
+//! the times only now and then.
 //!
-//! Opening follows no symbolic link and does not wait for whoever writes into a pipe.
+//! Opening follows no symbolic link, and does not wait for a writer of a pipe.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -17,13 +17,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
 
-/// Two changes as far apart as this have different times, and a call that has written this long has written 100 MB.
+/// Two changes with this distance have different times, and a call that has written for this long has written 100 MB.
 const SETTLED: Duration = Duration::from_millis(200);
 
-/// How often a file is looked at again that is being changed.
+/// How often a file that is being changed is checked.
 const LOOKS: usize = 5;
 
-/// Which file, and which of its states.
+/// The identity and the state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -47,7 +47,7 @@ impl Stamp {
         let (seconds, nanos) = self.changed;
         let (Ok(seconds), Ok(nanos)) = (u64::try_from(seconds), u32::try_from(nanos)) else { return true };
         let changed = UNIX_EPOCH + Duration::new(seconds, nanos);
-        // A clock that was set back says nothing about a file of the future.
+        // If the clock was set back, the age of a file with a future time is unknown.
         match SystemTime::now().duration_since(changed) {
             Ok(age) => age >= SETTLED,
             Err(ahead) => ahead.duration() > SETTLED,
@@ -55,7 +55,7 @@ impl Stamp {
     }
 }
 
-/// Opens a regular file for reading; `None`: it is something else. No symbolic link is followed, nobody waited for.
+/// Opens a regular file for reading; `None`: it is something else. Follows no symbolic link and waits for nothing.
 pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
@@ -67,7 +67,7 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
     Ok(file.metadata()?.is_file().then_some(file))
 }
 
-/// What a regular file of at most `bytes_max` bytes holds.
+/// The contents of a regular file of at most `bytes_max` bytes.
 pub(crate) fn read_small(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let Some(file) = open_regular(path)? else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
@@ -81,7 +81,7 @@ pub(crate) fn read_small(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// A regular file that is being read, and how it was when that began.
+/// A regular file that is being read, and its state at the beginning.
 #[derive(Debug)]
 pub(crate) struct SteadyFile {
     file: File,
@@ -89,12 +89,12 @@ pub(crate) struct SteadyFile {
     left: u64,
 }
 
-/// What opening found.
+/// The result of opening a file.
 pub(crate) enum Opened {
     File(SteadyFile),
-    /// Somebody is writing to it.
+    /// The file is being written.
     Busy,
-    /// It is no regular file.
+    /// It is not a regular file.
     Other,
 }
 
@@ -115,7 +115,7 @@ impl SteadyFile {
         Ok(Opened::Busy)
     }
 
-    /// How many bytes it had when it was opened; no more are read.
+    /// How many bytes it had when it was opened. No more are read.
     pub(crate) fn len(&self) -> u64 {
         self.stamp.len
     }
@@ -125,20 +125,20 @@ impl SteadyFile {
         &self.file
     }
 
-    /// To the byte `at`.
+    /// Moves to the byte `at`.
     pub(crate) fn go_to(&mut self, at: u64) -> io::Result<()> {
         self.left = self.stamp.len.saturating_sub(at);
         self.file.seek(SeekFrom::Start(at)).map(drop)
     }
 
-    /// Whether it is as it was when it was opened: then all that was read meanwhile belongs together.
+    /// Whether it is as it was when it was opened: then everything read meanwhile belongs together.
     pub(crate) fn is_steady(&self) -> io::Result<bool> {
         Ok(Stamp::of(&self.file.metadata()?) == self.stamp)
     }
 }
 
-/// What is read to its end. Where it is a regular file that was changed, replaced or removed meanwhile, reading fails at the
-/// end, every time, instead of saying that nothing follows: a row that was cut is never taken for a whole one.
+/// An input that is read to its end. If it is a regular file that was changed, replaced or removed meanwhile, every
+/// read at the end fails instead of reporting the end. So a truncated row never counts as a whole one.
 #[derive(Debug)]
 pub(crate) struct ToItsEnd {
     file: File,
@@ -200,8 +200,7 @@ mod tests {
         }
     }
 
-    /// Whatever happens to a file between two looks is seen, also where length and modification time are
-    /// put back.
+    /// Every change of a file between two checks is noticed, even if length and modification time are restored.
     #[test]
     fn every_change_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
@@ -230,7 +229,7 @@ mod tests {
         }
     }
 
-    /// The error stays, and what cannot change (a pipe) has none.
+    /// The error stays. A pipe, which cannot change, has none.
     #[test]
     fn a_file_that_changed_before_its_end_was_read_has_no_end() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Opening the store, and the types of keys and values of the tree a command works on.
+//! Opens the store, and finds the types of keys and values of a command's tree.
 //!
-//! A tree remembers these types in its tag, written just before the tree's first write here. A tree
-//! that a program filled has none; it is read as text unless `--keys` and `--values` say otherwise, and only
-//! they give it a tag. `hex` and `escaped` are ways to write bytes, and go with every tree; what is written so must be of the
+//! A tree remembers these types in its tag, which is written just before the tree's first write here. A tree that a
+//! program filled has no tag. It is read as text unless `--keys` and `--values` say otherwise, and only they give it a
+//! tag. `hex` and `escaped` are notations for bytes, and go with every tree; bytes written in them must be of the
 //! tree's type.
 
 use std::fs;
@@ -17,16 +17,16 @@ use crate::datatype::{DataError, DataType, Types};
 use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
 
-/// A store that is open, one of its trees, and how that tree's keys and values look.
+/// An open store, one of its trees, and the form of that tree's keys and values.
 pub(crate) struct Store {
     pub(crate) db: Db,
     pub(crate) tree: Tree,
     pub(crate) types: Types,
-    /// Of which types they are: another than `types` where `--keys` or `--values` only says how to write bytes.
+    /// The types that they have. They differ from `types` if `--keys` or `--values` only gives a notation.
     pub(crate) kept: Types,
-    /// The tag to write before the first write, where the tree has none.
+    /// The tag to write before the first write, if the tree has none.
     tag: Option<Types>,
-    /// The shell has the store open, and keeps it so.
+    /// Whether the shell has the store open, and keeps it open.
     stays_open: bool,
 }
 
@@ -41,15 +41,15 @@ impl Store {
         Store::of(global, existing(global)?, &For::Writing)
     }
 
-    /// Opens for writing and creates what is absent. `fallback` are the types of a new tree where
-    /// `--keys` or `--values` is not given.
+    /// Opens for writing and creates what is absent. `fallback` are the types of a new tree without `--keys` or
+    /// `--values`.
     pub(crate) fn create(global: &Global, fallback: Types) -> Outcome<Self> {
         if let Some(db) = &global.open {
             return Store::of(global, db.clone(), &For::Creating(fallback));
         }
         let opened = patiently(global, || Ok(Db::open(&global.db, options(global))))?;
         let db = opened.map_err(|error| match error.kind() {
-            // Advice to create a store would not help somebody who is about to.
+            // The command creates the store, so advice to create one would not help.
             ErrorKind::NotFound => Failure::store(error.to_string()),
             _ => opening(global, error),
         })?;
@@ -86,7 +86,7 @@ impl Store {
         Ok(Store { db, tree, types, kept, tag, stays_open: global.open.is_some() })
     }
 
-    /// Fixes the types of a tree that has none. To be called before the first write.
+    /// Records the types of a tree that has none. Call it before the first write.
     pub(crate) fn before_write(&mut self) -> Outcome {
         if let Some(types) = self.tag.take() {
             self.tree.set_tag(&types.tag())?;
@@ -108,7 +108,7 @@ impl Store {
         Ok(value)
     }
 
-    /// The stored bytes of a key that a file has, in `scratch` or `typed` itself.
+    /// The stored bytes of a key from a file, in `scratch` or `typed` itself.
     #[inline]
     pub(crate) fn encode<'a>(
         &self,
@@ -122,7 +122,7 @@ impl Store {
         Ok(key)
     }
 
-    /// The stored bytes of a value that a file has, in `scratch` or `typed` itself.
+    /// The stored bytes of a value from a file, in `scratch` or `typed` itself.
     #[inline]
     pub(crate) fn encode_value<'a>(
         &self,
@@ -136,7 +136,7 @@ impl Store {
         Ok(value)
     }
 
-    /// Makes everything written survive power loss and closes the store, unless the shell has it open.
+    /// Makes everything written survive power loss, and closes the store unless the shell has it open.
     pub(crate) fn finish(self) -> Outcome {
         self.db.sync()?;
         if !self.stays_open {
@@ -146,8 +146,8 @@ impl Store {
     }
 }
 
-/// Refuses to write `path`, a file or a directory, in the store's own directory: it could be one of the store's files. The path
-/// may be a link, and directories on the way to it may be missing.
+/// Refuses to write `path`, a file or a directory, in the store's own directory: it could be one of the store's files.
+/// The path may be a link, and directories on the way to it may be missing.
 pub(crate) fn check_outside(global: &Global, path: &Path) -> Outcome {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let existing =
@@ -161,7 +161,7 @@ pub(crate) fn check_outside(global: &Global, path: &Path) -> Outcome {
     }
 }
 
-/// Closes what [`existing`] opened, unless the shell has it open.
+/// Closes what [`existing`] has opened, unless the shell has it open.
 pub(crate) fn close(global: &Global, db: &Db) -> Outcome {
     if global.open.is_none() {
         db.close()?;
@@ -169,15 +169,15 @@ pub(crate) fn close(global: &Global, db: &Db) -> Outcome {
     Ok(())
 }
 
-/// What a store is opened for.
+/// The purpose of opening a store.
 enum For {
     Reading,
     Writing,
-    /// Writing, and creating a tree that is missing, with these types.
+    /// Writing, and creating a missing tree with these types.
     Creating(Types),
 }
 
-/// Refuses types that were asked for and are not those of the tree.
+/// Refuses requested types that are not those of the tree.
 fn fits(global: &Global, tree: &Tree, stored: Types) -> Outcome {
     let differs = |what: &str, asked: DataType, stored: DataType| {
         let name = tree.name();
@@ -196,7 +196,7 @@ pub(crate) fn check_key(keys: DataType, typed: &[u8]) -> Outcome<Vec<u8>> {
     keys.to_bytes(typed).map_err(|error| wrong("key", typed, &error))
 }
 
-/// Whether `bytes` are of the type that a tree has, however they were typed.
+/// Whether `bytes` are of the tree's type, in whatever notation they were typed.
 fn as_kept(kept: DataType, bytes: &[u8]) -> Result<(), DataError> {
     if kept.has(bytes) { Ok(()) } else { Err(DataError::NotAsStored(kept.to_string())) }
 }
@@ -214,7 +214,7 @@ pub(crate) fn check_value<'a>(
     values.encode_value(typed, scratch).map_err(|error| wrong("value", typed, &error))
 }
 
-/// The types in a tree's tag; `None` where it has no tag.
+/// The types in a tree's tag; `None` if it has no tag.
 fn stored_types(tree: &Tree) -> Outcome<Option<Types>> {
     let Some(tag) = tree.tag() else { return Ok(None) };
     match Types::of_tag(&tag) {
@@ -244,15 +244,15 @@ pub(crate) fn existing(global: &Global) -> Outcome<Db> {
     opened.map_err(|error| opening(global, error))
 }
 
-/// Does `work`. While that fails because somebody else holds the store, does it again, for as long as `--wait` says.
+/// Does `work`. While that fails because another process holds the store, repeats it, for as long as `--wait` says.
 ///
-/// The kernel could wait for the lock too, but not until a time, nor until Ctrl-C. A command that waits for another
-/// process takes a twentieth of a second longer for it at most.
+/// The kernel could wait for the lock too, but not until a given time, nor until Ctrl-C. This way, waiting for another
+/// process takes at most a twentieth of a second longer.
 pub(crate) fn patiently<T>(
     global: &Global,
     mut work: impl FnMut() -> Outcome<esker::Result<T>>,
 ) -> Outcome<esker::Result<T>> {
-    // A time that no clock reaches is for ever.
+    // If no clock reaches the time, the wait has no end.
     let until = global.wait.map(|wait| Instant::now().checked_add(wait));
     let mut is_said = false;
     loop {
@@ -276,7 +276,7 @@ pub(crate) fn patiently<T>(
     }
 }
 
-/// The options every command opens a store with.
+/// The options with which every command opens a store.
 pub(crate) fn options(global: &Global) -> Options {
     match global.memory {
         Some(bytes) => Options::default().memory_budget(bytes),
@@ -284,17 +284,17 @@ pub(crate) fn options(global: &Global) -> Options {
     }
 }
 
-/// The library's least: what is asked for below it is raised to it.
+/// The library's minimum. Lower requests are raised to it.
 const MEMORY_MIN: usize = 8 << 20;
 
-/// Says when another budget of memory is used than was asked for.
+/// Reports if the memory budget differs from the requested one.
 pub(crate) fn say_memory(asked: Option<usize>) {
     if let Some(bytes) = asked.filter(|bytes| *bytes < MEMORY_MIN) {
         note(&format!("{bytes} bytes of memory are too few; 8 MiB (8388608 bytes) are used, the least"));
     }
 }
 
-/// What to say when a store cannot be opened: always exit code 3.
+/// The failure if a store cannot be opened: always exit code 3.
 pub(crate) fn opening(global: &Global, error: esker::Error) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => missing(&global.db),
@@ -304,7 +304,7 @@ pub(crate) fn opening(global: &Global, error: esker::Error) -> Failure {
     }
 }
 
-/// What to say where no store is: exit code 3.
+/// The failure if there is no store: exit code 3.
 pub(crate) fn missing(path: &Path) -> Failure {
     Failure::store(format!(
         "there is no store at {} (put, run, import and the shell's open create one; --db PATH names another)",

@@ -12,10 +12,10 @@ use crate::exit::{Failure, Outcome};
 use crate::interrupt;
 use crate::steady::{SteadyFile, ToItsEnd};
 
-/// Bytes of a value or a file that are in memory at once.
+/// How many bytes of a value or a file are in memory at once.
 pub(crate) const PIECE: usize = 1 << 20;
 
-/// Hands the bytes of `range`, all inside the value, to `take` in order.
+/// Passes the bytes of `range`, all inside the value, to `take` in order.
 pub(crate) fn pieces(value: &Value, range: Range<u64>, mut take: impl FnMut(&[u8]) -> Outcome) -> Outcome {
     let mut buffer = Vec::new();
     let mut at = range.start;
@@ -33,7 +33,7 @@ pub(crate) fn pieces(value: &Value, range: Range<u64>, mut take: impl FnMut(&[u8
 pub(crate) enum Broken {
     /// The source could not be read.
     Source(io::Error),
-    /// The store is at fault.
+    /// The store has failed.
     Store(Failure),
 }
 
@@ -43,11 +43,11 @@ impl From<esker::Error> for Broken {
     }
 }
 
-/// Bytes that are to become a value.
+/// The source of a value's bytes.
 pub(crate) struct Source<R> {
     from: R,
     name: String,
-    /// A piece was shorter than others: reading on would wait for a terminal once more.
+    /// Whether a piece was shorter than others: another read would wait for a terminal once more.
     is_at_end: bool,
 }
 
@@ -76,7 +76,7 @@ impl<R: Read> Source<R> {
         Source { from, name: name.to_string(), is_at_end: false }
     }
 
-    /// Fills `buffer` with the next piece; less than [`PIECE`] bytes only at the end.
+    /// Fills `buffer` with the next piece, which has less than [`PIECE`] bytes only at the end.
     pub(crate) fn next(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
         buffer.clear();
         if self.is_at_end {
@@ -87,17 +87,17 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// What to say when it could not be read.
+    /// The failure if it could not be read.
     pub(crate) fn failed(&self, error: &io::Error) -> Failure {
         Failure::store(format!("cannot read {}: {error}", self.name))
     }
 
-    /// What is read from.
+    /// The input that is read.
     pub(crate) fn inner(&self) -> &R {
         &self.from
     }
 
-    /// Whether `first` and all that follows are exactly the bytes of `value`; a damaged one has none.
+    /// Whether `first` and everything after it are exactly the bytes of `value`. A damaged value never matches.
     pub(crate) fn is(&mut self, first: &[u8], value: &Value) -> Result<bool, Broken> {
         let mut piece = first.to_vec();
         let mut held = Vec::new();
@@ -122,7 +122,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Gives `writer` what is in `first` and all that follows.
+    /// Writes `first` and everything after it to `writer`.
     pub(crate) fn pour(&mut self, mut first: Vec<u8>, writer: &mut ValueWriter) -> Result<(), Broken> {
         while !first.is_empty() {
             interrupt::check().map_err(Broken::Store)?;
@@ -134,7 +134,7 @@ impl<R: Read> Source<R> {
 }
 
 impl Source<SteadyFile> {
-    /// To the byte `at`.
+    /// Moves to the byte `at`.
     pub(crate) fn go_to(&mut self, at: u64) -> io::Result<()> {
         self.is_at_end = false;
         self.from.go_to(at)

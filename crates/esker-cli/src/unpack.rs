@@ -1,5 +1,5 @@
-//! Input that may be compressed: gzip and zstd are unpacked as they are read, in bounded memory, whatever comes of it; other
-//! formats are named and refused. What the input is, its first bytes say, and its name must not say otherwise.
+//! Input that may be compressed. gzip and zstd are unpacked while they are read, in bounded memory, whatever the input
+//! holds. Other formats are named and refused. The first bytes tell the format, and the name must not contradict them.
 
 use std::ffi::OsStr;
 use std::io::{self, BufReader, Cursor, Read};
@@ -10,7 +10,7 @@ use flate2::bufread::MultiGzDecoder;
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 
-/// First bytes of what is refused, each with what it is and what unpacks it. No row begins so.
+/// First bytes of refused formats, each with its name and the tool that unpacks it. No row begins with them.
 const REFUSED: [(&[u8], &str, &str); 8] = [
     (b"\xfd7zXZ\0", "xz", "xz -dc"),
     (b"BZh91AY&SY", "bzip2", "bzip2 -dc"),
@@ -22,7 +22,7 @@ const REFUSED: [(&[u8], &str, &str); 8] = [
     (b"\x1f\x9d", "compress", "uncompress -c"),
 ];
 
-/// Endings of names that say that a file is compressed in a way that this program does not know, each with what does it.
+/// Name endings of compressed formats that this program does not know, each with the tool that packs it.
 const OTHER_NAMES: [(&str, &str); 7] = [
     ("xz", "xz"),
     ("bz2", "bzip2"),
@@ -33,18 +33,18 @@ const OTHER_NAMES: [(&str, &str); 7] = [
     ("z", "compress"),
 ];
 
-/// What compresses as the name of `path` says, where that is neither gzip nor zstd.
+/// The tool that packs in the format of the name `path`, if that is neither gzip nor zstd.
 pub(crate) fn other_packer(path: &Path) -> Option<&'static str> {
     let extension = path.extension()?.to_ascii_lowercase();
     OTHER_NAMES.into_iter().find(|(ending, _)| extension == *ending).map(|(_, packer)| packer)
 }
 
-/// The longest of all first bytes.
+/// The length of the longest of these first bytes.
 const FIRST_MAX: usize = 10;
-/// Bytes that a decoder takes at once.
+/// How many bytes a decoder takes at once.
 const PIECE: usize = 1 << 16;
 
-/// The name without an ending that says how the file is compressed, and whether it has one.
+/// The name without an ending for a compression, and that compression.
 pub(crate) fn plain_name(path: &Path) -> (PathBuf, Option<Packed>) {
     match Packed::named(path) {
         Some(packed) => (path.with_extension(""), Some(packed)),
@@ -52,7 +52,7 @@ pub(crate) fn plain_name(path: &Path) -> (PathBuf, Option<Packed>) {
     }
 }
 
-/// A format that is unpacked.
+/// A format that this program unpacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packed {
     Gzip,
@@ -60,7 +60,7 @@ pub(crate) enum Packed {
 }
 
 impl Packed {
-    /// The format that a file of this name has.
+    /// The format of a file with this name.
     pub(crate) fn named(path: &Path) -> Option<Self> {
         let extension = path.extension().map(OsStr::to_ascii_lowercase)?;
         match extension.as_encoded_bytes() {
@@ -70,7 +70,7 @@ impl Packed {
         }
     }
 
-    /// The format, and what compresses so.
+    /// The name of the format, and of its tool.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Packed::Gzip => "gzip",
@@ -79,10 +79,10 @@ impl Packed {
     }
 }
 
-/// What `from` has when it is unpacked; `named` is what its name says.
+/// The unpacked contents of `from`. `named` is the format by its name.
 ///
 /// # Errors
-/// `InvalidData` where it is compressed in another way.
+/// `InvalidData` if it is compressed in another format.
 pub(crate) fn unpacked(
     mut from: impl Read + Send + 'static,
     named: Option<Packed>,
@@ -112,7 +112,8 @@ pub(crate) fn unpacked(
     })
 }
 
-/// As many first bytes as it takes to tell: a text is told by one or two, so that a line is not waited for.
+/// As many first bytes as are needed to tell the format. One or two are enough for text, so this does not wait for a
+/// line.
 fn first_bytes(from: &mut impl Read) -> io::Result<Vec<u8>> {
     let may_be = |first: &[u8]| {
         let known = REFUSED.iter().map(|(magic, ..)| *magic).chain([GZIP, ZSTD]);

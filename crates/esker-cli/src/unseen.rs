@@ -1,8 +1,8 @@
-//! A file that is seen under its name only when it is whole, and of which nothing is left when the process dies before.
+//! A file that gets its name only when it is whole. If the process dies before, nothing of it is left.
 //!
-//! Where the file system can, it has no name until then (`O_TMPFILE`). Elsewhere it is called `.NAME.PID.tmp` and locked. The
-//! next writer of the same name removes such files that are not locked any more: a lock ends with its process, however that
-//! ends, and a number alone would not tell which process is alive.
+//! If the file system can do so, the file has no name until then (`O_TMPFILE`). Otherwise it is called `.NAME.PID.tmp`
+//! and is locked. The next writer of the same name removes such files without a lock. A lock ends with its process,
+//! however that ends, and the number alone would not tell whether the process is alive.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -14,20 +14,20 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, flock, linkat};
 
-/// How often a name is tried that somebody else takes away.
+/// How often a name is tried again that another process has removed.
 const ATTEMPTS: usize = 8;
 
 /// A file that is being written.
 pub(crate) struct Unseen {
     file: File,
-    /// Where it gets its name.
+    /// The path that it will get.
     target: PathBuf,
-    /// The name that it has until then, where it has one.
+    /// The name that it has until then, if it has one.
     beside: Option<PathBuf>,
 }
 
 impl Unseen {
-    /// Begins what will be `target`, a path with a name, and removes what processes that died have left of it.
+    /// Begins a file that will be `target`, a path with a file name. Removes what dead processes have left of it.
     pub(crate) fn create(target: &Path) -> io::Result<Self> {
         remove_left_over(target);
         let target = target.to_path_buf();
@@ -45,21 +45,21 @@ impl Unseen {
         self.file.try_clone()
     }
 
-    /// Gives the file its name, in place of what had it. Content and name are durable when this returns: a user may remove a
-    /// store once it is exported, and some file systems say only now that a write has failed.
+    /// Gives the file its name, in place of the old file. Content and name are durable when this returns: a user may
+    /// remove a store once it is exported, and some file systems report only now that a write has failed.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         let beside = match self.beside.clone() {
             Some(beside) => beside,
-            // What has no name cannot replace: it gets one first.
+            // A file without a name cannot replace another one, so it gets a temporary name first.
             None => self.link()?,
         };
-        // From now on the drop removes it.
+        // From now on dropping this removes it.
         self.beside = Some(beside.clone());
         fs::rename(&beside, &self.target)?;
         self.beside = None;
         match File::open(parent(&self.target)).and_then(|dir| dir.sync_all()) {
-            // A directory that may be written to and not read, or a file system that syncs none.
+            // The directory may be written but not read, or the file system does not sync directories.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) =>
             {
@@ -75,7 +75,7 @@ impl Unseen {
             let from = own_path(&self.file);
             match linkat(CWD, &from, CWD, &beside, AtFlags::SYMLINK_FOLLOW) {
                 Ok(()) => return Ok(beside),
-                // Left by a process of the same number.
+                // An earlier process with the same number has left it.
                 Err(rustix::io::Errno::EXIST) => fs::remove_file(&beside)?,
                 Err(error) => return Err(error.into()),
             }
@@ -96,12 +96,12 @@ fn parent(target: &Path) -> &Path {
     target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The name by which the process itself reaches an open file.
+/// The path by which the process itself reaches an open file.
 fn own_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// A file without a name; `None` where there are none, or where it could not get one later.
+/// A file without a name; `None` if the file system has none, or if it could not get a name later.
 fn without_name(dir: &Path) -> Option<File> {
     let flags = OFlags::TMPFILE.bits().cast_signed();
     let file = OpenOptions::new().write(true).custom_flags(flags).mode(0o666).open(dir).ok()?;
@@ -117,9 +117,9 @@ fn with_name(target: &Path) -> io::Result<(File, PathBuf)> {
         let beside = beside(target);
         match File::create_new(&beside) {
             Ok(file) => {
-                // Where there are no locks, another writer of the same name may remove it.
+                // Without locks, another writer of the same name may remove it.
                 let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-                // Somebody may have taken it for a left one before it was locked.
+                // Another process may have taken it for a leftover before it was locked.
                 if file.metadata()?.nlink() > 0 {
                     return Ok((file, beside));
                 }
@@ -142,7 +142,7 @@ fn beside(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// Removes what processes that are gone had begun of `target`. What cannot be removed is left.
+/// Removes unfinished files of dead processes for `target`. A file that cannot be removed is left.
 fn remove_left_over(target: &Path) {
     let Ok(entries) = fs::read_dir(parent(target)) else { return };
     let name = target.file_name().unwrap_or_default();
@@ -179,7 +179,7 @@ mod tests {
         names
     }
 
-    /// As on a file system that has no files without names.
+    /// As on a file system without unnamed files.
     fn named(target: &Path) -> Unseen {
         let (file, beside) = with_name(target).unwrap();
         Unseen { file, target: target.to_path_buf(), beside: Some(beside) }

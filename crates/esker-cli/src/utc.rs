@@ -1,8 +1,8 @@
-//! Moments as people write them, in UTC.
+//! Times in the form that people write, in UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Now, in microseconds since 1970; 0 before then.
+/// The present time in microseconds since 1970; 0 if it is earlier.
 pub(crate) fn now_us() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_micros()).unwrap_or(u64::MAX)

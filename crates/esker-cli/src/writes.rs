@@ -1,5 +1,5 @@
-//! Consecutive writes, gathered into one batch: a store takes a thousand rows at once several times
-//! faster than one by one. Order is kept: batches are applied in order, each whole or not at all.
+//! Collects consecutive writes into one batch: a store takes a thousand rows at once several times faster than one by
+//! one. The order is kept: batches are applied in order, each whole or not at all.
 
 use esker::Batch;
 
@@ -11,12 +11,12 @@ use crate::store::Store;
 const ROWS: usize = 1_000;
 const BYTES: usize = 1 << 20;
 
-/// Writes that have not been applied yet. [`Writes::apply`] them before reading, and at the end.
+/// Writes that were not applied yet. Call [`Writes::apply`] before reading, and at the end.
 pub(crate) struct Writes {
     batch: Batch,
-    /// What has been gathered for the batch.
+    /// The writes in the batch.
     gathered: Counts,
-    /// What the store has acknowledged.
+    /// The writes that the store has acknowledged.
     stored: Counts,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Writes {
 pub(crate) struct Counts {
     pub(crate) puts: u64,
     pub(crate) deletes: u64,
-    /// Puts that had expired before they were gathered: their keys are absent.
+    /// Puts that had expired before they were collected: their keys are absent.
     pub(crate) expired: u64,
 }
 
@@ -42,7 +42,7 @@ impl Writes {
         Writes { batch: Batch::new(), gathered: Counts::default(), stored: Counts::default() }
     }
 
-    /// What the store has acknowledged: all that is there whatever happens, once it is synced.
+    /// The writes that the store has acknowledged. Once they are synced, they survive everything.
     pub(crate) fn stored(&self) -> Counts {
         self.stored
     }
@@ -52,14 +52,14 @@ impl Writes {
         self.batch.is_empty()
     }
 
-    /// Gathers a put. A key or value out of the store's limits is refused and changes nothing.
+    /// Adds a put. A key or value beyond the store's limits is refused and changes nothing.
     #[inline]
     pub(crate) fn put(&mut self, store: &mut Store, key: &[u8], value: &[u8]) -> Result<(), Refused> {
         self.put_until(store, key, value, None, 0)
     }
 
-    /// The same, until `expires_us` where that is said, in microseconds since 1970; `now_us` is when it would have expired
-    /// already.
+    /// The same, with the expiry `expires_us`, if given, in microseconds since 1970. `now_us` decides whether it has
+    /// expired already.
     #[inline]
     pub(crate) fn put_until(
         &mut self,
@@ -83,7 +83,7 @@ impl Writes {
         self.apply_if_full(store)
     }
 
-    /// Gathers a delete.
+    /// Adds a delete.
     #[inline]
     pub(crate) fn delete(&mut self, store: &mut Store, key: &[u8]) -> Result<(), Refused> {
         self.batch.delete(&store.tree, key)?;
@@ -91,7 +91,7 @@ impl Writes {
         self.apply_if_full(store)
     }
 
-    /// Applies what has been gathered. What fails is dropped, so that nothing later overtakes it.
+    /// Applies the collected writes. A batch that fails is dropped, so that nothing later overtakes it.
     pub(crate) fn apply(&mut self, store: &mut Store) -> Outcome {
         if self.batch.is_empty() {
             return Ok(());
@@ -115,14 +115,14 @@ impl Writes {
 
 /// Why a line of input was not taken.
 pub(crate) enum Refused {
-    /// The line is at fault: the reason. The lines after it may be fine.
+    /// The line is wrong, for this reason. The lines after it may be right.
     Malformed(String),
-    /// The store or the system is at fault.
+    /// The store or the system has failed.
     Failed(crate::exit::Failure),
 }
 
 impl Refused {
-    /// A value that is none.
+    /// An invalid value.
     pub(crate) fn value(error: &DataError) -> Self {
         Refused::Malformed(format!("the value {error}"))
     }
@@ -143,7 +143,7 @@ impl From<esker::Error> for Refused {
     }
 }
 
-/// A key that is none; what is wrong with a value is said where it is read.
+/// An invalid key. Errors of values are reported where they are read.
 impl From<DataError> for Refused {
     fn from(error: DataError) -> Self {
         Refused::Malformed(format!("the key {error}"))

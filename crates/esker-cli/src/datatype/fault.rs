@@ -1,26 +1,26 @@
-//! Why a typed key or value is not one.
+//! Why a typed key or value is invalid.
 
 use std::fmt;
 
 use crate::escapes::EscapeError;
 
-/// Reads on from "the key" or "the value".
+/// The text continues "the key" or "the value".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DataError {
     Empty,
     NotANumber,
     NotADecimal,
     Signed,
-    /// The name of the type in which it does not fit.
+    /// The name of the type that it does not fit.
     OutOfRange(&'static str),
     NotHex,
     OddHex,
     Escape(EscapeError),
     /// How many elements there are, and how many there should be.
     Elements(usize, usize),
-    /// The element with this number, from 1, is none.
+    /// The element with this number, from 1, is invalid.
     Element(usize, Box<DataError>),
-    /// The name of the type that the bytes are none of.
+    /// The name of the type that the bytes do not belong to.
     NotAsStored(String),
 }
 

@@ -1,4 +1,4 @@
-//! Numbers as they are typed and printed, and as bytes that sort like them.
+//! Numbers: their typed and printed form, and bytes that sort like them.
 
 use std::io::Write;
 
@@ -60,14 +60,14 @@ impl Number {
     /// Appends the canonical printed form of the stored `bytes`.
     #[inline]
     pub(super) fn print(self, bytes: &[u8], out: &mut Vec<u8>) -> esker::Result<()> {
-        // Writing to memory cannot fail.
+        // A write to memory cannot fail.
         let _ = match self {
             Number::U64 => write!(out, "{}", keys::decode_u64(bytes)?),
             Number::I64 => write!(out, "{}", keys::decode_i64(bytes)?),
             Number::U32 => write!(out, "{}", keys::decode_u32(bytes)?),
             Number::I32 => write!(out, "{}", keys::decode_i32(bytes)?),
             Number::F64 => {
-                // The shortest digits that give the same number, with an exponent where there are many zeros.
+                // The shortest digits that give the same number, with an exponent if there are many zeros.
                 let text = format!("{:?}", keys::decode_f64(bytes)?);
                 write!(out, "{}", text.strip_suffix(".0").unwrap_or(&text))
             }
@@ -95,7 +95,8 @@ impl Number {
         }
     }
 
-    /// `inf`, `-inf` and `NaN` are typed as they are printed; a number that is too large is not taken for the first two.
+    /// `inf`, `-inf` and `NaN` are typed as they are printed. A number that is too large does not count as one of the
+    /// first two.
     fn decimal(self, typed: &[u8]) -> Result<f64, DataError> {
         let is_typed = |byte: &u8| byte.is_ascii_digit() || b"-+.eE".contains(byte);
         match typed {

@@ -1,7 +1,8 @@
-//! Keys of several elements, as `esker::keys::tuple` makes them: `--keys text,u64` has keys such as `berlin,42`.
+//! Keys of several elements, encoded by `esker::keys::tuple`: with `--keys text,u64`, a key is for example `berlin,42`.
 //!
-//! A comma stands between two elements. Those of text have the escapes of `escapes`, and there a comma is `\x2c` and a blank
-//! `\x20`: so a key is one word, in command files too. A type of one element is written with a comma behind it: `text,`.
+//! A comma separates two elements. Elements of text use the escapes of `escapes`; in addition a comma is `\x2c` and a
+//! blank `\x20`. So a key is one word, also in command files. A type of one element is written with a comma behind it:
+//! `text,`.
 
 use std::fmt;
 
@@ -12,13 +13,13 @@ use super::hex;
 use super::number::Number;
 use crate::escapes;
 
-/// As many as the library's tuples have.
+/// The maximum of the library's tuples.
 const ELEMENTS_MAX: usize = 8;
 
 /// The types of a key's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tuple {
-    /// Those behind the first `count` are text, and mean nothing.
+    /// Only the first `count` count; the others are `Text` and unused.
     elements: [Element; ELEMENTS_MAX],
     count: usize,
 }
@@ -66,7 +67,7 @@ impl Element {
     fn print(self, reader: &mut TupleReader<'_>, out: &mut Vec<u8>) -> esker::Result<()> {
         use esker::keys;
         match self {
-            // What is no UTF-8 has escapes: everything prints.
+            // Bytes that are not UTF-8 become escapes, so that every element can be printed.
             Element::Text => escapes::append_word(out, &reader.bytes()?, b","),
             Element::Hex => hex::append(&reader.bytes()?, out),
             Element::Number(number) => match number {
@@ -99,7 +100,7 @@ impl Tuple {
         self.elements.get(..self.count).unwrap_or_default()
     }
 
-    /// Appends the stored bytes of the key `typed`; with `some`, its last elements may be missing.
+    /// Appends the stored bytes of the key `typed`. With `some`, its last elements may be missing.
     pub(super) fn encode(&self, typed: &[u8], some: bool, out: &mut Vec<u8>) -> Result<(), DataError> {
         let found = typed.iter().filter(|byte| **byte == b',').count() + 1;
         if found > self.count || (found < self.count && !some) {

@@ -1,8 +1,9 @@
-//! Which columns of a table are keys and values, and which say when values expire.
+//! Finds the columns of a table that hold keys, values and expiry times.
 //!
-//! A table either has a header or has none, and nothing is guessed: a first row that names both `key` and `value` is a
-//! header, so is one by whose names columns are chosen, and in any other case `--header` or `--no-header` says. Of two
-//! columns the first has the keys, unless the header or a choice says otherwise; of more, all must be said.
+//! A table either has a header or has none, and nothing is guessed. A first row that names both `key` and `value` is a
+//! header. So is the first row if columns are chosen by name. In any other case `--header` or `--no-header` is needed.
+//! Of two columns the first has the keys, unless the header or a choice says otherwise. With more columns, all must be
+//! chosen or named.
 
 use std::borrow::Cow;
 
@@ -17,9 +18,9 @@ use crate::exit::{Failure, Outcome};
 pub(crate) const KEY: &str = "key";
 /// See [`KEY`].
 pub(crate) const VALUE: &str = "value";
-/// See [`KEY`]: when the value expires, in microseconds since 1970; empty where it does not.
+/// See [`KEY`]: when the value expires, in microseconds since 1970; empty if it does not.
 pub(crate) const EXPIRES: &str = "expires_us";
-/// The column whose fields name the columns of the row that are in base64, with a blank between them.
+/// The column whose fields name the columns of the row that are in base64, separated by a blank.
 pub(crate) const BASE64: &str = "base64";
 
 /// A column of what `export` writes.
@@ -44,19 +45,19 @@ impl Column {
     }
 }
 
-/// What was said about columns.
+/// The user's choice of columns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choice {
     /// A name, or a number from 1.
     pub(crate) key: Option<String>,
     pub(crate) value: Option<String>,
     pub(crate) expires: Option<String>,
-    /// Whether the first row is a header, where that was said.
+    /// Whether the first row is a header; `None` if the user did not say.
     pub(crate) header: Option<bool>,
 }
 
 impl Choice {
-    /// Whether nothing was.
+    /// Whether nothing was chosen.
     pub(crate) fn is_empty(&self) -> bool {
         let Choice { key, value, expires, header } = self;
         key.is_none() && value.is_none() && expires.is_none() && header.is_none()
@@ -69,7 +70,7 @@ pub(super) type TableRow<'a> = (&'a [u8], &'a [u8], Option<u64>);
 /// A table whose columns are known.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The header's names; none where there is no header.
+    /// The header's names; empty without a header.
     names: Vec<Vec<u8>>,
     key: usize,
     value: usize,
@@ -77,13 +78,13 @@ pub(super) struct Table {
     base64: Option<usize>,
     /// How many columns every row has.
     width: usize,
-    /// Memory for what was in base64.
+    /// Memory for decoded base64.
     decoded: [Vec<u8>; 2],
 }
 
 impl Table {
-    /// The table whose first row is `first`, and whether that is a header. CSV alone has the column
-    /// [`BASE64`] (`with_base64`).
+    /// The table with the first row `first`, and whether that row is a header. Only CSV has the column [`BASE64`]
+    /// (`with_base64`).
     pub(super) fn begin(choice: &Choice, first: &Fields, with_base64: bool) -> Outcome<(Self, bool)> {
         let names: Vec<Vec<u8>> = first.iter().map(<[u8]>::to_vec).collect();
         let has = |name: &str| names.iter().any(|other| other == name.as_bytes());
@@ -116,7 +117,7 @@ impl Table {
         let is_known = |chosen: &Option<String>, wanted: &str| {
             chosen.is_some() || !header || names.iter().any(|name| name == wanted.as_bytes())
         };
-        // Of two columns, one that is neither chosen nor named so is the other.
+        // If one of two columns is neither chosen nor named, it is the other one.
         let (key, value) = match (is_known(&choice.key, KEY), is_known(&choice.value, VALUE)) {
             (false, false) if width == 2 => (0, 1),
             (true, false) if width == 2 => {
@@ -164,7 +165,7 @@ impl Table {
     }
 }
 
-/// When a value expires, by the field that says so.
+/// When a value expires, from its field.
 fn moment(field: &[u8]) -> Result<Option<u64>, Cow<'static, str>> {
     if field.is_empty() {
         return Ok(None);
@@ -184,7 +185,7 @@ fn no_column(number: &str) -> Failure {
     Failure::usage(format!("there is no column {number}: they count from 1"))
 }
 
-/// Which column was chosen, counted from 0. A name in the header goes before a number.
+/// The chosen column, counted from 0. A name in the header comes before a number.
 fn column(
     chosen: Option<&str>,
     column: Column,
@@ -229,7 +230,7 @@ fn column(
     )))
 }
 
-/// The bytes of a field, in `out` where they were in base64.
+/// The bytes of a field, in `out` if they were in base64.
 fn decode<'a>(
     field: &'a [u8],
     encoded: bool,

@@ -1,7 +1,7 @@
-//! CSV (RFC 4180), line by line: a row goes over several lines where a line break stands in quotes.
+//! CSV (RFC 4180), line by line. A row spans several lines if there is a line break in quotes.
 //!
-//! Reading is `csv-core`'s; its two liberties are taken back here. It takes a quote that is never closed as the end of
-//! the last row, and a carriage return in the middle of a line as the end of a row: both are errors.
+//! `csv-core` does the reading. It takes two liberties that are refused here: it accepts a missing closing quote at the
+//! end of the last row, and a carriage return in the middle of a line as the end of a row. Both are errors.
 
 use std::borrow::Cow;
 
@@ -12,15 +12,15 @@ use super::fields::Fields;
 const UNCLOSED: &str = "a quote is not closed before the end of the input";
 const STRAY_RETURN: &str = "a carriage return stands outside of quotes and is no end of a line";
 
-/// Takes lines with their ends and gives rows.
+/// Takes lines with their ends and returns rows.
 pub(super) struct Csv {
     reader: Reader,
-    /// What has been read of the row.
+    /// The fields of the row so far.
     bytes: usize,
     fields: Fields,
-    /// How many lines the row has begun to fill, itself not among them.
+    /// How many lines of the row came before the current one.
     lines: u64,
-    /// The row is complete: the next line begins another.
+    /// Whether the row is complete: the next line begins another.
     done: bool,
 }
 
@@ -32,7 +32,7 @@ impl Csv {
         Csv { reader: Reader::new(), bytes: 0, fields, lines: 0, done: true }
     }
 
-    /// Takes a line with its end, if it has one. True: a row is complete.
+    /// Takes a line with its end, if it has one. Returns whether a row is complete.
     pub(super) fn line(&mut self, line: &[u8]) -> Result<bool, Cow<'static, str>> {
         if self.done {
             self.done = false;
@@ -41,24 +41,24 @@ impl Csv {
         } else {
             self.lines += 1;
         }
-        // The last line may lack its end; inside of quotes, the row does not end all the same.
+        // The last line may lack its end. Inside of quotes, the row does not end all the same.
         let complete = self.push(line)? || (!line.ends_with(b"\n") && self.push(b"\n")?);
         // A blank line begins no row.
         self.done = complete || (self.bytes == 0 && self.fields.count == 0);
         Ok(complete)
     }
 
-    /// The fields of the row that is complete.
+    /// The fields of the complete row.
     pub(super) fn fields(&self) -> &Fields {
         &self.fields
     }
 
-    /// How many lines of the row stand before the last one.
+    /// How many lines of the row come before the last one.
     pub(super) fn held(&self) -> u64 {
         self.lines
     }
 
-    /// At the end of the input.
+    /// Called at the end of the input.
     pub(super) fn end(&self) -> Result<(), Cow<'static, str>> {
         if self.done { Ok(()) } else { Err(UNCLOSED.into()) }
     }
@@ -81,7 +81,7 @@ impl Csv {
         Ok(false)
     }
 
-    /// What follows a row on its last line: nothing, or a line feed behind a carriage return.
+    /// Checks what follows a row on its last line: nothing, or a line feed after a carriage return.
     fn rest(&mut self, input: &[u8]) -> Result<bool, Cow<'static, str>> {
         match input {
             [] => Ok(true),
@@ -97,8 +97,8 @@ impl Csv {
     }
 }
 
-/// Appends `field`, in quotes where it needs them. Blanks at either end are no reason for CSV, but for
-/// programs that read it.
+/// Appends `field`, in quotes if needed. CSV does not need them around blanks at either end, but programs that read CSV
+/// do.
 pub(super) fn append(out: &mut Vec<u8>, field: &[u8]) {
     let special = |byte: &u8| matches!(byte, b'"' | b',' | b'\r' | b'\n');
     let at_ends = [field.first(), field.last()].into_iter().flatten().any(u8::is_ascii_whitespace);

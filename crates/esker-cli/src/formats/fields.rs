@@ -1,9 +1,9 @@
-//! The fields of one row, one behind the other in memory that is reused from row to row.
+//! The fields of one row, one after the other in memory that is reused for each row.
 
 /// Fields, numbered from 0.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
-    /// The fields' bytes; behind the last field's end nothing counts.
+    /// The fields' bytes. Bytes behind the end of the last field do not count.
     pub(super) bytes: Vec<u8>,
     /// Where each field ends in `bytes`; only the first `count` count.
     pub(super) ends: Vec<usize>,
@@ -19,7 +19,7 @@ impl Fields {
         self.count
     }
 
-    /// The field `at`; nothing where there are fewer.
+    /// The field `at`; empty if there are fewer fields.
     pub(super) fn get(&self, at: usize) -> &[u8] {
         let start = if at == 0 { 0 } else { self.end(at - 1) };
         self.bytes.get(start..self.end(at)).unwrap_or_default()

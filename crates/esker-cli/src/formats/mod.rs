@@ -1,4 +1,4 @@
-//! What a file of rows looks like: `import` reads it, `export` writes it.
+//! The formats of files of rows: `import` reads them, `export` writes them.
 //!
 //! | format | a row | bytes that text cannot carry |
 //! |---|---|---|
@@ -8,9 +8,9 @@
 //! | jsonl | an object a line | base64, and fields that say so (`json.rs`) |
 //! | json | an array of such objects; pairs are read too | the same |
 //!
-//! What is read may be compressed (`unpack.rs`). When a value expires is a field of JSON objects, and a column of CSV and TSV where that was asked for.
-//! Whatever `export` writes, `import` with the same types reads as the same row. A row is in memory as a whole, in
-//! and out; a directory takes values of any length.
+//! Input may be compressed (`unpack.rs`). The expiry of a value is a field of JSON objects, and a column of CSV and TSV
+//! on request. `import` reads whatever `export` writes, with the same types, as the same row. A row is in memory as a
+//! whole in both directions; a directory takes values of any length.
 
 pub(crate) mod columns;
 mod csv;
@@ -39,7 +39,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that was asked for by name or by `--json`, or else that of the file's name.
+    /// The format requested by name or by `--json`, or else that of the file's name.
     pub(crate) fn of(given: Option<Format>, json: bool, path: &Path) -> Outcome<Self> {
         match (given, json) {
             (None, true) if Format::named(path) == Format::Json => Ok(Format::Json),
@@ -51,7 +51,7 @@ impl Format {
         }
     }
 
-    /// The format that files with such a name have.
+    /// The format of files with such a name.
     fn named(path: &Path) -> Self {
         let (path, _) = plain_name(path);
         let extension = path.extension().unwrap_or_default().to_ascii_lowercase();

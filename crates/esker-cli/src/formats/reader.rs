@@ -1,4 +1,4 @@
-//! Rows out of the lines of a file, whatever its format.
+//! Reads rows from the lines of a file in any format.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub(crate) struct Row<'a> {
     pub(crate) expires_us: Option<u64>,
 }
 
-/// The fields of objects that were chosen.
+/// The chosen fields of objects.
 pub(crate) fn fields(choice: Choice) -> Outcome<json::Fields> {
     let Choice { key, value, expires, header } = choice;
     if header.is_some() {
@@ -28,7 +28,7 @@ pub(crate) fn fields(choice: Choice) -> Outcome<json::Fields> {
     Ok(json::Fields { key: or(key, KEY), value: or(value, VALUE), expires: or(expires, EXPIRES) })
 }
 
-/// Takes lines and gives rows.
+/// Takes lines and returns rows.
 pub(crate) struct Reader {
     kind: Kind,
     /// Nothing has been read yet.
@@ -42,7 +42,7 @@ enum Kind {
     Jsonl(json::Fields),
 }
 
-/// What is known of a table's columns: all, once its first row has been read.
+/// What is known of a table's columns: everything, once its first row was read.
 struct Header {
     choice: Choice,
     table: Option<Table>,
@@ -66,12 +66,12 @@ impl Reader {
         Ok(Reader { kind, first: true })
     }
 
-    /// Whether lines are wanted with their ends.
+    /// Whether lines are passed with their ends.
     pub(crate) fn keeps_ends(&self) -> bool {
         matches!(self.kind, Kind::Csv(..))
     }
 
-    /// How many lines of the last row stand before the last one.
+    /// How many lines of the last row come before the last one.
     pub(crate) fn held(&self) -> u64 {
         match &self.kind {
             Kind::Csv(csv) => csv.0.held(),
@@ -79,7 +79,7 @@ impl Reader {
         }
     }
 
-    /// Takes a line; gives the row that ends with it, if one does.
+    /// Takes a line. Returns the row that ends with it, if one does.
     #[inline]
     pub(crate) fn line<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<Row<'a>>, Refused> {
         let first = std::mem::take(&mut self.first);
@@ -111,7 +111,7 @@ impl Reader {
         }
     }
 
-    /// At the end of the input: a row that has begun should have ended.
+    /// Called at the end of the input. Fails if a row has begun and not ended.
     pub(crate) fn end(&self) -> Result<(), Refused> {
         match &self.kind {
             Kind::Csv(csv) => csv.0.end().map_err(malformed),
@@ -121,7 +121,7 @@ impl Reader {
 }
 
 impl Header {
-    /// The row of `fields`; none where they are the header.
+    /// The row of `fields`; `None` if they are the header.
     fn row<'a>(&'a mut self, fields: &'a Fields, with_base64: bool) -> Result<Option<Row<'a>>, Refused> {
         if self.table.is_none() {
             let (table, is_header) = Table::begin(&self.choice, fields, with_base64)?;

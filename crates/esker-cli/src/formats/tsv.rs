@@ -1,11 +1,11 @@
-//! TSV: a row a line, tabs between fields, and escapes for what would be taken for either.
+//! TSV: one row per line, tabs between fields, and escapes for tabs and line ends in fields.
 
 use std::borrow::Cow;
 
 use super::fields::Fields;
 use crate::escapes;
 
-/// Takes a line without its end apart.
+/// Parses a line without its end.
 pub(super) fn parse(line: &[u8], fields: &mut Fields) -> Result<(), Cow<'static, str>> {
     fields.clear();
     fields.bytes.clear();
@@ -18,7 +18,7 @@ pub(super) fn parse(line: &[u8], fields: &mut Fields) -> Result<(), Cow<'static,
     Ok(())
 }
 
-/// Appends `field` with escapes, so that no byte of it is taken for a tab or the end of a line.
+/// Appends `field` with escapes, so that no byte of it counts as a tab or the end of a line.
 pub(super) fn append(out: &mut Vec<u8>, field: &[u8]) {
     escapes::append(out, field);
 }

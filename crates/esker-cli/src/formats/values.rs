@@ -20,21 +20,21 @@ use super::BYTE_ORDER_MARK;
 use crate::exit::Outcome;
 use crate::json::{Fields, Parsed};
 
-/// Bytes that are read at once.
+/// How many bytes are read at once.
 const PIECE: usize = 1 << 16;
 
-/// Takes what was read of a row; its failure ends the reading.
+/// Takes a parsed row, or why it is invalid. Its failure ends the reading.
 pub(crate) type Take<'a> = &'a mut dyn FnMut(Result<Parsed, Cow<'static, str>>) -> Outcome;
 
 /// Why the reading ended before the input did.
 pub(crate) enum Ended {
-    /// It cannot be read, or is no JSON.
+    /// The input cannot be read, or is not JSON.
     Input(serde_json::Error),
-    /// The one who took the rows wanted no more.
+    /// The consumer of the rows has failed.
     Taker(crate::exit::Failure),
 }
 
-/// Reads all rows of `input`, each of at most `row_max` bytes, and hands them to `take`.
+/// Reads all rows of `input`, each of at most `row_max` bytes, and passes them to `take`.
 pub(crate) fn read(input: impl Read, fields: &Fields, row_max: usize, take: Take<'_>) -> Result<(), Ended> {
     let left = Rc::new(Cell::new(row_max));
     let mut input = BufReader::with_capacity(PIECE, Bounded { input, left: Rc::clone(&left) });
@@ -55,7 +55,7 @@ pub(crate) fn read(input: impl Read, fields: &Fields, row_max: usize, take: Take
     Ok(())
 }
 
-/// Gives no more than `left` bytes until somebody says that a row is complete.
+/// Returns at most `left` bytes, which is set again when a row is complete.
 struct Bounded<R> {
     input: R,
     left: Rc<Cell<usize>>,
@@ -72,7 +72,7 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// Takes a value of the top level: an array of rows, or a row.
+/// Reads a value of the top level: an array of rows, or a row.
 struct Rows<'a, 'b> {
     fields: &'a Fields,
     left: &'a Cell<usize>,
@@ -82,7 +82,7 @@ struct Rows<'a, 'b> {
 }
 
 impl Rows<'_, '_> {
-    /// An error ends the reading; `failure` has why.
+    /// Passes a row on. An error ends the reading; `failure` has the reason.
     fn row<E: Error>(&mut self, row: &Value) -> Result<(), E> {
         self.left.set(self.row_max);
         (self.take)(self.fields.of(row)).map_err(|failure| {

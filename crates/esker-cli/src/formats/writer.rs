@@ -1,4 +1,4 @@
-//! Rows into a file, whatever its format.
+//! Writes rows to a file in any format.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome};
 use crate::json;
 
-/// The columns where none were chosen.
+/// The columns if none were chosen.
 const COLUMNS: [Column; 2] = [Column::Key, Column::Value];
 
 /// Appends rows in one format.
@@ -18,15 +18,15 @@ pub(crate) struct Writer {
     types: Types,
     /// The columns of CSV and TSV.
     columns: Vec<Column>,
-    /// Rows that expire, which what was written does not say.
+    /// How many rows expire although the output does not record it.
     untold: u64,
-    /// A row has been written.
+    /// Whether a row was written.
     any: bool,
     /// Memory for what is printed before it is quoted.
     printed: Vec<u8>,
 }
 
-/// What is written of one row.
+/// The parts of one row.
 pub(crate) struct Row<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
@@ -48,7 +48,7 @@ impl Writer {
         Ok(Writer { format, types, columns: columns.to_vec(), untold: 0, any: false, printed: Vec::new() })
     }
 
-    /// How many of the rows expire although what was written does not say so.
+    /// How many of the rows expire although the output does not record it.
     pub(crate) fn untold(&self) -> u64 {
         self.untold
     }
@@ -63,7 +63,7 @@ impl Writer {
             || (self.has(Column::Value) && self.types.values == DataType::Text)
     }
 
-    /// Appends the header, where the format has one.
+    /// Appends the header, if the format has one.
     pub(crate) fn begin(&self, out: &mut Vec<u8>) {
         let mut names: Vec<&str> = self.columns.iter().map(|column| column.name()).collect();
         let header = match self.format {
@@ -102,7 +102,7 @@ impl Writer {
                     out.extend_from_slice(b",\n");
                 }
                 json::row(out, self.types, key, Some((value, expires_us)))?;
-                // The next row, or the end, says what follows.
+                // The next row, or the end, writes what follows.
                 out.pop();
                 Ok(())
             }
@@ -161,7 +161,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends a field of CSV; true when it had to become base64.
+    /// Appends a field of CSV. Returns whether it had to become base64.
     fn field(
         &mut self,
         out: &mut Vec<u8>,
@@ -212,7 +212,7 @@ impl Writer {
     }
 }
 
-/// Appends when a value expires; nothing where it does not.
+/// Appends when a value expires; nothing if it does not.
 fn moment(expires_us: Option<u64>, out: &mut Vec<u8>) -> Outcome {
     if let Some(us) = expires_us {
         out.extend_from_slice(us.to_string().as_bytes());

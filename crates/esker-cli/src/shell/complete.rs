@@ -1,4 +1,4 @@
-//! Completion: commands, options, what options and arguments can be (types, formats, trees, keys, files).
+//! Completion: commands, options, and the values of options and arguments (types, formats, trees, keys, files).
 
 use clap::{Arg, Command};
 use esker::{Db, ScanRange};
@@ -10,10 +10,10 @@ use super::words;
 use crate::datatype::{DataType, Types};
 use crate::escapes;
 
-/// Keys that are offered at most.
+/// The most keys that are offered.
 const KEYS_MAX: usize = 200;
 
-/// Completes a line, given the store that is open and the tree that is worked on.
+/// Completes a line, given the open store and the current tree.
 pub(super) struct Completion {
     store: Option<(Db, String)>,
     shell: Command,
@@ -27,7 +27,7 @@ impl Completion {
         Completion { store, shell, files: FilenameCompleter::new() }
     }
 
-    /// What the word that begins with `typed` can be, behind the words `before`; `None`: a file.
+    /// The candidates for a word that begins with `typed`, after the words `before`; `None`: files.
     fn candidates(&self, before: &[String], typed: &str) -> Option<Vec<String>> {
         let Some((first, before)) = before.split_first() else { return Some(self.commands()) };
         if first == "help" {
@@ -53,7 +53,7 @@ impl Completion {
         shown.map(|command| command.get_name().to_owned()).collect()
     }
 
-    /// What the argument `arg` can be.
+    /// The candidates for the argument `arg`.
     fn values(&self, arg: &Arg, typed: &str) -> Option<Vec<String>> {
         let possible = arg.get_possible_values();
         if !possible.is_empty() {
@@ -72,7 +72,7 @@ impl Completion {
         }
     }
 
-    /// Keys that begin with `typed`. Numbers are not offered: their order is another.
+    /// Keys that begin with `typed`. Numbers are not offered, because their order differs from that of their digits.
     fn keys(&self, typed: &str) -> Option<Vec<String>> {
         let (db, tree) = self.store.as_ref()?;
         let tree = db.open_tree(tree).ok()??;
@@ -94,7 +94,7 @@ impl Completion {
     }
 }
 
-/// The option that `word` is, if it wants a value behind it.
+/// The option `word`, if it takes a value.
 fn option<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let name = word.strip_prefix("--")?;
     command.get_arguments().find(|arg| arg.get_long() == Some(name) && arg.get_action().takes_values())

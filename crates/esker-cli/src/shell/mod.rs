@@ -1,12 +1,12 @@
-//! `esker shell`: commands line by line, with the store open meanwhile.
+//! `esker shell`: commands line by line, while the store stays open.
 //!
 //! ```text
 //! terminal ─> terminal (rustyline: editing, history, complete, paste) ─┐
 //! pipe, file ─> plain ────────────────────────────────────────────────┴─> session ─> words ─> line (clap) ─> commands
 //! ```
 //!
-//! No line ends the shell but `exit` and `quit`; the end of the input does. What fails is said, and the next line
-//! is read. Every command of the command line is one here, by the same definition (`args`) and the same code.
+//! Only `exit`, `quit` and the end of the input end the shell. A failure is reported, and the next line is read. Every
+//! command of the command line works here, by the same definition (`args`) and the same code.
 
 mod complete;
 mod line;
@@ -22,7 +22,7 @@ use crate::args::{Global, Shell};
 use crate::exit::Outcome;
 use session::Session;
 
-/// Reads a line of the shell, and does nothing.
+/// Parses a line of the shell, and does nothing else.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(line: &[u8]) {
     if let Ok(words) = words::split(line) {
@@ -43,7 +43,7 @@ pub(crate) fn run(global: Global, args: &Shell) -> Outcome {
     } else {
         plain::run(&mut session)
     };
-    // A store that could not be opened is why lines failed, unless another one was opened.
+    // If the store could not be opened, lines failed because of that, unless another store was opened.
     let ended = if session.has_opened() { ended } else { at_start.and(ended) };
     let closed = session.close();
     ended.and(closed)

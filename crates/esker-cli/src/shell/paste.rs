@@ -1,4 +1,4 @@
-//! Text that is pasted at a terminal. Terminals mark it (bracketed paste), so that none of it is taken for editing.
+//! Text that is pasted at a terminal. Terminals mark it (bracketed paste), so that it does not count as editing.
 //!
 //! ```text
 //! ESC[200~  put a 1 CR put b 2 CR get  ESC[201~      what the terminal sends
@@ -6,8 +6,8 @@
 //!           lines that are run, in order;  the last one, which nobody has ended, is left to be edited
 //! ```
 //!
-//! Characters that are keys elsewhere (a tab completes, Ctrl-D ends the shell) stand for themselves, as far as a line can
-//! hold them. The editor gets the first line and the last one; those between never stand in its line.
+//! Characters that are keys elsewhere (tab completes, Ctrl-D ends the shell) stand for themselves, if a line can hold
+//! them. The editor gets the first line and the last one; the lines between never appear in it.
 
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,39 +17,39 @@ use rustyline::{
     RepeatCount,
 };
 
-/// What was pasted.
+/// The pasted text.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Pasted {
-    /// The lines to run. The first one begins with what stood in front of the cursor.
+    /// The lines to run. The first one begins with the text in front of the cursor.
     pub(super) lines: Vec<String>,
-    /// The line that was not ended, in front of and behind the cursor.
+    /// The unfinished line, in front of and behind the cursor.
     pub(super) unfinished: (String, String),
 }
 
-/// What the keys of a paste have brought so far.
+/// The state of a paste in progress.
 #[derive(Debug, Default)]
 struct State {
     is_pasting: bool,
     pasted: Pasted,
-    /// What came after the last line's end.
+    /// The text after the last line's end.
     text: String,
-    /// The last key was a carriage return, to which a line feed belongs.
+    /// Whether the last key was a carriage return: a line feed after it belongs to it.
     ends_with_return: bool,
-    /// Characters that no line can hold.
+    /// How many characters were left out because no line can hold them.
     left_out: u64,
 }
 
-/// Receives what is pasted; cloned, the same one.
+/// Receives pasted text. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Paste(Arc<Mutex<State>>);
 
 impl Paste {
-    /// To be bound to every key.
+    /// The handler to bind to every key.
     pub(super) fn handler(&self) -> EventHandler {
         EventHandler::Conditional(Box::new(self.clone()))
     }
 
-    /// What was pasted since this was last asked, if it had lines, and how many characters were left out.
+    /// The text pasted since the last call, if it had line ends, and how many characters were left out.
     pub(super) fn take(&self) -> (Option<Pasted>, u64) {
         let state = take(&mut *self.state());
         let pasted = (!state.pasted.lines.is_empty()).then_some(state.pasted);
@@ -68,7 +68,7 @@ impl ConditionalEventHandler for Paste {
 }
 
 impl State {
-    /// A key that was pressed, or pasted, at `at` in the edited `line`. `None`: it is no part of a paste.
+    /// Handles a key that was pressed, or pasted, at `at` in the edited `line`. `None`: it is not part of a paste.
     fn key(&mut self, key: KeyEvent, line: &str, at: usize) -> Option<Cmd> {
         if key.0 == KeyCode::BracketedPasteStart {
             self.is_pasting = true;
@@ -80,7 +80,7 @@ impl State {
         let follows_return = take(&mut self.ends_with_return);
         match key {
             KeyEvent(KeyCode::BracketedPasteEnd, _) => return Some(self.end()),
-            // A way out, should the end never come.
+            // A way out if the end never comes.
             KeyEvent(KeyCode::Char('C'), Modifiers::CTRL) => {
                 *self = State::default();
                 return Some(Cmd::Interrupt);
@@ -98,7 +98,7 @@ impl State {
         Some(Cmd::Noop)
     }
 
-    /// The first line is put into the edited one, so that it is seen as it is run.
+    /// Inserts the first line into the edited one, so that the user sees the line that is run.
     fn end_line(&mut self, line: &str, at: usize) -> Cmd {
         let text = take(&mut self.text);
         if !self.pasted.lines.is_empty() {
@@ -130,7 +130,7 @@ fn insert(text: String) -> Cmd {
 mod tests {
     use super::*;
 
-    /// Pastes `text` at the `|` in `line`; gives what the editor was told, without `Noop`s.
+    /// Pastes `text` at the `|` in `line`. Returns the editor's commands without `Noop`s.
     fn paste(state: &mut State, line: &str, text: &str) -> Vec<Cmd> {
         let at = line.find('|').unwrap();
         let line = line.replace('|', "");

@@ -1,4 +1,4 @@
-//! Lines from a pipe or a file: run as they come, whatever became of those before.
+//! Lines from a pipe or a file: each is run as it comes, even if lines before it failed.
 
 use std::io::{self, BufRead};
 

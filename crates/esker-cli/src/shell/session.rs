@@ -1,4 +1,4 @@
-//! The state of the shell (which store is open, which tree is worked on), and what a line does to it.
+//! The state of the shell (the open store, the current tree), and the effect of a line on it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ use crate::interrupt;
 use crate::output::Out;
 use crate::store::{opening, options, patiently, say_memory};
 
-/// Whether the shell goes on.
+/// Whether the shell continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     GoOn,
     End,
 }
 
-/// What the shell knows between two lines.
+/// The state of the shell between two lines.
 pub(super) struct Session {
-    /// The options that the shell was started with; `tree` is the one that is worked on.
+    /// The options that the shell was started with; `tree` is the current tree.
     global: Global,
     open: Option<Opened>,
     has_opened: bool,
@@ -35,7 +35,7 @@ struct Opened {
     options: Options,
 }
 
-/// Asks for a line at the terminal; `None` where nobody answers.
+/// Asks for a line at the terminal; `None` if nobody answers.
 pub(super) type Ask<'a> = &'a mut dyn FnMut(&str) -> Option<String>;
 
 impl Session {
@@ -43,7 +43,7 @@ impl Session {
         Session { global, open: None, has_opened: false }
     }
 
-    /// Opens the store that the shell was started with, where there is one. What fails is said here.
+    /// Opens the store that the shell was started with, if there is one. Reports failures itself.
     pub(super) fn open_at_start(&mut self) -> Outcome {
         if !self.global.db.exists() {
             return Ok(());
@@ -53,12 +53,12 @@ impl Session {
         self.open_store(path, options).map_err(|failure| said(&failure))
     }
 
-    /// Whether a store was opened, which may be closed again.
+    /// Whether a store was opened. It may be closed again by now.
     pub(super) fn has_opened(&self) -> bool {
         self.has_opened
     }
 
-    /// What the prompt shows: the store and the tree.
+    /// The text of the prompt: the store and the tree.
     pub(super) fn place(&self) -> String {
         let Some(open) = &self.open else { return "esker".to_owned() };
         let store = open.path.file_name().unwrap_or(open.path.as_os_str()).to_string_lossy();
@@ -68,12 +68,12 @@ impl Session {
         }
     }
 
-    /// The store that is open and the tree that is worked on, for completion.
+    /// The open store and the current tree, for completion.
     pub(super) fn store(&self) -> Option<(Db, String)> {
         self.open.as_ref().map(|open| (open.db.clone(), self.global.tree.clone()))
     }
 
-    /// Does what a line asks for. What is wrong with it has been said when it fails.
+    /// Runs a line. Reports what is wrong with it before it fails.
     pub(super) fn line(&mut self, line: &[u8], ask: Option<Ask<'_>>) -> Outcome<Next> {
         interrupt::clear();
         let words = words::split(line).map_err(|wrong| said(&Failure::usage(wrong)))?;
@@ -119,13 +119,14 @@ impl Session {
         Ok(Next::GoOn)
     }
 
-    /// Whether `path` is the store that is open here.
+    /// Whether `path` is the store that the shell has open.
     fn is_open(&self, path: &Path) -> bool {
         let real = |path: &Path| std::fs::canonicalize(path).ok();
         self.open.as_ref().is_some_and(|open| real(&open.path).is_some_and(|own| real(path) == Some(own)))
     }
 
-    /// The global options of a line: what it does not say is as in the session. `elsewhere`: it names another store.
+    /// The global options of a line. The session provides those that the line does not set. `elsewhere`: the line names
+    /// another store.
     fn settle(&self, line: Global, elsewhere: bool, has_tree: bool) -> Global {
         let open = self.open.as_ref().filter(|_| !elsewhere);
         let path = open.map_or(&self.global.db, |open| &open.path).clone();
@@ -143,7 +144,7 @@ impl Session {
         }
     }
 
-    /// A command that the command line has as well.
+    /// Runs a command that the command line has too.
     fn shared(
         &mut self,
         mut global: Global,
@@ -172,7 +173,7 @@ impl Session {
             Command::Destroy(_) => false,
             _ => return commands::run(Cli { global, command }),
         };
-        // These want the store for themselves.
+        // These need the store for themselves.
         global.open = None;
         let closed = if elsewhere { None } else { self.open.take() };
         let Some(Opened { db, path, options }) = closed else {
@@ -222,7 +223,7 @@ impl Session {
     }
 }
 
-/// Says what failed; what is left of it is the exit code.
+/// Reports a failure. Only the exit code of it is left.
 fn said(failure: &Failure) -> Failure {
     failure.message().inspect(|message| note(message));
     Failure::reported(failure.code())
@@ -232,7 +233,7 @@ fn nothing_open() -> Failure {
     Failure::usage("no store is open: `open NAME` opens one, and creates it where there is none")
 }
 
-/// Standard input is where the lines come from.
+/// Standard input is the source of the lines.
 fn refuse_standard_input(command: &Command) -> Outcome {
     let file: Option<&Path> = match command {
         Command::Put(args) => args.file.as_deref(),

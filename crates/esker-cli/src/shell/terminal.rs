@@ -1,8 +1,8 @@
-//! Lines at a terminal: edited, remembered, completed. Ctrl-C drops a line, Ctrl-D ends the shell. Of pasted lines each is run
-//! as if it had been typed.
+//! Lines at a terminal: editing, history, completion. Ctrl-C drops a line, Ctrl-D ends the shell. Each pasted line is
+//! run as if it had been typed.
 //!
-//! A line that is not UTF-8 is dropped, with what was typed ahead: the editor gives up in its middle, and the rest must not be
-//! taken for a command.
+//! A line that is not UTF-8 is dropped, together with typed-ahead input: the editor gives up in its middle, and the
+//! rest must not be taken for a command.
 
 use std::env;
 use std::fs;
@@ -24,12 +24,12 @@ use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
 use crate::output::Out;
 
-/// Lines that are remembered.
+/// How many lines the history has.
 const REMEMBERED: usize = 10_000;
 
 type Lines = Editor<Completion, DefaultHistory>;
 
-/// What is typed ahead has arrived within so long, where it was pasted.
+/// Pasted input that is typed ahead arrives within this time.
 const TYPED_AHEAD: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
@@ -48,7 +48,7 @@ pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
     let mut unfinished = (String::new(), String::new());
     loop {
         lines.set_helper(Some(Completion::new(session.store())));
-        // Ctrl-C was for the lines before.
+        // An earlier Ctrl-C was for earlier lines.
         interrupt::clear();
         let (before, behind) = std::mem::take(&mut unfinished);
         let read = lines.readline_with_initial(&prompt(session), (&before, &behind));
@@ -70,19 +70,19 @@ pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
             Err(ReadlineError::Eof) => return Out::stdout()?.with(|out| out.write(b"\n")),
             Err(error) => return Err(Failure::store(format!("cannot read the terminal: {error}"))),
         };
-        // A handle less when the store is closed.
+        // This drops a handle, so that the store can be closed.
         lines.set_helper(None);
         let pasted = pasted.unwrap_or_else(|| Pasted { lines: vec![line], ..Pasted::default() });
         let count = pasted.lines.len();
         unfinished = pasted.unfinished;
         for (done, line) in pasted.lines.iter().enumerate() {
             if done > 0 {
-                // The editor has shown the first one.
+                // The editor has shown the first line already.
                 Out::stdout()?.with(|out| out.line(&format!("{}{line}", prompt(session))))?;
             }
             remember(&mut lines, line, &mut history);
             let mut ask = |question: &str| answer(&mut lines, &paste, question);
-            // What failed has been said.
+            // Failures are reported already.
             if let Ok(Next::End) = session.line(line.as_bytes(), Some(&mut ask)) {
                 return Ok(());
             }
@@ -102,7 +102,7 @@ fn prompt(session: &Session) -> String {
     format!("{}> ", String::from_utf8_lossy(&prompt))
 }
 
-/// Asks at the terminal; of what is pasted as an answer the first line counts.
+/// Asks at the terminal. If the answer is pasted, its first line counts.
 fn answer(lines: &mut Lines, paste: &Paste, question: &str) -> Option<String> {
     let mut shown = Vec::new();
     escapes::append_shown(&mut shown, question.as_bytes());
@@ -111,9 +111,9 @@ fn answer(lines: &mut Lines, paste: &Paste, question: &str) -> Option<String> {
     pasted.and_then(|pasted| pasted.lines.into_iter().next()).or(typed)
 }
 
-/// Takes away what the terminal has got beside a line that was dropped.
+/// Discards the rest of the terminal's input after a dropped line.
 fn drop_typed_ahead() {
-    // Such a terminal is not edited at: the system gives whole lines, and the one that was dropped is all that was read.
+    // Such a terminal has no editing: the system returns whole lines, and only the dropped one was read.
     let plain = ["dumb", "cons25", "emacs"];
     if env::var("TERM").is_ok_and(|term| plain.iter().any(|name| term.eq_ignore_ascii_case(name))) {
         return;
@@ -122,7 +122,7 @@ fn drop_typed_ahead() {
     loop {
         let mut ready = [PollFd::new(&input, PollFlags::IN)];
         let is_there = poll(&mut ready, Some(&TYPED_AHEAD)).is_ok_and(|count| count > 0);
-        // An end or an error is met again when the next line is asked for.
+        // An end or an error comes again when the next line is read.
         if !is_there || !rustix::io::read(&input, &mut dropped).is_ok_and(|count| count > 0) {
             return;
         }
@@ -142,8 +142,8 @@ fn editor() -> rustyline::Result<Lines> {
     Ok(lines)
 }
 
-/// Adds a line to the history, and to its file at once, so that a shell that is killed loses nothing.
-/// What cannot be written is said once, and the session goes on without the file.
+/// Adds a line to the history, and to its file at once, so that a killed shell loses nothing. If the file cannot be
+/// written, that is reported once, and the session continues without it.
 fn remember(lines: &mut Lines, line: &str, history: &mut Option<PathBuf>) {
     if !matches!(lines.add_history_entry(line), Ok(true)) {
         return;
@@ -156,7 +156,7 @@ fn remember(lines: &mut Lines, line: &str, history: &mut Option<PathBuf>) {
     }
 }
 
-/// Where earlier lines are kept, by the XDG base directory specification. None without a home.
+/// The file of the history, by the XDG base directory specification. `None` without a home.
 fn history_file() -> Option<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;

@@ -69,7 +69,8 @@ fn word(line: &[u8]) -> Result<(Vec<u8>, usize), &'static str> {
     Ok((word, at))
 }
 
-/// Appends what the backslash at the beginning of `line` stands for between double quotes; gives how many bytes it takes.
+/// Appends the meaning of the backslash at the beginning of `line` between double quotes. Returns how many bytes it
+/// takes.
 fn escaped(line: &[u8], word: &mut Vec<u8>) -> Result<usize, &'static str> {
     let len = match line.get(1) {
         None => return Err("a quote is not closed"),
@@ -102,7 +103,7 @@ pub(super) fn quote(text: &str) -> Cow<'_, str> {
     format!("\"{}\"", String::from_utf8_lossy(&inside).replace('"', "\\\"")).into()
 }
 
-/// Where the last word of `line` begins: behind the last blank outside of quotes.
+/// Where the last word of `line` begins: after the last blank outside of quotes.
 pub(super) fn last(line: &str) -> usize {
     let (mut start, mut quote, mut escaped) = (0, None, false);
     for (at, c) in line.char_indices() {
