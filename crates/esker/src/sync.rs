@@ -1,5 +1,5 @@
-//! The atomics of the lock-free parts, through one door: the real ones, or, in a build with
-//! `RUSTFLAGS="--cfg esker_shuttle"`, those of the `shuttle` scheduler, which tries many interleavings.
+//! The atomics of the lock-free code: the real ones or, in a build with `RUSTFLAGS="--cfg esker_shuttle"`, those of the
+//! `shuttle` scheduler, which tries many interleavings.
 
 #[cfg(esker_shuttle)]
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};

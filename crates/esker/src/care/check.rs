@@ -34,8 +34,8 @@ pub(super) struct Check<'a> {
     pub(super) cancel: &'a Cancel,
 }
 
-/// Reads every file of the store in `path` and reports all damage. It writes nothing. A store that another process has
-/// open for writing is refused.
+/// Reads every file of the store in `path` and reports all damage. It writes nothing. A store that is open elsewhere
+/// for writing is refused.
 ///
 /// # Errors
 /// `NotFound` when there is no store, `Locked`, `Io` when the directory cannot be read. Damage is not an error: it is

@@ -1,4 +1,4 @@
-//! Locks a store that is not open, for work that needs its files to itself.
+//! Locks a store for work on its files, while no other handle may change them.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Maintenance of stores and their files.
 //!
 //! - [`checkpoint`] copies a store that is open.
-//! - [`check`] reads all of a store that no process writes to, and reports all damage.
+//! - [`check`] reads all of a store that is not open for writing, and reports all damage.
 //! - [`dump`] shows a single file. [`destroy`] removes a store.
 //! - [`backup`] copies those files of an open store that earlier backups do not have. [`restore`] makes a store from a
 //!   backup.

@@ -142,7 +142,8 @@ mod tests {
             let (earlier, later) = (range(100, 50, 500), range(first, count, to));
             let both = later.behind(earlier);
             for file in 0..1000 {
-                // What was gone there is gone, also where numbers around that of no file are changed.
+                // A file that the first mapping counts as gone stays gone, even if the second one covers the number of
+                // no file.
                 let is_there = (100..150).contains(&file);
                 let expected = if is_there { later.number(earlier.number(file)) } else { later.none };
                 assert_eq!(both.number(file), expected, "{file} by {later:?}");
