@@ -273,7 +273,7 @@ impl Store {
         Ok(())
     }
 
-    /// [`BlobSet::seal_ended`]. After a failed sync the store takes no more writes.
+    /// [`seal_ended`](crate::blob::BlobSet::seal_ended). After a failed sync the store takes no more writes.
     pub(crate) fn seal_blobs(&self, all: bool) -> Result<bool> {
         self.blobs.seal_ended(all && !broken("rule-14-roll")).inspect_err(|error| {
             if error.kind() != ErrorKind::OutOfSpace {

@@ -375,8 +375,9 @@ mod tests {
     fn as_many_values_are_expected_as_there_are_expected_ones() {
         let mut rng = crate::rng::Rng::new(7);
         for _ in 0..2_000 {
-            let mut some =
-                |below: u64| -> BTreeSet<u64> { (0..below).filter(|_| rng.next() % 3 == 0).collect() };
+            let mut some = |below: u64| -> BTreeSet<u64> {
+                (0..below).filter(|_| rng.next().is_multiple_of(3)).collect()
+            };
             let (pending, freed, in_log) = (some(12), some(12), some(14));
             let entries = rng.next() % 10;
             let info = BlobFileInfo { pending, ..info(1, true, entries, &[]) };

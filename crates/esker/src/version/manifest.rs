@@ -22,7 +22,7 @@ use crate::log::stream::{Stream, StreamContents, StreamWriter, read_epoch, read_
 const GROWTH_MAX: u64 = 1 << 20;
 
 /// After this many commits without a copy, a new manifest with a copy is tried.
-const EDITS_WITHOUT_COPY: u64 = 64;
+const COMMITS_WITHOUT_COPY: u64 = 64;
 
 /// The open manifest.
 #[derive(Debug)]
@@ -281,7 +281,7 @@ impl Manifest {
     /// Whether to begin a new manifest: this one has grown long, or has had no copy for some time.
     fn is_due(&mut self) -> bool {
         self.edits_without_copy += u64::from(self.copy.is_none());
-        let wants_copy = self.edits_without_copy >= EDITS_WITHOUT_COPY;
+        let wants_copy = self.edits_without_copy >= COMMITS_WITHOUT_COPY;
         wants_copy || self.writer.len() > self.len_at_start * 2 + GROWTH_MAX
     }
 

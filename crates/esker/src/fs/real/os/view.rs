@@ -3,7 +3,7 @@
 //! A slice promises that its bytes stay as they are and can be loaded. Only this store writes its files (the directory
 //! lock), and it never overwrites a byte that it handed out: log segments are not mapped this way, and all other bytes
 //! are written once. The remaining risk is punching or cutting a mapped range, which the owner of the view excludes
-//! (the contract of [`ReadFile::map`]). A device error under the view is a SIGBUS.
+//! (the contract of `ReadFile::map`). A device error under the view is a SIGBUS.
 
 use std::io;
 use std::os::fd::AsFd;
