@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::care::BackupReport;
+use crate::admin::BackupReport;
 use crate::env::{Env, Lane, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::sim::SimFs;
@@ -13,15 +13,15 @@ use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
 use crate::state::versions::Change;
 use crate::store::Owner;
-use crate::trace::{Cause, Operation, Subject, notes};
+use crate::trace::{Cause, Operation, Subject, perf_context};
 use crate::tree::{Snapshot, Tree};
 use crate::txn::{LockTable, Txn, TxnOptions};
 use crate::value::Value;
 use crate::version::edit::Edit;
 use crate::write::batch::Batch;
 
+mod export_import;
 mod insight;
-mod port;
 mod split;
 mod updates;
 
@@ -308,7 +308,9 @@ impl Db {
             self.store.flush_volatile()
         };
         let metrics = &self.store.metrics;
-        metrics.time(Operation::Sync, Subject::none, || notes::waiting(&*metrics.clock, Cause::Sync, sync))
+        metrics.time(Operation::Sync, Subject::none, || {
+            perf_context::waiting(&*metrics.clock, Cause::Sync, sync)
+        })
     }
 
     // ---- care ----------------------------------------------------------------------------------------
@@ -345,8 +347,8 @@ impl Db {
     /// `InvalidInput` when `dir` lies in the store's own directory; `AlreadyExists`, `Io`, `OutOfSpace`.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.store.ensure_writable()?;
-        crate::care::checkpoint::check_outside(&self.store, dir.as_ref())?;
-        crate::care::checkpoint::checkpoint(&self.store, dir.as_ref()).map(drop)
+        crate::admin::checkpoint::check_outside(&self.store, dir.as_ref())?;
+        crate::admin::checkpoint::checkpoint(&self.store, dir.as_ref()).map(drop)
     }
 
     /// Adds a backup of the current store to the directory `dir`, which may be on another disk, while others read and
@@ -361,8 +363,8 @@ impl Db {
     /// restore uses `dir`; `Io`, `OutOfSpace`. Earlier backups stay as they were.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<BackupReport> {
         self.store.ensure_writable()?;
-        crate::care::checkpoint::check_outside(&self.store, dir.as_ref())?;
-        crate::care::backup::backup(&self.store, dir.as_ref())
+        crate::admin::checkpoint::check_outside(&self.store, dir.as_ref())?;
+        crate::admin::backup::backup(&self.store, dir.as_ref())
     }
 
     /// The directory of the store.

@@ -25,7 +25,7 @@ use crate::read::range::ScanRange;
 use crate::version::edit::{Edit, ManifestState};
 use crate::version::manifest::{read_manifest, read_remains};
 use crate::write::batch::{Batch, Ops, numbers_taken};
-use crate::{blob, care, log, table};
+use crate::{admin, blob, log, table};
 
 const STORE: &str = "/store";
 const BACKUPS: &str = "/backups";
@@ -325,13 +325,13 @@ pub fn catalog(data: &[u8]) {
     }
     let before = disk.paths();
     let options = small_options(&disk);
-    drop(care::backups(BACKUPS, &options));
-    let restored = care::restore(BACKUPS, None, "/restored", &options);
+    drop(admin::backups(BACKUPS, &options));
+    let restored = admin::restore(BACKUPS, None, "/restored", &options);
     assert!(disk.paths().iter().all(|path| before.contains(path) || path.starts_with("/restored")));
     if restored.is_ok() {
         visit("/restored", &options);
     }
-    drop(care::forget_backups(BACKUPS, 1, &options));
+    drop(admin::forget_backups(BACKUPS, 1, &options));
     // Nothing outside the directory is touched, whatever a catalog names.
     assert!(files(STORE, "").iter().all(|path| disk.read_all(path).is_ok()));
 }
@@ -352,14 +352,14 @@ pub fn store(data: &[u8]) {
     let options = small_options(&disk);
     if mode & 8 != 0 {
         for path in &all {
-            drop(care::dump(path, &mut |_| true, &options));
+            drop(admin::dump(path, &mut |_| true, &options));
         }
-        drop(care::check(STORE, &options));
+        drop(admin::check(STORE, &options));
     }
     if mode & 16 != 0 {
         visit(STORE, &options);
     }
-    if care::repair(STORE, &options).is_ok() {
+    if admin::repair(STORE, &options).is_ok() {
         let opened = visit(STORE, &options);
         // Without a sound manifest and without contents, it is no store.
         assert!(opened || mode & 4 != 0, "a repaired store does not open");

@@ -29,10 +29,10 @@
 //! Esker is fast without tuning; [`Options`] holds the few budgets there are. `docs/guarantees.md` lists what a store
 //! promises, and `docs/format.md` describes every byte on disk.
 
+mod admin;
 mod blob;
 mod cache;
 mod canary;
-mod care;
 mod checksum;
 mod codec;
 mod compact;
@@ -75,11 +75,11 @@ mod value;
 mod version;
 mod write;
 
-pub use cache::sim as cache_sim;
-pub use care::{
+pub use admin::{
     BackupInfo, BackupReport, Loss, RepairReport, TreeFiles, backups, check, check_until, destroy, dump,
     dump_with, forget_backups, repair, repair_until, restore, restore_until,
 };
+pub use cache::sim as cache_sim;
 pub use db::Db;
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{CheckReport, Finding};

@@ -37,7 +37,7 @@ use crate::memtable::{ChunkPool, Memtable};
 use crate::options::{Options, TreeOptions};
 use crate::space::{self, Space};
 use crate::state::versions::{Change, Surroundings, Versions};
-use crate::store::{Owner, Parts, Store, merge};
+use crate::store::{Owner, Parts, Store, compaction};
 use crate::trace::Metrics;
 use crate::version::edit::{Edit, ManifestState};
 use crate::version::manifest::{Manifest, manifest_path, read_manifest};
@@ -45,7 +45,7 @@ use crate::version::tables::{TableRegistry, table_path};
 use crate::write::commit::Commit;
 use crate::write::watch::Job;
 
-mod blobs;
+mod blob_files;
 mod directory;
 mod history;
 mod listing;
@@ -160,7 +160,7 @@ struct Opening {
     registry: Arc<TableRegistry>,
     pool: Arc<BufferPool>,
     blobs: Arc<BlobSet>,
-    unneeded: blobs::Unneeded,
+    unneeded: blob_files::Unneeded,
     /// Writes that may have ended the life of a blob.
     jobs: RefCell<Vec<Job>>,
     next_file: Arc<AtomicU64>,
@@ -208,7 +208,7 @@ impl Opening {
                 chunks: Arc::new(ChunkPool::new(options.memtable_limit())),
             },
         );
-        let unneeded = blobs::find(&blobs, &env, dir, listing, state, read_only)?;
+        let unneeded = blob_files::find(&blobs, &env, dir, listing, state, read_only)?;
         let (jobs, dir) = (RefCell::default(), dir.to_path_buf());
         Ok(Opening { id, dir, env, registry, pool, blobs, unneeded, jobs, next_file, executor, versions })
     }
@@ -275,7 +275,7 @@ impl Opening {
             complete(&store, fresh)?;
             conclude(&store, listing, &kept)?;
             if purpose == Purpose::Write {
-                merge::merge_what_was_left(&store);
+                compaction::merge_what_was_left(&store);
             }
         }
         Ok(store)
@@ -283,10 +283,12 @@ impl Opening {
 }
 
 /// The blobs to free, because neither the manifest nor the log names them.
-fn unclaimed(unneeded: blobs::Unneeded, set: &BlobSet, purpose: Purpose) -> Vec<(BlobFileId, u64)> {
+fn unclaimed(unneeded: blob_files::Unneeded, set: &BlobSet, purpose: Purpose) -> Vec<(BlobFileId, u64)> {
     match purpose {
         Purpose::Write if broken("rule-13") => Vec::new(),
-        Purpose::Write => [unneeded.blobs, blobs::never_claimed(set), blobs::never_shared(set)].concat(),
+        Purpose::Write => {
+            [unneeded.blobs, blob_files::never_claimed(set), blob_files::never_shared(set)].concat()
+        }
         // `Shorten` does not know what the rest of the log names. A reader frees nothing.
         Purpose::Shorten | Purpose::Read => Vec::new(),
     }

@@ -20,7 +20,7 @@ use crate::checksum::checksum;
 use crate::codec::{Decoder, FILE_NUMBER_MAX, put_varint, u32_at, u64_at};
 use crate::cursor::{Content, Kind};
 use crate::error::{Error, ErrorKind};
-use crate::version::blobs::SHARES_MAX;
+use crate::version::blob_edits::SHARES_MAX;
 
 /// The length of the header page, which comes before the first value or descriptor.
 pub(super) const PAGE: u64 = 4096;

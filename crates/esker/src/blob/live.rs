@@ -11,7 +11,7 @@ use super::{BlobFile, BlobFileId, BlobName, LazyFile, Shares};
 use crate::canary::broken;
 use crate::error::{Error, Result};
 use crate::fs::RandomFile;
-use crate::version::blobs::{BlobFileInfo, SharesRecord};
+use crate::version::blob_edits::{BlobFileInfo, SharesRecord};
 
 /// One blob file.
 #[derive(Debug)]

@@ -25,7 +25,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::codec::file_number;
-use crate::version::blobs::BlobFileInfo;
+use crate::version::blob_edits::BlobFileInfo;
 
 mod appenders;
 mod chunks;
@@ -35,9 +35,9 @@ mod format;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod handles;
-mod hold;
 mod index;
 pub(crate) mod live;
+mod pin;
 mod read;
 pub(crate) mod rewrite;
 mod scan;
@@ -56,8 +56,8 @@ pub(crate) use format::{Entry, Pointer, key_hash};
 #[cfg(test)]
 use format::{Header, Layout};
 pub(crate) use handles::{Handles, LazyFile};
-pub(crate) use hold::{BlobStream, NewBlob, Pin, PinnedMap, VOLATILE};
 pub(crate) use live::{Life, LiveFile};
+pub(crate) use pin::{BlobStream, NewBlob, Pin, PinnedMap, VOLATILE};
 #[cfg(test)]
 use scan::Scan;
 pub(crate) use set::BlobSet;

@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::hold::VOLATILE;
+use super::pin::VOLATILE;
 use super::{BlobFileId, BlobSet, NewBlob, Pointer, key_hash};
-use crate::version::blobs::SharesRecord;
+use crate::version::blob_edits::SharesRecord;
 
 #[derive(Debug, Clone, Copy)]
 struct Share {

@@ -2,7 +2,7 @@
 //!
 //! The moments that must stay readable divide history into stretches. Within one stretch, readers can see only the
 //! newest version of a key. Nobody needs a tombstone if no older version lies below it and no moment lies before it. An
-//! entry that expired before every moment is treated as a tombstone. A range tombstone removes what it hides, like a
+//! entry that expired before every snapshot is treated as a tombstone. A range tombstone removes what it hides, like a
 //! newer version, once it is certain to survive with the output.
 //!
 //! A merge operand hides nothing: it is applied to what lies below. The operands of one stretch are gathered and become
@@ -22,7 +22,7 @@ use crate::ranges::RangeTombstones;
 
 /// What must stay readable.
 #[derive(Debug, Clone)]
-pub(crate) struct Moments {
+pub(crate) struct Snapshots {
     /// Sequence numbers, ascending. The last one is the newest visible one.
     pub(crate) seqs: Vec<SeqNo>,
     /// No reader asks for entries that expired before this time.
@@ -73,7 +73,7 @@ impl Verdict {
 /// Judges the entries of a merge, in order: key ascending, newest version first.
 #[derive(Debug)]
 pub(crate) struct Retention {
-    moments: Moments,
+    snapshots: Snapshots,
     ranges: Arc<RangeTombstones>,
     /// Range tombstones up to this sequence number survive any crash that the output survives.
     certain: SeqNo,
@@ -87,11 +87,11 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// An entry that is newer than the last of `moments` is kept. Of `ranges`, those newer than `certain` may be lost
+    /// An entry that is newer than the last of `snapshots` is kept. Of `ranges`, those newer than `certain` may be lost
     /// with the log in a crash that the output survives.
-    pub(crate) fn new(moments: Moments, ranges: &Arc<RangeTombstones>, certain: SeqNo) -> Self {
+    pub(crate) fn new(snapshots: Snapshots, ranges: &Arc<RangeTombstones>, certain: SeqNo) -> Self {
         Retention {
-            moments,
+            snapshots,
             ranges: Arc::clone(ranges),
             certain,
             key: Vec::new(),
@@ -104,12 +104,12 @@ impl Retention {
 
     /// Range tombstones up to this sequence number hide nothing in what is kept.
     pub(crate) fn cleared(&self) -> SeqNo {
-        self.moments.seqs.first().copied().unwrap_or(0).min(self.certain)
+        self.snapshots.seqs.first().copied().unwrap_or(0).min(self.certain)
     }
 
     /// The stretch of history that `seq` lies in.
     fn stretch_of(&self, seq: SeqNo) -> usize {
-        self.moments.seqs.partition_point(|&moment| moment < seq)
+        self.snapshots.seqs.partition_point(|&snapshot| snapshot < seq)
     }
 
     /// Whether the key of the entry judged last differs from that of the entry before.
@@ -140,16 +140,17 @@ impl Retention {
             self.key.extend_from_slice(key);
         }
         let same_stretch =
-            !self.new_key && self.stretch == Some(stretch) && stretch < self.moments.seqs.len();
-        let above = self.operand.take().filter(|_| same_stretch || (broken("merge-moment") && !self.new_key));
+            !self.new_key && self.stretch == Some(stretch) && stretch < self.snapshots.seqs.len();
+        let above =
+            self.operand.take().filter(|_| same_stretch || (broken("merge-snapshot") && !self.new_key));
         self.stretch = Some(stretch);
         // A range deletion lies between the operands and this entry.
         let cut_off = above.is_some_and(|above| newer.is_some_and(|newer| newer < above));
         let newer = newer.filter(|&newer| newer <= self.certain || broken("rule-18-certain"));
-        let hidden =
-            newer.is_some_and(|newer| self.stretch_of(newer) == stretch && stretch < self.moments.seqs.len());
+        let hidden = newer
+            .is_some_and(|newer| self.stretch_of(newer) == stretch && stretch < self.snapshots.seqs.len());
         let content = Content::open(kind, stored);
-        let lives = content.lives(|| self.moments.time_us);
+        let lives = content.lives(|| self.snapshots.time_us);
         self.beneath = match content.kind {
             _ if above.is_none() => Beneath::Apart,
             _ if hidden => Beneath::Nothing,
@@ -166,7 +167,7 @@ impl Retention {
         // With number 0 it would be older than a range tombstone that it came after.
         let settled = if is_needed || (older != 0 && !broken("rule-18")) { seq } else { 0 };
         match lives {
-            true if kind == Kind::Merge && stretch < self.moments.seqs.len() => {
+            true if kind == Kind::Merge && stretch < self.snapshots.seqs.len() => {
                 self.operand = Some(seq);
                 Verdict::Gather { joins: above.is_some() && !cut_off, settled }
             }
@@ -183,9 +184,9 @@ impl Retention {
 mod tests {
     use super::*;
 
-    fn kept(moments: &[SeqNo], entries: &[(&str, SeqNo, Kind)], bottom: bool) -> Vec<(String, SeqNo)> {
+    fn kept(snapshots: &[SeqNo], entries: &[(&str, SeqNo, Kind)], bottom: bool) -> Vec<(String, SeqNo)> {
         let mut retention =
-            Retention::new(Moments { seqs: moments.to_vec(), time_us: 100 }, &Arc::default(), 0);
+            Retention::new(Snapshots { seqs: snapshots.to_vec(), time_us: 100 }, &Arc::default(), 0);
         entries
             .iter()
             .filter_map(|&(key, seq, kind)| match retention.judge(key.as_bytes(), seq, kind, b"", bottom) {
@@ -199,7 +200,7 @@ mod tests {
     #[test]
     fn what_has_expired_is_a_tombstone() {
         let judged = |time_us, expiry: u64, bottom| {
-            let mut retention = Retention::new(Moments { seqs: vec![5, 10], time_us }, &Arc::default(), 0);
+            let mut retention = Retention::new(Snapshots { seqs: vec![5, 10], time_us }, &Arc::default(), 0);
             retention.judge(b"k", 8, Kind::PutUntil, &expiry.to_le_bytes(), false);
             retention.judge(b"k", 3, Kind::BlobUntil, &expiry.to_le_bytes(), bottom)
         };
@@ -220,8 +221,8 @@ mod tests {
     #[test]
     fn what_a_range_hides_goes_once_that_is_certain_and_what_is_newer_stays_so() {
         let judged = |certain, seq| {
-            let moments = Moments { seqs: vec![10], time_us: 0 };
-            Retention::new(moments, &deleted_at_5(), certain).judge(b"k", seq, Kind::Put, b"", true)
+            let snapshots = Snapshots { seqs: vec![10], time_us: 0 };
+            Retention::new(snapshots, &deleted_at_5(), certain).judge(b"k", seq, Kind::Put, b"", true)
         };
         assert_eq!(judged(5, 3), Verdict::Drop);
         assert_eq!(judged(4, 3), Verdict::Keep(0));
@@ -231,9 +232,9 @@ mod tests {
 
     #[test]
     fn operands_on_the_two_sides_of_a_moment_or_a_deletion_stay_apart() {
-        let judged = |moments: &[SeqNo], certain, ranges: &Arc<RangeTombstones>| {
-            let moments = Moments { seqs: moments.to_vec(), time_us: 0 };
-            let mut retention = Retention::new(moments, ranges, certain);
+        let judged = |snapshots: &[SeqNo], certain, ranges: &Arc<RangeTombstones>| {
+            let snapshots = Snapshots { seqs: snapshots.to_vec(), time_us: 0 };
+            let mut retention = Retention::new(snapshots, ranges, certain);
             retention.judge(b"k", 7, Kind::Merge, b"", true);
             (retention.judge(b"k", 4, Kind::Merge, b"", true), retention.beneath())
         };
@@ -247,7 +248,7 @@ mod tests {
 
     #[test]
     fn operands_are_gathered_down_to_what_lies_below_them() {
-        let mut retention = Retention::new(Moments { seqs: vec![5, 10], time_us: 100 }, &Arc::default(), 0);
+        let mut retention = Retention::new(Snapshots { seqs: vec![5, 10], time_us: 100 }, &Arc::default(), 0);
         let mut judge = |seq, kind, stored: &[u8]| {
             let verdict = retention.judge(b"k", seq, kind, stored, true);
             (verdict, retention.beneath())

@@ -12,7 +12,7 @@ use crate::open::{BACKUP_DIR, Listing};
 use crate::space::reserve_path;
 use crate::state::TreeInner;
 use crate::stats::{Stats, TreeStats};
-use crate::trace::notes::Recorder;
+use crate::trace::perf_context::Recorder;
 use crate::trace::{Trace, WhySlow};
 use crate::version::levels::LEVELS;
 
@@ -163,7 +163,7 @@ fn tree_stats(tree: &TreeInner) -> Result<TreeStats> {
         bytes_by_level: vec![0; LEVELS],
         ..TreeStats::default()
     };
-    let mems = std::iter::once(&state.mem).chain(&state.waiting);
+    let mems = std::iter::once(&state.mem).chain(&state.immutable);
     stats.range_tombstones = state.ranges.list().len() as u64;
     stats.memtable_entries = mems.map(|mem| mem.table.len() as u64).sum();
     for (level, table) in state.levels.tables() {

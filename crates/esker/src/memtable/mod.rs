@@ -17,20 +17,20 @@
 //! `reserve` calls do not overlap.
 //!
 //! Files: `arena` (memory), `node` (an entry's bytes; why searches touch little memory), `search` (the
-//! walk, linking), `finger` (cheap inserts next to the last one), `filter` (which keys are not here),
+//! walk, linking), `splice` (cheap inserts next to the last one), `filter` (which keys are not here),
 //! `height`, `cursor`.
 
 mod arena;
 mod chunk_pool;
 mod cursor;
 mod filter;
-mod finger;
 mod height;
 #[cfg(test)]
 #[cfg(esker_shuttle)]
 mod interleavings;
 mod node;
 mod search;
+mod splice;
 #[cfg(not(esker_shuttle))]
 #[cfg(test)]
 mod tests;
@@ -42,9 +42,9 @@ use self::arena::Arena;
 pub(crate) use self::chunk_pool::ChunkPool;
 pub(crate) use self::cursor::MemCursor;
 use self::filter::KeyFilter;
-use self::finger::{Finger, Path};
 use self::height::MAX_HEIGHT;
 use self::node::{Link, NodeRef};
+use self::splice::{Path, Splice};
 use crate::checksum::hash_key;
 use crate::cursor::{Kind, SeqNo};
 use crate::error::Result;
@@ -57,7 +57,7 @@ pub(crate) struct Memtable {
     /// The height of the highest entry; at least 1.
     height: AtomicUsize,
     len: AtomicUsize,
-    finger: Finger,
+    splice: Splice,
     /// The expected common prefix of the keys. Key heads begin after it.
     prefix: Box<[u8]>,
     /// The expected number of entries: that of the previous memtable.
@@ -122,7 +122,7 @@ impl Memtable {
             links: std::array::from_fn(|_| Link::new()),
             height: AtomicUsize::new(1),
             len: AtomicUsize::new(0),
-            finger: Finger::new(),
+            splice: Splice::new(),
             prefix: prefix.into(),
             expected: 0,
             filter: OnceLock::new(),
@@ -194,7 +194,7 @@ impl Memtable {
             let node = unsafe { node::write(at, height, key, target.tag, value) };
             self.link(path, node, height, &target);
         };
-        match self.finger.try_take() {
+        match self.splice.try_take() {
             Some(mut path) => {
                 let start = self.start(&mut path, &target);
                 link_in(&mut path, start);

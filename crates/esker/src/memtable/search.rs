@@ -1,9 +1,9 @@
 //! Walks the skip list down and to the right until just before a target.
 
 use super::Memtable;
-use super::finger::Path;
 use super::height::MAX_HEIGHT;
 use super::node::{END, NodePtr, NodeRef, Target, Tower, head_of};
+use super::splice::Path;
 use crate::sync::Ordering;
 
 /// The highest level at which a search from the last insert is tried: about 2^5 entries to either side.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Opening, Replayed, blobs};
+use super::{Opening, Replayed, blob_files};
 use crate::blob::{Pointer, key_hash};
 use crate::canary::broken;
 use crate::cursor::{Content, Kind};
@@ -46,7 +46,7 @@ impl Opening {
             }
             self.blobs.note_used();
             let Some(pointer) = Pointer::decode(content.value) else { return Ok(Visited::Nonsense) };
-            if !broken("rule-4-replay") && !blobs::is_there(&self.blobs, state, &pointer, kept) {
+            if !broken("rule-4-replay") && !blob_files::is_there(&self.blobs, state, &pointer, kept) {
                 return Ok(Visited::EndsHere);
             }
         }
@@ -57,7 +57,7 @@ impl Opening {
                 continue;
             }
             if let Some(pointer) = Pointer::of_entry(op.kind, op.value) {
-                blobs::claim(&self.blobs, &pointer, key_hash(tree.root, op.key));
+                blob_files::claim(&self.blobs, &pointer, key_hash(tree.root, op.key));
             }
             let mem = tree.mem();
             if op.kind == Kind::DeleteRange {

@@ -4,7 +4,7 @@
 //! tombstones. Of a huge value this finds only the pointer; of a merged value only
 //! the newest operand.
 
-use super::merge::{Direction, MergeCursor, sources_of};
+use super::merging_cursor::{Direction, MergeCursor, sources_of};
 use super::operands::gather;
 use crate::checksum::hash_key;
 use crate::cursor::{Content, Kind, MAX_SEQ, SeqNo};
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::ranges::KeyRange;
 use crate::state::TreeState;
 use crate::table::ScanHint;
-use crate::trace::{Step, notes};
+use crate::trace::{Step, perf_context};
 
 /// Calls `use_value` with the value that `key` had at `seq`, if it had one that has not expired at the time
 /// that `now` returns.
@@ -25,10 +25,10 @@ pub(crate) fn get_at<T>(
     use_value: impl FnOnce(Content<'_>) -> T,
 ) -> Result<Option<T>> {
     let hash = hash_key(key);
-    let mems = std::iter::once(&state.mem).chain(&state.waiting);
+    let mems = std::iter::once(&state.mem).chain(&state.immutable);
     for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
         let found = mem.table.get(key, seq);
-        notes::step(|| Step::Memtable { found: found.is_some() });
+        perf_context::step(|| Step::Memtable { found: found.is_some() });
         if let Some((found, kind, value)) = found {
             let entry = Content::open(kind, value);
             let lives = entry.lives(now) && state.ranges.newest_over(key, seq) <= found;
@@ -53,7 +53,7 @@ pub(crate) fn version_at(
         true => (deleted, Kind::Delete, Vec::new()),
         false => (found, kind, value.to_vec()),
     };
-    for mem in std::iter::once(&state.mem).chain(&state.waiting) {
+    for mem in std::iter::once(&state.mem).chain(&state.immutable) {
         if let Some(found) = mem.table.get(key, seq) {
             return Ok(Some(version(found)));
         }

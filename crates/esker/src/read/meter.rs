@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::blob::BlobSet;
 use crate::operators::MergeOperators;
 use crate::state::TreeInner;
-use crate::trace::{Metrics, Notes, Operation, Subject, notes};
+use crate::trace::{Metrics, Notes, Operation, Subject, perf_context};
 
 /// The store that a scan reads. The scan keeps it open.
 pub(crate) trait Scanned: Send + Sync {
@@ -40,9 +40,9 @@ impl ScanMeter {
 
     /// Runs `work`, a part of the scan, and collects its notes.
     pub(crate) fn measured<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        notes::begin();
+        perf_context::begin();
         let done = work();
-        if notes::are_there() {
+        if perf_context::are_there() {
             self.note();
         }
         done
@@ -51,7 +51,7 @@ impl ScanMeter {
     /// Collects the notes of a step that has just ended.
     #[cold]
     pub(crate) fn note(&mut self) {
-        let new = notes::take();
+        let new = perf_context::take();
         let took = self.store.metrics().clock.monotonic_ns().saturating_sub(new.began_ns);
         let (sum, sum_took) = &mut **self.noted.get_or_insert_default();
         sum.add(&new);

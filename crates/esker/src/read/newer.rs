@@ -30,7 +30,7 @@ pub(crate) struct Newer<'a> {
 
 impl<'a> Newer<'a> {
     pub(crate) fn than(after: SeqNo, state: &'a TreeState) -> Newer<'a> {
-        let mems = std::iter::once(&state.mem).chain(&state.waiting);
+        let mems = std::iter::once(&state.mem).chain(&state.immutable);
         Newer {
             mems: mems.filter(|mem| mem.last_seq() > after).map(|mem| &**mem).collect(),
             tables: state
@@ -41,7 +41,7 @@ impl<'a> Newer<'a> {
                 .collect(),
             ranges: &state.ranges,
             moved: {
-                let moved = state.extent.moved.iter().filter(|moved| moved.seq > after);
+                let moved = state.key_bounds.moved.iter().filter(|moved| moved.seq > after);
                 moved.map(|moved| &moved.range).collect()
             },
         }

@@ -20,7 +20,7 @@ fn versions_down(
     mut show: impl FnMut(SeqNo, Kind, &[u8]) -> bool,
 ) -> Result<()> {
     let hash = hash_key(key);
-    let mems = std::iter::once(&state.mem).chain(&state.waiting);
+    let mems = std::iter::once(&state.mem).chain(&state.immutable);
     for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
         let mut cursor = mem.table.cursor();
         cursor.seek(key, seq)?;

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::merge::{Direction, MergeCursor, sources_of};
+use super::merging_cursor::{Direction, MergeCursor, sources_of};
 use super::meter::ScanMeter;
 use super::operands::bytes_below;
 use super::range::ScanRange;
@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ranges::Cover;
 use crate::state::TreeState;
 use crate::table::ScanHint;
-use crate::trace::{Step, notes};
+use crate::trace::{Step, perf_context};
 use crate::value::Value;
 
 /// After this many versions that it does not show, a scan seeks. Two seeks cost about as much as this many
@@ -53,7 +53,7 @@ pub struct Scan {
     /// Used forward: the merge has already moved on.
     is_ahead: bool,
     /// Keeps a moment registered while the scan lasts, if there are huge values.
-    moment: Option<Box<dyn Any + Send + Sync>>,
+    snapshot: Option<Box<dyn Any + Send + Sync>>,
     meter: ScanMeter,
 }
 
@@ -69,7 +69,7 @@ impl Scan {
         states: &[Arc<TreeState>],
         (seq, time_us): (SeqNo, u64),
         range: ScanRange,
-        moment: Option<Box<dyn Any + Send + Sync>>,
+        snapshot: Option<Box<dyn Any + Send + Sync>>,
         mut meter: ScanMeter,
     ) -> Result<Scan> {
         let direction = if range.reverse { Direction::Backward } else { Direction::Forward };
@@ -81,7 +81,7 @@ impl Scan {
             sources.extend(meter.measured(|| sources_of(state, ScanHint::Scan))?);
             cover.join(state.ranges.cover(&range.keys(), seq));
         }
-        notes::step(|| Step::Sources { count: sources.len() as u64 });
+        perf_context::step(|| Step::Sources { count: sources.len() as u64 });
         let merge = MergeCursor::new(sources, direction);
         Ok(Scan {
             merge,
@@ -98,7 +98,7 @@ impl Scan {
             unmade: None,
             below: None,
             is_ahead: false,
-            moment,
+            snapshot,
             meter,
         })
     }
@@ -109,7 +109,7 @@ impl Scan {
     /// `Corruption` or `Io` when a table cannot be read; the scan is then at its end.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
-        notes::begin();
+        perf_context::begin();
         let mut moved = if self.range.reverse { self.advance_backward() } else { self.advance_forward() };
         if self.loaded.is_some() || self.unmade.is_some() {
             (self.loaded, self.unmade, self.below) = (None, None, None);
@@ -117,7 +117,7 @@ impl Scan {
         if self.kind == Kind::Merge && matches!(moved, Ok(true)) && !self.range.keys_only {
             moved = self.make_value().map(|()| true);
         }
-        if notes::are_there() {
+        if perf_context::are_there() {
             self.meter.note();
         }
         self.on_pair = matches!(moved, Ok(true));
@@ -198,7 +198,7 @@ impl Scan {
     }
 
     fn blobs(&self) -> Result<&Arc<BlobSet>> {
-        self.moment.as_ref().map(|_| self.meter.store().blobs()).ok_or_else(|| {
+        self.snapshot.as_ref().map(|_| self.meter.store().blobs()).ok_or_else(|| {
             Error::new(ErrorKind::Corruption, "the scan found a huge value where there was none")
         })
     }
@@ -214,7 +214,7 @@ impl Scan {
         while self.merge.valid() && self.merge.key() == self.key.as_slice() && self.merge.seq() >= deleted {
             if self.merge.kind() != Kind::Merge {
                 let version = (self.merge.kind(), self.merge.value());
-                let blobs = self.moment.as_ref().map(|_| self.meter.store().blobs());
+                let blobs = self.snapshot.as_ref().map(|_| self.meter.store().blobs());
                 below = bytes_below(blobs, &self.key, version, self.time_us);
                 break;
             }

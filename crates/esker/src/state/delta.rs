@@ -18,7 +18,7 @@ pub(super) struct Delta<'a> {
     pub(super) options: Option<&'a TreeOptions>,
     pub(super) tag: Option<&'a str>,
     /// The tree number that its huge values are stored under, and its range of keys.
-    pub(super) extent: Option<(TreeId, &'a KeyRange)>,
+    pub(super) key_bounds: Option<(TreeId, &'a KeyRange)>,
     /// Tables with their levels. Removed ones go before added ones come.
     pub(super) removed: Vec<(usize, FileId)>,
     pub(super) added: Vec<(usize, &'a TableInfo)>,
@@ -59,7 +59,7 @@ impl<'a> Delta<'a> {
             Edit::Flushed { .. } => self.is_flushed = true,
             Edit::DeleteRange { seq, range, .. } => self.deleted.push((*seq, range)),
             Edit::ForgetRange { seq, .. } => self.forgotten.push(*seq),
-            Edit::Extent { root, range, .. } => self.extent = Some((*root, range)),
+            Edit::KeyBounds { root, range, .. } => self.key_bounds = Some((*root, range)),
             Edit::Floor(_)
             | Edit::LogSynced { .. }
             | Edit::Counters { .. }

@@ -88,28 +88,28 @@ impl Mem {
 pub(crate) struct TreeState {
     pub(crate) mem: Arc<Mem>,
     /// Newest first.
-    pub(crate) waiting: Vec<Arc<Mem>>,
+    pub(crate) immutable: Vec<Arc<Mem>>,
     pub(crate) levels: Arc<Levels>,
     /// What was deleted by ranges.
     pub(crate) ranges: Arc<RangeTombstones>,
-    pub(crate) extent: Arc<Extent>,
+    pub(crate) key_bounds: Arc<KeyBounds>,
 }
 
 /// Which keys a tree has, and where those are that it had.
 #[derive(Debug, Default)]
-pub(crate) struct Extent {
+pub(crate) struct KeyBounds {
     pub(crate) range: KeyRange,
     /// What was split off since the store was opened; disjoint.
     pub(crate) moved: Vec<Moved>,
-    /// It was imported with this number, and its entries have older ones: earlier moments cannot be told. 0: it was not, since
+    /// It was imported with this number, and its entries have older ones: earlier snapshots cannot be told. 0: it was not, since
     /// the store was opened.
     pub(crate) since: SeqNo,
 }
 
-impl Extent {
+impl KeyBounds {
     /// To be shared by trees; those that nothing was done to have one together.
-    fn shared(self) -> Arc<Extent> {
-        static WHOLE: OnceLock<Arc<Extent>> = OnceLock::new();
+    fn shared(self) -> Arc<KeyBounds> {
+        static WHOLE: OnceLock<Arc<KeyBounds>> = OnceLock::new();
         if self.is_whole() && self.moved.is_empty() && self.since == 0 {
             return Arc::clone(WHOLE.get_or_init(Arc::default));
         }
@@ -135,10 +135,10 @@ impl Extent {
 
     /// Refuses a moment at which the tree `name` was another store's.
     pub(crate) fn check_moment(&self, name: &str, seq: SeqNo) -> Result<()> {
-        if seq >= self.since || broken("import-moment") {
+        if seq >= self.since || broken("import-snapshot") {
             return Ok(());
         }
-        let message = format!("the tree \"{name}\" was imported after this moment");
+        let message = format!("the tree \"{name}\" was imported after this snapshot");
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
@@ -163,7 +163,7 @@ pub(crate) struct Moved {
 struct Shape {
     levels: Levels,
     ranges: RangeTombstones,
-    extent: Extent,
+    key_bounds: KeyBounds,
 }
 
 /// What changes of that; the rest stays.
@@ -171,7 +171,7 @@ struct Shape {
 struct TreeUpdate {
     levels: Option<Arc<Levels>>,
     ranges: Option<Arc<RangeTombstones>>,
-    extent: Option<Arc<Extent>>,
+    key_bounds: Option<Arc<KeyBounds>>,
 }
 
 /// A tree, shared by all its handles.
@@ -193,7 +193,7 @@ pub(crate) struct TreeInner {
     pub(crate) below_level_0: Mutex<()>,
     dropped: AtomicBool,
     /// Writers wait. Set under the commit lock when no reservation is under way; cleared without it.
-    held: AtomicBool,
+    paused: AtomicBool,
 }
 
 impl TreeInner {
@@ -207,9 +207,9 @@ impl TreeInner {
         chunks: &Arc<ChunkPool>,
     ) -> Arc<TreeInner> {
         let mem = Mem::new(Some(Arc::clone(chunks)));
-        let Shape { levels, ranges, extent } = shape;
-        let (levels, ranges, extent) = (Arc::new(levels), Arc::new(ranges), extent.shared());
-        let state = TreeState { mem, waiting: Vec::new(), levels, ranges, extent };
+        let Shape { levels, ranges, key_bounds } = shape;
+        let (levels, ranges, key_bounds) = (Arc::new(levels), Arc::new(ranges), key_bounds.shared());
+        let state = TreeState { mem, immutable: Vec::new(), levels, ranges, key_bounds };
         Arc::new(TreeInner {
             id,
             root,
@@ -221,7 +221,7 @@ impl TreeInner {
             state: ArcSwap::from_pointee(state),
             below_level_0: Mutex::new(()),
             dropped: AtomicBool::new(false),
-            held: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
         })
     }
 
@@ -239,40 +239,40 @@ impl TreeInner {
         Arc::clone(&self.state.load().mem)
     }
 
-    /// Sets the memtable aside for flushing and begins a new one. Under the commit lock.
-    pub(crate) fn set_mem_aside(&self) {
+    /// Makes the memtable immutable and begins a new one. Under the commit lock.
+    pub(crate) fn switch_mem(&self) {
         let fresh = Mem::over(self.mem().table.successor());
         self.state.rcu(|state| {
-            let mut waiting = Vec::with_capacity(state.waiting.len() + 1);
-            waiting.push(Arc::clone(&state.mem));
-            waiting.extend(state.waiting.iter().cloned());
-            TreeState { mem: Arc::clone(&fresh), waiting, ..TreeState::clone(state) }
+            let mut immutable = Vec::with_capacity(state.immutable.len() + 1);
+            immutable.push(Arc::clone(&state.mem));
+            immutable.extend(state.immutable.iter().cloned());
+            TreeState { mem: Arc::clone(&fresh), immutable, ..TreeState::clone(state) }
         });
     }
 
     /// Shows what has changed, all at once, and takes the flushed memtables out. Under the version lock; where range
     /// tombstones change, under the commit lock too, so that none is added meanwhile.
     fn install(&self, update: &TreeUpdate, flushed: &[Arc<Mem>]) {
-        let TreeUpdate { levels, ranges, extent } = update;
-        if levels.is_none() && ranges.is_none() && extent.is_none() && flushed.is_empty() {
+        let TreeUpdate { levels, ranges, key_bounds } = update;
+        if levels.is_none() && ranges.is_none() && key_bounds.is_none() && flushed.is_empty() {
             return;
         }
         self.state.rcu(|state| {
             let is_flushed = |mem: &Arc<Mem>| flushed.iter().any(|other| Arc::ptr_eq(mem, other));
             TreeState {
                 mem: Arc::clone(&state.mem),
-                waiting: state.waiting.iter().filter(|mem| !is_flushed(mem)).cloned().collect(),
+                immutable: state.immutable.iter().filter(|mem| !is_flushed(mem)).cloned().collect(),
                 levels: Arc::clone(levels.as_ref().unwrap_or(&state.levels)),
                 ranges: Arc::clone(ranges.as_ref().unwrap_or(&state.ranges)),
-                extent: Arc::clone(extent.as_ref().unwrap_or(&state.extent)),
+                key_bounds: Arc::clone(key_bounds.as_ref().unwrap_or(&state.key_bounds)),
             }
         });
     }
 
-    /// Whether all of it is in tables. Stays so only while the tree is held.
+    /// Whether all of it is in tables. Stays so only while writes to the tree are paused.
     pub(crate) fn is_flushed(&self) -> bool {
         let state = self.state.load();
-        state.mem.is_untouched() && state.waiting.is_empty()
+        state.mem.is_untouched() && state.immutable.is_empty()
     }
 
     /// Whether some of it is in memory alone: its writes skip the log, and were not all flushed.
@@ -283,7 +283,7 @@ impl TreeInner {
     /// Where recovery would have to begin for this tree; `None` when the log holds nothing that tables lack.
     pub(crate) fn floor(&self) -> Option<LogFloor> {
         let state = self.state.load();
-        let mems = state.waiting.iter().chain([&state.mem]);
+        let mems = state.immutable.iter().chain([&state.mem]);
         mems.filter_map(|mem| mem.floor()).min_by_key(|floor| floor.segment)
     }
 
@@ -292,32 +292,33 @@ impl TreeInner {
     }
 
     /// Whether writes have to wait. Says so for sure only under the commit lock.
-    pub(crate) fn is_held(&self) -> bool {
-        self.held.load(Ordering::Acquire)
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_held(&self, held: bool) {
-        self.held.store(held, Ordering::Release);
+    pub(crate) fn set_paused(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Release);
     }
 
     /// Empties the tree for good; returns what it held. Under version and commit lock.
     fn mark_dropped(&self) -> Arc<TreeState> {
         self.dropped.store(true, Ordering::Release);
         let (mem, levels, ranges) = (Mem::new(None), Arc::default(), Arc::default());
-        let empty = TreeState { mem, waiting: Vec::new(), levels, ranges, extent: Arc::default() };
+        let empty = TreeState { mem, immutable: Vec::new(), levels, ranges, key_bounds: Arc::default() };
         self.state.swap(Arc::new(empty))
     }
 
     /// Lets go of memtables and tables, because the store is closed. What is loaded from here on is not what the tree holds.
     fn let_go(&self) {
-        let extent = Extent { range: self.state.load().extent.range.clone(), ..Extent::default() };
+        let key_bounds =
+            KeyBounds { range: self.state.load().key_bounds.range.clone(), ..KeyBounds::default() };
         let (mem, levels, ranges) = (Mem::new(None), Arc::default(), Arc::default());
         self.state.store(Arc::new(TreeState {
             mem,
-            waiting: Vec::new(),
+            immutable: Vec::new(),
             levels,
             ranges,
-            extent: extent.shared(),
+            key_bounds: key_bounds.shared(),
         }));
     }
 

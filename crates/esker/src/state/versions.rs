@@ -23,13 +23,13 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::delta::Delta;
-use super::{Extent, Mem, Moved, Shape, TreeInner, TreeUpdate};
+use super::{KeyBounds, Mem, Moved, Shape, TreeInner, TreeUpdate};
 use crate::blob::{BlobSet, LiveFile};
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::ChunkPool;
 use crate::ranges::RangeTombstones;
-use crate::version::blobs::BlobEdit;
+use crate::version::blob_edits::BlobEdit;
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
 use crate::version::levels::{Levels, Table};
 use crate::version::manifest::Manifest;
@@ -78,7 +78,7 @@ impl Origin {
         match self {
             Origin::Created => 0,
             Origin::SplitOff { from, .. } => {
-                trees.get(&from).map_or(0, |tree| tree.state.load().extent.since)
+                trees.get(&from).map_or(0, |tree| tree.state.load().key_bounds.since)
             }
             Origin::Imported { seq } => seq,
         }
@@ -313,12 +313,12 @@ impl Versions {
     fn create(&mut self, id: TreeId, delta: &Delta<'_>, origin: Origin) {
         let Some((name, options)) = delta.created else { return };
         let (root, range) =
-            delta.extent.map_or_else(|| (id, Default::default()), |(root, range)| (root, range.clone()));
+            delta.key_bounds.map_or_else(|| (id, Default::default()), |(root, range)| (root, range.clone()));
         let tables = self.tables(&delta.added);
         let shape = Shape {
             levels: Levels::default().with(&[], tables),
             ranges: delta.ranges_after(&RangeTombstones::default()).unwrap_or_default(),
-            extent: Extent { range, moved: Vec::new(), since: origin.since(&self.trees) },
+            key_bounds: KeyBounds { range, moved: Vec::new(), since: origin.since(&self.trees) },
         };
         let (options, tag) = (delta.options.unwrap_or(options).clone(), delta.tag.map(str::to_owned));
         let tree =
@@ -339,10 +339,10 @@ impl Versions {
         delta.tag.into_iter().for_each(|tag| *tree.tag.lock() = Some(tag.to_owned()));
         let now = tree.state.load_full();
         let levels = delta.has_tables().then(|| now.levels.with(&delta.removed, self.tables(&delta.added)));
-        let extent = delta.extent.map(|(_, range)| {
-            let mut moved = now.extent.moved.clone();
+        let key_bounds = delta.key_bounds.map(|(_, range)| {
+            let mut moved = now.key_bounds.moved.clone();
             moved.extend(self.moved_from(tree.id, origin));
-            Extent { range: range.clone(), moved, since: now.extent.since }
+            KeyBounds { range: range.clone(), moved, since: now.key_bounds.since }
         });
         // Writers have added most of these range tombstones to memory already. Only the others need the commit lock.
         let writes_wait = delta.changes_ranges(&now.ranges).then(no_writes);
@@ -350,7 +350,7 @@ impl Versions {
         let update = TreeUpdate {
             levels: levels.map(Arc::new),
             ranges: ranges.map(Arc::new),
-            extent: extent.map(Arc::new),
+            key_bounds: key_bounds.map(Arc::new),
         };
         tree.install(&update, delta.flushed);
     }
@@ -360,7 +360,7 @@ impl Versions {
         match origin {
             Origin::SplitOff { from: of, to, seq } if of == from => {
                 let to = Arc::clone(self.trees.get(&to)?);
-                Some(Moved { range: to.state.load().extent.range.clone(), seq, to })
+                Some(Moved { range: to.state.load().key_bounds.range.clone(), seq, to })
             }
             _ => None,
         }

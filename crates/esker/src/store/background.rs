@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::owner::AtWork;
-use super::{SPARE_SEGMENTS, SPARE_WHEN_FULL, Store, merge};
+use super::{SPARE_SEGMENTS, SPARE_WHEN_FULL, Store, compaction};
 use crate::canary::broken;
 use crate::env::{Lane, UNASKED, Worker};
 use crate::error::{Error, ErrorKind, Result};
@@ -22,7 +22,7 @@ impl Store {
         let horizon = self.wal.floor_start() + live / 2;
         let trees = self.versions.trees();
         let pinning = trees.iter().filter(|tree| tree.floor().is_some_and(|floor| floor.start < horizon));
-        pinning.for_each(|tree| self.set_aside(tree, 0));
+        pinning.for_each(|tree| self.switch_memtable(tree, 0));
     }
 
     /// Flushes the largest memtable, if all memtables together are over the budget.
@@ -33,7 +33,7 @@ impl Store {
         if active + self.immutable.bytes() > self.space.immutable_max()
             && let Some((_, tree)) = sizes.zip(&trees).max_by_key(|(size, _)| *size)
         {
-            self.set_aside(tree, 1);
+            self.switch_memtable(tree, 1);
         }
     }
 
@@ -123,7 +123,7 @@ impl Store {
 
     /// Does one merge, if there is room for it.
     fn merge_some(&self) -> Result<bool> {
-        let merge = || merge::compact_some(self);
+        let merge = || compaction::compact_some(self);
         let merged = if self.health.has_failed() { self.space.with_reserve(merge) } else { merge() };
         match merged {
             Err(error) if is_full(&error) => {

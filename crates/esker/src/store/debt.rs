@@ -18,7 +18,7 @@ use crate::blob::blob_number;
 use crate::env::Lane;
 use crate::error::Result;
 use crate::fs::gone;
-use crate::trace::{Cause, Operation, Subject, notes};
+use crate::trace::{Cause, Operation, Subject, perf_context};
 
 /// The account of ended values.
 #[derive(Debug, Default)]
@@ -93,10 +93,10 @@ impl Store {
         let enough = debt.paid().saturating_add(put);
         self.notify(Lane::Blobs);
         // If the disk gives nothing back now, waiting does not help: there is room for the put, or there is not.
-        notes::begin();
+        perf_context::begin();
         let wait = || self.wait_until(|| fits() || debt.paid() >= enough || self.health.has_failed());
-        let waited = notes::waiting(&*self.env.clock, Cause::Space, wait);
-        if notes::are_there() {
+        let waited = perf_context::waiting(&*self.env.clock, Cause::Space, wait);
+        if perf_context::are_there() {
             self.metrics.end(Operation::Write, Subject::none);
         }
         waited

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::Store;
-use super::blobs::{Ended, Frees};
+use super::blob_gc::{Ended, Frees};
 use crate::blob::Pointer;
 use crate::canary::broken;
 use crate::env::Lane;
 use crate::error::Result;
-use crate::read::merge::{Direction, MergeCursor, sources_of};
+use crate::read::merging_cursor::{Direction, MergeCursor, sources_of};
 use crate::state::TreeInner;
 use crate::state::versions::{Change, Versions};
 use crate::table::ScanHint;
@@ -53,7 +53,7 @@ impl Store {
     /// Drops a tree that shares its root with another tree: only its own pointers tell which huge values belong to it.
     /// Called under `reshaping`.
     fn drop_relative(&self, tree: &Arc<TreeInner>) -> Result<()> {
-        let _held = self.hold(tree);
+        let _held = self.pause_writes(tree);
         let visible = self.commit.visible();
         self.settle_blobs(visible)?;
         self.sync_published()?;

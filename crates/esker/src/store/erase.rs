@@ -6,7 +6,7 @@ use super::Store;
 use crate::blob::{BlobFileId, LiveFile};
 use crate::error::{ErrorKind, Result};
 use crate::state::versions::Change;
-use crate::version::blobs::BlobEdit;
+use crate::version::blob_edits::BlobEdit;
 use crate::version::edit::Edit;
 
 impl Store {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Store;
 use crate::cursor::Expiry;
-use crate::read::moments::Lasting;
+use crate::read::snapshots::Lasting;
 use crate::state::TreeInner;
 use crate::state::versions::Versions;
 use crate::version::edit::{CLOCK_MAX, Edit};

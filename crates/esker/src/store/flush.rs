@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::Store;
-use super::blobs::Frees;
+use super::blob_gc::Frees;
 use super::survivors::Survivors;
 use super::volatile::pointers_of_volatile;
 use crate::blob::Pointer;
@@ -20,7 +20,7 @@ use crate::cursor::SeqNo;
 use crate::error::Result;
 use crate::flush::Immutable;
 use crate::options::{Compression, TableLimits};
-use crate::read::merge::{Direction, MergeCursor, Source};
+use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::state::versions::ByTree;
 use crate::state::{Mem, TreeInner};
 use crate::version::edit::{Edit, TableInfo};
@@ -29,7 +29,7 @@ use crate::version::levels::{LEVELS, Levels, shared_key};
 /// Memtables with fewer bytes than this share a table.
 const SMALL: usize = 256 << 10;
 
-/// Flushes what waits; `false` when nothing does. Memtables go in the order in which they were set aside.
+/// Flushes the immutable memtables, oldest first. Returns `false` if there are none.
 pub(crate) fn flush_some(store: &Store) -> Result<bool> {
     let _one_at_a_time = store.flushing.lock();
     let mut waiting = store.immutable.memtables();
@@ -180,8 +180,8 @@ fn write_own(
         _ => 0,
     };
     let bottom = level == LEVELS - 1;
-    let moments = store.snapshots.moments(&store.commit, &store.clock);
-    let retention = Retention::new(moments, &tree.state.load().ranges, last_seq(mems));
+    let snapshots = store.snapshots.snapshots(&store.commit, &store.clock);
+    let retention = Retention::new(snapshots, &tree.state.load().ranges, last_seq(mems));
     let mut output = Output::new(
         &store.tables,
         OutputOptions {
@@ -223,7 +223,7 @@ fn write_shared(
     groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
     dropped: &mut Vec<Pointer>,
 ) -> Result<Vec<Edit>> {
-    let moments = store.snapshots.moments(&store.commit, &store.clock);
+    let snapshots = store.snapshots.snapshots(&store.commit, &store.clock);
     let options = OutputOptions {
         compression: Compression::None,
         filter_bits: filter_bits(store.options.filter_bits, 0, LEVELS - 1),
@@ -233,7 +233,7 @@ fn write_shared(
         cleared: groups
             .iter()
             .map(|(_, mems)| last_seq(mems))
-            .chain(moments.seqs.first().copied())
+            .chain(snapshots.seqs.first().copied())
             .min()
             .unwrap_or(0),
         tree: None,
@@ -241,7 +241,7 @@ fn write_shared(
     let mut output = Output::new(&store.tables, options);
     let mut parts = Vec::new();
     for (tree, mems) in groups {
-        let retention = Retention::new(moments.clone(), &tree.state.load().ranges, last_seq(mems));
+        let retention = Retention::new(snapshots.clone(), &tree.state.load().ranges, last_seq(mems));
         let operators = &store.options.merge_operators;
         let mut part = TablePart::new(tree.id);
         Survivors { operators, retention, nothing_below: false, dropped }.write_all(

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use super::Store;
-use super::blobs::{Ended, Frees, ended};
+use super::blob_gc::{Ended, Frees, ended};
 use crate::blob::{NewBlob, Pointer, VOLATILE, key_hash};
 use crate::canary::broken;
 use crate::cursor::{Cursor, MAX_SEQ};
@@ -40,9 +40,9 @@ pub(crate) struct Ingested {
 
 /// Refuses tables with keys outside of the tree's present bounds.
 fn check_extent(tree: &TreeInner, tables: &[TableInfo]) -> Result<()> {
-    let extent = Arc::clone(&tree.state.load().extent);
+    let key_bounds = Arc::clone(&tree.state.load().key_bounds);
     let ends = tables.iter().flat_map(|table| [&table.smallest, &table.largest]);
-    ends.into_iter().try_for_each(|key| extent.check(&tree.name, key))
+    ends.into_iter().try_for_each(|key| key_bounds.check(&tree.name, key))
 }
 
 /// The deepest level in which `table` is newer than everything that it overlaps there and above; 0 if it overlaps a

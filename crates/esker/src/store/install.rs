@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Store;
-use super::blobs::Frees;
+use super::blob_gc::Frees;
 use crate::blob::Pointer;
 use crate::compact::pick;
 use crate::cursor::SeqNo;
@@ -169,7 +169,7 @@ impl Store {
         let current = LogFloor { segment: header.id, start: header.start };
         let needed = versions.trees().flat_map(|tree| {
             let state = tree.state.load_full();
-            let mems: Vec<Arc<Mem>> = state.waiting.iter().chain([&state.mem]).cloned().collect();
+            let mems: Vec<Arc<Mem>> = state.immutable.iter().chain([&state.mem]).cloned().collect();
             mems.into_iter().filter(|mem| !flushed.contains(mem)).filter_map(|mem| mem.floor())
         });
         needed

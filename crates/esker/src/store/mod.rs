@@ -30,7 +30,7 @@ use crate::io_budget::IoBudget;
 use crate::log::replay::ReplayReport;
 use crate::log::wal::Wal;
 use crate::options::Options;
-use crate::read::moments::SnapshotRegistry;
+use crate::read::snapshots::SnapshotRegistry;
 use crate::space::{Space, is_full};
 use crate::state::versions::{VersionSet, Versions};
 use crate::stats::Counters;
@@ -40,21 +40,20 @@ use crate::write::commit::{Commit, poisoned};
 use crate::write::throttle::Throttle;
 
 mod background;
-mod blobs;
+mod blob_gc;
 mod closing;
+pub(crate) mod compaction;
 mod debt;
 mod drop_tree;
 mod erase;
 mod expiry;
+mod export_import;
 mod flush;
-mod hold;
 mod ingest;
 mod install;
 mod log_space;
-pub(crate) mod merge;
 mod new_blobs;
 mod owner;
-mod port;
 mod ranges;
 mod reclaim;
 mod scrub;
@@ -64,13 +63,14 @@ mod split;
 mod survivors;
 mod volatile;
 mod write;
+mod write_pause;
 
-pub(crate) use blobs::Ending;
+pub(crate) use blob_gc::Ending;
 use closing::Closing;
+pub(crate) use export_import::{Imported, ImportedBlobs};
 pub(crate) use ingest::Ingested;
 use owner::AtWork;
 pub(crate) use owner::Owner;
-pub(crate) use port::{Imported, ImportedBlobs};
 use reclaim::Reclaim;
 use scrub::Scrub;
 use shrink::Idle;
@@ -279,7 +279,7 @@ impl Store {
     /// Makes every memtable immutable and waits until all that wait are flushed.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_changeable()?;
-        self.versions.trees().iter().for_each(|tree| self.set_aside(tree, 0));
+        self.versions.trees().iter().for_each(|tree| self.switch_memtable(tree, 0));
         while self.flush_some().map_err(|error| self.failed(error))? {}
         Ok(())
     }
@@ -306,11 +306,11 @@ impl Store {
         self.flush()?;
         let _at_work = AtWork::on(self);
         for tree in self.versions.trees().iter().filter(|tree| !tree.is_dropped()) {
-            match self.space.with_reserve(|| merge::compact_all(self, tree)) {
+            match self.space.with_reserve(|| compaction::compact_all(self, tree)) {
                 Err(error) if is_full(&error) => {
                     // This fills the reserve again.
                     self.remove_obsolete()?;
-                    return Err(merge::full_error(self, tree));
+                    return Err(compaction::full_error(self, tree));
                 }
                 merged => merged?,
             }

@@ -46,7 +46,7 @@ impl Store {
         if state.ranges.is_empty() {
             return Vec::new();
         }
-        let (oldest, flushed) = (self.oldest_moment(), self.flushed_up_to(tree.id));
+        let (oldest, flushed) = (self.oldest_snapshot(), self.flushed_up_to(tree.id));
         let list = state.ranges.list();
         let counts = |one: &&RangeTombstone| one.seq <= oldest.min(flushed);
         let counting: Vec<&RangeTombstone> = list.iter().filter(counts).collect();
@@ -57,9 +57,9 @@ impl Store {
         deleted.map(|(level, table)| (level, Arc::clone(table))).collect()
     }
 
-    fn oldest_moment(&self) -> SeqNo {
-        let moments = self.snapshots.moments(&self.commit, &self.clock);
-        moments.seqs.first().copied().unwrap_or(0)
+    fn oldest_snapshot(&self) -> SeqNo {
+        let snapshots = self.snapshots.snapshots(&self.commit, &self.clock);
+        snapshots.seqs.first().copied().unwrap_or(0)
     }
 
     /// Whether a table of the tree holds only entries that a range tombstone hides.
@@ -78,7 +78,7 @@ impl Store {
         if self.blobs.is_used() {
             // The edit frees their huge values, as those that a merge drops.
             for (_, table) in &tables {
-                super::merge::pointers_of(table, &mut dropped)?;
+                super::compaction::pointers_of(table, &mut dropped)?;
             }
         }
         let edit = |(level, table): &(usize, Arc<Table>)| Edit::RemoveTable {
@@ -124,8 +124,8 @@ impl Store {
     /// The sequence numbers of the tree's range tombstones that are in the manifest and not needed.
     fn spent_ranges(&self, tree: &TreeInner) -> Vec<SeqNo> {
         let flushed = self.flushed_up_to(tree.id);
-        let moments = self.snapshots.moments(&self.commit, &self.clock).seqs;
-        let stretch = |seq: SeqNo| moments.partition_point(|&moment| moment < seq);
+        let snapshots = self.snapshots.snapshots(&self.commit, &self.clock).seqs;
+        let stretch = |seq: SeqNo| snapshots.partition_point(|&snapshot| snapshot < seq);
         let state = tree.state.load();
         let noted: Vec<RangeTombstone> =
             state.ranges.list().into_iter().filter(|one| one.seq <= flushed).collect();

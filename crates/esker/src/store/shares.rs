@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use super::Store;
-use super::blobs::{Ended, by_file};
+use super::blob_gc::{Ended, by_file};
 use super::volatile::is_flushed;
 use crate::blob::{BlobFileId, NewBlob, Pointer};
 use crate::error::{Error, ErrorKind, Result};
-use crate::version::blobs::{BlobEdit, BlobFileRecord, BlobFiles};
+use crate::version::blob_edits::{BlobEdit, BlobFileRecord, BlobFiles};
 use crate::version::edit::{ManifestState, TreeId};
 
 impl Store {

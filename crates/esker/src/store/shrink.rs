@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Store;
-use super::blobs::Frees;
+use super::blob_gc::Frees;
 use crate::error::Result;
 use crate::space::{is_full, size_for};
 

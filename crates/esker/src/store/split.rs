@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The tree is flushed and held, so all of its keys are in tables: no log record behind the flushed writes of either
-//! tree names a key of the other. A sequence number is taken as for a write, so that earlier moments continue to see
+//! tree names a key of the other. A sequence number is taken as for a write, so that earlier snapshots continue to see
 //! one tree. Huge values stay filed under their *root* number, which both trees have from then on.
 
 use std::sync::Arc;
@@ -123,7 +123,7 @@ impl Store {
             return Err(tree.dropped_error());
         }
         versions.check_free(name)?;
-        let range = tree.state.load().extent.range.clone();
+        let range = tree.state.load().key_bounds.range.clone();
         let halves = Halves {
             low: range.common(&KeyRange { lower: Vec::new(), upper: Some(at.to_vec()) }),
             high: range.common(&KeyRange { lower: at.to_vec(), upper: None }),
@@ -155,8 +155,8 @@ impl Store {
         let tag = tree.tag.lock().clone();
         let mut edits = vec![
             Edit::CreateTree { tree: to, name: name.to_owned(), options: tree.options() },
-            Edit::Extent { tree: to, root, range: halves.high },
-            Edit::Extent { tree: from, root, range: halves.low },
+            Edit::KeyBounds { tree: to, root, range: halves.high },
+            Edit::KeyBounds { tree: from, root, range: halves.low },
             // Both trees are entirely in tables.
             Edit::Flushed { tree: to, seq },
             Edit::Flushed { tree: from, seq },

@@ -6,7 +6,7 @@ use crate::compact::retain::{Beneath, Retention, Verdict};
 use crate::cursor::{Kind, SeqNo};
 use crate::error::Result;
 use crate::operators::MergeOperators;
-use crate::read::merge::MergeCursor;
+use crate::read::merging_cursor::MergeCursor;
 
 /// How to judge the entries of some sources.
 pub(super) struct Survivors<'a> {

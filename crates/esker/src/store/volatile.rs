@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Store;
-use super::blobs::Ended;
+use super::blob_gc::Ended;
 use crate::blob::Pointer;
 use crate::canary::broken;
 use crate::cursor::{Cursor, SeqNo};
@@ -54,11 +54,11 @@ impl Store {
     pub(crate) fn flush_trees<'a>(&self, trees: impl Iterator<Item = &'a Arc<TreeInner>>) -> Result<()> {
         let mut due: Vec<(&Arc<TreeInner>, Arc<Mem>)> = Vec::new();
         for tree in trees {
-            self.set_aside(tree, 0);
-            due.extend(tree.state.load().waiting.iter().map(|mem| (tree, Arc::clone(mem))));
+            self.switch_memtable(tree, 0);
+            due.extend(tree.state.load().immutable.iter().map(|mem| (tree, Arc::clone(mem))));
         }
         let is_waiting = |(tree, mem): &(&Arc<TreeInner>, Arc<Mem>)| {
-            tree.state.load().waiting.iter().any(|other| Arc::ptr_eq(other, mem))
+            tree.state.load().immutable.iter().any(|other| Arc::ptr_eq(other, mem))
         };
         while due.iter().any(is_waiting) {
             if !self.flush_some().map_err(|error| self.failed(error))? {
@@ -97,7 +97,7 @@ impl Store {
             names.push(tree.name.as_str());
             let state = tree.state.load();
             bytes += std::iter::once(&state.mem)
-                .chain(&state.waiting)
+                .chain(&state.immutable)
                 .map(|mem| mem.table.memory() as u64)
                 .sum::<u64>();
         }

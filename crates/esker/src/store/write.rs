@@ -12,8 +12,8 @@ use crate::log::record;
 use crate::options::Durability;
 use crate::ranges::KeyRange;
 use crate::space::is_full;
-use crate::state::{Extent, TreeInner};
-use crate::trace::{Cause, Operation, Step, Subject, notes};
+use crate::state::{KeyBounds, TreeInner};
+use crate::trace::{Cause, Operation, Step, Subject, perf_context};
 use crate::write::batch::Batch;
 use crate::write::commit::Committed;
 
@@ -21,18 +21,18 @@ use crate::write::commit::Committed;
 const ROTATE_WITH: usize = 8 << 20;
 
 /// Refuses a batch with keys outside of their trees' present bounds.
-fn check_extents(batch: &Batch) -> Result<()> {
-    let extents: Vec<Arc<Extent>> =
-        batch.parts().iter().map(|part| Arc::clone(&part.tree.state.load().extent)).collect();
-    if extents.iter().all(|extent| extent.is_whole()) {
+fn check_key_bounds(batch: &Batch) -> Result<()> {
+    let bounds: Vec<Arc<KeyBounds>> =
+        batch.parts().iter().map(|part| Arc::clone(&part.tree.state.load().key_bounds)).collect();
+    if bounds.iter().all(|key_bounds| key_bounds.is_whole()) {
         return Ok(());
     }
     for (part, _, op) in batch.planned_ops() {
-        let (extent, name) = (&extents[part], &batch.parts()[part].tree.name);
+        let (key_bounds, name) = (&bounds[part], &batch.parts()[part].tree.name);
         match KeyRange::decode(op.key, op.value).filter(|_| op.kind == Kind::DeleteRange) {
             // A range counts as far as the tree has it.
-            Some(range) if extent.range.common(&range).is_some() => {}
-            _ => extent.check(name, op.key)?,
+            Some(range) if key_bounds.range.common(&range).is_some() => {}
+            _ => key_bounds.check(name, op.key)?,
         }
     }
     Ok(())
@@ -109,7 +109,7 @@ impl Store {
         }
         let mut has_jobs = !jobs.is_empty();
         let mut splits = self.splits.load(Ordering::Acquire);
-        check_extents(batch)?;
+        check_key_bounds(batch)?;
         let end = loop {
             self.wait_for_memtables(batch)?;
             let state = match condition {
@@ -130,17 +130,17 @@ impl Store {
             }
             if splits != self.splits.load(Ordering::Acquire) {
                 splits = self.splits.load(Ordering::Acquire);
-                check_extents(batch)?;
+                check_key_bounds(batch)?;
             }
             let power = durability == Durability::Power;
             match self.commit.commit(state, &self.wal, batch, header, power, &mut jobs) {
                 Ok(Committed::Done { end }) => break end,
-                Ok(Committed::Held) => {
-                    notes::waiting(&*self.env.clock, Cause::Ingest, || self.wait_while_held(batch));
+                Ok(Committed::Paused) => {
+                    perf_context::waiting(&*self.env.clock, Cause::Ingest, || self.wait_while_paused(batch));
                 }
                 Ok(Committed::NeedsSegment(len)) => {
                     let prepare = || self.prepare_segment(len, batch.only_deletes());
-                    notes::waiting(&*self.env.clock, Cause::Segment, prepare)?;
+                    perf_context::waiting(&*self.env.clock, Cause::Segment, prepare)?;
                 }
                 Err(_) if self.health.is_closing() => return Err(self.health.closed_error()),
                 Err(error) => return Err(error),
@@ -158,9 +158,9 @@ impl Store {
                 }
                 None => self.flush_trees(batch.parts().iter().map(|part| &part.tree)),
             };
-            notes::waiting(&*self.env.clock, Cause::Sync, make_durable)?;
+            perf_context::waiting(&*self.env.clock, Cause::Sync, make_durable)?;
         }
-        notes::step(|| Step::Write { bytes: (record::HEADER_LEN + batch.payload().len()) as u64 });
+        perf_context::step(|| Step::Write { bytes: (record::HEADER_LEN + batch.payload().len()) as u64 });
         Ok(Some(end))
     }
 
@@ -198,7 +198,7 @@ impl Store {
         let limit = self.space.memtable_limit();
         for part in batch.parts() {
             if part.tree.state.load().mem.table.memory() >= limit {
-                self.set_aside(&part.tree, limit);
+                self.switch_memtable(&part.tree, limit);
             }
         }
         if !self.wal.has_spare() {
@@ -209,7 +209,7 @@ impl Store {
     }
 
     /// Makes the tree's memtable immutable if it holds at least `bytes` bytes, and anything at all.
-    pub(super) fn set_aside(&self, tree: &Arc<TreeInner>, bytes: usize) {
+    pub(super) fn switch_memtable(&self, tree: &Arc<TreeInner>, bytes: usize) {
         let mut state = self.commit.lock();
         let mem = tree.mem();
         if tree.is_dropped() || mem.is_untouched() || mem.table.memory() < bytes {
@@ -223,7 +223,7 @@ impl Store {
                 self.commit.poison();
             }
         }
-        tree.set_mem_aside();
+        tree.switch_mem();
         self.immutable.push(Arc::clone(tree), mem);
         drop(state);
         self.executor.notify(Lane::Flush);
@@ -237,7 +237,7 @@ impl Store {
             return Ok(());
         }
         self.executor.notify(Lane::Flush);
-        match notes::waiting(&*self.env.clock, Cause::Memtables, || self.wait_until(|| !full())) {
+        match perf_context::waiting(&*self.env.clock, Cause::Memtables, || self.wait_until(|| !full())) {
             // The background may have given up. A delete tries whether a flush is possible.
             Err(error) if is_full(&error) && batch.only_deletes() => {
                 while full() && self.flush_some()? {}

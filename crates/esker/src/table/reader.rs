@@ -20,7 +20,7 @@ use crate::cursor::{Kind, SeqNo};
 use crate::env::Clock;
 use crate::error::{Error, Result};
 use crate::fs::{ReadFile, read_part};
-use crate::trace::{Cause, Step, notes};
+use crate::trace::{Cause, Step, perf_context};
 
 /// A table of at most this many bytes is prefetched whole when it is opened. The disk delivers it in the time
 /// of a few blocks, and otherwise each get of another key would wait for one. Tables of pointers to huge
@@ -123,7 +123,7 @@ impl TableReader {
     #[inline]
     pub(crate) fn get(&self, key: &[u8], key_hash: u64, seq: SeqNo) -> Result<Option<Found>> {
         let passed = self.may_contain(key_hash);
-        notes::step(|| Step::Filter { table: self.id, passed });
+        perf_context::step(|| Step::Filter { table: self.id, passed });
         if !passed {
             return Ok(None);
         }
@@ -250,16 +250,16 @@ impl TableReader {
     /// Notes that `bytes` of blocks from number `i` on will be read from the file.
     pub(super) fn note_reading(&self, i: usize, bytes: u64) {
         if let Some(clock) = &self.clock {
-            notes::expect(&**clock);
-            notes::note(Cause::Blocks, 0, bytes);
-            notes::step(|| Step::FileBlocks { table: self.id, block: i as u64, bytes });
+            perf_context::expect(&**clock);
+            perf_context::note(Cause::Blocks, 0, bytes);
+            perf_context::step(|| Step::FileBlocks { table: self.id, block: i as u64, bytes });
         }
     }
 
     /// Notes that block `i` was in the pool.
     #[inline]
     pub(super) fn step_to_pooled(&self, i: usize) {
-        notes::step(|| Step::PoolBlock { table: self.id, block: i as u64 });
+        perf_context::step(|| Step::PoolBlock { table: self.id, block: i as u64 });
     }
 
     /// Puts block `i` into the pool if there is free room.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::latency::{Classes, Latency};
-use super::notes::{self, Notes};
+use super::perf_context::{self, Notes};
 use super::places::{PLACES, place_of_thread};
 use super::slow::{Slow, SlowOperation, WhySlow};
 use super::{CAUSES, Cause, OPERATIONS, Operation};
@@ -95,9 +95,9 @@ impl Metrics {
     #[inline]
     pub(crate) fn begin(&self, operation: Operation) {
         if self.count(operation) {
-            notes::begin_timed(&*self.clock);
+            perf_context::begin_timed(&*self.clock);
         } else {
-            notes::begin();
+            perf_context::begin();
         }
     }
 
@@ -111,7 +111,7 @@ impl Metrics {
     ) -> T {
         self.begin(operation);
         let done = work();
-        if notes::are_there() {
+        if perf_context::are_there() {
             self.end(operation, subject);
         }
         done
@@ -125,9 +125,9 @@ impl Metrics {
         work: impl FnOnce() -> T,
     ) -> T {
         self.count(operation);
-        notes::begin_timed(&*self.clock);
+        perf_context::begin_timed(&*self.clock);
         let done = work();
-        if notes::are_there() {
+        if perf_context::are_there() {
             self.end(operation, subject);
         }
         done
@@ -136,7 +136,7 @@ impl Metrics {
     /// The operation ends, which was timed or has left notes.
     #[cold]
     pub(crate) fn end(&self, operation: Operation, subject: impl FnOnce() -> Subject) {
-        let notes = notes::take();
+        let notes = perf_context::take();
         let took = self.clock.monotonic_ns().saturating_sub(notes.began_ns);
         if notes.timed || operation == Operation::Lock {
             self.add_latency(operation, took);

@@ -13,7 +13,7 @@
 
 mod latency;
 mod metrics;
-pub(crate) mod notes;
+pub(crate) mod perf_context;
 mod places;
 mod recording;
 mod slow;
@@ -21,7 +21,7 @@ mod slow;
 pub use latency::Latency;
 pub(crate) use metrics::{Metrics, Subject};
 pub use metrics::{OperationStats, WaitStats};
-pub(crate) use notes::Notes;
+pub(crate) use perf_context::Notes;
 pub use recording::{Step, Trace};
 pub use slow::{SlowOperation, Spent, WhySlow};
 

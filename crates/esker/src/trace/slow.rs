@@ -6,7 +6,7 @@ use std::fmt;
 use parking_lot::Mutex;
 
 use super::metrics::Subject;
-use super::notes::Notes;
+use super::perf_context::Notes;
 use super::{Cause, Operation};
 
 /// Minutes that are remembered, the one under way included.

@@ -71,7 +71,7 @@ fn count_in(table: &Table, range: &ScanRange) -> Result<u64> {
 pub(super) fn count(state: &TreeState, range: &ScanRange) -> Result<u64> {
     let is_whole = bound_key(&range.lower).is_none() && bound_key(&range.upper).is_none();
     let mut total = 0;
-    for mem in std::iter::once(&state.mem).chain(&state.waiting) {
+    for mem in std::iter::once(&state.mem).chain(&state.immutable) {
         // A memtable has no index to count by: count all of it for the whole range, half for a part.
         let len = mem.table.len() as u64;
         total += if is_whole { len } else { len / 2 };

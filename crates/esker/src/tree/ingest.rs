@@ -10,7 +10,7 @@ use crate::cursor::{Kind, SeqNo};
 use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::TableLimits;
-use crate::read::merge::{Direction, MergeCursor, Source};
+use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::store::Ingested;
 use crate::table::ScanHint;
 use crate::version::levels::{LEVELS, Table};

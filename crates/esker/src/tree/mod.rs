@@ -18,7 +18,7 @@ use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
 use crate::state::{TreeInner, TreeState};
 use crate::store::{Owner, Store};
-use crate::trace::{Operation, Subject, notes};
+use crate::trace::{Operation, Subject, perf_context};
 use crate::value::Value;
 use crate::version::read_cost::ReadCost;
 use crate::write::batch::{Batch, check_key};
@@ -26,7 +26,7 @@ use crate::write::batch::{Batch, check_key};
 mod batch;
 mod estimate;
 mod ingest;
-mod merge;
+mod merge_operator;
 mod settings;
 mod snapshot;
 mod stream;
@@ -76,7 +76,7 @@ impl Tree {
 
     /// The keys that the tree may hold: all, unless it was split ([`Db::split`](crate::Db::split)).
     pub fn range(&self) -> ScanRange {
-        let KeyRange { lower, upper } = self.inner.state.load().extent.range.clone();
+        let KeyRange { lower, upper } = self.inner.state.load().key_bounds.range.clone();
         let range = if lower.is_empty() { ScanRange::all() } else { ScanRange::all().from(lower) };
         upper.map_or(range.clone(), |upper| range.before(upper))
     }
@@ -317,7 +317,7 @@ impl Tree {
     }
 
     /// Like [`Tree::consistent_state`], with a time at which there was no newer number. `None` if the moment must be
-    /// registered: there are huge values, which only a registered moment keeps, or a `Lasting` write is under way.
+    /// registered: there are huge values, which only a registered snapshot keeps, or a `Lasting` write is under way.
     fn passing_moment(&self) -> Result<Option<Passing>> {
         loop {
             let (state, seen) = self.consistent_state()?;
@@ -352,7 +352,7 @@ impl Tree {
             })
         });
         // This is done here and not by `measure`, which would have to move the result.
-        if notes::are_there() {
+        if perf_context::are_there() {
             metrics.end(Operation::Get, || Subject::of(&self.inner.name, key));
         }
         Ok(match found? {
@@ -376,9 +376,9 @@ impl Tree {
     #[cold]
     fn get_at_one_moment(&self, key: &[u8]) -> Result<Option<Value>> {
         // This is part of a get that has already been counted.
-        notes::begin();
+        perf_context::begin();
         let found = Snapshot::passing(&self.owner).find(self, key);
-        if notes::are_there() {
+        if perf_context::are_there() {
             self.store.metrics.end(Operation::Get, || Subject::of(&self.inner.name, key));
         }
         found
@@ -388,7 +388,7 @@ impl Tree {
     #[cold]
     fn get_huge(&self, key: &[u8], pointer: &[u8], expiry: Option<Expiry>) -> Result<Option<Value>> {
         match Value::of_blob(&self.store.blobs, key, pointer, expiry) {
-            // Values that a registered moment sees are not freed.
+            // Values that a registered snapshot sees are not freed.
             Err(_) => Snapshot::passing(&self.owner).find(self, key),
             found => found.map(Some),
         }

@@ -87,14 +87,14 @@ impl Snapshot {
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         let state = tree.readable_state()?;
-        state.extent.check_moment(&tree.inner().name, self.held.seq)?;
+        state.key_bounds.check_moment(&tree.inner().name, self.held.seq)?;
         Ok(state)
     }
 
     /// The state in which to look up `key`. If the tree was split since, another tree may hold the key now.
     fn state_with(&self, tree: &Tree, key: &[u8]) -> Result<Arc<TreeState>> {
         let mut state = Guard::into_inner(self.state_of(tree)?);
-        while let Some(moved) = state.extent.moved_to(key, self.held.seq).cloned() {
+        while let Some(moved) = state.key_bounds.moved_to(key, self.held.seq).cloned() {
             state = self.state_of_moved(&moved)?;
         }
         Ok(state)
@@ -108,7 +108,7 @@ impl Snapshot {
 
     /// All states that made up the tree at this moment, including those split off since.
     fn states_of(&self, state: Arc<TreeState>, all: &mut Vec<Arc<TreeState>>) -> Result<()> {
-        for moved in state.extent.moved.iter().filter(|moved| moved.seq > self.held.seq) {
+        for moved in state.key_bounds.moved.iter().filter(|moved| moved.seq > self.held.seq) {
             self.states_of(self.state_of_moved(&moved.to)?, all)?;
         }
         all.push(state);

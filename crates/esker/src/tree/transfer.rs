@@ -46,7 +46,7 @@ impl Tree {
         self.transfer(from.as_ref(), to.as_ref(), true)
     }
 
-    /// Whether `key` has no version newer than `seen`, a registered moment.
+    /// Whether `key` has no version newer than `seen`, a registered snapshot.
     pub(super) fn is_unchanged(&self, key: &[u8], seen: SeqNo) -> Result<bool> {
         Ok(!Newer::than(seen, &*self.readable_state()?).has_key(key, seen)?)
     }

@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 
 use super::span::Span;
 use crate::env::{Clock, Waker};
-use crate::trace::{Cause, notes};
+use crate::trace::{Cause, perf_context};
 use crate::version::edit::TreeId;
 
 mod queue;
@@ -219,7 +219,7 @@ impl LockTable {
             return Outcome::Deadlock;
         }
         drop(state);
-        notes::waiting(clock, Cause::Lock, || self.wait(owner, timeout, clock))
+        perf_context::waiting(clock, Cause::Lock, || self.wait(owner, timeout, clock))
     }
 
     /// Waits until the owner's queued request is granted.

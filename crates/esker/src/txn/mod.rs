@@ -41,13 +41,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operators::MergeOperators;
 use crate::read::range::ScanRange;
 use crate::store::Owner;
-use crate::trace::{Operation, Subject, notes};
+use crate::trace::{Operation, Subject, perf_context};
 use crate::tree::{Snapshot, Tree};
 use crate::value::Value;
 use crate::write::batch::check_key;
 
 mod locks;
-mod merge;
+mod merge_operator;
 mod options;
 mod reads;
 mod retry;
@@ -115,7 +115,7 @@ pub struct Txn {
 #[derive(Debug)]
 struct Inner {
     /// Everything that the transaction relies on was read at this moment or later.
-    moment: Snapshot,
+    snapshot: Snapshot,
     /// Whether the moment is settled. Until then a lock moves it forward.
     is_fixed: bool,
     reads: ReadSet,
@@ -126,7 +126,7 @@ impl Txn {
     pub(crate) fn begin(store: &Arc<Owner>, locks: &Arc<LockTable>, options: TxnOptions) -> Result<Txn> {
         store.check_open()?;
         let inner = Inner {
-            moment: Snapshot::new(store),
+            snapshot: Snapshot::new(store),
             is_fixed: options.mode == TxnMode::Optimistic,
             reads: ReadSet::default(),
             writes: WriteSet::default(),
@@ -198,13 +198,13 @@ impl Txn {
         if let Some(change) = own.as_ref().filter(|change| !change.is_on_store()) {
             return change.value(key, None, self.operators());
         }
-        let moment = self.moment_for_reading(tree, || Target::Key(key.to_vec()), for_update)?;
-        let found = moment.get(tree, key)?;
+        let snapshot = self.moment_for_reading(tree, || Target::Key(key.to_vec()), for_update)?;
+        let found = snapshot.get(tree, key)?;
         if self.is_serializable() || for_update {
             if self.is_pessimistic() && !self.is_serializable() {
-                check_key_unchanged(tree, key, moment.seq())?;
+                check_key_unchanged(tree, key, snapshot.seq())?;
             }
-            self.inner.borrow_mut().reads.note_key(tree, key, moment.seq());
+            self.inner.borrow_mut().reads.note_key(tree, key, snapshot.seq());
         }
         if let Some(expiry) = found.as_ref().and_then(Value::lapses_us) {
             self.note_lapse(tree, key, expiry, self.is_serializable() || for_update);
@@ -217,11 +217,11 @@ impl Txn {
     fn read_range(&self, tree: &Tree, range: ScanRange, for_update: bool) -> Result<TxnScan<'_>> {
         self.check_tree(tree)?;
         let span = Span { lower: range.lower.clone(), upper: range.upper.clone() };
-        let moment = self.moment_for_reading(tree, || Target::Range(span.clone()), for_update)?;
-        let scan = moment.scan(tree, range.clone())?;
+        let snapshot = self.moment_for_reading(tree, || Target::Range(span.clone()), for_update)?;
+        let scan = snapshot.scan(tree, range.clone())?;
         let mut inner = self.inner.borrow_mut();
         let noted = self.is_serializable() || for_update;
-        let read = noted.then(|| inner.reads.note_range(tree, span, moment.seq()));
+        let read = noted.then(|| inner.reads.note_range(tree, span, snapshot.seq()));
         let own = inner.writes.changes(tree.inner().id).cloned();
         Ok(TxnScan::new(self, (tree, range), scan, own, read))
     }
@@ -239,9 +239,9 @@ impl Txn {
         let mut inner = self.inner.borrow_mut();
         inner.is_fixed = true;
         if self.is_pessimistic() && self.is_serializable() {
-            return Ok(Snapshot::passing_at(&self.store, inner.moment.time_us()));
+            return Ok(Snapshot::passing_at(&self.store, inner.snapshot.time_us()));
         }
-        Ok(inner.moment.clone())
+        Ok(inner.snapshot.clone())
     }
 
     /// Records that `key` was read, and that its value changes at `expiry`.
@@ -298,8 +298,8 @@ impl Txn {
         }
         let mut inner = self.inner.borrow_mut();
         if !self.is_serializable() {
-            let moment = inner.moment.seq();
-            inner.reads.note_range(tree, span, moment);
+            let snapshot = inner.snapshot.seq();
+            inner.reads.note_range(tree, span, snapshot);
         }
         let keys = range.keys();
         if !keys.is_empty() {
@@ -322,7 +322,7 @@ impl Txn {
         if self.is_pessimistic() {
             self.lock(tree, Target::Key(key.to_vec()), LockMode::Exclusive)?;
             if !self.is_serializable() {
-                check_key_unchanged(tree, key, self.inner.borrow().moment.seq())?;
+                check_key_unchanged(tree, key, self.inner.borrow().snapshot.seq())?;
             }
         }
         change(&mut self.inner.borrow_mut().writes);
@@ -343,9 +343,9 @@ impl Txn {
 
     /// Takes a lock. If it had to wait, the wait is recorded as an operation.
     fn waited_for(&self, tree: &Tree, take: impl FnOnce(&Locks) -> Outcome) -> Outcome {
-        notes::begin();
+        perf_context::begin();
         let outcome = take(&self.locks);
-        if notes::are_there() {
+        if perf_context::are_there() {
             let metrics = &self.store.metrics;
             metrics.count(Operation::Lock);
             metrics.end(Operation::Lock, || Subject::of(tree.name(), &[]));
@@ -383,7 +383,7 @@ impl Txn {
         let mut inner = self.inner.borrow_mut();
         if !inner.is_fixed {
             // Changes made while this transaction waited must not count as conflicts.
-            inner.moment = Snapshot::new(&self.store);
+            inner.snapshot = Snapshot::new(&self.store);
         }
         Ok(())
     }
@@ -437,8 +437,8 @@ impl Txn {
 
     /// Commits. If the transaction wrote anything, returns its place among all writes: a position in the log.
     pub(crate) fn commit_at(self) -> Result<Option<u64>> {
-        let Inner { moment, reads, writes, .. } = &*self.inner.borrow();
-        let written = (!self.is_serializable()).then_some((writes, moment.seq()));
+        let Inner { snapshot, reads, writes, .. } = &*self.inner.borrow();
+        let written = (!self.is_serializable()).then_some((writes, snapshot.seq()));
         let validation = Validation { reads, written };
         let lapse = reads.first_lapse(writes);
         if writes.is_empty() {

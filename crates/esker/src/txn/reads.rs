@@ -146,8 +146,8 @@ impl Validation<'_> {
     /// Fails with `Conflict` if another write changed any of it. Writes up to `seen` count as checked.
     pub(super) fn check(&self, seen: SeqNo) -> Result<()> {
         self.reads.check(seen)?;
-        let Some((writes, moment)) = self.written else { return Ok(()) };
-        let since = moment.max(seen);
+        let Some((writes, snapshot)) = self.written else { return Ok(()) };
+        let since = snapshot.max(seen);
         for (tree, changes) in writes.trees() {
             let state = tree.readable_state()?;
             let newer = Newer::than(since, &state);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::blobs::{BlobEdit, BlobFiles};
+use super::blob_edits::{BlobEdit, BlobFiles};
 pub(crate) use super::table_info::TableInfo;
 use super::table_info::{decode_table, encode_table};
 use super::tree_record::TreeRecord;
@@ -82,7 +82,7 @@ pub(crate) enum Edit {
         seq: SeqNo,
     },
     /// The tree holds only keys of this range. Its huge values are filed under the tree number `root`.
-    Extent {
+    KeyBounds {
         tree: TreeId,
         root: TreeId,
         range: KeyRange,
@@ -155,7 +155,7 @@ impl Edit {
             | Edit::Flushed { tree, .. }
             | Edit::DeleteRange { tree, .. }
             | Edit::ForgetRange { tree, .. }
-            | Edit::Extent { tree, .. } => Some(*tree),
+            | Edit::KeyBounds { tree, .. } => Some(*tree),
             Edit::Floor(_)
             | Edit::LogSynced { .. }
             | Edit::Counters { .. }
@@ -223,7 +223,7 @@ impl Edit {
                 out.push(BLOB);
                 edit.encode(out);
             }
-            Edit::DeleteRange { .. } | Edit::ForgetRange { .. } | Edit::Extent { .. } => {
+            Edit::DeleteRange { .. } | Edit::ForgetRange { .. } | Edit::KeyBounds { .. } => {
                 self.encode_range(out);
             }
             Edit::Clock { us } => {
@@ -248,7 +248,7 @@ impl Edit {
                 put_varint(out, u64::from(*tree));
                 put_varint(out, *seq);
             }
-            Edit::Extent { tree, root, range } => {
+            Edit::KeyBounds { tree, root, range } => {
                 out.push(EXTENT);
                 put_varint(out, u64::from(*tree));
                 put_varint(out, u64::from(*root));
@@ -289,7 +289,7 @@ impl Edit {
                 range: KeyRange::decode_from(from)?,
             },
             FORGET_RANGE => Edit::ForgetRange { tree: tree_id(from)?, seq: seq(from)? },
-            EXTENT => Edit::Extent {
+            EXTENT => Edit::KeyBounds {
                 tree: tree_id(from)?,
                 root: tree_id(from)?,
                 range: KeyRange::decode_from(from)?,
@@ -385,7 +385,7 @@ impl ManifestState {
             Edit::LogSynced { position } => self.log_synced = self.log_synced.max(*position),
             Edit::DeleteRange { tree, seq, range } => self.tree(*tree)?.delete_range(*seq, range)?,
             Edit::ForgetRange { tree, seq } => self.tree(*tree)?.forget_range(*seq)?,
-            Edit::Extent { tree, root, range } => {
+            Edit::KeyBounds { tree, root, range } => {
                 let record = self.tree(*tree)?;
                 (record.root, record.range) = (*root, range.clone());
             }
@@ -436,7 +436,7 @@ impl ManifestState {
         let (name, options) = (record.name.clone(), record.options.clone());
         edits.push(Edit::CreateTree { tree, name, options });
         if record.root != tree || record.range != KeyRange::default() {
-            edits.push(Edit::Extent { tree, root: record.root, range: record.range.clone() });
+            edits.push(Edit::KeyBounds { tree, root: record.root, range: record.range.clone() });
         }
         edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree, tag: tag.clone() }));
         if record.flushed > 0 {

@@ -11,7 +11,7 @@
 //! - [`table_cursor`]: iterates over a tree's part of a table.
 //! - [`levels`]: one tree's tables. The list is immutable: a change makes a new one and swaps it in whole.
 
-pub(crate) mod blobs;
+pub(crate) mod blob_edits;
 pub(crate) mod edit;
 pub(crate) mod imported;
 pub(crate) mod levels;

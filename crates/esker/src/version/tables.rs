@@ -22,7 +22,7 @@ use crate::fs::descriptors::{self, Keeper};
 use crate::fs::{FileSystem, ReadFile, gone};
 use crate::options::Options;
 use crate::table::TableReader;
-use crate::trace::{Cause, Step, notes};
+use crate::trace::{Cause, Step, perf_context};
 
 /// The number in a table's file name.
 pub(crate) fn table_number(name: &str) -> Option<FileId> {
@@ -143,15 +143,15 @@ impl TableRegistry {
     }
 
     fn open(&self, file: &Arc<TableFile>) -> Result<Arc<TableReader>> {
-        notes::expect(&*self.clock);
+        perf_context::expect(&*self.clock);
         let source = self.open_file(file.id)?;
         let now_us = self.clock.monotonic_us();
         let room = |filter, index| self.open.make_room(filter, index, file.rank(), now_us);
         let reader = TableReader::open_with(source, file.id, Arc::clone(&self.pool), room)?;
         let reader = Arc::new(reader.noted_by(&self.clock));
         let bytes = reader.size() - reader.data_bytes() - reader.filter_left_out();
-        notes::note(Cause::Tables, 0, bytes);
-        notes::step(|| Step::OpenTable { table: file.id, bytes });
+        perf_context::note(Cause::Tables, 0, bytes);
+        perf_context::step(|| Step::OpenTable { table: file.id, bytes });
         if reader.salt() != file.salt {
             let message = "this is another table than the one that the manifest names";
             return Err(Error::corruption(&table_path(&self.dir, file.id), 0, message));

@@ -319,8 +319,8 @@ impl Batch {
     }
 
     /// Whether the batch has to wait for one of its trees.
-    pub(crate) fn is_held(&self) -> bool {
-        self.parts.iter().any(|part| part.tree.is_held())
+    pub(crate) fn is_paused(&self) -> bool {
+        self.parts.iter().any(|part| part.tree.is_paused())
     }
 
     /// Whether the batch holds deletes only.

@@ -116,7 +116,7 @@ pub(crate) enum Committed {
     /// The write is in the log and visible; `end` is the log position behind it and all earlier records.
     Done { end: u64 },
     /// A tree takes no writes now. Wait until it does, then try again.
-    Held,
+    Paused,
     /// The log needs a spare segment with room for this many bytes. Prepare one outside the lock, then try again.
     NeedsSegment(usize),
 }
@@ -239,8 +239,8 @@ impl Commit {
         jobs: &mut Vec<Job>,
     ) -> Result<Committed> {
         self.check()?;
-        if batch.is_held() {
-            return Ok(Committed::Held);
+        if batch.is_paused() {
+            return Ok(Committed::Paused);
         }
         let len = header.map(|header| header.len() + batch.payload().len());
         if let Some(len) = len

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::env::Clock;
 use crate::rate::RateLimit;
-use crate::trace::{Cause, notes};
+use crate::trace::{Cause, perf_context};
 
 /// From this many unmerged runs in a tree on, writers are slowed.
 pub(crate) const SLOW_RUNS: usize = 10;
@@ -73,7 +73,7 @@ impl Throttle {
         if wait >= SLEEP_MIN_US {
             let wait = wait.min(SLEEP_MAX_US);
             self.slept_us.fetch_add(wait, Ordering::Relaxed);
-            notes::waiting(clock, Cause::Throttled, || clock.sleep(Duration::from_micros(wait)));
+            perf_context::waiting(clock, Cause::Throttled, || clock.sleep(Duration::from_micros(wait)));
         }
     }
 

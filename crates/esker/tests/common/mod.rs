@@ -15,8 +15,8 @@ use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{CachePolicy, CompactionStyle, Db, MergeOperator, Options, ScanRange, Tree, TreeOptions};
 
+pub(crate) mod export_import;
 pub(crate) mod image;
-pub(crate) mod port;
 mod rng;
 
 pub(crate) use rng::{Rng, cases, is_full_run, seed, seeds, variable};

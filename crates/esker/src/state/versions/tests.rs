@@ -35,7 +35,7 @@ fn in_memory(versions: &Versions, known: &ManifestState) -> AllDescribed {
             root: tree.root,
             options: tree.options(),
             tag: tree.tag.lock().clone(),
-            range: state.extent.range.clone(),
+            range: state.key_bounds.range.clone(),
             ranges: state.ranges.list().into_iter().filter(|one| one.seq <= flushed).collect(),
             tables: (state.levels.tables())
                 .map(|(level, table)| ((level, table.info.file), table.info.clone()))

@@ -7,7 +7,7 @@ use crate::blob::{BlobFile, BlobFileId, Entry, Life, LiveFile, Pointer, Unverifi
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::CheckReport;
 use crate::store::Store;
-use crate::version::blobs::ORDINALS_MAX;
+use crate::version::blob_edits::ORDINALS_MAX;
 
 /// A file, and those of its values that were not read yet.
 #[derive(Debug)]

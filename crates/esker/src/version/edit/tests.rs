@@ -3,7 +3,7 @@
 use super::*;
 use crate::options::{CompactionStyle, Compression};
 use crate::table::Expiring;
-use crate::version::blobs::BlobFileInfo;
+use crate::version::blob_edits::BlobFileInfo;
 use crate::version::imported::Renumbered;
 use crate::version::table_info::AMOUNT_MAX;
 
@@ -55,7 +55,7 @@ fn sample() -> Vec<Edit> {
             range: KeyRange { lower: b"a".to_vec(), upper: Some(b"b".to_vec()) },
         },
         Edit::ForgetRange { tree: 3, seq: 8 },
-        Edit::Extent { tree: 3, root: 2, range: KeyRange { lower: b"a".to_vec(), upper: None } },
+        Edit::KeyBounds { tree: 3, root: 2, range: KeyRange { lower: b"a".to_vec(), upper: None } },
         Edit::Blob(BlobEdit::Note(BlobFileInfo {
             file: 9,
             origin: 9,

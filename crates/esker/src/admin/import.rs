@@ -29,7 +29,7 @@ use crate::open::{DEFAULT_TREE, Found, LOCK_FILE};
 use crate::state::TreeInner;
 use crate::store::{Imported, ImportedBlobs, Store};
 use crate::table::table_salt;
-use crate::version::blobs::{BlobFileInfo, BlobFileRecord, BlobFiles, ORDINALS_MAX};
+use crate::version::blob_edits::{BlobFileInfo, BlobFileRecord, BlobFiles, ORDINALS_MAX};
 use crate::version::edit::{FileId, ManifestState, TableInfo, TreeId};
 use crate::version::imported::{ImportedFiles, Renumbered};
 use crate::version::tables::table_path;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Db, check_tree_name};
-use crate::care::TreeFiles;
+use crate::admin::TreeFiles;
 use crate::error::Result;
 use crate::tree::Tree;
 
@@ -39,8 +39,8 @@ impl Db {
     /// ```
     pub fn export_tree(&self, name: &str, dir: impl AsRef<Path>) -> Result<TreeFiles> {
         self.store.ensure_writable()?;
-        crate::care::checkpoint::check_outside(&self.store, dir.as_ref())?;
-        crate::care::export::export(&self.store, name, dir.as_ref())
+        crate::admin::checkpoint::check_outside(&self.store, dir.as_ref())?;
+        crate::admin::export::export(&self.store, name, dir.as_ref())
     }
 
     /// Makes a new tree called `name` from the only tree of the store in `dir`, with its options and its tag.
@@ -60,7 +60,7 @@ impl Db {
     pub fn import_tree(&self, dir: impl AsRef<Path>, name: &str) -> Result<(Tree, TreeFiles)> {
         check_tree_name(name)?;
         self.store.ensure_writable()?;
-        let (tree, files) = crate::care::import::import(&self.store, dir.as_ref(), name)?;
+        let (tree, files) = crate::admin::import::import(&self.store, dir.as_ref(), name)?;
         Ok((Tree::new(&self.store, tree), files))
     }
 }

@@ -16,7 +16,7 @@ use crate::compact::queue::{Attempt, output_bytes};
 use crate::compact::retain::Retention;
 use crate::cursor::{Cursor, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::merge::{Direction, MergeCursor, Source};
+use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::space::{is_full, shown};
 use crate::state::TreeInner;
 use crate::table::ScanHint;
@@ -133,7 +133,7 @@ pub(crate) fn compact_all(store: &Store, tree: &Arc<TreeInner>) -> Result<()> {
 /// The tables of `tree`, and the merge of all of them, if there is something to merge.
 pub(super) fn all_of(store: &Store, tree: &TreeInner) -> (Arc<Levels>, Option<Compaction>) {
     let levels = Arc::clone(&tree.state.load().levels);
-    let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
+    let time_us = store.snapshots.snapshots(&store.commit, &store.clock).time_us;
     let has_ranges = !tree.state.load().ranges.is_empty();
     let compaction = pick::pick_all(&levels, time_us, has_ranges);
     (levels, compaction)
@@ -169,7 +169,7 @@ pub(super) fn full_error(store: &Store, tree: &TreeInner) -> Error {
 
 /// What the tables of `tree`, which are `levels`, are to be like.
 fn goal_of(store: &Store, tree: &TreeInner, levels: &Levels) -> Goal {
-    let time_us = store.snapshots.moments(&store.commit, &store.clock).time_us;
+    let time_us = store.snapshots.snapshots(&store.commit, &store.clock).time_us;
     Goal::new(&tree.options(), levels, &store.options, time_us)
 }
 
@@ -354,9 +354,9 @@ fn merge(
 ) -> Result<Vec<TableInfo>> {
     let Compaction { inputs, target, .. } = compaction;
     let nothing_below = !compaction.has_older_below(levels);
-    let moments = store.snapshots.moments(&store.commit, &store.clock);
+    let snapshots = store.snapshots.snapshots(&store.commit, &store.clock);
     let certain = store.flushed_up_to(tree.id);
-    let retention = Retention::new(moments, &tree.state.load().ranges, certain);
+    let retention = Retention::new(snapshots, &tree.state.load().ranges, certain);
     // Tables of the target level that are not inputs lie between the keys of the merge. No output table may span one.
     let is_input = |table: &Arc<Table>| inputs.iter().any(|(_, input)| Arc::ptr_eq(input, table));
     let sorted = if *target == 0 { &[] } else { levels.level(*target) };

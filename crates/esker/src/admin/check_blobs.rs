@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::record::HEADER_LEN;
 use crate::log::replay::{Segments, Visit, Visited};
 use crate::open::Listing;
-use crate::version::blobs::BlobFileRecord;
+use crate::version::blob_edits::BlobFileRecord;
 use crate::version::edit::{ManifestState, TreeId};
 use crate::version::tree_record::TreeRecord;
 use crate::write::batch::{Ops, numbers_taken};

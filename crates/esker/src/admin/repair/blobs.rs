@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Repair, log};
 use crate::blob::{BlobFile, BlobFileId, BlobName, Entry, Pointer, blob_path, key_hash};
 use crate::error::{Error, Result};
-use crate::version::blobs::{BlobEdit, BlobFileInfo, ORDINALS_MAX, SharesRecord};
+use crate::version::blob_edits::{BlobEdit, BlobFileInfo, ORDINALS_MAX, SharesRecord};
 use crate::version::edit::{Edit, TreeId};
 
 /// For each value of a file, the entries that name it: their shares, and the hashes of their keys.
@@ -79,7 +79,7 @@ impl Repair<'_> {
             let (Some((root, _)), Some(record)) = (most, self.state.trees.get(&tree)) else { continue };
             if root != record.root {
                 let range = record.range.clone();
-                self.apply(&Edit::Extent { tree, root, range })?;
+                self.apply(&Edit::KeyBounds { tree, root, range })?;
                 // No future tree must be mistaken for a relative of this one.
                 self.state.next_tree = self.state.next_tree.max(root + 1);
             }

@@ -1,13 +1,13 @@
-//! Moments of the store that must stay readable.
+//! Read points of the store that must stay readable.
 //!
-//! A merge may drop an old version of a key only if no registered moment needs it. The newest visible moment
+//! A merge may drop an old version of a key only if no registered snapshot needs it. The newest visible read point
 //! counts as registered. It is taken under the same lock that registers snapshots, so any later snapshot is
 //! at least as new.
 //!
-//! A moment is a sequence number **and** a time, and the two must fit together. Some writes count only
-//! because a value had not expired yet. Such a write comes before the expiry, so no reader may see a moment
+//! A read point is a sequence number **and** a time, and the two must fit together. Some writes count only
+//! because a value had not expired yet. Such a write comes before the expiry, so no reader may see a read point
 //! that has the expiry and not the write. A [`Lasting`] write therefore records the time at which it was
-//! judged. Until readers see the write, no moment gets a later time. There is at most one such write at a
+//! judged. Until readers see the write, no read point gets a later time. There is at most one such write at a
 //! time, since it is judged while no other write is under way.
 
 use std::cell::Cell;
@@ -17,26 +17,26 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::canary::broken;
-use crate::compact::retain::Moments;
+use crate::compact::retain::Snapshots;
 use crate::cursor::{Expiry, SeqNo};
 use crate::env::SteadyClock;
 use crate::write::commit::Commit;
 
-/// The registered moments.
+/// The registered snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotRegistry {
     held: Mutex<Held>,
     /// Set while a [`Lasting`] write is being judged, or was judged and may not be visible yet. It is set
     /// before the judge reads the clock. So a reader with a later time sees the flag, or sees the write.
     judging: AtomicBool,
-    /// How many registered moments are a user's snapshots.
+    /// How many registered snapshots are a user's snapshots.
     snapshots: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Held {
     /// How many snapshots and scans hold each sequence number and the time at which they were taken.
-    moments: BTreeMap<(SeqNo, u64), usize>,
+    snapshots: BTreeMap<(SeqNo, u64), usize>,
     /// For a [`Lasting`] write that may not be visible yet: the last number before it, and the time at which
     /// it was judged.
     judged: Option<(SeqNo, u64)>,
@@ -44,14 +44,14 @@ struct Held {
 
 impl Held {
     fn hold(&mut self, seq: SeqNo, time_us: u64) {
-        *self.moments.entry((seq, time_us)).or_insert(0) += 1;
+        *self.snapshots.entry((seq, time_us)).or_insert(0) += 1;
     }
 }
 
 /// The newest visible sequence number, and a time at which it was the newest. Reading one after the other
-/// could combine two moments. A value would then seem expired although an unseen write had replaced it
+/// could combine two read points. A value would then seem expired although an unseen write had replaced it
 /// earlier.
-pub(crate) fn moment(commit: &Commit, clock: &SteadyClock) -> (SeqNo, u64) {
+pub(crate) fn read_point(commit: &Commit, clock: &SteadyClock) -> (SeqNo, u64) {
     loop {
         let (seq, now) = (commit.visible(), clock.now_us());
         if commit.visible() == seq {
@@ -61,8 +61,8 @@ pub(crate) fn moment(commit: &Commit, clock: &SteadyClock) -> (SeqNo, u64) {
 }
 
 impl SnapshotRegistry {
-    /// The newest visible number and its time ([`moment`]), without registering them. Returns `None` while a
-    /// [`Lasting`] write is judged or under way: such a moment must be registered.
+    /// The newest visible number and its time ([`read_point`]), without registering them. Returns `None` while a
+    /// [`Lasting`] write is judged or under way: such a read point must be registered.
     pub(crate) fn passing(&self, commit: &Commit, clock: &SteadyClock) -> Option<(SeqNo, u64)> {
         loop {
             let (seq, now) = (commit.visible(), clock.now_us());
@@ -78,7 +78,7 @@ impl SnapshotRegistry {
     /// Registers the newest visible number and the time.
     pub(crate) fn register(&self, commit: &Commit, clock: &SteadyClock) -> (SeqNo, u64) {
         let mut held = self.held.lock();
-        let (seq, now) = moment(commit, clock);
+        let (seq, now) = read_point(commit, clock);
         let judged = held.judged.filter(|&(before, _)| seq <= before);
         let time_us = judged.map_or(now, |(_, judged_us)| judged_us.min(now));
         held.hold(seq, time_us);
@@ -95,36 +95,36 @@ impl SnapshotRegistry {
 
     pub(crate) fn release(&self, seq: SeqNo, time_us: u64) {
         let mut held = self.held.lock();
-        if let Some(count) = held.moments.get_mut(&(seq, time_us)) {
+        if let Some(count) = held.snapshots.get_mut(&(seq, time_us)) {
             *count -= 1;
             if *count == 0 {
-                held.moments.remove(&(seq, time_us));
+                held.snapshots.remove(&(seq, time_us));
             }
         }
     }
 
-    /// Every moment that must stay readable.
-    pub(crate) fn moments(&self, commit: &Commit, clock: &SteadyClock) -> Moments {
+    /// Every read point that must stay readable.
+    pub(crate) fn snapshots(&self, commit: &Commit, clock: &SteadyClock) -> Snapshots {
         let held = self.held.lock();
-        let mut seqs: Vec<SeqNo> = held.moments.keys().map(|(seq, _)| *seq).collect();
+        let mut seqs: Vec<SeqNo> = held.snapshots.keys().map(|(seq, _)| *seq).collect();
         seqs.dedup();
         let visible = commit.visible();
         if seqs.last() != Some(&visible) {
             seqs.push(visible);
         }
         let judged = held.judged.map(|(_, time_us)| time_us);
-        let earliest = held.moments.keys().map(|(_, time_us)| *time_us).chain(judged).min();
+        let earliest = held.snapshots.keys().map(|(_, time_us)| *time_us).chain(judged).min();
         // Later readers read a later time. Only a judged write has an earlier time.
         let now = clock.now_us();
         let time_us =
             if broken("rule-17") { now } else { earliest.map_or(now, |earliest| earliest.min(now)) };
-        Moments { seqs, time_us }
+        Snapshots { seqs, time_us }
     }
 
-    /// Only the registered moments, ascending. One that is registered later is at least as new as the newest
-    /// visible moment now.
+    /// Only the registered snapshots, ascending. One that is registered later is at least as new as the newest
+    /// visible read point now.
     pub(crate) fn registered(&self) -> Vec<SeqNo> {
-        let mut seqs: Vec<SeqNo> = self.held.lock().moments.keys().map(|(seq, _)| *seq).collect();
+        let mut seqs: Vec<SeqNo> = self.held.lock().snapshots.keys().map(|(seq, _)| *seq).collect();
         seqs.dedup();
         seqs
     }

@@ -1,4 +1,4 @@
-//! Holds a tree: it takes no writes for a moment, because it changes as a whole. Only writers to this tree wait.
+//! A pause of the writes to one tree, because the tree changes as a whole. Only writers to this tree wait.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use crate::error::Result;
 use crate::state::TreeInner;
 use crate::write::batch::Batch;
 
-/// How often a tree is released again because a merge of it has begun. After that many times the merge is awaited
+/// How often a pause ends early because a merge of it has begun. After that many times the merge is awaited
 /// although writers wait too.
 const TRIES_MAX: usize = 4;
 
-/// Holds a tree until this is dropped.
+/// A tree takes no writes until this is dropped.
 #[derive(Debug)]
-pub(super) struct Hold<'a> {
+pub(super) struct WritePause<'a> {
     store: &'a Store,
     tree: Arc<TreeInner>,
 }
 
-impl Drop for Hold<'_> {
+impl Drop for WritePause<'_> {
     fn drop(&mut self) {
-        self.tree.set_held(false);
+        self.tree.set_paused(false);
         self.store.health.signal();
     }
 }
@@ -28,16 +28,16 @@ impl Drop for Hold<'_> {
 impl Store {
     /// Makes writes to `tree` wait from now on. Writes that have begun are visible when this returns. Called under
     /// `reshaping`.
-    pub(super) fn hold(&self, tree: &Arc<TreeInner>) -> Hold<'_> {
+    pub(super) fn pause_writes(&self, tree: &Arc<TreeInner>) -> WritePause<'_> {
         let _quiet = self.commit.lock_quiet();
-        tree.set_held(true);
-        Hold { store: self, tree: Arc::clone(tree) }
+        tree.set_paused(true);
+        WritePause { store: self, tree: Arc::clone(tree) }
     }
 
-    /// Waits until no tree of the batch is held.
-    pub(super) fn wait_while_held(&self, batch: &Batch) {
+    /// Waits until no tree of the batch is paused.
+    pub(super) fn wait_while_paused(&self, batch: &Batch) {
         // It never fails.
-        let _ = self.health.wait(|| Ok(!batch.is_held()));
+        let _ = self.health.wait(|| Ok(!batch.is_paused()));
     }
 
     /// Runs `change` while nobody writes to `tree`, no merge of it is running, and its memtables hold nothing that
@@ -56,7 +56,7 @@ impl Store {
             }
             // Wait for a running merge.
             drop(tree.below_level_0.lock());
-            let held = self.hold(tree);
+            let paused = self.pause_writes(tree);
             if must_be_flushed()? {
                 self.flush_trees(std::iter::once(tree))?;
             }
@@ -69,7 +69,7 @@ impl Store {
             if unmerged.is_some() {
                 return change();
             }
-            drop(held);
+            drop(paused);
         }
     }
 }

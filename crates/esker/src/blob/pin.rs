@@ -8,7 +8,7 @@ use super::{BlobFileId, BlobSet, Entry, LiveFile, Pointer, SingleWriter, key_has
 use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, Mapping, UserFile};
-use crate::trace::{Cause, Operation, Step, Subject, notes};
+use crate::trace::{Cause, Operation, Step, Subject, perf_context};
 
 /// Reads of at least this many bytes take long enough to be timed one by one.
 const NOTED_FROM: u64 = 64 << 10;
@@ -230,10 +230,10 @@ impl Pin {
     fn measured<T>(&self, len: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
         let metrics = &self.set.metrics;
         metrics.measure(Operation::Value, Subject::none, || {
-            notes::step(|| Step::Value { bytes: len });
+            perf_context::step(|| Step::Value { bytes: len });
             if len >= NOTED_FROM {
-                notes::expect(&*metrics.clock);
-                notes::note(Cause::Values, 0, len);
+                perf_context::expect(&*metrics.clock);
+                perf_context::note(Cause::Values, 0, len);
             }
             read()
         })

@@ -15,7 +15,7 @@ use crate::canary::broken;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::ReadFile;
-use crate::version::blobs::{BlobFileRecord, ORDINALS_MAX};
+use crate::version::blob_edits::{BlobFileRecord, ORDINALS_MAX};
 use crate::version::edit::{ManifestState, TreeId};
 
 /// Blobs and files that nothing needs.

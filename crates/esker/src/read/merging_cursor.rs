@@ -75,7 +75,7 @@ impl Source {
 /// The sources that cover all of `state`, newest first.
 pub(crate) fn sources_of(state: &TreeState, hint: ScanHint) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
-    for mem in std::iter::once(&state.mem).chain(&state.waiting) {
+    for mem in std::iter::once(&state.mem).chain(&state.immutable) {
         if !mem.is_untouched() {
             sources.push(Source::Mem(mem.table.cursor()));
         }

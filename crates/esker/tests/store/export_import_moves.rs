@@ -8,7 +8,7 @@ use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{Db, Durability, ErrorKind, Options, Tree};
 
-use crate::common::port::{DIR, OTHER, STORE, filled, left_over, open, options};
+use crate::common::export_import::{DIR, OTHER, STORE, filled, left_over, open, options};
 use crate::common::{HourClock, contents, settle, ttl};
 
 /// What an import that was killed has left keeps its numbers: a file that comes later is not taken for one of it.

@@ -6,7 +6,7 @@ use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Db, ErrorKind, ScanRange, Tree, TreeOptions};
 
-use crate::common::port::{DIR, HUGE, OTHER, Pairs, STORE, filled, left_over, open, options};
+use crate::common::export_import::{DIR, HUGE, OTHER, Pairs, STORE, filled, left_over, open, options};
 use crate::common::{contents, settle, tables};
 
 /// The directory is a whole store with the tree, and sound.

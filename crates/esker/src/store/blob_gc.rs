@@ -30,7 +30,7 @@ use crate::error::{ErrorKind, Result};
 use crate::read::get::{base_at, bases_in};
 use crate::state::TreeInner;
 use crate::state::versions::{Change, Versions};
-use crate::version::blobs::BlobEdit;
+use crate::version::blob_edits::BlobEdit;
 use crate::version::edit::{Edit, TreeId};
 use crate::write::watch::{Job, What};
 
@@ -209,7 +209,7 @@ impl Store {
         Ok(())
     }
 
-    /// Moves blobs that no registered moment sees to the dead.
+    /// Moves blobs that no registered snapshot sees to the dead.
     fn bury(&self, state: &mut EndingState) {
         let abandoned = self.blobs.take_abandoned().into_iter();
         let mut dead: Vec<Ended> =
@@ -217,10 +217,10 @@ impl Store {
         if !state.shadowed.is_empty() {
             // A snapshot that is registered later sees none of these: the writes that ended them are visible.
             self.ending.has_shadowed.store(true, Ordering::SeqCst);
-            let moments = self.snapshots.registered();
+            let snapshots = self.snapshots.registered();
             let is_seen = |ended: &Ended| {
-                let first = moments.partition_point(|&moment| moment < ended.from);
-                moments.get(first).is_some_and(|&moment| moment < ended.until)
+                let first = snapshots.partition_point(|&snapshot| snapshot < ended.from);
+                snapshots.get(first).is_some_and(|&snapshot| snapshot < ended.until)
             };
             let shadowed = std::mem::take(&mut state.shadowed);
             let (seen, unseen): (Vec<Ended>, Vec<Ended>) =
@@ -457,7 +457,7 @@ impl Store {
         // Everything visible now is published when the log is synced below.
         let visible = self.commit.visible();
         self.settle_blobs(visible)?;
-        self.trees_that_keep_space().iter().for_each(|tree| self.set_aside(tree, 0));
+        self.trees_that_keep_space().iter().for_each(|tree| self.switch_memtable(tree, 0));
         if self.ending.state.lock().dead.is_empty() {
             return Ok(false);
         }

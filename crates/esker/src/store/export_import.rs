@@ -8,7 +8,7 @@
 //! - An exported store keeps the numbers of tree and files, and has no log. It has those blob files that hold a value
 //!   that the tree needs. All other values in them are freed there.
 //! - An imported tree keeps its sequence numbers. The same edit raises the store's counter beyond them. Moments that
-//!   were registered before cannot see the tree ([`crate::state::Extent`]).
+//!   were registered before cannot see the tree ([`crate::state::KeyBounds`]).
 //! - Huge values keep the root number under which they were filed. By that number the tree may be a relative of others,
 //!   as after a split.
 
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Store;
-use super::blobs::Frees;
+use super::blob_gc::Frees;
 use super::drop_tree::{has_relatives, pointers_in};
 use crate::blob::LiveFile;
 use crate::canary::broken;
@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::replay::LogFloor;
 use crate::state::TreeInner;
 use crate::state::versions::{Change, Origin, Versions};
-use crate::version::blobs::{BlobFileRecord, BlobFiles};
+use crate::version::blob_edits::{BlobFileRecord, BlobFiles};
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
 use crate::version::tree_record::TreeRecord;
 
@@ -220,7 +220,7 @@ impl Store {
         let next_tree = id.max(root) + 1;
         edits.extend([
             Edit::CreateTree { tree: id, name: name.to_owned(), options: record.options.clone() },
-            Edit::Extent { tree: id, root, range: record.range.clone() },
+            Edit::KeyBounds { tree: id, root, range: record.range.clone() },
             Edit::Flushed { tree: id, seq },
         ]);
         let of_blobs = imported.blobs.iter().map(|blobs| (blobs.record.info.file, blobs.record.clone()));

@@ -45,19 +45,19 @@ impl Path {
 }
 
 /// A path behind a flag.
-pub(super) struct Finger {
+pub(super) struct Splice {
     taken: AtomicBool,
     path: UnsafeCell<Path>,
 }
 
 // SAFETY: only the thread that set `taken` reaches the path.
-unsafe impl Sync for Finger {}
+unsafe impl Sync for Splice {}
 // SAFETY: a path points into the arena of its own memtable, and moves with it.
-unsafe impl Send for Finger {}
+unsafe impl Send for Splice {}
 
-impl Finger {
-    pub(super) fn new() -> Finger {
-        Finger { taken: AtomicBool::new(false), path: UnsafeCell::new(Path::new()) }
+impl Splice {
+    pub(super) fn new() -> Splice {
+        Splice { taken: AtomicBool::new(false), path: UnsafeCell::new(Path::new()) }
     }
 
     /// The path, unless another thread has it.
@@ -69,7 +69,7 @@ impl Finger {
 }
 
 /// Exclusive use of the path, until dropped.
-pub(super) struct Held<'a>(&'a Finger);
+pub(super) struct Held<'a>(&'a Splice);
 
 impl Deref for Held<'_> {
     type Target = Path;
