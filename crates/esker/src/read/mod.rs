@@ -1,4 +1,4 @@
-//! How a read proceeds: [`get`] asks memtables, then tables, newest first; [`merge`] walks them all in order;
+//! How a read proceeds: [`get`] asks memtables, then tables, newest first; [`merging_cursor`] walks them all in order;
 //! [`scan`] shows what a user sees of that, in a [`range`]; [`operands`] computes merged values; [`snapshots`]
 //! registers what must stay readable; [`newer`] tells what was written since; [`meter`] counts scans.
 

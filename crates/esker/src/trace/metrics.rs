@@ -91,7 +91,7 @@ impl Metrics {
         }
     }
 
-    /// An operation begins. [`Metrics::end`] ends it, if [`notes::are_there`].
+    /// An operation begins. [`Metrics::end`] ends it, if [`perf_context::are_there`].
     #[inline]
     pub(crate) fn begin(&self, operation: Operation) {
         if self.count(operation) {

@@ -22,7 +22,7 @@
 //!   transactions and optimistic transactions take no locks, and a lock does not stop time. Among pessimistic
 //!   transactions alone, only an expiry can make the check fail.
 //! - The passing of time counts as a write. A transaction has one time for all its reads. A value that has expired
-//!   since then counts as changed when the transaction commits ([`crate::read::moments`]).
+//!   since then counts as changed when the transaction commits ([`crate::read::snapshots`]).
 //! - A merge into a key is a write that reads nothing. It applies to whatever is there when the transaction takes
 //!   effect. The transaction's own reads find it applied to the value at its moment, and rely on that value.
 //! - A transaction that writes nothing reads one moment and needs no check. Serializable pessimistic ones are the

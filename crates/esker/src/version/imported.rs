@@ -1,5 +1,5 @@
 //! Files of another store keep that store's numbers in them. This is how they are read: pointers to huge values in
-//! tables. (For blob files, [`super::blobs::BlobFileInfo`] has the number that stands in the file.)
+//! tables. (For blob files, [`super::blob_edits::BlobFileInfo`] has the number that stands in the file.)
 //!
 //! An import links files as they are, so it cannot change the numbers in them. The manifest says how to read them. If
 //! the manifest is lost, a mark still tells which files were imported. The mark is an empty file:

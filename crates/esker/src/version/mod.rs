@@ -2,7 +2,7 @@
 //!
 //! - [`edit`]: the changes that the manifest records, and the state they add up to.
 //! - `table_info`, `tree_record`: what the manifest knows of a table and of a tree.
-//! - [`blobs`]: the changes that concern blob files.
+//! - [`blob_edits`]: the changes that concern blob files.
 //! - [`manifest`]: the file. An edit counts once it is synced. It names only files that are synced.
 //! - [`tables`], `open_tables`: table files as shared handles. A file is opened at its first read, closed when too many
 //!   are open, and removed when it is obsolete and nobody uses it.
