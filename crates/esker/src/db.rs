@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::admin::BackupReport;
 use crate::env::{Env, Lane, Worker};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::sim::SimFs;
+use crate::fs::MemoryFs;
 use crate::open::DEFAULT_TREE;
 use crate::options::{Durability, Options, TreeOptions};
 use crate::read::range::ScanRange;
@@ -104,9 +104,7 @@ impl Db {
     /// # Errors
     /// `InvalidInput` when the options are out of range.
     pub fn open_in_memory(options: Options) -> Result<Db> {
-        let disk = SimFs::new(0);
-        disk.set_writeback(0.0);
-        let env = Env { fs: Arc::new(disk), ..options.env.clone() };
+        let env = Env { fs: Arc::new(MemoryFs::new()), ..options.env.clone() };
         Db::open("/memory", options.env(env).create(true))
     }
 

@@ -28,8 +28,7 @@ use crate::cursor::SeqNo;
 use crate::env::{Env, Executor, ThreadExecutor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::gone::remove_for_good;
-use crate::fs::sim::SimFs;
-use crate::fs::{DirLock, FileSystem, LockMode, give_back_free_memory};
+use crate::fs::{DirLock, FileSystem, LockMode, MemoryFs, give_back_free_memory};
 use crate::log::replay::{LogFloor, ReplayReport, Segments};
 use crate::log::segment::is_shared;
 use crate::log::wal::{History, LogTail, Wal, is_usual_len};
@@ -342,9 +341,9 @@ fn scratch(env: &Env, dir: &Path) -> Result<Env> {
     if broken("rule-22") {
         return Ok(env.clone());
     }
-    let disk = SimFs::new(0);
-    disk.create_dir_all(dir)?;
-    Ok(Env { fs: Arc::new(disk), ..env.clone() })
+    let scratch = MemoryFs::new();
+    scratch.create_dir_all(dir)?;
+    Ok(Env { fs: Arc::new(scratch), ..env.clone() })
 }
 
 /// Refuses a store that lacks a table in its manifest.

@@ -23,6 +23,7 @@ mod copy;
 pub(crate) mod descriptors;
 pub(crate) mod gone;
 mod mapping;
+mod memory;
 mod real;
 pub mod sim;
 #[cfg(test)]
@@ -32,6 +33,7 @@ mod until;
 pub(crate) use copy::OpenFile;
 pub use copy::UserFile;
 pub use mapping::Mapping;
+pub(crate) use memory::MemoryFs;
 pub use real::Directory;
 pub(crate) use real::{RealFs, give_back_free_memory};
 pub(crate) use until::{Cancel, UntilCancelled};

@@ -1,4 +1,4 @@
-//! One conformance test for both file systems. The store may rely on everything that it demands.
+//! One conformance test for all file systems. The store may rely on everything that it demands.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,13 +10,16 @@ use crate::error::ErrorKind;
 
 mod random;
 
-/// Runs `test` in an empty directory of the real and of the simulated file system.
-fn on_both(test: impl Fn(&dyn FileSystem, &Path)) {
+/// Runs `test` in an empty directory of the real file system, of the simulated one and of the one in memory.
+fn on_all(test: impl Fn(&dyn FileSystem, &Path)) {
     let dir = tempfile::tempdir().unwrap();
     test(&RealFs::default(), dir.path());
     let sim = SimFs::new(7);
     sim.create_dir_all(Path::new("/tmp/db")).unwrap();
     test(&sim, Path::new("/tmp/db"));
+    let memory = MemoryFs::new();
+    memory.create_dir_all(Path::new("/tmp/db")).unwrap();
+    test(&memory, Path::new("/tmp/db"));
 }
 
 fn kind<T>(result: Result<T>) -> ErrorKind {
@@ -37,7 +40,7 @@ fn write(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) {
 
 #[test]
 fn appends_are_read_back() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let path = dir.join("a");
         let mut file = fs.create(&path).unwrap();
         assert!(file.is_empty());
@@ -64,7 +67,7 @@ fn appends_are_read_back() {
 
 #[test]
 fn missing_and_taken_names_have_their_kinds() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let (a, b, none) = (dir.join("a"), dir.join("b"), dir.join("none"));
         write(fs, &a, b"a");
         write(fs, &b, b"b");
@@ -88,7 +91,7 @@ fn missing_and_taken_names_have_their_kinds() {
 
 #[test]
 fn directories_are_made_and_removed() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let deep = dir.join("x/y/z");
         fs.create_dir_all(&deep).unwrap();
         fs.create_dir_all(&deep).unwrap();
@@ -120,7 +123,7 @@ fn directories_are_made_and_removed() {
 
 #[test]
 fn names_and_handles_are_independent() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let (a, b, c) = (dir.join("a"), dir.join("b"), dir.join("c"));
         write(fs, &a, b"first");
         let reader = fs.open_read(&a).unwrap();
@@ -145,7 +148,7 @@ fn names_and_handles_are_independent() {
 /// A file system for one directory refuses every path that leads out of it.
 #[test]
 fn calls_within_a_directory_do_not_leave_it() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let inner = dir.join("inner");
         fs.create_dir_all(&inner).unwrap();
         write(fs, &dir.join("other"), b"somebody else's");
@@ -182,7 +185,7 @@ fn calls_within_a_directory_do_not_leave_it() {
 
 #[test]
 fn a_directory_takes_no_bytes_of_its_own() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         fs.create_dir_all(&dir.join("sub")).unwrap();
         write(fs, &dir.join("sub/file"), &[1; 5000]);
         assert_eq!(fs.allocated_bytes(&dir.join("sub")).unwrap(), 0);
@@ -192,7 +195,7 @@ fn a_directory_takes_no_bytes_of_its_own() {
 
 #[test]
 fn mapped_files_take_stores() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let path = dir.join("wal");
         for len in [0, 1, 4095, 6000] {
             assert_eq!(kind(fs.create_mapped(&path, len)), ErrorKind::InvalidInput);
@@ -251,7 +254,7 @@ pub(super) fn check_stores(file: &dyn MappedFile) {
 
 #[test]
 fn space_is_set_aside_and_given_back() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let path = dir.join("RESERVE");
         for len in [300_000, 1_000_000, 1_000_000, 5000, 0, 70_000] {
             fs.set_allocated(&path, len).unwrap();
@@ -271,7 +274,7 @@ fn space_is_set_aside_and_given_back() {
 
 #[test]
 fn threads_store_side_by_side() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let path = dir.join("wal");
         let file = fs.create_mapped(&path, 64 << 10).unwrap();
         std::thread::scope(|scope| {
@@ -295,7 +298,7 @@ fn threads_store_side_by_side() {
 
 #[test]
 fn locks_exclude_and_share() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let path = dir.join("LOCK");
         drop(fs.lock(&path, LockMode::Shared).unwrap());
         assert!(!fs.exists(&path).unwrap(), "a shared lock creates nothing");
@@ -323,12 +326,12 @@ fn locks_exclude_and_share() {
     });
 }
 
-/// Random calls on both file systems and on a model; they must agree on every result.
+/// Random calls on all file systems and on a model; they must agree on every result.
 #[test]
 fn random_calls_agree_with_a_model() {
     let seed = 0x5EED_0001;
     println!("seed {seed:#x}");
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let mut random = seed;
         for _ in 0..20 {
             let run = dir.join(format!("run{}", next(&mut random)));
@@ -410,7 +413,7 @@ fn model_name<'a>(model: &'a BTreeMap<String, Arc<Vec<u8>>>, bytes: &Arc<Vec<u8>
 /// Bytes appended past the cache can be read after a sync, with the cache and without it, at any offset.
 #[test]
 fn direct_files_hold_what_was_appended() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let mut random = 0x5EED_0002;
         for run in 0..12 {
             let path = dir.join(format!("d{run}"));

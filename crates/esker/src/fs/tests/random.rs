@@ -1,4 +1,4 @@
-//! Files written at offsets, and holes: both file systems must behave alike.
+//! Files written at offsets, and holes: all file systems must behave alike.
 
 use std::io::IoSlice;
 
@@ -10,7 +10,7 @@ fn slices(bytes: &[u8]) -> [IoSlice<'_>; 1] {
 
 #[test]
 fn parts_are_written_at_offsets() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let path = dir.join("a");
         let file = fs.create_random(&path).unwrap();
         assert!(file.is_empty());
@@ -47,7 +47,7 @@ fn parts_are_written_at_offsets() {
 
 #[test]
 fn more_parts_than_one_call_takes() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let bytes: Vec<u8> = (0..9000u32).map(|i| (i * 7 / 3) as u8).collect();
         let parts: Vec<IoSlice<'_>> = bytes.chunks(3).map(IoSlice::new).collect();
         let file = fs.create_random(&dir.join("a")).unwrap();
@@ -58,7 +58,7 @@ fn more_parts_than_one_call_takes() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let (a, none) = (dir.join("a"), dir.join("none"));
         let file = fs.create_random(&a).unwrap();
         file.write_at(&slices(b"abc"), 0).unwrap();
@@ -83,7 +83,7 @@ fn what_cannot_be_is_refused() {
 
 #[test]
 fn holes_free_space_through_every_name() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let (a, b) = (dir.join("a"), dir.join("b"));
         let file = fs.create_random(&a).unwrap();
         file.write_at(&slices(&[7; 20_000]), 0).unwrap();
@@ -114,7 +114,7 @@ fn holes_free_space_through_every_name() {
 
 #[test]
 fn readers_see_what_the_length_promises() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let file = fs.create_random(&dir.join("a")).unwrap();
         std::thread::scope(|scope| {
             let reader = Arc::clone(&file).as_read();
@@ -136,12 +136,12 @@ fn readers_see_what_the_length_promises() {
     });
 }
 
-/// Random writes, cuts, holes and names on both file systems and on a vector of bytes.
+/// Random writes, cuts, holes and names on all file systems and on a vector of bytes.
 #[test]
 fn random_changes_agree_with_a_model() {
     let seed = 0x5EED_0003;
     println!("seed {seed:#x}");
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let mut random = seed;
         for run in 0..20 {
             let path = dir.join(format!("f{run}"));
@@ -193,7 +193,7 @@ fn random_changes_agree_with_a_model() {
 #[expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "the target is a file of the user")]
 fn the_kernel_copies_to_a_file_of_the_user_or_leaves_it_to_others() {
     let user = tempfile::tempdir().unwrap();
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let path = dir.join("a");
         let bytes: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
         write(fs, &path, &bytes);
@@ -217,7 +217,7 @@ fn the_kernel_copies_to_a_file_of_the_user_or_leaves_it_to_others() {
 
 #[test]
 fn a_part_of_a_file_is_shown() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let path = dir.join("a");
         let bytes: Vec<u8> = (0..300_000u32).map(|i| (i / 5) as u8).collect();
         let file = fs.create_random(&path).unwrap();
@@ -250,7 +250,7 @@ fn a_part_of_a_file_is_shown() {
 
 #[test]
 fn a_file_cut_short_is_not_mapped() {
-    on_both(|fs, dir| {
+    on_all(|fs, dir| {
         let path = dir.join("a");
         write(fs, &path, &[1; 10_000]);
         let reader = fs.open_read(&path).unwrap();
