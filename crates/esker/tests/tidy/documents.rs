@@ -129,6 +129,32 @@ fn every_guarantee_has_a_number_and_tests_that_there_are() {
     }
 }
 
+/// `tools/plot_readme.py` draws the plot.
+#[test]
+fn the_plot_of_the_readme_shows_the_figures_of_its_table() {
+    let readme = std::fs::read_to_string(checkout().join("README.md")).unwrap();
+    let plot = std::fs::read_to_string(checkout().join("docs/plots/readme.svg")).unwrap();
+    let table = readme.split_once("| Esker / the better |\n").unwrap().1.split_once("\n\n").unwrap().0;
+    let shown: Vec<(String, String)> = table
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            let label = cells[0].replace(", 1 / 8 / 16 threads", ", 16 threads");
+            (label, cells[cells.len() - 1].rsplit(" / ").next().unwrap().to_owned())
+        })
+        .collect();
+    assert!(shown.len() > 8, "{shown:?}");
+    for (label, ratio) in shown {
+        let bar = plot.split_once(&format!(">{label}</text>")).map(|(_, rest)| rest);
+        let first = bar.and_then(|bar| bar.split_once("</text>")).map(|(bar, _)| bar.to_owned());
+        assert!(
+            first.is_some_and(|bar| bar.ends_with(&format!(">{ratio}"))),
+            "{label} {ratio} is not in the plot"
+        );
+    }
+}
+
 /// What a heading is called in a link, as GitHub makes it.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
