@@ -78,7 +78,7 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["open"],
     &["tree"],
     &["txn", "updates"],
-    &["care"],
+    &["admin"],
     &["db"],
     &["measure", "fuzzing"],
 ];
