@@ -57,7 +57,7 @@ impl IoBudget {
         IoBudget { clock, rate, merges, reclaim, hurried: AtomicUsize::new(0) }
     }
 
-    /// Holds up no merge until the result is dropped: somebody waits for one to end.
+    /// While the result lives, merges do not wait for the budget: somebody waits for one to end.
     pub(crate) fn hurry(&self) -> Hurry<'_> {
         Hurry::new(&self.hurried)
     }

@@ -54,7 +54,7 @@ impl Attempt {
     }
 
     /// Whether a merge may succeed `now` that has failed with `self`.
-    fn is_passed_by(&self, now: &Attempt) -> bool {
+    fn may_succeed(&self, now: &Attempt) -> bool {
         let has_more_room = now.room.saturating_sub(self.room) > self.room / 8;
         let has_less_to_do = now.output / 7 <= self.output / 8;
         let has_waited = now.at_us.saturating_sub(self.at_us) >= AGAIN_US;
@@ -126,7 +126,7 @@ impl CompactionQueue {
     }
 
     /// A merge of `tree` has found room.
-    pub(crate) fn note_not_stuck(&self, tree: &TreeInner) {
+    pub(crate) fn clear_stuck(&self, tree: &TreeInner) {
         self.stuck.lock().remove(&tree.id);
     }
 
@@ -137,7 +137,7 @@ impl CompactionQueue {
 
     /// Whether `attempt` would find no room, as the last one for `tree` did not.
     pub(crate) fn is_stuck(&self, tree: &TreeInner, attempt: &Attempt) -> bool {
-        self.stuck.lock().get(&tree.id).is_some_and(|before| !before.is_passed_by(attempt))
+        self.stuck.lock().get(&tree.id).is_some_and(|before| !before.may_succeed(attempt))
     }
 
     // ---- what expires --------------------------------------------------------------------------------
@@ -168,18 +168,18 @@ mod tests {
         let failed = |room, output| Attempt { room, output, at_us: 5 };
         let now = |room, output, after_us| Attempt { room, output, at_us: 5 + after_us };
         // Too little room, however long it waits, and an eighth more.
-        assert!(!failed(800, 2000).is_passed_by(&now(800, 2000, 0)));
-        assert!(!failed(800, 2000).is_passed_by(&now(900, 2000, u64::MAX - 5)));
-        assert!(failed(800, 2000).is_passed_by(&now(901, 2000, 0)));
+        assert!(!failed(800, 2000).may_succeed(&now(800, 2000, 0)));
+        assert!(!failed(800, 2000).may_succeed(&now(900, 2000, u64::MAX - 5)));
+        assert!(failed(800, 2000).may_succeed(&now(901, 2000, 0)));
         // Less to do, but too much still, and little enough.
-        assert!(!failed(800, 2000).is_passed_by(&now(800, 1000, 0)));
-        assert!(failed(800, 2000).is_passed_by(&now(800, 700, 0)));
+        assert!(!failed(800, 2000).may_succeed(&now(800, 1000, 0)));
+        assert!(failed(800, 2000).may_succeed(&now(800, 700, 0)));
         // Room enough.
-        assert!(!failed(800, 700).is_passed_by(&now(800, 700, AGAIN_US - 1)));
-        assert!(failed(800, 700).is_passed_by(&now(800, 700, AGAIN_US)));
+        assert!(!failed(800, 700).may_succeed(&now(800, 700, AGAIN_US - 1)));
+        assert!(failed(800, 700).may_succeed(&now(800, 700, AGAIN_US)));
         // Extremes.
-        assert!(!failed(0, 1).is_passed_by(&now(0, 1, AGAIN_US)));
-        assert!(!failed(u64::MAX, 1 << 20).is_passed_by(&now(u64::MAX, 1 << 20, 0)));
-        assert!(failed(u64::MAX, 1).is_passed_by(&now(u64::MAX, 1, AGAIN_US)));
+        assert!(!failed(0, 1).may_succeed(&now(0, 1, AGAIN_US)));
+        assert!(!failed(u64::MAX, 1 << 20).may_succeed(&now(u64::MAX, 1 << 20, 0)));
+        assert!(failed(u64::MAX, 1).may_succeed(&now(u64::MAX, 1, AGAIN_US)));
     }
 }

@@ -22,7 +22,7 @@ use crate::ranges::RangeTombstones;
 
 /// What must stay readable.
 #[derive(Debug, Clone)]
-pub(crate) struct Snapshots {
+pub(crate) struct ReadPoints {
     /// Sequence numbers, ascending. The last one is the newest visible one.
     pub(crate) seqs: Vec<SeqNo>,
     /// No reader asks for entries that expired before this time.
@@ -73,7 +73,7 @@ impl Verdict {
 /// Judges the entries of a merge, in order: key ascending, newest version first.
 #[derive(Debug)]
 pub(crate) struct Retention {
-    snapshots: Snapshots,
+    snapshots: ReadPoints,
     ranges: Arc<RangeTombstones>,
     /// Range tombstones up to this sequence number survive any crash that the output survives.
     certain: SeqNo,
@@ -89,7 +89,7 @@ pub(crate) struct Retention {
 impl Retention {
     /// An entry that is newer than the last of `snapshots` is kept. Of `ranges`, those newer than `certain` may be lost
     /// with the log in a crash that the output survives.
-    pub(crate) fn new(snapshots: Snapshots, ranges: &Arc<RangeTombstones>, certain: SeqNo) -> Self {
+    pub(crate) fn new(snapshots: ReadPoints, ranges: &Arc<RangeTombstones>, certain: SeqNo) -> Self {
         Retention {
             snapshots,
             ranges: Arc::clone(ranges),
@@ -186,7 +186,7 @@ mod tests {
 
     fn kept(snapshots: &[SeqNo], entries: &[(&str, SeqNo, Kind)], bottom: bool) -> Vec<(String, SeqNo)> {
         let mut retention =
-            Retention::new(Snapshots { seqs: snapshots.to_vec(), time_us: 100 }, &Arc::default(), 0);
+            Retention::new(ReadPoints { seqs: snapshots.to_vec(), time_us: 100 }, &Arc::default(), 0);
         entries
             .iter()
             .filter_map(|&(key, seq, kind)| match retention.judge(key.as_bytes(), seq, kind, b"", bottom) {
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn what_has_expired_is_a_tombstone() {
         let judged = |time_us, expiry: u64, bottom| {
-            let mut retention = Retention::new(Snapshots { seqs: vec![5, 10], time_us }, &Arc::default(), 0);
+            let mut retention = Retention::new(ReadPoints { seqs: vec![5, 10], time_us }, &Arc::default(), 0);
             retention.judge(b"k", 8, Kind::PutUntil, &expiry.to_le_bytes(), false);
             retention.judge(b"k", 3, Kind::BlobUntil, &expiry.to_le_bytes(), bottom)
         };
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn what_a_range_hides_goes_once_that_is_certain_and_what_is_newer_stays_so() {
         let judged = |certain, seq| {
-            let snapshots = Snapshots { seqs: vec![10], time_us: 0 };
+            let snapshots = ReadPoints { seqs: vec![10], time_us: 0 };
             Retention::new(snapshots, &deleted_at_5(), certain).judge(b"k", seq, Kind::Put, b"", true)
         };
         assert_eq!(judged(5, 3), Verdict::Drop);
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn operands_on_the_two_sides_of_a_moment_or_a_deletion_stay_apart() {
         let judged = |snapshots: &[SeqNo], certain, ranges: &Arc<RangeTombstones>| {
-            let snapshots = Snapshots { seqs: snapshots.to_vec(), time_us: 0 };
+            let snapshots = ReadPoints { seqs: snapshots.to_vec(), time_us: 0 };
             let mut retention = Retention::new(snapshots, ranges, certain);
             retention.judge(b"k", 7, Kind::Merge, b"", true);
             (retention.judge(b"k", 4, Kind::Merge, b"", true), retention.beneath())
@@ -248,7 +248,8 @@ mod tests {
 
     #[test]
     fn operands_are_gathered_down_to_what_lies_below_them() {
-        let mut retention = Retention::new(Snapshots { seqs: vec![5, 10], time_us: 100 }, &Arc::default(), 0);
+        let mut retention =
+            Retention::new(ReadPoints { seqs: vec![5, 10], time_us: 100 }, &Arc::default(), 0);
         let mut judge = |seq, kind, stored: &[u8]| {
             let verdict = retention.judge(b"k", seq, kind, stored, true);
             (verdict, retention.beneath())

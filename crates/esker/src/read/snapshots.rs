@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::canary::broken;
-use crate::compact::retain::Snapshots;
+use crate::compact::retain::ReadPoints;
 use crate::cursor::{Expiry, SeqNo};
 use crate::env::SteadyClock;
 use crate::write::commit::Commit;
@@ -104,7 +104,7 @@ impl SnapshotRegistry {
     }
 
     /// Every read point that must stay readable.
-    pub(crate) fn snapshots(&self, commit: &Commit, clock: &SteadyClock) -> Snapshots {
+    pub(crate) fn read_points(&self, commit: &Commit, clock: &SteadyClock) -> ReadPoints {
         let held = self.held.lock();
         let mut seqs: Vec<SeqNo> = held.snapshots.keys().map(|(seq, _)| *seq).collect();
         seqs.dedup();
@@ -118,7 +118,7 @@ impl SnapshotRegistry {
         let now = clock.now_us();
         let time_us =
             if broken("rule-17") { now } else { earliest.map_or(now, |earliest| earliest.min(now)) };
-        Snapshots { seqs, time_us }
+        ReadPoints { seqs, time_us }
     }
 
     /// Only the registered snapshots, ascending. One that is registered later is at least as new as the newest

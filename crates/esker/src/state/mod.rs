@@ -134,7 +134,7 @@ impl KeyBounds {
     }
 
     /// Refuses a moment at which the tree `name` was another store's.
-    pub(crate) fn check_moment(&self, name: &str, seq: SeqNo) -> Result<()> {
+    pub(crate) fn check_read_point(&self, name: &str, seq: SeqNo) -> Result<()> {
         if seq >= self.since || broken("import-snapshot") {
             return Ok(());
         }

@@ -70,7 +70,7 @@ pub(crate) fn compact_some(store: &Store) -> Result<bool> {
     let result = run(store, &tree, &levels, &compaction, None);
     store.compactions.add([Arc::clone(&tree)]);
     match &result {
-        Ok(()) => store.compactions.note_not_stuck(&tree),
+        Ok(()) => store.compactions.clear_stuck(&tree),
         // With the room of now: others may have taken what there was when the merge began.
         Err(error) if is_full(error) => store.compactions.note_stuck(&tree, attempt(store, &compaction)),
         Err(_) => {}
@@ -133,7 +133,7 @@ pub(crate) fn compact_all(store: &Store, tree: &Arc<TreeInner>) -> Result<()> {
 /// The tables of `tree`, and the merge of all of them, if there is something to merge.
 pub(super) fn all_of(store: &Store, tree: &TreeInner) -> (Arc<Levels>, Option<Compaction>) {
     let levels = Arc::clone(&tree.state.load().levels);
-    let time_us = store.snapshots.snapshots(&store.commit, &store.clock).time_us;
+    let time_us = store.snapshots.read_points(&store.commit, &store.clock).time_us;
     let has_ranges = !tree.state.load().ranges.is_empty();
     let compaction = pick::pick_all(&levels, time_us, has_ranges);
     (levels, compaction)
@@ -169,7 +169,7 @@ pub(super) fn full_error(store: &Store, tree: &TreeInner) -> Error {
 
 /// What the tables of `tree`, which are `levels`, are to be like.
 fn goal_of(store: &Store, tree: &TreeInner, levels: &Levels) -> Goal {
-    let time_us = store.snapshots.snapshots(&store.commit, &store.clock).time_us;
+    let time_us = store.snapshots.read_points(&store.commit, &store.clock).time_us;
     Goal::new(&tree.options(), levels, &store.options, time_us)
 }
 
@@ -354,7 +354,7 @@ fn merge(
 ) -> Result<Vec<TableInfo>> {
     let Compaction { inputs, target, .. } = compaction;
     let nothing_below = !compaction.has_older_below(levels);
-    let snapshots = store.snapshots.snapshots(&store.commit, &store.clock);
+    let snapshots = store.snapshots.read_points(&store.commit, &store.clock);
     let certain = store.flushed_up_to(tree.id);
     let retention = Retention::new(snapshots, &tree.state.load().ranges, certain);
     // Tables of the target level that are not inputs lie between the keys of the merge. No output table may span one.

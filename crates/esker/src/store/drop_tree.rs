@@ -53,7 +53,7 @@ impl Store {
     /// Drops a tree that shares its root with another tree: only its own pointers tell which huge values belong to it.
     /// Called under `reshaping`.
     fn drop_relative(&self, tree: &Arc<TreeInner>) -> Result<()> {
-        let _held = self.pause_writes(tree);
+        let _paused = self.pause_writes(tree);
         let visible = self.commit.visible();
         self.settle_blobs(visible)?;
         self.sync_published()?;

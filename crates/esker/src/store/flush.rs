@@ -32,57 +32,58 @@ const SMALL: usize = 256 << 10;
 /// Flushes the immutable memtables, oldest first. Returns `false` if there are none.
 pub(crate) fn flush_some(store: &Store) -> Result<bool> {
     let _one_at_a_time = store.flushing.lock();
-    let mut waiting = store.immutable.memtables();
+    let mut immutable = store.immutable.memtables();
     if store.health.has_failed() {
         // One after the other they need less of a full disk at once.
-        waiting.truncate(oldest_within(&waiting, store.space.memtable_limit()));
+        immutable.truncate(oldest_within(&immutable, store.space.memtable_limit()));
     }
-    if waiting.is_empty() {
+    if immutable.is_empty() {
         return Ok(false);
     }
-    let last_seq = waiting.iter().map(|(_, mem)| mem.last_seq()).max().unwrap_or(0);
+    let last_seq = immutable.iter().map(|(_, mem)| mem.last_seq()).max().unwrap_or(0);
     // The newest logged write, and where the log ends for it: it is unknown whether later writes are durable.
-    let logged = waiting.iter().filter(|(_, mem)| mem.floor().is_some());
+    let logged = immutable.iter().filter(|(_, mem)| mem.floor().is_some());
     let (logged_seq, end) = logged.map(|(_, mem)| (mem.last_seq(), mem.end())).max().unwrap_or((0, 0));
     store.commit.wait_visible(last_seq);
     store.commit.check()?;
 
     // A tree that is being merged gets its tables in level 0, because the output of the merge may go to any level
     // below.
-    let trees: Vec<Arc<TreeInner>> = by_tree(waiting.clone()).into_iter().map(|(tree, _)| tree).collect();
+    let trees: Vec<Arc<TreeInner>> = by_tree(immutable.clone()).into_iter().map(|(tree, _)| tree).collect();
     let unmerged: Vec<_> =
         trees.iter().filter_map(|tree| Some((tree.id, tree.below_level_0.try_lock()?))).collect();
     let may_go_below = |tree: &TreeInner| unmerged.iter().any(|(id, _)| *id == tree.id);
 
     let (mut edits, mut dropped) = (Vec::new(), Vec::new());
-    let result = write_tables(store, &waiting, &may_go_below, &mut edits, &mut dropped).and_then(|flushed| {
-        // This comes last, since the log is synced in the background while the tables are written.
-        if !broken("rule-3") {
-            store.sync_log(end)?;
-        }
-        // Writes that the log may lose from now on have been checked for huge values that they ended.
-        store.settle_blobs(last_seq)?;
-        let volatile = pointers_of_volatile(&waiting)?;
-        if !volatile.is_empty() && !broken("rule-21-blobs") {
-            store.blobs.sync()?;
-        }
-        let unlogged = flushed.iter().filter(|(tree, _)| !tree.log);
-        let seqs: Vec<_> = unlogged.map(|(tree, mems)| (tree.id, self::last_seq(mems))).collect();
-        let dead_up_to = Some(if broken("rule-21") { last_seq } else { logged_seq });
-        let frees = Frees {
-            dead_up_to,
-            flushed: &seqs,
-            dropped: &dropped,
-            named: &volatile,
-            replaced: &[],
-            note_shadowed: true,
-        };
-        store.install_flush(&flushed, edits.clone(), &frees)?;
-        if !seqs.is_empty() {
-            store.note_flushed(&seqs);
-        }
-        Ok(())
-    });
+    let result =
+        write_tables(store, &immutable, &may_go_below, &mut edits, &mut dropped).and_then(|flushed| {
+            // This comes last, since the log is synced in the background while the tables are written.
+            if !broken("rule-3") {
+                store.sync_log(end)?;
+            }
+            // Writes that the log may lose from now on have been checked for huge values that they ended.
+            store.settle_blobs(last_seq)?;
+            let volatile = pointers_of_volatile(&immutable)?;
+            if !volatile.is_empty() && !broken("rule-21-blobs") {
+                store.blobs.sync()?;
+            }
+            let unlogged = flushed.iter().filter(|(tree, _)| !tree.log);
+            let seqs: Vec<_> = unlogged.map(|(tree, mems)| (tree.id, self::last_seq(mems))).collect();
+            let dead_up_to = Some(if broken("rule-21") { last_seq } else { logged_seq });
+            let frees = Frees {
+                dead_up_to,
+                flushed: &seqs,
+                dropped: &dropped,
+                named: &volatile,
+                replaced: &[],
+                note_shadowed: true,
+            };
+            store.install_flush(&flushed, edits.clone(), &frees)?;
+            if !seqs.is_empty() {
+                store.note_flushed(&seqs);
+            }
+            Ok(())
+        });
     if result.is_err() {
         store.discard_tables(&edits);
     }
@@ -90,9 +91,9 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
 }
 
 /// How many of the memtables hold at most `bytes` together; at least one.
-fn oldest_within(waiting: &[Immutable], bytes: usize) -> usize {
+fn oldest_within(immutable: &[Immutable], bytes: usize) -> usize {
     let mut sum = 0;
-    let within = waiting.iter().take_while(|(_, mem)| {
+    let within = immutable.iter().take_while(|(_, mem)| {
         sum += mem.table.memory();
         sum <= bytes
     });
@@ -107,7 +108,7 @@ fn last_seq(mems: &[Arc<Mem>]) -> SeqNo {
 /// Writes the tables of a flush. `edits` lists them, also after an error.
 fn write_tables(
     store: &Store,
-    waiting: &[Immutable],
+    immutable: &[Immutable],
     may_go_below: &dyn Fn(&TreeInner) -> bool,
     edits: &mut Vec<Edit>,
     dropped: &mut Vec<Pointer>,
@@ -115,13 +116,13 @@ fn write_tables(
     // All memtables of a tree go the same way: no table of level 0 may hold versions from both before and after
     // another's.
     let is_large = |tree: &Arc<TreeInner>| {
-        let mut mems = waiting.iter().filter(|(other, _)| Arc::ptr_eq(other, tree));
+        let mut mems = immutable.iter().filter(|(other, _)| Arc::ptr_eq(other, tree));
         mems.any(|(_, mem)| mem.table.memory() >= SMALL)
     };
     let (large, small): (Vec<Immutable>, Vec<Immutable>) =
-        waiting.iter().cloned().partition(|(tree, _)| is_large(tree));
+        immutable.iter().cloned().partition(|(tree, _)| is_large(tree));
     for (tree, mem) in &large {
-        let alone = waiting.iter().filter(|(other, _)| Arc::ptr_eq(other, tree)).count() == 1;
+        let alone = immutable.iter().filter(|(other, _)| Arc::ptr_eq(other, tree)).count() == 1;
         let below = alone && may_go_below(tree);
         let (level, tables) = write_own(store, tree, std::slice::from_ref(mem), below, dropped)?;
         edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
@@ -133,7 +134,7 @@ fn write_tables(
     } else if !groups.is_empty() {
         edits.extend(write_shared(store, &groups, dropped)?);
     }
-    let flushed = by_tree(waiting.to_vec());
+    let flushed = by_tree(immutable.to_vec());
     for (tree, mems) in &flushed {
         let seq = last_seq(mems);
         edits.push(Edit::Flushed { tree: tree.id, seq });
@@ -142,9 +143,9 @@ fn write_tables(
     Ok(flushed)
 }
 
-fn by_tree(waiting: Vec<Immutable>) -> ByTree {
+fn by_tree(immutable: Vec<Immutable>) -> ByTree {
     let mut groups: std::collections::BTreeMap<u32, (Arc<TreeInner>, Vec<Arc<Mem>>)> = Default::default();
-    for (tree, mem) in waiting {
+    for (tree, mem) in immutable {
         groups.entry(tree.id).or_insert_with(|| (tree, Vec::new())).1.push(mem);
     }
     groups.into_values().collect()
@@ -180,7 +181,7 @@ fn write_own(
         _ => 0,
     };
     let bottom = level == LEVELS - 1;
-    let snapshots = store.snapshots.snapshots(&store.commit, &store.clock);
+    let snapshots = store.snapshots.read_points(&store.commit, &store.clock);
     let retention = Retention::new(snapshots, &tree.state.load().ranges, last_seq(mems));
     let mut output = Output::new(
         &store.tables,
@@ -223,7 +224,7 @@ fn write_shared(
     groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
     dropped: &mut Vec<Pointer>,
 ) -> Result<Vec<Edit>> {
-    let snapshots = store.snapshots.snapshots(&store.commit, &store.clock);
+    let snapshots = store.snapshots.read_points(&store.commit, &store.clock);
     let options = OutputOptions {
         compression: Compression::None,
         filter_bits: filter_bits(store.options.filter_bits, 0, LEVELS - 1),

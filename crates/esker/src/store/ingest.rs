@@ -39,7 +39,7 @@ pub(crate) struct Ingested {
 }
 
 /// Refuses tables with keys outside of the tree's present bounds.
-fn check_extent(tree: &TreeInner, tables: &[TableInfo]) -> Result<()> {
+fn check_bounds_of_tables(tree: &TreeInner, tables: &[TableInfo]) -> Result<()> {
     let key_bounds = Arc::clone(&tree.state.load().key_bounds);
     let ends = tables.iter().flat_map(|table| [&table.smallest, &table.largest]);
     ends.into_iter().try_for_each(|key| key_bounds.check(&tree.name, key))
@@ -84,7 +84,7 @@ impl Store {
         self.sync_published()?;
         let tables = ingested.tables.clone();
         self.while_still(tree, &|| Ok(Self::must_be_flushed(tree)), || {
-            check_extent(tree, &tables)?;
+            check_bounds_of_tables(tree, &tables)?;
             self.watch_again(tree, ingested)?;
             let mut replaced = self.replaced_by(tree, ingested)?;
             self.install_ingested(tree, ingested, &mut replaced)

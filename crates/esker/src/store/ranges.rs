@@ -58,7 +58,7 @@ impl Store {
     }
 
     fn oldest_snapshot(&self) -> SeqNo {
-        let snapshots = self.snapshots.snapshots(&self.commit, &self.clock);
+        let snapshots = self.snapshots.read_points(&self.commit, &self.clock);
         snapshots.seqs.first().copied().unwrap_or(0)
     }
 
@@ -124,7 +124,7 @@ impl Store {
     /// The sequence numbers of the tree's range tombstones that are in the manifest and not needed.
     fn spent_ranges(&self, tree: &TreeInner) -> Vec<SeqNo> {
         let flushed = self.flushed_up_to(tree.id);
-        let snapshots = self.snapshots.snapshots(&self.commit, &self.clock).seqs;
+        let snapshots = self.snapshots.read_points(&self.commit, &self.clock).seqs;
         let stretch = |seq: SeqNo| snapshots.partition_point(|&snapshot| snapshot < seq);
         let state = tree.state.load();
         let noted: Vec<RangeTombstone> =

@@ -29,7 +29,7 @@ const FIRST_AFTER: Duration = Duration::from_secs(3600);
 /// A pass begins this long after the beginning of the one before, or at its end if that is later.
 const EVERY: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// A step of a pass reads what the rate allows in this time.
+/// How often a pass that is under way goes on.
 const STEP: Duration = Duration::from_millis(250);
 
 /// How many damaged places are remembered.
@@ -127,15 +127,17 @@ impl Store {
             background.pass = Some(Pass::begin(self));
         }
         let Background { limit, pass: Some(pass), .. } = &mut *background else { return };
-        if limit.owed(now) > 0 {
+        // After a longer pause, for a merge perhaps, the pass does not catch up.
+        let unused_us = limit.unused(now, 4 * micros(STEP));
+        let allowed = u64::try_from(u128::from(rate) * u128::from(unused_us) / 1_000_000).unwrap_or(u64::MAX);
+        if allowed == 0 {
             return;
         }
-        let step = u64::try_from(u128::from(rate) * STEP.as_micros() / 1_000_000).unwrap_or(u64::MAX);
         let before = pass.report().bytes;
         // It fails where the store is closing.
-        let goes_on = self.scrub_step(pass, step.max(1)).unwrap_or(true);
-        // Often more than a step: a chunk, a block or a table's index is read whole.
-        limit.spend(now, pass.report().bytes - before, rate);
+        let goes_on = self.scrub_step(pass, allowed).unwrap_or(true);
+        // Often more than is allowed: a chunk, a block or a table's index is read whole.
+        limit.spend_with_credit(now, unused_us, pass.report().bytes - before, rate);
         if !goes_on {
             background.pass = None;
             self.scrub.end_pass();

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! each operation   Metrics::measure: one count; of 64 operations of a kind one is timed
-//!   cold places    notes::waiting, notes::note: what it waits for or reads, kept by the thread until its end
-//!   on request     notes::step: everything it asks, in order
+//!   cold places    perf_context::waiting, perf_context::note: what it waits for or reads, kept by the thread until its end
+//!   on request     perf_context::step: everything it asks, in order
 //! at the end       with notes, or if timed: a slow one goes into the list of its minute
 //! ```
 //! What is noted costs a look at the clock when the first of it begins and one when the operation ends, beside a

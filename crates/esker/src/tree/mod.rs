@@ -318,7 +318,7 @@ impl Tree {
 
     /// Like [`Tree::consistent_state`], with a time at which there was no newer number. `None` if the moment must be
     /// registered: there are huge values, which only a registered snapshot keeps, or a `Lasting` write is under way.
-    fn passing_moment(&self) -> Result<Option<Passing>> {
+    fn passing_read_point(&self) -> Result<Option<Passing>> {
         loop {
             let (state, seen) = self.consistent_state()?;
             if self.store.blobs.is_used() {
@@ -357,11 +357,11 @@ impl Tree {
         }
         Ok(match found? {
             // A write that was not visible yet may have replaced it before it expired.
-            None if expires.get() => self.get_at_one_moment(key)?.map(Found::Whole),
+            None if expires.get() => self.get_at_one_read_point(key)?.map(Found::Whole),
             None => None,
             Some(Ok(used)) => Some(Found::Small(used)),
             Some(Err(Some((pointer, expiry)))) => self.get_huge(key, &pointer, expiry)?.map(Found::Whole),
-            Some(Err(None)) => self.get_at_one_moment(key)?.map(Found::Whole),
+            Some(Err(None)) => self.get_at_one_read_point(key)?.map(Found::Whole),
         })
     }
 
@@ -374,7 +374,7 @@ impl Tree {
     /// The value of a key whose newest version is an operand, or has expired. The moment is registered, so that a huge
     /// value below stays. Its time is one at which nothing newer was visible.
     #[cold]
-    fn get_at_one_moment(&self, key: &[u8]) -> Result<Option<Value>> {
+    fn get_at_one_read_point(&self, key: &[u8]) -> Result<Option<Value>> {
         // This is part of a get that has already been counted.
         perf_context::begin();
         let found = Snapshot::passing(&self.owner).find(self, key);
@@ -439,7 +439,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::get`].
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        let Some((state, (seq, time))) = self.passing_moment()? else {
+        let Some((state, (seq, time))) = self.passing_read_point()? else {
             let snapshot = Snapshot::passing(&self.owner);
             return keys.iter().map(|key| snapshot.get(self, key)).collect();
         };
@@ -467,7 +467,7 @@ impl Tree {
                 self.store.clock.now_us()
             };
             let found = get_at(&state, key, self.store.commit.visible(), now, |_| ())?.is_some();
-            if found || !expires.get() { Ok(found) } else { Ok(self.get_at_one_moment(key)?.is_some()) }
+            if found || !expires.get() { Ok(found) } else { Ok(self.get_at_one_read_point(key)?.is_some()) }
         })
     }
 
@@ -476,7 +476,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::get`].
     pub fn scan(&self, range: ScanRange) -> Result<Scan> {
-        let Some((state, (seq, time))) = self.passing_moment()? else {
+        let Some((state, (seq, time))) = self.passing_read_point()? else {
             return Snapshot::passing(&self.owner).scan(self, range);
         };
         let owner = Arc::clone(&self.owner) as Arc<dyn Scanned>;

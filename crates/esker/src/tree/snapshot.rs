@@ -87,7 +87,7 @@ impl Snapshot {
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         let state = tree.readable_state()?;
-        state.key_bounds.check_moment(&tree.inner().name, self.held.seq)?;
+        state.key_bounds.check_read_point(&tree.inner().name, self.held.seq)?;
         Ok(state)
     }
 

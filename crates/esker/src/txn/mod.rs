@@ -198,7 +198,7 @@ impl Txn {
         if let Some(change) = own.as_ref().filter(|change| !change.is_on_store()) {
             return change.value(key, None, self.operators());
         }
-        let snapshot = self.moment_for_reading(tree, || Target::Key(key.to_vec()), for_update)?;
+        let snapshot = self.read_point_for(tree, || Target::Key(key.to_vec()), for_update)?;
         let found = snapshot.get(tree, key)?;
         if self.is_serializable() || for_update {
             if self.is_pessimistic() && !self.is_serializable() {
@@ -217,7 +217,7 @@ impl Txn {
     fn read_range(&self, tree: &Tree, range: ScanRange, for_update: bool) -> Result<TxnScan<'_>> {
         self.check_tree(tree)?;
         let span = Span { lower: range.lower.clone(), upper: range.upper.clone() };
-        let snapshot = self.moment_for_reading(tree, || Target::Range(span.clone()), for_update)?;
+        let snapshot = self.read_point_for(tree, || Target::Range(span.clone()), for_update)?;
         let scan = snapshot.scan(tree, range.clone())?;
         let mut inner = self.inner.borrow_mut();
         let noted = self.is_serializable() || for_update;
@@ -227,7 +227,7 @@ impl Txn {
     }
 
     /// Takes the locks that a read needs, and returns the moment to read.
-    fn moment_for_reading(
+    fn read_point_for(
         &self,
         tree: &Tree,
         target: impl FnOnce() -> Target,

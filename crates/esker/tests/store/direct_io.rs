@@ -7,7 +7,7 @@ use std::sync::Arc;
 use esker::env::{Env, StepExecutor};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
-use esker::{Compression, Db, ErrorKind, Options, Tree, TreeOptions};
+use esker::{Compression, Db, ErrorKind, Options, ScanRange, Tree, TreeOptions};
 
 use crate::common::{Rng, contents, seeds, settle, tiny_options, world};
 
@@ -88,6 +88,14 @@ fn a_store_without_the_systems_cache_is_the_same() {
 fn options(disk: &SimFs) -> Options {
     let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
     Options::default().env(env).memory_budget(8 << 20).direct_io(true)
+}
+
+#[test]
+fn a_store_in_memory_needs_no_disk() {
+    let db = Db::open_in_memory(Options::default().direct_io(true)).unwrap();
+    (0..1_000_u32).for_each(|i| db.put(i.to_be_bytes(), [7; 100]).unwrap());
+    db.flush().unwrap();
+    assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), 1_000);
 }
 
 #[test]

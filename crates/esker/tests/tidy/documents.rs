@@ -129,6 +129,36 @@ fn every_guarantee_has_a_number_and_tests_that_there_are() {
     }
 }
 
+/// The breaks that the code has for `--cfg esker_canary`, and those that some harness is run with.
+#[test]
+fn every_canary_breaks_something_and_every_break_has_a_canary() {
+    let mut paths = Vec::new();
+    walk(&checkout().join("crates"), &mut paths).unwrap();
+    let in_code: BTreeSet<String> = paths
+        .iter()
+        .filter(|path| {
+            path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tidy/documents.rs")
+        })
+        .flat_map(|path| {
+            let text = std::fs::read_to_string(path).unwrap();
+            // The program compares the name itself.
+            let breaks = ["broken(\"", "is_some_and(|name| name == \""].map(|before| {
+                let names = text.split(before).skip(1).map(|rest| rest.split('"').next().unwrap());
+                names.map(str::to_owned).collect::<Vec<_>>()
+            });
+            breaks.concat()
+        })
+        .collect();
+    let script = std::fs::read_to_string(checkout().join("scripts/canaries")).unwrap();
+    let rows = script.split_once("canaries='\n").unwrap().1.split_once("\n'").unwrap().0;
+    let proof = std::fs::read_to_string(checkout().join("scripts/proof")).unwrap();
+    let tools = proof.split("' caught ").skip(1).map(|rest| rest.split(' ').next().unwrap());
+    let run: BTreeSet<String> =
+        rows.lines().map(|row| row.split(' ').next().unwrap()).chain(tools).map(str::to_owned).collect();
+    assert!(in_code.len() > 50, "{in_code:?}");
+    assert_eq!(in_code.symmetric_difference(&run).collect::<Vec<_>>(), [""; 0]);
+}
+
 /// `tools/plot_readme.py` draws the plot.
 #[test]
 fn the_plot_of_the_readme_shows_the_figures_of_its_table() {

@@ -1,8 +1,10 @@
 //! The bytes of a file in memory, by pages. Pages of zeros that were never written, or that a hole has freed, take none.
 
+use std::collections::BTreeMap;
+
 use crate::fs::BLOCK;
 
-/// The greatest length of a file, in bytes: its pages are listed.
+/// The greatest length of a file, in bytes.
 pub(super) const LEN_MAX: u64 = 1 << 40;
 
 const PAGE: usize = BLOCK as usize;
@@ -11,10 +13,8 @@ const PAGE: usize = BLOCK as usize;
 #[derive(Debug, Default)]
 pub(super) struct Content {
     len: u64,
-    /// Those from the beginning on up to the last one that was written. `None`: zeros.
-    pages: Vec<Option<Box<[u8; PAGE]>>>,
-    /// How many pages take memory.
-    filled: u64,
+    /// By number. The others are zeros.
+    pages: BTreeMap<u64, Box<[u8; PAGE]>>,
     /// Bytes that count as allocated though they take no memory.
     promised: u64,
 }
@@ -26,7 +26,7 @@ impl Content {
 
     /// Bytes that the file takes, as a disk would count them.
     pub(super) fn allocated(&self) -> u64 {
-        (self.filled * BLOCK).max(self.promised.next_multiple_of(BLOCK))
+        (self.pages.len() as u64 * BLOCK).max(self.promised.next_multiple_of(BLOCK))
     }
 
     /// Fills `buf` from `offset` on; `false` if the file ends before.
@@ -34,59 +34,46 @@ impl Content {
         if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.len) {
             return false;
         }
-        let mut at = offset as usize;
+        let mut at = offset;
         let mut rest = buf;
         while !rest.is_empty() {
-            let (page, within) = (at / PAGE, at % PAGE);
-            let count = rest.len().min(PAGE - within);
-            let (now, later) = rest.split_at_mut(count);
-            match self.pages.get(page).and_then(Option::as_ref) {
-                Some(bytes) => now.copy_from_slice(&bytes[within..within + count]),
+            let (page, within) = place(at);
+            let (now, later) = rest.split_at_mut((PAGE - within).min(rest.len()));
+            match self.pages.get(&page) {
+                Some(bytes) => now.copy_from_slice(&bytes[within..within + now.len()]),
                 None => now.fill(0),
             }
+            at += now.len() as u64;
             rest = later;
-            at += count;
         }
         true
     }
 
     /// Writes `bytes` at `offset`, and extends the file if needed. The end is at most [`LEN_MAX`].
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
-        let mut at = offset as usize;
+        let mut at = offset;
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (page, within) = (at / PAGE, at % PAGE);
-            let count = rest.len().min(PAGE - within);
-            let (now, later) = rest.split_at(count);
-            self.page(page)[within..within + count].copy_from_slice(now);
+            let (page, within) = place(at);
+            let (now, later) = rest.split_at((PAGE - within).min(rest.len()));
+            let filled = self.pages.entry(page).or_insert_with(|| Box::new([0; PAGE]));
+            filled[within..within + now.len()].copy_from_slice(now);
+            at += now.len() as u64;
             rest = later;
-            at += count;
         }
         if !bytes.is_empty() {
-            self.len = self.len.max(at as u64);
+            self.len = self.len.max(at);
         }
-    }
-
-    /// A page that takes memory from now on.
-    fn page(&mut self, page: usize) -> &mut [u8; PAGE] {
-        if self.pages.len() <= page {
-            self.pages.resize_with(page + 1, || None);
-        }
-        let slot = &mut self.pages[page];
-        self.filled += u64::from(slot.is_none());
-        slot.get_or_insert_with(|| Box::new([0; PAGE]))
     }
 
     /// Makes the file `len` bytes long, at most [`LEN_MAX`]. What is cut off reads as zeros if the file grows again.
     pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
-            let (page, within) = ((len / BLOCK) as usize, (len % BLOCK) as usize);
-            if let Some(Some(last)) = self.pages.get_mut(page) {
+            let (page, within) = place(len);
+            if let Some(last) = self.pages.get_mut(&page) {
                 last[within..].fill(0);
             }
-            let kept = len.div_ceil(BLOCK) as usize;
-            let gone = self.pages.drain(kept.min(self.pages.len())..);
-            self.filled -= gone.flatten().count() as u64;
+            drop(self.pages.split_off(&len.div_ceil(BLOCK)));
             self.promised = self.promised.min(len);
         }
         self.len = len;
@@ -100,10 +87,15 @@ impl Content {
 
     /// Frees whole pages, which then read as zeros. The length stays.
     pub(super) fn punch(&mut self, offset: u64, len: u64) {
-        let first = usize::try_from(offset / BLOCK).unwrap_or(usize::MAX).min(self.pages.len());
-        let end = usize::try_from((offset + len) / BLOCK).unwrap_or(usize::MAX).min(self.pages.len());
-        for page in &mut self.pages[first..end.max(first)] {
-            self.filled -= u64::from(page.take().is_some());
-        }
+        let mut freed = self.pages.split_off(&(offset / BLOCK));
+        let mut behind = freed.split_off(&((offset + len) / BLOCK));
+        self.pages.append(&mut behind);
+        // From here on only the pages count.
+        self.promised = 0;
     }
+}
+
+/// The number of the page that has the byte at `offset`, and the byte's place in it.
+fn place(offset: u64) -> (u64, usize) {
+    (offset / BLOCK, (offset % BLOCK) as usize)
 }

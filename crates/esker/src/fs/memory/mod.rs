@@ -225,10 +225,22 @@ impl FileSystem for MemoryFs {
         Ok(Box::new(self.create_handle(path)?))
     }
 
+    /// There is no cache to bypass.
+    fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.open_read(path)
+    }
+
+    fn create_direct(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        self.create(path)
+    }
+
     fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
         self.check_place(path)?;
         if len == 0 || !len.is_multiple_of(PAGE) {
             return Err(Error::new(ErrorKind::InvalidInput, wrong_length(len)).at(path));
+        }
+        if len > content::LEN_MAX {
+            return Err(Error::io("create the segment", path, IoKind::FileTooLarge.into()));
         }
         let handle = self.create_handle(path)?;
         handle.file.content.write().allocate(len);
