@@ -78,11 +78,25 @@ impl<R: Read> Source<R> {
 
     /// Fills `buffer` with the next piece, which has less than [`PIECE`] bytes only at the end.
     pub(crate) fn next(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
-        buffer.clear();
         if self.is_at_end {
+            buffer.clear();
             return Ok(());
         }
-        let count = self.from.by_ref().take(PIECE as u64).read_to_end(buffer)?;
+        // Not `read_to_end`: it fills what is left of the buffer with zeros before each read.
+        if buffer.capacity() < PIECE {
+            *buffer = vec![0; PIECE];
+        }
+        buffer.resize(PIECE, 0);
+        let mut count = 0;
+        while count < PIECE {
+            match self.from.read(&mut buffer[count..]) {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        buffer.truncate(count);
         self.is_at_end = count < PIECE;
         Ok(())
     }
