@@ -66,8 +66,8 @@ impl IoBudget {
         self.hurried.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts `bytes` that a merge has read or written, and waits until they are paid for, unless the store `is_urgent`ly
-    /// needs the merge to end.
+    /// Counts `bytes` that a merge has read or written, and waits until they are paid for. The wait ends early if
+    /// `is_urgent` says that the store needs the merge to end.
     pub(crate) fn pay_for_merge(&self, bytes: u64, is_urgent: impl Fn() -> bool) {
         let Some(rate) = self.rate else { return };
         let mut left = self.merges.spend(self.clock.monotonic_us(), bytes, rate);

@@ -53,7 +53,7 @@ impl Attempt {
         Attempt { room, output: output_bytes(compaction), at_us }
     }
 
-    /// Whether a merge may succeed `now` that has failed with `self`.
+    /// Whether a merge that failed as `self` may succeed as `now`.
     fn may_succeed(&self, now: &Attempt) -> bool {
         let has_more_room = now.room.saturating_sub(self.room) > self.room / 8;
         let has_less_to_do = now.output / 7 <= self.output / 8;

@@ -490,6 +490,25 @@ fn too_short(path: &Path, offset: u64, len: usize) -> Error {
     Error::corruption(path, offset, format!("the file ends before the {len} bytes expected here"))
 }
 
+/// Refuses a path outside `root`, and one that leads there by `..`, for a file system that is
+/// [`within`](FileSystem::within) it. Without a root every path will do.
+fn check_below(root: Option<&Path>, path: &Path) -> Result<()> {
+    let Some(root) = root else { return Ok(()) };
+    let Ok(below) = path.strip_prefix(root) else {
+        let message = format!("this is not in the directory {}", root.display());
+        return Err(Error::new(ErrorKind::InvalidInput, message).at(path));
+    };
+    if below.components().all(|part| matches!(part, Component::Normal(_))) {
+        return Ok(());
+    }
+    Err(Error::io("look into the directory of", path, std::io::ErrorKind::InvalidInput.into()))
+}
+
+/// Why a file of `len` bytes cannot take stores.
+fn wrong_length(len: u64) -> String {
+    format!("a segment's length must be a multiple of {BLOCK} and not 0, but is {len}")
+}
+
 /// Accepts only ranges that are whole blocks of every file system we know.
 fn check_punch(path: &Path, offset: u64, len: u64) -> Result<()> {
     let aligned = offset.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK);

@@ -39,14 +39,14 @@
 //! ```
 
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::{
-    DirLock, Entry, FileSystem, LockMode, MappedFile, PLENTY, RandomFile, ReadFile, WriteFile, check_punch,
-    no_direct,
+    DirLock, Entry, FileSystem, LockMode, MappedFile, PLENTY, RandomFile, ReadFile, WriteFile, check_below,
+    check_punch, no_direct, wrong_length,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -246,18 +246,8 @@ impl SimFs {
         changed.map_err(|error| Error::io("look at the file", path, error))
     }
 
-    /// Refuses paths outside the directory that this file system is [`within`](FileSystem::within), as the real one
-    /// does.
     fn check_place(&self, path: &Path) -> Result<()> {
-        let Some(root) = &self.root else { return Ok(()) };
-        let Ok(below) = path.strip_prefix(root) else {
-            let message = format!("this is not in the directory {}", root.display());
-            return Err(Error::new(ErrorKind::InvalidInput, message).at(path));
-        };
-        if below.components().all(|part| matches!(part, Component::Normal(_))) {
-            return Ok(());
-        }
-        Err(Error::io("look into the directory of", path, io::ErrorKind::InvalidInput.into()))
+        check_below(self.root.as_deref(), path)
     }
 
     fn create_handle(&self, path: &Path) -> Result<Handle> {

@@ -1,4 +1,4 @@
-//! Descriptors or memory that background work lacks. Nothing is broken, so the store tries again, and whoever waits for the
+//! Descriptors or memory that background work lacks. Nothing is broken, so the store tries again. A call that waits for the
 //! work gets the error.
 
 use std::time::Duration;

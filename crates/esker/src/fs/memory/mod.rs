@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::{
-    Entry, FileSystem, LockMode, MappedFile, NameKind, PLENTY, RandomFile, ReadFile, WriteFile, check_punch,
-    lock_held_message,
+    BLOCK, Entry, FileSystem, LockMode, MappedFile, NameKind, PLENTY, RandomFile, ReadFile, WriteFile,
+    check_below, check_punch, lock_held_message, without_steps_up, wrong_length,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::DirLock;
@@ -23,9 +23,6 @@ mod content;
 mod handles;
 
 use handles::{File, Handle, MemoryLock};
-
-/// Lengths of mapped files are multiples of this.
-const PAGE: u64 = super::BLOCK;
 
 /// See the module's comment. Clones are the same file system.
 #[derive(Debug, Clone)]
@@ -48,15 +45,8 @@ struct Names(BTreeMap<PathBuf, Node>);
 
 /// The path from the root on, without `.` and `..`.
 fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::Normal(name) => plain.push(name),
-            Component::ParentDir => drop(plain.pop()),
-            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
-        }
-    }
-    plain
+    let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_));
+    without_steps_up(path).components().filter(is_name).collect()
 }
 
 impl Names {
@@ -173,17 +163,8 @@ impl MemoryFs {
         MemoryFs { names: Arc::default(), root: None }
     }
 
-    /// Refuses paths outside the directory that this file system is within, and those that lead there by `..`.
     fn check_place(&self, path: &Path) -> Result<()> {
-        let Some(root) = &self.root else { return Ok(()) };
-        let Ok(below) = path.strip_prefix(root) else {
-            let message = format!("this is not in the directory {}", root.display());
-            return Err(Error::new(ErrorKind::InvalidInput, message).at(path));
-        };
-        if below.components().all(|part| matches!(part, Component::Normal(_))) {
-            return Ok(());
-        }
-        Err(Error::io("look into the directory of", path, IoKind::InvalidInput.into()))
+        check_below(self.root.as_deref(), path)
     }
 
     /// Does `call` with the names. `doing` says what fails.
@@ -201,10 +182,6 @@ impl MemoryFs {
         let file = self.call("create the file", path, |names| names.create_file(path))?;
         Ok(Handle::new(file, path))
     }
-}
-
-fn wrong_length(len: u64) -> String {
-    format!("a segment's length must be a multiple of {PAGE} and not 0, but is {len}")
 }
 
 impl FileSystem for MemoryFs {
@@ -236,7 +213,7 @@ impl FileSystem for MemoryFs {
 
     fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
         self.check_place(path)?;
-        if len == 0 || !len.is_multiple_of(PAGE) {
+        if len == 0 || !len.is_multiple_of(BLOCK) {
             return Err(Error::new(ErrorKind::InvalidInput, wrong_length(len)).at(path));
         }
         if len > content::LEN_MAX {
@@ -250,7 +227,7 @@ impl FileSystem for MemoryFs {
     fn open_mapped(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
         let handle = self.open(path)?;
         let len = handle.file.content.read().len();
-        if len == 0 || !len.is_multiple_of(PAGE) {
+        if len == 0 || !len.is_multiple_of(BLOCK) {
             return Err(Error::corruption(path, len, wrong_length(len)));
         }
         Ok(Arc::new(handle.mapped(len)))

@@ -295,7 +295,3 @@ pub(super) fn make_dirs(world: &mut World, dir: &Path) -> io::Result<()> {
     }
     Ok(())
 }
-
-fn wrong_length(len: u64) -> String {
-    format!("a segment's length must be a multiple of {PAGE} and not 0, but is {len}")
-}
