@@ -98,7 +98,8 @@ impl BlobFile {
         // SAFETY: initialized bytes may be treated as possibly uninitialized ones, and only bytes that were read are
         // written there.
         let buf = unsafe { &mut *(std::ptr::from_mut(buf) as *mut Buf) };
-        self.fill(pointer, offset, buf, threads)
+        let value = self.find_part(pointer, offset, buf.len() as u64)?;
+        self.fill_part(&value, pointer, offset, buf, threads)
     }
 
     /// Appends `len` of the value's bytes from `offset` on to `out`. The value must have that many.
@@ -110,6 +111,8 @@ impl BlobFile {
         out: &mut Vec<u8>,
         threads: &dyn Executor,
     ) -> Result<()> {
+        // Before memory is taken: a damaged pointer may claim any length.
+        let value = self.find_part(pointer, offset, len)?;
         let too_large = || Error::new(ErrorKind::Io, format!("out of memory for {len} bytes of a value"));
         let len = usize::try_from(len).map_err(|_| too_large())?;
         if out.capacity() - out.len() < len {
@@ -118,20 +121,32 @@ impl BlobFile {
                 crate::fs::expect_use(&mut out.spare_capacity_mut()[..len]);
             }
         }
-        self.fill(pointer, offset, &mut out.spare_capacity_mut()[..len], threads)?;
-        // SAFETY: `fill` has filled `len` bytes behind the last one; if it had failed, we would not be here.
+        self.fill_part(&value, pointer, offset, &mut out.spare_capacity_mut()[..len], threads)?;
+        // SAFETY: `fill_part` has filled `len` bytes behind the last one; if it had failed, we would not be here.
         unsafe { out.set_len(out.len() + len) };
         Ok(())
     }
 
-    /// Fills all of `buf`.
-    fn fill(&self, pointer: &Pointer, offset: u64, buf: &mut Buf, threads: &dyn Executor) -> Result<()> {
+    /// Finds the value, which must have `len` bytes from `offset` on.
+    fn find_part(&self, pointer: &Pointer, offset: u64, len: u64) -> Result<Found> {
         let value = self.find(pointer)?;
-        let len = buf.len() as u64;
         if offset > value.len || len > value.len - offset {
             let message = format!("the range {offset} + {len} ends behind the value's {} bytes", value.len);
             return Err(Error::new(ErrorKind::InvalidInput, message).at(self.path()));
         }
+        Ok(value)
+    }
+
+    /// Fills all of `buf` with bytes of the value, which has that many from `offset` on.
+    fn fill_part(
+        &self,
+        value: &Found,
+        pointer: &Pointer,
+        offset: u64,
+        buf: &mut Buf,
+        threads: &dyn Executor,
+    ) -> Result<()> {
+        let len = buf.len() as u64;
         if buf.is_empty() {
             return Ok(());
         }
@@ -139,20 +154,20 @@ impl BlobFile {
             return Ok(());
         }
         if value.verified {
-            self.note_read_again(&value);
-            return self.fill_units(&value, &Check::Nothing, offset, buf, &mut [], threads);
+            self.note_read_again(value);
+            return self.fill_units(value, &Check::Nothing, offset, buf, &mut [], threads);
         }
         if len == value.len {
-            return self.fill_whole(&value, pointer, buf, threads);
+            return self.fill_whole(value, pointer, buf, threads);
         }
         if value.len <= 1 << value.chunk_log2 {
             let mut whole = vec![MaybeUninit::uninit(); value.len as usize];
-            self.fill_whole(&value, pointer, &mut whole, threads)?;
+            self.fill_whole(value, pointer, &mut whole, threads)?;
             buf.copy_from_slice(&whole[offset as usize..][..buf.len()]);
             return Ok(());
         }
-        let verified: Arc<Verified> = self.verified(&value, pointer)?;
-        self.fill_units(&value, &Check::Chunks(&verified), offset, buf, &mut [], threads)
+        let verified: Arc<Verified> = self.verified(value, pointer)?;
+        self.fill_units(value, &Check::Chunks(&verified), offset, buf, &mut [], threads)
     }
 
     /// Fills `buf` from the page cache. Returns whether all of it was there. The first such copy maps the pages, which

@@ -171,3 +171,20 @@ fn a_file_that_shrinks_while_it_is_open_is_told() -> Result<()> {
     assert!(is_located(&read_whole(&blob, &entry.pointer()).expect_err("half of it is gone")));
     Ok(())
 }
+
+/// The fuzzer has found the memory that a read of the whole value asked for.
+#[test]
+fn a_pointer_that_claims_any_length_is_refused_before_memory_is_taken() -> Result<()> {
+    for sealed in [shared()?, single()?] {
+        let blob = open_sealed(&sealed.disk)?;
+        let sound = sealed.values[0].0.pointer();
+        let pointer = Pointer { len: 1 << 56, ..sound };
+        let error = blob
+            .append_to(&pointer, 0, pointer.len, &mut Vec::new(), &StepExecutor)
+            .expect_err("the file has no such value");
+        assert!(error.kind() == ErrorKind::Corruption && is_located(&error), "{error}");
+        let beyond = blob.append_to(&sound, 0, sound.len + 1, &mut Vec::new(), &StepExecutor);
+        assert_eq!(beyond.expect_err("it ends before").kind(), ErrorKind::InvalidInput);
+    }
+    Ok(())
+}
