@@ -160,7 +160,7 @@ struct Opening {
     pool: Arc<BufferPool>,
     blobs: Arc<BlobSet>,
     unneeded: blob_files::Unneeded,
-    /// Writes that may have ended the life of a blob.
+    /// Writes that may have overwritten a huge value.
     jobs: RefCell<Vec<Job>>,
     next_file: Arc<AtomicU64>,
     executor: Arc<dyn Executor>,
@@ -269,7 +269,7 @@ impl Opening {
             lock,
         });
         if !read_only {
-            store.free_unclaimed(unclaimed)?;
+            store.adopt_garbage(unclaimed)?;
             self.jobs.into_inner().into_iter().for_each(|job| store.commit.jobs.add(job));
             complete(&store, fresh)?;
             conclude(&store, listing, &kept)?;
@@ -286,7 +286,7 @@ fn unclaimed(unneeded: blob_files::Unneeded, set: &BlobSet, purpose: Purpose) ->
     match purpose {
         Purpose::Write if broken("rule-13") => Vec::new(),
         Purpose::Write => {
-            [unneeded.blobs, blob_files::never_claimed(set), blob_files::never_shared(set)].concat()
+            [unneeded.blobs, blob_files::never_claimed(set), blob_files::never_named(set)].concat()
         }
         // `Shorten` does not know what the rest of the log names. A reader frees nothing.
         Purpose::Shorten | Purpose::Read => Vec::new(),
@@ -391,7 +391,7 @@ fn complete(store: &Arc<Store>, fresh: LogFloor) -> Result<()> {
     // Huge values that the log points to become durable before tables do. The log itself counts as synced already.
     store.blobs.sync()?;
     store.flush()?;
-    store.settle_blobs(store.commit.visible())?;
+    store.find_overwritten(store.commit.visible())?;
     let mut versions = store.versions.lock();
     let Some(floor) = versions.known().map(|known| known.floor) else { return Ok(()) };
     // Blobs without an owner are freed only once the log that might name them is out of use. Otherwise a second

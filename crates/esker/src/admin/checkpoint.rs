@@ -64,7 +64,7 @@ pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> 
     let parts = {
         let commit = store.commit.lock_quiet();
         state.log_synced = commit.tail.position();
-        state.blobs = store.blob_files_for_copy(&state, state.log_synced)?;
+        state.blobs = store.blob_files_of_copy(&state, state.log_synced)?;
         store.wal.parts(state.floor, &commit.tail)
     };
     for &file in state.blobs.live.keys() {

@@ -17,7 +17,8 @@ use std::sync::atomic::Ordering;
 
 use super::export::TreeFiles;
 use super::file_copy::copy_file;
-use crate::blob::{BlobFile, Entry, Life, LiveFile, blob_path};
+use crate::blob::gc::Values;
+use crate::blob::{BlobFile, Entry, LiveFile, blob_path};
 use crate::canary::broken;
 use crate::codec::FILE_NUMBER_MAX;
 use crate::cursor::SeqNo;
@@ -337,13 +338,13 @@ impl<'a> Arrival<'a> {
         record.info.entries = count;
         record.keep_only(&ordinals);
         let BlobFileInfo { salt, single, sealed, entries, .. } = record.info;
-        let mut life = Life::ended(sealed, entries, record.freed.clone(), []);
-        for (&ordinal, shares) in &record.shares {
-            key_hashes.extend(shares.live.values());
-            life.set_shares(ordinal, shares);
+        let mut values = Values::found(sealed, entries, &record.freed, []);
+        for (&ordinal, references) in &record.references {
+            key_hashes.extend(references.live.values());
+            values.set_references(ordinal, references);
         }
         let file = Ok(Arc::new(file));
-        let live = LiveFile::found((&record.info).into(), salt, single, file, life, None, Some(lazy));
+        let live = LiveFile::found((&record.info).into(), salt, single, file, values, None, Some(lazy));
         Ok(Some(ImportedBlobs { live, record, key_hashes }))
     }
 

@@ -7,9 +7,9 @@ use super::{BlobSet, LiveFile, SharedWriter};
 use crate::env::Lane;
 use crate::error::{ErrorKind, Result};
 
-/// A file without needed values is ended when it has one part in this many of its greatest length. So a few values that
-/// come and go do not cost a file each.
-const SPENT_PARTS: u64 = 16;
+/// A file of unreferenced values alone is ended when it has one part in this many of its greatest length. So a few values
+/// that come and go do not cost a file each.
+const GARBAGE_PARTS: u64 = 16;
 
 /// A shared file and the right to append to it.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Appenders {
     /// Files that no writer has borrowed.
     idle: Vec<Appender>,
     /// Files that are full, or whose last append failed, or that were lent when all had to be sealed.
-    ended: Vec<Appender>,
+    to_seal: Vec<Appender>,
     /// How many times all files had to be sealed. A file that was borrowed in an earlier generation takes no further
     /// value after its return. So a seal waits only for the appends in progress.
     generation: u64,
@@ -38,9 +38,9 @@ pub(super) struct Appenders {
 
 impl Appenders {
     /// Closes the files that are not lent.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn close(&mut self) {
         self.idle.clear();
-        self.ended.clear();
+        self.to_seal.clear();
     }
 }
 
@@ -84,7 +84,7 @@ impl BlobSet {
         let mut ended = !takes_more;
         self.no_longer_lent(appender.generation, |all, is_over| {
             ended |= is_over;
-            if ended { all.ended.push(appender) } else { all.idle.push(appender) }
+            if ended { all.to_seal.push(appender) } else { all.idle.push(appender) }
         });
         if ended {
             self.executor.notify(Lane::Blobs);
@@ -93,19 +93,19 @@ impl BlobSet {
 
     /// Seals the shared files that take no further value. With `all`, seals every file that was appended to before this
     /// call: it waits for appends in progress, and for threads that seal other files.
-    pub(crate) fn seal_ended(&self, all: bool) -> Result<bool> {
+    pub(crate) fn seal_files(&self, all: bool) -> Result<bool> {
         self.check()?;
         let mut appenders = self.appenders.lock();
         if all {
             appenders.generation += 1;
             appenders.lent_before += std::mem::take(&mut appenders.lent);
             let idle = std::mem::take(&mut appenders.idle);
-            appenders.ended.extend(idle);
+            appenders.to_seal.extend(idle);
             while appenders.lent_before + appenders.sealing > 0 {
                 self.returned.wait(&mut appenders);
             }
         }
-        let ended = std::mem::take(&mut appenders.ended);
+        let ended = std::mem::take(&mut appenders.to_seal);
         appenders.sealing += ended.len();
         drop(appenders);
         let worked = !ended.is_empty();
@@ -117,23 +117,25 @@ impl BlobSet {
             let mut appenders = self.appenders.lock();
             appenders.sealing -= 1;
             if appender.live.is_open() {
-                appenders.ended.push(appender);
+                appenders.to_seal.push(appender);
             }
         }
         self.returned.notify_all();
         result.map(|()| worked)
     }
 
-    /// Ends the files that are not lent, have grown, and hold only freed values. Such a file is removed as a whole,
-    /// which costs less than half as much as punching holes.
-    pub(crate) fn end_spent(&self) {
+    /// Ends the files that are not lent, have grown, and hold only unreferenced values. Such a file is removed as a
+    /// whole, which costs less than half as much as punching holes.
+    pub(super) fn end_unreferenced(&self) {
         let mut appenders = self.appenders.lock();
         appenders.idle.retain(|appender| {
-            let mut life = appender.live.life.lock();
-            let is_grown = appender.writer.len() >= self.shared_len_max / SPENT_PARTS;
-            let is_spent = is_grown && life.freed_count() >= life.entries;
-            life.open &= !is_spent;
-            !is_spent
+            let mut values = appender.live.values.lock();
+            let is_grown = appender.writer.len() >= self.shared_len_max / GARBAGE_PARTS;
+            let is_garbage = is_grown && values.referenced_count() == 0;
+            if is_garbage {
+                values.end();
+            }
+            !is_garbage
         });
     }
 
@@ -149,8 +151,7 @@ impl BlobSet {
         let _nobody_syncs = self.syncing.lock();
         self.check()?;
         appender.live.unsynced.store(false, Ordering::Release);
-        let mut life = appender.live.life.lock();
-        (life.sealed, life.open) = (true, false);
+        appender.live.values.lock().seal();
         Ok(())
     }
 }

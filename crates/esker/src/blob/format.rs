@@ -20,7 +20,7 @@ use crate::checksum::checksum;
 use crate::codec::{Decoder, FILE_NUMBER_MAX, put_varint, u32_at, u64_at};
 use crate::cursor::{Content, Kind};
 use crate::error::{Error, ErrorKind};
-use crate::version::blob_edits::SHARES_MAX;
+use crate::version::blob_edits::REFERENCES_MAX;
 
 /// The length of the header page, which comes before the first value or descriptor.
 pub(super) const PAGE: u64 = 4096;
@@ -88,9 +88,9 @@ pub(crate) struct Pointer {
     pub(crate) stored_us: u64,
     /// The checksum of the value's chunk sums.
     pub(crate) sums_check: u64,
-    /// Which of the entries that name the value this is: 0 is the first, others are copies. File, ordinal and share
+    /// Which of the entries that name the value this is: 0 is the first, others are copies. File, ordinal and reference
     /// belong to one entry for ever.
-    pub(crate) share: u64,
+    pub(crate) reference: u64,
 }
 
 impl Pointer {
@@ -99,8 +99,8 @@ impl Pointer {
             put_varint(out, number);
         }
         out.extend_from_slice(&self.sums_check.to_le_bytes());
-        if self.share != 0 {
-            put_varint(out, self.share);
+        if self.reference != 0 {
+            put_varint(out, self.reference);
         }
     }
 
@@ -119,13 +119,13 @@ impl Pointer {
             len: decoder.varint()?,
             stored_us: decoder.varint()?,
             sums_check: decoder.u64()?,
-            share: 0,
+            reference: 0,
         };
         if !decoder.is_empty() {
-            pointer.share = decoder.varint().filter(|&share| share != 0)?;
+            pointer.reference = decoder.varint().filter(|&reference| reference != 0)?;
         }
         let plausible = pointer.file <= FILE_NUMBER_MAX && pointer.len <= FILE_LEN_MAX;
-        let plausible = plausible && pointer.share < SHARES_MAX;
+        let plausible = plausible && pointer.reference < REFERENCES_MAX;
         (plausible && decoder.is_empty()).then_some(pointer)
     }
 }
@@ -234,7 +234,7 @@ impl Entry {
             len: self.len,
             stored_us: self.stored_us,
             sums_check: self.sums_check,
-            share: 0,
+            reference: 0,
         }
     }
 

@@ -8,7 +8,9 @@
 //! - `format.rs`: pointers, headers, descriptors, entries, tails as bytes;
 //! - `chunks.rs`: the checksums of a value, one for each chunk;
 //! - `writer.rs`, `single.rs`: files of many values, files of one stream;
-//! - `waste.rs`, `rewrite.rs`: shared files rewritten without freed values;
+//! - `set.rs`, `live.rs`, `pin.rs`, `appenders.rs`: the files of an open store, its readers and writers;
+//! - `gc/`: the life of each value, from its write until its blocks are given back;
+//! - `rewrite.rs`: shared files rewritten without freed values;
 //! - `scan.rs`: which values a file holds, with its footer or without;
 //! - `index.rs`, `verified.rs`, `file.rs`: where a value is, which chunks were verified, an open file;
 //! - `read.rs`: reading, by one thread or several.
@@ -34,6 +36,7 @@ pub(crate) mod filter;
 mod format;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
+pub(crate) mod gc;
 mod handles;
 mod index;
 pub(crate) mod live;
@@ -42,12 +45,10 @@ mod read;
 pub(crate) mod rewrite;
 mod scan;
 pub(crate) mod set;
-mod shares;
 mod single;
 #[cfg(test)]
 mod tests;
 mod verified;
-mod waste;
 mod writer;
 
 pub(crate) use chunks::CHUNK_LOG2;
@@ -56,12 +57,11 @@ pub(crate) use format::{Entry, Pointer, key_hash};
 #[cfg(test)]
 use format::{Header, Layout};
 pub(crate) use handles::{Handles, LazyFile};
-pub(crate) use live::{Life, LiveFile};
+pub(crate) use live::LiveFile;
 pub(crate) use pin::{BlobStream, NewBlob, Pin, PinnedMap, VOLATILE};
 #[cfg(test)]
 use scan::Scan;
 pub(crate) use set::BlobSet;
-pub(crate) use shares::Shares;
 pub(crate) use single::SingleWriter;
 pub(crate) use writer::{NewFile, SharedWriter};
 

@@ -2,8 +2,8 @@
 //! being read.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use super::gc::{InTable, Stage};
 use super::{BlobFileId, BlobSet, Entry, LiveFile, Pointer, SingleWriter, key_hash};
 use crate::env::Lane;
 use crate::error::{Error, ErrorKind, Result};
@@ -13,8 +13,8 @@ use crate::trace::{Cause, Operation, Step, Subject, perf_context};
 /// Reads of at least this many bytes take long enough to be timed one by one.
 const NOTED_FROM: u64 = 64 << 10;
 
-/// A blob that is written and not committed yet, or a further entry for an existing blob. If it is dropped uncommitted,
-/// it is abandoned.
+/// A value that is written and not committed yet, or a further reference to an existing one. If it is dropped
+/// uncommitted, it counts as unwritten.
 #[derive(Debug)]
 pub(crate) struct NewBlob {
     pub(crate) pointer: Pointer,
@@ -25,13 +25,13 @@ pub(crate) struct NewBlob {
 
 impl NewBlob {
     pub(super) fn new(set: &Arc<BlobSet>, live: Arc<LiveFile>, entry: &Entry) -> NewBlob {
-        live.life.lock().pins.insert(entry.ordinal, 1);
+        live.values.lock().pin(entry.ordinal);
         let pin = Arc::new(Pin { set: Arc::clone(set), live, ordinal: entry.ordinal });
         NewBlob { pointer: entry.pointer(), pin, committed: false }
     }
 
-    /// Share `pointer.share` of a blob that `pin` keeps.
-    pub(super) fn share(pointer: Pointer, pin: Pin) -> NewBlob {
+    /// The reference of `pointer` to a value that `pin` keeps.
+    pub(super) fn copied(pointer: Pointer, pin: Pin) -> NewBlob {
         NewBlob { pointer, pin: Arc::new(pin), committed: false }
     }
 
@@ -44,20 +44,12 @@ impl NewBlob {
     /// `None`: it is unknown whether the log does.
     pub(crate) fn commit(&mut self, end: Option<u64>) {
         self.committed = true;
-        if self.pointer.share != 0 {
-            if let Some(shares) = self.pin.live.life.lock().shares_mut(self.pin.ordinal) {
-                shares.commit(self.pointer.share, end);
-            }
-            return;
-        }
-        if let Some(position) = self.pin.live.life.lock().pending.get_mut(&self.pin.ordinal) {
-            *position = end;
-        }
+        self.pin.live.values.lock().commit(&self.pointer, end);
     }
 }
 
 impl NewBlob {
-    /// Undoes the commit: the blob is abandoned when this is dropped.
+    /// Undoes the commit: the value counts as unwritten when this is dropped.
     pub(crate) fn withdraw(&mut self) {
         self.commit(None);
         self.committed = false;
@@ -68,7 +60,7 @@ impl Drop for NewBlob {
     fn drop(&mut self) {
         if !self.committed {
             let set = &self.pin.set;
-            set.abandoned.lock().push(self.pointer);
+            set.unwritten.lock().push(self.pointer);
             set.executor.notify(Lane::Blobs);
         }
     }
@@ -77,52 +69,20 @@ impl Drop for NewBlob {
 /// The log position of a write that skips the log: it is never on the disk.
 pub(crate) const VOLATILE: u64 = u64::MAX;
 
-/// A blob, or a share of one, that counts because a table names it.
-#[derive(Debug)]
-pub(crate) struct InTable {
-    live: Arc<LiveFile>,
-    pointer: Pointer,
-    was_pending: bool,
-    was_volatile: bool,
-}
-
 impl BlobSet {
-    /// Notes that tables name these blobs, so that they count. Returns what has changed.
-    pub(crate) fn note_in_tables(&self, pointers: &[Pointer]) -> Vec<InTable> {
-        let settle = |pointer: &Pointer| {
+    /// Notes that tables name these values, so that they count. Returns what has changed.
+    pub(crate) fn note_in_tables(&self, pointers: &[Pointer]) -> Vec<(Arc<LiveFile>, InTable)> {
+        let put = |pointer: &Pointer| {
             let live = self.get(pointer.file)?;
-            let mut life = live.life.lock();
-            let was_pending = life.pending.remove(&pointer.ordinal).is_some();
-            let shares = life.shares_mut(pointer.ordinal).filter(|_| pointer.share != 0);
-            let was_volatile = shares.is_some_and(|shares| shares.settle(pointer.share));
-            drop(life);
-            let pointer = *pointer;
-            (was_pending || was_volatile).then_some(InTable { live, pointer, was_pending, was_volatile })
+            let change = live.values.lock().put_in_table(pointer)?;
+            Some((live, change))
         };
-        pointers.iter().filter_map(settle).collect()
+        pointers.iter().filter_map(put).collect()
     }
 
     /// Undoes [`BlobSet::note_in_tables`] after the tables have failed.
-    pub(crate) fn note_not_in_tables(&self, changed: Vec<InTable>) {
-        for InTable { live, pointer, was_pending, was_volatile } in changed {
-            let mut life = live.life.lock();
-            if was_pending {
-                life.pending.insert(pointer.ordinal, Some(VOLATILE));
-            }
-            if let Some(shares) = life.shares_mut(pointer.ordinal).filter(|_| was_volatile) {
-                shares.commit(pointer.share, Some(VOLATILE));
-            }
-        }
-    }
-
-    /// The blobs that were abandoned since the last call.
-    pub(crate) fn take_abandoned(&self) -> Vec<Pointer> {
-        std::mem::take(&mut *self.abandoned.lock())
-    }
-
-    /// Whether there are abandoned blobs, or freed ones whose last reader has gone.
-    pub(crate) fn has_left_over(&self) -> bool {
-        self.let_go.load(Ordering::Acquire) || !self.abandoned.lock().is_empty()
+    pub(crate) fn note_not_in_tables(&self, changed: &[(Arc<LiveFile>, InTable)]) {
+        changed.iter().for_each(|(live, change)| live.values.lock().undo_in_table(change));
     }
 }
 
@@ -156,10 +116,10 @@ impl BlobStream {
         let ended = || Error::new(ErrorKind::InvalidInput, "the value has ended");
         let finished = self.writer.take().ok_or_else(ended)?.finish(tree, key, now)?;
         let live = LiveFile::begun(self.id, self.salt, true, &finished.blob, &finished.file);
-        live.added(finished.entry.ordinal);
-        let mut life = live.life.lock();
-        (life.sealed, life.open) = (true, false);
-        drop(life);
+        let mut values = live.values.lock();
+        values.add(finished.entry.ordinal);
+        values.seal();
+        drop(values);
         self.set.insert(Arc::clone(&live));
         self.set.filter.add(key_hash(tree, key));
         Ok(NewBlob::new(&self.set, live, &finished.entry))
@@ -272,18 +232,17 @@ pub(crate) struct PinnedMap {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        let mut life = self.live.life.lock();
-        if let Some(count) = life.pins.get_mut(&self.ordinal) {
-            *count -= 1;
-            if *count == 0 {
-                life.pins.remove(&self.ordinal);
-                let held_back = life.held_back.contains(&self.ordinal);
-                if held_back || (life.is_over() && !life.is_pinned()) {
-                    self.set.let_go.fetch_or(held_back, Ordering::AcqRel);
-                    drop(life);
-                    self.set.executor.notify(Lane::Blobs);
-                }
-            }
+        let mut values = self.live.values.lock();
+        let Some(stage) = values.unpin(self.ordinal) else { return };
+        let is_freed = stage == Stage::Freed;
+        // The file of unreferenced values is removed when none of them is pinned.
+        let is_worth_a_round = is_freed || (values.are_unreferenced() && !values.is_pinned());
+        drop(values);
+        if is_freed {
+            self.set.unpinned.lock().push((self.live.id, self.ordinal));
+        }
+        if is_worth_a_round {
+            self.set.executor.notify(Lane::Blobs);
         }
     }
 }

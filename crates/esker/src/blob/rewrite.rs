@@ -95,7 +95,7 @@ impl Rewrite {
     }
 
     /// Moves values of about `bytes` bytes. Returns `false` when none is left. Values for which `is_gone` returns
-    /// `true` may have been erased meanwhile, and are left out.
+    /// `true` may have been punched meanwhile, and are left out.
     ///
     /// # Errors
     /// `Corruption` if a value fails its checksum: then the file stays as it is.
@@ -141,8 +141,8 @@ impl Rewrite {
         );
         let has_copies = self.fs.link_count(&self.path)? > 1;
         // A reader that pins a value meanwhile would read the old file, which its copy's owner may punch.
-        let nobody_pins = has_copies.then(|| self.live.life.lock());
-        if nobody_pins.as_ref().is_some_and(|life| life.is_pinned()) {
+        let nobody_pins = has_copies.then(|| self.live.values.lock());
+        if nobody_pins.as_ref().is_some_and(|values| values.is_pinned()) {
             return Ok(None);
         }
         self.live.keep_open()?;
@@ -157,10 +157,10 @@ impl Rewrite {
             replaced.second_name = second_name(&*self.fs, &self.path)?;
         }
         if !broken("rule-15") {
-            self.fs.rename(&self.temporary, &self.path).inspect_err(|_| replaced.give_up())?;
+            self.fs.rename(&self.temporary, &self.path).inspect_err(|_| replaced.remove_second_name())?;
         }
         self.installed = true;
-        self.live.settle(file, lazy);
+        self.live.read_from(file, lazy);
         drop(nobody_pins);
         Ok(Some(replaced))
     }
@@ -180,7 +180,7 @@ pub(crate) struct Replaced {
 
 impl Replaced {
     /// Makes the name durable and removes the old file. After an error, the next opening of the store does so.
-    pub(crate) fn settle(self, dir: &Path) -> Result<()> {
+    pub(crate) fn finish(self, dir: &Path) -> Result<()> {
         self.fs.sync_dir(dir)?;
         if let Some(name) = &self.second_name {
             self.fs.remove_file(name)?;
@@ -190,7 +190,7 @@ impl Replaced {
     }
 
     /// Removes the second name, because the old file has kept its place. Best effort: opening removes what is left.
-    fn give_up(&self) {
+    fn remove_second_name(&self) {
         if let Some(name) = &self.second_name {
             drop(self.fs.remove_file(name));
         }

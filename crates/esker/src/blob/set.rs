@@ -1,17 +1,12 @@
-//! The blob files of an open store, and the life of each blob in them: written, committed, read, freed.
-//!
-//! ```text
-//! put          pending (its batch is not in the log yet) -- committed -- shadowed -- freed -- erased
-//!                 '-- abandoned: freed at once
-//! ```
+//! The blob files of an open store: writes values into them, syncs them, and pins values for readers. [`super::gc`] has
+//! the life of each value.
 //!
 //! - A value is appended to a shared file that its writer has borrowed alone. A long value gets a file of its own. The
 //!   bytes are written before the log record that points to them.
 //! - `dirty` files hold unsynced bytes that a published record may point to. A sync of the log syncs them first
 //!   (rule 4).
-//! - A freed blob cannot be pinned any more. Its bytes are given back when nobody has it pinned. A reader that comes
-//!   too late looks again and finds a newer version.
-//! - The store decides what is freed ([`crate::store`]). This set remembers it, and gives the space back.
+//! - An unreferenced value cannot be pinned any more. Its blocks are given back when nobody has it pinned. A reader
+//!   that comes too late looks again and finds a newer version.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -64,14 +59,14 @@ pub(crate) struct BlobSet {
     /// Whether there is a new file whose name is not durable yet.
     pub(super) new_name: AtomicBool,
     syncing_names: Mutex<()>,
-    /// Blobs that were written and not committed.
-    pub(super) abandoned: Mutex<Vec<Pointer>>,
-    /// Whether a pin was dropped that held bytes back.
-    pub(super) let_go: AtomicBool,
+    /// Values whose batch was dropped unwritten.
+    pub(super) unwritten: Mutex<Vec<Pointer>>,
+    /// Freed values whose last pin was dropped.
+    pub(super) unpinned: Mutex<Vec<(BlobFileId, u64)>>,
     /// The error of a failed sync, which is not repeated (rule 8).
     failed: Mutex<Option<Error>>,
-    /// How many bytes of values were to be erased since [`BlobSet::has_erased`] last returned `true`.
-    pub(super) erased: AtomicU64,
+    /// How many bytes of values were to be punched since [`BlobSet::take_punched`] last took them.
+    pub(super) punched: AtomicU64,
     pub(super) syncing: Mutex<()>,
     /// Files that are `dirty`, so that a sync need not look at all files.
     dirty: Mutex<Vec<Arc<LiveFile>>>,
@@ -107,11 +102,11 @@ impl BlobSet {
             used: AtomicBool::new(false),
             new_name: AtomicBool::new(false),
             syncing_names: Mutex::default(),
-            abandoned: Mutex::default(),
-            let_go: AtomicBool::new(false),
+            unwritten: Mutex::default(),
+            unpinned: Mutex::default(),
             failed: Mutex::default(),
-            // What earlier openings have erased is unknown.
-            erased: AtomicU64::new(u64::MAX / 2),
+            // What earlier openings have punched is unknown.
+            punched: AtomicU64::new(u64::MAX / 2),
             syncing: Mutex::default(),
             dirty: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -154,7 +149,7 @@ impl BlobSet {
     /// The entries of the file.
     pub(crate) fn entries(&self, live: &LiveFile) -> Result<Vec<Entry>> {
         let file = live.readable()?;
-        if live.life.lock().sealed {
+        if live.values.lock().is_sealed() {
             match file.entries() {
                 // The descriptors have the same information.
                 Err(error) if error.kind() == ErrorKind::Corruption => {}
@@ -172,11 +167,11 @@ impl BlobSet {
     }
 
     /// Closes all files. Values that are still held keep their `LiveFile`, without its descriptors.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn close_files(&self) {
         let files = std::mem::take(&mut *self.files.write());
-        files.values().for_each(|live| live.let_go(self.closed_error()));
+        files.values().for_each(|live| live.close(self.closed_error()));
         self.dirty.lock().clear();
-        self.appenders.lock().let_go();
+        self.appenders.lock().close();
         self.handles.close();
     }
 
@@ -235,7 +230,7 @@ impl BlobSet {
         let now = self.env.clock.wall_us();
         match appender.writer.append(tree, key, value, now) {
             Ok(entry) => {
-                live.added(entry.ordinal);
+                live.values.lock().add(entry.ordinal);
                 self.note_dirty(&live);
                 self.filter.add(key_hash(tree, key));
                 let takes_more = appender.writer.len() < self.shared_len_max;
@@ -285,7 +280,7 @@ impl BlobSet {
             let written = live.written.lock().clone();
             written.map_or(Ok(()), |file| file.sync())?;
             live.unsynced.store(false, Ordering::Release);
-            live.let_go_if_found();
+            live.close_writer_if_found();
             Ok(())
         });
         // After a failure the rest stays `unsynced`, and no sync is repeated.
@@ -306,100 +301,45 @@ impl BlobSet {
 
     // ---- reading -------------------------------------------------------------------------------------
 
-    /// Keeps the blob's bytes in place; `None` if it was freed.
+    /// Keeps the value's bytes in place; `None` if nobody can find it any more.
     pub(crate) fn pin(self: &Arc<Self>, pointer: &Pointer) -> Option<Pin> {
         let live = self.get(pointer.file)?;
-        let mut life = live.life.lock();
-        if life.freed.contains(&pointer.ordinal) {
-            return None;
-        }
-        *life.pins.entry(pointer.ordinal).or_insert(0) += 1;
-        drop(life);
-        Some(Pin { set: Arc::clone(self), live, ordinal: pointer.ordinal })
+        let is_pinned = live.values.lock().pin(pointer.ordinal);
+        is_pinned.then(|| Pin { set: Arc::clone(self), live: Arc::clone(&live), ordinal: pointer.ordinal })
     }
 
-    // ---- freeing -------------------------------------------------------------------------------------
+    // ---- giving back ---------------------------------------------------------------------------------
 
-    /// Frees the blob: from now on nobody can pin it.
-    pub(crate) fn condemn(&self, file: BlobFileId, ordinal: u64) {
+    /// The last reference of the value is gone: from now on nobody can pin it.
+    pub(super) fn unreference(&self, file: BlobFileId, ordinal: u64) {
         if let Some(live) = self.get(file) {
-            let mut life = live.life.lock();
-            // A blob that a record names stays pending until the record is durable: a power loss may take both.
-            if life.pending.get(&ordinal) == Some(&None) {
-                life.pending.remove(&ordinal);
-            }
-            life.freed.insert(ordinal);
+            live.values.lock().unreference(ordinal);
         }
+    }
+
+    /// The values whose batch was dropped unwritten since the last call.
+    pub(super) fn take_unwritten(&self) -> Vec<Pointer> {
+        std::mem::take(&mut *self.unwritten.lock())
+    }
+
+    /// The freed values whose last pin was dropped since the last call.
+    pub(super) fn take_unpinned(&self) -> Vec<(BlobFileId, u64)> {
+        std::mem::take(&mut *self.unpinned.lock())
+    }
+
+    /// Whether there are values whose batch was dropped unwritten, or freed ones whose last pin was dropped.
+    pub(super) fn has_left_over(&self) -> bool {
+        !self.unpinned.lock().is_empty() || !self.unwritten.lock().is_empty()
     }
 
     /// Closes the descriptors of files that are not written any more. They are opened again when read. A file that
     /// cannot be opened again stays as it is.
-    pub(crate) fn settle_files(&self) {
-        for live in self.files().iter().filter(|live| live.is_settled()) {
+    pub(crate) fn close_writers(&self) {
+        for live in self.files().iter().filter(|live| live.needs_no_writer()) {
             let Ok(lazy) = self.handles.file(&self.path_of(live.id)) else { continue };
             if let Ok(file) = BlobFile::open_sealed(Arc::clone(&lazy) as Arc<dyn ReadFile>, live.name()) {
-                live.settle(file, lazy);
+                live.read_from(file, lazy);
             }
         }
     }
-
-    /// Whether the holes of the file are at least as large as its freed blobs.
-    pub(crate) fn is_erased(&self, live: &LiveFile) -> Result<bool> {
-        let Ok(readable) = live.readable() else { return Ok(true) };
-        let path = blob_path(&self.dir, live.id);
-        let holes = self.env.fs.file_len(&path)?.saturating_sub(self.env.fs.allocated_bytes(&path)?);
-        let life = live.life.lock();
-        let spans = life.freed.iter().filter_map(|&ordinal| readable.locate(live.id, ordinal)).map(span);
-        Ok(holes >= spans.map(|(start, end)| end.saturating_sub(start)).sum())
-    }
-
-    /// Gives back the space of freed blobs that nobody reads. Returns how many bytes they had.
-    pub(crate) fn erase(&self, file: BlobFileId, ordinals: impl IntoIterator<Item = u64>) -> Result<u64> {
-        let Some(live) = self.get(file) else { return Ok(0) };
-        let mut life = live.life.lock();
-        let (now, later): (Vec<u64>, Vec<u64>) =
-            ordinals.into_iter().partition(|ordinal| !life.pins.contains_key(ordinal));
-        life.held_back.extend(later);
-        let over = life.is_over();
-        drop(life);
-        // If the whole file will be removed, there is nothing to punch. If a checkpoint has the file too, a hole would
-        // damage it.
-        let Ok(readable) = live.readable() else { return Ok(0) };
-        let lens = now.iter().filter_map(|&ordinal| readable.locate(file, ordinal)).map(|(_, len)| len);
-        let bytes = lens.sum();
-        self.erased.fetch_add(bytes, Ordering::Relaxed);
-        let may_be_linked = !over && !broken("rule-14");
-        if over || (may_be_linked && self.env.fs.link_count(&blob_path(&self.dir, file))? > 1) {
-            return Ok(bytes);
-        }
-        let places = now.iter().filter_map(|&ordinal| readable.locate(file, ordinal));
-        let mut holes: Vec<(u64, u64)> = places.map(span).filter(|(start, end)| start < end).collect();
-        holes.sort_unstable();
-        let holes: Vec<(u64, u64)> = holes.into_iter().map(|(start, end)| (start, end - start)).collect();
-        match self.env.fs.punch_holes(&blob_path(&self.dir, file), &holes) {
-            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(bytes),
-            punched => punched.map(|()| bytes),
-        }
-    }
-
-    /// Gives back the space of blobs that were freed while they were read, and are not read any more.
-    pub(crate) fn erase_let_go(&self) -> Result<bool> {
-        if !self.let_go.swap(false, Ordering::AcqRel) {
-            return Ok(false);
-        }
-        for live in self.files() {
-            let mut life = live.life.lock();
-            let held_back = std::mem::take(&mut life.held_back);
-            drop(life);
-            // Blobs that are still pinned are held back again.
-            self.erase(live.id, held_back)?;
-        }
-        Ok(true)
-    }
-}
-
-/// The start and end of the whole blocks of a blob at an offset, of a length. There are none if the end is not behind
-/// the start.
-fn span((offset, len): (u64, u64)) -> (u64, u64) {
-    (offset.next_multiple_of(4096), (offset + len) / 4096 * 4096)
 }

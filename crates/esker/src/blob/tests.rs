@@ -81,15 +81,21 @@ impl Draw for Rng {
 
 #[test]
 fn pointers_round_trip_and_nothing_else_decodes() {
-    let pointer =
-        Pointer { file: 300, ordinal: 5, len: 1 << 40, stored_us: 1 << 50, sums_check: u64::MAX, share: 0 };
+    let pointer = Pointer {
+        file: 300,
+        ordinal: 5,
+        len: 1 << 40,
+        stored_us: 1 << 50,
+        sums_check: u64::MAX,
+        reference: 0,
+    };
     let mut bytes = Vec::new();
     pointer.encode(&mut bytes);
     assert_eq!(Pointer::decode(&bytes), Some(pointer));
     assert_eq!(Pointer::decode(&bytes[..bytes.len() - 1]), None);
     let mut copied = Vec::new();
-    Pointer { share: 300, ..pointer }.encode(&mut copied);
-    assert_eq!(Pointer::decode(&copied), Some(Pointer { share: 300, ..pointer }));
+    Pointer { reference: 300, ..pointer }.encode(&mut copied);
+    assert_eq!(Pointer::decode(&copied), Some(Pointer { reference: 300, ..pointer }));
     copied.push(1);
     assert_eq!(Pointer::decode(&copied), None);
     bytes.push(0);

@@ -64,9 +64,7 @@ impl Db {
         stats.disk_bytes = taken(&store.env, &store.dir)?;
         for live in store.blobs.files() {
             stats.blob_files += 1;
-            let life = live.life.lock();
-            stats.blob_values += life.entries - life.freed_count();
-            drop(life);
+            stats.blob_values += live.values.lock().referenced_count();
             // A missing file takes no space.
             stats.blob_disk_bytes +=
                 store.env.fs.allocated_bytes(&store.blobs.path_of(live.id)).unwrap_or_default();

@@ -303,7 +303,7 @@ impl Segment {
     }
 
     /// The same segment without its file; later stores and syncs fail with `Closed`.
-    pub(super) fn let_go(&self) -> Segment {
+    pub(super) fn released(&self) -> Segment {
         let gone = Gone { path: self.path(), len: self.end() };
         Segment { file: Arc::new(gone), header: self.header, bulk: self.bulk }
     }

@@ -275,8 +275,8 @@ impl Wal {
     }
 
     /// Releases the open segments when the store closes. What is not durable by then is lost.
-    pub(crate) fn let_go(&self, tail: &mut LogTail) {
-        tail.segment = Arc::new(tail.segment.let_go());
+    pub(crate) fn release(&self, tail: &mut LogTail) {
+        tail.segment = Arc::new(tail.segment.released());
         let mut state = self.sync.lock();
         state.unsynced.clear();
         state.current = None;

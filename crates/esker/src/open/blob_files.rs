@@ -8,10 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Listing;
-use crate::blob::{
-    BlobFile, BlobFileId, BlobName, BlobSet, Entry, LazyFile, Life, LiveFile, Pointer, blob_path,
-};
-use crate::canary::broken;
+use crate::blob::gc::{Stage, Values};
+use crate::blob::{BlobFile, BlobFileId, BlobName, BlobSet, Entry, LazyFile, LiveFile, Pointer, blob_path};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::ReadFile;
@@ -47,7 +45,7 @@ pub(super) fn find(
         } else {
             Err(Error::corruption(&blob_path(dir, id), 0, "a blob file is missing"))
         };
-        unneeded.blobs.extend(record.shadowed.iter().map(|&ordinal| (id, ordinal)));
+        unneeded.blobs.extend(record.overwritten.iter().map(|&ordinal| (id, ordinal)));
         let (file, entries, lazy) = match opened {
             Ok((file, entries, lazy)) => (Ok(Arc::new(file)), entries, lazy),
             Err(damage) => (Err(damage), Vec::new(), None),
@@ -60,19 +58,19 @@ pub(super) fn find(
         }
         let info = &record.info;
         let pending = info.pending.iter().copied();
-        let mut life = Life::ended(info.sealed, info.entries, record.freed.clone(), pending);
-        for (&ordinal, record) in &record.shares {
+        let mut values = Values::found(info.sealed, info.entries, &record.freed, pending);
+        for (&ordinal, record) in &record.references {
             // The file names only the first key.
             record.live.values().for_each(|&hash| set.filter.add(hash));
-            life.set_shares(ordinal, record);
+            values.set_references(ordinal, record);
         }
-        add_later(&mut life, &entries);
+        values.add_found(entries.iter().map(|entry| entry.ordinal));
         let written = if info.sealed || read_only || file.is_err() {
             None
         } else {
             Some(env.fs.open_random(&blob_path(dir, id))?)
         };
-        set.insert(LiveFile::found(info.into(), info.salt, info.single, file, life, written, lazy));
+        set.insert(LiveFile::found(info.into(), info.salt, info.single, file, values, written, lazy));
     }
     let unknown = listing.blobs.iter().filter(|id| !state.blobs.live.contains_key(id));
     for &id in unknown {
@@ -87,13 +85,13 @@ pub(super) fn find(
             unneeded.files.push(id);
             continue;
         }
-        let mut life = Life::default();
-        add_later(&mut life, &scan);
+        let mut values = Values::default();
+        values.add_found(scan.iter().map(|entry| entry.ordinal));
         scan.iter().for_each(|entry| set.filter.add(entry.key_hash));
-        unneeded.blobs.extend(lacking(&life, &scan).into_iter().map(|ordinal| (id, ordinal)));
+        unneeded.blobs.extend(lacking(&values, &scan).into_iter().map(|ordinal| (id, ordinal)));
         let (salt, single) = (file.header().salt, file.is_single());
         let written = if read_only { None } else { Some(env.fs.open_random(&blob_path(dir, id))?) };
-        set.insert(LiveFile::found(id.into(), salt, single, Ok(Arc::new(file)), life, written, Some(lazy)));
+        set.insert(LiveFile::found(id.into(), salt, single, Ok(Arc::new(file)), values, written, Some(lazy)));
     }
     Ok(unneeded)
 }
@@ -122,19 +120,11 @@ fn is_blank(env: &Env, path: &Path) -> Result<bool> {
     Ok(mark == [0; 8])
 }
 
-/// Adds blobs after those that the manifest knows. They count only if the log names them.
-fn add_later(life: &mut Life, entries: &[Entry]) {
-    let later = entries.iter().map(|entry| entry.ordinal).filter(|&ordinal| ordinal >= life.entries);
-    let later: BTreeSet<u64> = later.collect();
-    life.entries = later.last().map_or(life.entries, |last| last.saturating_add(1));
-    life.pending.extend(later.into_iter().map(|ordinal| (ordinal, None)));
-}
-
 /// The ordinals that the file lacks. It was rewritten without freed values and then removed, and a power loss has
 /// brought its name back: the missing values were freed.
-fn lacking(life: &Life, entries: &[Entry]) -> Vec<u64> {
+fn lacking(values: &Values, entries: &[Entry]) -> Vec<u64> {
     let found: BTreeSet<u64> = entries.iter().map(|entry| entry.ordinal).collect();
-    (0..life.entries.min(ORDINALS_MAX)).filter(|ordinal| !found.contains(ordinal)).collect()
+    (0..values.entries().min(ORDINALS_MAX)).filter(|ordinal| !found.contains(ordinal)).collect()
 }
 
 /// Separates damage, which is a value here, from other errors, which end the opening.
@@ -181,10 +171,10 @@ pub(super) fn is_there(set: &BlobSet, state: &ManifestState, pointer: &Pointer, 
         return true;
     }
     let Some(live) = set.get(pointer.file) else { return false };
-    let life = live.life.lock();
-    let (freed, sealed) = (life.freed.contains(&pointer.ordinal), life.sealed);
-    drop(life);
-    if freed || sealed {
+    let values = live.values.lock();
+    let is_settled = values.is_sealed() || values.stage(pointer.ordinal) > Stage::Referenced;
+    drop(values);
+    if is_settled {
         return true;
     }
     live.readable().and_then(|file| file.verify(pointer)).is_ok()
@@ -193,22 +183,19 @@ pub(super) fn is_there(set: &BlobSet, state: &ManifestState, pointer: &Pointer, 
 /// Notes that the log names the blob, in an entry whose key has the hash `key_hash`. So the blob counts.
 pub(super) fn claim(set: &BlobSet, pointer: &Pointer, key_hash: u64) {
     if let Some(live) = set.get(pointer.file) {
-        let mut life = live.life.lock();
-        life.pending.remove(&pointer.ordinal);
-        life.note_named(pointer.ordinal);
-        if pointer.share != 0 && !broken("shares-replay") && !life.freed.contains(&pointer.ordinal) {
+        let is_copy = live.values.lock().claim(pointer, key_hash);
+        if is_copy {
             set.filter.add(key_hash);
-            life.shares_or_first(pointer.ordinal).claim(pointer.share, key_hash);
         }
     }
 }
 
 /// Copied blobs without an entry, once the whole log is replayed.
-pub(super) fn never_shared(set: &BlobSet) -> Vec<(BlobFileId, u64)> {
+pub(super) fn never_named(set: &BlobSet) -> Vec<(BlobFileId, u64)> {
     let mut blobs = Vec::new();
     for live in set.files() {
-        let over = live.life.lock().decide_shares();
-        blobs.extend(over.into_iter().map(|ordinal| (live.id, ordinal)));
+        let gone = live.values.lock().decide_references();
+        blobs.extend(gone.into_iter().map(|ordinal| (live.id, ordinal)));
     }
     blobs
 }
@@ -217,7 +204,7 @@ pub(super) fn never_shared(set: &BlobSet) -> Vec<(BlobFileId, u64)> {
 pub(super) fn never_claimed(set: &BlobSet) -> Vec<(BlobFileId, u64)> {
     let mut blobs = Vec::new();
     for live in set.files() {
-        blobs.extend(live.life.lock().pending.keys().map(|&ordinal| (live.id, ordinal)));
+        blobs.extend(live.values.lock().pending().map(|ordinal| (live.id, ordinal)));
     }
     blobs
 }

@@ -308,8 +308,8 @@ impl TreeInner {
         self.state.swap(Arc::new(empty))
     }
 
-    /// Lets go of memtables and tables, because the store is closed. What is loaded from here on is not what the tree holds.
-    fn let_go(&self) {
+    /// Releases memtables and tables, because the store is closed. What is loaded from here on is not what the tree holds.
+    fn release(&self) {
         let key_bounds =
             KeyBounds { range: self.state.load().key_bounds.range.clone(), ..KeyBounds::default() };
         let (mem, levels, ranges) = (Mem::new(None), Arc::default(), Arc::default());

@@ -164,9 +164,9 @@ impl Versions {
         self.manifest = Some(manifest);
     }
 
-    /// Lets go of trees and tables, because the store is closed.
-    pub(crate) fn let_go(&mut self) {
-        self.trees.values().for_each(|tree| tree.let_go());
+    /// Releases trees and tables, because the store is closed.
+    pub(crate) fn release_all(&mut self) {
+        self.trees.values().for_each(|tree| tree.release());
         self.manifest = None;
         self.files.clear();
         self.around.chunks.clear();

@@ -1,10 +1,10 @@
 //! Closes a store.
 //!
 //! ```text
-//! no writes; what skips the log is flushed; space of huge values that ended is given back ....... calls go on
+//! no writes; what skips the log is flushed; space of overwritten huge values is given back ....... calls go on
 //! closing: calls fail, background work ends, no other thread touches the directory any more (`Gate`)
 //! the log is synced and sealed; callers' flushes and merges end; unused files go
-//! tables, log, memtables, buffer pool are let go of ............... whatever handles are left; the lock goes last
+//! tables, log, memtables, buffer pool are released ............... whatever handles are left; the lock goes last
 //! ```
 //!
 //! Space is given back here because a process may delete and end at once, as the command line does. Otherwise all of it
@@ -35,7 +35,7 @@ pub(super) struct Closing {
 }
 
 impl Store {
-    /// Ends the background work, syncs the log and lets the directory go. A later call, or one meanwhile, gets the
+    /// Ends the background work, syncs the log and unlocks the directory. A later call, or one meanwhile, gets the
     /// same result, and gets it when all is done.
     pub(crate) fn close(&self) -> Result<()> {
         if AtWork::is_on(self) {
@@ -79,18 +79,19 @@ impl Store {
             // Without it the next opening has more to do, and finds a larger store.
             drop(self.flush_and_shrink());
             flushed = self.flush_when_closing();
-            self.give_back_when_closing();
+            self.collect_when_closing();
         }
         self.health.begin_closing();
         self.executor.stop();
         self.health.signal();
         // Another thread may be giving space back still; from here on it finds the store closing.
-        drop(self.ending.round.lock());
+        drop(self.blob_gc.begin_round());
         self.reclaim.end();
         self.scrub.stop();
         let last = self.blobs.gate.close();
         if !self.health.is_read_only() {
-            self.seal_blobs_when_closing();
+            // The next opening has less to read. A file that cannot be sealed is read all the same.
+            drop(self.seal_blobs(true));
         }
         self.blobs.close();
         let sealed = if self.health.is_read_only() { Ok(()) } else { self.seal_log() };
@@ -99,7 +100,7 @@ impl Store {
         let result = sealed.and_then(|()| self.remove_unused());
         drop(ended);
         drop(last);
-        self.give_up_all();
+        self.release_all();
         self.lock.lock().take();
         match self.health.failure() {
             Some(error) if error.kind() != ErrorKind::OutOfSpace => Err(error),
@@ -107,14 +108,14 @@ impl Store {
         }
     }
 
-    /// Gives back the space of ended huge values for up to two seconds, so that a process that deletes and ends leaves
+    /// Gives back the space of overwritten huge values for up to two seconds, so that a process that deletes and ends leaves
     /// none behind. The next opening does the rest, and frees what only snapshots see.
-    fn give_back_when_closing(&self) {
+    fn collect_when_closing(&self) {
         let clock = &self.env.clock;
         let until = clock.monotonic_us() + CLOSING_US;
-        let mut round = self.ending.round.lock();
-        while self.has_ended_blobs() && clock.monotonic_us() < until {
-            if !matches!(self.give_back(&mut round), Ok(true)) {
+        let mut round = self.blob_gc.begin_round();
+        while self.has_blob_garbage() && clock.monotonic_us() < until {
+            if !matches!(self.run_gc_round(&mut round), Ok(true)) {
                 break;
             }
         }
@@ -140,7 +141,7 @@ impl Store {
         if floor < self.wal.began_at() {
             return Ok(());
         }
-        let mut edits = self.blob_notes(&versions);
+        let mut edits = self.blob_edits_of_closing(&versions);
         // The manifest must not name a file before its name is durable.
         self.blobs.sync_names()?;
         if end > noted.max(floor) {
@@ -164,16 +165,16 @@ impl Store {
 
     /// Releases descriptors, maps and memory, whatever handles are left. From here on a tree's state is not what the
     /// tree holds: a thread that has loaded it checks afterwards whether the store is closing.
-    fn give_up_all(&self) {
+    fn release_all(&self) {
         self.immutable.clear();
         self.compactions.clear();
         self.commit.jobs.clear();
-        self.versions.lock().let_go();
+        self.versions.lock().release_all();
         self.registry.close();
         self.pool.clear();
-        self.blobs.let_go();
+        self.blobs.close_files();
         let mut state = self.commit.lock_quiet();
-        self.wal.let_go(&mut state.tail);
+        self.wal.release(&mut state.tail);
     }
 }
 

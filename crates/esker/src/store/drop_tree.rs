@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Store;
-use super::blob_gc::{Ended, Frees};
 use crate::blob::Pointer;
+use crate::blob::gc::{Frees, Overwritten};
 use crate::canary::broken;
 use crate::env::Lane;
 use crate::error::Result;
@@ -55,7 +55,7 @@ impl Store {
     fn drop_relative(&self, tree: &Arc<TreeInner>) -> Result<()> {
         let _paused = self.pause_writes(tree);
         let visible = self.commit.visible();
-        self.settle_blobs(visible)?;
+        self.find_overwritten(visible)?;
         self.sync_published()?;
         let pointers = if self.blobs.is_used() { pointers_in(tree)? } else { Vec::new() };
         let mut versions = self.versions.lock();
@@ -69,26 +69,25 @@ impl Store {
             let is_freed = known.is_some_and(|record| record.freed.contains(&pointer.ordinal));
             !is_freed && self.blobs.get(pointer.file).is_some()
         };
-        let ended = pointers.iter().filter(is_there).map(|pointer| Ended {
+        let overwritten = pointers.iter().filter(is_there).map(|pointer| Overwritten {
             until,
             len: pointer.len,
-            ..Ended::for_good(pointer.file, pointer.ordinal, Some(pointer.share))
+            ..Overwritten::unseen(pointer.file, pointer.ordinal, Some(pointer.reference))
         });
-        self.ending.state.lock().shadowed.extend(ended);
+        self.blob_gc.add_overwritten(overwritten);
         // After a crash nothing else would tell which values belonged to the tree, so the edit that drops it does.
-        let frees = Frees { dead_up_to: Some(visible), note_shadowed: true, ..Frees::default() };
+        let frees = Frees { durable_up_to: Some(visible), note_overwritten: true, ..Frees::default() };
         let mut blobs = self.blob_edits(&versions, &frees);
         let change = Change::of([vec![Edit::DropTree { tree: tree.id }], blobs.take_edits()].concat());
         let named = self.blobs.sync_names();
         let dropped = named.and_then(|()| self.apply(&mut versions, &change));
         self.after_blob_edits(blobs, dropped.is_ok());
         if dropped.is_err() {
-            // In memory its values are already given up: nothing of that may become durable.
+            // In memory its values are already unreferenced: nothing of that may become durable.
             self.commit.poison();
             return dropped;
         }
         drop(versions);
-        self.ending.note_shadowed();
         self.notify(Lane::Blobs);
         Ok(())
     }

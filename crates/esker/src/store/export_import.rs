@@ -2,7 +2,7 @@
 //! describes them.
 //!
 //! ```text
-//! export   tree flushed and held: what the copy's manifest is to say -- files linked -- tree let go
+//! export   tree flushed, its writers wait: what the copy's manifest is to say -- files linked -- writers go on
 //! import   files linked under new numbers -- a number taken above all in them -- log synced; edit -- shown
 //! ```
 //! - An exported store keeps the numbers of tree and files, and has no log. It has those blob files that hold a value
@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Store;
-use super::blob_gc::Frees;
 use super::drop_tree::{has_relatives, pointers_in};
 use crate::blob::LiveFile;
+use crate::blob::gc::Frees;
 use crate::canary::broken;
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
@@ -78,13 +78,13 @@ impl Store {
         self.seal_blobs(true)?;
         self.blobs.sync()?;
         let mut filed = Filed::new();
-        for live in self.blobs.files().iter().filter(|live| live.life.lock().sealed) {
+        for live in self.blobs.files().iter().filter(|live| live.values.lock().is_sealed()) {
             // A file that is gone meanwhile, or cannot be read, is handled below.
             filed.extend(self.filed_under(tree.root, live).ok().map(|values| (live.id, values)));
         }
         self.while_still(&tree, &|| Ok(!tree.is_flushed()), || {
-            // Values that writes have ended do not belong in the copy.
-            self.settle_blobs(self.commit.visible())?;
+            // Overwritten values do not belong in the copy.
+            self.find_overwritten(self.commit.visible())?;
             let named = self.named_apart(&tree)?;
             let versions = self.versions.lock();
             self.check_changeable()?;
@@ -102,7 +102,7 @@ impl Store {
         }
         let mut named = Named::new();
         for pointer in pointers_in(tree)? {
-            named.entry((pointer.file, pointer.ordinal)).or_default().insert(pointer.share);
+            named.entry((pointer.file, pointer.ordinal)).or_default().insert(pointer.reference);
         }
         Ok(Some(named))
     }
@@ -119,7 +119,7 @@ impl Store {
         let (blobs, last_seq) = {
             let commit = self.commit.lock_quiet();
             let end = commit.tail.position();
-            (self.blob_files_for_copy(known, end)?, commit.next_seq - 1)
+            (self.blob_files_of_copy(known, end)?, commit.next_seq - 1)
         };
         let record = TreeRecord { flushed: last_seq, ..record.clone() };
         let tables = known.tables_of(tree.id);
@@ -180,7 +180,7 @@ impl Store {
         let _one_at_a_time = self.reshaping.lock();
         // This syncs most of it while others write.
         let visible = self.commit.visible();
-        self.settle_blobs(visible)?;
+        self.find_overwritten(visible)?;
         self.sync_published()?;
         self.blobs.sync_names()?;
         let mut versions = self.versions.lock();
@@ -188,8 +188,8 @@ impl Store {
         versions.check_free(name)?;
         let least = if broken("import-numbers") { 0 } else { imported.greatest };
         let number = self.commit.take_number_above(least)?;
-        // After a crash nothing else would tell which values under the same root had ended before, so the edit does.
-        let frees = Frees { dead_up_to: Some(visible), note_shadowed: true, ..Frees::default() };
+        // After a crash nothing else would tell which values under the same root were overwritten before, so the edit does.
+        let frees = Frees { durable_up_to: Some(visible), note_overwritten: true, ..Frees::default() };
         let mut ended = self.blob_edits(&versions, &frees);
         let edits = ended.take_edits();
         let synced = self.sync_log(number.end).and_then(|()| self.blobs.sync_names());
@@ -248,10 +248,10 @@ impl Store {
 /// Whether a `named` entry has the value. Other entries in `record` no longer count.
 fn keep_named(record: &mut BlobFileRecord, named: &Named, ordinal: u64) -> bool {
     let Some(entries) = named.get(&(record.info.file, ordinal)) else { return false };
-    match record.shares.get_mut(&ordinal) {
-        Some(shares) => {
-            shares.live.retain(|share, _| entries.contains(share));
-            !shares.live.is_empty()
+    match record.references.get_mut(&ordinal) {
+        Some(references) => {
+            references.live.retain(|reference, _| entries.contains(reference));
+            !references.live.is_empty()
         }
         None => true,
     }

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use super::Store;
-use super::blob_gc::Frees;
 use super::survivors::Survivors;
 use super::volatile::pointers_of_volatile;
 use crate::blob::Pointer;
+use crate::blob::gc::Frees;
 use crate::cache::Offer;
 use crate::canary::broken;
 use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shared_part};
@@ -61,22 +61,22 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
             if !broken("rule-3") {
                 store.sync_log(end)?;
             }
-            // Writes that the log may lose from now on have been checked for huge values that they ended.
-            store.settle_blobs(last_seq)?;
+            // The log may lose these writes from now on, so what they have overwritten must be known.
+            store.find_overwritten(last_seq)?;
             let volatile = pointers_of_volatile(&immutable)?;
             if !volatile.is_empty() && !broken("rule-21-blobs") {
                 store.blobs.sync()?;
             }
             let unlogged = flushed.iter().filter(|(tree, _)| !tree.log);
             let seqs: Vec<_> = unlogged.map(|(tree, mems)| (tree.id, self::last_seq(mems))).collect();
-            let dead_up_to = Some(if broken("rule-21") { last_seq } else { logged_seq });
+            let durable_up_to = Some(if broken("rule-21") { last_seq } else { logged_seq });
             let frees = Frees {
-                dead_up_to,
+                durable_up_to,
                 flushed: &seqs,
                 dropped: &dropped,
                 named: &volatile,
                 replaced: &[],
-                note_shadowed: true,
+                note_overwritten: true,
             };
             store.install_flush(&flushed, edits.clone(), &frees)?;
             if !seqs.is_empty() {

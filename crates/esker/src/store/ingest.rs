@@ -13,7 +13,8 @@
 use std::sync::Arc;
 
 use super::Store;
-use super::blob_gc::{Ended, Frees, ended};
+use super::blob_gc::overwritten;
+use crate::blob::gc::{Frees, Overwritten};
 use crate::blob::{NewBlob, Pointer, VOLATILE, key_hash};
 use crate::canary::broken;
 use crate::cursor::{Cursor, MAX_SEQ};
@@ -121,16 +122,17 @@ impl Store {
 
     /// The huge values in the tree for ingested keys. They are looked up before the tables are part of the tree:
     /// afterwards a merge might leave nothing that tells the two apart. Nobody writes to the tree now.
-    fn replaced_by(&self, tree: &TreeInner, ingested: &mut Ingested) -> Result<Vec<Ended>> {
+    fn replaced_by(&self, tree: &TreeInner, ingested: &mut Ingested) -> Result<Vec<Overwritten>> {
         ingested.watched.sort_unstable();
         ingested.watched.dedup();
-        self.settle_blobs(self.commit.visible())?;
+        self.find_overwritten(self.commit.visible())?;
         let state = tree.state.load_full();
         let mut replaced = Vec::new();
         for key in &ingested.watched {
             match base_at(&state, key, MAX_SEQ) {
-                Ok(found) => replaced
-                    .extend(found.and_then(|(from, kind, stored)| ended(tree, from, kind, &stored, MAX_SEQ))),
+                Ok(found) => replaced.extend(
+                    found.and_then(|(from, kind, stored)| overwritten(tree, from, kind, &stored, MAX_SEQ)),
+                ),
                 // If another file is damaged, the blob's space stays taken until a merge drops the blob.
                 Err(error) if error.kind() == ErrorKind::Corruption => {}
                 Err(error) => return Err(error),
@@ -143,7 +145,7 @@ impl Store {
         &self,
         tree: &Arc<TreeInner>,
         ingested: &mut Ingested,
-        replaced: &mut Vec<Ended>,
+        replaced: &mut Vec<Overwritten>,
     ) -> Result<()> {
         let mut versions = self.versions.lock();
         self.check_changeable()?;
@@ -165,7 +167,7 @@ impl Store {
             edits.push(Edit::Flushed { tree: tree.id, seq: number.seq });
         }
         let by = number.seq;
-        replaced.iter_mut().for_each(|ended| (ended.until, ended.by) = (by, by));
+        replaced.iter_mut().for_each(|one| (one.until, one.by) = (by, by));
         let installed = self.sync_log(number.end).and_then(|()| {
             ingested.blobs.iter_mut().for_each(|blob| blob.commit(Some(VOLATILE)));
             let named: Vec<Pointer> = ingested.blobs.iter().map(|blob| blob.pointer).collect();
@@ -174,7 +176,7 @@ impl Store {
             self.install_with_blobs(&mut versions, Change::of(edits), &frees)
         });
         if installed.is_err() {
-            replaced.iter().for_each(|ended| self.blobs.live_on(ended.file, ended.ordinal, ended.share));
+            self.blob_gc.restore(replaced);
             ingested.blobs.iter_mut().for_each(NewBlob::withdraw);
         } else if !tree.log {
             self.note_flushed(&[(tree.id, by)]);
@@ -182,8 +184,7 @@ impl Store {
         self.commit.show_number(&number);
         if installed.is_ok() {
             // Not earlier: the search for values that nobody sees assumes that the number is visible.
-            self.ending.state.lock().shadowed.append(replaced);
-            self.ending.note_shadowed();
+            self.blob_gc.add_overwritten(replaced.drain(..));
         }
         self.notify(Lane::Blobs);
         installed

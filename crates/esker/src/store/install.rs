@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Store;
-use super::blob_gc::Frees;
 use crate::blob::Pointer;
+use crate::blob::gc::Frees;
 use crate::compact::pick;
 use crate::cursor::SeqNo;
 use crate::env::Lane;
@@ -36,7 +36,7 @@ impl Store {
     ) -> Result<()> {
         let in_tables = self.blobs.note_in_tables(frees.named);
         let mut blobs = self.blob_edits(versions, frees);
-        change.edits.append(&mut blobs.edits);
+        change.edits.append(&mut blobs.take_edits());
         change.edits.push(Edit::Counters {
             next_file: self.tables.next_file.load(Ordering::Relaxed),
             next_tree: versions.next_tree(),
@@ -47,7 +47,7 @@ impl Store {
         let named = self.blobs.sync_names();
         let installed = named.and_then(|()| self.apply(versions, &change));
         if installed.is_err() {
-            self.blobs.note_not_in_tables(in_tables);
+            self.blobs.note_not_in_tables(&in_tables);
         }
         self.after_blob_edits(blobs, installed.is_ok());
         installed

@@ -4,7 +4,7 @@
 //! 1. `Closing::outcome`: one thread closes the store, others wait;
 //! 2. `backing_up`, `reshaping`, `compacting`, `flushing`: one backup, one change of a tree as a whole, one merge and
 //!    one flush at a time; then `TreeInner::below_level_0`;
-//! 3. `Ending::round`, `Reclaim::state`, `Scrub::background`: one round of giving space back, one step of rewriting a
+//! 3. the round of [`BlobGc`], `Reclaim::state`, `Scrub::background`: one round of giving space back, one step of rewriting a
 //!    blob file and one step of scrubbing at a time;
 //! 4. `versions` ([`VersionSet`]): the manifest, and the trees that follow from it; held while an edit is made durable;
 //! 5. the commit lock ([`Commit`]): sequence, log tail, which memtable takes writes.
@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicU64;
 use parking_lot::Mutex;
 
 use crate::blob::BlobSet;
+use crate::blob::gc::BlobGc;
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
 use crate::compact::queue::CompactionQueue;
@@ -43,9 +44,7 @@ mod background;
 mod blob_gc;
 mod closing;
 pub(crate) mod compaction;
-mod debt;
 mod drop_tree;
-mod erase;
 mod expiry;
 mod export_import;
 mod flush;
@@ -57,7 +56,6 @@ mod owner;
 mod ranges;
 mod reclaim;
 mod scrub;
-mod shares;
 mod shrink;
 mod split;
 mod survivors;
@@ -65,7 +63,6 @@ mod volatile;
 mod write;
 mod write_pause;
 
-pub(crate) use blob_gc::Ending;
 use closing::Closing;
 pub(crate) use export_import::{Imported, ImportedBlobs};
 pub(crate) use ingest::Ingested;
@@ -98,7 +95,7 @@ pub(crate) struct Store {
     pub(crate) registry: Arc<TableRegistry>,
     pub(crate) pool: Arc<BufferPool>,
     pub(crate) blobs: Arc<BlobSet>,
-    pub(crate) ending: Ending,
+    blob_gc: BlobGc,
     reclaim: Reclaim,
     pub(crate) scrub: Scrub,
     idle: Idle,
@@ -176,8 +173,8 @@ impl Store {
             registry: parts.registry,
             pool: parts.pool,
             metrics: Arc::clone(&parts.blobs.metrics),
+            blob_gc: BlobGc::new(&parts.blobs),
             blobs: parts.blobs,
-            ending: Ending::default(),
             reclaim: Reclaim::default(),
             scrub: Scrub::default(),
             idle: Idle::default(),

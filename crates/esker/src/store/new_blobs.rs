@@ -1,4 +1,4 @@
-//! Writes huge values into the store, and finds the writes that may end the life of one.
+//! Writes huge values into the store, and finds the writes that may overwrite one.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Store {
     /// Waits for space that is being given back. Refuses a huge value if there is still no room for it.
     pub(crate) fn make_room_for_blob(&self, len: u64) -> Result<()> {
         self.ensure_writable()?;
-        self.wait_for_space(len)?;
+        self.wait_for_backlog(len)?;
         self.check_room_for_blob(len)
     }
 
@@ -65,16 +65,17 @@ impl Store {
     }
 
     /// The writes of `batch` to keys that may hold a blob, numbered by their places in it.
-    pub(super) fn ending_jobs(&self, batch: &Batch) -> Vec<Job> {
+    pub(super) fn overwrite_jobs(&self, batch: &Batch) -> Vec<Job> {
         let filter = &self.blobs.filter;
         if filter.is_empty() {
             return Vec::new();
         }
         let ops = (0..).zip(batch.planned_ops());
-        // A value that operands are merged into stays alive.
-        let ending = ops.filter(|(_, (_, _, op))| op.kind != Kind::Merge || broken("merge-ends"));
+        // A value that operands are merged into stays.
+        let overwriting = ops.filter(|(_, (_, _, op))| op.kind != Kind::Merge || broken("merge-ends"));
         let root = |part: usize| batch.parts()[part].tree.root;
-        let watched = ending.filter(|(_, (part, _, op))| filter.may_contain(key_hash(root(*part), op.key)));
+        let watched =
+            overwriting.filter(|(_, (part, _, op))| filter.may_contain(key_hash(root(*part), op.key)));
         let tree = |part: usize| Arc::clone(&batch.parts()[part].tree);
         let job = |(place, (part, _, op)): (SeqNo, (usize, u8, Op<'_>))| Job {
             tree: tree(part),

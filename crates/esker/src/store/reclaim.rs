@@ -6,7 +6,7 @@
 //! limit is left. Values keep their names, so only the file changes ([`crate::blob::rewrite`]).
 //!
 //! The blob lane does this, some MiB at a time, between its other work. Values that are freed during a rewrite are
-//! erased again in the new file (rule 15).
+//! punched again in the new file (rule 15).
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub(crate) struct Reclaim {
 #[derive(Debug, Default)]
 struct ReclaimState {
     current: Option<Rewrite>,
-    /// Whether there was too much waste, and there still is more than half of the limit.
+    /// Whether there was too much garbage, and there still is more than half of the limit.
     under_way: bool,
     /// Files that cannot be read or copied. They stay as they are.
     left: BTreeSet<BlobFileId>,
@@ -80,7 +80,7 @@ impl Store {
 
     fn begin_if_due(&self, state: &mut ReclaimState) -> Result<bool> {
         let unit = self.options.blob_file_bytes / 4;
-        if !state.under_way && !self.blobs.has_erased(unit / 4) {
+        if !state.under_way && !self.blobs.take_punched(unit / 4) {
             return Ok(false);
         }
         if !state.under_way {
@@ -88,10 +88,10 @@ impl Store {
         }
         let mut may_go = self.known_blob_files();
         may_go.retain(|file| !state.left.contains(file) && !state.busy.contains(file));
-        let waste = self.blobs.waste(&may_go)?;
-        let limit = unit + waste.needed / 10;
-        state.under_way = waste.bytes > if state.under_way { limit / 2 } else { limit };
-        let Some((live, needed)) = waste.worst.filter(|_| state.under_way) else {
+        let sum = self.blobs.garbage_bytes(&may_go)?;
+        let limit = unit + sum.needed / 10;
+        state.under_way = sum.garbage > if state.under_way { limit / 2 } else { limit };
+        let Some((live, needed)) = sum.worst.filter(|_| state.under_way) else {
             state.under_way = false;
             return Ok(false);
         };
@@ -119,9 +119,8 @@ impl Store {
             Ok(true) => state.current = Some(rewrite),
             Ok(false) => match self.finish_rewrite(rewrite) {
                 Ok(Some(replaced)) => {
-                    let there = replaced.ordinals.iter().copied();
-                    self.ending.erase_again(file, there.filter(|ordinal| gone.contains(ordinal)));
-                    replaced.settle(&self.dir)?;
+                    self.blob_gc.after_rewrite(file, replaced.ordinals.iter().copied());
+                    replaced.finish(&self.dir)?;
                 }
                 Ok(None) => drop(state.busy.insert(file)),
                 Err(error) => state.leave(file, error)?,
@@ -150,7 +149,7 @@ impl Store {
         let versions = self.versions.lock();
         let record = versions.known()?.blobs.live.get(&file)?;
         let live = self.blobs.get(file)?;
-        let life = live.life.lock();
-        Some(record.freed.iter().copied().filter(|&ordinal| life.is_gone(ordinal)).collect())
+        let values = live.values.lock();
+        Some(record.freed.iter().copied().filter(|&ordinal| values.is_garbage(ordinal)).collect())
     }
 }

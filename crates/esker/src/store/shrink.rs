@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Store;
-use super::blob_gc::Frees;
+use crate::blob::gc::Frees;
 use crate::error::Result;
 use crate::space::{is_full, size_for};
 
@@ -92,8 +92,8 @@ impl Store {
     fn move_floor(&self) -> Result<()> {
         let visible = self.commit.visible();
         self.sync_log(self.commit.published())?;
-        self.settle_blobs(visible)?;
-        let frees = Frees { dead_up_to: Some(visible), note_shadowed: true, ..Frees::default() };
+        self.find_overwritten(visible)?;
+        let frees = Frees { durable_up_to: Some(visible), note_overwritten: true, ..Frees::default() };
         self.install_flush(&[], Vec::new(), &frees)
     }
 

@@ -116,7 +116,7 @@ impl Store {
 
     fn split_still(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
         // Values that writes have ended are looked up in the tree that was written to.
-        self.settle_blobs(self.commit.visible())?;
+        self.find_overwritten(self.commit.visible())?;
         let mut versions = self.versions.lock();
         self.check_changeable()?;
         if tree.is_dropped() {

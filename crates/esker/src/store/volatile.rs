@@ -1,39 +1,22 @@
 //! Trees whose writes skip the log (rule 21): a flush makes durable what they hold only in memory.
 //!
 //! A flush takes all memtables of a tree, in their order. So a crash leaves all that was written up to some moment,
-//! which differs between trees. In such a tree, a new huge value counts, and an old one ends, from the flush of the
-//! write on. Until then the manifest has the new one as pending, and the old one stays.
+//! which differs between trees. In such a tree, a new huge value counts, and an old one is overwritten, from the flush
+//! of the write on. Until then the manifest has the new one as pending, and the old one stays.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Store;
-use super::blob_gc::Ended;
 use crate::blob::Pointer;
 use crate::canary::broken;
-use crate::cursor::{Cursor, SeqNo};
-use crate::env::Lane;
+use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flush::Immutable;
 use crate::space::{is_full, shown};
 use crate::state::{Mem, TreeInner};
-use crate::version::edit::{ManifestState, TreeId};
 
 /// How many trees a message names.
 const NAMED_MAX: usize = 20;
-
-/// Whether the write to `tree` that ended a huge value is in tables, by the manifest or by edits with the numbers in
-/// `flushed`.
-pub(super) fn is_flushed(
-    state: &ManifestState,
-    ended: &Ended,
-    tree: TreeId,
-    flushed: &[(TreeId, SeqNo)],
-) -> bool {
-    // If the tree is gone, so are all its values.
-    let known = state.trees.get(&tree).is_none_or(|record| ended.by <= record.flushed);
-    known || flushed.iter().any(|&(of, seq)| of == tree && ended.by <= seq)
-}
 
 /// The pointers to huge values in those of some memtables that no log has.
 pub(super) fn pointers_of_volatile(waiting: &[Immutable]) -> Result<Vec<Pointer>> {
@@ -74,12 +57,6 @@ impl Store {
         self.flush_trees(trees.iter().filter(|tree| tree.is_volatile()))
     }
 
-    /// Notes how far trees that skip the log are in tables. Values that those writes have ended may be freed.
-    pub(super) fn note_flushed(&self, trees: &[(TreeId, SeqNo)]) {
-        self.ending.state.lock().flushed.extend(trees.iter().copied());
-        self.notify(Lane::Blobs);
-    }
-
     /// Ends all writes, and flushes trees that skip the log while the store still can.
     pub(super) fn flush_when_closing(&self) -> Result<()> {
         self.commit.end_writes();
@@ -114,23 +91,5 @@ impl Store {
             shown(bytes),
         );
         Error::new(ErrorKind::OutOfSpace, message).at(&self.dir)
-    }
-
-    /// The trees in which a flush would free much space of huge values.
-    pub(super) fn trees_that_keep_space(&self) -> Vec<Arc<TreeInner>> {
-        let mut kept: BTreeMap<TreeId, u64> = BTreeMap::new();
-        let state = self.ending.state.lock();
-        for ended in state.shadowed.iter().filter(|ended| state.is_volatile(ended)) {
-            if let Some(tree) = ended.volatile {
-                *kept.entry(tree).or_default() += ended.len;
-            }
-        }
-        drop(state);
-        kept.retain(|_, len| *len >= self.options.blob_file_bytes / 4);
-        if kept.is_empty() {
-            return Vec::new();
-        }
-        let versions = self.versions.lock();
-        kept.keys().filter_map(|&tree| versions.tree(tree)).cloned().collect()
     }
 }

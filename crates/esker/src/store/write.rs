@@ -102,7 +102,7 @@ impl Store {
     ) -> Result<Option<u64>> {
         let header = batch.is_logged()?.then(|| record::header_for(batch.payload()));
         let mut seen = self.blobs.filter.additions();
-        let mut jobs = self.ending_jobs(batch);
+        let mut jobs = self.overwrite_jobs(batch);
         if self.throttle.is_slowing() {
             self.check_merging()?;
             self.throttle.admit(&*self.env.clock, batch.size_bytes());
@@ -125,7 +125,7 @@ impl Store {
             if seen != self.blobs.filter.additions() {
                 // One of the keys may have got a huge value meanwhile.
                 seen = self.blobs.filter.additions();
-                jobs = self.ending_jobs(batch);
+                jobs = self.overwrite_jobs(batch);
                 has_jobs = !jobs.is_empty();
             }
             if splits != self.splits.load(Ordering::Acquire) {

@@ -34,7 +34,7 @@ impl Drop for Held {
             self.store.snapshots.note_closed();
         }
         // Huge values that only this snapshot could see may now be freed.
-        self.store.blobs_let_go();
+        self.store.snapshot_released();
     }
 }
 

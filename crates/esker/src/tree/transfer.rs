@@ -75,11 +75,11 @@ impl Tree {
                 lapses_us = value.lapses_us();
                 batch.put(self, to, value.into_vec()?)?;
             } else if entry.kind == Kind::Blob {
-                let shared = match Pointer::decode(entry.value) {
-                    Some(pointer) => self.store.share_blob(self.inner.root, to, &pointer)?,
+                let copied = match Pointer::decode(entry.value) {
+                    Some(pointer) => self.store.copy_blob(self.inner.root, to, &pointer)?,
                     None => None,
                 };
-                match shared {
+                match copied {
                     Some(blob) => batch.add_blob(&self.inner, to, blob, entry.expiry)?,
                     // It was overwritten meanwhile: there is a newer version now, unless this is damage.
                     None if freed_at != Some(*seq) => {

@@ -27,17 +27,17 @@ pub(crate) struct BlobFileInfo {
     pub(crate) pending: BTreeSet<u64>,
 }
 
-/// The most shares that a blob can have in its life. Greater numbers are damaged or forged.
-pub(crate) const SHARES_MAX: u64 = 1 << 48;
+/// The most references that a value can have in its life. Greater numbers are damaged or forged.
+pub(crate) const REFERENCES_MAX: u64 = 1 << 48;
 
-/// The entries that share one blob after it was copied.
+/// The entries that name one value after it was copied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct SharesRecord {
-    /// The number that the next share gets.
+pub(crate) struct ReferenceRecord {
+    /// The number that the next reference gets.
     pub(crate) next: u64,
-    /// The shares that count, each with the hash of its key. The first share has 0: the file holds its key.
+    /// The references that count, each with the hash of its key. The first one has 0: the file holds its key.
     pub(crate) live: BTreeMap<u64, u64>,
-    /// The shares that the log may still lose. They count only if the log names them.
+    /// The references that the log may still lose. They count only if the log names them.
     pub(crate) pending: BTreeSet<u64>,
 }
 
@@ -47,18 +47,19 @@ pub(crate) struct BlobFileRecord {
     pub(crate) info: BlobFileInfo,
     /// Blobs that nothing needs. Their bytes may be gone.
     pub(crate) freed: BTreeSet<u64>,
-    /// Blobs that only snapshots need. No snapshot survives the process.
-    pub(crate) shadowed: BTreeSet<u64>,
-    /// Blobs that were copied.
-    pub(crate) shares: BTreeMap<u64, SharesRecord>,
+    /// Values that only snapshots need. No snapshot survives the process.
+    pub(crate) overwritten: BTreeSet<u64>,
+    /// The references of values that were copied.
+    pub(crate) references: BTreeMap<u64, ReferenceRecord>,
 }
 
 impl BlobFileRecord {
     /// Whether a blob counts although no log record names it.
     pub(crate) fn counts(&self, ordinal: u64) -> bool {
-        let ended = [&self.freed, &self.shadowed, &self.info.pending];
-        let is_shared = self.shares.get(&ordinal).is_none_or(|shares| !shares.live.is_empty());
-        is_shared && !ended.iter().any(|ended| ended.contains(&ordinal))
+        let not_counting = [&self.freed, &self.overwritten, &self.info.pending];
+        let references = self.references.get(&ordinal);
+        let is_referenced = references.is_none_or(|references| !references.live.is_empty());
+        is_referenced && !not_counting.iter().any(|set| set.contains(&ordinal))
     }
 
     /// Whether the file must hold the blob `ordinal`: it is committed and not freed. The log commits those `in_log`.
@@ -82,11 +83,11 @@ impl BlobFileRecord {
     /// Frees all blobs but `ordinals`, which count and which no log names.
     pub(crate) fn keep_only(&mut self, ordinals: &BTreeSet<u64>) {
         self.info.pending.clear();
-        self.shadowed.clear();
+        self.overwritten.clear();
         self.freed
             .extend((0..self.info.entries.min(ORDINALS_MAX)).filter(|ordinal| !ordinals.contains(ordinal)));
-        self.shares.retain(|ordinal, shares| {
-            shares.pending.clear();
+        self.references.retain(|ordinal, references| {
+            references.pending.clear();
             ordinals.contains(ordinal)
         });
     }
@@ -107,10 +108,10 @@ pub(crate) enum BlobEdit {
     Note(BlobFileInfo),
     /// Nothing needs these blobs. Their bytes may be freed once this edit is durable.
     Free { file: FileId, ordinals: BTreeSet<u64> },
-    /// Only open snapshots need these blobs.
-    Shadow { file: FileId, ordinals: BTreeSet<u64> },
-    /// The entries that share the blob. Each edit replaces the whole record.
-    Shares { file: FileId, ordinal: u64, record: SharesRecord },
+    /// Only open snapshots need these values.
+    Overwrite { file: FileId, ordinals: BTreeSet<u64> },
+    /// The entries that name a copied value. Each edit replaces the whole record.
+    References { file: FileId, ordinal: u64, record: ReferenceRecord },
     /// Nothing needs the file. No log record at or after `position` names it.
     Remove { file: FileId, position: u64 },
 }
@@ -120,9 +121,9 @@ pub(crate) const ORDINALS_MAX: u64 = 1 << 24;
 
 const NOTE: u8 = 0;
 const FREE: u8 = 1;
-const SHADOW: u8 = 2;
+const OVERWRITE: u8 = 2;
 const REMOVE: u8 = 3;
-const SHARES: u8 = 4;
+const REFERENCES: u8 = 4;
 
 const SINGLE: u8 = 1;
 const SEALED: u8 = 2;
@@ -173,13 +174,13 @@ impl BlobEdit {
                 put_varint(out, *file);
                 put_set(out, ordinals);
             }
-            BlobEdit::Shadow { file, ordinals } => {
-                out.push(SHADOW);
+            BlobEdit::Overwrite { file, ordinals } => {
+                out.push(OVERWRITE);
                 put_varint(out, *file);
                 put_set(out, ordinals);
             }
-            BlobEdit::Shares { file, ordinal, record } => {
-                out.push(SHARES);
+            BlobEdit::References { file, ordinal, record } => {
+                out.push(REFERENCES);
                 put_varint(out, *file);
                 put_varint(out, *ordinal);
                 put_varint(out, record.next);
@@ -207,17 +208,17 @@ impl BlobEdit {
                 BlobEdit::Note(BlobFileInfo { file, origin, salt, single, sealed, entries, pending })
             }
             FREE => BlobEdit::Free { file, ordinals: get_set(from)? },
-            SHADOW => BlobEdit::Shadow { file, ordinals: get_set(from)? },
-            SHARES => {
+            OVERWRITE => BlobEdit::Overwrite { file, ordinals: get_set(from)? },
+            REFERENCES => {
                 let (ordinal, next) = (from.varint()?, from.varint()?);
                 let mut live = BTreeMap::new();
-                for share in get_set(from)? {
-                    live.insert(share, from.u64()?);
+                for reference in get_set(from)? {
+                    live.insert(reference, from.u64()?);
                 }
-                let record = SharesRecord { next, live, pending: get_set(from)? };
+                let record = ReferenceRecord { next, live, pending: get_set(from)? };
                 let last = record.live.keys().next_back().max(record.pending.last());
-                let bounded = next <= SHARES_MAX && last.is_none_or(|&share| share < next);
-                bounded.then_some(BlobEdit::Shares { file, ordinal, record })?
+                let bounded = next <= REFERENCES_MAX && last.is_none_or(|&reference| reference < next);
+                bounded.then_some(BlobEdit::References { file, ordinal, record })?
             }
             REMOVE => BlobEdit::Remove { file, position: from.varint()? },
             _ => return None,
@@ -233,8 +234,8 @@ impl BlobFiles {
                 let record = self.live.entry(info.file).or_insert_with(|| BlobFileRecord {
                     info: info.clone(),
                     freed: BTreeSet::new(),
-                    shadowed: BTreeSet::new(),
-                    shares: BTreeMap::new(),
+                    overwritten: BTreeSet::new(),
+                    references: BTreeMap::new(),
                 });
                 let known = &record.info;
                 if (known.salt, known.single, known.origin) != (info.salt, info.single, info.origin) {
@@ -245,12 +246,12 @@ impl BlobFiles {
             BlobEdit::Free { file, ordinals } => {
                 let record = self.known(*file)?;
                 record.freed.extend(ordinals);
-                record.shadowed.retain(|ordinal| !ordinals.contains(ordinal));
-                record.shares.retain(|ordinal, _| !ordinals.contains(ordinal));
+                record.overwritten.retain(|ordinal| !ordinals.contains(ordinal));
+                record.references.retain(|ordinal, _| !ordinals.contains(ordinal));
             }
-            BlobEdit::Shadow { file, ordinals } => self.known(*file)?.shadowed.extend(ordinals),
-            BlobEdit::Shares { file, ordinal, record } => {
-                self.known(*file)?.shares.insert(*ordinal, record.clone());
+            BlobEdit::Overwrite { file, ordinals } => self.known(*file)?.overwritten.extend(ordinals),
+            BlobEdit::References { file, ordinal, record } => {
+                self.known(*file)?.references.insert(*ordinal, record.clone());
             }
             BlobEdit::Remove { file, position } => {
                 self.live.remove(file);
@@ -260,11 +261,12 @@ impl BlobFiles {
         Ok(())
     }
 
-    /// Notes that the entry `share` (`None`: every entry) of a copied blob no longer counts.
-    pub(crate) fn end_share(&mut self, file: FileId, ordinal: u64, share: Option<u64>) {
-        if let Some(record) = self.live.get_mut(&file).and_then(|record| record.shares.get_mut(&ordinal)) {
-            match share {
-                Some(share) => drop(record.live.remove(&share)),
+    /// Notes that a reference (`None`: every reference) of a copied value no longer counts.
+    pub(crate) fn remove_reference(&mut self, file: FileId, ordinal: u64, reference: Option<u64>) {
+        if let Some(record) = self.live.get_mut(&file).and_then(|record| record.references.get_mut(&ordinal))
+        {
+            match reference {
+                Some(reference) => drop(record.live.remove(&reference)),
                 None => record.live.clear(),
             }
         }
@@ -284,13 +286,16 @@ impl BlobFiles {
         let live = self.live.iter().flat_map(|(&file, record)| {
             let some = |ordinals: &BTreeSet<u64>| (!ordinals.is_empty()).then(|| ordinals.clone());
             let free = some(&record.freed).map(|ordinals| BlobEdit::Free { file, ordinals });
-            let shadow = some(&record.shadowed).map(|ordinals| BlobEdit::Shadow { file, ordinals });
-            let shares = record.shares.iter().map(move |(&ordinal, record)| BlobEdit::Shares {
+            let overwrite = some(&record.overwritten).map(|ordinals| BlobEdit::Overwrite { file, ordinals });
+            let references = record.references.iter().map(move |(&ordinal, record)| BlobEdit::References {
                 file,
                 ordinal,
                 record: record.clone(),
             });
-            [Some(BlobEdit::Note(record.info.clone())), free, shadow].into_iter().flatten().chain(shares)
+            [Some(BlobEdit::Note(record.info.clone())), free, overwrite]
+                .into_iter()
+                .flatten()
+                .chain(references)
         });
         let removed = self.removed.iter();
         live.chain(removed.map(|(&file, &position)| BlobEdit::Remove { file, position }))
@@ -310,19 +315,23 @@ mod tests {
         BlobFileInfo { file, origin, salt: !file, single: false, sealed, entries, pending: set(pending) }
     }
 
-    fn shares(live: &[(u64, u64)], pending: &[u64]) -> SharesRecord {
-        SharesRecord { next: 401, live: live.iter().copied().collect(), pending: set(pending) }
+    fn references(live: &[(u64, u64)], pending: &[u64]) -> ReferenceRecord {
+        ReferenceRecord { next: 401, live: live.iter().copied().collect(), pending: set(pending) }
     }
 
     fn sample() -> Vec<BlobEdit> {
         vec![
             BlobEdit::Note(info(7, false, 3, &[0, 2])),
             BlobEdit::Note(info(8, true, 1, &[])),
-            BlobEdit::Shadow { file: 7, ordinals: set(&[1, 300]) },
+            BlobEdit::Overwrite { file: 7, ordinals: set(&[1, 300]) },
             BlobEdit::Note(info(7, true, 400, &[399])),
             BlobEdit::Free { file: 7, ordinals: set(&[0, 1, 255]) },
-            BlobEdit::Shares { file: 7, ordinal: 2, record: shares(&[(0, 0), (300, u64::MAX)], &[2, 400]) },
-            BlobEdit::Shares { file: 7, ordinal: 255, record: shares(&[(0, 0)], &[]) },
+            BlobEdit::References {
+                file: 7,
+                ordinal: 2,
+                record: references(&[(0, 0), (300, u64::MAX)], &[2, 400]),
+            },
+            BlobEdit::References { file: 7, ordinal: 255, record: references(&[(0, 0)], &[]) },
             BlobEdit::Free { file: 7, ordinals: set(&[0, 1, 255]) },
             BlobEdit::Remove { file: 8, position: 1 << 40 },
         ]
@@ -341,16 +350,19 @@ mod tests {
     }
 
     #[test]
-    fn shares_without_bounds_are_refused() {
-        let decodes = |record: SharesRecord| {
+    fn references_without_bounds_are_refused() {
+        let decodes = |record: ReferenceRecord| {
             let mut bytes = Vec::new();
-            BlobEdit::Shares { file: 7, ordinal: 2, record }.encode(&mut bytes);
+            BlobEdit::References { file: 7, ordinal: 2, record }.encode(&mut bytes);
             BlobEdit::decode(&mut Decoder::new(&bytes)).is_some()
         };
-        assert!(decodes(SharesRecord { next: SHARES_MAX, ..shares(&[(0, 0)], &[SHARES_MAX - 1]) }));
-        assert!(!decodes(SharesRecord { next: SHARES_MAX + 1, ..shares(&[(0, 0)], &[]) }));
-        assert!(!decodes(SharesRecord { next: 1, ..shares(&[(0, 0), (1, 9)], &[]) }));
-        assert!(!decodes(SharesRecord { next: 1, ..shares(&[(0, 0)], &[u64::MAX]) }));
+        assert!(decodes(ReferenceRecord {
+            next: REFERENCES_MAX,
+            ..references(&[(0, 0)], &[REFERENCES_MAX - 1])
+        }));
+        assert!(!decodes(ReferenceRecord { next: REFERENCES_MAX + 1, ..references(&[(0, 0)], &[]) }));
+        assert!(!decodes(ReferenceRecord { next: 1, ..references(&[(0, 0), (1, 9)], &[]) }));
+        assert!(!decodes(ReferenceRecord { next: 1, ..references(&[(0, 0)], &[u64::MAX]) }));
     }
 
     #[test]
@@ -359,8 +371,8 @@ mod tests {
         sample().iter().for_each(|edit| files.apply(edit).unwrap());
         let record = &files.live[&7];
         assert_eq!((record.info.entries, &record.freed), (400, &set(&[0, 1, 255])));
-        assert_eq!(record.shadowed, set(&[300]), "what is freed is no longer shadowed");
-        assert_eq!(record.shares.keys().collect::<Vec<_>>(), [&2], "what is freed has no shares");
+        assert_eq!(record.overwritten, set(&[300]), "what is freed is no longer overwritten");
+        assert_eq!(record.references.keys().collect::<Vec<_>>(), [&2], "what is freed has no references");
         let mut rebuilt = BlobFiles::default();
         files.to_edits().for_each(|edit| rebuilt.apply(&edit).unwrap());
         assert_eq!(files, rebuilt);
@@ -382,7 +394,7 @@ mod tests {
             let entries = rng.next() % 10;
             let info = BlobFileInfo { pending, ..info(1, true, entries, &[]) };
             let mut record =
-                BlobFileRecord { info, freed, shadowed: BTreeSet::new(), shares: BTreeMap::new() };
+                BlobFileRecord { info, freed, overwritten: BTreeSet::new(), references: BTreeMap::new() };
             let counted = (0..20).filter(|&ordinal| record.is_expected(ordinal, &in_log)).count() as u64;
             assert_eq!(record.expected(&in_log), counted, "{record:?} {in_log:?}");
             record.info.entries = u64::MAX;

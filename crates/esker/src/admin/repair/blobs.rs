@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Repair, log};
 use crate::blob::{BlobFile, BlobFileId, BlobName, Entry, Pointer, blob_path, key_hash};
 use crate::error::{Error, Result};
-use crate::version::blob_edits::{BlobEdit, BlobFileInfo, ORDINALS_MAX, SharesRecord};
+use crate::version::blob_edits::{BlobEdit, BlobFileInfo, ORDINALS_MAX, ReferenceRecord};
 use crate::version::edit::{Edit, TreeId};
 
-/// For each value of a file, the entries that name it: their shares, and the hashes of their keys.
+/// For each value of a file, the entries that name it: their references, and the hashes of their keys.
 type Named = BTreeMap<u64, BTreeMap<u64, u64>>;
 
 impl Repair<'_> {
@@ -18,8 +18,8 @@ impl Repair<'_> {
         self.note_roots(payloads)?;
         let mut named: BTreeMap<BlobFileId, Named> = BTreeMap::new();
         let mut name = |pointer: &Pointer, hash: u64| {
-            let shares = named.entry(pointer.file).or_default().entry(pointer.ordinal).or_default();
-            shares.insert(pointer.share, if pointer.share == 0 { 0 } else { hash });
+            let references = named.entry(pointer.file).or_default().entry(pointer.ordinal).or_default();
+            references.insert(pointer.reference, if pointer.reference == 0 { 0 } else { hash });
         };
         let root = |tree: TreeId| self.state.trees.get(&tree).map_or(tree, |record| record.root);
         for (tree, key, pointer) in &self.pointers {
@@ -100,10 +100,11 @@ impl Repair<'_> {
         let unnamed =
             (0..info.entries.min(ORDINALS_MAX)).filter(|ordinal| !named.contains_key(ordinal)).collect();
         let mut edits = vec![BlobEdit::Note(info), BlobEdit::Free { file, ordinals: unnamed }];
-        for (&ordinal, shares) in named.iter().filter(|(_, shares)| shares.keys().any(|&share| share != 0)) {
-            let next = shares.keys().next_back().map_or(1, |last| last + 1);
-            let record = SharesRecord { next, live: shares.clone(), pending: BTreeSet::new() };
-            edits.push(BlobEdit::Shares { file, ordinal, record });
+        let is_copied = |references: &BTreeMap<u64, u64>| references.keys().any(|&reference| reference != 0);
+        for (&ordinal, references) in named.iter().filter(|(_, references)| is_copied(references)) {
+            let next = references.keys().next_back().map_or(1, |last| last + 1);
+            let record = ReferenceRecord { next, live: references.clone(), pending: BTreeSet::new() };
+            edits.push(BlobEdit::References { file, ordinal, record });
         }
         edits.into_iter().try_for_each(|edit| self.apply(&Edit::Blob(edit)))
     }

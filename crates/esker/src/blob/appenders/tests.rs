@@ -22,7 +22,7 @@ fn set(disk: &SimFs) -> Arc<BlobSet> {
 }
 
 fn is_sealed(live: &LiveFile) -> bool {
-    live.life.lock().sealed
+    live.values.lock().is_sealed()
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn sealing_waits_for_no_append_that_began_later() {
     let early = set.borrow_appender().unwrap();
     let file = Arc::clone(&early.live);
     std::thread::scope(|scope| {
-        let sealer = scope.spawn(|| set.seal_ended(true));
+        let sealer = scope.spawn(|| set.seal_files(true));
         while set.appenders.lock().generation == 0 {
             std::thread::yield_now();
         }
@@ -54,7 +54,7 @@ fn sealing_waits_for_files_that_another_seals() {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sealer = scope.spawn(|| {
-            set.seal_ended(true).unwrap();
+            set.seal_files(true).unwrap();
             over.load(Ordering::SeqCst)
         });
         while set.appenders.lock().generation == 0 {
@@ -75,10 +75,10 @@ fn a_file_that_could_not_be_sealed_is_kept() {
     let blobs: Vec<NewBlob> = (0..60).map(|_| set.put(0, b"key", &[7; 100]).unwrap()).collect();
     let live = &blobs[0].pin.live;
     disk.set_capacity(Some(disk.used()));
-    assert_eq!(set.seal_ended(true).unwrap_err().kind(), ErrorKind::OutOfSpace);
+    assert_eq!(set.seal_files(true).unwrap_err().kind(), ErrorKind::OutOfSpace);
     assert!(!is_sealed(live));
     disk.set_capacity(None);
-    assert!(set.seal_ended(false).unwrap());
+    assert!(set.seal_files(false).unwrap());
     assert!(is_sealed(live));
-    assert!(!set.seal_ended(true).unwrap());
+    assert!(!set.seal_files(true).unwrap());
 }

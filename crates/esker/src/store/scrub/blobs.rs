@@ -3,11 +3,11 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::is_damage;
-use crate::blob::{BlobFile, BlobFileId, Entry, Life, LiveFile, Pointer, Unverified, blob_path};
+use crate::blob::gc::Stage;
+use crate::blob::{BlobFile, BlobFileId, Entry, LiveFile, Pointer, Unverified, blob_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::CheckReport;
 use crate::store::Store;
-use crate::version::blob_edits::ORDINALS_MAX;
 
 /// A file, and those of its values that were not read yet.
 #[derive(Debug)]
@@ -18,20 +18,14 @@ pub(super) struct FileOfValues {
     value: Option<(Entry, Unverified)>,
 }
 
-/// The values that are needed, without those that the log may still lose.
-fn needed(life: &Life) -> Vec<u64> {
-    let counts = |ordinal: &u64| !life.pending.contains_key(ordinal) && !life.freed.contains(ordinal);
-    (0..life.entries.min(ORDINALS_MAX)).filter(counts).collect()
-}
-
 impl FileOfValues {
     /// Reads which values the file has. `None` if that is damaged, or if nobody needs any of them.
     pub(super) fn open(store: &Store, id: BlobFileId, report: &mut CheckReport) -> Option<FileOfValues> {
         let live = store.blobs.get(id)?;
         // Values that are being appended now are left out.
         let (sealed, written, wanted) = {
-            let life = live.life.lock();
-            (life.sealed, life.entries, needed(&life))
+            let values = live.values.lock();
+            (values.is_sealed(), values.entries(), values.settled().collect::<Vec<u64>>())
         };
         if wanted.is_empty() {
             return None;
@@ -39,9 +33,10 @@ impl FileOfValues {
         report.files += 1;
         let read = read(store, id, sealed, &live, report);
         // Values that were freed meanwhile may be gone, and so may the file.
-        let life = live.life.lock();
-        let wanted: Vec<u64> = wanted.into_iter().filter(|ordinal| !life.freed.contains(ordinal)).collect();
-        drop(life);
+        let values = live.values.lock();
+        let wanted: Vec<u64> =
+            wanted.into_iter().filter(|&ordinal| values.stage(ordinal) == Stage::Referenced).collect();
+        drop(values);
         match read {
             Ok((file, entries)) => {
                 let there: HashSet<u64> = entries.iter().map(|entry| entry.ordinal).collect();
@@ -119,16 +114,4 @@ fn read(
         return Err(Error::corruption(&path, 0, message));
     }
     Ok((file, entries))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_claims_more_values_than_any_has_is_not_believed() {
-        let mut life = Life::default();
-        life.entries = 1 << 60;
-        assert_eq!(needed(&life).len() as u64, ORDINALS_MAX);
-    }
 }

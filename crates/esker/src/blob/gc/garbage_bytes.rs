@@ -1,30 +1,31 @@
-//! How much space blob files waste, and which of them is the best to rewrite.
+//! How many bytes of blob files are garbage, and which file is the best to rewrite.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::rewrite::Rewrite;
-use super::{BlobFileId, BlobSet, LiveFile};
+use crate::blob::rewrite::Rewrite;
+use crate::blob::{BlobFileId, BlobSet, LiveFile};
 use crate::error::{Error, ErrorKind, Result};
 
 impl BlobSet {
-    /// Whether values of at least `bytes` bytes in total were erased since this last returned `true`.
-    pub(crate) fn has_erased(&self, bytes: u64) -> bool {
-        let erased = self.erased.load(Ordering::Relaxed);
-        if erased >= bytes {
-            self.erased.fetch_sub(erased, Ordering::Relaxed);
+    /// Whether values of at least `bytes` bytes in total were punched since this last returned `true`. Then counts anew.
+    pub(crate) fn take_punched(&self, bytes: u64) -> bool {
+        let punched = self.punched.load(Ordering::Relaxed);
+        if punched >= bytes {
+            self.punched.fetch_sub(punched, Ordering::Relaxed);
         }
-        erased >= bytes
+        punched >= bytes
     }
 
-    /// How many bytes the blob files need and waste, and which of the files that `may_go` gains most from a rewrite.
-    pub(crate) fn waste(&self, may_go: &BTreeSet<BlobFileId>) -> Result<Waste> {
-        let mut waste = Waste::default();
+    /// How many bytes of the blob files are needed and how many are garbage, and which of the files that `may_go` gains
+    /// most from a rewrite.
+    pub(crate) fn garbage_bytes(&self, may_go: &BTreeSet<BlobFileId>) -> Result<GarbageBytes> {
+        let mut sum = GarbageBytes::default();
         let mut worst = (0, 1);
         for live in self.files() {
             let Ok((needed, gone)) = live.needed_bytes() else { continue };
-            waste.needed += needed;
+            sum.needed += needed;
             // Without a value to leave out, a file could be rewritten again and again.
             if live.single || gone == 0 || !live.is_rewritable() || !may_go.contains(&live.id) {
                 continue;
@@ -34,20 +35,20 @@ impl BlobSet {
                 taken => taken?,
             };
             let gain = taken.saturating_sub(needed);
-            waste.bytes += gain;
+            sum.garbage += gain;
             // The most bytes gained for each byte written.
             let better = u128::from(gain) * u128::from(worst.1) > u128::from(worst.0) * u128::from(needed);
             if better && gain > needed / 32 {
                 worst = (gain, needed);
-                waste.worst = Some((live, needed));
+                sum.worst = Some((live, needed));
             }
         }
-        Ok(waste)
+        Ok(sum)
     }
 
     /// Whether the file must keep its name for now, because it is being read and has a copy.
     pub(crate) fn is_held_up(&self, live: &LiveFile) -> Result<bool> {
-        Ok(live.life.lock().is_pinned() && self.env.fs.link_count(&self.path_of(live.id))? > 1)
+        Ok(live.values.lock().is_pinned() && self.env.fs.link_count(&self.path_of(live.id))? > 1)
     }
 
     /// Begins to rewrite `live` with the values that are not `gone`.
@@ -59,7 +60,7 @@ impl BlobSet {
         entries.retain(|entry| !gone(entry.ordinal));
         let path = self.path_of(live.id);
         let held: BTreeSet<u64> = entries.iter().map(|entry| entry.ordinal).collect();
-        let named = live.life.lock().entries;
+        let named = live.values.lock().entries();
         if (0..named).any(|ordinal| !gone(ordinal) && !held.contains(&ordinal)) {
             return Err(Error::corruption(&path, 0, "expected all values of the blob file"));
         }
@@ -67,11 +68,11 @@ impl BlobSet {
     }
 }
 
-/// See [`BlobSet::waste`].
+/// See [`BlobSet::garbage_bytes`].
 #[derive(Debug, Default)]
-pub(crate) struct Waste {
+pub(crate) struct GarbageBytes {
     pub(crate) needed: u64,
-    pub(crate) bytes: u64,
+    pub(crate) garbage: u64,
     /// The file, and how many bytes it needs.
     pub(crate) worst: Option<(Arc<LiveFile>, u64)>,
 }

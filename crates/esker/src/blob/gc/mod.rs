@@ -1,0 +1,252 @@
+//! Blob garbage collection: the one place that knows where a huge value is in its life (rule 12).
+//!
+//! ```text
+//! an entry that names the value (a reference):
+//!
+//!   pending --- the log or a table has it durably ---> current --- a write over its key ---> overwritten
+//!      |                                                                                          |
+//!      | the batch is dropped unwritten                   no snapshot sees it any more, and the   |
+//!      |                                                  write over it is no longer in memory    |
+//!      '------------------------------------> gone <--------------------------------------------- '
+//!                                               |
+//! the value (`Stage`):                          | its last reference is gone
+//!                                               v
+//!   Referenced ---------------------------> Unreferenced -----------> Freed -----------> Punched
+//!                                           nobody can pin it  |   the manifest    |   its blocks are
+//!                                           any more           |   says so         |   given back
+//!                                                              |                   |
+//!                                the write over it is durable -'                   '- nobody has it pinned
+//! ```
+//!
+//! - A value that was never copied or renamed has one reference, number 0. [`References`] keeps those of the others.
+//! - *Overwritten* is a state of memory. Snapshots do not survive the process, so the manifest notes which values only
+//!   snapshots need, and the next opening frees these.
+//! - A write over a key leaves a job (`write/watch.rs`). `store/blob_gc.rs` looks up which value the job's write has
+//!   overwritten, and drives the rounds: overwritten, unreferenced, freed, punched, rewritten.
+//! - A merge or a flush that drops the last version of a key frees its value by its own edit.
+//! - The file of a value is removed, instead of punched, when all its values are freed and none is pinned. Space that
+//!   holes cannot give back is won by rewriting files (`store/reclaim.rs`).
+//! - [`Backpressure`] holds up writers that overwrite faster than space is given back.
+//!
+//! [`Values`] has the state of each value of one file, under the lock of that file. [`Garbage`] has what is on its way
+//! out, under the lock of [`BlobGc`]. Locks: the round, then the version lock, then `Garbage`, then `Values`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::{BlobFileId, BlobSet};
+use crate::cursor::SeqNo;
+use crate::error::Result;
+use crate::version::edit::TreeId;
+
+mod backpressure;
+mod edits;
+mod garbage;
+mod garbage_bytes;
+mod punch;
+mod references;
+mod values;
+
+pub(crate) use backpressure::Backpressure;
+pub(crate) use edits::{BlobEdits, Frees};
+pub(crate) use garbage::{Garbage, Overwritten};
+pub(crate) use references::References;
+pub(crate) use values::{InTable, Stage, Values};
+
+/// Ordinals by file.
+pub(crate) type ByFile = BTreeMap<BlobFileId, BTreeSet<u64>>;
+
+fn by_file(values: impl IntoIterator<Item = (BlobFileId, u64)>) -> ByFile {
+    let mut files = ByFile::new();
+    for (file, ordinal) in values {
+        files.entry(file).or_default().insert(ordinal);
+    }
+    files
+}
+
+/// The garbage collection of a store. See the module's comment.
+#[derive(Debug)]
+pub(crate) struct BlobGc {
+    blobs: Arc<BlobSet>,
+    garbage: Mutex<Garbage>,
+    /// Held during a round of giving space back. The holder sees what the last round has left.
+    round: Mutex<()>,
+    /// Whether snapshots may keep values: then the release of a snapshot is worth a round.
+    has_overwritten: AtomicBool,
+    backpressure: Backpressure,
+}
+
+impl BlobGc {
+    pub(crate) fn new(blobs: &Arc<BlobSet>) -> BlobGc {
+        BlobGc {
+            blobs: Arc::clone(blobs),
+            garbage: Mutex::default(),
+            round: Mutex::new(()),
+            has_overwritten: AtomicBool::new(false),
+            backpressure: Backpressure::default(),
+        }
+    }
+
+    /// What is on its way out. While the caller holds the lock, nobody else looks for overwritten values.
+    pub(crate) fn garbage(&self) -> MutexGuard<'_, Garbage> {
+        self.garbage.lock()
+    }
+
+    /// Begins a round, when the round of another thread is over.
+    pub(crate) fn begin_round(&self) -> MutexGuard<'_, ()> {
+        self.round.lock()
+    }
+
+    pub(crate) fn backpressure(&self) -> &Backpressure {
+        &self.backpressure
+    }
+
+    // ---- overwritten -----------------------------------------------------------------------------------
+
+    /// Adds references that were overwritten. The writes over them are visible.
+    pub(crate) fn add_overwritten(&self, overwritten: impl IntoIterator<Item = Overwritten>) {
+        self.garbage.lock().overwrite(overwritten);
+        self.has_overwritten.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a snapshot may keep a value that was overwritten.
+    pub(crate) fn has_overwritten(&self) -> bool {
+        self.has_overwritten.load(Ordering::SeqCst)
+    }
+
+    /// Notes that all values under the root number `tree` were overwritten by the write before `until`, because the
+    /// manifest has no tree with this root any more.
+    pub(crate) fn overwrite_tree(&self, tree: TreeId, until: SeqNo) {
+        self.has_overwritten.store(true, Ordering::SeqCst);
+        for live in self.blobs.files() {
+            // If a file cannot be read, nobody knows which of its values belonged to the tree: it stays.
+            let Ok(entries) = self.blobs.entries(&live) else { continue };
+            let mut garbage = self.garbage.lock();
+            let values = live.values.lock();
+            let there = entries
+                .iter()
+                .filter(|entry| entry.tree == tree && values.stage(entry.ordinal) == Stage::Referenced);
+            garbage.overwrite(there.map(|entry| Overwritten {
+                until,
+                len: entry.len,
+                ..Overwritten::unseen(live.id, entry.ordinal, None)
+            }));
+        }
+    }
+
+    /// Undoes what the failed edits of `replaced` have noted.
+    pub(crate) fn restore(&self, replaced: &[Overwritten]) {
+        replaced.iter().for_each(|one| self.blobs.restore_reference(one.file, one.ordinal, one.reference));
+    }
+
+    // ---- unreferenced ----------------------------------------------------------------------------------
+
+    /// Finds the references in `garbage` that none of the registered `snapshots` sees, and those whose batch was
+    /// dropped unwritten.
+    pub(crate) fn find_unreferenced(&self, garbage: &mut Garbage, snapshots: impl FnOnce() -> Vec<SeqNo>) {
+        let unwritten = self.blobs.take_unwritten().into_iter();
+        let mut unseen: Vec<Overwritten> = unwritten
+            .map(|value| Overwritten::unseen(value.file, value.ordinal, Some(value.reference)))
+            .collect();
+        if garbage.has_overwritten() {
+            // A snapshot that is registered later sees none of these: the writes over them are visible.
+            self.has_overwritten.store(true, Ordering::SeqCst);
+            let found = garbage.take_unseen(&snapshots());
+            self.backpressure.add(found.iter().map(|one| one.len).sum());
+            unseen.extend(found);
+            self.has_overwritten.store(garbage.has_overwritten(), Ordering::SeqCst);
+        }
+        // If several entries name a value, others may still be there. The edit that frees it finds out.
+        for one in unseen.iter().filter(|one| !self.blobs.is_shared(one.file, one.ordinal)) {
+            self.blobs.unreference(one.file, one.ordinal);
+        }
+        garbage.wait_for_log(unseen);
+    }
+
+    /// Takes over the values without an entry that recovery has found, and those that were freed before and are not
+    /// punched yet.
+    pub(crate) fn adopt(&self, unneeded: impl IntoIterator<Item = (BlobFileId, u64)>) -> Result<()> {
+        let mut garbage = self.garbage.lock();
+        for live in self.blobs.files() {
+            let freed = live.values.lock().freed();
+            if freed.is_empty() {
+                continue;
+            }
+            if self.blobs.is_punched(&live)? {
+                live.values.lock().note_punched(freed);
+            } else {
+                garbage.punch(live.id, freed);
+            }
+        }
+        for (file, ordinal) in unneeded {
+            self.blobs.unreference(file, ordinal);
+            garbage.wait_for_log([Overwritten::unseen(file, ordinal, None)]);
+        }
+        Ok(())
+    }
+
+    // ---- freed and punched ------------------------------------------------------------------------------
+
+    /// Notes how far trees that skip the log are in tables. Values that those writes have overwritten may be freed.
+    pub(crate) fn note_flushed(&self, trees: &[(TreeId, SeqNo)]) {
+        self.garbage.lock().note_flushed(trees);
+    }
+
+    /// Notes the result of `edits`: their values are freed or, if the edits failed, have to be freed by others. Returns
+    /// whether there is something to punch.
+    pub(crate) fn after_edits(&self, edits: BlobEdits, durable: bool) -> bool {
+        let mut garbage = self.garbage.lock();
+        for (file, ordinals) in edits.freed {
+            if durable {
+                if let Some(live) = self.blobs.get(file) {
+                    live.values.lock().free(&ordinals);
+                }
+                garbage.punch(file, ordinals);
+            } else {
+                garbage.wait_for_log(
+                    ordinals.into_iter().map(|ordinal| Overwritten::unseen(file, ordinal, None)),
+                );
+            }
+        }
+        garbage.has_freed()
+    }
+
+    /// Notes that `file` was rewritten with `ordinals`: those of them that are freed take space in the new file.
+    pub(crate) fn after_rewrite(&self, file: BlobFileId, ordinals: impl Iterator<Item = u64>) {
+        let Some(live) = self.blobs.get(file) else { return };
+        let again = live.values.lock().unpunch(ordinals);
+        self.garbage.lock().punch(file, again);
+    }
+
+    /// Whether values wait to be freed or punched.
+    pub(crate) fn has_work(&self) -> bool {
+        if self.blobs.has_left_over() {
+            return true;
+        }
+        let garbage = self.garbage.lock();
+        garbage.has_unreferenced() || garbage.has_freed()
+    }
+
+    /// Whether values wait to be freed.
+    pub(crate) fn has_unreferenced(&self) -> bool {
+        self.garbage.lock().has_unreferenced()
+    }
+
+    /// Bytes that writers are held up for, although no value is left to free: 0 if there is one. A round may count
+    /// values as garbage and then find that their space was given back before. No later round would tell, and a writer
+    /// would wait for ever.
+    pub(crate) fn backlog_if_all_is_freed(&self) -> u64 {
+        let garbage = self.garbage.lock();
+        if garbage.has_unreferenced() || garbage.has_freed() { 0 } else { self.backpressure.backlog() }
+    }
+
+    /// The trees without a log in which a flush would free at least `bytes` of huge values.
+    pub(crate) fn trees_that_keep(&self, bytes: u64) -> Vec<TreeId> {
+        let mut kept = self.garbage.lock().kept_by_memtables();
+        kept.retain(|_, len| *len >= bytes);
+        kept.into_keys().collect()
+    }
+}

@@ -1,0 +1,99 @@
+//! Gives back the blocks of freed values: by holes, or by the removal of whole files.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{BlobGc, by_file};
+use crate::blob::{BlobFileId, BlobSet, LiveFile};
+use crate::canary::broken;
+use crate::error::{ErrorKind, Result};
+
+impl BlobGc {
+    /// Punches holes over the freed values that nobody has pinned. `punched` is called with the bytes of each file's
+    /// values. Returns the files in which no value is needed any more: the caller removes them.
+    pub(crate) fn punch_freed(&self, mut punched: impl FnMut(u64)) -> Result<(bool, Vec<Arc<LiveFile>>)> {
+        let freed = self.garbage.lock().take_freed();
+        self.blobs.end_unreferenced();
+        let over: Vec<Arc<LiveFile>> =
+            self.blobs.files().into_iter().filter(|live| live.values.lock().are_unreferenced()).collect();
+        let worked = !freed.is_empty();
+        let is_over = |file: &BlobFileId| over.iter().any(|live| live.id == *file);
+        let mut result = Ok(());
+        for (file, ordinals) in freed.into_iter().filter(|(file, _)| !is_over(file)) {
+            if result.is_ok() {
+                result = self.blobs.punch(file, ordinals.iter().copied()).map(&mut punched);
+            }
+            if result.is_err() {
+                self.garbage.lock().punch(file, ordinals);
+            }
+        }
+        result.map(|()| (worked, over))
+    }
+
+    /// Punches holes over the values that were pinned when they were freed, and are not any more. Returns whether there
+    /// were any.
+    pub(crate) fn punch_unpinned(&self) -> Result<bool> {
+        let unpinned = by_file(self.blobs.take_unpinned());
+        let worked = !unpinned.is_empty();
+        let mut result = Ok(());
+        for (file, ordinals) in unpinned {
+            if result.is_ok() {
+                result = self.blobs.punch(file, ordinals.iter().copied()).map(drop);
+            }
+            if result.is_err() {
+                self.garbage.lock().punch(file, ordinals);
+            }
+        }
+        result.map(|()| worked)
+    }
+}
+
+impl BlobSet {
+    /// Gives back the blocks of freed values, except those that are pinned: the drop of the last pin asks again.
+    /// Returns how many bytes the others have.
+    fn punch(&self, file: BlobFileId, ordinals: impl Iterator<Item = u64>) -> Result<u64> {
+        let Some(live) = self.get(file) else { return Ok(0) };
+        let values = live.values.lock();
+        let unpinned: Vec<u64> = ordinals.filter(|&ordinal| !values.has_pin(ordinal)).collect();
+        let is_over = values.are_unreferenced();
+        drop(values);
+        // If the whole file will be removed, there is nothing to punch. If a checkpoint has the file too, a hole would
+        // damage it.
+        let Ok(readable) = live.readable() else { return Ok(0) };
+        let places: Vec<(u64, u64)> =
+            unpinned.iter().filter_map(|&ordinal| readable.locate(file, ordinal)).collect();
+        let bytes = places.iter().map(|(_, len)| len).sum();
+        self.punched.fetch_add(bytes, Ordering::Relaxed);
+        let may_be_linked = !is_over && !broken("rule-14");
+        if is_over || (may_be_linked && self.env.fs.link_count(&self.path_of(file))? > 1) {
+            return Ok(bytes);
+        }
+        let mut holes: Vec<(u64, u64)> =
+            places.into_iter().map(span).filter(|(start, end)| start < end).collect();
+        holes.sort_unstable();
+        let holes: Vec<(u64, u64)> = holes.into_iter().map(|(start, end)| (start, end - start)).collect();
+        match self.env.fs.punch_holes(&self.path_of(file), &holes) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(bytes),
+            punched => punched?,
+        }
+        live.values.lock().note_punched(unpinned);
+        Ok(bytes)
+    }
+
+    /// Whether the holes of the file are at least as large as its values that nobody needs.
+    pub(super) fn is_punched(&self, live: &LiveFile) -> Result<bool> {
+        let Ok(readable) = live.readable() else { return Ok(true) };
+        let path = self.path_of(live.id);
+        let holes = self.env.fs.file_len(&path)?.saturating_sub(self.env.fs.allocated_bytes(&path)?);
+        let values = live.values.lock();
+        let unneeded = values.unreferenced();
+        let spans = unneeded.filter_map(|ordinal| readable.locate(live.id, ordinal)).map(span);
+        Ok(holes >= spans.map(|(start, end)| end.saturating_sub(start)).sum())
+    }
+}
+
+/// The start and end of the whole blocks of a value at an offset, of a length. There are none if the end is not behind
+/// the start.
+fn span((offset, len): (u64, u64)) -> (u64, u64) {
+    (offset.next_multiple_of(4096), (offset + len) / 4096 * 4096)
+}
