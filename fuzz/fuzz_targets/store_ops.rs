@@ -258,7 +258,7 @@ fuzz_target!(|data: &[u8]| {
             22 => store.db().clear_cache(),
             23 => {
                 let mut steps = input.byte().unwrap_or(0) % 8;
-                while steps > 0 && store.db().step(esker::env::Lane::ALL[usize::from(steps % 4)]) {
+                while steps > 0 && store.db().step(esker::env::JobKind::ALL[usize::from(steps % 4)]) {
                     steps -= 1;
                 }
             }

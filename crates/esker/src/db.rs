@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::admin::BackupReport;
-use crate::env::{Env, Lane, Worker};
+use crate::env::{Env, JobKind, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::MemoryFs;
 use crate::open::DEFAULT_TREE;
@@ -65,7 +65,7 @@ fn check_tree_name(name: &str) -> Result<()> {
 impl Db {
     fn from_store(store: Arc<Owner>) -> Result<Db> {
         let default = {
-            let versions = store.versions.lock();
+            let versions = store.versions().lock();
             versions.find(DEFAULT_TREE).cloned()
         };
         let default =
@@ -147,7 +147,7 @@ impl Db {
         crate::table::check_supported(options.compression)?;
         // Earlier writes must not be lost if the new tree survives: the store must stay a prefix of its history.
         self.store.sync_published()?;
-        let mut versions = self.store.versions.lock();
+        let mut versions = self.store.versions().lock();
         versions.check_free(name)?;
         let edit = Edit::CreateTree { tree: versions.next_tree(), name: name.to_owned(), options };
         self.store.apply(&mut versions, &Change::of(vec![edit]))?;
@@ -161,7 +161,7 @@ impl Db {
     pub fn open_tree(&self, name: &str) -> Result<Option<Tree>> {
         check_tree_name(name)?;
         self.store.check_open()?;
-        let versions = self.store.versions.lock();
+        let versions = self.store.versions().lock();
         Ok(versions.find(name).map(|inner| Tree::new(&self.store, Arc::clone(inner))))
     }
 
@@ -180,7 +180,7 @@ impl Db {
 
     /// The names of all trees, sorted.
     pub fn tree_names(&self) -> Vec<String> {
-        self.store.versions.lock().by_name().map(|(name, _)| name.to_owned()).collect()
+        self.store.versions().lock().by_name().map(|(name, _)| name.to_owned()).collect()
     }
 
     /// The tree that every store has.
@@ -243,7 +243,7 @@ impl Db {
     /// # Errors
     /// `InvalidInput` when it holds a tree of another store; otherwise as [`Tree::put`].
     pub fn write(&self, batch: &Batch) -> Result<()> {
-        self.store.write(batch, self.store.options.durability)
+        self.store.write(batch, self.store.options().durability)
     }
 
     /// Like [`Db::write`], with the given durability.
@@ -305,7 +305,7 @@ impl Db {
             self.store.sync_published()?;
             self.store.flush_volatile()
         };
-        let metrics = &self.store.metrics;
+        let metrics = self.store.metrics();
         metrics.time(Operation::Sync, Subject::none, || {
             perf_context::waiting(&*metrics.clock, Cause::Sync, sync)
         })
@@ -334,7 +334,7 @@ impl Db {
     /// Empties the buffer pool, so that the next reads go to the files. Counts of hits and misses continue. Use it to
     /// measure cold reads; the system's page cache keeps its content.
     pub fn clear_cache(&self) {
-        self.store.pool.clear();
+        self.store.pool().clear();
     }
 
     /// Makes a copy of the current store in the directory `dir`, which must not exist yet, while others read and write.
@@ -367,12 +367,12 @@ impl Db {
 
     /// The directory of the store.
     pub fn path(&self) -> &Path {
-        &self.store.dir
+        self.store.dir()
     }
 
-    /// Does one step of background work in `lane`, for stores whose [`Env::executor`] is stepped; `false` if there is
+    /// Does one step of background work in `job`, for stores whose [`Env::executor`] is stepped; `false` if there is
     /// nothing to do.
-    pub fn step(&self, lane: Lane) -> bool {
-        self.store.run_one(lane)
+    pub fn step(&self, job: JobKind) -> bool {
+        self.store.run_one(job)
     }
 }

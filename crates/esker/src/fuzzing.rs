@@ -14,7 +14,7 @@ use crate::checksum::checksum;
 use crate::codec::Decoder;
 use crate::cursor::{Content, MAX_SEQ};
 use crate::db::Db;
-use crate::env::{Clock, Env, Lane, Random, StepExecutor};
+use crate::env::{Clock, Env, JobKind, Random, StepExecutor};
 use crate::error::Result;
 use crate::fs::FileSystem;
 use crate::fs::sim::SimFs;
@@ -82,7 +82,7 @@ pub fn small_options(disk: &SimFs) -> Options {
 
 /// Does all background work that is due.
 pub fn settle(db: &Db) {
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+    while JobKind::ALL.iter().any(|&job| db.step(job)) {}
 }
 
 /// A small store with every kind of content, and a backup of it.

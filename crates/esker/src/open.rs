@@ -42,7 +42,7 @@ use crate::version::edit::{Edit, ManifestState};
 use crate::version::manifest::{Manifest, manifest_path, read_manifest};
 use crate::version::tables::{TableRegistry, table_path};
 use crate::write::commit::Commit;
-use crate::write::watch::Job;
+use crate::write::lookups::Lookup;
 
 mod blob_files;
 mod directory;
@@ -91,7 +91,7 @@ pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<
     let opening = Opening::new(dir, &options, &found, purpose)?;
     let replayed = opening.replay(&found.segments, &found.state)?;
     let store = opening.finish(options, &found, replayed, purpose, Some(Arc::clone(&lock)))?;
-    store.blobs.note_lock(lock);
+    store.blobs().note_lock(lock);
     store.start()?;
     Ok(Owner::of(store))
 }
@@ -161,7 +161,7 @@ struct Opening {
     blobs: Arc<BlobSet>,
     unneeded: blob_files::Unneeded,
     /// Writes that may have overwritten a huge value.
-    jobs: RefCell<Vec<Job>>,
+    lookups: RefCell<Vec<Lookup>>,
     next_file: Arc<AtomicU64>,
     executor: Arc<dyn Executor>,
     versions: Versions,
@@ -208,8 +208,8 @@ impl Opening {
             },
         );
         let unneeded = blob_files::find(&blobs, &env, dir, listing, state, read_only)?;
-        let (jobs, dir) = (RefCell::default(), dir.to_path_buf());
-        Ok(Opening { id, dir, env, registry, pool, blobs, unneeded, jobs, next_file, executor, versions })
+        let (lookups, dir) = (RefCell::default(), dir.to_path_buf());
+        Ok(Opening { id, dir, env, registry, pool, blobs, unneeded, lookups, next_file, executor, versions })
     }
 
     fn finish(
@@ -270,7 +270,7 @@ impl Opening {
         });
         if !read_only {
             store.adopt_garbage(unclaimed)?;
-            self.jobs.into_inner().into_iter().for_each(|job| store.commit.jobs.add(job));
+            self.lookups.into_inner().into_iter().for_each(|lookup| store.commit().lookups.add(lookup));
             complete(&store, fresh)?;
             conclude(&store, listing, &kept)?;
             if purpose == Purpose::Write {
@@ -376,8 +376,8 @@ fn ensure_default(versions: &mut Versions) {
 fn conclude(store: &Store, listing: &Listing, kept: &BTreeSet<PathBuf>) -> Result<()> {
     let old = listing.segments.iter().map(|(_, path)| path.clone());
     let is_old = |path: &PathBuf| !kept.contains(path) && !broken("rule-2");
-    remove_for_good(&*store.env.fs, &store.dir, &mut old.filter(is_old).collect(), |path: &PathBuf| path)?;
-    if store.replayed.records > 0 && store.versions.lock().trees().len() >= MANY_TREES {
+    remove_for_good(&*store.env().fs, store.dir(), &mut old.filter(is_old).collect(), |path: &PathBuf| path)?;
+    if store.replayed().records > 0 && store.versions().lock().trees().len() >= MANY_TREES {
         give_back_free_memory();
     }
     store.begin_reserve()
@@ -385,14 +385,14 @@ fn conclude(store: &Store, listing: &Listing, kept: &BTreeSet<PathBuf>) -> Resul
 
 /// Makes what was replayed durable, and moves the floor to the fresh segment.
 fn complete(store: &Arc<Store>, fresh: LogFloor) -> Result<()> {
-    if broken("rule-2") && store.versions.lock().find(DEFAULT_TREE).is_some() {
+    if broken("rule-2") && store.versions().lock().find(DEFAULT_TREE).is_some() {
         return Ok(());
     }
     // Huge values that the log points to become durable before tables do. The log itself counts as synced already.
-    store.blobs.sync()?;
+    store.blobs().sync()?;
     store.flush()?;
-    store.find_overwritten(store.commit.visible())?;
-    let mut versions = store.versions.lock();
+    store.find_overwritten(store.commit().visible())?;
+    let mut versions = store.versions().lock();
     let Some(floor) = versions.known().map(|known| known.floor) else { return Ok(()) };
     // Blobs without an owner are freed only once the log that might name them is out of use. Otherwise a second
     // recovery would accept a record whose blob is missing.
@@ -406,6 +406,6 @@ fn complete(store: &Arc<Store>, fresh: LogFloor) -> Result<()> {
     drop(versions);
     store.after_blob_edits(blobs, committed.is_ok());
     committed?;
-    store.wal.retire(fresh);
+    store.wal().retire(fresh);
     Ok(())
 }

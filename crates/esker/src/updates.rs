@@ -79,7 +79,7 @@ pub enum What {
 impl Updates {
     /// Reads the changes after `since`.
     pub(crate) fn open(store: &Arc<Owner>, since: SeqNo) -> Result<Updates> {
-        let visible = store.commit.visible();
+        let visible = store.commit().visible();
         if since > visible {
             let message = format!(
                 "nothing has number {since} yet, the last one is {visible}: a loss of power may have taken what was not synced"
@@ -90,7 +90,7 @@ impl Updates {
             let message = "a store that is open for reading only has no log of its own";
             return Err(Error::new(ErrorKind::ReadOnly, message));
         }
-        let log = LogReader::open(&store.env.fs, &store.wal, since + 1)?;
+        let log = LogReader::open(&store.env().fs, store.wal(), since + 1)?;
         Ok(Updates { store: Arc::clone(store), log, since, durable: false, trees: HashMap::new() })
     }
 
@@ -111,7 +111,7 @@ impl Updates {
     pub fn next(&mut self) -> Result<Option<Update>> {
         let (store, since) = (Arc::clone(&self.store), self.since);
         store.check_open()?;
-        let limit = if self.durable { store.wal.synced() } else { store.commit.published() };
+        let limit = if self.durable { store.wal().synced() } else { store.commit().published() };
         loop {
             let (trees, mut changes) = (&mut self.trees, Vec::new());
             let show = |first: SeqNo, payload: &[u8]| {
@@ -122,7 +122,7 @@ impl Updates {
                 }
                 Some((taken, ()))
             };
-            if self.log.next(&store.wal, limit, show)?.is_none() {
+            if self.log.next(store.wal(), limit, show)?.is_none() {
                 return Ok(None);
             }
             if !changes.is_empty() {
@@ -134,13 +134,13 @@ impl Updates {
     /// Waits for more changes, for at most `at_most`. Returns whether there are any. With [`Updates::durable`], they
     /// may not be durable yet.
     pub fn wait(&self, at_most: Duration) -> bool {
-        self.store.commit.wait_published(self.log.position(), at_most, &*self.store.env.clock)
+        self.store.commit().wait_published(self.log.position(), at_most, &*self.store.env().clock)
     }
 }
 
 /// The change that `op` makes; `None` if its tree was dropped.
 fn change(store: &Store, trees: &mut HashMap<TreeId, Option<Arc<str>>>, op: &Op<'_>) -> Option<Change> {
-    let named = || store.versions.lock().tree(op.tree).map(|tree| Arc::from(tree.name.as_str()));
+    let named = || store.versions().lock().tree(op.tree).map(|tree| Arc::from(tree.name.as_str()));
     let tree = trees.entry(op.tree).or_insert_with(named).clone()?;
     Some(Change { tree, what: what(store, op) })
 }
@@ -160,7 +160,7 @@ fn what(store: &Store, op: &Op<'_>) -> What {
         }
         Kind::Blob => match huge(store, entry.value, entry.expiry) {
             Some(value) => What::Put(key, value),
-            None if !entry.lives(|| store.clock.now_us()) => What::Delete(key),
+            None if !entry.lives(|| store.clock().now_us()) => What::Delete(key),
             None => What::Replaced(key),
         },
         Kind::Put | Kind::PutUntil | Kind::BlobUntil => What::Put(key, Value::copy_of(&entry)),
@@ -170,6 +170,6 @@ fn what(store: &Store, op: &Op<'_>) -> What {
 /// The huge value of `pointer`, if it still exists.
 fn huge(store: &Store, pointer: &[u8], expiry: Option<Expiry>) -> Option<Value> {
     let pointer = Pointer::decode(pointer)?;
-    let pin = store.blobs.pin(&pointer)?;
+    let pin = store.blobs().pin(&pointer)?;
     Some(Value::of_pin(Arc::new(pin), pointer).expiring(expiry))
 }

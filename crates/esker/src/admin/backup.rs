@@ -167,12 +167,12 @@ impl<'a> Staging<'a> {
 
 /// Makes the directory in which the checkpoint waits to be copied, and locks it.
 pub(super) fn new_staging<'a>(store: &Store, dir: &'a Path) -> Result<(NewDir<'a>, Box<dyn DirLock>)> {
-    if !clear_backup_dir(&store.env, &store.dir)? {
+    if !clear_backup_dir(store.env(), store.dir())? {
         let message =
             "a backup that an earlier opening of this store has begun is still under way: wait for it";
         return Err(Error::new(ErrorKind::Locked, message).at(dir));
     }
-    let new = NewDir::make_below(&store.env, dir)?;
+    let new = NewDir::make_below(store.env(), dir)?;
     // On failure nothing is removed: an opening may have cleared the directory and made its own. Ours is empty, and the
     // next opening clears it.
     let lock = new.env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive)?;
@@ -181,7 +181,7 @@ pub(super) fn new_staging<'a>(store: &Store, dir: &'a Path) -> Result<(NewDir<'a
 
 /// Makes a backup of `store` in `dir`.
 pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
-    let outside = store.env.outside();
+    let outside = store.env().outside();
     outside.fs.create_dir_all(dir)?;
     let env = &outside.within(dir)?;
     let shelf = Shelf::read(env, dir)?;
@@ -194,8 +194,8 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
     // A part that was lost is copied again if the store still has it.
     known.retain(|stored, part| env.fs.file_len(&dir.join(stored)).is_ok_and(|len| len == part.len));
 
-    let _alone = store.backing_up.lock();
-    let staging_dir = store.dir.join(BACKUP_DIR);
+    let _alone = store.begin_backup();
+    let staging_dir = store.dir().join(BACKUP_DIR);
     let staging = Staging::make(store, &staging_dir)?;
     let id = shelf.ids.last().map_or(1, |last| last + 1);
     let mut catalog =
@@ -224,7 +224,7 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
 /// Refuses a directory with backups of another store. Otherwise [`forget_backups`] would remove backups of one of the
 /// two stores. A restored store, or a checkpoint, counts as the same store.
 fn check_same_store(store: &Store, dir: &Path, catalogs: &[Catalog]) -> Result<()> {
-    let identity = store.versions.lock().known().map_or(0, |known| known.identity);
+    let identity = store.versions().lock().known().map_or(0, |known| known.identity);
     let newest = catalogs.iter().rev().find(|catalog| catalog.store != 0);
     match newest {
         Some(newest) if identity != 0 && newest.store != identity => {

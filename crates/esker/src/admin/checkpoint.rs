@@ -28,7 +28,7 @@ const COPY_LEN: usize = 1 << 20;
 /// Refuses a directory for a copy, a backup or an export that lies inside the store's directory. Only the store's files
 /// belong there, and a call that destroys or moves the store would take the copy along.
 pub(crate) fn check_outside(store: &Store, dir: &Path) -> Result<()> {
-    if store.env.fs.holds(&store.dir, dir)? {
+    if store.env().fs.holds(store.dir(), dir)? {
         let message = "this is in the store's own directory, where nothing but its files may be";
         return Err(Error::new(ErrorKind::InvalidInput, message).at(dir));
     }
@@ -37,9 +37,9 @@ pub(crate) fn check_outside(store: &Store, dir: &Path) -> Result<()> {
 
 /// Makes the copy in `dir`, which must not exist. Returns the state in its manifest.
 pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<ManifestState> {
-    check_new(&store.env, dir)?;
+    check_new(store.env(), dir)?;
     prepare(store)?;
-    let target = NewDir::make(&store.env, dir)?;
+    let target = NewDir::make(store.env(), dir)?;
     // Report the first error.
     fill(store, &target).inspect_err(|_| target.discard())
 }
@@ -52,23 +52,23 @@ pub(super) fn prepare(store: &Store) -> Result<()> {
 
 /// Writes the files of the copy into the new directory `target`.
 pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> {
-    let (fs, dir, target_fs) = (&store.env.fs, target.dir, &target.env.fs);
-    let versions = store.versions.lock();
+    let (fs, dir, target_fs) = (&store.env().fs, target.dir, &target.env.fs);
+    let versions = store.versions().lock();
     let Some(known) = versions.known() else {
         return Err(Error::new(ErrorKind::ReadOnly, "read only"));
     };
     for file in known.files() {
-        fs.hard_link_to(&table_path(&store.dir, file), &**target_fs, &table_path(dir, file))?;
+        fs.hard_link_to(&table_path(store.dir(), file), &**target_fs, &table_path(dir, file))?;
     }
     let mut state = known.clone();
     let parts = {
-        let commit = store.commit.lock_quiet();
+        let commit = store.commit().lock_quiet();
         state.log_synced = commit.tail.position();
         state.blobs = store.blob_files_of_copy(&state, state.log_synced)?;
-        store.wal.parts(state.floor, &commit.tail)
+        store.wal().parts(state.floor, &commit.tail)
     };
     for &file in state.blobs.live.keys() {
-        let path = blob_path(&store.dir, file);
+        let path = blob_path(store.dir(), file);
         // If a file is missing, its values were lost before. The copy names them too.
         if fs.exists(&path)? {
             fs.hard_link_to(&path, &**target_fs, &blob_path(dir, file))?;
@@ -94,7 +94,7 @@ pub(super) fn copy_marks(store: &Store, state: &ManifestState, target: &NewDir<'
     let (tables, blobs) = (state.files(), &state.blobs.live);
     let is_named =
         |imported: &ImportedFiles| tables.iter().chain(blobs.keys()).any(|&file| imported.contains(file));
-    let imports = Listing::read(&store.env, &store.dir)?.imports;
+    let imports = Listing::read(store.env(), store.dir())?.imports;
     imports.iter().filter(|imported| is_named(imported)).try_for_each(|imported| {
         drop(target.env.fs.create(&imported.mark(target.dir))?);
         Ok(())
@@ -106,7 +106,7 @@ pub(super) fn copy_marks(store: &Store, state: &ManifestState, target: &NewDir<'
 fn copy(store: &Store, part: &LogPart, to: &NewDir<'_>) -> Result<()> {
     let path = part.path.as_path();
     let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Io, "a segment has no name").at(path))?;
-    let source = store.env.fs.open_read(path)?;
+    let source = store.env().fs.open_read(path)?;
     let mut target = to.env.fs.create(&to.dir.join(name))?;
     let mut buf = vec![0; COPY_LEN];
     let mut offset = 0;

@@ -92,8 +92,8 @@ fn told(edit: &Edit, types: &KeyTypes<'_>) -> String {
         Edit::DeleteRange { tree, seq, range } => {
             format!("DeleteRange {{ tree: {tree}, seq: {seq}, keys {} }}", bounds(*tree, range, types))
         }
-        Edit::KeyBounds { tree, root, range } => {
-            format!("KeyBounds {{ tree: {tree}, root: {root}, keys {} }}", bounds(*tree, range, types))
+        Edit::KeyBounds { tree, lineage, range } => {
+            format!("KeyBounds {{ tree: {tree}, lineage: {lineage}, keys {} }}", bounds(*tree, range, types))
         }
         other => format!("{other:?}"),
     }

@@ -50,7 +50,7 @@ impl TreeFiles {
 
 /// Makes a store in `dir`, which must not exist, from the tree called `name`.
 pub(crate) fn export(store: &Store, name: &str, dir: &Path) -> Result<TreeFiles> {
-    let target = NewDir::make(&store.env, dir)?;
+    let target = NewDir::make(store.env(), dir)?;
     let made = match link(store, name, &target) {
         Err(error) if error.kind() == ErrorKind::Unsupported => copy(store, name, &target),
         linked => linked,
@@ -62,10 +62,10 @@ pub(crate) fn export(store: &Store, name: &str, dir: &Path) -> Result<TreeFiles>
 
 /// Gives the tree's files second names in `target`.
 fn link(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState, TreeFiles)> {
-    let (fs, target_fs) = (&store.env.fs, &target.env.fs);
+    let (fs, target_fs) = (&store.env().fs, &target.env.fs);
     store.while_exportable(name, |state| {
         let mut files = TreeFiles::default();
-        for (from, to) in files_of(state, &store.dir, target.dir) {
+        for (from, to) in files_of(state, store.dir(), target.dir) {
             fs.hard_link_to(&from, &**target_fs, &to)?;
             files.note(target_fs.file_len(&to)?, false);
         }
@@ -76,8 +76,8 @@ fn link(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState
 
 /// Copies the tree's files to `target`, if they cannot be linked.
 fn copy(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState, TreeFiles)> {
-    let _alone = store.backing_up.lock();
-    let staging = store.dir.join(BACKUP_DIR);
+    let _alone = store.begin_backup();
+    let staging = store.dir().join(BACKUP_DIR);
     let (staging, _lock) = new_staging(store, &staging)?;
     let copied = link(store, name, &staging).and_then(|(state, _)| {
         let (env, mut files) = (&target.env, TreeFiles::default());

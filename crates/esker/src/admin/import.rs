@@ -50,7 +50,7 @@ type Tables = Vec<(u8, TableInfo)>;
 
 /// Imports the tree of the store in `dir` into `store`, under the name `name`.
 pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeInner>, TreeFiles)> {
-    let outside = store.env.outside();
+    let outside = store.env().outside();
     if !outside.fs.exists(dir)? {
         return Err(no_store(dir));
     }
@@ -68,9 +68,9 @@ pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeI
     let clock_us = clock_of(store, found.state.clock_us, &tables, dir)?;
     // A close waits until the import has installed the files or removed them. Otherwise another opening could give out
     // the same file numbers, and the import would remove that opening's files as its own.
-    let _inside = store.blobs.gate.enter()?;
+    let _inside = store.blobs().gate.enter()?;
     let mut arrival = Arrival::begin(store, (env, dir), &found.state, &tables)?;
-    let brought = arrival.bring(&tables, &found.state.blobs, record.root);
+    let brought = arrival.bring(&tables, &found.state.blobs, record.lineage);
     let brought = brought.and_then(|(tables, blobs)| {
         let imported = Imported { record: record.clone(), tables, blobs, greatest, clock_us };
         store.import(name, imported)
@@ -167,7 +167,7 @@ fn greatest_number(
 ) -> Result<SeqNo> {
     let in_tables = tables.iter().map(|(_, info)| info.max_seq.max(info.cleared));
     let greatest = in_tables.chain(record.ranges.keys().copied()).max().unwrap_or(0);
-    if greatest.saturating_sub(store.commit.visible()) > SEQS_MAX {
+    if greatest.saturating_sub(store.commit().visible()) > SEQS_MAX {
         let message = format!("this store's sequence numbers go up to {greatest}: too few would be left");
         return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
     }
@@ -180,8 +180,8 @@ fn clock_of(store: &Store, clock_us: u64, tables: &[(u8, TableInfo)], dir: &Path
         return Ok(0);
     }
     // Compares with the machine's clock: an earlier import may have advanced the store's own.
-    let ahead = clock_us.saturating_sub(store.env.clock.wall_us());
-    if clock_us > store.clock.now_us() && ahead > CLOCK_AHEAD_MAX_US {
+    let ahead = clock_us.saturating_sub(store.env().clock.wall_us());
+    if clock_us > store.clock().now_us() && ahead > CLOCK_AHEAD_MAX_US {
         let message = format!(
             "this store's clock was {} hours ahead of the machine's time here: with its times, what is to expire would at once; \
              set the clock right, or wait",
@@ -220,7 +220,7 @@ impl<'a> Arrival<'a> {
         state: &ManifestState,
         tables: &[(u8, TableInfo)],
     ) -> Result<Arrival<'a>> {
-        let next_file = &store.tables.next_file;
+        let next_file = &store.tables().next_file;
         let of_blobs = &state.blobs.live;
         let (smallest, count) = match (of_blobs.first_key_value(), of_blobs.last_key_value()) {
             (Some((&smallest, _)), Some((&greatest, _))) => (smallest, greatest - smallest + 1),
@@ -254,9 +254,9 @@ impl<'a> Arrival<'a> {
         &mut self,
         tables: &[(u8, TableInfo)],
         blobs: &BlobFiles,
-        root: TreeId,
+        lineage: TreeId,
     ) -> Result<(Tables, Vec<ImportedBlobs>)> {
-        let (fs, dir) = (&self.store.env.fs, &self.store.dir);
+        let (fs, dir) = (&self.store.env().fs, self.store.dir());
         let mark = self.numbers.mark(dir);
         drop(fs.create(&mark)?);
         self.made.push(mark);
@@ -275,7 +275,7 @@ impl<'a> Arrival<'a> {
         }
         let mut of_blobs = Vec::with_capacity(blobs.live.len());
         for record in blobs.live.values() {
-            of_blobs.extend(self.bring_blobs(record, root)?);
+            of_blobs.extend(self.bring_blobs(record, lineage)?);
         }
         if !broken("import-names") {
             fs.sync_dir(dir)?;
@@ -286,32 +286,32 @@ impl<'a> Arrival<'a> {
         Ok((brought, of_blobs))
     }
 
-    /// Links or copies a blob file, if the tree with the root number `root` needs one of its values.
-    fn bring_blobs(&mut self, record: &BlobFileRecord, root: TreeId) -> Result<Option<ImportedBlobs>> {
+    /// Links or copies a blob file, if the tree with the lineage `lineage` needs one of its values.
+    fn bring_blobs(&mut self, record: &BlobFileRecord, lineage: TreeId) -> Result<Option<ImportedBlobs>> {
         let mut record = record.clone();
         let (from, file) = (blob_path(self.dir, record.info.file), self.by.number(record.info.file));
         if !self.source.fs.exists(&from)? {
             return Err(Error::corruption(&from, 0, "a blob file is missing"));
         }
-        let (len, copied) = self.take(&from, &blob_path(&self.store.dir, file))?;
+        let (len, copied) = self.take(&from, &blob_path(self.store.dir(), file))?;
         record.info.file = file;
-        let imported = self.read_blobs(record, root)?;
+        let imported = self.read_blobs(record, lineage)?;
         match imported {
             Some(_) => self.files.note(len, copied),
             // No entry needs the file.
             None => {
-                let path = blob_path(&self.store.dir, file);
+                let path = blob_path(self.store.dir(), file);
                 self.linked.retain(|linked| *linked != path);
-                self.store.env.fs.remove_file(&path)?;
+                self.store.env().fs.remove_file(&path)?;
             }
         }
         Ok(imported)
     }
 
     /// Opens a blob file of the import and finds out which of its values count.
-    fn read_blobs(&self, mut record: BlobFileRecord, root: TreeId) -> Result<Option<ImportedBlobs>> {
-        let path = blob_path(&self.store.dir, record.info.file);
-        let lazy = self.store.blobs.handles.file(&path)?;
+    fn read_blobs(&self, mut record: BlobFileRecord, lineage: TreeId) -> Result<Option<ImportedBlobs>> {
+        let path = blob_path(self.store.dir(), record.info.file);
+        let lazy = self.store.blobs().handles.file(&path)?;
         let source = Arc::clone(&lazy) as Arc<dyn ReadFile>;
         let (file, entries) = match record.info.sealed {
             true => BlobFile::open_damaged(&source, &record.info).map(|(file, all, _)| (file, all))?,
@@ -327,7 +327,7 @@ impl<'a> Arrival<'a> {
             return Err(Error::corruption(&path, 0, "expected fewer values in a blob file"));
         }
         let needed = |entry: &&Entry| {
-            entry.tree == root && entry.ordinal < record.info.entries && record.counts(entry.ordinal)
+            entry.tree == lineage && entry.ordinal < record.info.entries && record.counts(entry.ordinal)
         };
         let needed: Vec<&Entry> = entries.iter().filter(needed).collect();
         let mut key_hashes: Vec<u64> = needed.iter().map(|entry| entry.key_hash).collect();
@@ -350,7 +350,7 @@ impl<'a> Arrival<'a> {
 
     /// Links the file `from` to the new name `to`, or copies it there. Returns its length, and whether it was copied.
     fn take(&mut self, from: &Path, to: &Path) -> Result<(u64, bool)> {
-        let env = &self.store.env;
+        let env = self.store.env();
         self.made.push(to.to_path_buf());
         let copied = match self.source.fs.hard_link_to(from, &*env.fs, to) {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
@@ -381,10 +381,10 @@ impl<'a> Arrival<'a> {
     /// Removes the files again if it is certain that no edit names them. If the store is poisoned, the next opening
     /// decides. The mark is removed once the files cannot come back.
     fn undo(&self) {
-        let (fs, Some((mark, files))) = (&self.store.env.fs, self.made.split_first()) else { return };
-        if self.store.commit.check().is_ok() {
+        let (fs, Some((mark, files))) = (&self.store.env().fs, self.made.split_first()) else { return };
+        if self.store.commit().check().is_ok() {
             files.iter().for_each(|path| drop(fs.remove_file(path)));
-            if files.is_empty() || fs.sync_dir(&self.store.dir).is_ok() {
+            if files.is_empty() || fs.sync_dir(self.store.dir()).is_ok() {
                 drop(fs.remove_file(mark));
             }
         }

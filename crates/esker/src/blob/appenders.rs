@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{BlobSet, LiveFile, SharedWriter};
-use crate::env::Lane;
+use crate::env::JobKind;
 use crate::error::{ErrorKind, Result};
 
 /// A file of unreferenced values alone is ended when it has one part in this many of its greatest length. So a few values
@@ -87,7 +87,7 @@ impl BlobSet {
             if ended { all.to_seal.push(appender) } else { all.idle.push(appender) }
         });
         if ended {
-            self.executor.notify(Lane::Blobs);
+            self.executor.notify(JobKind::Blobs);
         }
     }
 

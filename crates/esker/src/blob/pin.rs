@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::gc::{InTable, Stage};
 use super::{BlobFileId, BlobSet, Entry, LiveFile, Pointer, SingleWriter, key_hash};
-use crate::env::Lane;
+use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, Mapping, UserFile};
 use crate::trace::{Cause, Operation, Step, Subject, perf_context};
@@ -61,7 +61,7 @@ impl Drop for NewBlob {
         if !self.committed {
             let set = &self.pin.set;
             set.unwritten.lock().push(self.pointer);
-            set.executor.notify(Lane::Blobs);
+            set.executor.notify(JobKind::Blobs);
         }
     }
 }
@@ -242,7 +242,7 @@ impl Drop for Pin {
             self.set.unpinned.lock().push((self.live.id, self.ordinal));
         }
         if is_worth_a_round {
-            self.set.executor.notify(Lane::Blobs);
+            self.set.executor.notify(JobKind::Blobs);
         }
     }
 }

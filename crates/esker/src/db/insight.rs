@@ -36,13 +36,13 @@ impl Db {
         let store = &self.store;
         let mut stats = Stats::default();
         let trees: Vec<Arc<TreeInner>> = {
-            let versions = store.versions.lock();
+            let versions = store.versions().lock();
             stats.table_files = versions.table_files() as u64;
             (stats.manifest_bytes, stats.manifest_copied) = match versions.manifest() {
                 Some(manifest) => (manifest.disk_bytes(), manifest.has_copy()),
                 None => {
-                    let listing = Listing::read(&store.env, &store.dir)?;
-                    let lens = listing.manifest_paths(&store.dir).map(|path| store.env.fs.file_len(&path));
+                    let listing = Listing::read(store.env(), store.dir())?;
+                    let lens = listing.manifest_paths(store.dir()).map(|path| store.env().fs.file_len(&path));
                     (lens.sum::<Result<u64>>()?, listing.copies.contains(&listing.manifest()))
                 }
             };
@@ -53,44 +53,42 @@ impl Db {
             stats.trees.push(tree_stats(tree)?);
         }
         stats.memtable_bytes += store.immutable_bytes() as u64;
-        stats.open_tables = store.registry.open_count() as u64;
+        stats.open_tables = store.registry().open_count() as u64;
         stats.log_bytes = if store.is_read_only() {
-            let paths = Listing::read(&store.env, &store.dir)?.segments;
-            let lens = paths.iter().map(|(_, path)| store.env.fs.file_len(path));
+            let paths = Listing::read(store.env(), store.dir())?.segments;
+            let lens = paths.iter().map(|(_, path)| store.env().fs.file_len(path));
             lens.sum::<Result<u64>>()?
         } else {
-            store.wal.disk_bytes() + store.commit.lock().tail.segment.end()
+            store.wal().disk_bytes() + store.commit().lock().tail.segment.end()
         };
-        stats.disk_bytes = taken(&store.env, &store.dir)?;
-        for live in store.blobs.files() {
+        stats.disk_bytes = taken(store.env(), store.dir())?;
+        for live in store.blobs().files() {
             stats.blob_files += 1;
             stats.blob_values += live.values.lock().referenced_count();
             // A missing file takes no space.
             stats.blob_disk_bytes +=
-                store.env.fs.allocated_bytes(&store.blobs.path_of(live.id)).unwrap_or_default();
+                store.env().fs.allocated_bytes(&store.blobs().path_of(live.id)).unwrap_or_default();
         }
         stats.reserve_bytes = if store.is_read_only() {
             // A reader neither uses nor opens it.
-            store.env.fs.file_len(&reserve_path(&store.dir)).unwrap_or_default()
+            store.env().fs.file_len(&reserve_path(store.dir())).unwrap_or_default()
         } else {
             store.reserved_bytes()
         };
-        stats.log_live_bytes = store.commit.published().saturating_sub(store.wal.floor_start());
-        stats.pool_policy = store.pool.policy();
-        stats.pool_bytes = store.pool.used() as u64;
-        stats.pool_capacity = store.pool.capacity() as u64;
-        stats.table_memory = store.registry.memory() as u64;
-        (stats.pool_hits, stats.pool_misses) = store.pool.hits_and_misses();
-        stats.snapshots = store.snapshots.count() as u64;
-        stats.log_syncs = store.wal.sync_count();
-        stats.throttled_us = store.throttle.slept_us();
-        stats.replayed_records = store.replayed.records;
-        stats.replayed_torn_tail = store.replayed.torn.is_some();
+        stats.log_live_bytes = store.commit().published().saturating_sub(store.wal().floor_start());
+        stats.pool_policy = store.pool().policy();
+        stats.pool_bytes = store.pool().used() as u64;
+        stats.pool_capacity = store.pool().capacity() as u64;
+        stats.table_memory = store.registry().memory() as u64;
+        (stats.pool_hits, stats.pool_misses) = store.pool().hits_and_misses();
+        stats.snapshots = store.snapshots().count() as u64;
+        stats.log_syncs = store.wal().sync_count();
+        stats.replayed_records = store.replayed().records;
+        stats.replayed_torn_tail = store.replayed().torn.is_some();
         stats.failure = store.failure().map(|error| error.to_string());
-        stats.operations = store.metrics.operations();
-        stats.waits = store.metrics.waits();
-        store.scrub.fill(&mut stats);
-        store.counters.fill(&mut stats);
+        stats.operations = store.metrics().operations();
+        stats.waits = store.metrics().waits();
+        store.fill_stats(&mut stats);
         Ok(stats)
     }
 
@@ -110,7 +108,7 @@ impl Db {
     /// # }
     /// ```
     pub fn trace<T>(&self, work: impl FnOnce() -> T) -> (T, Trace) {
-        let (recorder, clock) = (Recorder::begin(), &self.store.env.clock);
+        let (recorder, clock) = (Recorder::begin(), &self.store.env().clock);
         let began = clock.monotonic_us();
         let done = work();
         let mut trace = recorder.end();
@@ -133,7 +131,7 @@ impl Db {
     /// # }
     /// ```
     pub fn why_slow(&self) -> WhySlow {
-        self.store.metrics.why_slow()
+        self.store.metrics().why_slow()
     }
 }
 

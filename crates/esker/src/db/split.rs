@@ -38,7 +38,7 @@ impl Db {
         check_tree_name(name)?;
         self.store.ensure_writable()?;
         let (inner, at) = (tree.inner(), at.as_ref());
-        if inner.store != self.store.id {
+        if inner.store != self.store.id() {
             return Err(Error::new(ErrorKind::InvalidInput, "the tree is of another store"));
         }
         check_key(at)?;

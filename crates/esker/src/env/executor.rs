@@ -1,8 +1,7 @@
-//! Who does the background work: threads of the store's own, one for each lane or fewer, or a test, step by step.
+//! Runs background work: on threads of the store's own, at most one for each kind of job, or step by step in a test.
 //!
-//! A store is a [`Worker`]: asked for one step of work in a lane, it does it and says whether there was
-//! any. The [`Executor`] decides when to ask. It holds the store weakly, so that dropping the last
-//! handle ends the threads.
+//! A store is a [`Worker`]. It is asked for one step of a kind of job, does the step, and says whether there was work.
+//! The [`Executor`] decides when to ask. It holds the store weakly, so that dropping the last handle ends the threads.
 
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,66 +13,66 @@ use parking_lot::{Condvar, Mutex};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::running_threads;
 
-/// The kinds of background work. None waits for what another does, but may wait for its turn where they share a thread.
+/// The kinds of background jobs. No job waits for the result of another. Jobs that share a thread take turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Lane {
-    /// Preparing the next log segment and syncing the sealed ones: short, and mostly waiting for the disk.
+pub enum JobKind {
+    /// Prepares the next log segment and syncs the sealed ones. It is short, and mostly waits for the disk.
     Log,
-    /// Flushing memtables: writers may be waiting for it.
+    /// Flushes memtables. Writers may be waiting for it.
     Flush,
-    /// Merging tables, removing files: nobody waits for it unless it falls far behind.
+    /// Merges tables and removes files. Nobody waits for it unless it falls far behind.
     Compact,
-    /// Giving back the space of huge values that nothing needs any more.
+    /// Gives back the space of huge values that nothing needs any more.
     Blobs,
 }
 
-impl Lane {
-    /// Every lane.
-    pub const ALL: [Lane; 4] = [Lane::Log, Lane::Flush, Lane::Compact, Lane::Blobs];
+impl JobKind {
+    /// All kinds.
+    pub const ALL: [JobKind; 4] = [JobKind::Log, JobKind::Flush, JobKind::Compact, JobKind::Blobs];
 }
 
 /// Something with background work to do.
 pub trait Worker: Send + Sync {
-    /// Does one bounded piece of work in `lane`; `false` when there was none.
-    fn run_one(&self, lane: Lane) -> bool;
+    /// Does one bounded step of `job`. Returns `false` if there was no work.
+    fn run_one(&self, job: JobKind) -> bool;
 
-    /// How soon `lane` should be asked again though nobody says that there is work.
-    fn ask_again(&self, _lane: Lane) -> Duration {
+    /// After how long to run a step of `job` without a notification.
+    fn ask_again(&self, _job: JobKind) -> Duration {
         UNASKED
     }
 }
 
 /// Decides when background work runs.
 pub trait Executor: Send + Sync + Debug {
-    /// Begins to serve `worker`. Called once per store, when it is open.
+    /// Begins to run the steps of `worker`. Called once for each store, when it is open.
     ///
     /// # Errors
-    /// `OutOfResources` when it cannot: then the store is not opened.
+    /// `OutOfResources` if the system gives too few threads. Then the store is not opened.
     fn start(&self, worker: Weak<dyn Worker>) -> Result<()>;
 
-    /// There may be work in `lane`. Never blocks and never runs the work itself. Beside that each lane should be asked
-    /// as often as [`Worker::ask_again`] says: what expires while nobody writes is given back then.
-    fn notify(&self, lane: Lane);
+    /// Notes that there may be work for `job`. Never blocks and never runs the work itself. Without a notification, each
+    /// job runs as often as [`Worker::ask_again`] says: values expire even if nobody writes.
+    fn notify(&self, job: JobKind);
 
-    /// Whether a caller that has to wait for background work must run it itself.
+    /// Whether a caller that waits for background work must run it itself.
     fn is_stepped(&self) -> bool;
 
-    /// Ends the service; returns when no work is running. Called by the store when it closes.
+    /// Ends the background work, and returns when no step is running. The store calls this when it closes.
     fn stop(&self);
 
-    /// Calls `work` on this thread and, where it helps and they can be had, on up to `helpers` others at the same
-    /// time; returns when all of them are done. So one call alone must do all that there is to do.
+    /// Calls `work` on this thread and, if it helps and the system gives them, on up to `helpers` others at the same
+    /// time. Returns when all calls have returned. One call alone must do all of the work.
     fn side_by_side(&self, _helpers: usize, work: &(dyn Fn() + Sync)) {
         work();
     }
 
-    /// How many processors have nothing to do now, as far as is known.
+    /// How many processors are idle now, as far as is known.
     fn idle_processors(&self) -> usize {
         0
     }
 }
 
-/// Runs nothing by itself: a test (or a caller that has to wait) steps the store.
+/// Runs nothing by itself: a test, or a caller that has to wait, steps the store.
 #[derive(Debug, Default)]
 pub struct StepExecutor;
 
@@ -82,7 +81,7 @@ impl Executor for StepExecutor {
         Ok(())
     }
 
-    fn notify(&self, _lane: Lane) {}
+    fn notify(&self, _job: JobKind) {}
 
     fn is_stepped(&self) -> bool {
         true
@@ -91,92 +90,93 @@ impl Executor for StepExecutor {
     fn stop(&self) {}
 }
 
-/// Merges have a thread of their own: they may take long, or wait for users.
+/// Merges have a thread of their own: they may take long, or wait for a user's merge operator.
 const THREADS_MIN: usize = 2;
 
-/// How often a lane is asked though nobody said that there is work: values expire without anybody's doing.
+/// How often a job runs without a notification: values expire even if nobody writes.
 pub(crate) const UNASKED: Duration = Duration::from_secs(30);
 
-/// The lanes of one thread each, where there are so many threads: what is more urgent first.
-fn lanes_of(threads: usize) -> &'static [&'static [Lane]] {
+/// The jobs of each of `threads` threads, the most urgent first.
+fn jobs_of(threads: usize) -> &'static [&'static [JobKind]] {
     match threads {
-        0..3 => &[&[Lane::Log, Lane::Flush, Lane::Blobs], &[Lane::Compact]],
-        3 => &[&[Lane::Log, Lane::Blobs], &[Lane::Flush], &[Lane::Compact]],
-        _ => &[&[Lane::Log], &[Lane::Flush], &[Lane::Compact], &[Lane::Blobs]],
+        0..3 => &[&[JobKind::Log, JobKind::Flush, JobKind::Blobs], &[JobKind::Compact]],
+        3 => &[&[JobKind::Log, JobKind::Blobs], &[JobKind::Flush], &[JobKind::Compact]],
+        _ => &[&[JobKind::Log], &[JobKind::Flush], &[JobKind::Compact], &[JobKind::Blobs]],
     }
 }
 
-/// Threads that divide the lanes among them.
+/// Threads that divide the jobs among them.
 #[derive(Debug)]
 pub(crate) struct ThreadExecutor {
-    /// How many threads there are to be.
+    /// How many threads to start.
     wanted: usize,
-    /// Set when the threads are there: the system may give fewer.
+    /// Set once the threads have started. The system may give fewer than `wanted`.
     shifts: OnceLock<Vec<Arc<Shift>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     helpers_max: usize,
 }
 
-/// What one thread does.
+/// The jobs of one thread.
 #[derive(Debug)]
 struct Shift {
-    lanes: &'static [Lane],
+    jobs: &'static [JobKind],
     state: Mutex<ShiftState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct ShiftState {
-    /// By lane: there may be work.
+    /// For each job: whether there may be work.
     pending: [bool; 4],
-    /// By lane: there will be some after a while. It is asked whenever another one is, which would end the wait for it.
+    /// For each job: whether it has to run after a while. Then it runs whenever another job of the thread does, since that
+    /// begins the wait anew.
     expected: [bool; 4],
     stopped: bool,
 }
 
 impl Shift {
-    /// Waits until there may be work in some lane, at most `longest`, after which all of them are asked; `false` when the
-    /// executor was stopped.
+    /// Waits until there may be work for some job. After `longest`, there may be work for each of them. Returns `false`
+    /// if the executor was stopped.
     fn wait(&self, longest: Duration) -> bool {
         let mut state = self.state.lock();
         if !state.stopped && state.pending == [false; 4] {
             self.changed.wait_for(&mut state, longest);
         }
         let is_time = state.pending == [false; 4];
-        for lane in self.lanes.iter().map(|&lane| lane as usize) {
-            state.pending[lane] |= is_time || state.expected[lane];
+        for job in self.jobs.iter().map(|&job| job as usize) {
+            state.pending[job] |= is_time || state.expected[job];
         }
         !state.stopped
     }
 
-    /// The most urgent lane in which there may be work, which then is not pending any more.
-    fn take(&self) -> Option<Lane> {
+    /// Takes the most urgent job for which there may be work.
+    fn take(&self) -> Option<JobKind> {
         let mut state = self.state.lock();
-        let mut lanes = self.lanes.iter();
-        let lane = *lanes.find(|lane| state.pending[**lane as usize]).filter(|_| !state.stopped)?;
-        state.pending[lane as usize] = false;
-        Some(lane)
+        let mut jobs = self.jobs.iter();
+        let job = *jobs.find(|job| state.pending[**job as usize]).filter(|_| !state.stopped)?;
+        state.pending[job as usize] = false;
+        Some(job)
     }
 
-    fn notify(&self, lane: Lane) {
-        self.state.lock().pending[lane as usize] = true;
+    fn notify(&self, job: JobKind) {
+        self.state.lock().pending[job as usize] = true;
         self.changed.notify_one();
     }
 
     fn serve(&self, worker: &Weak<dyn Worker>) {
         let mut longest = UNASKED;
         while self.wait(longest) {
-            while let Some(lane) = self.take() {
+            while let Some(job) = self.take() {
                 let Some(worker) = worker.upgrade() else { return };
-                if worker.run_one(lane) {
-                    self.notify(lane);
+                if worker.run_one(job) {
+                    self.notify(job);
                 }
             }
             let Some(worker) = worker.upgrade() else { return };
             longest = UNASKED;
-            for &lane in self.lanes {
-                let after = worker.ask_again(lane);
-                self.state.lock().expected[lane as usize] = after < UNASKED;
+            for &job in self.jobs {
+                let after = worker.ask_again(job);
+                self.state.lock().expected[job as usize] = after < UNASKED;
                 longest = longest.min(after);
             }
         }
@@ -184,32 +184,32 @@ impl Shift {
 }
 
 impl ThreadExecutor {
-    /// With so many threads for the lanes, and as many at most to help with a huge value.
+    /// An executor with at most `threads` threads for jobs, and as many, two to four, to help with a huge value.
     pub(crate) fn new(threads: usize) -> ThreadExecutor {
-        let (wanted, helpers_max) = (lanes_of(threads).len(), threads.clamp(2, 4));
+        let (wanted, helpers_max) = (jobs_of(threads).len(), threads.clamp(2, 4));
         ThreadExecutor { wanted, shifts: OnceLock::new(), threads: Mutex::default(), helpers_max }
     }
 
-    /// Divides the lanes among so many threads.
+    /// Divides the jobs among `threads` threads.
     fn divide(&self, threads: usize) -> &[Arc<Shift>] {
-        let shift = |lanes: &&'static [Lane]| {
-            Arc::new(Shift { lanes, state: Mutex::default(), changed: Condvar::default() })
+        let shift = |jobs: &&'static [JobKind]| {
+            Arc::new(Shift { jobs, state: Mutex::default(), changed: Condvar::default() })
         };
-        self.shifts.get_or_init(|| lanes_of(threads).iter().map(shift).collect())
+        self.shifts.get_or_init(|| jobs_of(threads).iter().map(shift).collect())
     }
 
     fn shifts(&self) -> &[Arc<Shift>] {
         self.shifts.get().map_or(&[], Vec::as_slice)
     }
 
-    fn shift_of(&self, lane: Lane) -> Option<&Arc<Shift>> {
-        self.shifts().iter().find(|shift| shift.lanes.contains(&lane))
+    fn shift_of(&self, job: JobKind) -> Option<&Arc<Shift>> {
+        self.shifts().iter().find(|shift| shift.jobs.contains(&job))
     }
 }
 
 impl Executor for ThreadExecutor {
     fn start(&self, worker: Weak<dyn Worker>) -> Result<()> {
-        // What a thread does is decided when it is known how many there are: the lanes can be divided among fewer.
+        // The jobs are divided once it is known how many threads the system gives.
         let (mut starting, mut refused) = (Vec::new(), None);
         while starting.len() < self.wanted && refused.is_none() {
             let (give, take) = std::sync::mpsc::channel::<Arc<Shift>>();
@@ -239,8 +239,8 @@ impl Executor for ThreadExecutor {
         Ok(())
     }
 
-    fn notify(&self, lane: Lane) {
-        self.shift_of(lane).into_iter().for_each(|shift| shift.notify(lane));
+    fn notify(&self, job: JobKind) {
+        self.shift_of(job).into_iter().for_each(|shift| shift.notify(job));
     }
 
     fn is_stepped(&self) -> bool {
@@ -254,7 +254,7 @@ impl Executor for ThreadExecutor {
         }
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
-            // The last handle of a store may be dropped by one of these threads itself.
+            // One of these threads may itself drop the last handle of a store.
             if thread.thread().id() != std::thread::current().id() {
                 drop(thread.join());
             }
@@ -264,7 +264,7 @@ impl Executor for ThreadExecutor {
     fn side_by_side(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
         std::thread::scope(|scope| {
             for _ in 0..helpers.min(self.helpers_max) {
-                // A system that has no more threads to give does not stop the work.
+                // If the system gives no more threads, the others do the work.
                 if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
                     break;
                 }
@@ -274,7 +274,7 @@ impl Executor for ThreadExecutor {
     }
 
     fn idle_processors(&self) -> usize {
-        // Asking takes tens of microseconds.
+        // The call takes tens of microseconds.
         static PROCESSORS: OnceLock<usize> = OnceLock::new();
         let count = PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
         // The caller runs too.
@@ -287,32 +287,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_lane_has_one_thread_and_there_are_no_more_than_asked_for() {
+    fn each_job_has_one_thread_and_there_are_no_more_than_asked_for() {
         for (threads, expected) in [(0, 2), (1, 2), (2, 2), (3, 3), (4, 4), (100, 4)] {
             let executor = ThreadExecutor::new(threads);
             let shifts = executor.divide(executor.wanted);
             assert_eq!(shifts.len(), expected);
-            for lane in Lane::ALL {
-                let count = shifts.iter().flat_map(|shift| shift.lanes).filter(|one| **one == lane).count();
-                assert_eq!(count, 1, "{lane:?} of {threads}");
+            for job in JobKind::ALL {
+                let count = shifts.iter().flat_map(|shift| shift.jobs).filter(|one| **one == job).count();
+                assert_eq!(count, 1, "{job:?} of {threads}");
             }
         }
     }
 
     #[test]
-    fn what_is_expected_is_asked_for_with_anything_else() {
+    fn an_expected_job_runs_with_any_other() {
         let executor = ThreadExecutor::new(2);
         let shift = &executor.divide(2)[0];
         let asked = || {
-            executor.notify(Lane::Flush);
+            executor.notify(JobKind::Flush);
             assert!(shift.wait(UNASKED));
             std::iter::from_fn(|| shift.take()).collect::<Vec<_>>()
         };
-        assert_eq!(asked(), [Lane::Flush]);
-        shift.state.lock().expected[Lane::Blobs as usize] = true;
-        assert_eq!(asked(), [Lane::Flush, Lane::Blobs]);
-        // Nobody says anything, and the time is over.
+        assert_eq!(asked(), [JobKind::Flush]);
+        shift.state.lock().expected[JobKind::Blobs as usize] = true;
+        assert_eq!(asked(), [JobKind::Flush, JobKind::Blobs]);
+        // There is no notification, and the time is over.
         assert!(shift.wait(Duration::ZERO));
-        assert_eq!(std::iter::from_fn(|| shift.take()).count(), shift.lanes.len());
+        assert_eq!(std::iter::from_fn(|| shift.take()).count(), shift.jobs.len());
     }
 }

@@ -1,5 +1,5 @@
-//! Everything that would make a run differ from the last: clock, randomness, background work, files.
-//! A test replaces each, and then a seed reproduces a run.
+//! Everything that makes one run differ from the next: clock, randomness, background work, files. A test replaces each,
+//! so a seed reproduces a run.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -14,7 +14,7 @@ mod gate;
 mod real;
 mod steady;
 
-pub use executor::{Executor, Lane, StepExecutor, Worker};
+pub use executor::{Executor, JobKind, StepExecutor, Worker};
 pub(crate) use executor::{ThreadExecutor, UNASKED};
 pub(crate) use gate::{Gate, GatedFile};
 use real::{SystemClock, SystemRandom};
@@ -33,12 +33,12 @@ pub trait Clock: Send + Sync + Debug {
         self.monotonic_us().saturating_mul(1000)
     }
 
-    /// Holds up the calling thread.
+    /// Makes the calling thread sleep.
     fn sleep(&self, duration: Duration);
 
-    /// Holds up the calling thread until it is unparked ([`std::thread::Thread::unpark`]) or `timeout` has passed.
-    /// May return earlier: whoever waits for something looks again, and asks [`Clock::monotonic_us`]. A clock that
-    /// does not say how sleeps a millisecond at most.
+    /// Makes the calling thread wait until it is unparked ([`std::thread::Thread::unpark`]) or `timeout` has passed. May
+    /// return earlier, so the caller looks again at what it waits for and at [`Clock::monotonic_us`]. Without an
+    /// implementation of its own, a clock sleeps a millisecond at most.
     fn park(&self, timeout: Duration) {
         self.sleep(timeout.min(Duration::from_millis(1)));
     }
@@ -49,7 +49,7 @@ pub trait Clock: Send + Sync + Debug {
 pub(crate) struct Waker(std::thread::Thread);
 
 impl Waker {
-    /// The calling thread's.
+    /// A waker of the calling thread.
     pub(crate) fn of_this_thread() -> Waker {
         Waker(std::thread::current())
     }

@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Clock;
 use crate::canary::broken;
 
-/// The wall clock, but it never goes back: what has expired stays so, whatever happens to the machine's clock. One that
-/// was set back is followed from where it stood, at the pace of the monotonic clock.
+/// The wall clock, except that it never goes back. So what has expired stays expired, whatever happens to the machine's
+/// clock. If the wall clock is set back, this clock goes on from where it was, at the pace of the monotonic clock.
 #[derive(Debug)]
 pub(crate) struct SteadyClock {
     clock: Arc<dyn Clock>,
-    /// The most that the wall clock was ever ahead of the monotonic one, in microseconds.
+    /// The most that the wall clock was ever ahead of the monotonic clock, in microseconds.
     ahead: AtomicU64,
 }
 
 impl SteadyClock {
-    /// A clock that shows `reached` at least, in microseconds since 1970: what the store's clock was known to show.
+    /// A clock that shows at least `reached`, in microseconds since 1970: the latest known time of the store's clock.
     pub(crate) fn new(clock: Arc<dyn Clock>, reached: u64) -> Self {
         let reached = if broken("rule-17-clock") { 0 } else { reached };
         let ahead = AtomicU64::new(reached.saturating_sub(clock.monotonic_us()));
@@ -25,8 +25,8 @@ impl SteadyClock {
 
     /// Microseconds since 1970.
     ///
-    /// The wall clock is read first. A thread that is stopped between the two readings then shows the time of the first,
-    /// for this once; the other way round the pause would count as time by which the wall clock is ahead, for good.
+    /// The wall clock is read first. If the thread is stopped between the two readings, this call returns the time of the
+    /// first. In the other order, the pause would count for good as time by which the wall clock is ahead.
     pub(crate) fn now_us(&self) -> u64 {
         let wall = self.clock.wall_us();
         let monotonic = self.clock.monotonic_us();
@@ -34,7 +34,7 @@ impl SteadyClock {
         monotonic.saturating_add(self.ahead.fetch_max(ahead, Ordering::AcqRel).max(ahead))
     }
 
-    /// From now on the clock shows `reached` at least.
+    /// From now on the clock shows at least `reached`.
     pub(crate) fn raise(&self, reached: u64) {
         let ahead = reached.saturating_sub(self.clock.monotonic_us());
         self.ahead.fetch_max(ahead, Ordering::AcqRel);

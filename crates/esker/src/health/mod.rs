@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::env::Lane;
+use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
 
 mod shortages;
@@ -123,25 +123,25 @@ impl Health {
 
     // ---- shortages -----------------------------------------------------------------------------------
 
-    /// A step of background work in `lane` begins.
-    pub(crate) fn begin_step(&self, lane: Lane) {
-        self.shortages.begin_step(lane);
+    /// A step of `job` begins.
+    pub(crate) fn begin_step(&self, job: JobKind) {
+        self.shortages.begin_step(job);
     }
 
-    /// A step in `lane` has failed with `error`, because it lacked descriptors or memory.
-    pub(crate) fn note_shortage(&self, lane: Lane, error: &Error) {
-        self.shortages.note(lane, error);
+    /// A step of `job` has failed with `error`, because it lacked descriptors or memory.
+    pub(crate) fn note_shortage(&self, job: JobKind, error: &Error) {
+        self.shortages.note(job, error);
         self.signal();
     }
 
-    /// When `lane` is to try again, if its last step lacked something.
-    pub(crate) fn retry_in(&self, lane: Lane) -> Option<Duration> {
-        self.shortages.retry_in(lane)
+    /// When `job` is to try again, if its last step lacked something.
+    pub(crate) fn retry_in(&self, job: JobKind) -> Option<Duration> {
+        self.shortages.retry_in(job)
     }
 
-    /// What the last step in `lane` lacked. `None` once the next step has begun.
-    pub(crate) fn shortage_in(&self, lane: Lane) -> Option<Error> {
-        self.shortages.of_last_step(lane)
+    /// What the last step of `job` lacked. `None` once the next step has begun.
+    pub(crate) fn shortage_in(&self, job: JobKind) -> Option<Error> {
+        self.shortages.of_last_step(job)
     }
 
     /// How many steps lacked something since the store was opened.
@@ -210,11 +210,15 @@ mod tests {
     fn a_shortage_lasts_until_the_next_step() {
         let health = Health::new(PathBuf::from("store"), false);
         let before = health.shortages();
-        health.note_shortage(Lane::Compact, &error(ErrorKind::OutOfResources));
-        assert!(health.shortage_in(Lane::Compact).is_some() && health.retry_in(Lane::Compact).is_some());
-        assert!(health.shortage_in(Lane::Flush).is_none() && health.retry_in(Lane::Flush).is_none());
-        health.begin_step(Lane::Compact);
-        assert!(health.shortage_in(Lane::Compact).is_none() && health.retry_in(Lane::Compact).is_none());
+        health.note_shortage(JobKind::Compact, &error(ErrorKind::OutOfResources));
+        assert!(
+            health.shortage_in(JobKind::Compact).is_some() && health.retry_in(JobKind::Compact).is_some()
+        );
+        assert!(health.shortage_in(JobKind::Flush).is_none() && health.retry_in(JobKind::Flush).is_none());
+        health.begin_step(JobKind::Compact);
+        assert!(
+            health.shortage_in(JobKind::Compact).is_none() && health.retry_in(JobKind::Compact).is_none()
+        );
         assert!(health.shortage_since(before).is_some());
         assert!(health.shortage_since(health.shortages()).is_none());
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::env::Lane;
+use crate::env::JobKind;
 use crate::error::Error;
 
 /// How soon a step that lacked something is tried again.
@@ -17,8 +17,8 @@ pub(super) struct Shortages(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By lane: what its last step lacked. The next step clears it.
-    lanes: [Option<Error>; 4],
+    /// For each job: what its last step lacked. The next step clears it.
+    jobs: [Option<Error>; 4],
     /// How many steps lacked something.
     count: u64,
     /// What the last of these steps lacked.
@@ -26,27 +26,27 @@ struct State {
 }
 
 impl Shortages {
-    /// A step in `lane` begins.
-    pub(super) fn begin_step(&self, lane: Lane) {
-        self.0.lock().lanes[lane as usize] = None;
+    /// A step of `job` begins.
+    pub(super) fn begin_step(&self, job: JobKind) {
+        self.0.lock().jobs[job as usize] = None;
     }
 
-    /// A step in `lane` has failed with `error`, because it lacked something.
-    pub(super) fn note(&self, lane: Lane, error: &Error) {
+    /// A step of `job` has failed with `error`, because it lacked something.
+    pub(super) fn note(&self, job: JobKind, error: &Error) {
         let mut state = self.0.lock();
-        state.lanes[lane as usize] = Some(error.duplicate());
+        state.jobs[job as usize] = Some(error.duplicate());
         state.count += 1;
         state.last = Some(error.duplicate());
     }
 
-    /// When `lane` is to try again, if its last step lacked something.
-    pub(super) fn retry_in(&self, lane: Lane) -> Option<Duration> {
-        self.0.lock().lanes[lane as usize].as_ref().map(|_| RETRY)
+    /// When `job` is to try again, if its last step lacked something.
+    pub(super) fn retry_in(&self, job: JobKind) -> Option<Duration> {
+        self.0.lock().jobs[job as usize].as_ref().map(|_| RETRY)
     }
 
-    /// What the last step in `lane` lacked. `None` once the next step has begun.
-    pub(super) fn of_last_step(&self, lane: Lane) -> Option<Error> {
-        self.0.lock().lanes[lane as usize].as_ref().map(Error::duplicate)
+    /// What the last step of `job` lacked. `None` once the next step has begun.
+    pub(super) fn of_last_step(&self, job: JobKind) -> Option<Error> {
+        self.0.lock().jobs[job as usize].as_ref().map(Error::duplicate)
     }
 
     pub(super) fn count(&self) -> u64 {

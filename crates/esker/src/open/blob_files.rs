@@ -38,7 +38,7 @@ pub(super) fn find(
     if !state.blobs.live.is_empty() || !listing.blobs.is_empty() {
         set.note_used();
     }
-    let roots: BTreeSet<TreeId> = state.trees.values().map(|tree| tree.root).collect();
+    let lineages: BTreeSet<TreeId> = state.trees.values().map(|tree| tree.lineage).collect();
     for (&id, record) in &state.blobs.live {
         let opened = if listing.blobs.binary_search(&id).is_ok() {
             damage_apart(open_known(set, dir, id, record))?
@@ -52,7 +52,7 @@ pub(super) fn find(
         };
         for entry in entries.iter().filter(|entry| !record.freed.contains(&entry.ordinal)) {
             set.filter.add(entry.key_hash);
-            if !roots.contains(&entry.tree) {
+            if !lineages.contains(&entry.tree) {
                 unneeded.blobs.push((id, entry.ordinal));
             }
         }

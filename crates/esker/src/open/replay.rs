@@ -12,7 +12,7 @@ use crate::memtable::Memtable;
 use crate::ranges::{KeyRange, RangeTombstone};
 use crate::version::edit::ManifestState;
 use crate::write::batch::{Ops, numbers_taken};
-use crate::write::watch::{Job, What};
+use crate::write::lookups::{Lookup, What};
 
 impl Opening {
     /// Replays the log into the memtables.
@@ -57,20 +57,20 @@ impl Opening {
                 continue;
             }
             if let Some(pointer) = Pointer::of_entry(op.kind, op.value) {
-                blob_files::claim(&self.blobs, &pointer, key_hash(tree.root, op.key));
+                blob_files::claim(&self.blobs, &pointer, key_hash(tree.lineage, op.key));
             }
             let mem = tree.mem();
             if op.kind == Kind::DeleteRange {
                 let Some(range) = KeyRange::decode(op.key, op.value) else { return Ok(Visited::Nonsense) };
                 let what = What::Range(range.clone());
-                self.jobs.borrow_mut().push(Job { tree: Arc::clone(tree), what, seq });
+                self.lookups.borrow_mut().push(Lookup { tree: Arc::clone(tree), what, seq });
                 tree.state.load().ranges.add(RangeTombstone { range, seq });
                 mem.note_write(seq, Some((state.floor, end)));
                 continue;
             }
-            if op.kind != Kind::Merge && self.blobs.filter.may_contain(key_hash(tree.root, op.key)) {
+            if op.kind != Kind::Merge && self.blobs.filter.may_contain(key_hash(tree.lineage, op.key)) {
                 let what = What::Key(op.key.to_vec());
-                self.jobs.borrow_mut().push(Job { tree: Arc::clone(tree), what, seq });
+                self.lookups.borrow_mut().push(Lookup { tree: Arc::clone(tree), what, seq });
             }
             let height = Memtable::random_height();
             let mut region = mem.table.reserve(Memtable::entry_size(height, op.key.len(), op.value.len()))?;

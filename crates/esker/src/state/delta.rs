@@ -59,7 +59,7 @@ impl<'a> Delta<'a> {
             Edit::Flushed { .. } => self.is_flushed = true,
             Edit::DeleteRange { seq, range, .. } => self.deleted.push((*seq, range)),
             Edit::ForgetRange { seq, .. } => self.forgotten.push(*seq),
-            Edit::KeyBounds { root, range, .. } => self.key_bounds = Some((*root, range)),
+            Edit::KeyBounds { lineage, range, .. } => self.key_bounds = Some((*lineage, range)),
             Edit::Floor(_)
             | Edit::LogSynced { .. }
             | Edit::Counters { .. }

@@ -179,7 +179,7 @@ struct TreeUpdate {
 pub(crate) struct TreeInner {
     pub(crate) id: TreeId,
     /// The number under which its huge values are filed: the tree that it was split from at last, or itself.
-    pub(crate) root: TreeId,
+    pub(crate) lineage: TreeId,
     /// Which opened store it belongs to: handles of another one are refused.
     pub(crate) store: u64,
     pub(crate) name: String,
@@ -198,7 +198,7 @@ pub(crate) struct TreeInner {
 
 impl TreeInner {
     fn new(
-        (id, root): (TreeId, TreeId),
+        (id, lineage): (TreeId, TreeId),
         store: u64,
         name: &str,
         options: TreeOptions,
@@ -212,7 +212,7 @@ impl TreeInner {
         let state = TreeState { mem, immutable: Vec::new(), levels, ranges, key_bounds };
         Arc::new(TreeInner {
             id,
-            root,
+            lineage,
             store,
             name: name.to_owned(),
             log: options.log,

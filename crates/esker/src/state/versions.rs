@@ -312,8 +312,9 @@ impl Versions {
 
     fn create(&mut self, id: TreeId, delta: &Delta<'_>, origin: Origin) {
         let Some((name, options)) = delta.created else { return };
-        let (root, range) =
-            delta.key_bounds.map_or_else(|| (id, Default::default()), |(root, range)| (root, range.clone()));
+        let (lineage, range) = delta
+            .key_bounds
+            .map_or_else(|| (id, Default::default()), |(lineage, range)| (lineage, range.clone()));
         let tables = self.tables(&delta.added);
         let shape = Shape {
             levels: Levels::default().with(&[], tables),
@@ -322,7 +323,7 @@ impl Versions {
         };
         let (options, tag) = (delta.options.unwrap_or(options).clone(), delta.tag.map(str::to_owned));
         let tree =
-            TreeInner::new((id, root), self.around.store, name, options, tag, shape, &self.around.chunks);
+            TreeInner::new((id, lineage), self.around.store, name, options, tag, shape, &self.around.chunks);
         self.next_tree = self.next_tree.max(id + 1);
         self.by_name.insert(name.to_owned(), id);
         self.trees.insert(id, tree);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::owner::AtWork;
 use super::{SPARE_SEGMENTS, SPARE_WHEN_FULL, Store, compaction};
 use crate::canary::broken;
-use crate::env::{Lane, UNASKED, Worker};
+use crate::env::{JobKind, UNASKED, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::is_full;
 use crate::state::TreeInner;
@@ -47,9 +47,9 @@ impl Store {
         self.io_budget.reclaim_waits(|| self.executor.is_stepped() || self.is_urgent())
     }
 
-    /// There may be work in `lane`.
-    pub(crate) fn notify(&self, lane: Lane) {
-        self.executor.notify(lane);
+    /// There may be work in `job`.
+    pub(crate) fn notify(&self, job: JobKind) {
+        self.executor.notify(job);
     }
 
     /// Reads of `tree` may have paid for a merge.
@@ -57,7 +57,7 @@ impl Store {
     pub(crate) fn consider_merging(&self, tree: &Arc<TreeInner>) {
         if !self.health.is_read_only() {
             self.compactions.add([Arc::clone(tree)]);
-            self.notify(Lane::Compact);
+            self.notify(JobKind::Compact);
         }
     }
 
@@ -84,7 +84,7 @@ impl Store {
         self.pool.set_reserved(self.registry.memory());
     }
 
-    fn run_log_lane(&self) -> Result<bool> {
+    fn run_log_job(&self) -> Result<bool> {
         let mut worked = false;
         if !self.wal.has_spare() {
             self.prepare_segment(0, false)?;
@@ -97,7 +97,7 @@ impl Store {
         Ok(worked)
     }
 
-    fn run_flush_lane(&self) -> Result<bool> {
+    fn run_flush_job(&self) -> Result<bool> {
         self.fit_to_disk();
         if !self.free_spares_for_space()? {
             // Puts are refused while there is still room for flushing, merging and deletes.
@@ -108,7 +108,7 @@ impl Store {
         self.flush_some()
     }
 
-    fn run_compact_lane(&self) -> Result<bool> {
+    fn run_compact_job(&self) -> Result<bool> {
         let worked = self.registry.has_obsolete();
         self.remove_obsolete()?;
         self.registry.use_free_room();
@@ -163,34 +163,34 @@ impl Store {
             return Err(self.full_error(0));
         }
         self.health.recover();
-        Lane::ALL.iter().for_each(|&lane| self.executor.notify(lane));
+        JobKind::ALL.iter().for_each(|&job| self.executor.notify(job));
         Ok(())
     }
 }
 
 impl Worker for Store {
-    fn ask_again(&self, lane: Lane) -> Duration {
-        let again = match lane {
-            Lane::Compact => self.scrub_again(),
-            Lane::Blobs => self.reclaim_waits(),
+    fn ask_again(&self, job: JobKind) -> Duration {
+        let again = match job {
+            JobKind::Compact => self.scrub_again(),
+            JobKind::Blobs => self.reclaim_waits(),
             _ => None,
         };
-        again.into_iter().chain(self.health.retry_in(lane)).min().unwrap_or(UNASKED)
+        again.into_iter().chain(self.health.retry_in(job)).min().unwrap_or(UNASKED)
     }
 
-    fn run_one(&self, lane: Lane) -> bool {
+    fn run_one(&self, job: JobKind) -> bool {
         if self.health.is_closing()
             || self.health.failure().is_some_and(|error| error.kind() != ErrorKind::OutOfSpace)
         {
             return false;
         }
         let at_work = AtWork::on(self);
-        self.health.begin_step(lane);
-        let step = AssertUnwindSafe(|| match lane {
-            Lane::Log => self.run_log_lane(),
-            Lane::Flush => self.run_flush_lane(),
-            Lane::Compact => self.run_compact_lane(),
-            Lane::Blobs => self.run_blob_lane(),
+        self.health.begin_step(job);
+        let step = AssertUnwindSafe(|| match job {
+            JobKind::Log => self.run_log_job(),
+            JobKind::Flush => self.run_flush_job(),
+            JobKind::Compact => self.run_compact_job(),
+            JobKind::Blobs => self.run_blob_job(),
         });
         // A panic must not leave writers waiting for a dead thread.
         let result = std::panic::catch_unwind(step)
@@ -199,7 +199,7 @@ impl Worker for Store {
         match &result {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::OutOfResources => {
-                self.health.note_shortage(lane, error);
+                self.health.note_shortage(job, error);
             }
             Err(error) => self.fail(error),
         }

@@ -1,8 +1,8 @@
 //! Drives the garbage collection of huge values ([`crate::blob::gc`]): finds what writes have overwritten, and gives the
 //! space of what nobody sees back, round by round (rule 12).
 //!
-//! - A write over a key that may have had a huge value leaves a job ([`crate::write::watch`]). A flush looks all jobs up
-//!   to its last sequence number up, before the log can lose those writes.
+//! - A write to a key that may have had a huge value leaves a lookup ([`crate::write::lookups`]). A flush does the
+//!   lookups of all writes up to its last sequence number, before the log can lose those writes.
 //! - The edit that installs the tables of a flush or a merge frees the values that it has dropped.
 //! - A value is freed in the manifest once the write over it survives power loss. Its blocks are given back after that.
 
@@ -13,7 +13,7 @@ use crate::blob::gc::{BlobEdits, Frees, Garbage, Overwritten};
 use crate::blob::{BlobFileId, LiveFile, NewBlob, Pointer, blob_number};
 use crate::canary::broken;
 use crate::cursor::{Kind, SeqNo};
-use crate::env::Lane;
+use crate::env::JobKind;
 use crate::error::{ErrorKind, Result};
 use crate::fs::gone;
 use crate::read::get::{base_at, bases_in};
@@ -22,22 +22,22 @@ use crate::state::versions::{Change, Versions};
 use crate::trace::{Cause, Operation, Subject, perf_context};
 use crate::version::blob_edits::{BlobEdit, BlobFiles};
 use crate::version::edit::{Edit, ManifestState, TreeId};
-use crate::write::watch::{Job, What};
+use crate::write::lookups::{Lookup, What};
 
-/// The references that a job's write is over.
-fn overwritten_by(job: &Job) -> Result<Vec<Overwritten>> {
-    let now = job.tree.state.load_full();
-    match &job.what {
+/// The references that the write of a lookup is over.
+fn overwritten_by(lookup: &Lookup) -> Result<Vec<Overwritten>> {
+    let now = lookup.tree.state.load_full();
+    match &lookup.what {
         What::Key(key) => {
-            let before = base_at(&now, key, job.seq - 1)?;
-            let overwritten =
-                before.and_then(|(from, kind, stored)| overwritten(&job.tree, from, kind, &stored, job.seq));
+            let before = base_at(&now, key, lookup.seq - 1)?;
+            let overwritten = before
+                .and_then(|(from, kind, stored)| overwritten(&lookup.tree, from, kind, &stored, lookup.seq));
             Ok(overwritten.into_iter().collect())
         }
         What::Range(range) => {
             let mut all = Vec::new();
-            bases_in(&now, range, job.seq - 1, |from, kind, stored| {
-                all.extend(overwritten(&job.tree, from, kind, stored, job.seq));
+            bases_in(&now, range, lookup.seq - 1, |from, kind, stored| {
+                all.extend(overwritten(&lookup.tree, from, kind, stored, lookup.seq));
             })?;
             Ok(all)
         }
@@ -61,20 +61,20 @@ impl Store {
     /// Finds the huge values that writes up to `limit` have overwritten, and those that nobody sees any more.
     pub(crate) fn find_overwritten(&self, limit: SeqNo) -> Result<()> {
         let mut garbage = self.blob_gc.garbage();
-        while let Some(job) = self.commit.jobs.take_up_to(limit) {
-            if job.tree.is_dropped() {
+        while let Some(lookup) = self.commit.lookups.take_up_to(limit) {
+            if lookup.tree.is_dropped() {
                 continue;
             }
-            if matches!(job.what, What::Range(_)) && self.blobs.filter.is_empty() {
+            if matches!(lookup.what, What::Range(_)) && self.blobs.filter.is_empty() {
                 // No key ever held a huge value, so a replayed deletion need not be looked into.
                 continue;
             }
-            match overwritten_by(&job) {
+            match overwritten_by(&lookup) {
                 Ok(overwritten) => garbage.overwrite(overwritten),
                 // If another file is damaged, the value's space stays taken until a merge drops the value.
                 Err(error) if error.kind() == ErrorKind::Corruption => {}
                 Err(error) => {
-                    self.commit.jobs.give_back(job);
+                    self.commit.lookups.give_back(lookup);
                     return Err(error);
                 }
             }
@@ -90,21 +90,21 @@ impl Store {
     /// Notes that a snapshot or a scan was released.
     pub(crate) fn snapshot_released(&self) {
         if self.blob_gc.has_overwritten() {
-            self.notify(Lane::Blobs);
+            self.notify(JobKind::Blobs);
         }
     }
 
-    /// Frees all values under the root number `tree`, because the manifest has no tree with this root any more. Scans
+    /// Frees all values under the lineage `tree`, because the manifest has no tree with this lineage any more. Scans
     /// that are open continue.
     pub(super) fn free_blobs_of(&self, tree: TreeId) {
         self.blob_gc.overwrite_tree(tree, self.commit.visible() + 1);
-        self.notify(Lane::Blobs);
+        self.notify(JobKind::Blobs);
     }
 
     /// Notes how far trees that skip the log are in tables. Values that those writes have overwritten may be freed.
     pub(super) fn note_flushed(&self, trees: &[(TreeId, SeqNo)]) {
         self.blob_gc.note_flushed(trees);
-        self.notify(Lane::Blobs);
+        self.notify(JobKind::Blobs);
     }
 
     /// The trees in which a flush would free much space of huge values.
@@ -133,7 +133,7 @@ impl Store {
     /// Notes the result of `edits`: their values are freed or, if the edits failed, have to be freed by others.
     pub(crate) fn after_blob_edits(&self, edits: BlobEdits, durable: bool) {
         if self.blob_gc.after_edits(edits, durable) {
-            self.notify(Lane::Blobs);
+            self.notify(JobKind::Blobs);
         }
     }
 
@@ -155,7 +155,7 @@ impl Store {
         self.blob_gc.files_of_copy(manifest, end)
     }
 
-    /// Adds an entry, that of `key` in a tree with the root `tree`, to the huge value of `pointer`. `None` if the value
+    /// Adds an entry, that of `key` in a tree with the lineage `tree`, to the huge value of `pointer`. `None` if the value
     /// was freed, because the entry that had the pointer is gone.
     pub(crate) fn copy_blob(&self, tree: TreeId, key: &[u8], pointer: &Pointer) -> Result<Option<NewBlob>> {
         self.ensure_writable()?;
@@ -174,11 +174,11 @@ impl Store {
     // ---- rounds --------------------------------------------------------------------------------------
 
     /// Does one round of giving space back. Returns `false` if there was nothing to do.
-    pub(super) fn run_blob_lane(&self) -> Result<bool> {
+    pub(super) fn run_blob_job(&self) -> Result<bool> {
         self.run_gc_round(&mut self.blob_gc.begin_round())
     }
 
-    /// [`Store::run_blob_lane`], for a caller that has begun the round.
+    /// [`Store::run_blob_job`], for a caller that has begun the round.
     pub(super) fn run_gc_round(&self, _round: &mut ()) -> Result<bool> {
         let backpressure = self.blob_gc.backpressure();
         let (backlog, before) = (backpressure.backlog(), backpressure.given_back());
@@ -199,7 +199,7 @@ impl Store {
 
     /// Whether there is space to give back.
     pub(super) fn has_blob_garbage(&self) -> bool {
-        !self.commit.jobs.is_empty() || self.blob_gc.has_work()
+        !self.commit.lookups.is_empty() || self.blob_gc.has_work()
     }
 
     /// Frees in the manifest the values that nobody sees, once the writes over them are durable.
@@ -275,14 +275,14 @@ impl Store {
         let backpressure = self.blob_gc.backpressure();
         let unit = self.options.blob_file_bytes / 4;
         let Some(put) = backpressure.put(coming, unit / 4) else { return Ok(()) };
-        // The blob lane meets this error too, and reports it.
+        // The blob job meets this error too, and reports it.
         if self.find_overwritten(self.commit.visible()).is_err() {
             return Ok(());
         }
         let unflushed = self.trees_that_keep_space();
         if !unflushed.is_empty() {
             self.flush_trees(unflushed.iter())?;
-            self.notify(Lane::Blobs);
+            self.notify(JobKind::Blobs);
         }
         let fits = || backpressure.is_within_limit() == Some(true);
         if backpressure.backlog() <= unit || fits() {
@@ -294,7 +294,7 @@ impl Store {
             return Ok(());
         }
         let enough = backpressure.given_back().saturating_add(put);
-        self.notify(Lane::Blobs);
+        self.notify(JobKind::Blobs);
         // If the disk gives nothing back now, waiting does not help: there is room for the put, or there is not.
         perf_context::begin();
         let is_over = || fits() || backpressure.given_back() >= enough || self.health.has_failed();

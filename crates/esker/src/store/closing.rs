@@ -168,7 +168,7 @@ impl Store {
     fn release_all(&self) {
         self.immutable.clear();
         self.compactions.clear();
-        self.commit.jobs.clear();
+        self.commit.lookups.clear();
         self.versions.lock().release_all();
         self.registry.close();
         self.pool.clear();

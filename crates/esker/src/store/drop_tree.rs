@@ -6,7 +6,7 @@ use super::Store;
 use crate::blob::Pointer;
 use crate::blob::gc::{Frees, Overwritten};
 use crate::canary::broken;
-use crate::env::Lane;
+use crate::env::JobKind;
 use crate::error::Result;
 use crate::read::merging_cursor::{Direction, MergeCursor, sources_of};
 use crate::state::TreeInner;
@@ -14,9 +14,9 @@ use crate::state::versions::{Change, Versions};
 use crate::table::ScanHint;
 use crate::version::edit::Edit;
 
-/// Whether another tree has the same root number for its huge values, because both were one tree.
-pub(super) fn has_relatives(versions: &Versions, tree: &TreeInner) -> bool {
-    versions.trees().any(|other| other.id != tree.id && other.root == tree.root)
+/// Whether another tree has the same lineage for its huge values, because both were one tree.
+pub(super) fn shares_lineage(versions: &Versions, tree: &TreeInner) -> bool {
+    versions.trees().any(|other| other.id != tree.id && other.lineage == tree.lineage)
 }
 
 /// The pointers to huge values in the tree.
@@ -35,24 +35,24 @@ pub(super) fn pointers_in(tree: &TreeInner) -> Result<Vec<Pointer>> {
 impl Store {
     /// Drops the tree called `name`.
     pub(crate) fn drop_tree(&self, name: &str) -> Result<()> {
-        // No import may add values under the tree's root number before all of them are freed.
+        // No import may add values under the tree's lineage before all of them are freed.
         let _one_at_a_time = self.reshaping.lock();
         self.sync_published()?;
         let mut versions = self.versions.lock();
         let tree = versions.tree_called(name)?;
-        if has_relatives(&versions, &tree) && !broken("rule-20-drop") {
+        if shares_lineage(&versions, &tree) && !broken("rule-20-drop") {
             drop(versions);
-            return self.drop_relative(&tree);
+            return self.drop_one_of_lineage(&tree);
         }
         self.apply(&mut versions, &Change::of(vec![Edit::DropTree { tree: tree.id }]))?;
         drop(versions);
-        self.free_blobs_of(tree.root);
+        self.free_blobs_of(tree.lineage);
         Ok(())
     }
 
-    /// Drops a tree that shares its root with another tree: only its own pointers tell which huge values belong to it.
+    /// Drops a tree that shares its lineage with another tree: only its own pointers tell which huge values belong to it.
     /// Called under `reshaping`.
-    fn drop_relative(&self, tree: &Arc<TreeInner>) -> Result<()> {
+    fn drop_one_of_lineage(&self, tree: &Arc<TreeInner>) -> Result<()> {
         let _paused = self.pause_writes(tree);
         let visible = self.commit.visible();
         self.find_overwritten(visible)?;
@@ -88,7 +88,7 @@ impl Store {
             return dropped;
         }
         drop(versions);
-        self.notify(Lane::Blobs);
+        self.notify(JobKind::Blobs);
         Ok(())
     }
 }

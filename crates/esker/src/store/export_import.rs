@@ -9,14 +9,14 @@
 //!   that the tree needs. All other values in them are freed there.
 //! - An imported tree keeps its sequence numbers. The same edit raises the store's counter beyond them. Moments that
 //!   were registered before cannot see the tree ([`crate::state::KeyBounds`]).
-//! - Huge values keep the root number under which they were filed. By that number the tree may be a relative of others,
-//!   as after a split.
+//! - Huge values stay filed under the lineage number of the tree that wrote them, and the imported tree takes that lineage.
+//!   So it may share its lineage with other trees, as after a split.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Store;
-use super::drop_tree::{has_relatives, pointers_in};
+use super::drop_tree::{pointers_in, shares_lineage};
 use crate::blob::LiveFile;
 use crate::blob::gc::Frees;
 use crate::canary::broken;
@@ -30,12 +30,12 @@ use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
 use crate::version::tree_record::TreeRecord;
 
 /// How far one import may advance the numbers of trees.
-const ROOTS_MAX: TreeId = 1 << 24;
+const LINEAGES_MAX: TreeId = 1 << 24;
 
 /// The values that a tree's pointers name, each with the shares that name it.
 type Named = BTreeMap<(FileId, u64), BTreeSet<u64>>;
 
-/// The values under a tree's root number, by file. A sealed file gets no more of them.
+/// The values under a tree's lineage, by file. A sealed file gets no more of them.
 type Filed = BTreeMap<FileId, BTreeSet<u64>>;
 
 /// A tree to install: its files are in the store's directory, and nothing names them yet.
@@ -80,7 +80,7 @@ impl Store {
         let mut filed = Filed::new();
         for live in self.blobs.files().iter().filter(|live| live.values.lock().is_sealed()) {
             // A file that is gone meanwhile, or cannot be read, is handled below.
-            filed.extend(self.filed_under(tree.root, live).ok().map(|values| (live.id, values)));
+            filed.extend(self.filed_under(tree.lineage, live).ok().map(|values| (live.id, values)));
         }
         self.while_still(&tree, &|| Ok(!tree.is_flushed()), || {
             // Overwritten values do not belong in the copy.
@@ -96,7 +96,7 @@ impl Store {
 
     /// The values that the tree's pointers name, if only these tell its huge values from another tree's.
     fn named_apart(&self, tree: &TreeInner) -> Result<Option<Named>> {
-        if !self.blobs.is_used() || !has_relatives(&self.versions.lock(), tree) || broken("export-relatives")
+        if !self.blobs.is_used() || !shares_lineage(&self.versions.lock(), tree) || broken("export-relatives")
         {
             return Ok(None);
         }
@@ -125,7 +125,10 @@ impl Store {
         let tables = known.tables_of(tree.id);
         Ok(ManifestState {
             tables: tables.map(|(level, info)| ((tree.id, level, info.file), info.clone())).collect(),
-            blobs: BlobFiles { live: self.blobs_of(tree.root, blobs, named, filed)?, ..BlobFiles::default() },
+            blobs: BlobFiles {
+                live: self.blobs_of(tree.lineage, blobs, named, filed)?,
+                ..BlobFiles::default()
+            },
             trees: BTreeMap::from([(tree.id, record)]),
             floor: LogFloor { segment: 1, start: 0 },
             log_synced: 0,
@@ -137,17 +140,17 @@ impl Store {
         })
     }
 
-    /// The values in a file under the root number `root`.
-    fn filed_under(&self, root: TreeId, live: &LiveFile) -> Result<BTreeSet<u64>> {
+    /// The values in a file under the lineage `lineage`.
+    fn filed_under(&self, lineage: TreeId, live: &LiveFile) -> Result<BTreeSet<u64>> {
         let entries = self.blobs.entries(live)?;
-        Ok(entries.iter().filter(|entry| entry.tree == root).map(|entry| entry.ordinal).collect())
+        Ok(entries.iter().filter(|entry| entry.tree == lineage).map(|entry| entry.ordinal).collect())
     }
 
-    /// Those of `files` with a value under `root` that counts and, if `named` is given, is named. All other values in
+    /// Those of `files` with a value under `lineage` that counts and, if `named` is given, is named. All other values in
     /// them are freed.
     fn blobs_of(
         &self,
-        root: TreeId,
+        lineage: TreeId,
         files: BlobFiles,
         named: Option<&Named>,
         filed: &Filed,
@@ -158,7 +161,7 @@ impl Store {
             let Some(live) = self.blobs.get(file).filter(|live| live.readable().is_ok()) else { continue };
             let mut of_tree = match filed.get(&file) {
                 Some(known) => known.clone(),
-                None => self.filed_under(root, &live)?,
+                None => self.filed_under(lineage, &live)?,
             };
             of_tree.retain(|&ordinal| {
                 let counts = ordinal < record.info.entries && record.counts(ordinal);
@@ -188,7 +191,7 @@ impl Store {
         versions.check_free(name)?;
         let least = if broken("import-numbers") { 0 } else { imported.greatest };
         let number = self.commit.take_number_above(least)?;
-        // After a crash nothing else would tell which values under the same root were overwritten before, so the edit does.
+        // After a crash nothing else would tell which values under the same lineage were overwritten before, so the edit does.
         let frees = Frees { durable_up_to: Some(visible), note_overwritten: true, ..Frees::default() };
         let mut ended = self.blob_edits(&versions, &frees);
         let edits = ended.take_edits();
@@ -208,19 +211,19 @@ impl Store {
         (seq, mut edits): (SeqNo, Vec<Edit>),
     ) -> Result<Arc<TreeInner>> {
         let (id, record) = (versions.next_tree(), &imported.record);
-        // Without values under another root, the tree has no relatives.
-        let root = if imported.blobs.is_empty() { id } else { record.root };
-        if root.saturating_sub(id) > ROOTS_MAX {
+        // Without values under another lineage, the tree shares its lineage with none.
+        let lineage = if imported.blobs.is_empty() { id } else { record.lineage };
+        if lineage.saturating_sub(id) > LINEAGES_MAX {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 "its huge values are filed under too great a number",
             ));
         }
-        // No future tree may become a relative either.
-        let next_tree = id.max(root) + 1;
+        // No future tree may get this lineage either.
+        let next_tree = id.max(lineage) + 1;
         edits.extend([
             Edit::CreateTree { tree: id, name: name.to_owned(), options: record.options.clone() },
-            Edit::KeyBounds { tree: id, root, range: record.range.clone() },
+            Edit::KeyBounds { tree: id, lineage, range: record.range.clone() },
             Edit::Flushed { tree: id, seq },
         ]);
         let of_blobs = imported.blobs.iter().map(|blobs| (blobs.record.info.file, blobs.record.clone()));

@@ -18,7 +18,7 @@ use crate::blob::gc::{Frees, Overwritten};
 use crate::blob::{NewBlob, Pointer, VOLATILE, key_hash};
 use crate::canary::broken;
 use crate::cursor::{Cursor, MAX_SEQ};
-use crate::env::Lane;
+use crate::env::JobKind;
 use crate::error::{ErrorKind, Result};
 use crate::read::get::base_at;
 use crate::state::TreeInner;
@@ -111,7 +111,7 @@ impl Store {
             let mut cursor = Table::new(file, info.clone()).cursor(ScanHint::Compaction)?;
             cursor.seek_to_first()?;
             while cursor.valid() {
-                if filter.may_contain(key_hash(tree.root, cursor.key())) {
+                if filter.may_contain(key_hash(tree.lineage, cursor.key())) {
                     ingested.watched.push(cursor.key().to_vec());
                 }
                 cursor.next()?;
@@ -186,7 +186,7 @@ impl Store {
             // Not earlier: the search for values that nobody sees assumes that the number is visible.
             self.blob_gc.add_overwritten(replaced.drain(..));
         }
-        self.notify(Lane::Blobs);
+        self.notify(JobKind::Blobs);
         installed
     }
 }

@@ -9,7 +9,7 @@ use crate::blob::Pointer;
 use crate::blob::gc::Frees;
 use crate::compact::pick;
 use crate::cursor::SeqNo;
-use crate::env::Lane;
+use crate::env::JobKind;
 use crate::error::Result;
 use crate::flush::Flushed;
 use crate::log::replay::LogFloor;
@@ -96,14 +96,14 @@ impl Store {
                 self.note_flushed(&[(tree.id, SeqNo::MAX)]);
             }
         }
-        // The same lane removes the tables of dropped trees.
+        // The same job removes the tables of dropped trees.
         let has_work = !changed.is_empty() || !dropped.is_empty();
         if !changed.is_empty() {
             self.compactions.add(changed);
             self.update_throttle();
         }
         if has_work {
-            self.notify(Lane::Compact);
+            self.notify(JobKind::Compact);
         }
     }
 

@@ -11,18 +11,18 @@
 //!
 //! Reads take none of them. `docs/architecture.md` lists the locks below these.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::blob::BlobSet;
 use crate::blob::gc::BlobGc;
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
 use crate::compact::queue::CompactionQueue;
-use crate::env::{Env, Executor, Lane, SteadyClock, Worker};
+use crate::env::{Env, Executor, JobKind, SteadyClock, Worker};
 use crate::error::{Error, Result};
 use crate::flush::FlushQueue;
 use crate::fs::DirLock;
@@ -34,7 +34,7 @@ use crate::options::Options;
 use crate::read::snapshots::SnapshotRegistry;
 use crate::space::{Space, is_full};
 use crate::state::versions::{VersionSet, Versions};
-use crate::stats::Counters;
+use crate::stats::{Counters, Stats};
 use crate::trace::Metrics;
 use crate::version::tables::TableRegistry;
 use crate::write::commit::{Commit, poisoned};
@@ -81,40 +81,40 @@ const SPARE_WHEN_FULL: usize = 1;
 #[derive(Debug)]
 pub(crate) struct Store {
     /// Identifies this opening of the store.
-    pub(crate) id: u64,
-    pub(crate) env: Env,
-    pub(crate) dir: PathBuf,
-    pub(crate) options: Options,
+    id: u64,
+    env: Env,
+    dir: PathBuf,
+    options: Options,
     health: Health,
-    pub(crate) commit: Commit,
-    pub(crate) wal: Wal,
-    pub(crate) versions: VersionSet,
-    pub(crate) snapshots: SnapshotRegistry,
+    commit: Commit,
+    wal: Wal,
+    versions: VersionSet,
+    snapshots: SnapshotRegistry,
     /// The clock by which values expire.
-    pub(crate) clock: SteadyClock,
-    pub(crate) registry: Arc<TableRegistry>,
-    pub(crate) pool: Arc<BufferPool>,
-    pub(crate) blobs: Arc<BlobSet>,
+    clock: SteadyClock,
+    registry: Arc<TableRegistry>,
+    pool: Arc<BufferPool>,
+    blobs: Arc<BlobSet>,
     blob_gc: BlobGc,
     reclaim: Reclaim,
-    pub(crate) scrub: Scrub,
+    scrub: Scrub,
     idle: Idle,
-    pub(crate) throttle: Throttle,
+    throttle: Throttle,
     io_budget: IoBudget,
-    pub(crate) counters: Counters,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) replayed: ReplayReport,
-    pub(crate) tables: Arc<TableMaker>,
+    counters: Counters,
+    metrics: Arc<Metrics>,
+    replayed: ReplayReport,
+    tables: Arc<TableMaker>,
     /// Held while a tree changes as a whole: an ingest, a split, an import, an export, a drop.
     reshaping: Mutex<()>,
     /// How often trees were split. It rises before the tree takes writes again.
     splits: AtomicU64,
-    pub(crate) flushing: Mutex<()>,
-    pub(crate) compacting: Mutex<()>,
+    flushing: Mutex<()>,
+    compacting: Mutex<()>,
     /// Held by the thread that removes obsolete tables. Others wait for it.
     removing: Mutex<()>,
     /// Held during a backup.
-    pub(crate) backing_up: Mutex<()>,
+    backing_up: Mutex<()>,
     immutable: FlushQueue,
     compactions: CompactionQueue,
     executor: Arc<dyn Executor>,
@@ -202,9 +202,102 @@ impl Store {
         if !self.health.is_read_only() {
             let weak: std::sync::Weak<dyn Worker> = Arc::<Store>::downgrade(self);
             self.executor.start(weak)?;
-            Lane::ALL.iter().for_each(|&lane| self.executor.notify(lane));
+            JobKind::ALL.iter().for_each(|&job| self.executor.notify(job));
         }
         Ok(())
+    }
+
+    // ---- the parts, for handles and maintenance --------------------------------------------------------
+
+    /// Identifies this opening of the store.
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    #[inline]
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    #[inline]
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    #[inline]
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    #[inline]
+    pub(crate) fn commit(&self) -> &Commit {
+        &self.commit
+    }
+
+    #[inline]
+    pub(crate) fn wal(&self) -> &Wal {
+        &self.wal
+    }
+
+    #[inline]
+    pub(crate) fn versions(&self) -> &VersionSet {
+        &self.versions
+    }
+
+    #[inline]
+    pub(crate) fn snapshots(&self) -> &SnapshotRegistry {
+        &self.snapshots
+    }
+
+    /// The clock by which values expire.
+    #[inline]
+    pub(crate) fn clock(&self) -> &SteadyClock {
+        &self.clock
+    }
+
+    #[inline]
+    pub(crate) fn registry(&self) -> &Arc<TableRegistry> {
+        &self.registry
+    }
+
+    #[inline]
+    pub(crate) fn pool(&self) -> &Arc<BufferPool> {
+        &self.pool
+    }
+
+    #[inline]
+    pub(crate) fn blobs(&self) -> &Arc<BlobSet> {
+        &self.blobs
+    }
+
+    #[inline]
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Makes tables.
+    #[inline]
+    pub(crate) fn tables(&self) -> &Arc<TableMaker> {
+        &self.tables
+    }
+
+    /// What the opening found in the log.
+    #[inline]
+    pub(crate) fn replayed(&self) -> &ReplayReport {
+        &self.replayed
+    }
+
+    /// Waits until no other thread makes a backup, or an export to another file system, and keeps others from it.
+    pub(crate) fn begin_backup(&self) -> MutexGuard<'_, ()> {
+        self.backing_up.lock()
+    }
+
+    /// Puts what the store has counted into `stats`.
+    pub(crate) fn fill_stats(&self, stats: &mut Stats) {
+        stats.throttled_us = self.throttle.slept_us();
+        self.scrub.fill(stats);
+        self.counters.fill(stats);
     }
 
     // ---- waiting and progress ----------------------------------------------------------------------
@@ -216,7 +309,7 @@ impl Store {
         if self.executor.is_stepped() {
             while !done() {
                 self.ensure_writable()?;
-                if !Lane::ALL.iter().any(|&lane| self.run_one(lane)) && !done() {
+                if !JobKind::ALL.iter().any(|&job| self.run_one(job)) && !done() {
                     let error = self.health.failure().or_else(|| self.health.shortage_since(shortages));
                     return Err(error.unwrap_or_else(poisoned));
                 }

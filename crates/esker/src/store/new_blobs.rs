@@ -11,10 +11,10 @@ use crate::ranges::KeyRange;
 use crate::value::Value;
 use crate::version::edit::TreeId;
 use crate::write::batch::{Batch, Op};
-use crate::write::watch::{Job, What};
+use crate::write::lookups::{Lookup, What};
 
 impl Store {
-    /// Writes `value` to a blob file, for `key` of a tree with the root `tree`.
+    /// Writes `value` to a blob file, for `key` of a tree with the lineage `tree`.
     pub(crate) fn put_blob(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<NewBlob> {
         self.make_room_for_blob(value.len() as u64)?;
         self.blobs.put(tree, key, value)
@@ -52,7 +52,7 @@ impl Store {
                     let gone = || Error::new(ErrorKind::InvalidInput, "a huge value of the batch is gone");
                     let pin = batch.pin_of(&pointer).ok_or_else(gone)?;
                     let value = Value::of_pin(pin, pointer).into_vec()?;
-                    copy.add_blob(tree, op.key, self.put_blob(tree.root, op.key, &value)?, entry.expiry)?;
+                    copy.add_blob(tree, op.key, self.put_blob(tree.lineage, op.key, &value)?, entry.expiry)?;
                 }
                 None if op.kind == Kind::DeleteRange => {
                     KeyRange::decode(op.key, op.value)
@@ -65,7 +65,7 @@ impl Store {
     }
 
     /// The writes of `batch` to keys that may hold a blob, numbered by their places in it.
-    pub(super) fn overwrite_jobs(&self, batch: &Batch) -> Vec<Job> {
+    pub(super) fn lookups_of(&self, batch: &Batch) -> Vec<Lookup> {
         let filter = &self.blobs.filter;
         if filter.is_empty() {
             return Vec::new();
@@ -73,18 +73,19 @@ impl Store {
         let ops = (0..).zip(batch.planned_ops());
         // A value that operands are merged into stays.
         let overwriting = ops.filter(|(_, (_, _, op))| op.kind != Kind::Merge || broken("merge-ends"));
-        let root = |part: usize| batch.parts()[part].tree.root;
+        let lineage = |part: usize| batch.parts()[part].tree.lineage;
         let watched =
-            overwriting.filter(|(_, (part, _, op))| filter.may_contain(key_hash(root(*part), op.key)));
+            overwriting.filter(|(_, (part, _, op))| filter.may_contain(key_hash(lineage(*part), op.key)));
         let tree = |part: usize| Arc::clone(&batch.parts()[part].tree);
-        let job = |(place, (part, _, op)): (SeqNo, (usize, u8, Op<'_>))| Job {
+        let lookup = |(place, (part, _, op)): (SeqNo, (usize, u8, Op<'_>))| Lookup {
             tree: tree(part),
             what: What::Key(op.key.to_vec()),
             seq: place,
         };
-        let of_range = |(place, part, range)| Job { tree: tree(part), what: What::Range(range), seq: place };
-        let mut jobs: Vec<Job> = watched.map(job).chain(batch.ranges().map(of_range)).collect();
-        jobs.sort_by_key(|job| job.seq);
-        jobs
+        let of_range =
+            |(place, part, range)| Lookup { tree: tree(part), what: What::Range(range), seq: place };
+        let mut lookups: Vec<Lookup> = watched.map(lookup).chain(batch.ranges().map(of_range)).collect();
+        lookups.sort_by_key(|lookup| lookup.seq);
+        lookups
     }
 }

@@ -5,7 +5,7 @@
 //! file's greatest length. Above that, the files are rewritten that gain most for each byte written, until half of that
 //! limit is left. Values keep their names, so only the file changes ([`crate::blob::rewrite`]).
 //!
-//! The blob lane does this, some MiB at a time, between its other work. Values that are freed during a rewrite are
+//! The blob job does this, some MiB at a time, between its other work. Values that are freed during a rewrite are
 //! punched again in the new file (rule 15).
 
 use std::collections::BTreeSet;
@@ -18,10 +18,10 @@ use crate::blob::rewrite::{Replaced, Rewrite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::is_full;
 
-/// A rewrite of a whole file takes this many steps. Between two of them the blob lane does its other work.
+/// A rewrite of a whole file takes this many steps. Between two of them the blob job does its other work.
 const STEPS: u64 = 16;
 
-/// The state of reclaim. Only the blob lane and the close of the store touch it.
+/// The state of reclaim. Only the blob job and the close of the store touch it.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaim {
     state: Mutex<ReclaimState>,

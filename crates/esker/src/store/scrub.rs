@@ -1,7 +1,7 @@
 //! Scrubbing: reads everything now and then, so that damage is found while there is still a copy to repair it from.
 //!
 //! A pass reads every block of every table, and every chunk of every huge value that counts when its turn comes. It
-//! reads the files and bypasses the buffer pool. In the background the compact lane reads between merges, at a bounded
+//! reads the files and bypasses the buffer pool. In the background the compaction job reads between merges, at a bounded
 //! rate; `Db::scrub` reads as fast as it can. Damage is noted, and both the pass and the store go on. When the store is
 //! closed, the progress of a pass is lost.
 
@@ -144,7 +144,7 @@ impl Store {
         }
     }
 
-    /// How soon the compact lane has to continue a running pass, if there is one.
+    /// How soon the compaction job has to continue a running pass, if there is one.
     pub(super) fn scrub_again(&self) -> Option<Duration> {
         let background = self.scrub.background.try_lock()?;
         background.pass.is_some().then_some(STEP)

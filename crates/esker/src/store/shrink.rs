@@ -52,7 +52,7 @@ impl Store {
         self.move_floor()?;
         self.remove_surplus(0)?;
         self.space.reserve().shrink(self.longest_segment())?;
-        // The log lane may have made a longer one meanwhile.
+        // The log job may have made a longer one meanwhile.
         self.space.reserve().cover(self.longest_segment())
     }
 

@@ -10,7 +10,7 @@
 //!
 //! The tree is flushed and held, so all of its keys are in tables: no log record behind the flushed writes of either
 //! tree names a key of the other. A sequence number is taken as for a write, so that earlier snapshots continue to see
-//! one tree. Huge values stay filed under their *root* number, which both trees have from then on.
+//! one tree. Huge values stay filed under a *lineage* number, which both trees have from then on.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -149,14 +149,14 @@ impl Store {
         seq: SeqNo,
     ) -> Result<Arc<TreeInner>> {
         let state = tree.state.load_full();
-        let (from, to, root) = (tree.id, versions.next_tree(), tree.root);
+        let (from, to, lineage) = (tree.id, versions.next_tree(), tree.lineage);
         let table_edits = split_tables(&state, (from, to), &halves.high.lower)?;
         let range_edits = split_ranges(&state, (from, to), &halves);
         let tag = tree.tag.lock().clone();
         let mut edits = vec![
             Edit::CreateTree { tree: to, name: name.to_owned(), options: tree.options() },
-            Edit::KeyBounds { tree: to, root, range: halves.high },
-            Edit::KeyBounds { tree: from, root, range: halves.low },
+            Edit::KeyBounds { tree: to, lineage, range: halves.high },
+            Edit::KeyBounds { tree: from, lineage, range: halves.low },
             // Both trees are entirely in tables.
             Edit::Flushed { tree: to, seq },
             Edit::Flushed { tree: from, seq },

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::Store;
 use crate::canary::broken;
 use crate::cursor::Kind;
-use crate::env::Lane;
+use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::record;
 use crate::options::Durability;
@@ -90,7 +90,8 @@ impl Store {
     /// Fails if merges fall behind because they lack descriptors or memory. Slowing the writer more and more would not
     /// tell it why.
     fn check_merging(&self) -> Result<()> {
-        let lacking = if self.throttle.is_outrun() { self.health.shortage_in(Lane::Compact) } else { None };
+        let lacking =
+            if self.throttle.is_outrun() { self.health.shortage_in(JobKind::Compact) } else { None };
         lacking.map_or(Ok(()), Err)
     }
 
@@ -102,12 +103,12 @@ impl Store {
     ) -> Result<Option<u64>> {
         let header = batch.is_logged()?.then(|| record::header_for(batch.payload()));
         let mut seen = self.blobs.filter.additions();
-        let mut jobs = self.overwrite_jobs(batch);
+        let mut lookups = self.lookups_of(batch);
         if self.throttle.is_slowing() {
             self.check_merging()?;
             self.throttle.admit(&*self.env.clock, batch.size_bytes());
         }
-        let mut has_jobs = !jobs.is_empty();
+        let mut has_lookups = !lookups.is_empty();
         let mut splits = self.splits.load(Ordering::Acquire);
         check_key_bounds(batch)?;
         let end = loop {
@@ -125,15 +126,15 @@ impl Store {
             if seen != self.blobs.filter.additions() {
                 // One of the keys may have got a huge value meanwhile.
                 seen = self.blobs.filter.additions();
-                jobs = self.overwrite_jobs(batch);
-                has_jobs = !jobs.is_empty();
+                lookups = self.lookups_of(batch);
+                has_lookups = !lookups.is_empty();
             }
             if splits != self.splits.load(Ordering::Acquire) {
                 splits = self.splits.load(Ordering::Acquire);
                 check_key_bounds(batch)?;
             }
             let power = durability == Durability::Power;
-            match self.commit.commit(state, &self.wal, batch, header, power, &mut jobs) {
+            match self.commit.commit(state, &self.wal, batch, header, power, &mut lookups) {
                 Ok(Committed::Done { end }) => break end,
                 Ok(Committed::Paused) => {
                     perf_context::waiting(&*self.env.clock, Cause::Ingest, || self.wait_while_paused(batch));
@@ -147,8 +148,8 @@ impl Store {
             }
         };
         self.after_write(batch);
-        if has_jobs {
-            self.notify(Lane::Blobs);
+        if has_lookups {
+            self.notify(JobKind::Blobs);
         }
         if durability == Durability::Power {
             let make_durable = || match header {
@@ -193,7 +194,7 @@ impl Store {
         self.wal.sync_to(end, &self.commit.published, &blobs_first)
     }
 
-    /// Makes full memtables immutable, and notifies the lanes that the write has made work for.
+    /// Makes full memtables immutable, and notifies the jobs that the write has made work for.
     fn after_write(&self, batch: &Batch) {
         let limit = self.space.memtable_limit();
         for part in batch.parts() {
@@ -203,8 +204,8 @@ impl Store {
         }
         if !self.wal.has_spare() {
             // A segment was begun: the next one has to be prepared, and the log may have outgrown its budget.
-            self.executor.notify(Lane::Log);
-            self.executor.notify(Lane::Flush);
+            self.executor.notify(JobKind::Log);
+            self.executor.notify(JobKind::Flush);
         }
     }
 
@@ -226,7 +227,7 @@ impl Store {
         tree.switch_mem();
         self.immutable.push(Arc::clone(tree), mem);
         drop(state);
-        self.executor.notify(Lane::Flush);
+        self.executor.notify(JobKind::Flush);
     }
 
     /// Delays a writer while the waiting memtables are at their limit.
@@ -236,7 +237,7 @@ impl Store {
         if !full() {
             return Ok(());
         }
-        self.executor.notify(Lane::Flush);
+        self.executor.notify(JobKind::Flush);
         match perf_context::waiting(&*self.env.clock, Cause::Memtables, || self.wait_until(|| !full())) {
             // The background may have given up. A delete tries whether a flush is possible.
             Err(error) if is_full(&error) && batch.only_deletes() => {

@@ -65,11 +65,11 @@ impl Batch {
     }
 
     fn add_put(&mut self, tree: &Tree, key: &[u8], value: &[u8], expiry: Option<Expiry>) -> Result<()> {
-        if value.len() < tree.store.options.separate_at.max(1) {
+        if value.len() < tree.store.options().separate_at.max(1) {
             return self.add_until(tree.inner(), Kind::Put, expiry, key, value);
         }
         check_key(key)?;
-        let blob = tree.store.put_blob(tree.inner.root, key, value)?;
+        let blob = tree.store.put_blob(tree.inner.lineage, key, value)?;
         self.add_blob(tree.inner(), key, blob, expiry)
     }
 

@@ -7,7 +7,7 @@ use super::Tree;
 use crate::blob::{BlobFileId, NewBlob, Pointer, key_hash};
 use crate::compact::output::{Output, OutputOptions, filter_bits};
 use crate::cursor::{Kind, SeqNo};
-use crate::env::Lane;
+use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::TableLimits;
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
@@ -63,15 +63,15 @@ impl Ingest {
         store.ensure_writable()?;
         let options = OutputOptions {
             compression: tree.inner.options().compression,
-            filter_bits: filter_bits(store.options.filter_bits, LEVELS - 1, LEVELS - 1),
-            limits: store.options.table_limits(),
+            filter_bits: filter_bits(store.options().filter_bits, LEVELS - 1, LEVELS - 1),
+            limits: store.options().table_limits(),
             offer: None,
             cleared: 0,
             tree: Some(tree.inner.id),
         };
-        let additions = store.blobs.filter.additions();
+        let additions = store.blobs().filter.additions();
         let gathered = Ingested { additions, ..Ingested::default() };
-        let output = Output::new(&store.tables, options);
+        let output = Output::new(store.tables(), options);
         let (last, count, unchecked, failed) = (Vec::new(), 0, ROOM_EVERY, false);
         Ok(Ingest { tree: tree.clone(), output, last, count, unchecked, gathered, failed })
     }
@@ -99,13 +99,13 @@ impl Ingest {
             let message = format!("the key \"{key}\" comes behind \"{last}\": keys have to be ascending");
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
-        let separate = value.len() >= self.tree.store.options.separate_at.max(1);
+        let separate = value.len() >= self.tree.store.options().separate_at.max(1);
         self.watch(key);
         self.attempt(|ingest| {
             if !separate {
                 return ingest.add(key, Kind::Put, value);
             }
-            let blob = ingest.tree.store.put_blob(ingest.tree.inner.root, key, value)?;
+            let blob = ingest.tree.store.put_blob(ingest.tree.inner.lineage, key, value)?;
             let mut pointer = Vec::new();
             blob.pointer.encode(&mut pointer);
             ingest.gathered.blobs.push(blob);
@@ -115,8 +115,8 @@ impl Ingest {
 
     /// Notes a key that may have had a huge value.
     fn watch(&mut self, key: &[u8]) {
-        let filter = &self.tree.store.blobs.filter;
-        if !filter.is_empty() && filter.may_contain(key_hash(self.tree.inner.root, key)) {
+        let filter = &self.tree.store.blobs().filter;
+        if !filter.is_empty() && filter.may_contain(key_hash(self.tree.inner.lineage, key)) {
             self.gathered.watched.push(key.to_vec());
         }
     }
@@ -196,11 +196,11 @@ impl IngestUnsorted {
         check_key(key)?;
         self.ingest.attempt(|_| Ok(()))?;
         let store = Arc::clone(&self.ingest.tree.store);
-        let entry = if value.len() < store.options.separate_at.max(1) {
+        let entry = if value.len() < store.options().separate_at.max(1) {
             (Kind::Put, value.to_vec())
         } else {
             self.ingest.watch(key);
-            let blob = store.put_blob(self.ingest.tree.inner.root, key, value)?;
+            let blob = store.put_blob(self.ingest.tree.inner.lineage, key, value)?;
             let mut pointer = Vec::new();
             blob.pointer.encode(&mut pointer);
             self.blobs.insert((blob.pointer.file, blob.pointer.ordinal), blob);
@@ -211,7 +211,7 @@ impl IngestUnsorted {
             self.bytes -= key.len() + stored.len() + ENTRY_BYTES;
             self.forget(kind, &stored);
         }
-        if self.bytes >= store.options.memtable_limit() {
+        if self.bytes >= store.options().memtable_limit() {
             self.write_run()?;
         }
         Ok(())
@@ -240,8 +240,8 @@ impl IngestUnsorted {
                 cleared: 0,
                 tree: Some(tree.inner.id),
             };
-            store.check_room_for_blob(store.options.memtable_limit() as u64)?;
-            let mut output = Output::new(&store.tables, options);
+            store.check_room_for_blob(store.options().memtable_limit() as u64)?;
+            let mut output = Output::new(store.tables(), options);
             for (key, (kind, stored)) in &gathered {
                 output.add(key, seq, *kind, stored)?;
             }
@@ -249,7 +249,7 @@ impl IngestUnsorted {
             Ok(())
         })?;
         if let Some(info) = written {
-            let file = tree.store.registry.file(info.file, info.salt);
+            let file = tree.store.registry().file(info.file, info.salt);
             // The file is removed with this writer, whether or not the commit succeeds.
             file.mark_obsolete();
             self.runs.push(Table::new(file, info));
@@ -286,7 +286,7 @@ impl IngestUnsorted {
         }
         drop(merge);
         self.runs.clear();
-        self.ingest.tree.store.notify(Lane::Compact);
+        self.ingest.tree.store.notify(JobKind::Compact);
         self.ingest.commit()
     }
 

@@ -48,9 +48,9 @@ impl Tree {
         let key = key.as_ref();
         Batch::with_scratch(|batch| {
             batch.merge(self, key, operator, operand)?;
-            self.store.write(batch, self.store.options.durability)
+            self.store.write(batch, self.store.options().durability)
         })?;
-        if self.store.env.random.next_u64().is_multiple_of(SETTLED_ONCE_IN) {
+        if self.store.env().random.next_u64().is_multiple_of(SETTLED_ONCE_IN) {
             // The operand is written; this only helps later readers.
             drop(self.settle(key));
         }
@@ -70,8 +70,8 @@ impl Tree {
             return Ok(());
         }
         let value = below.map(|entry| entry.value);
-        let value = self.store.options.merge_operators.apply(key, value, &operands)?;
-        if value.len() > SETTLED_MAX.min(self.store.options.separate_at.saturating_sub(1)) {
+        let value = self.store.options().merge_operators.apply(key, value, &operands)?;
+        if value.len() > SETTLED_MAX.min(self.store.options().separate_at.saturating_sub(1)) {
             return Ok(());
         }
         let unchanged = || self.is_unchanged(key, seen);
@@ -124,7 +124,7 @@ impl Batch {
         operator: &str,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let stored = tree.store.options.merge_operators.encode(operator, operand.as_ref())?;
+        let stored = tree.store.options().merge_operators.encode(operator, operand.as_ref())?;
         self.add(tree.inner(), Kind::Merge, key.as_ref(), &stored)
     }
 }

@@ -89,7 +89,7 @@ impl Tree {
     /// `InvalidInput` when the key is empty or too long; `Poisoned`, `ReadOnly`, `Closed`, `OutOfSpace`
     /// when the store takes no writes; `Io` when the disk fails.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_with(key, value, self.store.options.durability)
+        self.put_with(key, value, self.store.options().durability)
     }
 
     /// Like [`Tree::put`], with the given durability.
@@ -110,7 +110,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.delete_with(key, self.store.options.durability)
+        self.delete_with(key, self.store.options().durability)
     }
 
     /// Like [`Tree::delete`], with the given durability.
@@ -146,7 +146,7 @@ impl Tree {
     pub fn put_for(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
         let mut batch = Batch::new();
         batch.put_for(self, key, value, ttl)?;
-        self.store.write(&batch, self.store.options.durability)
+        self.store.write(&batch, self.store.options().durability)
     }
 
     /// Deletes all keys of `range`; its direction does not matter. Later puts in the range are not affected. A range
@@ -180,11 +180,11 @@ impl Tree {
     pub fn delete_range(&self, range: &ScanRange) -> Result<()> {
         let mut batch = Batch::new();
         batch.delete_range(self, range)?;
-        self.store.write(&batch, self.store.options.durability)
+        self.store.write(&batch, self.store.options().durability)
     }
 
     fn write_one(&self, kind: Kind, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        if value.len() >= self.store.options.separate_at.max(1) {
+        if value.len() >= self.store.options().separate_at.max(1) {
             let mut batch = Batch::new();
             batch.put(self, key, value)?;
             return self.store.write(&batch, durability);
@@ -266,7 +266,7 @@ impl Tree {
             }
             let seen = snapshot.seq();
             let unchanged = || Ok(self.is_unchanged(key, seen)? && lasting.holds());
-            if self.store.write_if(&batch, self.store.options.durability, Some(&unchanged))?.is_some() {
+            if self.store.write_if(&batch, self.store.options().durability, Some(&unchanged))?.is_some() {
                 return Ok(());
             }
         }
@@ -308,7 +308,7 @@ impl Tree {
     fn consistent_state(&self) -> Result<(Arc<TreeState>, SeqNo)> {
         loop {
             let state = Guard::into_inner(self.readable_state()?);
-            let seq = self.store.commit.visible();
+            let seq = self.store.commit().visible();
             // Otherwise a memtable begun in between may hold writes at or before `seq` that `state` lacks.
             if Arc::ptr_eq(&state, &self.inner.state.load()) {
                 return Ok((state, seq));
@@ -321,10 +321,10 @@ impl Tree {
     fn passing_read_point(&self) -> Result<Option<Passing>> {
         loop {
             let (state, seen) = self.consistent_state()?;
-            if self.store.blobs.is_used() {
+            if self.store.blobs().is_used() {
                 return Ok(None);
             }
-            match self.store.snapshots.passing(&self.store.commit, &self.store.clock) {
+            match self.store.snapshots().passing(self.store.commit(), self.store.clock()) {
                 Some((seq, time)) if seq == seen => return Ok(Some((state, (seq, time)))),
                 Some(_) => {}
                 None => return Ok(None),
@@ -335,15 +335,15 @@ impl Tree {
     /// The newest value: the result of `use_value` for a small one, or a handle of a huge one.
     #[inline]
     fn get_now<T>(&self, key: &[u8], use_value: impl FnOnce(&Content<'_>) -> T) -> Result<Option<Found<T>>> {
-        let metrics = &self.store.metrics;
+        let metrics = self.store.metrics();
         metrics.begin(Operation::Get);
         let expires = Cell::new(false);
         let now = || {
             expires.set(true);
-            self.store.clock.now_us()
+            self.store.clock().now_us()
         };
         let found = self.readable_state().and_then(|state| {
-            let seen = self.store.commit.visible();
+            let seen = self.store.commit().visible();
             let seen = if broken("stale-read") { seen.saturating_sub(2) } else { seen };
             get_at(&state, key, seen, now, |entry| match entry.kind {
                 Kind::Blob => Err(Some((entry.value.to_vec(), entry.expiry))),
@@ -368,7 +368,7 @@ impl Tree {
     /// Runs `work`, a get of `key`, and measures it.
     #[inline]
     fn measured<T>(&self, key: &[u8], work: impl FnOnce() -> T) -> T {
-        self.store.metrics.measure(Operation::Get, move || Subject::of(&self.inner.name, key), work)
+        self.store.metrics().measure(Operation::Get, move || Subject::of(&self.inner.name, key), work)
     }
 
     /// The value of a key whose newest version is an operand, or has expired. The moment is registered, so that a huge
@@ -379,7 +379,7 @@ impl Tree {
         perf_context::begin();
         let found = Snapshot::passing(&self.owner).find(self, key);
         if perf_context::are_there() {
-            self.store.metrics.end(Operation::Get, || Subject::of(&self.inner.name, key));
+            self.store.metrics().end(Operation::Get, || Subject::of(&self.inner.name, key));
         }
         found
     }
@@ -387,7 +387,7 @@ impl Tree {
     /// The huge value that `pointer` refers to. If it was overwritten and freed meanwhile, the current value of `key`.
     #[cold]
     fn get_huge(&self, key: &[u8], pointer: &[u8], expiry: Option<Expiry>) -> Result<Option<Value>> {
-        match Value::of_blob(&self.store.blobs, key, pointer, expiry) {
+        match Value::of_blob(self.store.blobs(), key, pointer, expiry) {
             // Values that a registered snapshot sees are not freed.
             Err(_) => Snapshot::passing(&self.owner).find(self, key),
             found => found.map(Some),
@@ -445,7 +445,7 @@ impl Tree {
         };
         let value_of = |key: &[u8], entry: &Content<'_>| match entry.kind {
             Kind::Merge => {
-                merged_at(&state, key, (seq, time), &self.store.options.merge_operators, &self.store.blobs)
+                merged_at(&state, key, (seq, time), &self.store.options().merge_operators, self.store.blobs())
             }
             _ => Ok(Value::copy_of(entry)),
         };
@@ -464,9 +464,9 @@ impl Tree {
             let (state, expires) = (self.readable_state()?, Cell::new(false));
             let now = || {
                 expires.set(true);
-                self.store.clock.now_us()
+                self.store.clock().now_us()
             };
-            let found = get_at(&state, key, self.store.commit.visible(), now, |_| ())?.is_some();
+            let found = get_at(&state, key, self.store.commit().visible(), now, |_| ())?.is_some();
             if found || !expires.get() { Ok(found) } else { Ok(self.get_at_one_read_point(key)?.is_some()) }
         })
     }

@@ -52,7 +52,7 @@ impl Tree {
     fn change(&self, edit: Edit) -> Result<()> {
         // Earlier writes must not be lost if this edit survives: the store must stay a prefix of its history.
         self.store.sync_published()?;
-        let mut versions = self.store.versions.lock();
+        let mut versions = self.store.versions().lock();
         if self.inner.is_dropped() {
             return Err(self.inner.dropped_error());
         }

@@ -29,9 +29,9 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.store.snapshots.release(self.seq, self.time_us);
+        self.store.snapshots().release(self.seq, self.time_us);
         if self.counted {
-            self.store.snapshots.note_closed();
+            self.store.snapshots().note_closed();
         }
         // Huge values that only this snapshot could see may now be freed.
         self.store.snapshot_released();
@@ -47,7 +47,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(store: &Arc<Owner>) -> Snapshot {
-        store.snapshots.note_opened();
+        store.snapshots().note_opened();
         Snapshot::register(store, true)
     }
 
@@ -58,12 +58,12 @@ impl Snapshot {
 
     /// The newest state, at a time that another snapshot holds.
     pub(crate) fn passing_at(store: &Arc<Owner>, time_us: u64) -> Snapshot {
-        let seq = store.snapshots.register_at(&store.commit, time_us);
+        let seq = store.snapshots().register_at(store.commit(), time_us);
         Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, time_us, counted: false }) }
     }
 
     fn register(store: &Arc<Owner>, counted: bool) -> Snapshot {
-        let (seq, time_us) = store.snapshots.register(&store.commit, &store.clock);
+        let (seq, time_us) = store.snapshots().register(store.commit(), store.clock());
         Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, time_us, counted }) }
     }
 
@@ -82,7 +82,7 @@ impl Snapshot {
     }
 
     fn state_of(&self, tree: &Tree) -> Result<Guard<Arc<TreeState>>> {
-        if tree.inner().store != self.held.store.id {
+        if tree.inner().store != self.held.store.id() {
             let message = "the tree belongs to another store than the snapshot";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
@@ -130,9 +130,9 @@ impl Snapshot {
         let now = || self.held.time_us;
         let Held { store, seq, time_us, .. } = &*self.held;
         let found = get_at(&state, key, *seq, now, |entry| match entry.kind {
-            Kind::Blob => Value::of_blob(&store.blobs, key, entry.value, entry.expiry),
+            Kind::Blob => Value::of_blob(store.blobs(), key, entry.value, entry.expiry),
             Kind::Merge => {
-                merged_at(&state, key, (*seq, *time_us), &store.options.merge_operators, &store.blobs)
+                merged_at(&state, key, (*seq, *time_us), &store.options().merge_operators, store.blobs())
             }
             _ => Ok(Value::copy_of(&entry)),
         })?;

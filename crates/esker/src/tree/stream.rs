@@ -122,13 +122,13 @@ impl ValueWriter {
     pub fn share_file(&mut self, file: &OpenFile, len: u64) -> Result<u64> {
         self.check_whole()?;
         let store = &self.tree.store;
-        if !self.is_empty() || len <= HELD_MAX as u64 || store.options.separate_at == usize::MAX {
+        if !self.is_empty() || len <= HELD_MAX as u64 || store.options().separate_at == usize::MAX {
             return Ok(0);
         }
         let Ok(file) = UserFile::of(file) else { return Ok(0) };
         // Some file systems copy if they cannot share.
         store.make_room_for_blob(len)?;
-        let mut stream = store.blobs.stream()?;
+        let mut stream = store.blobs().stream()?;
         let shared = stream.share(&file, len).inspect_err(|_| self.failed = true)?;
         if shared > 0 {
             self.stream = Some(stream);
@@ -155,13 +155,13 @@ impl ValueWriter {
         if let Some(stream) = &mut self.stream {
             return stream.write(bytes);
         }
-        let separate = self.tree.store.options.separate_at != usize::MAX;
+        let separate = self.tree.store.options().separate_at != usize::MAX;
         if self.held.len() + bytes.len() <= HELD_MAX || !separate {
             self.held.extend_from_slice(bytes);
             return Ok(());
         }
         self.tree.store.make_room_for_blob(self.len)?;
-        let stream = self.stream.insert(self.tree.store.blobs.stream()?);
+        let stream = self.stream.insert(self.tree.store.blobs().stream()?);
         stream.write(&std::mem::take(&mut self.held))?;
         stream.write(bytes)
     }
@@ -171,7 +171,7 @@ impl ValueWriter {
     /// # Errors
     /// As [`Tree::put`]; the key keeps its earlier value.
     pub fn commit(self) -> Result<()> {
-        let durability = self.tree.store.options.durability;
+        let durability = self.tree.store.options().durability;
         self.commit_with(durability)
     }
 
@@ -195,7 +195,7 @@ impl ValueWriter {
         match self.stream {
             None => batch.put_until(&self.tree, &self.key, &self.held, self.expiry),
             Some(stream) => {
-                let blob = stream.finish(self.tree.inner.root, &self.key)?;
+                let blob = stream.finish(self.tree.inner.lineage, &self.key)?;
                 batch.add_blob(&self.tree.inner, &self.key, blob, self.expiry)
             }
         }

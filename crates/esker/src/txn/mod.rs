@@ -330,11 +330,11 @@ impl Txn {
     }
 
     fn operators(&self) -> &MergeOperators {
-        &self.store.options.merge_operators
+        &self.store.options().merge_operators
     }
 
     fn check_tree(&self, tree: &Tree) -> Result<()> {
-        if tree.inner().store != self.store.id {
+        if tree.inner().store != self.store.id() {
             let message = "the tree belongs to another store than the transaction";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
@@ -346,7 +346,7 @@ impl Txn {
         perf_context::begin();
         let outcome = take(&self.locks);
         if perf_context::are_there() {
-            let metrics = &self.store.metrics;
+            let metrics = self.store.metrics();
             metrics.count(Operation::Lock);
             metrics.end(Operation::Lock, || Subject::of(tree.name(), &[]));
         }
@@ -358,7 +358,7 @@ impl Txn {
             Target::Key(key) => format!("key \"{}\"", shown(key)),
             Target::Range(_) => "a range".to_owned(),
         };
-        let (timeout, clock) = (self.options.lock_timeout, &*self.store.env.clock);
+        let (timeout, clock) = (self.options.lock_timeout, &*self.store.env().clock);
         let outcome =
             self.waited_for(tree, |locks| locks.take(tree.inner().id, target, mode, timeout, clock));
         match outcome {
@@ -454,12 +454,12 @@ impl Txn {
             }
             return Ok(None);
         }
-        let durability = self.options.durability.unwrap_or(self.store.options.durability);
+        let durability = self.options.durability.unwrap_or(self.store.options().durability);
         if validation.is_empty() {
             return self.store.write_if(&writes.to_batch()?, durability, None);
         }
         // Everything up to here is in the memtables, so the check sees it.
-        let seen = self.store.commit.visible();
+        let seen = self.store.commit().visible();
         validation.check(0)?;
         let batch = writes.to_batch()?;
         let lasting = self.store.lasting(lapse.map(|(expiry, ..)| expiry));

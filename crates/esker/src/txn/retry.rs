@@ -40,6 +40,6 @@ fn is_transient(kind: ErrorKind) -> bool {
 /// Sleeps for a random time, so that two conflicting transactions do not meet again.
 fn pause(store: &Store, tries: u32) {
     let longest = (PAUSE_US << (tries - 1).min(16)).min(PAUSE_US_MAX);
-    let pause = store.env.random.next_u64() % (longest + 1);
-    store.env.clock.sleep(Duration::from_micros(pause));
+    let pause = store.env().random.next_u64() % (longest + 1);
+    store.env().clock.sleep(Duration::from_micros(pause));
 }

@@ -81,10 +81,10 @@ pub(crate) enum Edit {
         tree: TreeId,
         seq: SeqNo,
     },
-    /// The tree holds only keys of this range. Its huge values are filed under the tree number `root`.
+    /// The tree holds only keys of this range. Its huge values are filed under the tree number `lineage`.
     KeyBounds {
         tree: TreeId,
-        root: TreeId,
+        lineage: TreeId,
         range: KeyRange,
     },
     /// The time of the clock that values expire by, in microseconds since 1970.
@@ -248,10 +248,10 @@ impl Edit {
                 put_varint(out, u64::from(*tree));
                 put_varint(out, *seq);
             }
-            Edit::KeyBounds { tree, root, range } => {
+            Edit::KeyBounds { tree, lineage, range } => {
                 out.push(EXTENT);
                 put_varint(out, u64::from(*tree));
-                put_varint(out, u64::from(*root));
+                put_varint(out, u64::from(*lineage));
                 range.encode(out);
             }
             _ => {}
@@ -291,7 +291,7 @@ impl Edit {
             FORGET_RANGE => Edit::ForgetRange { tree: tree_id(from)?, seq: seq(from)? },
             EXTENT => Edit::KeyBounds {
                 tree: tree_id(from)?,
-                root: tree_id(from)?,
+                lineage: tree_id(from)?,
                 range: KeyRange::decode_from(from)?,
             },
             _ => return None,
@@ -385,9 +385,9 @@ impl ManifestState {
             Edit::LogSynced { position } => self.log_synced = self.log_synced.max(*position),
             Edit::DeleteRange { tree, seq, range } => self.tree(*tree)?.delete_range(*seq, range)?,
             Edit::ForgetRange { tree, seq } => self.tree(*tree)?.forget_range(*seq)?,
-            Edit::KeyBounds { tree, root, range } => {
+            Edit::KeyBounds { tree, lineage, range } => {
                 let record = self.tree(*tree)?;
-                (record.root, record.range) = (*root, range.clone());
+                (record.lineage, record.range) = (*lineage, range.clone());
             }
             Edit::Clock { us } => self.clock_us = self.clock_us.max(*us),
             Edit::Identity { identity } => self.identity = *identity,
@@ -435,8 +435,8 @@ impl ManifestState {
         let Some(record) = self.trees.get(&tree) else { return };
         let (name, options) = (record.name.clone(), record.options.clone());
         edits.push(Edit::CreateTree { tree, name, options });
-        if record.root != tree || record.range != KeyRange::default() {
-            edits.push(Edit::KeyBounds { tree, root: record.root, range: record.range.clone() });
+        if record.lineage != tree || record.range != KeyRange::default() {
+            edits.push(Edit::KeyBounds { tree, lineage: record.lineage, range: record.range.clone() });
         }
         edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree, tag: tag.clone() }));
         if record.flushed > 0 {
@@ -451,7 +451,7 @@ impl ManifestState {
     /// Whether the tree was split, or was split off another one.
     pub(crate) fn has_split(&self, tree: TreeId) -> bool {
         let record = self.trees.get(&tree);
-        record.is_some_and(|record| record.root != tree || record.range != KeyRange::default())
+        record.is_some_and(|record| record.lineage != tree || record.range != KeyRange::default())
     }
 
     /// The numbers of all tables that a tree uses.

@@ -16,7 +16,7 @@ pub(crate) struct TreeRecord {
     pub(crate) flushed: SeqNo,
     /// The tree number under which its huge values are filed: its own, or the one that it took over when it was split
     /// off or imported.
-    pub(crate) root: TreeId,
+    pub(crate) lineage: TreeId,
     /// The range that its keys lie in.
     pub(crate) range: KeyRange,
     /// The range deletions, by sequence number.
@@ -26,8 +26,8 @@ pub(crate) struct TreeRecord {
 impl TreeRecord {
     pub(super) fn new(tree: TreeId, name: &str, options: &TreeOptions) -> Self {
         let (name, options, ranges) = (name.to_owned(), options.clone(), BTreeMap::new());
-        let (root, range) = (tree, KeyRange::default());
-        TreeRecord { name, options, tag: None, flushed: 0, root, range, ranges }
+        let (lineage, range) = (tree, KeyRange::default());
+        TreeRecord { name, options, tag: None, flushed: 0, lineage, range, ranges }
     }
 
     /// Its range tombstones, by sequence number.

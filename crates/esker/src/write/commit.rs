@@ -23,7 +23,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::batch::{Batch, GAP_LEN, gap};
-use super::watch::{Job, JobQueue};
+use super::lookups::{Lookup, LookupQueue};
 use crate::blob::VOLATILE;
 use crate::canary::broken;
 use crate::cursor::{Kind, MAX_SEQ, SeqNo};
@@ -71,8 +71,8 @@ pub(crate) struct Commit {
     visible: AtomicU64,
     /// Every record before this log position is whole and acknowledged.
     pub(crate) published: AtomicU64,
-    /// Writes that may have ended the life of a huge value.
-    pub(crate) jobs: JobQueue,
+    /// Writes that may be over a huge value.
+    pub(crate) lookups: LookupQueue,
     failed: AtomicBool,
 }
 
@@ -137,7 +137,7 @@ impl Commit {
             advanced: Condvar::new(),
             visible: AtomicU64::new(next_seq - 1),
             published: AtomicU64::new(position),
-            jobs: JobQueue::default(),
+            lookups: LookupQueue::default(),
             failed: AtomicBool::new(false),
         }
     }
@@ -227,7 +227,7 @@ impl Commit {
 
     /// Writes `batch` to the log and the memtables, and makes it visible. `header` begins its log record (`None`: the
     /// batch skips the log). With `unmarked`, the log's published mark stays as it is (the caller is about to sync).
-    /// `jobs`, numbered by their places in the batch, are queued for the search for huge values to free. `state` is the
+    /// `lookups`, numbered by their places in the batch, are queued for the search for huge values to free. `state` is the
     /// held lock.
     pub(crate) fn commit(
         &self,
@@ -236,7 +236,7 @@ impl Commit {
         batch: &Batch,
         header: Option<[u8; record::HEADER_LEN]>,
         unmarked: bool,
-        jobs: &mut Vec<Job>,
+        lookups: &mut Vec<Lookup>,
     ) -> Result<Committed> {
         self.check()?;
         if batch.is_paused() {
@@ -253,7 +253,7 @@ impl Commit {
                 return Ok(Committed::NeedsSegment(len));
             }
         }
-        let room = self.jobs.room(jobs);
+        let room = self.lookups.room(lookups);
         let mut reservation = reserve(&mut state, batch, len)?;
         if let Some(room) = room {
             room.fill(reservation.first_seq);

@@ -1,8 +1,9 @@
 //! The write path. [`batch`] encodes a write outside any lock. [`commit`] gives it its place in the log, in the
 //! memtables and in the sequence, and makes writes visible in order. [`throttle`] slows writers before background work
-//! falls too far behind. [`watch`] remembers the writes that may have ended the life of a huge value.
+//! falls too far behind. [`lookups`] remembers the writes that may be over a huge
+//! value.
 
 pub(crate) mod batch;
 pub(crate) mod commit;
+pub(crate) mod lookups;
 pub(crate) mod throttle;
-pub(crate) mod watch;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use esker::env::{Clock, Env, Executor, Lane, Random};
+use esker::env::{Clock, Env, Executor, JobKind, Random};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{CachePolicy, CompactionStyle, Db, MergeOperator, Options, ScanRange, Tree, TreeOptions};
@@ -128,7 +128,7 @@ pub(crate) fn any_style(rng: &mut Rng, options: TreeOptions) -> TreeOptions {
 
 /// Does all background work that there is.
 pub(crate) fn settle(db: &Db) {
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+    while JobKind::ALL.iter().any(|&job| db.step(job)) {}
 }
 
 /// All pairs of a tree.

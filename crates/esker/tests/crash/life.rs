@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker::env::Lane;
+use esker::env::JobKind;
 use esker::fs::sim::SimFs;
 use esker::{APPEND, Batch, Db, Durability, Error, ErrorKind, ScanRange, Tree, TreeOptions};
 
@@ -168,10 +168,10 @@ impl Life {
                 let flushed = self.db().flush();
                 self.settle(flushed, true)
             }
-            70..74 => self.background(Lane::Log),
-            74..80 => self.background(Lane::Flush),
-            80..84 => self.background(Lane::Compact),
-            84..86 => self.background(Lane::Blobs),
+            70..74 => self.background(JobKind::Log),
+            74..80 => self.background(JobKind::Flush),
+            80..84 => self.background(JobKind::Compact),
+            84..86 => self.background(JobKind::Blobs),
             86 => {
                 let compacted = self.db().compact();
                 self.settle(compacted, true)
@@ -402,8 +402,8 @@ impl Life {
     }
 
     /// One step of background work. Its failures show in the next call.
-    fn background(&mut self, lane: Lane) -> Outcome<()> {
-        self.db().step(lane);
+    fn background(&mut self, job: JobKind) -> Outcome<()> {
+        self.db().step(job);
         Ok(())
     }
 

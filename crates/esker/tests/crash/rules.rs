@@ -66,8 +66,8 @@ fn an_idle_tree_does_not_pin_the_log() {
     let value = vec![7; 10_000];
     for number in 0..4_000_u32 {
         db.put(number.to_be_bytes(), &value).unwrap();
-        while db.step(esker::env::Lane::Flush) {}
-        while db.step(esker::env::Lane::Compact) {}
+        while db.step(esker::env::JobKind::Flush) {}
+        while db.step(esker::env::JobKind::Compact) {}
     }
     let live = db.stats().unwrap().log_live_bytes;
     assert!(live < 8 << 20, "recovery would read {live} bytes of log");
@@ -154,13 +154,13 @@ fn a_closed_store_leaves_no_spare_segment() {
                 db.put(number.to_be_bytes(), [round; 1000]).unwrap();
             }
             db.flush().unwrap();
-            while round < 2 && db.step(esker::env::Lane::Log) {}
+            while round < 2 && db.step(esker::env::JobKind::Log) {}
         }
         assert!(segments(&disk) > 1, "{:?}", disk.paths());
         if fails {
             // A file that was to be used again cannot be opened.
             disk.inject(Fault::new(Op::CreateMapped, "wal-"));
-            db.step(esker::env::Lane::Log);
+            db.step(esker::env::JobKind::Log);
             assert_eq!(disk.faults_hit(), 1);
             assert!(db.put("refused", "").is_err());
         }

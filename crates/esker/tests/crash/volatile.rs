@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use esker::env::Lane;
+use esker::env::JobKind;
 use esker::fs::sim::SimFs;
 use esker::{Batch, Db, Durability, Options, ScanRange, Tree, TreeOptions};
 
@@ -308,7 +308,7 @@ impl Life {
             34 | 35 => self.split(which),
             36 if self.rng.one_in(2) => self.drop_one(which),
             _ => {
-                db.step(*self.rng.pick(&Lane::ALL));
+                db.step(*self.rng.pick(&JobKind::ALL));
                 !self.disk.is_dead()
             }
         }
@@ -411,6 +411,6 @@ fn nothing_is_left(life: &mut Life) {
         known.tree().delete_range(&ScanRange::all()).unwrap();
     }
     db.compact().unwrap();
-    while db.step(Lane::Blobs) {}
+    while db.step(JobKind::Blobs) {}
     assert_eq!(db.stats().unwrap().blob_values, 0, "values that nobody has keep their space");
 }

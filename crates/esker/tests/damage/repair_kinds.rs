@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use esker::env::Lane;
+use esker::env::JobKind;
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{Db, RepairReport, ScanRange, Tree};
@@ -111,7 +111,7 @@ fn copies_live_apart(disk: &SimFs, db: &Db) {
     let before = values();
     for (key, left) in [("huge", before), ("copy", before - 1)] {
         db.delete(key).unwrap();
-        while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+        while JobKind::ALL.iter().any(|&job| db.step(job)) {}
         assert_eq!(values(), left, "{key}");
     }
     db.close().unwrap();
@@ -233,7 +233,7 @@ fn halves_of_a_tree_are_mended_apart() {
     let db = Db::open(STORE, options(&whole)).unwrap();
     assert_eq!(halves(&db), expected);
     db.drop_tree("new").unwrap();
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+    while JobKind::ALL.iter().any(|&job| db.step(job)) {}
     assert_eq!(content(&db), expected[0]);
     db.close().unwrap();
     assert_eq!(esker::check(STORE, &options(&whole)).unwrap().findings, []);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use esker::env::Lane;
+use esker::env::JobKind;
 use esker::fs::sim::SimFs;
 use esker::{Batch, Compression, Db, Durability, Options, TreeOptions};
 
@@ -75,8 +75,8 @@ pub(crate) fn build(seed: u64, left: Left) -> (SimFs, State) {
             write(&db, &mut state, &mut rng, &mut number);
         }
         if round < 3 {
-            while db.step(Lane::Log) || db.step(Lane::Flush) {}
-            while db.step(Lane::Compact) {}
+            while db.step(JobKind::Log) || db.step(JobKind::Flush) {}
+            while db.step(JobKind::Compact) {}
         }
     }
     put(&db, &mut state, "default", "last", b"at Process", Durability::Process);

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use esker::env::{Env, Lane, Random, StepExecutor};
+use esker::env::{Env, JobKind, Random, StepExecutor};
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Db, Options, ScanRange};
 
@@ -45,7 +45,7 @@ fn a_merge_writes_a_table_across_one_that_it_leaves_out() {
         db.put(two, "new").unwrap();
         db.flush().unwrap();
     }
-    while db.step(Lane::Compact) {}
+    while db.step(JobKind::Compact) {}
     let keys = ["a", "b", "c", "m", "x", "y", "z"];
     for key in keys {
         assert!(db.contains(key).unwrap(), "{key}");
@@ -121,7 +121,7 @@ fn a_flush_puts_a_table_where_a_merge_at_work_is_about_to() {
         inside.put("m", "").unwrap();
         inside.flush().unwrap();
     }));
-    while db.step(Lane::Compact) {}
+    while db.step(JobKind::Compact) {}
     assert!(interrupt.0.lock().unwrap().is_none(), "there was a merge");
     for key in ["a", "c", "m", "x", "z"] {
         assert!(db.contains(key).unwrap(), "{key}");
@@ -144,6 +144,6 @@ fn small_and_large_memtables_of_a_tree_are_flushed_in_their_order() {
     }
     db.flush().unwrap();
     assert_eq!(db.get_vec("key").unwrap().unwrap()[0], 2);
-    while db.step(Lane::Compact) {}
+    while db.step(JobKind::Compact) {}
     assert_eq!(db.get_vec("key").unwrap().unwrap()[0], 2);
 }

@@ -2,7 +2,7 @@
 
 use esker::{Batch, Compression, ErrorKind, KEY_LEN_MAX, TreeOptions};
 
-use crate::ops::{LANES, Op, Range, TREES};
+use crate::ops::{JOBS, Op, Range, TREES};
 use crate::session::{Check, Difference, Session, kind_of, same};
 
 impl Session {
@@ -38,8 +38,8 @@ impl Session {
             Op::Compact => self.compact()?,
             Op::Sync => self.db().sync()?,
             // A store with threads of its own steps itself.
-            Op::Step { lane, times } if self.is_stepped() => {
-                (0..*times).all(|_| LANES[*lane].iter().any(|&lane| self.db().step(lane)));
+            Op::Step { job, times } if self.is_stepped() => {
+                (0..*times).all(|_| JOBS[*job].iter().any(|&job| self.db().step(job)));
             }
             Op::Stats => self.stats()?,
             Op::Checkpoint => self.checkpoint()?,

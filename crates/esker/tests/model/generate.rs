@@ -8,7 +8,7 @@ use std::sync::Arc;
 use esker::{CompactionStyle, Compression, KEY_LEN_MAX};
 
 use crate::common::Rng;
-use crate::ops::{Key, LANES, Op, Range, Recipe, Reopen, SLOTS, StreamEnd, TREES, Write};
+use crate::ops::{JOBS, Key, Op, Range, Recipe, Reopen, SLOTS, StreamEnd, TREES, Write};
 
 /// Makes histories.
 pub(crate) struct Generator {
@@ -314,7 +314,7 @@ impl Generator {
             0..130 => Op::Flush,
             130..160 => Op::Compact,
             160..200 => Op::Sync,
-            200..850 => Op::Step { lane: self.rng.index(LANES.len()), times: self.rng.between(1, 4) as u32 },
+            200..850 => Op::Step { job: self.rng.index(JOBS.len()), times: self.rng.between(1, 4) as u32 },
             850..930 => Op::Stats,
             930..940 => Op::Checkpoint,
             945..955 => {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use esker::env::Lane;
+use esker::env::JobKind;
 use esker::{CompactionStyle, Compression, ScanRange};
 
 use crate::common::Rng;
@@ -18,7 +18,8 @@ pub(crate) const TREES: [&str; 5] = ["default", "a", "b", "naïve tree", "\u{0}o
 pub(crate) const SLOTS: usize = 4;
 
 /// What is stepped together.
-pub(crate) const LANES: [&[Lane]; 3] = [&[Lane::Log, Lane::Flush], &[Lane::Compact], &[Lane::Blobs]];
+pub(crate) const JOBS: [&[JobKind]; 3] =
+    [&[JobKind::Log, JobKind::Flush], &[JobKind::Compact], &[JobKind::Blobs]];
 
 /// A key whose `Debug` fits on a line.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -308,9 +309,9 @@ pub(crate) enum Op {
     Flush,
     Compact,
     Sync,
-    /// One of [`LANES`].
+    /// One of [`JOBS`].
     Step {
-        lane: usize,
+        job: usize,
         times: u32,
     },
     Stats,

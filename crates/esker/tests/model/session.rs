@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker::env::{Env, Lane, StepExecutor};
+use esker::env::{Env, JobKind, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind, Options, Scan, ScanRange, Snapshot, Tree};
 
@@ -202,7 +202,7 @@ impl Session {
         if self.held.iter().any(Option::is_some) {
             return Ok(());
         }
-        while self.db().step(Lane::Blobs) {}
+        while self.db().step(JobKind::Blobs) {}
         // A copy in the model is the same value in memory; of one in the store there is no second blob.
         let mut seen = BTreeSet::new();
         for name in self.db().tree_names() {

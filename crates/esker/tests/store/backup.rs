@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker::env::{Lane, StepExecutor};
+use esker::env::{JobKind, StepExecutor};
 use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, Op, SimFs};
 use esker::{BackupReport, Db, ErrorKind, Options, ScanRange};
@@ -43,8 +43,8 @@ fn work(db: &Db, model: &mut Model, rng: &mut Rng, times: u64) {
             model.insert(key, value);
         }
         if rng.one_in(10) {
-            for lane in Lane::ALL.repeat(4) {
-                db.step(lane);
+            for job in JobKind::ALL.repeat(4) {
+                db.step(job);
             }
         }
     }

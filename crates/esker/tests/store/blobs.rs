@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use esker::env::{Lane, StepExecutor};
+use esker::env::{JobKind, StepExecutor};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{Batch, Db, Durability, Options, ScanRange};
@@ -402,11 +402,11 @@ fn what_was_overwritten_before_it_was_durable_may_be_lost() {
     db.put("key", value(1, 50_000)).unwrap();
     let snapshot = db.snapshot();
     db.put("key", "small").unwrap();
-    // The blob lane learns what has ended, and a flush of what is synced long since notes what it knows.
-    db.step(Lane::Blobs);
+    // The blob job learns what has ended, and a flush of what is synced long since notes what it knows.
+    db.step(JobKind::Blobs);
     drop(snapshot);
 
-    assert!(db.step(Lane::Flush) && db.stats().unwrap().flushes == 1);
+    assert!(db.step(JobKind::Flush) && db.stats().unwrap().flushes == 1);
     let disk = disk.crash_keeping(0.0, 1);
     assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
     let db = open(&disk);

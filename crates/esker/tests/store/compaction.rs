@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use esker::env::{Lane, StepExecutor};
+use esker::env::{JobKind, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{CompactionStyle, Db, ErrorKind, MergeOperator, Options, ScanRange, Stats, Tree, TreeOptions};
 
@@ -136,7 +136,7 @@ fn a_long_merge_is_interrupted_for_short_ones() {
     };
     // The first of each met nothing, and is at the bottom.
     assert_eq!(level_0(), [4, 29]);
-    assert!(db.step(Lane::Compact));
+    assert!(db.step(JobKind::Compact));
     assert_eq!(level_0(), [0, 0], "the short merge has waited for the long one");
     assert_eq!(db.stats().unwrap().merges, 2);
 }
@@ -176,7 +176,7 @@ fn newer_runs_of_a_tree_are_merged_while_older_ones_are() {
         tree.flush().unwrap();
     }
     *waiting.lock().unwrap() = Some(tree.clone());
-    assert!(db.step(Lane::Compact));
+    assert!(db.step(JobKind::Compact));
     assert!(waiting.lock().unwrap().is_none());
     let (_, tables) = of(&db.stats().unwrap());
     assert_eq!((db.stats().unwrap().merges, tables[0]), (2, 1), "five new runs are one by now");
@@ -240,7 +240,7 @@ fn whatever_the_style_the_same_is_read() {
                         tree.delete(&key).unwrap();
                         model.remove(&key);
                     }
-                    90..98 => drop((0..rng.below(4)).all(|_| Lane::ALL.iter().any(|&lane| db.step(lane)))),
+                    90..98 => drop((0..rng.below(4)).all(|_| JobKind::ALL.iter().any(|&job| db.step(job)))),
                     98 => tree.set_options(any_style(&mut rng, tree.options())).unwrap(),
                     _ => assert_eq!(tree.get_vec(&key).unwrap(), model.get(&key).cloned()),
                 }

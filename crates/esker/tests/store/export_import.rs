@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker::env::{Env, Lane, StepExecutor};
+use esker::env::{Env, JobKind, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind, Options, ScanRange, Snapshot, Tree, TreeOptions};
 
@@ -318,7 +318,7 @@ impl Session {
             54 if self.rng.one_in(4) => self.create(),
             55 if self.rng.one_in(4) => self.copy_store(at.0),
             56 => assert_eq!(self.dbs[at.0].scrub().unwrap().findings, []),
-            57..70 => drop(self.dbs[at.0].step(*self.rng.pick(&Lane::ALL))),
+            57..70 => drop(self.dbs[at.0].step(*self.rng.pick(&JobKind::ALL))),
             _ => self.look(),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use esker::env::{Env, Lane, StepExecutor};
+use esker::env::{Env, JobKind, StepExecutor};
 use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Db, ErrorKind, Options, ScanRange, TreeOptions};
@@ -127,7 +127,7 @@ fn a_store_that_was_emptied_is_small_again() {
         let count = 400u32;
         for i in 0..count {
             db.put(i.to_be_bytes(), vec![round as u8; 100_000]).unwrap();
-            while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+            while JobKind::ALL.iter().any(|&job| db.step(job)) {}
         }
         assert!(db.stats().unwrap().reserve_bytes >= 20 << 20, "round {round}");
         for i in 1..count {
@@ -138,7 +138,7 @@ fn a_store_that_was_emptied_is_small_again() {
             db.flush().unwrap();
         }
         db.compact().unwrap();
-        while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+        while JobKind::ALL.iter().any(|&job| db.step(job)) {}
         assert!(disk.used() < 4 << 20, "round {round}: {} bytes", disk.used());
         db.put("later", round.to_be_bytes()).unwrap();
         if round == 2 {
@@ -202,7 +202,7 @@ fn a_compaction_without_room_says_what_it_needs_and_costs_nothing() {
         db.put(i.to_be_bytes(), value(i)).unwrap();
     }
     db.flush().unwrap();
-    while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+    while JobKind::ALL.iter().any(|&job| db.step(job)) {}
     for i in (0..keys).step_by(2) {
         db.delete(i.to_be_bytes()).unwrap();
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use esker::env::{Lane, StepExecutor};
+use esker::env::{JobKind, StepExecutor};
 use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Db, ErrorKind, Options, ScanRange, Snapshot, Tree, TreeOptions, TxnOptions};
@@ -124,7 +124,7 @@ impl Session {
             26 => self.db.flush().unwrap(),
             27 if self.rng.one_in(4) => self.db.compact().unwrap(),
             28 if self.rng.one_in(4) => self.reopen(),
-            29..34 => drop(self.db.step(*self.rng.pick(&Lane::ALL))),
+            29..34 => drop(self.db.step(*self.rng.pick(&JobKind::ALL))),
             34..37 => {
                 let key = self.key();
                 assert_eq!(self.tree.get_vec(&key).unwrap().as_ref(), self.model.get(&key));
@@ -263,7 +263,7 @@ fn the_space_of_huge_values_that_it_replaces_comes_back() {
         tree.put(number.to_be_bytes(), vec![3; 100_000]).unwrap();
     }
     ingest.commit().unwrap();
-    while db.step(Lane::Blobs) {}
+    while db.step(JobKind::Blobs) {}
     assert_eq!(db.stats().unwrap().blob_values, 5, "without a merge");
     let used: u64 = disk.paths().iter().map(|path| disk.allocated_bytes(path).unwrap()).sum();
     assert!(used < 5 << 20, "{used} bytes");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::env::{Clock, Lane, StepExecutor};
+use esker::env::{Clock, JobKind, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{
     Batch, Cause, Db, Durability, ErrorKind, Operation, Options, ScanRange, Step, TxnMode, TxnOptions,
@@ -146,7 +146,7 @@ fn slow_operations_are_named_with_what_they_waited_for() {
     assert_eq!((why.causes[0].us, why.took_us), (throttled, throttled), "{why}");
     let text = why.to_string();
     assert!(text.contains("merges are behind") && text.contains("in \"accounts\" took"), "{text}");
-    while db.step(Lane::Compact) {}
+    while db.step(JobKind::Compact) {}
 
     // Two transactions in one thread: the second waits in vain.
     let pessimistic =

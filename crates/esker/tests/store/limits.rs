@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use esker::env::{Env, Executor, Lane, StepExecutor};
+use esker::env::{Env, Executor, JobKind, StepExecutor};
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{CachePolicy, CompactionStyle, Db, ErrorKind, Options, ScanRange, TreeOptions};
 
@@ -168,8 +168,8 @@ fn live(disk: &SimFs, fault: Fault) -> (u32, u64) {
         if i % 300 == 7 {
             until_done(lacked, || tree.put("huge", vec![1; 50_000 + i as usize]));
             until_done(lacked, || tree.delete_range(&ScanRange::prefix((i % 1_000).to_be_bytes())));
-            for lane in Lane::ALL {
-                db.step(lane);
+            for job in JobKind::ALL {
+                db.step(job);
             }
         }
     }
@@ -219,8 +219,8 @@ fn a_writer_is_told_of_merges_that_lack_a_descriptor() {
     let fill = |runs: u64| {
         for i in 0..runs * 100 {
             db.put((i * 7919 % 1_000).to_be_bytes(), [7; 1_000])?;
-            for lane in Lane::ALL {
-                db.step(lane);
+            for job in JobKind::ALL {
+                db.step(job);
             }
         }
         Ok(())
@@ -230,7 +230,7 @@ fn a_writer_is_told_of_merges_that_lack_a_descriptor() {
     disk.clear_faults();
     let unmerged = db.stats().unwrap().trees.iter().map(|tree| tree.tables_by_level[0]).max();
     assert!(unmerged > Some(32), "{unmerged:?}");
-    while db.step(Lane::Compact) {}
+    while db.step(JobKind::Compact) {}
     fill(20).unwrap();
     db.close().unwrap();
 }
@@ -404,7 +404,7 @@ mod linux {
                     assert!(error.to_string().contains("ulimit"), "{error}");
                     continue;
                 }
-                // All lanes are served: flushes, merges, and space that comes back.
+                // All jobs are served: flushes, merges, and space that comes back.
                 let db = opened.unwrap();
                 fill(&db).unwrap();
                 db.put("huge", vec![1; 1 << 20]).unwrap();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use esker::env::{Lane, StepExecutor};
+use esker::env::{JobKind, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind, Options, ScanRange, TxnOptions};
 
@@ -72,7 +72,7 @@ fn the_space_of_huge_values_comes_back_at_once() {
     db.flush().unwrap();
     put_some(&db, 100..200);
     db.default_tree().delete_range(&ScanRange::prefix("000").reverse()).unwrap();
-    while db.step(Lane::Blobs) {}
+    while db.step(JobKind::Blobs) {}
     assert_eq!((count(&db), kept(&db).2), (100, 50));
     // After a crash too.
     db.default_tree().delete_range(&ScanRange::all().from(key(150))).unwrap();

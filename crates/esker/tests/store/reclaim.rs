@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker::env::{Lane, StepExecutor};
+use esker::env::{JobKind, StepExecutor};
 use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Db, Options};
@@ -174,11 +174,11 @@ fn what_a_checkpoint_has_too_is_left_to_it() {
     db.close().unwrap();
 }
 
-/// Lets the blob lane work until a file is being written anew; whether one is.
+/// Lets the blob job work until a file is being written anew; whether one is.
 fn begin_rewriting(disk: &SimFs, db: &Db) -> bool {
     let is_under_way = || disk.paths().iter().any(|path| path.extension().is_some_and(|ext| ext == "tmp"));
     while !is_under_way() {
-        if !Lane::ALL.iter().any(|&lane| db.step(lane)) {
+        if !JobKind::ALL.iter().any(|&job| db.step(job)) {
             return false;
         }
     }
@@ -208,7 +208,7 @@ fn values_may_go_while_their_file_is_written_anew() {
                     db.delete(key).unwrap();
                     model.remove(key);
                 }
-                db.step(Lane::Blobs);
+                db.step(JobKind::Blobs);
                 assert!(held.bytes().unwrap() == bytes, "seed {seed}, step {step}");
             }
             if rng.percent(30) {
@@ -288,7 +288,7 @@ fn power_may_fail_while_a_file_is_written_anew() {
         fill(&db, &mut model, &mut rng, 300);
         db.sync().unwrap();
         disk.set_crash_after(Some(disk.operations() + at));
-        while !disk.is_dead() && Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+        while !disk.is_dead() && JobKind::ALL.iter().any(|&job| db.step(job)) {}
         let died = disk.is_dead();
         let left = disk.crash_keeping(if at % 2 == 0 { 0.0 } else { 0.5 }, at);
         drop(db);
@@ -315,7 +315,7 @@ fn a_kill_and_then_a_power_cut_leave_a_file_that_was_being_replaced_whole() {
         fill(&db, &mut model, &mut rng, 300);
         db.sync().unwrap();
         disk.inject(Fault::new(Op::SyncDir, STORE).nth(nth).forever());
-        while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+        while JobKind::ALL.iter().any(|&job| db.step(job)) {}
         let was_hit = disk.faults_hit() > 0;
         let killed = disk.kill();
         for (kept, seed) in [(0.0, nth), (0.0, nth + 1000), (0.5, nth), (1.0, nth)] {

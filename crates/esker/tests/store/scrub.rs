@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::env::{Clock, Env, Lane, StepExecutor};
+use esker::env::{Clock, Env, JobKind, StepExecutor};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{Compression, Db, Finding, Options, TreeOptions};
@@ -65,7 +65,7 @@ impl Place {
     }
 
     fn settle(&self) {
-        while Lane::ALL.iter().any(|&lane| self.db.step(lane)) {}
+        while JobKind::ALL.iter().any(|&job| self.db.step(job)) {}
     }
 
     fn files(&self, kind: &str) -> Vec<PathBuf> {
@@ -87,7 +87,7 @@ impl Place {
     fn pass(&self, time: Duration) {
         for _ in 0..time.as_millis() / 250 {
             self.clock.sleep(Duration::from_millis(250));
-            self.db.step(Lane::Compact);
+            self.db.step(JobKind::Compact);
         }
     }
 }
@@ -199,7 +199,7 @@ fn what_changes_meanwhile_is_no_damage() {
         let place = Place::new(seed);
         let mut rng = Rng::new(seed);
         place.clock.sleep(Duration::from_millis(250));
-        place.db.step(Lane::Compact);
+        place.db.step(JobKind::Compact);
         place.clock.sleep(HOUR);
         for round in 0..60_u8 {
             for _ in 0..20 {

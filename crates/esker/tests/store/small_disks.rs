@@ -171,7 +171,7 @@ fn stats_count_all_of_the_directory() {
     db.sync().unwrap();
     let in_quarantine = taken(&path.join("quarantine-1"));
     assert!(in_quarantine >= 50_000);
-    // The log lane may be making a segment ready.
+    // The log job may be making a segment ready.
     let agrees = (0..100).any(|_| {
         let before = taken(&path);
         let said = db.stats().unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use esker::env::{Lane, StepExecutor};
+use esker::env::{JobKind, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind, Options, ScanRange, Snapshot, Tree, TreeOptions, TxnMode, TxnOptions};
 
@@ -211,7 +211,7 @@ impl Session {
             39 if self.rng.one_in(4) => self.reopen(),
             40 if self.rng.one_in(4) => self.crash(),
             41 if self.rng.one_in(10) => self.checkpoint(),
-            42..52 => drop(self.db.step(*self.rng.pick(&Lane::ALL))),
+            42..52 => drop(self.db.step(*self.rng.pick(&JobKind::ALL))),
             _ => self.look(),
         }
     }

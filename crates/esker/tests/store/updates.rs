@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use esker::env::{Lane, StepExecutor};
+use esker::env::{JobKind, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Batch, Db, ErrorKind, Options, ScanRange, TreeOptions, Update, Updates, What};
 
@@ -107,7 +107,7 @@ fn a_copy_that_follows_becomes_the_same_over_openings_too() {
         match rng.index(6) {
             0 => db.flush().unwrap(),
             1 => db.compact().unwrap(),
-            2 => while Lane::ALL.iter().any(|&lane| db.step(lane)) {},
+            2 => while JobKind::ALL.iter().any(|&job| db.step(job)) {},
             _ => {}
         }
         if rng.one_in(3) {
@@ -142,7 +142,7 @@ fn who_falls_behind_is_told() {
     for i in 0..20_000u32 {
         db.put(i.to_be_bytes(), [7; 100]).unwrap();
         if i % 1000 == 0 {
-            while Lane::ALL.iter().any(|&lane| db.step(lane)) {}
+            while JobKind::ALL.iter().any(|&job| db.step(job)) {}
         }
     }
     let error = loop {
@@ -185,7 +185,7 @@ fn a_value_that_is_gone_is_followed_by_what_replaced_it() {
     let mut updates = db.updates_since(0).unwrap();
     db.put("k", vec![1; 5000]).unwrap();
     db.put("k", vec![2; 5000]).unwrap();
-    while db.step(Lane::Blobs) {}
+    while db.step(JobKind::Blobs) {}
     let mut next = || updates.next().unwrap().unwrap().changes.remove(0).what;
     assert!(matches!(next(), What::Replaced(key) if key == b"k"));
     assert!(matches!(next(), What::Put(_, value) if value.bytes().unwrap()[..] == [2; 5000]));

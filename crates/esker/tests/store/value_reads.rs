@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker::env::{Lane, StepExecutor};
+use esker::env::{JobKind, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind, Options, Value, ValueMap};
 
@@ -155,7 +155,7 @@ fn values_and_maps_stay_on_a_simulated_disk() {
     for seed in 1..=3 {
         let disk = SimFs::new(seed);
         let open = || Db::open("/store", stepped(&disk)).unwrap();
-        values_stay(seed, &open, &|db| while Lane::ALL.iter().any(|&lane| db.step(lane)) {}, 100);
+        values_stay(seed, &open, &|db| while JobKind::ALL.iter().any(|&job| db.step(job)) {}, 100);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use esker::env::{Env, Lane, StepExecutor};
+use esker::env::{Env, JobKind, StepExecutor};
 use esker::{Batch, Db, Durability, ErrorKind, Options, Tree, TreeOptions, TxnOptions};
 
 fn two(db: &Db) -> (Tree, Tree) {
@@ -116,10 +116,10 @@ fn what_waits_for_a_flush_is_left_alone() {
     for round in 0..6_u8 {
         one.put("key", vec![round; 40_000]).unwrap();
     }
-    let steps = (0..1000).take_while(|_| db.step(Lane::Blobs)).count();
+    let steps = (0..1000).take_while(|_| db.step(JobKind::Blobs)).count();
     assert!(steps < 1000, "giving space back does not come to an end");
     assert_eq!(db.stats().unwrap().blob_values, 6, "a crash could bring back what needs them");
     one.flush().unwrap();
-    while db.step(Lane::Blobs) {}
+    while db.step(JobKind::Blobs) {}
     assert_eq!(db.stats().unwrap().blob_values, 1);
 }

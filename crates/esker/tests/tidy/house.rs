@@ -89,13 +89,19 @@ pub(crate) const SPREAD: &[(&str, &str)] =
 
 /// The parts of a store. Each owns its state: no field of a part is visible outside its room.
 pub(crate) const PARTS: &[&str] = &[
+    "Backpressure",
+    "BlobGc",
     "CompactionQueue",
     "FlushQueue",
+    "Garbage",
     "Health",
     "IoBudget",
     "RateLimit",
+    "References",
     "Reserve",
     "Space",
+    "Store",
+    "Values",
     "VersionSet",
     "Versions",
 ];

@@ -21,12 +21,12 @@ impl Repair<'_> {
             let references = named.entry(pointer.file).or_default().entry(pointer.ordinal).or_default();
             references.insert(pointer.reference, if pointer.reference == 0 { 0 } else { hash });
         };
-        let root = |tree: TreeId| self.state.trees.get(&tree).map_or(tree, |record| record.root);
+        let lineage = |tree: TreeId| self.state.trees.get(&tree).map_or(tree, |record| record.lineage);
         for (tree, key, pointer) in &self.pointers {
-            name(pointer, key_hash(root(*tree), key));
+            name(pointer, key_hash(lineage(*tree), key));
         }
         for (tree, key, pointer) in log::pointers(payloads) {
-            name(&pointer, key_hash(root(tree), key));
+            name(&pointer, key_hash(lineage(tree), key));
         }
         // File numbers in pointers are not given out again.
         let next = named.keys().next_back().map_or(0, |last| last + 1);
@@ -51,7 +51,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Finds the root number under which a tree's huge values are filed. It is not the tree's own number if the tree
+    /// Finds the lineage number under which a tree's huge values are filed. It is not the tree's own number if the tree
     /// was split off another or imported. Then only the blob files tell, and an opening would free values under a
     /// number that no tree has.
     fn note_roots(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
@@ -61,7 +61,7 @@ impl Repair<'_> {
         for (tree, pointer) in in_tables.chain(in_log) {
             owners.entry(pointer.file).or_default().entry(pointer.ordinal).or_default().insert(tree);
         }
-        // For each tree, how many of its values are filed under which root. The majority decides: a stray value is
+        // For each tree, how many of its values are filed under which lineage. The majority decides: a stray value is
         // damage.
         let mut filed: BTreeMap<TreeId, BTreeMap<TreeId, u64>> = BTreeMap::new();
         for &id in &self.listing.blobs {
@@ -74,14 +74,14 @@ impl Repair<'_> {
                 }
             }
         }
-        for (tree, roots) in filed {
-            let most = roots.into_iter().max_by_key(|&(_, count)| count);
-            let (Some((root, _)), Some(record)) = (most, self.state.trees.get(&tree)) else { continue };
-            if root != record.root {
+        for (tree, lineages) in filed {
+            let most = lineages.into_iter().max_by_key(|&(_, count)| count);
+            let (Some((lineage, _)), Some(record)) = (most, self.state.trees.get(&tree)) else { continue };
+            if lineage != record.lineage {
                 let range = record.range.clone();
-                self.apply(&Edit::KeyBounds { tree, root, range })?;
-                // No future tree must be mistaken for a relative of this one.
-                self.state.next_tree = self.state.next_tree.max(root + 1);
+                self.apply(&Edit::KeyBounds { tree, lineage, range })?;
+                // No future tree must be taken for one of this lineage.
+                self.state.next_tree = self.state.next_tree.max(lineage + 1);
             }
         }
         Ok(())

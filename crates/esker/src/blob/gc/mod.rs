@@ -21,8 +21,8 @@
 //! - A value that was never copied or renamed has one reference, number 0. [`References`] keeps those of the others.
 //! - *Overwritten* is a state of memory. Snapshots do not survive the process, so the manifest notes which values only
 //!   snapshots need, and the next opening frees these.
-//! - A write over a key leaves a job (`write/watch.rs`). `store/blob_gc.rs` looks up which value the job's write has
-//!   overwritten, and drives the rounds: overwritten, unreferenced, freed, punched, rewritten.
+//! - A write to a key that may have had a huge value leaves a lookup (`write/lookups.rs`). `store/blob_gc.rs` finds which
+//!   value the write is over, and drives the rounds: overwritten, unreferenced, freed, punched, rewritten.
 //! - A merge or a flush that drops the last version of a key frees its value by its own edit.
 //! - The file of a value is removed, instead of punched, when all its values are freed and none is pinned. Space that
 //!   holes cannot give back is won by rewriting files (`store/reclaim.rs`).
@@ -117,8 +117,8 @@ impl BlobGc {
         self.has_overwritten.load(Ordering::SeqCst)
     }
 
-    /// Notes that all values under the root number `tree` were overwritten by the write before `until`, because the
-    /// manifest has no tree with this root any more.
+    /// Notes that all values under the lineage `tree` were overwritten by the write before `until`, because the
+    /// manifest has no tree with this lineage any more.
     pub(crate) fn overwrite_tree(&self, tree: TreeId, until: SeqNo) {
         self.has_overwritten.store(true, Ordering::SeqCst);
         for live in self.blobs.files() {

@@ -4,7 +4,7 @@
 use std::sync::Weak;
 
 use super::*;
-use crate::env::{Executor, Lane, ThreadExecutor, Worker};
+use crate::env::{Executor, JobKind, ThreadExecutor, Worker};
 
 /// Four threads, whatever the number of processors.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Executor for Four {
     fn start(&self, _: Weak<dyn Worker>) -> Result<()> {
         Ok(())
     }
-    fn notify(&self, _: Lane) {}
+    fn notify(&self, _: JobKind) {}
     fn is_stepped(&self) -> bool {
         true
     }
@@ -78,7 +78,7 @@ impl Executor for Lazy {
     fn start(&self, _: Weak<dyn Worker>) -> Result<()> {
         Ok(())
     }
-    fn notify(&self, _: Lane) {}
+    fn notify(&self, _: JobKind) {}
     fn is_stepped(&self) -> bool {
         true
     }

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 use crate::db::Db;
-use crate::env::{Env, Lane, StepExecutor};
+use crate::env::{Env, JobKind, StepExecutor};
 use crate::fs::sim::SimFs;
 use crate::options::{CompactionStyle, Options, TreeOptions};
 use crate::ranges::{KeyRange, RangeTombstone};
@@ -14,7 +14,7 @@ use crate::tree::Tree;
 #[derive(Debug, PartialEq)]
 struct Described {
     name: String,
-    root: TreeId,
+    lineage: TreeId,
     options: TreeOptions,
     tag: Option<String>,
     range: KeyRange,
@@ -32,7 +32,7 @@ fn in_memory(versions: &Versions, known: &ManifestState) -> AllDescribed {
         let flushed = known.trees.get(&tree.id).map_or(0, |record| record.flushed);
         Described {
             name: tree.name.clone(),
-            root: tree.root,
+            lineage: tree.lineage,
             options: tree.options(),
             tag: tree.tag.lock().clone(),
             range: state.key_bounds.range.clone(),
@@ -54,7 +54,7 @@ fn on_disk(known: &ManifestState) -> AllDescribed {
         let tables = known.tables_of(tree);
         let described = Described {
             name: record.name.clone(),
-            root: record.root,
+            lineage: record.lineage,
             options: record.options.clone(),
             tag: record.tag.clone(),
             range: record.range.clone(),
@@ -68,7 +68,7 @@ fn on_disk(known: &ManifestState) -> AllDescribed {
 
 /// Wants memory to be what the manifest says; returns it.
 fn agreed(db: &Db, seed: u64) -> AllDescribed {
-    let versions = db.store().versions.lock();
+    let versions = db.store().versions().lock();
     let known = versions.known().unwrap();
     let memory = in_memory(&versions, known);
     assert_eq!(memory, on_disk(known), "seed {seed}");
@@ -78,7 +78,7 @@ fn agreed(db: &Db, seed: u64) -> AllDescribed {
     known_names.sort_unstable();
     assert_eq!(names, known_names, "seed {seed}");
     assert!(versions.next_tree() >= known.next_tree, "seed {seed}: a number would be given out again");
-    let is_there = |file: &FileId| db.store().blobs.get(*file).is_some();
+    let is_there = |file: &FileId| db.store().blobs().get(*file).is_some();
     assert!(known.blobs.live.keys().all(is_there), "seed {seed}: a blob file is missing");
     assert!(!known.blobs.removed.keys().any(is_there), "seed {seed}: a blob file was removed");
     memory
@@ -173,7 +173,7 @@ impl History {
             5 => self.port(&tree),
             6 => db.compact().unwrap(),
             7..=9 => db.flush().unwrap(),
-            10..=14 => drop(Lane::ALL.map(|lane| db.step(lane))),
+            10..=14 => drop(JobKind::ALL.map(|job| db.step(job))),
             _ => self.write(&tree),
         }
     }
@@ -221,7 +221,7 @@ fn tables_of_a_tree_that_was_dropped_meanwhile_are_nobodys() {
         .unwrap();
     let held = Arc::clone(tree.inner().state.load().levels.tables().next().unwrap().1);
     db.drop_tree("gone").unwrap();
-    let mut versions = db.store().versions.lock();
+    let mut versions = db.store().versions().lock();
     assert!(!versions.has_table(table.file));
     let new = TableInfo { file: table.file + 100, ..table.clone() };
     let change = Change::of(vec![
@@ -245,7 +245,7 @@ fn tables_of_a_tree_that_was_dropped_meanwhile_are_nobodys() {
 #[test]
 fn nothing_is_shown_that_is_not_durable() {
     let db = open(&SimFs::new(1));
-    let mut versions = db.store().versions.lock();
+    let mut versions = db.store().versions().lock();
     let tree = versions.next_tree();
     let edit = Edit::CreateTree { tree, name: "new".to_owned(), options: TreeOptions::default() };
     let change = Change::of(vec![edit]);

@@ -55,7 +55,7 @@ fn sample() -> Vec<Edit> {
             range: KeyRange { lower: b"a".to_vec(), upper: Some(b"b".to_vec()) },
         },
         Edit::ForgetRange { tree: 3, seq: 8 },
-        Edit::KeyBounds { tree: 3, root: 2, range: KeyRange { lower: b"a".to_vec(), upper: None } },
+        Edit::KeyBounds { tree: 3, lineage: 2, range: KeyRange { lower: b"a".to_vec(), upper: None } },
         Edit::Blob(BlobEdit::Note(BlobFileInfo {
             file: 9,
             origin: 9,

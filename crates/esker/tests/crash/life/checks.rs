@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use esker::env::Lane;
+use esker::env::JobKind;
 use esker::fs::FileSystem;
 use esker::{Db, Error, ErrorKind, ScanRange};
 
@@ -30,7 +30,7 @@ impl Life {
         if self.faulty {
             return Ok(());
         }
-        while self.db().step(Lane::Blobs) {}
+        while self.db().step(JobKind::Blobs) {}
         // What is appended stays with the tables.
         let is_huge =
             |(key, value): &(&Bytes, &[u8])| key[..] != *TAG && value.len() >= self.knobs.separate_at;

@@ -1,0 +1,89 @@
+//! Writes that may be over a huge value, in the order of their sequence numbers (rule 12). The old value of each has to be
+//! looked up.
+//!
+//! A lookup is queued in the critical section that gives its write a sequence number. So when all writes up to a number
+//! are visible, all their lookups are in the queue.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::cursor::SeqNo;
+use crate::ranges::KeyRange;
+use crate::state::TreeInner;
+
+/// A write to a key that may have held a blob, or the deletion of a range that may hold one.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    pub(crate) tree: Arc<TreeInner>,
+    pub(crate) what: What,
+    pub(crate) seq: SeqNo,
+}
+
+/// What was written.
+#[derive(Debug)]
+pub(crate) enum What {
+    Key(Vec<u8>),
+    Range(KeyRange),
+}
+
+/// See the module's comment.
+#[derive(Debug, Default)]
+pub(crate) struct LookupQueue {
+    lookups: Mutex<VecDeque<Lookup>>,
+}
+
+/// The right to add lookups, with memory for them: adding cannot fail.
+#[derive(Debug)]
+pub(crate) struct Room<'a> {
+    queue: MutexGuard<'a, VecDeque<Lookup>>,
+    lookups: Vec<Lookup>,
+}
+
+impl LookupQueue {
+    /// Reserves memory for `lookups`. Their sequence numbers are still their places in a batch.
+    pub(crate) fn room(&self, lookups: &mut Vec<Lookup>) -> Option<Room<'_>> {
+        if lookups.is_empty() {
+            return None;
+        }
+        let mut queue = self.lookups.lock();
+        queue.reserve(lookups.len());
+        Some(Room { queue, lookups: std::mem::take(lookups) })
+    }
+
+    /// Adds a lookup that replay found.
+    pub(crate) fn add(&self, lookup: Lookup) {
+        self.lookups.lock().push_back(lookup);
+    }
+
+    /// Puts back the lookup that was taken last.
+    pub(crate) fn give_back(&self, lookup: Lookup) {
+        self.lookups.lock().push_front(lookup);
+    }
+
+    /// Forgets all lookups, because the store is closed.
+    pub(crate) fn clear(&self) {
+        self.lookups.lock().clear();
+    }
+
+    /// Whether no lookup is queued.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lookups.lock().is_empty()
+    }
+
+    /// Takes the oldest lookup if its write is at or before `limit`.
+    pub(crate) fn take_up_to(&self, limit: SeqNo) -> Option<Lookup> {
+        let mut queue = self.lookups.lock();
+        queue.pop_front_if(|lookup| lookup.seq <= limit)
+    }
+}
+
+impl Room<'_> {
+    /// Adds the lookups. The batch has the sequence numbers from `first` on.
+    pub(crate) fn fill(mut self, first: SeqNo) {
+        for lookup in self.lookups.drain(..) {
+            self.queue.push_back(Lookup { seq: first + lookup.seq, ..lookup });
+        }
+    }
+}
