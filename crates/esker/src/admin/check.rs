@@ -27,6 +27,8 @@ use crate::version::table_info::check_described;
 use crate::version::tables::table_path;
 use crate::write::batch::{Ops, numbers_taken};
 
+mod blobs;
+
 pub(super) struct Check<'a> {
     pub(super) env: &'a Env,
     pub(super) dir: &'a Path,

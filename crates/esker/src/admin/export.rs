@@ -1,12 +1,12 @@
 //! Exports one tree of an open store as a store in another directory, by hard links.
 //!
 //! ```text
-//! tree held     tables, blob files and marks linked
-//! let go        an empty log written; names synced; manifest
+//! writers wait  tables, blob files and marks linked
+//! they go on    an empty log written; names synced; manifest
 //! ```
 //! The manifest comes last. Before it is there, the directory does not open as a store; once it is there, nothing is
 //! missing. If the directory is on another file system, the links are first made in the store's own directory, and the
-//! files are copied from there, so that the tree is not held for so long.
+//! files are copied from there, so that writers do not wait for so long.
 
 use std::path::{Path, PathBuf};
 

@@ -286,7 +286,7 @@ impl<'a> Arrival<'a> {
         Ok((brought, of_blobs))
     }
 
-    /// Links or copies a blob file, if the tree with the lineage `lineage` needs one of its values.
+    /// Links or copies a blob file, if the tree with `lineage` needs one of its values.
     fn bring_blobs(&mut self, record: &BlobFileRecord, lineage: TreeId) -> Result<Option<ImportedBlobs>> {
         let mut record = record.clone();
         let (from, file) = (blob_path(self.dir, record.info.file), self.by.number(record.info.file));

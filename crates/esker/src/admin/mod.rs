@@ -11,7 +11,6 @@
 pub(crate) mod backup;
 mod catalog;
 mod check;
-mod check_blobs;
 pub(crate) mod checkpoint;
 mod destroy;
 mod dump;

@@ -21,6 +21,10 @@ use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{BLOCK, Mapping, ReadFile, UserFile};
 
+/// How many bytes a read that is not in the page cache requests from the disk at once. Beyond that the kernel reads
+/// ahead by itself, in larger pages, which costs less.
+const AHEAD: u64 = 8 << 20;
+
 /// Reading up to this many bytes costs less than mapping them, using them and unmapping them.
 const MAP_ABOVE: u64 = 256 << 10;
 
@@ -129,6 +133,16 @@ impl BlobFile {
     /// The offset and the length of a value, if this file has it.
     pub(crate) fn locate(&self, logical: u64, ordinal: u64) -> Option<(u64, u64)> {
         self.index.read().find(self.name.inside(logical), ordinal).map(|value| (value.offset, value.len))
+    }
+
+    /// Requests a range of the file from the disk, ahead of its read, if it is not in the page cache. Returns whether
+    /// it was not.
+    pub(super) fn ask_ahead(&self, start: u64, len: u64) -> bool {
+        let is_cold = !self.file.is_cached(start);
+        if is_cold {
+            self.file.prefetch(start, len.min(AHEAD));
+        }
+        is_cold
     }
 
     /// Maps a whole value; a short one is read instead. With `verify`, all of it has passed its checksum since the file

@@ -8,7 +8,7 @@
 //! - `format.rs`: pointers, headers, descriptors, entries, tails as bytes;
 //! - `chunks.rs`: the checksums of a value, one for each chunk;
 //! - `writer.rs`, `single.rs`: files of many values, files of one stream;
-//! - `set.rs`, `live.rs`, `pin.rs`, `appenders.rs`: the files of an open store, its readers and writers;
+//! - `set.rs`, `live.rs`, `put.rs`, `pin.rs`, `appenders.rs`: the files of an open store, its readers and writers;
 //! - `gc/`: the life of each value, from its write until its blocks are given back;
 //! - `rewrite.rs`: shared files rewritten without freed values;
 //! - `scan.rs`: which values a file holds, with its footer or without;
@@ -41,6 +41,7 @@ mod handles;
 mod index;
 pub(crate) mod live;
 mod pin;
+mod put;
 mod read;
 pub(crate) mod rewrite;
 mod scan;

@@ -25,7 +25,7 @@ pub(crate) struct NewBlob {
 
 impl NewBlob {
     pub(super) fn new(set: &Arc<BlobSet>, live: Arc<LiveFile>, entry: &Entry) -> NewBlob {
-        live.values.lock().pin(entry.ordinal);
+        live.values.lock().pin_new(entry.ordinal);
         let pin = Arc::new(Pin { set: Arc::clone(set), live, ordinal: entry.ordinal });
         NewBlob { pointer: entry.pointer(), pin, committed: false }
     }

@@ -36,10 +36,6 @@ const EXPECT_USE_AT: usize = 4 << 20;
 /// From this many bytes on, a read from the page cache is shared with idle processors.
 const SHARED_AT: u64 = 8 << 20;
 
-/// How many bytes a read that is not in the page cache requests from the disk at once. Beyond that the kernel reads
-/// ahead by itself, in larger pages, which costs less.
-const AHEAD: u64 = 8 << 20;
-
 /// Memory that a read fills.
 type Buf = [MaybeUninit<u8>];
 
@@ -199,16 +195,6 @@ impl BlobFile {
         if let Ok(value) = self.find(pointer) {
             self.ask_ahead(value.offset, value.len);
         }
-    }
-
-    /// Requests a range of the file from the disk, ahead of its read, if it is not in the page cache. Returns whether
-    /// it was not.
-    pub(super) fn ask_ahead(&self, start: u64, len: u64) -> bool {
-        let is_cold = !self.file.is_cached(start);
-        if is_cold {
-            self.file.prefetch(start, len.min(AHEAD));
-        }
-        is_cold
     }
 
     /// Fills a buffer that begins at `at` in the value, together with idle threads.

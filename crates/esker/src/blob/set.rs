@@ -17,22 +17,13 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::appenders::Appenders;
 use super::filter::KeyFilter;
-use super::{
-    BlobFile, BlobFileId, BlobStream, CHUNK_LOG2, Entry, Handles, LiveFile, NewBlob, NewFile, Pin, Pointer,
-    SingleWriter, blob_path, key_hash,
-};
+use super::{BlobFile, BlobFileId, CHUNK_LOG2, Entry, Handles, LiveFile, NewFile, Pin, Pointer, blob_path};
 use crate::canary::broken;
 use crate::env::{Env, Executor, Gate};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, ReadFile};
 use crate::options::{Durability, Options};
 use crate::trace::Metrics;
-
-/// A value of at least this many bytes gets a file of its own: its deletion is an unlink, and it is never rewritten.
-/// Puts compared with plain files, in turn (`esker-bench huge-writes`; own file, shared file): 4 MiB 0.91 and 1.4 times
-/// as fast, 8 MiB 0.88 and 1.16, 19.7 MB 0.89 and 0.92. By the mean time, which includes the sealing of shared files,
-/// puts of 8 MiB are equally fast.
-const SINGLE_AT: usize = 8 << 20;
 
 /// See the module's comment.
 #[derive(Debug)]
@@ -46,7 +37,7 @@ pub(crate) struct BlobSet {
     /// The store's metrics.
     pub(crate) metrics: Arc<Metrics>,
     /// Whether writers wait for syncs, as far as the store knows.
-    sync_follows: bool,
+    pub(super) sync_follows: bool,
     /// A shared file of this many bytes takes no further value.
     pub(super) shared_len_max: u64,
     pub(crate) handles: Arc<Handles>,
@@ -217,43 +208,6 @@ impl BlobSet {
         NewFile { path, number, salt, created_us: self.env.clock.wall_us(), chunk_log2: CHUNK_LOG2 }
     }
 
-    /// Writes `value` for `key` of `tree`. It counts once the log names it.
-    pub(crate) fn put(self: &Arc<Self>, tree: u32, key: &[u8], value: &[u8]) -> Result<NewBlob> {
-        let _inside = self.gate.enter()?;
-        if value.len() >= SINGLE_AT {
-            let mut stream = self.stream()?;
-            stream.write(value)?;
-            return stream.finish(tree, key);
-        }
-        let mut appender = self.borrow_appender()?;
-        let live = Arc::clone(&appender.live);
-        let now = self.env.clock.wall_us();
-        match appender.writer.append(tree, key, value, now) {
-            Ok(entry) => {
-                live.values.lock().add(entry.ordinal);
-                self.note_dirty(&live);
-                self.filter.add(key_hash(tree, key));
-                let takes_more = appender.writer.len() < self.shared_len_max;
-                self.give_back(appender, takes_more);
-                Ok(NewBlob::new(self, live, &entry))
-            }
-            Err(error) => {
-                self.give_back(appender, false);
-                Err(error)
-            }
-        }
-    }
-
-    /// Begins a value of unknown length in a file of its own.
-    pub(crate) fn stream(self: &Arc<Self>) -> Result<BlobStream> {
-        let _inside = self.gate.enter()?;
-        let (id, path, salt) = self.begin();
-        let new = self.describe(id, &path, salt);
-        let writer = SingleWriter::create(&self.env.fs, new, self.sync_follows)?;
-        self.new_name.store(true, Ordering::Release);
-        Ok(BlobStream { set: Arc::clone(self), writer: Some(writer), id, salt })
-    }
-
     /// Makes everything durable that records published before this call point to.
     pub(crate) fn sync(&self) -> Result<()> {
         // A thread that waits here finds the syncs of the other one done.
@@ -305,7 +259,7 @@ impl BlobSet {
     pub(crate) fn pin(self: &Arc<Self>, pointer: &Pointer) -> Option<Pin> {
         let live = self.get(pointer.file)?;
         let is_pinned = live.values.lock().pin(pointer.ordinal);
-        is_pinned.then(|| Pin { set: Arc::clone(self), live: Arc::clone(&live), ordinal: pointer.ordinal })
+        is_pinned.then(|| Pin { set: Arc::clone(self), live, ordinal: pointer.ordinal })
     }
 
     // ---- giving back ---------------------------------------------------------------------------------

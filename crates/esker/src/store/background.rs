@@ -4,8 +4,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::owner::AtWork;
-use super::{SPARE_SEGMENTS, SPARE_WHEN_FULL, Store, compaction};
+use super::at_work::AtWork;
+use super::{Store, compaction};
 use crate::canary::broken;
 use crate::env::{JobKind, UNASKED, Worker};
 use crate::error::{Error, ErrorKind, Result};
@@ -37,21 +37,6 @@ impl Store {
         }
     }
 
-    /// Whether merges and the rewriting of files of huge values are not to be held up.
-    pub(super) fn is_urgent(&self) -> bool {
-        self.health.is_closing() || self.throttle.is_slowing() || self.health.has_failed()
-    }
-
-    /// How long the rewriting of files of huge values has to wait, if it has.
-    pub(super) fn reclaim_waits(&self) -> Option<Duration> {
-        self.io_budget.reclaim_waits(|| self.executor.is_stepped() || self.is_urgent())
-    }
-
-    /// There may be work in `job`.
-    pub(crate) fn notify(&self, job: JobKind) {
-        self.executor.notify(job);
-    }
-
     /// Reads of `tree` may have paid for a merge.
     #[cold]
     pub(crate) fn consider_merging(&self, tree: &Arc<TreeInner>) {
@@ -59,29 +44,6 @@ impl Store {
             self.compactions.add([Arc::clone(tree)]);
             self.notify(JobKind::Compact);
         }
-    }
-
-    /// Removes files that nobody uses any more, except a few log segments, and restores the reserve. When this returns,
-    /// their space is free, even if another thread is removing them too.
-    pub(crate) fn remove_obsolete(&self) -> Result<()> {
-        // The next opening removes what is left when the store is closed: the directory belongs to it then.
-        let Ok(_inside) = self.blobs.gate.enter() else { return Ok(()) };
-        let spare = if self.health.has_failed() {
-            self.wal.forget_history();
-            SPARE_WHEN_FULL
-        } else {
-            SPARE_SEGMENTS
-        };
-        let removing = self.removing.lock();
-        self.registry.remove_obsolete()?;
-        drop(removing);
-        self.remove_surplus(spare)?;
-        if self.health.is_closing() { Ok(()) } else { self.space.reserve().restore() }
-    }
-
-    /// Tells the buffer pool how much of the memory budget others take.
-    pub(super) fn update_memory(&self) {
-        self.pool.set_reserved(self.registry.memory());
     }
 
     fn run_log_job(&self) -> Result<bool> {
@@ -133,38 +95,6 @@ impl Store {
             }
             merged => merged,
         }
-    }
-
-    /// Notes that background work has failed. Writers get the error, readers continue. A full disk is not a lasting
-    /// failure: each write checks it again.
-    pub(super) fn fail(&self, error: &Error) {
-        let new = match error.kind() {
-            // Only this call lacked something. It can be repeated.
-            ErrorKind::Closed | ErrorKind::OutOfResources => return,
-            ErrorKind::OutOfSpace if !broken("rule-23") => self.full_error(0),
-            _ => {
-                let message = format!("background work failed ({error}); reopen the store");
-                Error::new(ErrorKind::Poisoned, message)
-            }
-        };
-        self.health.fail(new);
-    }
-
-    /// [`Store::fail`]. Returns the error for the caller that has asked for the work.
-    pub(super) fn failed(&self, error: Error) -> Error {
-        self.fail(&error);
-        if is_full(&error) { self.full_error(0) } else { error }
-    }
-
-    /// Restores the reserve and continues background work, because there is space again.
-    pub(super) fn resume(&self) -> Result<()> {
-        self.space.reserve().restore()?;
-        if !self.has_space() {
-            return Err(self.full_error(0));
-        }
-        self.health.recover();
-        JobKind::ALL.iter().for_each(|&job| self.executor.notify(job));
-        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::Store;
-use super::owner::AtWork;
+use super::at_work::AtWork;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::gone::remove_for_good;
 use crate::space::is_full;

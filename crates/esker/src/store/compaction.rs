@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::Store;
+use super::at_work::AtWork;
 use super::survivors::Survivors;
 use crate::blob::Pointer;
 use crate::cache::Offer;
@@ -14,7 +15,7 @@ use crate::compact::output::{Output, OutputOptions, filter_bits, run_filter_bits
 use crate::compact::pick::{self, Compaction, Goal};
 use crate::compact::queue::{Attempt, output_bytes};
 use crate::compact::retain::Retention;
-use crate::cursor::{Cursor, SeqNo};
+use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::space::{is_full, shown};
@@ -38,6 +39,27 @@ const KEYS_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 5 } else { 1 << 16 };
 
 /// After this many bytes of keys and values, a merge pays for them from the budget for background I/O.
 const BYTES_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 19 };
+
+impl Store {
+    /// Flushes, merges every tree into its bottom level, and removes what is no longer used. If little data is left,
+    /// the files of the store become small too.
+    pub(crate) fn compact(&self) -> Result<()> {
+        self.flush()?;
+        let _at_work = AtWork::on(self);
+        for tree in self.versions.trees().iter().filter(|tree| !tree.is_dropped()) {
+            match self.space.with_reserve(|| compact_all(self, tree)) {
+                Err(error) if is_full(&error) => {
+                    // This fills the reserve again.
+                    self.remove_obsolete()?;
+                    return Err(full_error(self, tree));
+                }
+                merged => merged?,
+            }
+        }
+        self.shrink()?;
+        self.remove_obsolete()
+    }
+}
 
 /// Does one merge in the tree that needs it most. `false` if no tree needs one.
 pub(crate) fn compact_some(store: &Store) -> Result<bool> {
@@ -289,17 +311,6 @@ fn move_table(store: &Store, tree: &Arc<TreeInner>, compaction: &Compaction) -> 
     let table = compaction.inputs[0].1.info.clone();
     edits.push(Edit::AddTable { tree: tree.id, level: compaction.target as u8, table });
     store.install(edits, &[])
-}
-
-/// Collects the pointers to huge values in `table`.
-pub(super) fn pointers_of(table: &Arc<Table>, pointers: &mut Vec<Pointer>) -> Result<()> {
-    let mut cursor = table.cursor(ScanHint::Compaction)?;
-    cursor.seek_to_first()?;
-    while cursor.valid() {
-        pointers.extend(Pointer::of_entry(cursor.kind(), cursor.value()));
-        cursor.next()?;
-    }
-    Ok(())
 }
 
 /// One source per run.

@@ -46,7 +46,7 @@ impl Store {
         }
         self.apply(&mut versions, &Change::of(vec![Edit::DropTree { tree: tree.id }]))?;
         drop(versions);
-        self.free_blobs_of(tree.lineage);
+        self.overwrite_blobs_of(tree.lineage);
         Ok(())
     }
 

@@ -9,7 +9,7 @@
 //!   that the tree needs. All other values in them are freed there.
 //! - An imported tree keeps its sequence numbers. The same edit raises the store's counter beyond them. Moments that
 //!   were registered before cannot see the tree ([`crate::state::KeyBounds`]).
-//! - Huge values stay filed under the lineage number of the tree that wrote them, and the imported tree takes that lineage.
+//! - Huge values stay filed under the lineage of the tree that wrote them, and the imported tree takes that lineage.
 //!   So it may share its lineage with other trees, as after a split.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ use crate::version::tree_record::TreeRecord;
 /// How far one import may advance the numbers of trees.
 const LINEAGES_MAX: TreeId = 1 << 24;
 
-/// The values that a tree's pointers name, each with the shares that name it.
+/// The values that a tree's pointers name, each with the references that name it.
 type Named = BTreeMap<(FileId, u64), BTreeSet<u64>>;
 
 /// The values under a tree's lineage, by file. A sealed file gets no more of them.
@@ -96,8 +96,7 @@ impl Store {
 
     /// The values that the tree's pointers name, if only these tell its huge values from another tree's.
     fn named_apart(&self, tree: &TreeInner) -> Result<Option<Named>> {
-        if !self.blobs.is_used() || !shares_lineage(&self.versions.lock(), tree) || broken("export-relatives")
-        {
+        if !self.blobs.is_used() || !shares_lineage(&self.versions.lock(), tree) || broken("export-lineage") {
             return Ok(None);
         }
         let mut named = Named::new();
@@ -140,7 +139,7 @@ impl Store {
         })
     }
 
-    /// The values in a file under the lineage `lineage`.
+    /// The values in a file under `lineage`.
     fn filed_under(&self, lineage: TreeId, live: &LiveFile) -> Result<BTreeSet<u64>> {
         let entries = self.blobs.entries(live)?;
         Ok(entries.iter().filter(|entry| entry.tree == lineage).map(|entry| entry.ordinal).collect())
@@ -193,12 +192,12 @@ impl Store {
         let number = self.commit.take_number_above(least)?;
         // After a crash nothing else would tell which values under the same lineage were overwritten before, so the edit does.
         let frees = Frees { durable_up_to: Some(visible), note_overwritten: true, ..Frees::default() };
-        let mut ended = self.blob_edits(&versions, &frees);
-        let edits = ended.take_edits();
+        let mut blobs = self.blob_edits(&versions, &frees);
+        let edits = blobs.take_edits();
         let synced = self.sync_log(number.end).and_then(|()| self.blobs.sync_names());
         let tree =
             synced.and_then(|()| self.install_imported(&mut versions, name, imported, (number.seq, edits)));
-        self.after_blob_edits(ended, tree.is_ok());
+        self.after_blob_edits(blobs, tree.is_ok());
         self.commit.show_number(&number);
         tree
     }

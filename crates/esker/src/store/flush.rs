@@ -8,29 +8,98 @@
 use std::sync::Arc;
 
 use super::Store;
+use super::at_work::AtWork;
 use super::survivors::Survivors;
-use super::volatile::pointers_of_volatile;
 use crate::blob::Pointer;
 use crate::blob::gc::Frees;
 use crate::cache::Offer;
 use crate::canary::broken;
 use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shared_part};
 use crate::compact::retain::Retention;
-use crate::cursor::SeqNo;
+use crate::cursor::{Cursor, SeqNo};
+use crate::env::JobKind;
 use crate::error::Result;
 use crate::flush::Immutable;
 use crate::options::{Compression, TableLimits};
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
+use crate::space::is_full;
 use crate::state::versions::ByTree;
 use crate::state::{Mem, TreeInner};
 use crate::version::edit::{Edit, TableInfo};
 use crate::version::levels::{LEVELS, Levels, shared_key};
 
+/// When a memtable of at least this many bytes becomes immutable, a new log segment begins.
+const ROTATE_WITH: usize = 8 << 20;
 /// Memtables with fewer bytes than this share a table.
 const SMALL: usize = 256 << 10;
 
+impl Store {
+    /// Makes the tree's memtable immutable if it holds at least `bytes` bytes, and anything at all.
+    pub(super) fn switch_memtable(&self, tree: &Arc<TreeInner>, bytes: usize) {
+        let mut state = self.commit.lock();
+        let mem = tree.mem();
+        if tree.is_dropped() || mem.is_untouched() || mem.table.memory() < bytes {
+            return;
+        }
+        if mem.table.memory() >= ROTATE_WITH && mem.floor().is_some() {
+            // The flush has to sync the log up to here. That is easier if nobody stores into that segment. Without a
+            // spare segment the log stays in the old one, which works too.
+            let log_seq = state.log_seq;
+            if self.wal.rotate(&mut state.tail, log_seq, 0).is_err() {
+                self.commit.poison();
+            }
+        }
+        tree.switch_mem();
+        self.immutable.push(Arc::clone(tree), mem);
+        drop(state);
+        self.executor.notify(JobKind::Flush);
+    }
+
+    /// Makes every memtable immutable and waits until all that wait are flushed.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.check_changeable()?;
+        self.versions.trees().iter().for_each(|tree| self.switch_memtable(tree, 0));
+        while self.flush_some().map_err(|error| self.failed(error))? {}
+        Ok(())
+    }
+
+    pub(super) fn flush_some(&self) -> Result<bool> {
+        let _at_work = AtWork::on(self);
+        let flush = || self.space.with_reserve(|| flush_immutable(self));
+        flush().or_else(|error| {
+            if !is_full(&error) {
+                return Err(error);
+            }
+            // A merge under way may have taken the reserve: it gives back more at its end.
+            let hurry = self.io_budget.hurry();
+            let _no_merge = self.compacting.lock();
+            drop(hurry);
+            self.remove_obsolete()?;
+            flush()
+        })
+    }
+
+    /// Waits until everything that `trees` hold now is in tables.
+    pub(crate) fn flush_trees<'a>(&self, trees: impl Iterator<Item = &'a Arc<TreeInner>>) -> Result<()> {
+        let mut due: Vec<(&Arc<TreeInner>, Arc<Mem>)> = Vec::new();
+        for tree in trees {
+            self.switch_memtable(tree, 0);
+            due.extend(tree.state.load().immutable.iter().map(|mem| (tree, Arc::clone(mem))));
+        }
+        let is_waiting = |(tree, mem): &(&Arc<TreeInner>, Arc<Mem>)| {
+            tree.state.load().immutable.iter().any(|other| Arc::ptr_eq(other, mem))
+        };
+        while due.iter().any(is_waiting) {
+            if !self.flush_some().map_err(|error| self.failed(error))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Flushes the immutable memtables, oldest first. Returns `false` if there are none.
-pub(crate) fn flush_some(store: &Store) -> Result<bool> {
+pub(crate) fn flush_immutable(store: &Store) -> Result<bool> {
     let _one_at_a_time = store.flushing.lock();
     let mut immutable = store.immutable.memtables();
     if store.health.has_failed() {
@@ -88,6 +157,20 @@ pub(crate) fn flush_some(store: &Store) -> Result<bool> {
         store.discard_tables(&edits);
     }
     result.map(|()| true)
+}
+
+/// The pointers to huge values in those of some memtables that no log has.
+fn pointers_of_volatile(waiting: &[Immutable]) -> Result<Vec<Pointer>> {
+    let mut pointers = Vec::new();
+    for (_, mem) in waiting.iter().filter(|(tree, _)| !tree.log) {
+        let mut cursor = mem.table.cursor();
+        cursor.seek_to_first()?;
+        while cursor.valid() {
+            pointers.extend(Pointer::of_entry(cursor.kind(), cursor.value()));
+            cursor.next()?;
+        }
+    }
+    Ok(pointers)
 }
 
 /// How many of the memtables hold at most `bytes` together; at least one.

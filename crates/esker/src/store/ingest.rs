@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! tree flushed, merge awaited ------------------------------- others read and write
-//! tree held: what came since is flushed --------------------- writes to the tree wait
+//! writers paused: what came since is flushed ---------------- writes to the tree wait
 //! a number taken; log synced; edit; shown; number visible --- writes behind it wait to be acknowledged
 //! ```
 //!

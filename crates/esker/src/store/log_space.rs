@@ -1,26 +1,15 @@
 //! Space for the log's next segment: whether the disk has it, and where else it comes from.
 
-use super::owner::AtWork;
+use super::at_work::AtWork;
 use super::{SPARE_WHEN_FULL, Store, flush};
-use crate::error::{Error, Result};
-use crate::space::{LogNeed, is_full};
+use crate::error::Result;
+use crate::space::is_full;
 
 impl Store {
     /// Fits log segments and memtables to the disk; returns the greatest length of a segment.
     pub(super) fn fit_to_disk(&self) -> u64 {
         let log = self.wal.disk_bytes().saturating_add(self.commit.lock().tail.segment.end());
         self.space.fit(log, |len| self.wal.bound_len(len))
-    }
-
-    /// What the log needs for a record of `record_len` bytes.
-    fn log_need(&self, record_len: usize) -> LogNeed {
-        let new = self.wal.missing_spare(record_len).unwrap_or(0);
-        LogNeed { new, usual_max: self.wal.len_bound() }
-    }
-
-    /// Whether the disk has room for puts.
-    pub(super) fn has_space(&self) -> bool {
-        self.space.has_room(self.log_need(0))
     }
 
     /// [`Store::has_space`]. If there is none, this first gives back what is kept for speed alone.
@@ -41,11 +30,6 @@ impl Store {
             need.new == 0 || self.space.has_room(need)
         };
         Ok(admits() || (self.free_spares_for_space()? && admits()))
-    }
-
-    /// The error of a put of `record_len` bytes on a full disk.
-    pub(super) fn full_error(&self, record_len: usize) -> Error {
-        self.space.full_error(self.log_need(record_len))
     }
 
     /// Makes a log segment ready that has room for a record of `record_len` bytes, and sets aside what a
@@ -89,7 +73,7 @@ impl Store {
         let _no_merge = self.compacting.lock();
         drop(hurry);
         // What waits for it is turned into tables, which gives its log back.
-        match self.space.with_reserve(|| flush::flush_some(self)) {
+        match self.space.with_reserve(|| flush::flush_immutable(self)) {
             Err(error) if !is_full(&error) => return Err(error),
             _ => {}
         }
@@ -112,12 +96,6 @@ impl Store {
             }
             result => result,
         }
-    }
-
-    /// Removes the log segments that nobody needs, but `spare`.
-    pub(super) fn remove_surplus(&self, spare: usize) -> Result<()> {
-        let _inside = self.blobs.gate.enter()?;
-        self.wal.remove_surplus(spare)
     }
 
     /// Sets aside what the store needs, now that it is open.

@@ -32,14 +32,17 @@ use crate::log::replay::ReplayReport;
 use crate::log::wal::Wal;
 use crate::options::Options;
 use crate::read::snapshots::SnapshotRegistry;
-use crate::space::{Space, is_full};
+use crate::space::Space;
 use crate::state::versions::{VersionSet, Versions};
 use crate::stats::{Counters, Stats};
 use crate::trace::Metrics;
 use crate::version::tables::TableRegistry;
-use crate::write::commit::{Commit, poisoned};
+use crate::write::commit::Commit;
 use crate::write::throttle::Throttle;
 
+mod admission;
+mod apply;
+mod at_work;
 mod background;
 mod blob_gc;
 mod closing;
@@ -48,10 +51,13 @@ mod drop_tree;
 mod expiry;
 mod export_import;
 mod flush;
+mod gc_rounds;
 mod ingest;
 mod install;
 mod log_space;
+mod log_sync;
 mod new_blobs;
+mod obsolete;
 mod owner;
 mod ranges;
 mod reclaim;
@@ -66,7 +72,6 @@ mod write_pause;
 use closing::Closing;
 pub(crate) use export_import::{Imported, ImportedBlobs};
 pub(crate) use ingest::Ingested;
-use owner::AtWork;
 pub(crate) use owner::Owner;
 use reclaim::Reclaim;
 use scrub::Scrub;
@@ -302,39 +307,6 @@ impl Store {
 
     // ---- waiting and progress ----------------------------------------------------------------------
 
-    /// Waits until `done`. Does the background work itself if no thread does it. Fails when that work lacks descriptors or
-    /// memory meanwhile.
-    pub(crate) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
-        let shortages = self.health.shortages();
-        if self.executor.is_stepped() {
-            while !done() {
-                self.ensure_writable()?;
-                if !JobKind::ALL.iter().any(|&job| self.run_one(job)) && !done() {
-                    let error = self.health.failure().or_else(|| self.health.shortage_since(shortages));
-                    return Err(error.unwrap_or_else(poisoned));
-                }
-            }
-            return Ok(());
-        }
-        self.health.wait(|| {
-            if done() {
-                return Ok(true);
-            }
-            self.ensure_writable()?;
-            self.health.shortage_since(shortages).map_or(Ok(false), Err)
-        })
-    }
-
-    /// Fails if the store takes no puts. Ends the refusal of puts if the disk has room again.
-    pub(crate) fn ensure_writable(&self) -> Result<()> {
-        self.check_changeable()?;
-        if !self.health.has_failed() {
-            return Ok(());
-        }
-        // Says what is free now, and not what was free when the disk filled up.
-        if self.has_space() { self.resume() } else { Err(self.full_error(0)) }
-    }
-
     /// Fails if nothing in the store can be changed or made durable. A full disk is no reason.
     pub(crate) fn check_changeable(&self) -> Result<()> {
         self.health.check()?;
@@ -366,46 +338,13 @@ impl Store {
         self.immutable.bytes()
     }
 
-    /// Makes every memtable immutable and waits until all that wait are flushed.
-    pub(crate) fn flush(&self) -> Result<()> {
-        self.check_changeable()?;
-        self.versions.trees().iter().for_each(|tree| self.switch_memtable(tree, 0));
-        while self.flush_some().map_err(|error| self.failed(error))? {}
-        Ok(())
+    /// There may be work in `job`.
+    pub(crate) fn notify(&self, job: JobKind) {
+        self.executor.notify(job);
     }
 
-    fn flush_some(&self) -> Result<bool> {
-        let _at_work = AtWork::on(self);
-        let flush = || self.space.with_reserve(|| flush::flush_some(self));
-        flush().or_else(|error| {
-            if !is_full(&error) {
-                return Err(error);
-            }
-            // A merge under way may have taken the reserve: it gives back more at its end.
-            let hurry = self.io_budget.hurry();
-            let _no_merge = self.compacting.lock();
-            drop(hurry);
-            self.remove_obsolete()?;
-            flush()
-        })
-    }
-
-    /// Flushes, merges every tree into its bottom level, and removes what is no longer used. If little data is left,
-    /// the files of the store become small too.
-    pub(crate) fn compact(&self) -> Result<()> {
-        self.flush()?;
-        let _at_work = AtWork::on(self);
-        for tree in self.versions.trees().iter().filter(|tree| !tree.is_dropped()) {
-            match self.space.with_reserve(|| compaction::compact_all(self, tree)) {
-                Err(error) if is_full(&error) => {
-                    // This fills the reserve again.
-                    self.remove_obsolete()?;
-                    return Err(compaction::full_error(self, tree));
-                }
-                merged => merged?,
-            }
-        }
-        self.shrink()?;
-        self.remove_obsolete()
+    /// Whether merges and the rewriting of files of huge values are not to be held up.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.health.is_closing() || self.throttle.is_slowing() || self.health.has_failed()
     }
 }

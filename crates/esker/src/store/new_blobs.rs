@@ -27,20 +27,6 @@ impl Store {
         self.check_room_for_blob(len)
     }
 
-    /// Refuses a huge value for which there is no room above the low-space mark.
-    pub(crate) fn check_room_for_blob(&self, len: u64) -> Result<()> {
-        self.ensure_writable()?;
-        let free = self.space.free()?;
-        let low = self.space.low_mark();
-        if free < len.saturating_add(low) {
-            let message = format!(
-                "the disk has no room for a value of {len} bytes: {free} bytes are free, and {low} of them have to stay so"
-            );
-            return Err(Error::new(ErrorKind::OutOfSpace, message).at(&self.dir));
-        }
-        Ok(())
-    }
-
     /// A copy of `batch` with copies of its huge values, to write the batch once more.
     pub(super) fn copy_of_batch(&self, batch: &Batch) -> Result<Batch> {
         let mut copy = Batch::new();

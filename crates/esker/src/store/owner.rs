@@ -9,7 +9,6 @@
 //! handle (a merge operator may hold one), it would wait for itself. Then the store is closed when a piece of work
 //! ends.
 
-use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -63,33 +62,5 @@ impl Scanned for Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.store.close_with_last_handle();
-    }
-}
-
-thread_local! {
-    /// The stores whose work this thread is doing, the innermost last.
-    static AT_WORK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Marks this thread as working for a store until it is dropped: a flush, a merge, a step of background work, a close.
-pub(super) struct AtWork(());
-
-impl AtWork {
-    pub(super) fn on(store: &Store) -> AtWork {
-        // A thread that ends may close a store after this thread-local is gone. It then runs no user code that could
-        // ask.
-        let _gone = AT_WORK.try_with(|stores| stores.borrow_mut().push(store.id));
-        AtWork(())
-    }
-
-    /// Whether this thread works for `store`, so that it cannot wait for the store's work to end.
-    pub(super) fn is_on(store: &Store) -> bool {
-        AT_WORK.try_with(|stores| stores.borrow().contains(&store.id)).unwrap_or(false)
-    }
-}
-
-impl Drop for AtWork {
-    fn drop(&mut self) {
-        let _gone = AT_WORK.try_with(|stores| stores.borrow_mut().pop());
     }
 }

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use super::Store;
+use crate::blob::Pointer;
 use crate::canary::broken;
-use crate::cursor::SeqNo;
+use crate::cursor::{Cursor, SeqNo};
 use crate::error::Result;
 use crate::ranges::{KeyRange, RangeTombstone};
 use crate::state::TreeInner;
 use crate::state::versions::Change;
+use crate::table::ScanHint;
 use crate::version::edit::{Edit, TreeId};
 use crate::version::levels::Table;
 
@@ -19,6 +21,17 @@ const NEXT: usize = 16;
 /// Whether `range` contains all keys of `table`.
 fn encloses(range: &KeyRange, table: &Table) -> bool {
     range.contains(&table.info.smallest) && range.contains(&table.info.largest)
+}
+
+/// Collects the pointers to huge values in `table`.
+fn pointers_of(table: &Arc<Table>, pointers: &mut Vec<Pointer>) -> Result<()> {
+    let mut cursor = table.cursor(ScanHint::Compaction)?;
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        pointers.extend(Pointer::of_entry(cursor.kind(), cursor.value()));
+        cursor.next()?;
+    }
+    Ok(())
 }
 
 impl Store {
@@ -78,7 +91,7 @@ impl Store {
         if self.blobs.is_used() {
             // The edit frees their huge values, as those that a merge drops.
             for (_, table) in &tables {
-                super::compaction::pointers_of(table, &mut dropped)?;
+                pointers_of(table, &mut dropped)?;
             }
         }
         let edit = |(level, table): &(usize, Arc<Table>)| Edit::RemoveTable {

@@ -9,6 +9,7 @@
 //! punched again in the new file (rule 15).
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -150,6 +151,11 @@ impl Store {
         let record = versions.known()?.blobs.live.get(&file)?;
         let live = self.blobs.get(file)?;
         let values = live.values.lock();
-        Some(record.freed.iter().copied().filter(|&ordinal| values.is_garbage(ordinal)).collect())
+        Some(record.freed.iter().copied().filter(|&ordinal| values.is_unneeded(ordinal)).collect())
+    }
+
+    /// How long the rewriting of files of huge values has to wait, if it has.
+    pub(super) fn reclaim_waits(&self) -> Option<Duration> {
+        self.io_budget.reclaim_waits(|| self.executor.is_stepped() || self.is_urgent())
     }
 }

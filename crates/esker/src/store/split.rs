@@ -8,7 +8,7 @@
 //!          new               [ k .. p ] [ r .. z ]      the table in the middle is clipped in both
 //! ```
 //!
-//! The tree is flushed and held, so all of its keys are in tables: no log record behind the flushed writes of either
+//! The tree is flushed, and its writers are paused, so all of its keys are in tables: no log record behind the flushed writes of either
 //! tree names a key of the other. A sequence number is taken as for a write, so that earlier snapshots continue to see
 //! one tree. Huge values stay filed under a *lineage* number, which both trees have from then on.
 
@@ -115,7 +115,7 @@ impl Store {
     }
 
     fn split_still(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
-        // Values that writes have ended are looked up in the tree that was written to.
+        // Values that writes have overwritten are looked up in the tree that was written to.
         self.find_overwritten(self.commit.visible())?;
         let mut versions = self.versions.lock();
         self.check_changeable()?;

@@ -4,53 +4,15 @@
 //! which differs between trees. In such a tree, a new huge value counts, and an old one is overwritten, from the flush
 //! of the write on. Until then the manifest has the new one as pending, and the old one stays.
 
-use std::sync::Arc;
-
 use super::Store;
-use crate::blob::Pointer;
 use crate::canary::broken;
-use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::flush::Immutable;
 use crate::space::{is_full, shown};
-use crate::state::{Mem, TreeInner};
 
 /// How many trees a message names.
 const NAMED_MAX: usize = 20;
 
-/// The pointers to huge values in those of some memtables that no log has.
-pub(super) fn pointers_of_volatile(waiting: &[Immutable]) -> Result<Vec<Pointer>> {
-    let mut pointers = Vec::new();
-    for (_, mem) in waiting.iter().filter(|(tree, _)| !tree.log) {
-        let mut cursor = mem.table.cursor();
-        cursor.seek_to_first()?;
-        while cursor.valid() {
-            pointers.extend(Pointer::of_entry(cursor.kind(), cursor.value()));
-            cursor.next()?;
-        }
-    }
-    Ok(pointers)
-}
-
 impl Store {
-    /// Waits until everything that `trees` hold now is in tables.
-    pub(crate) fn flush_trees<'a>(&self, trees: impl Iterator<Item = &'a Arc<TreeInner>>) -> Result<()> {
-        let mut due: Vec<(&Arc<TreeInner>, Arc<Mem>)> = Vec::new();
-        for tree in trees {
-            self.switch_memtable(tree, 0);
-            due.extend(tree.state.load().immutable.iter().map(|mem| (tree, Arc::clone(mem))));
-        }
-        let is_waiting = |(tree, mem): &(&Arc<TreeInner>, Arc<Mem>)| {
-            tree.state.load().immutable.iter().any(|other| Arc::ptr_eq(other, mem))
-        };
-        while due.iter().any(is_waiting) {
-            if !self.flush_some().map_err(|error| self.failed(error))? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// Makes trees that skip the log durable.
     pub(crate) fn flush_volatile(&self) -> Result<()> {
         let trees = self.versions.trees();

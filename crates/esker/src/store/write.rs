@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Store;
-use crate::canary::broken;
 use crate::cursor::Kind;
 use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
@@ -12,13 +11,10 @@ use crate::log::record;
 use crate::options::Durability;
 use crate::ranges::KeyRange;
 use crate::space::is_full;
-use crate::state::{KeyBounds, TreeInner};
+use crate::state::KeyBounds;
 use crate::trace::{Cause, Operation, Step, Subject, perf_context};
 use crate::write::batch::Batch;
 use crate::write::commit::Committed;
-
-/// When a memtable of at least this many bytes becomes immutable, a new log segment begins.
-const ROTATE_WITH: usize = 8 << 20;
 
 /// Refuses a batch with keys outside of their trees' present bounds.
 fn check_key_bounds(batch: &Batch) -> Result<()> {
@@ -173,27 +169,6 @@ impl Store {
         self.ensure_writable()
     }
 
-    /// When this returns, everything before log position `end` survives power loss.
-    pub(crate) fn sync_log(&self, end: u64) -> Result<()> {
-        self.commit.check()?;
-        let synced = self.sync_to(end);
-        if synced.is_err() && !broken("rule-8") {
-            self.commit.poison();
-        }
-        synced
-    }
-
-    /// When this returns, everything in the log that was acknowledged survives power loss.
-    pub(crate) fn sync_published(&self) -> Result<()> {
-        self.sync_log(self.commit.published())
-    }
-
-    /// As [`Store::sync_log`], also for a closing store that takes no more writes.
-    pub(super) fn sync_to(&self, end: u64) -> Result<()> {
-        let blobs_first = || if broken("rule-4") { Ok(()) } else { self.blobs.sync() };
-        self.wal.sync_to(end, &self.commit.published, &blobs_first)
-    }
-
     /// Makes full memtables immutable, and notifies the jobs that the write has made work for.
     fn after_write(&self, batch: &Batch) {
         let limit = self.space.memtable_limit();
@@ -207,27 +182,6 @@ impl Store {
             self.executor.notify(JobKind::Log);
             self.executor.notify(JobKind::Flush);
         }
-    }
-
-    /// Makes the tree's memtable immutable if it holds at least `bytes` bytes, and anything at all.
-    pub(super) fn switch_memtable(&self, tree: &Arc<TreeInner>, bytes: usize) {
-        let mut state = self.commit.lock();
-        let mem = tree.mem();
-        if tree.is_dropped() || mem.is_untouched() || mem.table.memory() < bytes {
-            return;
-        }
-        if mem.table.memory() >= ROTATE_WITH && mem.floor().is_some() {
-            // The flush has to sync the log up to here. That is easier if nobody stores into that segment. Without a
-            // spare segment the log stays in the old one, which works too.
-            let log_seq = state.log_seq;
-            if self.wal.rotate(&mut state.tail, log_seq, 0).is_err() {
-                self.commit.poison();
-            }
-        }
-        tree.switch_mem();
-        self.immutable.push(Arc::clone(tree), mem);
-        drop(state);
-        self.executor.notify(JobKind::Flush);
     }
 
     /// Delays a writer while the waiting memtables are at their limit.

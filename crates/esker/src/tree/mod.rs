@@ -13,6 +13,7 @@ use crate::options::Durability;
 use crate::ranges::KeyRange;
 use crate::read::get::get_at;
 use crate::read::meter::{ScanMeter, Scanned};
+use crate::read::newer::Newer;
 use crate::read::operands::merged_at;
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
@@ -314,6 +315,11 @@ impl Tree {
                 return Ok((state, seq));
             }
         }
+    }
+
+    /// Whether `key` has no version newer than `seen`, a registered snapshot.
+    fn is_unchanged(&self, key: &[u8], seen: SeqNo) -> Result<bool> {
+        Ok(!Newer::than(seen, &*self.readable_state()?).has_key(key, seen)?)
     }
 
     /// Like [`Tree::consistent_state`], with a time at which there was no newer number. `None` if the moment must be

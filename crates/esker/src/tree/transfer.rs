@@ -2,10 +2,9 @@
 
 use super::{Snapshot, Tree};
 use crate::blob::Pointer;
-use crate::cursor::{Content, Kind, SeqNo};
+use crate::cursor::{Content, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::get::version_at;
-use crate::read::newer::Newer;
 use crate::write::batch::{Batch, check_key};
 
 impl Tree {
@@ -44,11 +43,6 @@ impl Tree {
     /// As [`Tree::put`] and [`Tree::get`].
     pub fn copy(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<bool> {
         self.transfer(from.as_ref(), to.as_ref(), true)
-    }
-
-    /// Whether `key` has no version newer than `seen`, a registered snapshot.
-    pub(super) fn is_unchanged(&self, key: &[u8], seen: SeqNo) -> Result<bool> {
-        Ok(!Newer::than(seen, &*self.readable_state()?).has_key(key, seen)?)
     }
 
     fn transfer(&self, from: &[u8], to: &[u8], keep: bool) -> Result<bool> {

@@ -402,7 +402,7 @@ fn what_was_overwritten_before_it_was_durable_may_be_lost() {
     db.put("key", value(1, 50_000)).unwrap();
     let snapshot = db.snapshot();
     db.put("key", "small").unwrap();
-    // The blob job learns what has ended, and a flush of what is synced long since notes what it knows.
+    // The blob job learns what was overwritten, and a flush of what is synced long since notes what it knows.
     db.step(JobKind::Blobs);
     drop(snapshot);
 

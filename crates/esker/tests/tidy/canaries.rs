@@ -156,6 +156,37 @@ fn files_nobody_compiles() {
 }
 
 #[test]
+fn files_that_call_each_other_in_a_circle() {
+    let judge = |paths: [&str; 3], last: &str| {
+        let file = |path: &str, method: &str, body: &str| {
+            let defines = if method == "first" { "struct Store;\n" } else { "" };
+            let text = format!(
+                "//! Doc.\n{defines}impl Store {{\n    pub(super) fn {method}(&self) {{\n        {body}\n    }}\n}}\n"
+            );
+            Source::new(&format!("crates/esker/src/{path}"), &text)
+        };
+        let files = [
+            file(paths[0], "first", "self.second();"),
+            file(paths[1], "second", "let a = || store.third();"),
+            file(paths[2], "third", last),
+        ];
+        crate::rules::circles(&files)
+    };
+    let apart = ["store/a.rs", "store/b.rs", "store/c.rs"];
+    for back in ["self.first();", "Self::first(self);", "Store::second(self);", "if a { store.first() }"] {
+        let found = judge(apart, back);
+        assert!(found.iter().all(|finding| finding.contains("a circle of calls: Store::")), "{found:?}");
+        assert!(found.len() >= 2, "{back}: {found:?}");
+    }
+    for sound in ["other.first();", "self.third();", "self.first = 1;", "// self.first();"] {
+        assert_eq!(judge(apart, sound), Vec::<String>::new(), "{sound}");
+    }
+    let of_one_module = ["store/a.rs", "store/a/b.rs", "store/a/c.rs"];
+    assert_eq!(judge(of_one_module, "self.first();"), Vec::<String>::new());
+    assert!(!judge(["store/mod.rs", "store/b.rs", "store/c.rs"], "self.first();").is_empty());
+}
+
+#[test]
 fn imports_that_reach_up() {
     for bad in [
         "use crate::db::Db;",

@@ -44,6 +44,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 fn judge(files: &mut Vec<Source>) -> Vec<Finding> {
     let mut findings = rules::dead_files(files);
     findings.extend(rules::impls(files));
+    findings.extend(rules::circles(files));
     for file in files {
         findings.extend(rules::FILE_RULES.iter().flat_map(|rule| rule(file)));
     }

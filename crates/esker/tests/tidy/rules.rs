@@ -311,6 +311,92 @@ fn inherent(rest: &str) -> Option<&str> {
     path.rsplit("::").next().filter(|name| !name.is_empty())
 }
 
+/// The methods that the inherent `impl` blocks in a file define, by type.
+fn methods(file: &Source) -> Vec<(&str, Vec<&str>)> {
+    let mut found = vec![];
+    for at in words(&file.code, "impl").filter(|&at| !file.in_test(at)) {
+        let Some(name) = inherent(&file.code[at + "impl".len()..]) else { continue };
+        let Some(region) = body(&file.code, at) else { continue };
+        let inside = &file.code[region];
+        // Deeper functions are not methods of the type.
+        let own = words(inside, "fn").filter(|&at| {
+            let line = inside[..at].rsplit('\n').next().unwrap_or("");
+            line.starts_with("    ") && !line.starts_with("     ")
+        });
+        found.push((name, own.map(|at| leading_word(&inside[at + "fn".len()..])).collect()));
+    }
+    found
+}
+
+/// Whether `upper` is the file of a module and `lower` belongs to a module within it: both are one idea. The file of a
+/// room, `mod.rs`, does not count.
+fn encloses(upper: &str, lower: &str) -> bool {
+    let within = upper.strip_suffix(".rs").filter(|module| !module.ends_with("/mod"));
+    within.is_some_and(|module| lower.strip_prefix(module).is_some_and(|rest| rest.starts_with('/')))
+}
+
+/// The files over which a type is divided do not call each other in a circle through its methods.
+pub(crate) fn circles(files: &[Source]) -> Vec<Finding> {
+    let inside: Vec<&Source> = files.iter().filter(|file| room(file).is_some() && !file.is_test).collect();
+    // By type, which is a name and the file that defines it: the methods in each file.
+    let mut divided: BTreeMap<(&str, &str), BTreeMap<usize, BTreeSet<&str>>> = BTreeMap::new();
+    for (number, file) in inside.iter().enumerate() {
+        for (name, own) in methods(file) {
+            let defines =
+                |home: &&&Source| room(home) == room(file) && types(home).iter().any(|(_, n)| *n == name);
+            let alike =
+                |home: &Source| home.path.bytes().zip(file.path.bytes()).take_while(|(a, b)| a == b).count();
+            let Some(home) = inside.iter().filter(defines).max_by_key(|home| alike(home)) else { continue };
+            divided.entry((name, &home.path)).or_default().entry(number).or_default().extend(own);
+        }
+    }
+    let mut found = vec![];
+    for ((name, _), homes) in divided.iter().filter(|(_, homes)| homes.len() > 1) {
+        let calls = |from: usize, to: usize| {
+            let file = inside[from];
+            homes[&to].iter().copied().find(|method| {
+                words(&file.code, method).any(|at| {
+                    let before = &file.code[..at];
+                    let receiver = before
+                        .strip_suffix('.')
+                        .map_or("", |before| before.rsplit(|c: char| !is_word(c)).next().unwrap_or(""));
+                    let is_called = file.code[at + method.len()..].starts_with('(');
+                    let is_own = ["self", name.to_lowercase().as_str()].contains(&receiver)
+                        || before.ends_with("Self::")
+                        || before.ends_with(&format!("{name}::"));
+                    is_called && is_own && !file.in_test(at)
+                })
+            })
+        };
+        let next: BTreeMap<usize, Vec<(usize, &str)>> = homes
+            .keys()
+            .map(|&from| {
+                let others = homes.keys().filter(|&&to| {
+                    let (from, to) = (&inside[from].path, &inside[to].path);
+                    from != to && !encloses(from, to) && !encloses(to, from)
+                });
+                (from, others.filter_map(|&to| Some((to, calls(from, to)?))).collect())
+            })
+            .collect();
+        for (&start, calls) in &next {
+            for &(to, method) in calls {
+                let (mut seen, mut left) = (BTreeSet::from([to]), vec![to]);
+                while let Some(at) = left.pop() {
+                    left.extend(next[&at].iter().map(|&(to, _)| to).filter(|&to| seen.insert(to)));
+                }
+                if seen.contains(&start) {
+                    let what = format!(
+                        "a circle of calls: {name}::{method} is in {}, which calls back to here",
+                        inside[to].path
+                    );
+                    found.push(inside[start].finding(0, what));
+                }
+            }
+        }
+    }
+    found
+}
+
 /// No field of a part is visible outside its room.
 pub(crate) fn fields(file: &Source) -> Vec<Finding> {
     if room(file).is_none() || file.is_test {

@@ -15,7 +15,7 @@ impl Repair<'_> {
     /// Notes for every blob file which of its values the tables and the log (`payloads`) name. Nothing needs the
     /// others.
     pub(super) fn note_blobs(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
-        self.note_roots(payloads)?;
+        self.note_lineages(payloads)?;
         let mut named: BTreeMap<BlobFileId, Named> = BTreeMap::new();
         let mut name = |pointer: &Pointer, hash: u64| {
             let references = named.entry(pointer.file).or_default().entry(pointer.ordinal).or_default();
@@ -51,10 +51,10 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Finds the lineage number under which a tree's huge values are filed. It is not the tree's own number if the tree
+    /// Finds the lineage under which a tree's huge values are filed. It is not the tree's own number if the tree
     /// was split off another or imported. Then only the blob files tell, and an opening would free values under a
     /// number that no tree has.
-    fn note_roots(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
+    fn note_lineages(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
         let mut owners: BTreeMap<BlobFileId, BTreeMap<u64, BTreeSet<TreeId>>> = BTreeMap::new();
         let in_tables = self.pointers.iter().map(|(tree, _, pointer)| (*tree, *pointer));
         let in_log = log::pointers(payloads).map(|(tree, _, pointer)| (tree, pointer));

@@ -51,7 +51,7 @@ impl Frees<'_> {
         if one.unlogged.is_some() {
             return one.is_flushed(manifest, self.flushed);
         }
-        // A value that was never committed waits for no write: its note and its end go together.
+        // 0: no write has to be durable. The edit that frees the value may be the first to name its file.
         one.by == 0 || self.durable_up_to.is_some_and(|limit| one.by <= limit)
     }
 }
@@ -170,7 +170,7 @@ impl BlobGc {
         let garbage = self.garbage.lock();
         // A value that was overwritten more than once may be in a file that is gone.
         let is_there = |file| self.blobs.get(file).is_some_and(|live| !live.is_open());
-        let gone = garbage.overwritten().iter().chain(garbage.unreferenced());
+        let gone = garbage.overwritten().iter().chain(garbage.unseen());
         let gone = gone.filter(|one| one.is_flushed(manifest, &[]) && is_there(one.file));
         let (of_copied, gone): (Vec<&Overwritten>, Vec<&Overwritten>) =
             gone.partition(|one| self.blobs.is_shared(one.file, one.ordinal));

@@ -1,4 +1,4 @@
-//! What is on its way out: references that were overwritten, values that wait to be freed, values to punch.
+//! What is on its way out: references that were overwritten, those that nobody sees any more, and values to punch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,8 @@ use crate::blob::{BlobFileId, Pointer};
 use crate::cursor::{Kind, SeqNo};
 use crate::version::edit::{ManifestState, TreeId};
 
-/// A reference that is no longer the newest version of its key.
+/// A reference that is no longer the newest version of its key. Also one that no snapshot ever saw: of a batch that was
+/// dropped unwritten, or of a value that recovery found unneeded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Overwritten {
     pub(crate) file: BlobFileId,
@@ -68,7 +69,7 @@ pub(crate) struct Garbage {
     /// References that only snapshots see, or whose overwriting is in memory only.
     overwritten: Vec<Overwritten>,
     /// References that nobody sees. Their values are freed when the write `by` is durable.
-    unreferenced: Vec<Overwritten>,
+    unseen: Vec<Overwritten>,
     /// Values that are freed in the manifest. Their blocks may be given back.
     freed: ByFile,
     /// How far trees that skip the log were flushed since the store was opened.
@@ -77,7 +78,7 @@ pub(crate) struct Garbage {
 
 impl Garbage {
     /// Adds overwritten references.
-    pub(crate) fn overwrite(&mut self, overwritten: impl IntoIterator<Item = Overwritten>) {
+    pub(crate) fn add_overwritten(&mut self, overwritten: impl IntoIterator<Item = Overwritten>) {
         self.overwritten.extend(overwritten);
     }
 
@@ -93,29 +94,29 @@ impl Garbage {
     }
 
     /// Adds references that nobody sees.
-    pub(super) fn wait_for_log(&mut self, unseen: impl IntoIterator<Item = Overwritten>) {
-        self.unreferenced.extend(unseen);
+    pub(super) fn add_unseen(&mut self, unseen: impl IntoIterator<Item = Overwritten>) {
+        self.unseen.extend(unseen);
     }
 
-    pub(super) fn has_unreferenced(&self) -> bool {
-        !self.unreferenced.is_empty()
+    pub(super) fn has_unseen(&self) -> bool {
+        !self.unseen.is_empty()
     }
 
-    /// Takes the unreferenced ones for which `is_due` returns `true`.
+    /// Takes the unseen ones for which `is_due` returns `true`.
     pub(super) fn take_due(&mut self, is_due: impl Fn(&Overwritten) -> bool) -> Vec<Overwritten> {
-        self.unreferenced.extract_if(.., |one| is_due(one)).collect()
+        self.unseen.extract_if(.., |one| is_due(one)).collect()
     }
 
     pub(super) fn overwritten(&self) -> &[Overwritten] {
         &self.overwritten
     }
 
-    pub(super) fn unreferenced(&self) -> &[Overwritten] {
-        &self.unreferenced
+    pub(super) fn unseen(&self) -> &[Overwritten] {
+        &self.unseen
     }
 
     /// Adds freed values of `file` whose blocks may be given back.
-    pub(super) fn punch(&mut self, file: BlobFileId, ordinals: BTreeSet<u64>) {
+    pub(super) fn add_freed(&mut self, file: BlobFileId, ordinals: BTreeSet<u64>) {
         if !ordinals.is_empty() {
             self.freed.entry(file).or_default().extend(ordinals);
         }

@@ -5,8 +5,8 @@
 //!
 //!   pending --- the log or a table has it durably ---> current --- a write over its key ---> overwritten
 //!      |                                                                                          |
-//!      | the batch is dropped unwritten                   no snapshot sees it any more, and the   |
-//!      |                                                  write over it is no longer in memory    |
+//!      | the batch is dropped unwritten                   no snapshot sees it any more; if the    |
+//!      |                                        write over it skipped the log, tables have it     |
 //!      '------------------------------------> gone <--------------------------------------------- '
 //!                                               |
 //! the value (`Stage`):                          | its last reference is gone
@@ -22,14 +22,18 @@
 //! - *Overwritten* is a state of memory. Snapshots do not survive the process, so the manifest notes which values only
 //!   snapshots need, and the next opening frees these.
 //! - A write to a key that may have had a huge value leaves a lookup (`write/lookups.rs`). `store/blob_gc.rs` finds which
-//!   value the write is over, and drives the rounds: overwritten, unreferenced, freed, punched, rewritten.
-//! - A merge or a flush that drops the last version of a key frees its value by its own edit.
+//!   value the write is over. `store/gc_rounds.rs` drives the rounds: overwritten, unreferenced, freed, punched, rewritten.
+//! - A merge or a flush that drops the last version of a key frees its value by its own edit. A value that was copied
+//!   becomes unreferenced in the edit that frees it.
+//! - A value stays freed, and is not punched, if its file has a second name or the file system has no holes. A rewrite of
+//!   the file gives a punched value its blocks again: then it is freed once more.
 //! - The file of a value is removed, instead of punched, when all its values are freed and none is pinned. Space that
 //!   holes cannot give back is won by rewriting files (`store/reclaim.rs`).
 //! - [`Backpressure`] holds up writers that overwrite faster than space is given back.
 //!
 //! [`Values`] has the state of each value of one file, under the lock of that file. [`Garbage`] has what is on its way
-//! out, under the lock of [`BlobGc`]. Locks: the round, then the version lock, then `Garbage`, then `Values`.
+//! out, under the lock of [`BlobGc`]. Locks: the round, then the version lock, then `Garbage`, then `Values`. The queue of
+//! lookups and the list of snapshots are taken under `Garbage`. `BlobSet::unwritten` and `unpinned` are taken last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -108,7 +112,7 @@ impl BlobGc {
 
     /// Adds references that were overwritten. The writes over them are visible.
     pub(crate) fn add_overwritten(&self, overwritten: impl IntoIterator<Item = Overwritten>) {
-        self.garbage.lock().overwrite(overwritten);
+        self.garbage.lock().add_overwritten(overwritten);
         self.has_overwritten.store(true, Ordering::SeqCst);
     }
 
@@ -124,12 +128,9 @@ impl BlobGc {
         for live in self.blobs.files() {
             // If a file cannot be read, nobody knows which of its values belonged to the tree: it stays.
             let Ok(entries) = self.blobs.entries(&live) else { continue };
-            let mut garbage = self.garbage.lock();
-            let values = live.values.lock();
-            let there = entries
-                .iter()
-                .filter(|entry| entry.tree == tree && values.stage(entry.ordinal) == Stage::Referenced);
-            garbage.overwrite(there.map(|entry| Overwritten {
+            let is_there = |ordinal| live.values.lock().stage(ordinal) == Stage::Referenced;
+            let there = entries.iter().filter(|entry| entry.tree == tree && is_there(entry.ordinal));
+            self.garbage.lock().add_overwritten(there.map(|entry| Overwritten {
                 until,
                 len: entry.len,
                 ..Overwritten::unseen(live.id, entry.ordinal, None)
@@ -157,13 +158,14 @@ impl BlobGc {
             let found = garbage.take_unseen(&snapshots());
             self.backpressure.add(found.iter().map(|one| one.len).sum());
             unseen.extend(found);
-            self.has_overwritten.store(garbage.has_overwritten(), Ordering::SeqCst);
         }
+        // Whoever adds to the list notifies afterwards.
+        self.has_overwritten.store(garbage.has_overwritten(), Ordering::SeqCst);
         // If several entries name a value, others may still be there. The edit that frees it finds out.
         for one in unseen.iter().filter(|one| !self.blobs.is_shared(one.file, one.ordinal)) {
             self.blobs.unreference(one.file, one.ordinal);
         }
-        garbage.wait_for_log(unseen);
+        garbage.add_unseen(unseen);
     }
 
     /// Takes over the values without an entry that recovery has found, and those that were freed before and are not
@@ -171,19 +173,18 @@ impl BlobGc {
     pub(crate) fn adopt(&self, unneeded: impl IntoIterator<Item = (BlobFileId, u64)>) -> Result<()> {
         let mut garbage = self.garbage.lock();
         for live in self.blobs.files() {
-            let freed = live.values.lock().freed();
-            if freed.is_empty() {
+            if !live.values.lock().has_freed() {
                 continue;
             }
             if self.blobs.is_punched(&live)? {
-                live.values.lock().note_punched(freed);
+                live.values.lock().note_all_punched();
             } else {
-                garbage.punch(live.id, freed);
+                garbage.add_freed(live.id, live.values.lock().freed());
             }
         }
         for (file, ordinal) in unneeded {
             self.blobs.unreference(file, ordinal);
-            garbage.wait_for_log([Overwritten::unseen(file, ordinal, None)]);
+            garbage.add_unseen([Overwritten::unseen(file, ordinal, None)]);
         }
         Ok(())
     }
@@ -204,11 +205,10 @@ impl BlobGc {
                 if let Some(live) = self.blobs.get(file) {
                     live.values.lock().free(&ordinals);
                 }
-                garbage.punch(file, ordinals);
+                garbage.add_freed(file, ordinals);
             } else {
-                garbage.wait_for_log(
-                    ordinals.into_iter().map(|ordinal| Overwritten::unseen(file, ordinal, None)),
-                );
+                garbage
+                    .add_unseen(ordinals.into_iter().map(|ordinal| Overwritten::unseen(file, ordinal, None)));
             }
         }
         garbage.has_freed()
@@ -218,7 +218,7 @@ impl BlobGc {
     pub(crate) fn after_rewrite(&self, file: BlobFileId, ordinals: impl Iterator<Item = u64>) {
         let Some(live) = self.blobs.get(file) else { return };
         let again = live.values.lock().unpunch(ordinals);
-        self.garbage.lock().punch(file, again);
+        self.garbage.lock().add_freed(file, again);
     }
 
     /// Whether values wait to be freed or punched.
@@ -227,12 +227,12 @@ impl BlobGc {
             return true;
         }
         let garbage = self.garbage.lock();
-        garbage.has_unreferenced() || garbage.has_freed()
+        garbage.has_unseen() || garbage.has_freed()
     }
 
     /// Whether values wait to be freed.
-    pub(crate) fn has_unreferenced(&self) -> bool {
-        self.garbage.lock().has_unreferenced()
+    pub(crate) fn has_unseen(&self) -> bool {
+        self.garbage.lock().has_unseen()
     }
 
     /// Bytes that writers are held up for, although no value is left to free: 0 if there is one. A round may count
@@ -240,7 +240,7 @@ impl BlobGc {
     /// would wait for ever.
     pub(crate) fn backlog_if_all_is_freed(&self) -> u64 {
         let garbage = self.garbage.lock();
-        if garbage.has_unreferenced() || garbage.has_freed() { 0 } else { self.backpressure.backlog() }
+        if garbage.has_unseen() || garbage.has_freed() { 0 } else { self.backpressure.backlog() }
     }
 
     /// The trees without a log in which a flush would free at least `bytes` of huge values.

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{BlobGc, by_file};
+use super::{BlobGc, Stage, by_file};
 use crate::blob::{BlobFileId, BlobSet, LiveFile};
 use crate::canary::broken;
 use crate::error::{ErrorKind, Result};
 
 impl BlobGc {
     /// Punches holes over the freed values that nobody has pinned. `punched` is called with the bytes of each file's
-    /// values. Returns the files in which no value is needed any more: the caller removes them.
+    /// values. Returns whether there was anything to punch, and the files in which no value is needed any more: the
+    /// caller removes them.
     pub(crate) fn punch_freed(&self, mut punched: impl FnMut(u64)) -> Result<(bool, Vec<Arc<LiveFile>>)> {
         let freed = self.garbage.lock().take_freed();
         self.blobs.end_unreferenced();
@@ -24,7 +25,7 @@ impl BlobGc {
                 result = self.blobs.punch(file, ordinals.iter().copied()).map(&mut punched);
             }
             if result.is_err() {
-                self.garbage.lock().punch(file, ordinals);
+                self.garbage.lock().add_freed(file, ordinals);
             }
         }
         result.map(|()| (worked, over))
@@ -41,7 +42,7 @@ impl BlobGc {
                 result = self.blobs.punch(file, ordinals.iter().copied()).map(drop);
             }
             if result.is_err() {
-                self.garbage.lock().punch(file, ordinals);
+                self.garbage.lock().add_freed(file, ordinals);
             }
         }
         result.map(|()| worked)
@@ -54,7 +55,9 @@ impl BlobSet {
     fn punch(&self, file: BlobFileId, ordinals: impl Iterator<Item = u64>) -> Result<u64> {
         let Some(live) = self.get(file) else { return Ok(0) };
         let values = live.values.lock();
-        let unpinned: Vec<u64> = ordinals.filter(|&ordinal| !values.has_pin(ordinal)).collect();
+        // A value may be asked for twice: its last pin goes between the edit that frees it and the round.
+        let is_due = |ordinal: u64| values.stage(ordinal) == Stage::Freed && !values.has_pin(ordinal);
+        let unpinned: Vec<u64> = ordinals.filter(|&ordinal| is_due(ordinal)).collect();
         let is_over = values.are_unreferenced();
         drop(values);
         // If the whole file will be removed, there is nothing to punch. If a checkpoint has the file too, a hole would

@@ -14,7 +14,7 @@ pub(crate) enum Stage {
     Referenced,
     /// No reader can find it, so nobody can pin it any more. The write over it may still be lost in a crash.
     Unreferenced,
-    /// The manifest says that nothing needs it.
+    /// The manifest says that nothing needs it. The stage may lag behind the manifest, but is never ahead.
     Freed,
     /// Its blocks are given back.
     Punched,
@@ -212,10 +212,21 @@ impl Values {
         self.stages.keys().copied()
     }
 
-    /// The values that are freed, punched or not.
+    /// Whether any value is freed and not punched, as far as is known.
+    pub(super) fn has_freed(&self) -> bool {
+        self.stages.values().any(|&stage| stage == Stage::Freed)
+    }
+
+    /// The values that are freed and not punched, as far as is known.
     pub(super) fn freed(&self) -> BTreeSet<u64> {
-        let freed = self.stages.iter().filter(|(_, stage)| **stage >= Stage::Freed);
+        let freed = self.stages.iter().filter(|(_, stage)| **stage == Stage::Freed);
         freed.map(|(&ordinal, _)| ordinal).collect()
+    }
+
+    /// The blocks of all freed values are given back.
+    pub(super) fn note_all_punched(&mut self) {
+        let freed = self.stages.values_mut().filter(|stage| **stage == Stage::Freed);
+        freed.for_each(|stage| *stage = Stage::Punched);
     }
 
     /// How many values are referenced.
@@ -254,7 +265,13 @@ impl Values {
         is_referenced
     }
 
-    /// Undoes one [`Values::pin`]. Returns the stage of the value if this was its last pin.
+    /// Pins a value that was just written. Its tree may have been dropped meanwhile: then it is not referenced any more,
+    /// and its bytes stay for its batch all the same.
+    pub(in crate::blob) fn pin_new(&mut self, ordinal: u64) {
+        *self.pins.entry(ordinal).or_insert(0) += 1;
+    }
+
+    /// Undoes one [`Values::pin`] or [`Values::pin_new`]. Returns the stage of the value if this was its last pin.
     pub(in crate::blob) fn unpin(&mut self, ordinal: u64) -> Option<Stage> {
         let count = self.pins.get_mut(&ordinal)?;
         *count -= 1;
@@ -275,18 +292,20 @@ impl Values {
     }
 
     /// Whether nobody needs or reads the value any more.
-    pub(crate) fn is_garbage(&self, ordinal: u64) -> bool {
+    pub(crate) fn is_unneeded(&self, ordinal: u64) -> bool {
         self.stage(ordinal) > Stage::Referenced && !self.has_pin(ordinal)
     }
 
     /// The values that nobody needs or reads any more.
-    pub(in crate::blob) fn garbage(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(in crate::blob) fn unneeded(&self) -> impl Iterator<Item = u64> + '_ {
         self.unreferenced().filter(|&ordinal| !self.has_pin(ordinal))
     }
 
     // ---- references ------------------------------------------------------------------------------------
 
-    /// Removes a reference (`None`: every reference) of a value. Returns whether it was the last.
+    /// Removes a reference (`None`: every reference) of a value. Returns whether it was the last: then the caller
+    /// unreferences the value. No reference can come in between, because whoever copies a value has registered a snapshot
+    /// that sees the one it copies.
     pub(super) fn remove_reference(&mut self, ordinal: u64, reference: Option<u64>) -> bool {
         match (self.references_mut(ordinal), reference) {
             (Some(_), Some(_)) if broken("references") => true,
@@ -384,7 +403,7 @@ mod tests {
         values.unreference(0);
         assert_eq!(values.stage(0), Stage::Unreferenced);
         assert!(!values.pin(0), "nobody finds it any more");
-        assert!(!values.is_garbage(0), "but somebody reads it");
+        assert!(!values.is_unneeded(0), "but somebody reads it");
         values.free(&set(&[0]));
         assert_eq!(values.unpin(0), Some(Stage::Freed), "so it can be punched now");
         values.note_punched([0]);

@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::check::Check;
+use super::Check;
 use crate::blob::{BlobFile, BlobFileId, BlobName, Pointer, blob_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::record::HEADER_LEN;
@@ -21,11 +21,11 @@ fn named_in(pointers: &[Pointer], id: BlobFileId) -> BTreeSet<u64> {
 
 /// What recovery reads from the log.
 #[derive(Default)]
-pub(super) struct Recovered {
+pub(in crate::admin) struct Recovered {
     /// The pointers to blobs, with the trees and keys that they belong to.
-    pub(super) pointers: Vec<(TreeId, Vec<u8>, Pointer)>,
+    pub(in crate::admin) pointers: Vec<(TreeId, Vec<u8>, Pointer)>,
     /// How many entries are in no table.
-    pub(super) unflushed: u64,
+    pub(in crate::admin) unflushed: u64,
 }
 
 /// Scanned blob files without a footer; `None` for one that cannot be read.
@@ -34,7 +34,11 @@ type Scanned = BTreeMap<BlobFileId, Option<BlobFile>>;
 impl Check<'_> {
     /// Reads the records that recovery takes. Recovery ends the log before a record whose blob a crash has torn
     /// (rule 4): that is a torn tail, not damage.
-    pub(super) fn recovered(&self, segments: &Segments, state: &ManifestState) -> Result<Recovered> {
+    pub(in crate::admin) fn recovered(
+        &self,
+        segments: &Segments,
+        state: &ManifestState,
+    ) -> Result<Recovered> {
         let (mut recovered, mut scanned) = (Recovered::default(), Scanned::new());
         let mut end = state.floor.start;
         let mut visit = |record: Visit<'_>| {

@@ -1,0 +1,52 @@
+//! Writes a value into the store: appended to a shared file, or to a file of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{BlobSet, BlobStream, NewBlob, SingleWriter, key_hash};
+use crate::error::Result;
+
+/// A value of at least this many bytes gets a file of its own: its deletion is an unlink, and it is never rewritten.
+/// Puts compared with plain files, in turn (`esker-bench huge-writes`; own file, shared file): 4 MiB 0.91 and 1.4 times
+/// as fast, 8 MiB 0.88 and 1.16, 19.7 MB 0.89 and 0.92. By the mean time, which includes the sealing of shared files,
+/// puts of 8 MiB are equally fast.
+const SINGLE_AT: usize = 8 << 20;
+
+impl BlobSet {
+    /// Writes `value` for `key` of `tree`. It counts once the log names it.
+    pub(crate) fn put(self: &Arc<Self>, tree: u32, key: &[u8], value: &[u8]) -> Result<NewBlob> {
+        let _inside = self.gate.enter()?;
+        if value.len() >= SINGLE_AT {
+            let mut stream = self.stream()?;
+            stream.write(value)?;
+            return stream.finish(tree, key);
+        }
+        let mut appender = self.borrow_appender()?;
+        let live = Arc::clone(&appender.live);
+        let now = self.env.clock.wall_us();
+        match appender.writer.append(tree, key, value, now) {
+            Ok(entry) => {
+                live.values.lock().add(entry.ordinal);
+                self.note_dirty(&live);
+                self.filter.add(key_hash(tree, key));
+                let takes_more = appender.writer.len() < self.shared_len_max;
+                self.give_back(appender, takes_more);
+                Ok(NewBlob::new(self, live, &entry))
+            }
+            Err(error) => {
+                self.give_back(appender, false);
+                Err(error)
+            }
+        }
+    }
+
+    /// Begins a value of unknown length in a file of its own.
+    pub(crate) fn stream(self: &Arc<Self>) -> Result<BlobStream> {
+        let _inside = self.gate.enter()?;
+        let (id, path, salt) = self.begin();
+        let new = self.describe(id, &path, salt);
+        let writer = SingleWriter::create(&self.env.fs, new, self.sync_follows)?;
+        self.new_name.store(true, Ordering::Release);
+        Ok(BlobStream { set: Arc::clone(self), writer: Some(writer), id, salt })
+    }
+}

@@ -1,0 +1,105 @@
+//! Whether the store takes writes: failures of background work, a full disk, and the wait until either is over.
+
+use super::Store;
+use crate::canary::broken;
+use crate::env::{JobKind, Worker};
+use crate::error::{Error, ErrorKind, Result};
+use crate::space::{LogNeed, is_full};
+use crate::write::commit::poisoned;
+
+impl Store {
+    /// Fails if the store takes no puts. Ends the refusal of puts if the disk has room again.
+    pub(crate) fn ensure_writable(&self) -> Result<()> {
+        self.check_changeable()?;
+        if !self.health.has_failed() {
+            return Ok(());
+        }
+        // Says what is free now, and not what was free when the disk filled up.
+        if self.has_space() { self.resume() } else { Err(self.full_error(0)) }
+    }
+
+    /// Waits until `done`. Does the background work itself if no thread does it. Fails when that work lacks descriptors or
+    /// memory meanwhile.
+    pub(crate) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
+        let shortages = self.health.shortages();
+        if self.executor.is_stepped() {
+            while !done() {
+                self.ensure_writable()?;
+                if !JobKind::ALL.iter().any(|&job| self.run_one(job)) && !done() {
+                    let error = self.health.failure().or_else(|| self.health.shortage_since(shortages));
+                    return Err(error.unwrap_or_else(poisoned));
+                }
+            }
+            return Ok(());
+        }
+        self.health.wait(|| {
+            if done() {
+                return Ok(true);
+            }
+            self.ensure_writable()?;
+            self.health.shortage_since(shortages).map_or(Ok(false), Err)
+        })
+    }
+
+    /// What the log needs for a record of `record_len` bytes.
+    pub(super) fn log_need(&self, record_len: usize) -> LogNeed {
+        let new = self.wal.missing_spare(record_len).unwrap_or(0);
+        LogNeed { new, usual_max: self.wal.len_bound() }
+    }
+
+    /// Whether the disk has room for puts.
+    pub(super) fn has_space(&self) -> bool {
+        self.space.has_room(self.log_need(0))
+    }
+
+    /// The error of a put of `record_len` bytes on a full disk.
+    pub(super) fn full_error(&self, record_len: usize) -> Error {
+        self.space.full_error(self.log_need(record_len))
+    }
+
+    /// Refuses a huge value for which there is no room above the low-space mark.
+    pub(crate) fn check_room_for_blob(&self, len: u64) -> Result<()> {
+        self.ensure_writable()?;
+        let free = self.space.free()?;
+        let low = self.space.low_mark();
+        if free < len.saturating_add(low) {
+            let message = format!(
+                "the disk has no room for a value of {len} bytes: {free} bytes are free, and {low} of them have to stay so"
+            );
+            return Err(Error::new(ErrorKind::OutOfSpace, message).at(&self.dir));
+        }
+        Ok(())
+    }
+
+    /// Notes that background work has failed. Writers get the error, readers continue. A full disk is not a lasting
+    /// failure: each write checks it again.
+    pub(super) fn fail(&self, error: &Error) {
+        let new = match error.kind() {
+            // Only this call lacked something. It can be repeated.
+            ErrorKind::Closed | ErrorKind::OutOfResources => return,
+            ErrorKind::OutOfSpace if !broken("rule-23") => self.full_error(0),
+            _ => {
+                let message = format!("background work failed ({error}); reopen the store");
+                Error::new(ErrorKind::Poisoned, message)
+            }
+        };
+        self.health.fail(new);
+    }
+
+    /// [`Store::fail`]. Returns the error for the caller that has asked for the work.
+    pub(super) fn failed(&self, error: Error) -> Error {
+        self.fail(&error);
+        if is_full(&error) { self.full_error(0) } else { error }
+    }
+
+    /// Restores the reserve and continues background work, because there is space again.
+    pub(super) fn resume(&self) -> Result<()> {
+        self.space.reserve().restore()?;
+        if !self.has_space() {
+            return Err(self.full_error(0));
+        }
+        self.health.recover();
+        JobKind::ALL.iter().for_each(|&job| self.executor.notify(job));
+        Ok(())
+    }
+}

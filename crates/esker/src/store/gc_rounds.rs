@@ -1,0 +1,184 @@
+//! The rounds in which the store gives back the space of huge values that nobody sees, and the backpressure on writers who
+//! overwrite faster than that (rule 12).
+//!
+//! ```text
+//! find_overwritten -- log synced -- freed in the manifest -- punched, or the file removed -- files sealed -- one rewritten
+//! ```
+
+use std::sync::Arc;
+
+use super::Store;
+use crate::blob::gc::Frees;
+use crate::blob::{BlobFileId, LiveFile, blob_number};
+use crate::canary::broken;
+use crate::cursor::SeqNo;
+use crate::env::JobKind;
+use crate::error::{ErrorKind, Result};
+use crate::fs::gone;
+use crate::state::versions::Change;
+use crate::trace::{Cause, Operation, Subject, perf_context};
+use crate::version::blob_edits::BlobEdit;
+use crate::version::edit::Edit;
+
+impl Store {
+    /// Does one round of giving space back. Returns `false` if there was nothing to do.
+    pub(super) fn run_blob_job(&self) -> Result<bool> {
+        self.run_gc_round(&mut self.blob_gc.begin_round())
+    }
+
+    /// [`Store::run_blob_job`], for a caller that has begun the round.
+    pub(super) fn run_gc_round(&self, _round: &mut ()) -> Result<bool> {
+        let backpressure = self.blob_gc.backpressure();
+        let (backlog, before) = (backpressure.backlog(), backpressure.given_back());
+        let freed = self.free_unreferenced()?;
+        let (punched, unreferenced) = self.blob_gc.punch_freed(|bytes| self.note_given_back(bytes))?;
+        let removed = self.remove_blob_files(&unreferenced)?;
+        self.end_backlog(backlog.max(self.blob_gc.backlog_if_all_is_freed()), before)?;
+        let unpinned = self.blob_gc.punch_unpinned()?;
+        // This comes late, since a footer may find no room before space is given back.
+        let sealed = match self.seal_blobs(false) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => false,
+            sealed => sealed?,
+        };
+        self.blobs.close_writers();
+        let reclaimed = self.reclaim_blobs()?;
+        Ok(freed | punched | removed | unpinned | sealed | reclaimed)
+    }
+
+    /// Whether there is space to give back.
+    pub(super) fn has_blob_garbage(&self) -> bool {
+        !self.commit.lookups.is_empty() || self.blob_gc.has_work()
+    }
+
+    /// Frees in the manifest the values that nobody sees, once the writes over them are durable.
+    fn free_unreferenced(&self) -> Result<bool> {
+        // Everything visible now is published when the log is synced below.
+        let visible = self.commit.visible();
+        self.find_overwritten(visible)?;
+        self.trees_that_keep_space().iter().for_each(|tree| self.switch_memtable(tree, 0));
+        if !self.blob_gc.has_unseen() {
+            return Ok(false);
+        }
+        if !broken("rule-12") {
+            self.sync_log(self.commit.published())?;
+        }
+        self.free_up_to(visible)
+    }
+
+    /// Frees in the manifest the values that were overwritten by writes up to `limit`, which are durable. Returns whether
+    /// there were any.
+    fn free_up_to(&self, limit: SeqNo) -> Result<bool> {
+        // Work that is done before the lock is taken delays nobody.
+        self.blobs.sync_names()?;
+        let mut versions = self.versions.lock();
+        let frees = Frees { durable_up_to: Some(limit), ..Frees::default() };
+        let mut edits = self.blob_edits(&versions, &frees);
+        let change = Change::of(edits.take_edits());
+        let committed = if change.edits.is_empty() {
+            Ok(())
+        } else {
+            // The manifest must not name a file before its name is durable.
+            self.blobs.sync_names().and_then(|()| self.apply(&mut versions, &change))
+        };
+        drop(versions);
+        let freed = edits.frees_any();
+        self.after_blob_edits(edits, committed.is_ok());
+        committed.map(|()| freed)
+    }
+
+    /// Removes those of `files` whose values are all freed in the manifest and that nobody reads. A file that is being
+    /// read keeps its name: while a file has two names, nobody punches it through the other one.
+    fn remove_blob_files(&self, files: &[Arc<LiveFile>]) -> Result<bool> {
+        if files.is_empty() {
+            return Ok(false);
+        }
+        let mut versions = self.versions.lock();
+        let Some(known) = versions.known().map(|known| &known.blobs.live) else { return Ok(false) };
+        let is_removable =
+            |live: &&Arc<LiveFile>| known.contains_key(&live.id) && live.values.lock().are_removable();
+        let gone: Vec<BlobFileId> = files.iter().filter(is_removable).map(|live| live.id).collect();
+        if gone.is_empty() {
+            return Ok(false);
+        }
+        let position = self.commit.published();
+        let edits = gone.iter().map(|&file| Edit::Blob(BlobEdit::Remove { file, position }));
+        self.apply(&mut versions, &Change::of(edits.collect()))?;
+        drop(versions);
+        for file in gone {
+            let path = self.blobs.path_of(file);
+            let bytes = self.env.fs.allocated_bytes(&path).unwrap_or(0);
+            match self.env.fs.remove_file(&path) {
+                // Its values were lost before.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                removed => removed.map(|()| self.note_given_back(bytes))?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits while the backlog is too large. `coming` bytes of a huge value are about to be written.
+    pub(crate) fn wait_for_backlog(&self, coming: u64) -> Result<()> {
+        let backpressure = self.blob_gc.backpressure();
+        let unit = self.options.blob_file_bytes / 4;
+        let Some(put) = backpressure.put(coming, unit / 4) else { return Ok(()) };
+        // The blob job meets this error too, and reports it.
+        if self.find_overwritten(self.commit.visible()).is_err() {
+            return Ok(());
+        }
+        let unflushed = self.trees_that_keep_space();
+        if !unflushed.is_empty() {
+            self.flush_trees(unflushed.iter())?;
+            self.notify(JobKind::Blobs);
+        }
+        let fits = || backpressure.is_within_limit() == Some(true);
+        if backpressure.backlog() <= unit || fits() {
+            return Ok(());
+        }
+        // Puts since the last listing may allow more.
+        self.limit_backlog()?;
+        if fits() {
+            return Ok(());
+        }
+        let enough = backpressure.given_back().saturating_add(put);
+        self.notify(JobKind::Blobs);
+        // If the disk gives nothing back now, waiting does not help: there is room for the put, or there is not.
+        perf_context::begin();
+        let is_over = || fits() || backpressure.given_back() >= enough || self.health.has_failed();
+        let wait = || self.wait_until(is_over);
+        let waited = perf_context::waiting(&*self.env.clock, Cause::Space, wait);
+        if perf_context::are_there() {
+            self.metrics.end(Operation::Write, Subject::none);
+        }
+        waited
+    }
+
+    /// Notes that `bytes` were given back.
+    fn note_given_back(&self, bytes: u64) {
+        if bytes > 0 {
+            self.blob_gc.backpressure().give_back(bytes);
+            self.health.signal();
+        }
+    }
+
+    /// Called when a round has succeeded: all of the `backlog` at its beginning is given back. `before` is what was given
+    /// back until then.
+    fn end_backlog(&self, backlog: u64, before: u64) -> Result<()> {
+        let backpressure = self.blob_gc.backpressure();
+        let given_back = backpressure.given_back() - before;
+        self.note_given_back(backlog.saturating_sub(given_back));
+        // The store may have become small, so the limit may be lower for the next put.
+        let is_much = backlog.max(given_back) >= self.options.blob_file_bytes / 4;
+        if is_much && backpressure.is_within_limit().is_some() { self.limit_backlog() } else { Ok(()) }
+    }
+
+    /// Computes from the directory which backlog is allowed.
+    fn limit_backlog(&self) -> Result<()> {
+        let (mut blobs, mut others) = (0_u64, 0_u64);
+        for name in self.env.fs.list(&self.dir)? {
+            let sum = if blob_number(&name).is_some() { &mut blobs } else { &mut others };
+            *sum = sum.saturating_add(gone::allocated_bytes(&*self.env.fs, &self.dir.join(&name))?);
+        }
+        self.blob_gc.backpressure().set_limit(self.options.blob_file_bytes / 4, blobs, others);
+        Ok(())
+    }
+}
