@@ -121,10 +121,10 @@ impl From<esker::Error> for Failure {
             ErrorKind::InvalidInput => USAGE,
             _ => STORE,
         };
-        let advice = match error.kind() {
-            ErrorKind::Locked => " (--wait 10s waits for that)",
-            ErrorKind::Corruption => " (`esker check` names all that is damaged, and says what to do)",
-            _ => "",
+        let advice = if error.kind() == ErrorKind::Corruption {
+            " (`esker check` names all that is damaged, and says what to do)"
+        } else {
+            ""
         };
         Failure { code, message: Some(format!("{error}{advice}")) }
     }

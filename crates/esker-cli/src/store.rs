@@ -300,6 +300,9 @@ pub(crate) fn opening(global: &Global, error: esker::Error) -> Failure {
         ErrorKind::NotFound => missing(&global.db),
         ErrorKind::InvalidInput => Failure::store(error.to_string()),
         ErrorKind::Cancelled => Failure::interrupted("interrupted"),
+        ErrorKind::Locked if global.wait.is_none() => {
+            Failure::store(format!("{error} (with --wait 10s, the command waits up to ten seconds)"))
+        }
         _ => error.into(),
     }
 }
