@@ -66,12 +66,12 @@ pub(crate) struct Global {
     /// The tree (keyspace) to work on
     #[arg(long, global = true, value_name = "NAME", default_value = "default")]
     pub(crate) tree: String,
-    /// How keys are typed and printed (default: text). The tree's first write fixes it. Types with commas between
-    /// them (text,u64) are for keys of several elements, typed with commas too (berlin,42). hex and escaped show and
-    /// take the keys of any tree
+    /// How keys are typed and printed (default: text). The tree's first write fixes the type. A list of types
+    /// (text,u64) is for keys of several elements, which are typed with commas too (berlin,42). hex and escaped work
+    /// with the keys of any tree
     #[arg(long, global = true, value_name = "TYPE", value_parser = TypeParser { several: true })]
     pub(crate) keys: Option<DataType>,
-    /// How values are typed and printed (default: text). The tree's first write fixes it
+    /// How values are typed and printed (default: text). The tree's first write fixes the type
     #[arg(long, global = true, value_name = "TYPE", value_parser = TypeParser { several: false })]
     pub(crate) values: Option<DataType>,
     /// In text that is typed and printed, \n \t \r \\ and \xNN stand for bytes
@@ -80,7 +80,7 @@ pub(crate) struct Global {
     /// Print JSON, one object a line
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Memory for caches and buffers, such as 256M or 2G; 8M at least
+    /// Memory for caches and buffers, such as 256M or 2G; at least 8M
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
     /// How long to wait while another process has the store open: a number with s, m, h or d, such as 10s
@@ -120,8 +120,8 @@ pub(crate) enum Command {
     Put(Put),
     /// Print a value
     #[command(
-        after_help = "For an absent key it prints nothing and exits 1. On a terminal, it describes a binary or huge value instead of \
-printing it, unless --raw is given.
+        after_help = "If the key is absent, it exits 1 and prints nothing to standard output. On a terminal, it describes a binary or \
+huge value instead of printing it, unless --raw is given.
 
 Examples:
   esker get greeting
@@ -131,9 +131,9 @@ Examples:
   esker get film --range 1000000- | mpv -      fetches and checks only what mpv reads"
     )]
     Get(Get),
-    /// Delete a key (an absent one is no error), or a range of keys
+    /// Delete a key or a range of keys; an absent key is not an error
     #[command(
-        after_help = "The space of a huge value is back when the command returns. `esker destroy` deletes a whole store.
+        after_help = "The command gives back the space of a huge value before it ends. `esker destroy` deletes a whole store.
 
 Examples:
   esker delete greeting
@@ -145,7 +145,7 @@ Examples:
     /// Change a value without reading it: add to a number, or append
     #[command(after_help = help::MERGE)]
     Merge(Merge),
-    /// Rename a key; a value of the new key is replaced
+    /// Rename a key; if the new key has a value, it is replaced
     #[command(
         after_help = "The value is not copied, however long it is. If the key is absent, the exit code is 1.
 
@@ -153,9 +153,9 @@ Example:
   esker mv films/draft.mkv films/final.mkv"
     )]
     Mv(Transfer),
-    /// Copy a value to another key; a value of that key is replaced
+    /// Copy a value to another key; if that key has a value, it is replaced
     #[command(
-        after_help = "A huge value is stored once, with two keys; its space is back when both are deleted. If the key is absent, \
+        after_help = "Both keys share one copy of a huge value; its space comes back when both are deleted. If the key is absent, \
 the exit code is 1.
 
 Example:
@@ -188,17 +188,17 @@ only with --sha256.
 Examples:
   esker ls
   esker ls photos/2024/ --tree media
-  esker ls --du                       sizes and numbers of values below each photos/, videos/, ...
+  esker ls --du                       bytes and number of values below photos/, videos/, ...
   esker ls --sha256 photos/"
     )]
     Ls(Ls),
     /// Run a file of commands, one a line
     #[command(after_help = help::RUN)]
     Run(Run),
-    /// Read every byte of the store and report damage; changes nothing
+    /// Read every byte of the store and report damage; change nothing
     #[command(after_help = help::CHECK)]
     Check,
-    /// Merge everything, and give back the space of deleted and overwritten data
+    /// Merge all tables, and give back the space of deleted and overwritten data
     #[command(after_help = "Example:
   esker compact")]
     Compact,
@@ -210,27 +210,29 @@ Examples:
   esker trees
   esker trees --long       with key types and numbers of rows")]
     Trees(Trees),
-    /// Print what is in one file of a store, whatever kind it is
+    /// Print the contents of one file of a store, of any kind
     #[command(after_help = help::DUMP)]
     Dump(Dump),
-    /// Make a copy of the store that is a store itself, by links
-    #[command(after_help = "The copy must be on the store's file system; `esker backup` copies to any.
+    /// Make a copy of the store by hard links; the copy is a store too
+    #[command(
+        after_help = "The copy must be on the store's file system; `esker backup` copies to any file system.
 
 Example:
-  esker checkpoint /backup/monday.db")]
+  esker checkpoint /backup/monday.db"
+    )]
     Checkpoint(Checkpoint),
-    /// Make a store of one tree, by links: a large tree takes no time and no space
+    /// Make a new store of one tree by hard links, in little time and space
     #[command(
-        after_help = "The new store has the files of the tree under second names; on another file system it has copies of them. It is a \
-store like any other, and `esker import-tree` makes its tree a tree of another store.
+        after_help = "The new store links to the files of the tree; on another file system it gets copies of them. It is a store like \
+any other, and `esker import-tree` adds its tree to another store.
 
 Example:
   esker --tree users export-tree /srv/users.db"
     )]
     ExportTree(ExportTree),
-    /// Make a new tree of a store that `esker export-tree` has made, by links
+    /// Add the tree of a store that `esker export-tree` made, by hard links
     #[command(
-        after_help = "--tree names the new tree; the store must not have one of that name. The directory is only read.
+        after_help = "--tree names the new tree; the store must not have a tree of that name. The command only reads DIR.
 
 Example:
   esker --db other.db --tree users import-tree /srv/users.db"
@@ -238,8 +240,9 @@ Example:
     ImportTree(ImportTree),
     /// Copy the store into a directory of backups; files that an earlier backup has are not copied again
     #[command(
-        after_help = "A directory, on another disk as a rule, holds the backups of one store; a backup of another store is refused there. An \
-interrupted backup leaves the earlier ones as they were, and the next one removes what it has left.
+        after_help = "A directory, usually on another disk, holds the backups of one store; `esker backup` refuses a directory with \
+backups of another store. An interrupted backup leaves the earlier backups as they were, and the next backup removes \
+its files.
 
 Examples:
   esker backup /backups/x
@@ -249,8 +252,8 @@ Examples:
     Backup(Backup),
     /// Make a store from a backup
     #[command(
-        after_help = "It verifies every byte of the backup. If the backup is damaged, it says where, exit code 3, and leaves nothing behind; \
-nor does it after Ctrl-C, exit code 130.
+        after_help = "It verifies every byte of the backup. If the backup is damaged, it says where and exits 3; after Ctrl-C it exits \
+130. In both cases it leaves nothing behind.
 
 Examples:
   esker restore /backups/x restored.db
@@ -262,27 +265,26 @@ Examples:
     Repair,
     /// Delete the whole store
     #[command(
-        after_help = "To confirm, type the name of the store's directory, or give it with --yes. Files that are not the \
-store's own are left alone.
+        after_help = "To confirm, type the name of the store's directory, or give it with --yes. Files that do not belong to the store stay.
 
 Example:
   esker destroy --db /srv/x.db --yes x.db"
     )]
     Destroy(Destroy),
-    /// Read rows from a file of lines, CSV, TSV or JSON Lines, or files from a directory
+    /// Store rows from a file (lines, CSV, TSV, JSON Lines or JSON), or files from a directory
     #[command(after_help = help::IMPORT)]
     Import(Import),
-    /// Write rows to a file of lines, CSV, TSV or JSON Lines, or each to a file of its own in a directory
+    /// Write rows to a file (lines, CSV, TSV, JSON Lines or JSON), or each value to a file in a directory
     #[command(after_help = help::EXPORT)]
     Export(Export),
-    /// Type commands one after another on a store that stays open
+    /// Run commands one after another on a store that stays open
     #[command(after_help = help::SHELL)]
     Shell(Shell),
     /// Simulate the buffer pool: hit rates of its policies
     #[command(
-        after_help = "Prints hit rates by trace and room. Traces that it can generate: zipf (few pages are asked for often), uniform, loop \
-(all pages in turn), scan-zipf (zipf, and as many gets that go over the pages in turn). --paper prints hit \
-rates, and the times that follow from them beside those of the paper.
+        after_help = "It prints hit rates by trace and room, the number of pages that the pool holds. It can generate these traces: zipf \
+(a few pages get most of the gets), uniform, loop (gets of all pages in turn), scan-zipf (zipf, with as many gets of \
+all pages in turn). --paper prints hit rates, and the times that follow from them beside the times of the paper.
 
 Examples:
   esker cache-sim
@@ -314,7 +316,7 @@ pub(crate) struct Get {
     /// Only these bytes: A-B (from 0, both included), A- or -N (the last N)
     #[arg(long, value_name = "A-B", value_parser = ByteRange::parse, allow_hyphen_values = true)]
     pub(crate) range: Option<ByteRange>,
-    /// Print a binary or huge value on a terminal too, byte by byte
+    /// Print a binary or huge value as it is, even on a terminal
     #[arg(long)]
     pub(crate) raw: bool,
 }
@@ -345,7 +347,7 @@ pub(crate) struct Scan {
     /// Print keys without values
     #[arg(long)]
     pub(crate) keys_only: bool,
-    /// Print binary or huge values on a terminal too, byte by byte
+    /// Print binary or huge values as they are, even on a terminal
     #[arg(long)]
     pub(crate) raw: bool,
 }
@@ -354,7 +356,8 @@ pub(crate) struct Scan {
 pub(crate) struct Ls {
     /// Only keys that begin with this
     pub(crate) prefix: Option<OsString>,
-    /// Sums: for each key up to its first slash (behind PREFIX's last one) bytes and number of values
+    /// Print bytes and number of values for each group of keys that are equal up to the first slash after PREFIX's last
+    /// slash
     #[arg(long, conflicts_with = "sha256")]
     pub(crate) du: bool,
     /// Also print the SHA-256 of each value; this reads all values
@@ -437,7 +440,7 @@ pub(crate) struct Destroy {
 
 #[derive(Debug, Args)]
 pub(crate) struct Shell {
-    /// Neither read nor write the file of earlier lines
+    /// Neither read nor write the history file
     #[arg(long)]
     pub(crate) no_history: bool,
 }

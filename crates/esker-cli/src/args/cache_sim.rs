@@ -20,7 +20,7 @@ pub(crate) struct CacheSim {
     /// Gets of a generated trace
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = count())]
     pub(crate) gets: u64,
-    /// Skew of zipf: the page of rank r is asked for with a probability of 1 / r^F
+    /// Skew of zipf: the probability of a get of the page of rank r is proportional to 1 / r^F
     #[arg(long, value_name = "F", default_value_t = 0.9, value_parser = parse_theta)]
     pub(crate) theta: f64,
     /// The seed of generated traces
@@ -29,7 +29,7 @@ pub(crate) struct CacheSim {
     /// Which policies: some of none, fifo, lru, 2q, arc, clock, s3-fifo (default: all)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_policy)]
     pub(crate) policies: Vec<CachePolicy>,
-    /// Room of the pool, in pages or in percent of the distinct ones
+    /// Room of the pool, in pages or in percent of the distinct pages
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1%,10%,50%", value_parser = parse_size)]
     pub(crate) sizes: Vec<Size>,
     /// Write a plot of the hit rates to this file
@@ -103,7 +103,7 @@ fn parse_size(typed: &str) -> Result<Size, String> {
     if let Some(percent) = typed.strip_suffix('%') {
         return match percent.parse::<f64>() {
             Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(Size::Percent(percent)),
-            _ => Err("expected more than 0 and at most 100 percent".to_owned()),
+            _ => Err("expected a percentage above 0 and up to 100".to_owned()),
         };
     }
     match typed.parse::<u32>() {
@@ -112,7 +112,10 @@ fn parse_size(typed: &str) -> Result<Size, String> {
         Err(_) if !typed.is_empty() && typed.bytes().all(|byte| byte.is_ascii_digit()) => {
             Err(format!("expected at most {} pages", u32::MAX))
         }
-        Err(_) => Err("expected a number of pages, such as 125, or a part of them, such as 10%".to_owned()),
+        Err(_) => {
+            Err("expected a number of pages, such as 125, or a percentage of the distinct pages, such as 10%"
+                .to_owned())
+        }
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Merge {
     /// Add this number
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) add: Option<i64>,
-    /// Append these bytes, typed as the tree's values are
+    /// Append these bytes, typed like the tree's values
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     pub(crate) append: Option<OsString>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Delete {
     /// All keys from this one on
     #[arg(long, value_name = "LO", allow_negative_numbers = true, conflicts_with = "key")]
     pub(crate) from: Option<OsString>,
-    /// All keys up to this one, which is deleted too
+    /// All keys up to and including this one
     #[arg(long, value_name = "HI", allow_negative_numbers = true, conflicts_with = "key")]
     pub(crate) to: Option<OsString>,
     /// All keys that begin with this

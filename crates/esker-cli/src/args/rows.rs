@@ -9,14 +9,14 @@ use crate::formats::columns::Column;
 
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// A file (`-`: standard input), which gzip or zstd may have compressed, or a directory
+    /// A file (`-`: standard input), possibly compressed by gzip or zstd, or a directory
     pub(crate) source: PathBuf,
     /// The file's format, whatever its name
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) format: Option<Format>,
     #[command(flatten)]
     pub(crate) columns: Columns,
-    /// Report lines and names of files that are malformed, and go on (exit code 2 at the end)
+    /// Report malformed rows and file names, and go on (exit code 2 at the end)
     #[arg(long)]
     pub(crate) keep_going: bool,
 }
@@ -30,10 +30,10 @@ pub(crate) struct Columns {
     /// The column of the values (default: `value`, or the other of two)
     #[arg(long, value_name = "COLUMN")]
     pub(crate) value_column: Option<String>,
-    /// The column that says when a value expires (default: `expires_us`, where there is one)
+    /// The column that says when a value expires (default: `expires_us`, if there is one)
     #[arg(long, value_name = "COLUMN")]
     pub(crate) expires_column: Option<String>,
-    /// The first row is a header, whatever it has
+    /// The first row is a header, whatever it contains
     #[arg(long, conflicts_with = "no_header")]
     pub(crate) header: bool,
     /// There is no header: the first row is a row like the others

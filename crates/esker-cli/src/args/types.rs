@@ -27,8 +27,8 @@ impl TypedValueParser for TypeParser {
         }
         let names: Vec<String> = DataType::SINGLE.iter().map(DataType::to_string).collect();
         let several =
-            if self.several { ", or up to eight of them with commas between, such as text,u64" } else { "" };
-        let message = format!("{name:?} is no type; there are {}{several}\n", names.join(", "));
+            if self.several { ", or up to eight of them separated by commas, such as text,u64" } else { "" };
+        let message = format!("{name:?} is not a type; the types are {}{several}\n", names.join(", "));
         Err(command.clone().error(ErrorKind::InvalidValue, message))
     }
 

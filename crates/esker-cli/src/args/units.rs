@@ -12,18 +12,22 @@ pub(crate) fn parse_size(typed: &str) -> Result<usize, String> {
         "m" => 20,
         "g" => 30,
         "t" => 40,
-        _ => return Err("a size is a number with K, M, G or T behind it, such as 256M".to_owned()),
+        _ => {
+            return Err(
+                "a size is a number of bytes, or a number followed by K, M, G or T, such as 256M".to_owned()
+            );
+        }
     };
     let number: usize = number.parse().map_err(|_| "a size begins with a whole number".to_owned())?;
     match number.checked_mul(1 << shift) {
-        None | Some(0) => Err("no such size".to_owned()),
+        None | Some(0) => Err("the size is zero or too large".to_owned()),
         Some(bytes) => Ok(bytes),
     }
 }
 
 /// A time such as `90s`, `10m`, `12h` or `30d`.
 pub(crate) fn parse_time(typed: &str) -> Result<Duration, String> {
-    let form = || "a time is a whole number with s, m, h or d behind it, such as 12h".to_owned();
+    let form = || "a time is a whole number followed by s, m, h or d, such as 12h".to_owned();
     let unit = typed.chars().last().ok_or_else(form)?;
     let seconds = match unit {
         's' => 1,
@@ -33,7 +37,7 @@ pub(crate) fn parse_time(typed: &str) -> Result<Duration, String> {
         _ => return Err(form()),
     };
     let number: u64 = typed[..typed.len() - 1].parse().map_err(|_| form())?;
-    let seconds = number.checked_mul(seconds).ok_or_else(|| "no such time".to_owned())?;
+    let seconds = number.checked_mul(seconds).ok_or_else(|| "the time is too long".to_owned())?;
     Ok(Duration::from_secs(seconds))
 }
 

@@ -15,7 +15,7 @@ use crate::args::{Command, Global, parse_size};
     name = "esker>",
     bin_name = "esker>",
     subcommand_required = true,
-    after_help = "`help COMMAND` says more about one. Ctrl-C drops the line or stops the command that runs; Ctrl-D ends the shell."
+    after_help = "`help COMMAND` explains a command. Ctrl-C drops the line or stops the command that runs; Ctrl-D ends the shell."
 )]
 pub(super) struct Line {
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub(super) struct Line {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// Close the store that is open, and open another one; create it where there is none
+    /// Close the store that is open, and open another one; create it if there is none
     #[command(after_help = "Examples:
   open
   open x.db
@@ -47,10 +47,10 @@ pub(super) enum Verb {
 pub(super) struct Open {
     /// The store's directory (default: the one that the shell was started with)
     pub(super) name: Option<PathBuf>,
-    /// Writes gathered in memory before they become a table, in bytes such as 4M
+    /// Bytes of writes gathered in memory before they become a table, such as 4M
     #[arg(value_parser = parse_size)]
     pub(super) memtable: Option<usize>,
-    /// Memory for caches and buffers, in bytes such as 256M
+    /// Memory for caches and buffers, such as 256M
     #[arg(value_parser = parse_size)]
     pub(super) buffer: Option<usize>,
 }
