@@ -45,7 +45,7 @@ impl WriteBehind {
             next.clear();
         }
         let sent = self.full.send(std::mem::replace(buffer, next));
-        sent.map_err(|_| io::Error::other("the writing thread is gone"))?;
+        sent.map_err(|_| io::Error::other("the thread that writes has ended"))?;
         self.on_their_way += 1;
         Ok(())
     }
@@ -60,7 +60,7 @@ impl WriteBehind {
 
     fn take_back(&mut self) -> io::Result<Vec<u8>> {
         let back = self.written.recv();
-        let (result, buffer) = back.map_err(|_| io::Error::other("the writing thread is gone"))?;
+        let (result, buffer) = back.map_err(|_| io::Error::other("the thread that writes has ended"))?;
         self.on_their_way -= 1;
         result.map(|()| buffer)
     }

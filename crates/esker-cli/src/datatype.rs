@@ -196,7 +196,7 @@ impl DataType {
         }
         self.append(key, out).map_err(|error| {
             Failure::usage(format!(
-                "{}; --keys does not fit what the tree holds (--keys hex shows any key)",
+                "{}; the tree holds keys of another type (--keys hex shows any key)",
                 error.message()
             ))
         })
@@ -215,7 +215,7 @@ impl DataType {
     pub(crate) fn print_value(self, value: &[u8], out: &mut Vec<u8>) -> Outcome {
         self.append(value, out).map_err(|_| {
             let len = value.len();
-            Failure::usage(format!("a value of {len} bytes is no {self}; --values hex shows any value"))
+            Failure::usage(format!("a value of {len} bytes is not {self}; --values hex shows any value"))
         })
     }
 

@@ -26,10 +26,10 @@ impl fmt::Display for EscapeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EscapeError::Unknown(Some(c)) => {
-                write!(f, "\\{c} is none of \\t \\n \\r \\\\ \\xNN (a backslash is \\\\)")
+                write!(f, "\\{c} is not one of the escapes \\t \\n \\r \\\\ \\xNN (type a backslash as \\\\)")
             }
             EscapeError::Unknown(None) => {
-                f.write_str("a backslash is followed by none of t n r \\ xNN (a backslash is \\\\)")
+                f.write_str("a backslash must be followed by t, n, r, \\ or xNN (type a backslash as \\\\)")
             }
             EscapeError::NotHex => f.write_str("\\x is not followed by two hex digits"),
         }

@@ -122,7 +122,7 @@ impl From<esker::Error> for Failure {
             _ => STORE,
         };
         let advice = if error.kind() == ErrorKind::Corruption {
-            " (`esker check` names all that is damaged, and says what to do)"
+            " (`esker check` names all damage and says what to do)"
         } else {
             ""
         };

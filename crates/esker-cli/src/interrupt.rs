@@ -129,14 +129,17 @@ fn wait_unless<T: Send + 'static>(
             Err(RecvTimeoutError::Disconnected) => return Err(failed()),
             Err(RecvTimeoutError::Timeout) if !asked.load(Ordering::Relaxed) => {}
             Err(RecvTimeoutError::Timeout) if then == Then::LeaveIt => {
-                return Err(Failure::interrupted("not waited for; it goes on in the background"));
+                return Err(Failure::interrupted("interrupted: the command continues in the background"));
             }
             Err(RecvTimeoutError::Timeout) => {
                 if std::mem::replace(&mut is_waited_for, true) {
                     end_process();
                 }
                 asked.store(false, Ordering::Relaxed);
-                note("this has the store for itself, so its end is waited for; Ctrl-C once more ends esker");
+                note(
+                    "the command has opened the store for itself, so the shell waits for its end; press \
+                     Ctrl-C again to end the shell",
+                );
             }
         }
     }

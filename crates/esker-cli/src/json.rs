@@ -142,7 +142,7 @@ impl Fields {
             Value::Object(object) => self.of_object(object),
             Value::Array(pair) => match pair.as_slice() {
                 [key, value] => Ok((scalar("the key", key)?, scalar("the value", value)?, None)),
-                _ => Err(format!("an array of {} is no pair of key and value", pair.len()).into()),
+                _ => Err(format!("an array of length {} is not a pair of key and value", pair.len()).into()),
             },
             _ => Err("it is neither an object nor a pair of key and value".into()),
         }
@@ -168,7 +168,7 @@ fn moment(object: &serde_json::Map<String, Value>, name: &str) -> Result<Option<
         None | Some(Value::Null) => Ok(None),
         Some(moment) => match moment.as_u64() {
             Some(us) => Ok(Some(us)),
-            None => Err(format!("{name:?} is no number of microseconds since 1970").into()),
+            None => Err(format!("{name:?} is not a number of microseconds since 1970").into()),
         },
     }
 }
@@ -192,7 +192,7 @@ fn field(object: &serde_json::Map<String, Value>, name: &str) -> Result<Vec<u8>,
             Ok(STANDARD.decode(text).map_err(|error| format!("{name:?} is not base64: {error}"))?)
         }
         Some(value) => scalar(&format!("{name:?}"), value),
-        None => Err(format!("there is no {name:?}").into()),
+        None => Err(format!("there is no field {name:?}").into()),
     }
 }
 

@@ -242,8 +242,9 @@ fn read_some(file: &mut impl Read, buffer: &mut Vec<u8>, filled: usize) -> io::R
     if filled == buffer.len() {
         let line_max = line_max();
         if filled >= line_max {
-            let message =
-                format!("a line has more than {filled} bytes, too many for the memory here; is it text?");
+            let message = format!(
+                "a line has more than {filled} bytes, too many for the available memory; is the file text?"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         let more = filled.min(line_max - filled);

@@ -254,7 +254,7 @@ impl NewFile {
             _ => {}
         }
         if target.file_name().is_none() {
-            return Err(Failure::usage(format!("{} is no name for a file", path.display())));
+            return Err(Failure::usage(format!("{} is not the name of a file", path.display())));
         }
         let failed = |error| Failure::io("create", path, &error);
         let unseen = Unseen::create(&target).map_err(failed)?;

@@ -69,7 +69,7 @@ impl KeyBounds {
     ) -> Outcome<Self> {
         if keys.is_number() && prefix.is_some() {
             let message = format!(
-                "a prefix is one of text or bytes, or the first elements of several; this tree has {keys} keys (--prefix)"
+                "--prefix needs keys of text or bytes, or of several elements; this tree has {keys} keys"
             );
             return Err(Failure::usage(message));
         }

@@ -70,7 +70,7 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
 /// The contents of a regular file of at most `bytes_max` bytes.
 pub(crate) fn read_small(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let Some(file) = open_regular(path)? else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     };
     let mut content = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut content)?;

@@ -154,7 +154,7 @@ pub(crate) fn check_outside(global: &Global, path: &Path) -> Outcome {
         |dir: &Path| fs::canonicalize(if dir.as_os_str().is_empty() { Path::new(".") } else { dir }).ok();
     match (fs::canonicalize(&global.db), target.ancestors().skip(1).find_map(existing)) {
         (Ok(store), Some(parent)) if parent.starts_with(&store) => Err(Failure::usage(format!(
-            "{} lies in the store's own directory, where every file may be the store's: write it elsewhere",
+            "{} is in the store's own directory, where only the store may write: choose another place",
             path.display()
         ))),
         _ => Ok(()),
@@ -220,7 +220,7 @@ fn stored_types(tree: &Tree) -> Outcome<Option<Types>> {
     match Types::of_tag(&tag) {
         Some(types) => Ok(Some(types)),
         None => Err(Failure::store(format!(
-            "the tree {:?} is tagged {tag:?}, which are no types that this esker knows",
+            "the tree {:?} has the tag {tag:?}, which does not name types that this version of esker knows",
             tree.name()
         ))),
     }
@@ -290,7 +290,7 @@ const MEMORY_MIN: usize = 8 << 20;
 /// Reports if the memory budget differs from the requested one.
 pub(crate) fn say_memory(asked: Option<usize>) {
     if let Some(bytes) = asked.filter(|bytes| *bytes < MEMORY_MIN) {
-        note(&format!("{bytes} bytes of memory are too few; 8 MiB (8388608 bytes) are used, the least"));
+        note(&format!("{bytes} bytes of memory are too few; esker uses the minimum, 8 MiB (8388608 bytes)"));
     }
 }
 
@@ -310,7 +310,7 @@ pub(crate) fn opening(global: &Global, error: esker::Error) -> Failure {
 /// The failure if there is no store: exit code 3.
 pub(crate) fn missing(path: &Path) -> Failure {
     Failure::store(format!(
-        "there is no store at {} (put, run, import and the shell's open create one; --db PATH names another)",
+        "there is no store at {} (put, merge, run, import and the shell's open create one; --db PATH names another)",
         path.display()
     ))
 }

@@ -98,11 +98,12 @@ pub(crate) fn unpacked(
     let invalid = |message: String| Err(io::Error::new(io::ErrorKind::InvalidData, message));
     if let Some((_, name, tool)) = REFUSED.iter().find(|(magic, ..)| first.starts_with(magic)) {
         return invalid(format!(
-            "this is compressed ({name}); only gzip and zstd are unpacked: `{tool} FILE | esker import - --format FORMAT`"
+            "this is compressed ({name}), and esker unpacks only gzip and zstd: use `{tool} FILE | esker \
+             import - --format FORMAT`"
         ));
     }
     if let Some(named) = named.filter(|named| found != Some(*named)) {
-        return invalid(format!("its name says {}, and its first bytes do not", named.name()));
+        return invalid(format!("its name says {}, but its first bytes do not", named.name()));
     }
     let whole = Cursor::new(first).chain(from);
     Ok(match found {

@@ -30,7 +30,8 @@ pub(crate) fn checkpoint(global: &Global, args: &Checkpoint) -> Outcome {
 fn uncopied(error: Error) -> Failure {
     match error.kind() {
         ErrorKind::Unsupported => Failure::store(format!(
-            "{error}; a checkpoint consists of links on the store's own file system: `esker backup DIR` copies to any"
+            "{error}; a checkpoint needs hard links, so it must be on the store's file system; `esker backup \
+             DIR` copies to any file system"
         )),
         _ => error.into(),
     }

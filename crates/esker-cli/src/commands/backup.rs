@@ -27,7 +27,7 @@ pub(crate) fn run(global: &Global, args: &Backup) -> Outcome {
     drop(progress);
     close(global, &db)?;
     let (copied, bytes) = (HumanBytes(report.copied_bytes), HumanBytes(report.bytes));
-    let removed = removed.map_or(String::new(), |count| format!("; {count} older ones removed"));
+    let removed = removed.map_or(String::new(), |count| format!("; {count} older backups removed"));
     note(&format!("backup {}: {bytes}, of which {copied} had to be copied{removed}", report.id));
     Ok(())
 }

@@ -54,8 +54,8 @@ pub(crate) fn run(global: &Global) -> Outcome {
         [report.files, report.bytes, report.entries, report.log_entries].map(HumanCount);
     let places = HumanCount(report.findings.len() as u64);
     note(&format!(
-        "checked {files} files, {bytes} bytes, {entries} entries in tables and {logged} in the log alone: {places} damaged \
-         places"
+        "checked {files} files, {bytes} bytes, {entries} entries in tables and {logged} only in the log: \
+         {places} damaged places"
     ));
     if !report.findings.is_empty() {
         say_next(global);
@@ -73,8 +73,8 @@ pub(crate) fn run(global: &Global) -> Outcome {
 fn say_next(global: &Global) {
     let db = global.db.display();
     note(&format!(
-        "next: copy the directory away; then `esker restore DIR NEW` makes a store of a backup, or `esker --db {db} repair` \
-         keeps what is sound here and names what is lost"
+        "next: copy the store's directory to another place; then `esker restore DIR NEW` makes a store of a \
+         backup, or `esker --db {db} repair` keeps what is sound and names what is lost"
     ));
 }
 

@@ -33,7 +33,9 @@ fn name(global: &Global) -> Outcome<OsString> {
         Some(name) => return Ok(name.to_owned()),
         None => fs::canonicalize(&global.db).map_err(failed)?,
     };
-    path.file_name().map(ToOwned::to_owned).ok_or_else(|| Failure::usage("a root directory is no store"))
+    path.file_name()
+        .map(ToOwned::to_owned)
+        .ok_or_else(|| Failure::usage("the root directory cannot be a store"))
 }
 
 /// The name in the form in which a user types it at a terminal.

@@ -20,15 +20,15 @@ pub(crate) fn run(global: &Global, args: &Export) -> Outcome {
     let target = &args.target;
     let is_dir = target.is_dir() || target.as_os_str().as_encoded_bytes().ends_with(b"/");
     if is_dir && args.format.is_some() {
-        return Err(Failure::usage(format!("{} is a directory: it has no format", target.display())));
+        return Err(Failure::usage(format!("{} is a directory: --format is for files", target.display())));
     }
     if is_dir && !args.columns.is_empty() {
-        return Err(Failure::usage(format!("{} is a directory: it has no columns", target.display())));
+        return Err(Failure::usage(format!("{} is a directory: --columns is for files", target.display())));
     }
     let format = Format::of(args.format, global.json, target)?;
     if let Some(packer) = other_packer(target).filter(|_| !is_dir) {
         return Err(Failure::usage(format!(
-            "export compresses to .gz and .zst: `esker export - --format FORMAT | {packer}` does it for {}",
+            "export compresses only to .gz and .zst; `esker export - --format FORMAT | {packer}` does so for {}",
             target.display()
         )));
     }
@@ -55,8 +55,9 @@ pub(crate) fn run(global: &Global, args: &Export) -> Outcome {
 pub(super) fn say_untold(count: u64) {
     if count > 0 {
         note(&format!(
-            "values that expire: {count}; what was written does not say when, so an import keeps them for ever. JSON Lines \
-             (--format jsonl) have the times, and so have CSV and TSV with --columns key,value,expires_us"
+            "values that expire: {count}; the output does not say when, so an import would keep them forever. \
+             JSON Lines (--format jsonl) record the times, and so do CSV and TSV with --columns \
+             key,value,expires_us"
         ));
     }
 }
@@ -68,7 +69,7 @@ fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome {
     while rows.advance()? {
         if rows.value_len() > VALUE_AT_MOST {
             return Err(Failure::usage(format!(
-                "the value of {:?} has {} bytes, too many for a row; export DIR/ takes values of any length",
+                "the value of {:?} has {} bytes, too many for a row; `esker export DIR/` takes any length",
                 String::from_utf8_lossy(rows.key()),
                 rows.value_len()
             )));

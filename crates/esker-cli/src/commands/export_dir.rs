@@ -67,9 +67,7 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
     say_untold(untold);
     match files.damaged {
         0 => Ok(()),
-        count => {
-            Err(Failure::store(format!("damaged values, which were left out: {count} (see `esker check`)")))
-        }
+        count => Err(Failure::store(format!("damaged values left out: {count} (see `esker check`)"))),
     }
 }
 
@@ -96,7 +94,7 @@ fn prepare(store: &Store, dir: &Path) -> Outcome<bool> {
     match entries.find(|entry| entry.as_ref().is_ok_and(|entry| entry.file_name() != UNFINISHED)) {
         None => Ok(false),
         Some(_) => Err(Failure::usage(format!(
-            "{} is not empty, and no export; export into a new directory",
+            "{} is neither empty nor an export; export into a new directory",
             dir.display()
         ))),
     }
@@ -211,7 +209,7 @@ impl Directory<'_> {
                 let meta = fs::symlink_metadata(parent);
                 if !meta.map_err(|error| Failure::io("read", parent, &error))?.is_dir() {
                     return Err(Failure::usage(format!(
-                        "{} is in the way: it is no directory; export into a new one",
+                        "{} is in the way: it is not a directory; export into a new directory",
                         parent.display()
                     )));
                 }
@@ -284,7 +282,10 @@ impl Marker {
             Err(error) => return Err(Failure::io("read", path, &error)),
         };
         let strange = || {
-            Failure::usage(format!("{}: not the marker of an export that this esker knows", path.display()))
+            Failure::usage(format!(
+                "{}: this is not an export marker that this version of esker knows",
+                path.display()
+            ))
         };
         let marker: Json = serde_json::from_slice(&text).map_err(|_| strange())?;
         let named = |field: &str| marker.get(field).and_then(Json::as_str).and_then(DataType::named);

@@ -35,7 +35,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     if args.source.is_dir() {
         if args.format.is_some() || !choice.is_empty() {
             let message =
-                format!("{} is a directory: it has no format and no columns", args.source.display());
+                format!("{} is a directory: formats and columns are for files", args.source.display());
             return Err(Failure::usage(message));
         }
         return super::import_dir::run(global, args);
@@ -73,7 +73,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     if ended.as_ref().is_err_and(Failure::is_of_store) {
         let count = HumanCount(stored.puts);
         note(&format!(
-            "the first {count} rows are stored; when that is mended, the same import again stores all of them"
+            "the first {count} rows are stored; after the cause is removed, the same import stores all rows"
         ));
     }
     ended
@@ -174,8 +174,8 @@ impl Sink for Lines<'_, '_> {
         let start = &block[..block.len().min(LOOKED_AT)];
         match memchr::memchr(0, start).filter(|_| self.is_guessed) {
             Some(at) => Err(Failure::usage(format!(
-                "this is no text (byte {at} is zero), so nothing was imported; --format lines takes it as lines all the \
-                 same, and `esker put KEY --file FILE` stores a file as a value"
+                "this is not text (byte {at} is zero), so nothing was imported; --format lines imports it as \
+                 lines anyway, and `esker put KEY --file FILE` stores it as one value"
             ))),
             None => Ok(()),
         }

@@ -42,7 +42,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     let fallback = marker.as_ref().map_or(Types::TEXT, |marker| marker.types);
     let own = || fs::canonicalize(&global.db).ok();
     if own().is_some_and(|own| fs::canonicalize(dir).is_ok_and(|dir| dir == own)) {
-        return Err(Failure::usage(format!("{} is the store itself", dir.display())));
+        return Err(Failure::usage(format!("{} is the store's own directory", dir.display())));
     }
     // A directory that cannot be read must not leave an empty store.
     listing(dir).map_err(|error| Failure::io("read", dir, &error))?;
@@ -77,7 +77,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
         (0, 0) => Ok(()),
         (0, _) => Err(Failure::usage_reported()),
         (count, _) => Err(Failure::store(format!(
-            "{count} files or directories are missing, named above; the same command tries them again"
+            "{count} files or directories, named above, were not imported; the same command tries them again"
         ))),
     }
 }
@@ -97,7 +97,7 @@ impl LeftOut {
 
     fn print(&self, what: &str) {
         if let Some(first) = &self.first {
-            note(&format!("{} {what} left out, first {}", self.count, first.display()));
+            note(&format!("{} {what} left out; the first is {}", self.count, first.display()));
         }
     }
 }
@@ -209,7 +209,10 @@ impl Files {
             LongKey::OwnFile => Ok(None),
             LongKey::No => match escape::key_of(bytes) {
                 Some(key) => Ok(Some(key)),
-                None => Err(Refused::Malformed("not a name that export writes".to_owned()).into()),
+                None => {
+                    Err(Refused::Malformed("this is not a file name that `esker export` writes".to_owned())
+                        .into())
+                }
             },
         }
     }
@@ -264,7 +267,7 @@ impl Files {
         let len = source.inner().len();
         let values = self.store.kept.values;
         if values.width().is_some_and(|width| width as u64 != len) || !values.has(&first) {
-            let reason = format!("its {len} bytes are no {values} as it is stored");
+            let reason = format!("its {len} bytes are not {values} in its stored form");
             return Err(Refused::Malformed(reason).into());
         }
         let is_steady = |source: &Source<SteadyFile>| source.inner().is_steady().map_err(Trouble::Source);
@@ -340,7 +343,7 @@ fn long_key(below: &Path, path: &Path) -> io::Result<LongKey> {
     // An export has put it beside the value. If something else has the name, it must neither lead elsewhere nor block.
     let beside = path.with_extension("key");
     let named =
-        |error: io::Error| io::Error::new(error.kind(), format!("its key {}: {error}", beside.display()));
+        |error: io::Error| io::Error::new(error.kind(), format!("its key, in {}: {error}", beside.display()));
     read_small(&beside, LONG_KEY_MAX).map(LongKey::Is).map_err(named)
 }
 

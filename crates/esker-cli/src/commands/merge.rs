@@ -22,7 +22,7 @@ pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
     match (args.add, &args.append) {
         (Some(_), _) if values != DataType::I64 => {
             return Err(Failure::usage(format!(
-                "the values of tree {:?} are {values}, and numbers to add to are i64: use a tree of their own (--tree)",
+                "the tree {:?} has {values} values, and --add needs i64 values: use another tree (--tree)",
                 store.tree.name()
             )));
         }
@@ -31,7 +31,9 @@ pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
             add(&store, &key, number)?;
         }
         (None, _) if values.width().is_some() => {
-            return Err(Failure::usage(format!("what is appended to a value of type {values} is none")));
+            return Err(Failure::usage(format!(
+                "--append needs values of any length, and {values} values have a fixed length"
+            )));
         }
         (None, typed) => {
             let typed = typed.as_ref().map(|typed| typed.as_encoded_bytes()).unwrap_or_default();
@@ -60,8 +62,8 @@ fn add(store: &Store, key: &[u8], number: i64) -> Outcome {
     })?;
     match overflow {
         None => Ok(()),
-        Some(before) => {
-            Err(Failure::usage(format!("{before} and {number} are more than i64 holds; nothing was added")))
-        }
+        Some(before) => Err(Failure::usage(format!(
+            "the sum of {before} and {number} does not fit in i64; nothing was added"
+        ))),
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn run(global: &Global, args: &Put) -> Outcome {
     let key = store.key(key)?;
     let values = store.kept.values;
     if source.is_some() && !values.has(&first) {
-        return Err(Failure::usage(format!("the file's bytes are no {values} as it is stored")));
+        return Err(Failure::usage(format!("the file's bytes are not {values} in its stored form")));
     }
     match source {
         Some(mut source) => {

@@ -20,7 +20,7 @@ pub(crate) fn run(global: &Global) -> Outcome {
     drop(progress);
     let report = repaired.map_err(|error| match error.kind() {
         ErrorKind::Cancelled => Failure::interrupted(
-            "interrupted: the store was not repaired; it has all that it had, and `esker repair` starts again",
+            "interrupted: the store was not repaired, and it has lost nothing; `esker repair` starts again",
         ),
         _ => opening(global, error),
     })?;
@@ -39,15 +39,15 @@ pub(crate) fn run(global: &Global) -> Outcome {
     })?;
     if report.rebuilt {
         note(
-            "the manifest was rebuilt: trees may have new names, and what was deleted shortly before may be back",
+            "the manifest was rebuilt: trees may have new names, and data deleted shortly before may be back",
         );
     }
     if let Some(quarantine) = &report.quarantine {
-        note(&format!("files that are not used any more are in {}", quarantine.display()));
+        note(&format!("files that the store no longer uses are in {}", quarantine.display()));
     }
     if report.is_cancelled {
         return Err(Failure::interrupted(
-            "interrupted when the store was repaired, and before it was checked once more: `esker check` does that",
+            "interrupted: the store is repaired, but the final check did not end; `esker check` repeats it",
         ));
     }
     if report.losses.is_empty() { Ok(()) } else { Err(Failure::not_there()) }

@@ -32,7 +32,10 @@ pub(super) fn name(store: &Store, dir: &Path, long: u64) -> Outcome {
         }
     }
     if let Some(first) = first {
-        note(&format!("files that belong to no row, and were left: {count}, first {}", first.display()));
+        note(&format!(
+            "files that belong to no row were left as they are: {count}; the first is {}",
+            first.display()
+        ));
     }
     Ok(())
 }

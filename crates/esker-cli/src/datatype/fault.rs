@@ -29,18 +29,18 @@ impl fmt::Display for DataError {
         match self {
             DataError::Empty => f.write_str("is empty"),
             DataError::NotANumber => f.write_str("is not a whole decimal number"),
-            DataError::NotADecimal => f.write_str("is no number such as -0.5, 3e8, inf or NaN"),
-            DataError::Signed => f.write_str("has a sign, and its type has none"),
+            DataError::NotADecimal => f.write_str("is not a number such as -0.5, 3e8, inf or NaN"),
+            DataError::Signed => f.write_str("has a sign, but its type is unsigned"),
             DataError::OutOfRange(name) => write!(f, "does not fit in {name}"),
-            DataError::NotHex => f.write_str("has a character that is no hex digit"),
+            DataError::NotHex => f.write_str("has a character that is not a hex digit"),
             DataError::OddHex => f.write_str("has an odd number of hex digits"),
-            DataError::Escape(error) => write!(f, "has a wrong escape: {error}"),
+            DataError::Escape(error) => write!(f, "has an invalid escape: {error}"),
             DataError::Elements(found, wanted) => {
                 let s = if *found == 1 { "" } else { "s" };
-                write!(f, "has {found} element{s}, with a comma between two, instead of {wanted}")
+                write!(f, "has {found} element{s} instead of {wanted}; elements are separated by commas")
             }
-            DataError::Element(number, error) => write!(f, "has an element, number {number}, that {error}"),
-            DataError::NotAsStored(name) => write!(f, "is no {name} as it is stored"),
+            DataError::Element(number, error) => write!(f, "is invalid: its element {number} {error}"),
+            DataError::NotAsStored(name) => write!(f, "is not {name} in its stored form"),
         }
     }
 }

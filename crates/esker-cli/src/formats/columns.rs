@@ -100,14 +100,17 @@ impl Table {
         }
         let header = match choice.header {
             Some(false) if by_name => {
-                return Err(Failure::usage("columns have names only in a header; number them from 1"));
+                return Err(Failure::usage(
+                    "without a header, columns have no names: choose them by number, from 1",
+                ));
             }
             Some(header) => header,
             None if by_name || (has(KEY) && has(VALUE)) => true,
             None => {
                 return Err(Failure::usage(
-                    "the first row does not name the columns key and value: say --no-header if it is a row, \
-                     or which columns with --key-column and --value-column, and --header if these are numbers",
+                    "the first row does not name the columns key and value: if it is not a header, pass \
+                     --no-header; if it is, choose columns with --key-column and --value-column, by name, or \
+                     by number with --header",
                 ));
             }
         };
@@ -135,7 +138,8 @@ impl Table {
             _ => Some(chosen(&choice.expires, Column::Expires, 2)?),
         };
         if !header && width > 2 && (choice.key.is_none() || choice.value.is_none()) {
-            let message = format!("a row has {width} columns: choose with --key-column and --value-column");
+            let message =
+                format!("a row has {width} columns: choose two with --key-column and --value-column");
             return Err(Failure::usage(message));
         }
         let base64 = names.iter().position(|name| with_base64 && name == BASE64.as_bytes());
@@ -146,14 +150,14 @@ impl Table {
     pub(super) fn row<'a>(&'a mut self, fields: &'a Fields) -> Result<TableRow<'a>, Cow<'static, str>> {
         if fields.len() != self.width {
             let (len, width) = (fields.len(), self.width);
-            return Err(format!("the row has {len} columns, and the first one {width}").into());
+            return Err(format!("the row has {len} columns, but the first row has {width}").into());
         }
         let mut encoded = [false; 2];
         let list = self.base64.map_or(&b""[..], |at| fields.get(at));
         for name in list.split(|byte| *byte == b' ').filter(|name| !name.is_empty()) {
             let Some(at) = self.names.iter().position(|other| other == name) else {
                 let name = String::from_utf8_lossy(name);
-                return Err(format!("the column {BASE64} names {name:?}, which is no column").into());
+                return Err(format!("the column {BASE64} names {name:?}, which is not a column").into());
             };
             encoded[0] |= at == self.key;
             encoded[1] |= at == self.value;
@@ -173,7 +177,7 @@ fn moment(field: &[u8]) -> Result<Option<u64>, Cow<'static, str>> {
     let typed = std::str::from_utf8(field).ok().filter(|typed| is_number(typed));
     match typed.and_then(|typed| typed.parse().ok()) {
         Some(moment) => Ok(Some(moment)),
-        None => Err("the time at which the value expires is no number of microseconds since 1970".into()),
+        None => Err("the expiry time is not a number of microseconds since 1970".into()),
     }
 }
 
@@ -182,7 +186,7 @@ fn is_number(column: &str) -> bool {
 }
 
 fn no_column(number: &str) -> Failure {
-    Failure::usage(format!("there is no column {number}: they count from 1"))
+    Failure::usage(format!("there is no column {number}: columns are numbered from 1"))
 }
 
 /// The chosen column, counted from 0. A name in the header comes before a number.
@@ -204,7 +208,7 @@ fn column(
         (Some(at), None) => return Ok(at),
         (Some(_), Some(_)) => {
             return Err(Failure::usage(format!(
-                "the header has several columns {wanted:?}: choose by number"
+                "the header has several columns {wanted:?}: choose one by number"
             )));
         }
         (None, _) => {}
@@ -217,7 +221,8 @@ fn column(
         },
         _ => {
             return Err(Failure::usage(format!(
-                "the header has no column {wanted:?}; --{what}-column NAME or NUMBER says which has the {whose}"
+                "the header has no column {wanted:?}; choose the column of the {whose} with --{what}-column \
+                 NAME or NUMBER"
             )));
         }
     };

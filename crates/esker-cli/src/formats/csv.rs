@@ -10,7 +10,7 @@ use csv_core::{ReadRecordResult, Reader};
 use super::fields::Fields;
 
 const UNCLOSED: &str = "a quote is not closed before the end of the input";
-const STRAY_RETURN: &str = "a carriage return stands outside of quotes and is no end of a line";
+const STRAY_RETURN: &str = "a carriage return stands outside quotes and does not end a line";
 
 /// Takes lines with their ends and returns rows.
 pub(super) struct Csv {

@@ -45,7 +45,7 @@ impl Format {
             (None, true) if Format::named(path) == Format::Json => Ok(Format::Json),
             (Some(Format::Jsonl) | None, true) => Ok(Format::Jsonl),
             (Some(Format::Json), true) => Ok(Format::Json),
-            (Some(_), true) => Err(Failure::usage("--json is for JSON, and --format is another one")),
+            (Some(_), true) => Err(Failure::usage("--json is for JSON, but --format names another format")),
             (Some(format), false) => Ok(format),
             (None, false) => Ok(Format::named(path)),
         }

@@ -57,7 +57,8 @@ impl Reader {
 
             Format::Lines if !choice.is_empty() => {
                 return Err(Failure::usage(
-                    "a line file has no columns to choose; say which --format it has: csv, tsv or jsonl",
+                    "a line file has no columns to choose; for a file with columns, pass --format csv, tsv, \
+                     jsonl or json",
                 ));
             }
             Format::Lines => Kind::Lines,

@@ -65,7 +65,10 @@ impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.input.read(buffer)?;
         let Some(left) = self.left.get().checked_sub(count) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a row is too long for the memory here"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a row is too long for the available memory",
+            ));
         };
         self.left.set(left);
         Ok(count)
@@ -104,7 +107,7 @@ impl<'de> Visitor<'de> for &mut Rows<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of rows, or a row: an object")
+        f.write_str("an array of rows or an object")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {

@@ -38,11 +38,11 @@ impl Writer {
     /// `columns` are those that were chosen, if any.
     pub(crate) fn new(format: Format, types: Types, columns: &[Column]) -> Outcome<Self> {
         if !columns.is_empty() && !matches!(format, Format::Csv | Format::Tsv) {
-            return Err(Failure::usage("--columns is for CSV and TSV; say --format csv or tsv"));
+            return Err(Failure::usage("--columns is for CSV and TSV; pass --format csv or tsv"));
         }
         if let Some(twice) = (1..columns.len()).find(|&at| columns[..at].contains(&columns[at])) {
             let name = columns[twice].name();
-            return Err(Failure::usage(format!("--columns has the column {name} twice")));
+            return Err(Failure::usage(format!("--columns names the column {name} twice")));
         }
         let columns = if columns.is_empty() { &COLUMNS } else { columns };
         Ok(Writer { format, types, columns: columns.to_vec(), untold: 0, any: false, printed: Vec::new() })

@@ -23,7 +23,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
             Ok(Next::End) => return first_failure,
             Err(failure) if failure.is_pipe_closed() => return Err(failure),
             Err(failure) => {
-                note(&format!("that was line {number}"));
+                note(&format!("the error is in line {number}"));
                 first_failure = first_failure.and(Err(failure));
             }
         }

@@ -109,7 +109,9 @@ impl Session {
                     out.line("")
                 })?,
             },
-            Verb::Shared(Command::Shell(_)) => return Err(Failure::usage("this is the shell")),
+            Verb::Shared(Command::Shell(_)) => {
+                return Err(Failure::usage("a shell cannot run inside the shell"));
+            }
             Verb::Shared(command) => {
                 let elsewhere = typed.has_db && !self.is_open(&typed.global.db);
                 let global = self.settle(typed.global, elsewhere, typed.has_tree);
@@ -230,7 +232,7 @@ fn said(failure: &Failure) -> Failure {
 }
 
 fn nothing_open() -> Failure {
-    Failure::usage("no store is open: `open NAME` opens one, and creates it where there is none")
+    Failure::usage("no store is open: `open NAME` opens a store, and creates it if there is none")
 }
 
 /// Standard input is the source of the lines.
@@ -244,7 +246,7 @@ fn refuse_standard_input(command: &Command) -> Outcome {
     };
     match file {
         Some(file) if file == Path::new("-") => {
-            Err(Failure::usage("standard input is the shell's own here; name a file"))
+            Err(Failure::usage("the shell reads its lines from standard input; name a file instead"))
         }
         _ => Ok(()),
     }

@@ -40,7 +40,10 @@ pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
         && let Err(error) = lines.load_history(path)
         && !is_missing(&error)
     {
-        note(&format!("cannot read {}, so lines are not kept there: {error}", path.display()));
+        note(&format!(
+            "cannot read the history file {}, so the shell keeps no lines in it: {error}",
+            path.display()
+        ));
         history = None;
     }
     let paste = Paste::default();
@@ -55,7 +58,8 @@ pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
         let (pasted, left_out) = paste.take();
         if left_out > 0 {
             note(&format!(
-                "control characters in what was pasted: {left_out}, left out; between double quotes \\xNN stands for a byte"
+                "control characters left out of the pasted text: {left_out}; between double quotes \\xNN \
+                 stands for a byte"
             ));
         }
         let line = match read {
@@ -88,7 +92,7 @@ pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
             }
             let left = count - done - 1;
             if left > 0 && interrupt::check().is_err() {
-                note(&format!("lines that were pasted behind this one: {left}, not run"));
+                note(&format!("pasted lines after this one that were not run: {left}"));
                 unfinished = (String::new(), String::new());
                 break;
             }
@@ -151,7 +155,10 @@ fn remember(lines: &mut Lines, line: &str, history: &mut Option<PathBuf>) {
     if let Some(path) = history
         && let Err(error) = lines.append_history(path)
     {
-        note(&format!("cannot write {}, so lines are not kept there any more: {error}", path.display()));
+        note(&format!(
+            "cannot write the history file {}, so the shell keeps no more lines in it: {error}",
+            path.display()
+        ));
         *history = None;
     }
 }

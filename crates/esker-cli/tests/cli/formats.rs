@@ -337,6 +337,6 @@ fn what_stands_for_a_key_in_a_directory_must_be_a_file() {
     fifo(&dir.path().join("marked/.esker-export"));
     for command in ["--db marked.db import marked", "export marked/"] {
         let done = esker(dir.path(), command);
-        assert!(done.code == 3 && done.stderr().contains("no regular file"), "{}", done.stderr());
+        assert!(done.code == 3 && done.stderr().contains("not a regular file"), "{}", done.stderr());
     }
 }

@@ -156,7 +156,7 @@ fn pasted_lines_are_run_in_order_and_the_last_one_can_be_edited() {
     types(&mut shell, "put \"\" 1\x1b[D\x1b[D\x1b[D");
     pastes(&mut shell, "c\td\x04");
     types(&mut shell, "\r");
-    sees(&mut shell, "control characters in what was pasted: 1", "x.db");
+    sees(&mut shell, "control characters left out of the pasted text: 1", "x.db");
     says(&mut shell, "get \"c\\td\"", "1", "x.db");
     types(&mut shell, "put one 1\x1b[D");
     pastes(&mut shell, "2\nput tw");
@@ -200,7 +200,7 @@ fn a_long_paste_is_run_whole_or_stopped() {
     shell.exp_string("a 1\r\na 1").unwrap();
     shell.send_control('c').unwrap();
     shell.exp_string("interrupted").unwrap();
-    sees(&mut shell, "lines that were pasted behind this one: 1, not run", "esker.db");
+    sees(&mut shell, "pasted lines after this one that were not run: 1", "esker.db");
     says(&mut shell, "get before", "1", "esker.db");
     says(&mut shell, "get behind", "there is no such key", "esker.db");
     shell.send_control('d').unwrap();
@@ -277,7 +277,7 @@ fn ctrl_c_ends_check_repair_and_restore_with_exit_code_130() {
     fs::write(&copy, bytes).unwrap();
     for (command, said) in [
         ("check", "interrupted: the rest of the store was not checked"),
-        ("repair", "interrupted: the store was not repaired; it has all that it had"),
+        ("repair", "interrupted: the store was not repaired, and it has lost nothing"),
     ] {
         let mut session = terminal(dir.path(), command);
         session.exp_string("ing, ").unwrap();
@@ -428,9 +428,9 @@ fn bad_input_and_ctrl_c_never_end_it() {
         ("get a --tree none", "there is no tree"),
         ("get a --db none.db", "there is no store at none.db"),
         ("get a --db ./esker.db", "there is no such key"),
-        ("import -", "standard input is the shell's own"),
+        ("import -", "the shell reads its lines from standard input"),
         ("import none.csv", "cannot read none.csv"),
-        ("shell", "this is the shell"),
+        ("shell", "a shell cannot run inside the shell"),
         ("open /proc/none/x", ""),
     ] {
         let place = if line.starts_with("open") { "esker" } else { "esker.db" };
@@ -501,7 +501,7 @@ fn a_history_that_cannot_be_read_is_said_once() {
     let content = b"#V2\nput a caf\xe9\n";
     fs::write(&history, content).unwrap();
     let mut shell = shell(dir.path(), "");
-    sees(&mut shell, "history, so lines are not kept there", "esker");
+    sees(&mut shell, "history, so the shell keeps no lines in it", "esker");
     says(&mut shell, "open", "", "esker.db");
     shell.send_line("put a 1").unwrap();
     let until_prompt = shell.exp_string("esker.db> ").unwrap();
@@ -601,7 +601,7 @@ fn lines_from_a_pipe_go_on_after_failures() {
     assert_eq!(done.stdout(), "a 1\nb two words\ntwo words\n");
     assert_eq!(done.code, 1, "the first failure is an absent key: {}", done.stderr());
     for text in [
-        "there is no such key: absent\nesker: that was line 6",
+        "there is no such key: absent\nesker: the error is in line 6",
         "line 7",
         "'bogus'",
         "line 9",

@@ -90,7 +90,7 @@ fn print(out: &mut Out, columns: &[Column], rates: &[Vec<f64>]) -> Outcome {
         out.line(&format!("{:<9}{rates}", line.gets))?;
     }
     out.line("")?;
-    out.line("seconds: a miss lasts as long as a get did there without a buffer")?;
+    out.line("seconds: a miss takes as long as a get without a buffer took in the paper")?;
     out.line(&format!("gets     {head}"))?;
     for (line, rates) in TABLE_1.iter().zip(rates) {
         let seconds = rates.iter().map(|rate| format!(" {:8.1}", line.no_buffer * (1.0 - rate)));
@@ -102,7 +102,7 @@ fn print(out: &mut Out, columns: &[Column], rates: &[Vec<f64>]) -> Outcome {
         out.line(&format!("  paper  {}", there.collect::<String>()))?;
     }
     out.line("")?;
-    out.line("2q/83: 2Q whose ghosts, half as many as its pairs, take their places among the 125")
+    out.line("2q/83: 2Q with 83 pairs, so that pairs and ghosts (half as many) share the room for 125")
 }
 
 fn print_json(out: &mut Out, columns: &[Column], rates: &[Vec<f64>]) -> Outcome {

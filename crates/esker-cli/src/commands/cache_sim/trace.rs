@@ -48,7 +48,7 @@ fn read(path: &Path) -> Outcome<Trace> {
         blocks.recycle(block);
     }
     if keys.is_empty() {
-        return Err(Failure::usage(format!("there is no key in {name} (one a line)")));
+        return Err(Failure::usage(format!("{name} has no keys; expected one key a line")));
     }
     Ok(Trace { name: "file".to_owned(), keys, distinct: numbers.len() as u64 })
 }

@@ -33,9 +33,9 @@ impl fmt::Display for Malformed {
         match self {
             Malformed::LeadingBlank => f.write_str("the line begins with a blank"),
             Malformed::UnknownVerb(verb) => write!(f, "{verb:?} is not PUT, GET, DELETE or SCAN"),
-            Malformed::NoKey => f.write_str("one blank and a key should follow the verb"),
+            Malformed::NoKey => f.write_str("the verb must be followed by one blank and a key"),
             Malformed::NoUpperBound => f.write_str("SCAN needs two keys with one blank between them"),
-            Malformed::TextBehind => f.write_str("there is a blank or text behind the last key"),
+            Malformed::TextBehind => f.write_str("there is a blank or text after the last key"),
         }
     }
 }
