@@ -46,7 +46,7 @@ impl Text {
         self.family(
             "operation_seconds",
             "histogram",
-            "How long operations took: of gets, writes and scans one of 64 is timed.",
+            "How long operations took; one in 64 gets, writes and scans is timed.",
         );
         for operation in &stats.operations {
             let kind = ("operation", operation.operation.name());
@@ -62,7 +62,7 @@ impl Text {
     }
 
     fn waits(&mut self, stats: &Stats) {
-        self.family("waits_total", "counter", "What operations waited for or read from files, by cause.");
+        self.family("waits_total", "counter", "How often operations waited or read from files, by cause.");
         for wait in &stats.waits {
             self.sample("waits_total", &[("cause", wait.cause.name())], wait.count);
         }
@@ -70,7 +70,7 @@ impl Text {
         for wait in &stats.waits {
             self.sample("wait_seconds_total", &[("cause", wait.cause.name())], wait.us as f64 / 1e6);
         }
-        self.family("wait_bytes_total", "counter", "What operations read from files, by cause.");
+        self.family("wait_bytes_total", "counter", "Bytes that operations read from files, by cause.");
         for wait in &stats.waits {
             self.sample("wait_bytes_total", &[("cause", wait.cause.name())], wait.bytes);
         }
@@ -82,17 +82,17 @@ impl Text {
             ("pool_misses_total", "Block reads that went to the file.", stats.pool_misses),
             ("log_syncs_total", "Syncs of log segments.", stats.log_syncs),
             ("flushes_total", "Flushes of memtables.", stats.flushes),
-            ("flushed_bytes_total", "What flushes wrote.", stats.flushed_bytes),
+            ("flushed_bytes_total", "Bytes that flushes wrote.", stats.flushed_bytes),
             ("merges_total", "Merges of tables.", stats.merges),
-            ("merged_in_bytes_total", "What merges read.", stats.merged_bytes_in),
-            ("merged_out_bytes_total", "What merges wrote.", stats.merged_bytes_out),
-            ("scrubbed_bytes_total", "What was read to find damage.", stats.scrubbed_bytes),
-            ("scrubs_total", "How often everything was read to find damage.", stats.scrubs),
+            ("merged_in_bytes_total", "Bytes that merges read.", stats.merged_bytes_in),
+            ("merged_out_bytes_total", "Bytes that merges wrote.", stats.merged_bytes_out),
+            ("scrubbed_bytes_total", "Bytes that scrubs read to find damage.", stats.scrubbed_bytes),
+            ("scrubs_total", "Scrubs that have read everything.", stats.scrubs),
         ] {
             self.single(name, "counter", help, value);
         }
         let throttled = stats.throttled_us as f64 / 1e6;
-        let help = "How long writers were held up because merging was behind.";
+        let help = "How long writers were slowed because merges were behind.";
         self.single("throttled_seconds_total", "counter", help, throttled);
     }
 
@@ -108,18 +108,18 @@ impl Text {
             ("table_files", "Table files in use.", stats.table_files),
             ("open_tables", "Table files held open.", stats.open_tables),
             ("table_memory_bytes", "Filters and indexes of open tables in memory.", stats.table_memory),
-            ("disk_bytes", "All of the directory on the disk.", stats.disk_bytes),
+            ("disk_bytes", "Space that the whole directory takes on the disk.", stats.disk_bytes),
             ("log_bytes", "Log segments on disk.", stats.log_bytes),
-            ("log_live_bytes", "Log that recovery would have to read.", stats.log_live_bytes),
-            ("manifest_bytes", "The manifest and its copy.", stats.manifest_bytes),
+            ("log_live_bytes", "Bytes of log that recovery would have to read.", stats.log_live_bytes),
+            ("manifest_bytes", "Bytes of the manifest and its copy.", stats.manifest_bytes),
             ("manifest_copied", "1 if the manifest has its copy.", u64::from(stats.manifest_copied)),
-            ("reserve_bytes", "Set aside for a full disk.", stats.reserve_bytes),
+            ("reserve_bytes", "Bytes set aside for a full disk.", stats.reserve_bytes),
             ("blob_files", "Files of huge values.", stats.blob_files),
-            ("blob_values", "Huge values that something needs.", stats.blob_values),
-            ("blob_disk_bytes", "What files of huge values take on the disk.", stats.blob_disk_bytes),
+            ("blob_values", "Huge values that are needed.", stats.blob_values),
+            ("blob_disk_bytes", "Space that files of huge values take on the disk.", stats.blob_disk_bytes),
             ("memtable_bytes", "Memory of memtables.", stats.memtable_bytes),
             ("pool_bytes", "Memory of the buffer pool's blocks.", stats.pool_bytes),
-            ("pool_capacity_bytes", "What the buffer pool may hold.", stats.pool_capacity),
+            ("pool_capacity_bytes", "Capacity of the buffer pool.", stats.pool_capacity),
             ("snapshots", "Open snapshots.", stats.snapshots),
         ] {
             self.single(name, "gauge", help, value);
@@ -129,10 +129,10 @@ impl Text {
     fn trees(&mut self, stats: &Stats) {
         self.of_trees(stats, "tree_memtable_entries", "Entries in memtables.", |tree| tree.memtable_entries);
         self.of_trees(stats, "tree_table_entries", "Entries in tables.", |tree| tree.table_entries);
-        self.of_trees(stats, "tree_tombstones", "Of the entries in tables, tombstones.", |tree| {
+        self.of_trees(stats, "tree_tombstones", "Tombstones among the entries in tables.", |tree| {
             tree.tombstones
         });
-        self.of_trees(stats, "tree_table_bytes", "Table files.", |tree| tree.table_bytes);
+        self.of_trees(stats, "tree_table_bytes", "Bytes of table files.", |tree| tree.table_bytes);
         self.of_trees(stats, "tree_level_0_tables", "Tables in level 0.", |tree| {
             tree.tables_by_level.first().copied().unwrap_or(0)
         });

@@ -37,7 +37,7 @@ impl Classes {
     }
 }
 
-/// How long some operations took: those that were timed, one of 64 where timing would cost something.
+/// The latencies of the operations that were timed: one in 64 where timing has a cost, otherwise all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Latency {
@@ -52,16 +52,16 @@ impl Latency {
         self.counts.iter().sum()
     }
 
-    /// The classes, shortest first: the longest time of each in nanoseconds, `None` for the last, and how many operations
-    /// took that long and longer than those of the class before.
+    /// The classes, shortest first: the longest latency of each in nanoseconds (`None` for the last), and the number of
+    /// operations in it.
     pub fn classes(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
         let last = self.counts.len().saturating_sub(1);
         let end = move |class: usize| (class < last).then(|| 1 << (FIRST_LOG2 + class as u32));
         self.counts.iter().enumerate().map(move |(class, &count)| (end(class), count))
     }
 
-    /// A time in nanoseconds that the part `quantile` (0 to 1) of the operations did not exceed, at most twice the least
-    /// such; `None` where none was timed, or where it is beyond 17 seconds.
+    /// An upper bound, in nanoseconds, of the latency at `quantile` (0 to 1), at most twice the latency itself. `None`
+    /// if no operation was timed, or if the latency is beyond 17 seconds.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let wanted = (quantile.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0) as u64;
         let mut below = 0;

@@ -29,17 +29,17 @@ pub use slow::{SlowOperation, Spent, WhySlow};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// A lookup of one key, without the reading of a huge value.
+    /// A lookup of one key, without reading a huge value.
     Get,
     /// A put, a delete, a batch, the commit of a transaction.
     Write,
-    /// A scan. Its time is that to its first pair; slow is what reads from files for long, from beginning to end.
+    /// A scan. Its latency is the time to its first pair. It counts as slow by all its reads from files, up to its end.
     Scan,
     /// The reading of a huge value, or of a part of one.
     Value,
     /// A call of `sync`.
     Sync,
-    /// A transaction's lock that was waited for.
+    /// The wait of a transaction for a lock.
     Lock,
 }
 
@@ -128,16 +128,20 @@ impl Cause {
     /// What it means and what helps.
     pub fn advice(self) -> &'static str {
         match self {
-            Cause::Throttled => "merges are behind: write less at once, or to a faster disk",
-            Cause::Memtables => "flushes are behind: a larger memory budget, or a faster disk",
+            Cause::Throttled => "merges are behind: write less at once, or use a faster disk",
+            Cause::Memtables => "flushes are behind: use a larger memory budget, or a faster disk",
             Cause::Space => "huge values are overwritten faster than their space is given back",
-            Cause::Segment => "the log grew faster than segments were made ready",
-            Cause::Sync => "durability Power: more threads, or larger batches, share a sync",
-            Cause::Lock => "transactions want the same keys: shorter ones, or optimistic ones",
+            Cause::Segment => "the log grew faster than new segments were prepared",
+            Cause::Sync => "a sync of the log takes long: let more threads or larger batches share one",
+            Cause::Lock => "transactions lock the same keys: use shorter or optimistic ones",
             Cause::Ingest => "writes to a tree wait during an ingest, a split, an export or a drop",
-            Cause::Tables => "more tables than stay open: a larger open_tables_max or memory budget",
-            Cause::Blocks => "the buffer pool lacks blocks: a larger memory budget, or reads in order",
-            Cause::Values => "huge values are long: read parts, or prefetch",
+            Cause::Tables => {
+                "more tables are read than stay open: use a larger open_tables_max or memory budget"
+            }
+            Cause::Blocks => {
+                "the buffer pool lacks the blocks: use a larger memory budget, or read in key order"
+            }
+            Cause::Values => "huge values are long: read parts of them, or prefetch them",
         }
     }
 }

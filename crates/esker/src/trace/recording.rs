@@ -1,4 +1,4 @@
-//! Every step of some operations, for whoever asks what they do.
+//! Records every step of some operations, on request.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ pub enum Step {
         /// Bytes read.
         bytes: u64,
     },
-    /// A scan was begun over so many sources.
+    /// A scan began over this many sources.
     Sources {
         /// Memtables, tables of level 0, and sorted levels.
         count: u64,
@@ -56,7 +56,7 @@ pub enum Step {
         /// How many.
         bytes: u64,
     },
-    /// A batch was given to the log and the memtables.
+    /// A batch was written to the log and the memtables.
     Write {
         /// Bytes of the log's record.
         bytes: u64,
@@ -74,9 +74,9 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Step::Memtable { found: true } => write!(f, "memtable: found"),
-            Step::Memtable { found: false } => write!(f, "memtable: not there"),
-            Step::Filter { table, passed: true } => write!(f, "table {table}: its filter lets the key pass"),
-            Step::Filter { table, passed: false } => write!(f, "table {table}: not there, says its filter"),
+            Step::Memtable { found: false } => write!(f, "memtable: not found"),
+            Step::Filter { table, passed: true } => write!(f, "table {table}: the filter passes the key"),
+            Step::Filter { table, passed: false } => write!(f, "table {table}: the filter excludes the key"),
             Step::OpenTable { table, bytes } => write!(f, "table {table}: opened, {bytes} bytes read"),
             Step::PoolBlock { table, block } => write!(f, "table {table}: block {block} from the pool"),
             Step::FileBlocks { table, block, bytes } => {
@@ -84,7 +84,7 @@ impl fmt::Display for Step {
             }
             Step::Sources { count } => write!(f, "scan over {count} memtables, tables and levels"),
             Step::Value { bytes } => write!(f, "{bytes} bytes of a huge value read"),
-            Step::Write { bytes } => write!(f, "{bytes} bytes given to the log"),
+            Step::Write { bytes } => write!(f, "{bytes} bytes written to the log"),
             Step::Wait { cause, us } => write!(f, "waited {us} us for {}", cause.name()),
         }
     }
@@ -96,11 +96,11 @@ impl fmt::Display for Step {
 pub struct Trace {
     /// Microseconds that all of it took.
     pub took_us: u64,
-    /// What was done, in order: the first 1,000 steps.
+    /// The first 1,000 steps, in order.
     pub steps: Vec<Step>,
     /// Memtables searched.
     pub memtables: u64,
-    /// Tables that the filter has spared.
+    /// Tables that were not read because their filter excludes the key.
     pub filtered: u64,
     /// Blocks that the buffer pool had.
     pub pool_blocks: u64,

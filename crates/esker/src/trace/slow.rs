@@ -15,15 +15,15 @@ const MINUTES: u64 = 10;
 /// Operations of each minute that are kept whole.
 const SLOWEST: usize = 16;
 
-/// What one cause took of an operation, or of several.
+/// The time and the reads that one cause took of an operation, or of several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Spent {
     /// The cause.
     pub cause: Cause,
-    /// How often it came.
+    /// How often it occurred.
     pub count: u64,
-    /// Microseconds of waiting; of reads from files 0: these are not timed by themselves.
+    /// Microseconds of waiting. 0 for reads from files: these are not timed separately.
     pub us: u64,
     /// Bytes that were read.
     pub bytes: u64,
@@ -35,7 +35,7 @@ pub struct Spent {
 pub struct SlowOperation {
     /// What it was.
     pub operation: Operation,
-    /// The tree that it read or wrote; of several the first.
+    /// The tree that it read or wrote; the first if there were several.
     pub tree: Option<String>,
     /// The key, or the first of several; at most its first 64 bytes.
     pub key: Vec<u8>,
@@ -43,7 +43,7 @@ pub struct SlowOperation {
     pub ended_us: u64,
     /// Microseconds that it took, at least from the first wait or read on.
     pub took_us: u64,
-    /// What it waited for or read. Empty: nothing that is known of; it may have waited for a processor, or for its turn.
+    /// What it waited for or read. If empty, nothing was recorded; it may have waited for a processor, or for its turn.
     pub causes: Vec<Spent>,
 }
 
@@ -51,11 +51,12 @@ pub struct SlowOperation {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WhySlow {
-    /// How many operations took a millisecond or more. Of those that neither waited nor read anything, one of 64 is seen.
+    /// How many operations took a millisecond or more. Operations that neither waited nor read anything are sampled:
+    /// one in 64.
     pub count: u64,
     /// Microseconds that they took together.
     pub took_us: u64,
-    /// What they waited for or read together; what took most time first.
+    /// What they waited for or read in total; what took most time comes first.
     pub causes: Vec<Spent>,
     /// The slowest of them, at most 16 of each minute, slowest first.
     pub slowest: Vec<SlowOperation>,
@@ -158,13 +159,13 @@ impl fmt::Display for Spent {
         let times = if self.count == 1 { "once".to_owned() } else { format!("{} times", self.count) };
         let ms = self.us as f64 / 1000.0;
         match self.cause {
-            Cause::Throttled => write!(f, "held up for {ms:.1} ms because merges are behind"),
+            Cause::Throttled => write!(f, "slowed for {ms:.1} ms because merges are behind"),
             Cause::Memtables => write!(f, "waited {ms:.1} ms for memtables to be flushed"),
             Cause::Space => write!(f, "waited {ms:.1} ms for the space of overwritten huge values"),
-            Cause::Segment => write!(f, "made a log segment ready for {ms:.1} ms"),
+            Cause::Segment => write!(f, "prepared a log segment, which took {ms:.1} ms"),
             Cause::Sync => write!(f, "waited {ms:.1} ms for the log's sync"),
             Cause::Lock => write!(f, "waited {ms:.1} ms for another transaction's lock"),
-            Cause::Ingest => write!(f, "waited {ms:.1} ms for a tree to change as a whole"),
+            Cause::Ingest => write!(f, "waited {ms:.1} ms for an ingest, a split, an export or a drop"),
             Cause::Tables => write!(f, "opened tables {times}, {} bytes", self.bytes),
             Cause::Blocks => write!(f, "read blocks of tables {times}, {} bytes", self.bytes),
             Cause::Values => write!(f, "read huge values {times}, {} bytes", self.bytes),
@@ -184,7 +185,7 @@ impl fmt::Display for SlowOperation {
         }
         write!(f, " took {:.1} ms", self.took_us as f64 / 1000.0)?;
         if self.causes.is_empty() {
-            return write!(f, ": it neither waited nor read anything that is known of");
+            return write!(f, ": no wait and no read from a file was recorded");
         }
         for (i, spent) in self.causes.iter().enumerate() {
             write!(f, "{}{spent}", if i == 0 { ": " } else { ", " })?;
@@ -201,7 +202,7 @@ impl fmt::Display for WhySlow {
         }
         let ms = self.took_us as f64 / 1000.0;
         write!(f, "{} operations took a millisecond or more in the last {MINUTES} minutes", self.count)?;
-        write!(f, ", {ms:.1} ms together")?;
+        write!(f, ", {ms:.1} ms in total")?;
         for spent in &self.causes {
             write!(f, "\n  {spent} ({})", spent.cause.advice())?;
         }
