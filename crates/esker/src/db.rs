@@ -263,8 +263,8 @@ impl Db {
     }
 
     /// Runs `work` in a transaction and commits it. While that fails with `Conflict` or `Deadlock`, repeats it, at most
-    /// 64 times, with pauses of at most 13 ms. So `work` may run several times and should have no other effects that
-    /// matter unless the run is the last one. Any other error of `work` rolls the transaction back.
+    /// 64 times, with pauses of at most 13 ms. So `work` may run several times, and should have no other effects that
+    /// matter if it runs again. Any other error of `work` rolls the transaction back.
     ///
     /// # Errors
     /// `Conflict` or `Deadlock` of the last try; any other error of `work` or [`Txn::commit`].

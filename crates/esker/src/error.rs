@@ -40,8 +40,8 @@ pub enum ErrorKind {
     OutOfResources,
     /// Another write changed what the transaction relies on; the transaction wrote nothing. Repeat it.
     Conflict,
-    /// Transactions would wait for each other's locks in a circle, which this one would close. Roll it back, so that
-    /// the others go on, and repeat it.
+    /// The wait for this lock would close a cycle of transactions that wait for each other. Roll this transaction back,
+    /// so that the others go on, and repeat it.
     Deadlock,
     /// Another transaction kept a lock for longer than this one may wait. Roll this one back; it may be repeated.
     LockTimeout,

@@ -193,7 +193,9 @@ pub fn decode_text(key: &[u8]) -> Result<&str> {
 
 /// `key` as an array of exactly `N` bytes.
 fn exactly<const N: usize>(key: &[u8], what: &str) -> Result<[u8; N]> {
-    key.try_into().map_err(|_| invalid(&format!("a key of {} bytes is no {what}, which has {N}", key.len())))
+    key.try_into().map_err(|_| {
+        invalid(&format!("a key of {} bytes is not a key of type {what}, which has {N}", key.len()))
+    })
 }
 
 fn invalid(message: &str) -> Error {

@@ -181,7 +181,10 @@ impl MergeOperators {
             return Err(refused(format!("a merge operator's name has 1 to {OPERATOR_NAME_MAX} bytes")));
         }
         let Some(operator) = self.by_name.get(name) else {
-            return Err(refused(format!("no merge operator is called \"{}\" here", name.escape_debug())));
+            return Err(refused(format!(
+                "this program has not registered a merge operator \"{}\"",
+                name.escape_debug()
+            )));
         };
         operator.check(operand).map_err(|why| refused(format!("{name} refuses the operand: {why}")))?;
         Ok(stored(name, operand))
@@ -204,14 +207,15 @@ impl MergeOperators {
             }
             let Some(operator) = self.by_name.get(name) else {
                 let message = format!(
-                    "what {} has was made by the merge operator \"{}\", which this program has not registered",
+                    "the value of {} needs the merge operator \"{}\", which this program has not registered",
                     shown(key),
                     name.escape_debug()
                 );
                 return Err(Error::new(ErrorKind::Unsupported, message));
             };
             let applied = guarded(|| operator.apply(value.as_deref(), &run)).map_err(|why| {
-                let message = format!("the merge operator {name} cannot say what {} has: {why}", shown(key));
+                let message =
+                    format!("the merge operator {name} cannot compute the value of {}: {why}", shown(key));
                 Error::new(ErrorKind::InvalidInput, message)
             })?;
             value = Some(applied);
@@ -255,7 +259,7 @@ fn shown(key: &[u8]) -> String {
 
 fn named<'a>(key: &[u8], stored: &'a [u8]) -> Result<(&'a str, &'a [u8])> {
     parts(stored).ok_or_else(|| {
-        let message = format!("what was merged into {} names no operator", shown(key));
+        let message = format!("an operand of {} does not name its merge operator", shown(key));
         Error::new(ErrorKind::Corruption, message)
     })
 }

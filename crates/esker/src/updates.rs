@@ -82,12 +82,14 @@ impl Updates {
         let visible = store.commit().visible();
         if since > visible {
             let message = format!(
-                "nothing has number {since} yet, the last one is {visible}: a loss of power may have taken what was not synced"
+                "there is no sequence number {since} yet, the last one is {visible}: a power cut may have \
+                 lost writes that were not synced"
             );
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         if store.is_read_only() {
-            let message = "a store that is open for reading only has no log of its own";
+            let message =
+                "a store that is open for reading only has no log of its own, and cannot report changes";
             return Err(Error::new(ErrorKind::ReadOnly, message));
         }
         let log = LogReader::open(&store.env().fs, store.wal(), since + 1)?;

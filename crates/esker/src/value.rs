@@ -77,11 +77,12 @@ impl Value {
     ) -> Result<Value> {
         let named = || key[..key.len().min(64)].escape_ascii();
         let Some(pointer) = Pointer::decode(pointer) else {
-            let message = format!("the value of \"{}\" is said to be in a blob file, but not where", named());
+            let message =
+                format!("the value of \"{}\" is in a blob file, but its pointer cannot be decoded", named());
             return Err(Error::new(ErrorKind::Corruption, message));
         };
         let Some(pin) = blobs.pin(&pointer) else {
-            let message = format!("the value of \"{}\" should be here and is not", named());
+            let message = format!("the value of \"{}\" is missing", named());
             return Err(Error::corruption(&blobs.path_of(pointer.file), 0, message));
         };
         Ok(Value::of_pin(Arc::new(pin), pointer).expiring(expiry))
@@ -238,8 +239,11 @@ impl Value {
     /// `InvalidInput` when the value has fewer bytes than that; otherwise as [`Value::bytes`].
     pub fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.len()) {
-            let message =
-                format!("{} bytes at {offset} are not all in a value of {} bytes", buf.len(), self.len());
+            let message = format!(
+                "{} bytes from offset {offset} on go beyond a value of {} bytes",
+                buf.len(),
+                self.len()
+            );
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         match &self.held {
@@ -301,7 +305,7 @@ impl Value {
 }
 
 fn not_written(source: std::io::Error) -> Error {
-    Error::stream("write a value out", source)
+    Error::stream("write the value to its target", source)
 }
 
 /// Reads a [`Value`] as a stream. Seeking beyond the end is no error; there is nothing to read there.
@@ -332,7 +336,7 @@ impl Seek for ValueReader<'_> {
             SeekFrom::End(ahead) => self.value.len().checked_add_signed(ahead),
             SeekFrom::Current(ahead) => self.at.checked_add_signed(ahead),
         };
-        let message = "a value has no bytes before its first, nor behind the largest number";
+        let message = "the position is before the beginning of the value, or too large";
         self.at = at.ok_or_else(|| Error::new(ErrorKind::InvalidInput, message))?;
         Ok(self.at)
     }

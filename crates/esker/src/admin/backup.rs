@@ -99,7 +99,7 @@ pub fn forget_backups(dir: impl AsRef<Path>, keep: usize, options: &Options) -> 
 pub(super) fn lock(env: &Env, dir: &Path, mode: LockMode) -> Result<Box<dyn DirLock>> {
     env.fs.lock(&dir.join(LOCK_FILE), mode).map_err(|error| match error.kind() {
         ErrorKind::Locked => {
-            let message = "another backup into this directory, or a restore from it, is under way";
+            let message = "another backup into this directory, or a restore from it, is running";
             Error::new(ErrorKind::Locked, message).at(dir)
         }
         _ => error,
@@ -168,8 +168,7 @@ impl<'a> Staging<'a> {
 /// Makes the directory in which the checkpoint waits to be copied, and locks it.
 pub(super) fn new_staging<'a>(store: &Store, dir: &'a Path) -> Result<(NewDir<'a>, Box<dyn DirLock>)> {
     if !clear_backup_dir(store.env(), store.dir())? {
-        let message =
-            "a backup that an earlier opening of this store has begun is still under way: wait for it";
+        let message = "a backup that began before the store was opened again is still running: wait for it";
         return Err(Error::new(ErrorKind::Locked, message).at(dir));
     }
     let new = NewDir::make_below(store.env(), dir)?;
@@ -229,7 +228,8 @@ fn check_same_store(store: &Store, dir: &Path, catalogs: &[Catalog]) -> Result<(
     match newest {
         Some(newest) if identity != 0 && newest.store != identity => {
             let message = format!(
-                "backup {} here is of another store, and each store needs a directory of backups of its own",
+                "backup {} in this directory is of another store; each store needs a directory of backups of \
+                 its own",
                 newest.id
             );
             Err(Error::new(ErrorKind::InvalidInput, message).at(dir))

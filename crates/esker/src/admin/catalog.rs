@@ -133,15 +133,15 @@ impl Catalog {
         let len = env.fs.file_len(&path)?;
         if len > CATALOG_LEN_MAX {
             let message =
-                format!("the list of a backup's files is {len} bytes long: no backup has so many files");
+                format!("the list of the backup's files has {len} bytes, more than any backup needs");
             return Err(Error::corruption(&path, 0, message));
         }
         let bytes = env.fs.read(&path)?;
         let decoded = std::str::from_utf8(&bytes).ok().and_then(|text| Catalog::decode(id, text));
         decoded.ok_or_else(|| {
             let message =
-                "the list of a backup's files does not match its checksum; other backups beside it can be \
-                 restored, and new ones made once this file is removed";
+                "the list of the backup's files does not match its checksum; other backups in this directory \
+                 can be restored; remove this file to make new ones";
             Error::corruption(&path, 0, message)
         })
     }

@@ -176,22 +176,16 @@ impl Check<'_> {
             findings.iter_mut().for_each(|finding| finding.reason.push_str(what));
         };
         if manifest.is_none() && copy.is_some() {
-            comment(
-                manifest_findings,
-                "; its copy is sound, and a repair takes that: nothing is lost by this",
-            );
+            comment(manifest_findings, "; its copy is sound, and a repair uses the copy: nothing is lost");
         } else if manifest.is_some() && copy.is_none() {
-            comment(
-                copy_findings,
-                "; the manifest is sound, and a repair copies it again: nothing is lost by this",
-            );
+            comment(copy_findings, "; the manifest is sound, and a repair makes a new copy: nothing is lost");
         }
         if let (Some(manifest), Some(copy)) = (&manifest, &copy) {
             if manifest.end < copy.end {
-                let message = "the manifest ends here, and its copy goes on";
+                let message = "the manifest ends here, but its copy has more records";
                 self.found(&Error::corruption(&path, manifest.end, message));
             } else if copy.end < manifest.last {
-                let message = "the manifest's copy ends here, and the manifest goes on";
+                let message = "the manifest's copy ends here, but the manifest has more records";
                 self.found(&Error::corruption(&copy_path, copy.end, message));
             }
         }
@@ -240,7 +234,7 @@ impl Check<'_> {
             pointers.extend(Ops::of(payload).filter_map(|op| Pointer::of_entry(op.kind, op.value)));
             // The first sequence number does not matter here.
             if numbers_taken(payload, 0).is_none() {
-                let message = "a log record's checksum matches, but its payload makes no sense";
+                let message = "a log record's checksum matches, but its payload cannot be decoded";
                 nonsense.push(Error::corruption(path, offset, message));
             }
         };

@@ -29,7 +29,7 @@ const COPY_LEN: usize = 1 << 20;
 /// belong there, and a call that destroys or moves the store would take the copy along.
 pub(crate) fn check_outside(store: &Store, dir: &Path) -> Result<()> {
     if store.env().fs.holds(store.dir(), dir)? {
-        let message = "this is in the store's own directory, where nothing but its files may be";
+        let message = "this is in the store's own directory, where only the store's files may be";
         return Err(Error::new(ErrorKind::InvalidInput, message).at(dir));
     }
     Ok(())
@@ -55,7 +55,7 @@ pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> 
     let (fs, dir, target_fs) = (&store.env().fs, target.dir, &target.env.fs);
     let versions = store.versions().lock();
     let Some(known) = versions.known() else {
-        return Err(Error::new(ErrorKind::ReadOnly, "read only"));
+        return Err(Error::new(ErrorKind::ReadOnly, "the store was opened for reading only"));
     };
     for file in known.files() {
         fs.hard_link_to(&table_path(store.dir(), file), &**target_fs, &table_path(dir, file))?;

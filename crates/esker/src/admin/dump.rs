@@ -54,18 +54,18 @@ pub fn dump_with(
         source.read_exact_at(&mut magic, 0)?;
     }
     if file.file_name().is_some_and(|name| name == RESERVE_FILE) {
-        out(&format!("{} bytes set aside for a full disk; they mean nothing", source.len()));
+        out(&format!("{} bytes set aside for a full disk; they hold no data", source.len()));
         return Ok(());
     }
     match &magic {
         b"eskerWAL" => dump_segment(file, show_key, out, options),
         b"eskerMAN" => dump_manifest(file, show_key, out, options),
         [0, 0, 0, 0, 0, 0, 0, 0] if source.len() >= RECORDS_AT => {
-            out("a log segment that was prepared and not used yet");
+            out("a log segment that was prepared but not used yet");
             Ok(())
         }
         _ if is_table(&*source)? => dump_table(file, show_key, out, options),
-        _ => Err(Error::new(ErrorKind::InvalidInput, "this is no file of a store").at(file)),
+        _ => Err(Error::new(ErrorKind::InvalidInput, "this is not a file of a store").at(file)),
     }
 }
 
@@ -111,7 +111,7 @@ fn bounds(tree: TreeId, range: &KeyRange, types: &KeyTypes<'_>) -> String {
 /// A pointer to a blob in words.
 fn pointed(pointer: &[u8]) -> String {
     Pointer::decode(pointer).map_or_else(
-        || "a pointer that makes no sense".to_owned(),
+        || "a pointer that cannot be decoded".to_owned(),
         |p| format!("{} bytes, blob {} of file {}", p.len, p.ordinal, p.file),
     )
 }

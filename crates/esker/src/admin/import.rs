@@ -105,7 +105,8 @@ fn only_tree<'a>(state: &'a ManifestState, dir: &Path) -> Result<(TreeId, &'a Tr
         several => {
             let names: Vec<&str> = several.iter().map(|(_, record)| record.name.as_str()).collect();
             let message = format!(
-                "a store with one tree can be imported, and this one has {} ({}): open it and export the one that is wanted",
+                "only a store with one tree can be imported, and this one has {} ({}): open it and export the \
+                 tree that you want",
                 several.len(),
                 names.join(", ")
             );
@@ -128,7 +129,7 @@ fn check_log(env: &Env, found: &Found, dir: &Path) -> Result<()> {
     found.segments.replay(&*env.fs, found.state.floor, found.state.log_synced, &mut visit)?;
     if left && !broken("import-log") {
         let message =
-            "the log of this store holds writes that are not in its tables yet: open it once and close it";
+            "the log of this store holds writes that are not in its tables yet: open the store and close it";
         return Err(refused(dir, message));
     }
     Ok(())
@@ -143,7 +144,7 @@ fn check_tables(env: &Env, dir: &Path, tables: &[(u8, TableInfo)]) -> Result<()>
             _ => error,
         })?;
         if table_salt(&*file)? != info.salt {
-            let message = "this is another table than the one that the manifest names";
+            let message = "this is not the table that the manifest names";
             return Err(Error::corruption(&path, 0, message));
         }
     }
@@ -168,7 +169,9 @@ fn greatest_number(
     let in_tables = tables.iter().map(|(_, info)| info.max_seq.max(info.cleared));
     let greatest = in_tables.chain(record.ranges.keys().copied()).max().unwrap_or(0);
     if greatest.saturating_sub(store.commit().visible()) > SEQS_MAX {
-        let message = format!("this store's sequence numbers go up to {greatest}: too few would be left");
+        let message = format!(
+            "this store's sequence numbers go up to {greatest}: too few would be left for new writes"
+        );
         return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
     }
     Ok(greatest)
@@ -183,8 +186,8 @@ fn clock_of(store: &Store, clock_us: u64, tables: &[(u8, TableInfo)], dir: &Path
     let ahead = clock_us.saturating_sub(store.env().clock.wall_us());
     if clock_us > store.clock().now_us() && ahead > CLOCK_AHEAD_MAX_US {
         let message = format!(
-            "this store's clock was {} hours ahead of the machine's time here: with its times, what is to expire would at once; \
-             set the clock right, or wait",
+            "this store's clock was {} hours ahead of the time on this machine: entries that expire would \
+             expire too early; correct this machine's clock if it is behind, or wait",
             ahead / 3_600_000_000
         );
         return Err(refused(dir, message));
@@ -227,7 +230,8 @@ impl<'a> Arrival<'a> {
             _ => (0, 0),
         };
         if count > FILES_MAX || next_file.load(Ordering::Relaxed) > FILE_NUMBER_MAX - 2 * FILES_MAX {
-            let message = "its files have too great numbers, or this store has used up its own";
+            let message = "this store's file numbers span too wide a range, or the store that imports it has too few \
+                 file numbers left";
             return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
         }
         let of_tables = tables.len() as u64;
@@ -366,7 +370,10 @@ impl<'a> Arrival<'a> {
         // The name may be a symbolic link or something that is no file. Holes would be punched in a file that others
         // use.
         if !env.fs.is_regular(to)? {
-            return Err(refused(from, "this is no file but a name for another, or no file at all"));
+            return Err(refused(
+                from,
+                "this is a symbolic link, or not a regular file; put the file itself here",
+            ));
         }
         Ok((env.fs.file_len(to)?, copied))
     }

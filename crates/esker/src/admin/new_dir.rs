@@ -53,5 +53,5 @@ pub(super) fn check_new(env: &Env, dir: &Path) -> Result<()> {
 }
 
 fn not_new(dir: &Path) -> Error {
-    Error::new(ErrorKind::AlreadyExists, "a copy needs a directory that does not exist yet").at(dir)
+    Error::new(ErrorKind::AlreadyExists, "this directory exists already, and a copy needs a new one").at(dir)
 }

@@ -263,7 +263,7 @@ impl<'a> Repair<'a> {
             let again = check_as(self.env, self.dir, &self.listing, &self.state, self.cancel);
             self.damaged.extend(again.findings.into_iter().map(|finding| finding.file));
         }
-        let comment = if is_whole { "; it is kept twice, and nothing is lost" } else { "" };
+        let comment = if is_whole { "; the manifest is kept twice, and nothing is lost" } else { "" };
         for error in damage {
             if !matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) && !is_whole {
                 failure.get_or_insert(error);
@@ -291,7 +291,11 @@ impl<'a> Repair<'a> {
         if damage.len() == before
             && let Some(path) = paths.iter().find(|path| self.damaged.contains(*path))
         {
-            damage.push(Error::corruption(path, 0, "it is shorter than the other one"));
+            damage.push(Error::corruption(
+                path,
+                0,
+                "the manifest is kept twice, and this one is shorter than the other",
+            ));
         }
         remains
     }

@@ -113,8 +113,8 @@ fn copy_verified(env: &Env, stored: &Path, part: &Part, to: (&Env, &Path)) -> Re
     }
     let (expected, found) = (part.len, copied.0);
     let message = format!(
-        "a file of the backup does not match its checksum ({found} bytes, expected {expected}); another backup \
-         may be whole"
+        "a file of the backup does not match its checksum ({found} bytes, expected {expected}); another \
+         backup may be sound"
     );
     Err(Error::corruption(stored, 0, message))
 }

@@ -16,7 +16,7 @@ impl Db {
     /// When this returns, the new store survives power loss. It can be opened like any store, or imported into others
     /// ([`Db::import_tree`]). A file that the tree shares with other trees is linked whole, so bytes of those trees
     /// stay in `dir`, though nothing shows them. Writes to the tree wait as for [`Db::split`]. If the tree was split,
-    /// they also wait while its huge values are told from those of its other half.
+    /// they also wait while its huge values are separated from those of its other half.
     ///
     /// # Errors
     /// `AlreadyExists`; `InvalidInput` when `dir` lies in the store's own directory; `NotFound` when there is no such
@@ -55,8 +55,8 @@ impl Db {
     /// `AlreadyExists` when there is a tree called `name`; `NotFound` when there is no store in `dir`; `Locked` when it
     /// is open for writing; `InvalidInput` when it has several trees, writes in its log that are not in its tables,
     /// symbolic links, or entries that expire and a clock more than a day ahead of the time here; `Unsupported` when
-    /// its numbers leave this store too few; `Corruption` when its files are damaged or other ones; otherwise as
-    /// [`Db::flush`]. After an error the store is as it was.
+    /// its numbers leave this store too few; `Corruption` when its files are damaged, or are not those that its
+    /// manifest names; otherwise as [`Db::flush`]. After an error the store is as it was.
     pub fn import_tree(&self, dir: impl AsRef<Path>, name: &str) -> Result<(Tree, TreeFiles)> {
         check_tree_name(name)?;
         self.store.ensure_writable()?;

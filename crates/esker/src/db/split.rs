@@ -39,7 +39,7 @@ impl Db {
         self.store.ensure_writable()?;
         let (inner, at) = (tree.inner(), at.as_ref());
         if inner.store != self.store.id() {
-            return Err(Error::new(ErrorKind::InvalidInput, "the tree is of another store"));
+            return Err(Error::new(ErrorKind::InvalidInput, "the tree belongs to another store"));
         }
         check_key(at)?;
         let new = self.store.split(inner, at, name)?;

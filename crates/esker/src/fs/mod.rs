@@ -451,8 +451,8 @@ pub(crate) fn read_part(file: &dyn ReadFile, offset: u64, len: u64) -> Result<Ve
 /// it.
 pub(crate) fn not_a_file(path: &Path, found: NameKind) -> Error {
     let message = format!(
-        "this is {}, where the store keeps a file of its own: it is neither followed nor changed; \
-         move it away, or put the file itself here",
+        "this is {}, and the store keeps a file of its own under this name: the store has neither followed \
+         nor changed it; move it away, or put the file itself here",
         found.described()
     );
     Error::new(ErrorKind::InvalidInput, message).at(path)
@@ -461,7 +461,8 @@ pub(crate) fn not_a_file(path: &Path, found: NameKind) -> Error {
 /// Like [`not_a_file`], for a directory.
 pub(crate) fn not_a_directory(path: &Path, found: NameKind) -> Error {
     let message = format!(
-        "this is {}, where the store keeps a directory of its own: it is neither followed nor changed; move it away",
+        "this is {}, and the store keeps a directory of its own under this name: the store has neither \
+         followed nor changed it; move it away",
         found.described()
     );
     Error::new(ErrorKind::InvalidInput, message).at(path)
@@ -501,7 +502,7 @@ fn check_below(root: Option<&Path>, path: &Path) -> Result<()> {
     if below.components().all(|part| matches!(part, Component::Normal(_))) {
         return Ok(());
     }
-    Err(Error::io("look into the directory of", path, std::io::ErrorKind::InvalidInput.into()))
+    Err(Error::io("open the directory of", path, std::io::ErrorKind::InvalidInput.into()))
 }
 
 /// Why a file of `len` bytes cannot take stores.

@@ -70,7 +70,7 @@ impl Directory {
             let message = format!("this is not in the directory {}", self.path.display());
             return Err(Error::new(ErrorKind::InvalidInput, message).at(path));
         };
-        Place::below(&self.held, below).map_err(|error| Error::io("look into the directory of", path, error))
+        Place::below(&self.held, below).map_err(|error| Error::io("open the directory of", path, error))
     }
 }
 
@@ -221,7 +221,7 @@ impl FileSystem for RealFs {
             .is_ok_and(|rest| rest.components().any(|part| part == Component::ParentDir))
         {
             let message =
-                "this path goes up again from a directory that does not exist: say where it leads to";
+                "this path has a `..` after a directory that does not exist: give the path without it";
             return Err(Error::new(ErrorKind::InvalidInput, message).at(&path));
         }
         let is_own = |path: &Path| Place::of_process(path).look().is_ok_and(|look| look.is_same(&own));
@@ -294,7 +294,7 @@ impl FileSystem for RealFs {
     }
 
     fn link_count(&self, path: &Path) -> Result<u64> {
-        self.look_at_file("count the names of the file", path).map(|look| look.links)
+        self.look_at_file("count the hard links of the file", path).map(|look| look.links)
     }
 
     fn allocated_bytes(&self, path: &Path) -> Result<u64> {
@@ -306,7 +306,8 @@ impl FileSystem for RealFs {
         let (file, _) = self.open("open the file", path, Access::Any)?;
         let failed = |error| Error::io("allocate", path, error);
         if os::links(&file).map_err(failed)? > 1 {
-            let message = "this file has a second name, under which it may be somebody else's: it is not resized; remove it";
+            let message = "this file has a second hard link, so another program may use it: the store does not resize \
+                 it; remove this name";
             return Err(Error::new(ErrorKind::InvalidInput, message).at(path));
         }
         mapped::set_allocated(&file, len).map_err(failed)
@@ -353,7 +354,7 @@ impl FileSystem for RealFs {
     fn is_regular(&self, path: &Path) -> Result<bool> {
         let look = self.place(path)?.look_itself();
         look.map(|look| look.kind == NameKind::File)
-            .map_err(|error| Error::io("look at the file", path, error))
+            .map_err(|error| Error::io("read the metadata of the file", path, error))
     }
 
     fn remove_file(&self, path: &Path) -> Result<()> {
@@ -402,8 +403,8 @@ impl FileSystem for RealFs {
 
 /// The error for a file whose opening would have to wait; openings never wait.
 fn leased(path: &Path) -> Error {
-    let message = "another program has a lease on this file (a file server, for instance), and the system has just asked \
-                   for it: try again";
+    let message = "another program (a file server, for instance) has a lease on this file, and the system has just \
+         asked for it back: try again";
     Error::new(ErrorKind::OutOfResources, message).at(path)
 }
 

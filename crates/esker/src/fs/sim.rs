@@ -243,7 +243,7 @@ impl SimFs {
         let mut world = self.world.lock();
         let id = world.names.find_file(path);
         let changed = id.and_then(|id| change(world.file_mut(id)?));
-        changed.map_err(|error| Error::io("look at the file", path, error))
+        changed.map_err(|error| Error::io("read the metadata of the file", path, error))
     }
 
     fn check_place(&self, path: &Path) -> Result<()> {

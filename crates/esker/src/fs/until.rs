@@ -40,7 +40,7 @@ impl Cancel {
             return Ok(());
         }
         self.is_cancelled.store(true, Ordering::Relaxed);
-        Err(Error::new(ErrorKind::Cancelled, "the caller has cancelled this").at(path))
+        Err(Error::new(ErrorKind::Cancelled, "the caller cancelled the work").at(path))
     }
 
     /// Runs `work`, which is short, to its end even if the caller cancels meanwhile. Nothing was cancelled before.

@@ -223,7 +223,9 @@ impl<'a> TupleReader<'a> {
     fn fixed<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
         let Some((raw, rest)) = self.rest.split_first_chunk() else {
             let left = self.rest.len();
-            return Err(invalid(&format!("a key has {left} bytes where a {what} of {N} should stand")));
+            return Err(invalid(&format!(
+                "a key has {left} bytes left for an element of type {what}, which has {N}"
+            )));
         };
         self.rest = rest;
         Ok(*raw)

@@ -32,8 +32,8 @@ pub(crate) struct LogReader {
 
 fn gone(seq: SeqNo) -> Error {
     let message = format!(
-        "the log no longer has what was written from number {seq} on: take a snapshot, copy what it has, and go on from there; \
-         `Options::log_history` keeps more of the log"
+        "the log no longer has the writes from sequence number {seq} on: take a snapshot, copy it, and go on \
+         from its sequence number; `Options::log_history` keeps more of the log"
     );
     Error::new(ErrorKind::NotFound, message)
 }
@@ -102,7 +102,7 @@ impl LogReader {
         match header.and_then(|()| SegmentHeader::decode(&page, &self.segment.path)) {
             Ok(Some(header)) if header == self.segment.header => {
                 let message =
-                    "a log record is damaged: take a snapshot, copy what it has, and go on from there";
+                    "a log record is damaged: take a snapshot, copy it, and go on from its sequence number";
                 Error::corruption(&self.segment.path, self.offset, message)
             }
             Err(error) if error.kind() != ErrorKind::Corruption => error,

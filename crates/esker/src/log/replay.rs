@@ -118,7 +118,7 @@ impl Segments {
         used.sort_by_key(|found| found.header.id);
         for pair in used.windows(2) {
             if pair[0].header.id == pair[1].header.id {
-                return Err(Error::corruption(&pair[1].path, 0, "two log segments carry the same number"));
+                return Err(Error::corruption(&pair[1].path, 0, "two log segments have the same number"));
             }
         }
         Ok(Segments { dir: dir.to_path_buf(), mount: mount_mark(fs, dir), used, paths })
@@ -233,7 +233,7 @@ impl Segments {
                         break 'log;
                     }
                     Visited::Nonsense => {
-                        let message = "a log record's checksum matches, but its payload makes no sense";
+                        let message = "a log record's checksum matches, but its payload cannot be decoded";
                         return Err(Error::corruption(&found.path, offset, message));
                     }
                 };
@@ -266,7 +266,7 @@ impl Segments {
             return Ok(());
         }
         let damaged = || {
-            let message = "a log record is damaged that was acknowledged for good: it is not a torn tail";
+            let message = "a log record that was acknowledged as durable is damaged: it is not a torn tail";
             Err(Error::corruption(&path, offset, message))
         };
         if report.position < synced {
@@ -306,7 +306,7 @@ impl Segments {
 
 /// The error for a directory without the first segment that recovery needs.
 fn missing(dir: &Path, floor: LogFloor) -> Error {
-    let message = format!("log segment {} is missing, with which recovery begins", floor.segment);
+    let message = format!("log segment {} is missing, and recovery begins with it", floor.segment);
     Error::new(ErrorKind::Corruption, message).at(dir)
 }
 

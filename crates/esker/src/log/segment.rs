@@ -106,7 +106,9 @@ impl SegmentHeader {
             Some((VERSION, header)) => Ok(Some(header)),
             Some((version, _)) => Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("log format {version} is newer than this build, which knows {VERSION}"),
+                format!(
+                    "log format {version} is newer than this version of Esker, which reads format {VERSION}"
+                ),
             )
             .at(path)),
             None => Ok(None),

@@ -91,7 +91,9 @@ fn stream_epoch(file: &dyn ReadFile) -> Result<u64> {
     }
     let version = u32_at(page, 8);
     if version != VERSION {
-        let message = format!("manifest format {version} is newer than this build, which knows {VERSION}");
+        let message = format!(
+            "manifest format {version} is newer than this version of Esker, which reads format {VERSION}"
+        );
         return Err(Error::new(ErrorKind::Unsupported, message).at(path));
     }
     Ok(u64_at(page, 16))
@@ -190,7 +192,7 @@ impl Stream {
         let contents = self.prefix()?;
         let end = contents.end;
         if end < known_synced || self.goes_on_behind(end)? {
-            let message = "a record is damaged that was synced: it is not a torn tail";
+            let message = "a record that was synced is damaged: it is not a torn tail";
             return Err(Error::corruption(&self.path, end, message));
         }
         Ok(contents)

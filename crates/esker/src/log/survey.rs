@@ -15,7 +15,7 @@ use super::stream::{PAGE as STREAM_AT, open_stream};
 use crate::error::{Error, Result};
 use crate::fs::FileSystem;
 
-const DAMAGED: &str = "a record is damaged that was synced: it is not a torn tail";
+const DAMAGED: &str = "a record that was synced is damaged: it is not a torn tail";
 
 /// The result of a walk over a file of records.
 #[derive(Debug, Default)]

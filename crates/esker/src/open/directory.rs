@@ -30,7 +30,7 @@ pub(super) fn resolve(env: &Env, dir: &Path, create: bool) -> Result<Env> {
 }
 
 fn no_store(dir: &Path) -> Error {
-    let message = "there is no store here; opening with `create` makes one";
+    let message = "there is no store here; to make one, open it with `create`";
     Error::new(ErrorKind::NotFound, message).at(dir)
 }
 

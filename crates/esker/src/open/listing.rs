@@ -61,8 +61,8 @@ fn check_number(dir: &Path, name: &str) -> Result<()> {
     if number_of(name).is_none_or(|number| number < FILE_NUMBER_STRANGE) {
         return Ok(());
     }
-    let message =
-        "no store has given a file so great a number, and none can go on behind it: move the file away";
+    let message = "the number of this file is greater than any that a store gives, and leaves too few for new files: \
+         move the file away";
     Err(Error::new(ErrorKind::InvalidInput, message).at(&dir.join(name)))
 }
 
@@ -98,7 +98,8 @@ impl<'a> OwnDir<'a> {
             check_kind(dir, &entry)?;
             let path = dir.join(&entry.name);
             if !is_file_name(&entry.name) {
-                let message = "this is in a directory that the store would remove, and is no file of a store: move it away";
+                let message = "this is not a file of a store, but lies in a directory that the store would remove: \
+                     move it away";
                 return Err(Error::new(ErrorKind::InvalidInput, message).at(&path));
             }
             files.push(path);

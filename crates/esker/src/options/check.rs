@@ -8,7 +8,7 @@ fn within(name: &str, value: u64, least: u64, most: u64) -> Result<()> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    let message = format!("`{name}` is {value}; it must be {least} to {most}");
+    let message = format!("`{name}` is {value}; it must be from {least} to {most}");
     Err(Error::new(ErrorKind::InvalidInput, message))
 }
 

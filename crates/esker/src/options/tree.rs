@@ -140,7 +140,7 @@ impl TreeOptions {
     pub(crate) fn check(&self) -> Result<()> {
         match self.size_ratio {
             Some(ratio) if !SIZE_RATIOS.contains(&ratio) => {
-                let message = format!("a size ratio of {ratio}; it must be 2 to 32");
+                let message = format!("the size ratio is {ratio}; it must be from 2 to 32");
                 Err(Error::new(ErrorKind::InvalidInput, message))
             }
             _ => Ok(()),

@@ -80,7 +80,7 @@ pub(crate) fn bytes_below(
     let bytes = match entry.kind {
         _ if !entry.lives(|| time_us) => return Ok((None, None)),
         Kind::Blob => {
-            let message = "there is a huge value where there was none";
+            let message = "the merge found a huge value where there was none";
             let blobs = blobs.ok_or_else(|| Error::new(ErrorKind::Corruption, message))?;
             Value::of_blob(blobs, key, entry.value, None)?.into_vec()?
         }

@@ -127,7 +127,8 @@ impl KeyBounds {
             return Ok(());
         }
         let message = format!(
-            "the key \"{}\" is not the tree \"{name}\"'s: that was split, and another tree has it now",
+            "the key \"{}\" is outside the tree \"{name}\": that tree was split, and another tree has the key \
+             now",
             key.escape_ascii()
         );
         Err(Error::new(ErrorKind::InvalidInput, message))

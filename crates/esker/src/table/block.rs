@@ -304,7 +304,7 @@ fn check(bytes: &[u8]) -> Result<(), Flaw> {
                     .then(seq_of(entry.tag).cmp(&seq_of(entry_before.tag)))
             });
             if order != Ordering::Less {
-                return Err(Flaw::new(start, "a key after the one before it"));
+                return Err(Flaw::new(start, "a key greater than the one before it"));
             }
         }
         before = Some((head, entry));
@@ -344,7 +344,7 @@ fn check_entry(bytes: &[u8], layout: &Layout, i: usize, start: usize, end: usize
         return Ok(entry);
     }
     if entry.value + kind_of(tag).stored_min() > end {
-        return Err(Flaw::new(start, "a time before the value"));
+        return Err(Flaw::new(start, "an expiry time before the value"));
     }
     if layout.prefix_len + entry.suffix_len > MAX_KEY || entry.value > end {
         return Err(Flaw::new(start, "a key inside its entry"));

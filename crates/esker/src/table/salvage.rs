@@ -21,7 +21,8 @@ const WALKED_MAX: u64 = 16 << 20;
 const LOOK: u64 = 64 << 10;
 /// The greatest number of a compression method.
 const COMPRESSION_MAX: u8 = 2;
-const NOT_FOUND: &str = "neither a block nor, since the index is damaged, those behind it can be found";
+const NOT_FOUND: &str =
+    "the block cannot be found, and because the index is damaged, neither can the blocks after it";
 
 /// A part of a table that is lost.
 #[derive(Debug)]
@@ -181,7 +182,7 @@ impl Salvage {
             if !self.is_end_known {
                 self.give_up(
                     start,
-                    "the file ends here, and without its footer nobody knows what is missing",
+                    "the file ends here, and without its footer it is unknown what is missing",
                 );
             }
             return Ok(None);

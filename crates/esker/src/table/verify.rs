@@ -110,7 +110,7 @@ impl TableReader {
                 tally.last = Some((key.to_vec(), seq));
             }
             if !self.may_contain(hash_key(key)) {
-                wrong("expected a filter that knows every key");
+                wrong("expected a filter that passes every key");
             }
             let within = properties.smallest.as_slice() <= key
                 && key <= properties.largest.as_slice()

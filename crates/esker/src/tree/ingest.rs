@@ -96,7 +96,8 @@ impl Ingest {
         check_key(key)?;
         if key <= self.last.as_slice() {
             let (key, last) = (key.escape_ascii(), self.last.escape_ascii());
-            let message = format!("the key \"{key}\" comes behind \"{last}\": keys have to be ascending");
+            let message =
+                format!("the key \"{key}\" comes after \"{last}\": keys must be in ascending order");
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         let separate = value.len() >= self.tree.store.options().separate_at.max(1);
@@ -125,7 +126,7 @@ impl Ingest {
     fn attempt(&mut self, write: impl FnOnce(&mut Ingest) -> Result<()>) -> Result<()> {
         self.tree.store.check_open()?;
         if self.failed {
-            let message = "a pair could not be written: nothing of this can be committed";
+            let message = "an earlier pair could not be written: this ingest cannot be committed";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         let written = write(self);

@@ -140,7 +140,7 @@ impl ValueWriter {
     fn check_whole(&self) -> Result<()> {
         self.tree.store.check_open()?;
         if self.failed {
-            let message = "a part of the value could not be written: it cannot be committed";
+            let message = "a part of the value could not be written: the value cannot be committed";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         Ok(())
@@ -235,10 +235,10 @@ impl Tree {
                 Ok(0) => break,
                 Ok(count) => count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(Error::stream("read a value's source", error)),
+                Err(error) => return Err(Error::stream("read the source of a value", error)),
             };
             let read = buf.get(..count).ok_or_else(|| {
-                Error::new(ErrorKind::Io, "a value's source says that it read more than there was room for")
+                Error::new(ErrorKind::Io, "the source of a value reports more bytes than there was room for")
             })?;
             writer.add(read)?;
         }

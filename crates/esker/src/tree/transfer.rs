@@ -81,8 +81,7 @@ impl Tree {
                         continue;
                     }
                     None => {
-                        let message =
-                            format!("the value of \"{}\" should be here and is not", from.escape_ascii());
+                        let message = format!("the value of \"{}\" is missing", from.escape_ascii());
                         return Err(Error::new(ErrorKind::Corruption, message));
                     }
                 }

@@ -365,15 +365,15 @@ impl Txn {
             Outcome::Held | Outcome::HeldBefore => {}
             Outcome::Deadlock => {
                 let message = format!(
-                    "waiting for the lock on {what} of tree \"{}\" would close a circle of transactions that wait for \
-                     each other; roll this one back",
+                    "waiting for the lock on {what} of tree \"{}\" would close a cycle of transactions that \
+                     wait for each other; roll this one back",
                     tree.name()
                 );
                 return Err(Error::new(ErrorKind::Deadlock, message));
             }
             Outcome::TimedOut => {
                 let message = format!(
-                    "another transaction keeps {what} of tree \"{}\" locked, for more than {} ms",
+                    "another transaction has kept {what} of tree \"{}\" locked for more than {} ms",
                     tree.name(),
                     timeout.as_millis()
                 );
@@ -416,7 +416,7 @@ impl Txn {
     /// `InvalidInput` when the savepoint belongs to another transaction or was discarded.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
         if savepoint.txn != self.locks.owner() {
-            return Err(Error::new(ErrorKind::InvalidInput, "the savepoint is one of another transaction"));
+            return Err(Error::new(ErrorKind::InvalidInput, "the savepoint belongs to another transaction"));
         }
         self.inner.borrow_mut().writes.rollback_to(savepoint)
     }

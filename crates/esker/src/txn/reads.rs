@@ -153,7 +153,7 @@ impl Validation<'_> {
             let newer = Newer::than(since, &state);
             for key in changes.keys.keys().take_while(|_| !newer.is_empty()) {
                 if !broken("txn-writes") && newer.has_key(key, since)? {
-                    return Err(conflict(tree, key, "began, which writes it too"));
+                    return Err(conflict(tree, key, "began; the transaction writes it too"));
                 }
             }
         }
@@ -165,7 +165,7 @@ impl Validation<'_> {
 pub(super) fn check_key_unchanged(tree: &Tree, key: &[u8], since: SeqNo) -> Result<()> {
     let state = tree.readable_state()?;
     if Newer::than(since, &state).has_key(key, since)? {
-        return Err(conflict(tree, key, "began, which writes it too"));
+        return Err(conflict(tree, key, "began; the transaction writes it too"));
     }
     Ok(())
 }

@@ -237,7 +237,7 @@ impl WriteSet {
     /// Undoes what came after the savepoint, which stays; later savepoints are discarded.
     pub(super) fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         let Some(at) = self.savepoints.iter().position(|&(number, _)| number == savepoint.number) else {
-            let message = "the transaction was rolled back to an earlier savepoint since this one was taken";
+            let message = "the savepoint is gone: the transaction was rolled back to an earlier one";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         };
         self.savepoints.truncate(at + 1);

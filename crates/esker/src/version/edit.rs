@@ -359,7 +359,7 @@ impl ManifestState {
             Edit::SetOptions { tree, options } => self.tree(*tree)?.options = options.clone(),
             Edit::AddTable { tree, level, table } => {
                 if usize::from(*level) >= super::levels::LEVELS {
-                    return Err(format!("table {} stands in level {level}", table.file));
+                    return Err(format!("table {} is in level {level}, which does not exist", table.file));
                 }
                 let next = table.file + 1;
                 self.tree(*tree)?;

@@ -153,7 +153,7 @@ impl TableRegistry {
         perf_context::note(Cause::Tables, 0, bytes);
         perf_context::step(|| Step::OpenTable { table: file.id, bytes });
         if reader.salt() != file.salt {
-            let message = "this is another table than the one that the manifest names";
+            let message = "this is not the table that the manifest names";
             return Err(Error::corruption(&table_path(&self.dir, file.id), 0, message));
         }
         Ok(self.open.enter(file, reader))

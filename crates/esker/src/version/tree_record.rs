@@ -38,17 +38,17 @@ impl TreeRecord {
     /// Adds a range tombstone. Returns what is wrong with it, if anything is.
     pub(super) fn delete_range(&mut self, seq: SeqNo, range: &KeyRange) -> Result<(), String> {
         if seq > self.flushed {
-            return Err(format!("\"{}\" has a deletion of a range, {seq}, that is not flushed", self.name));
+            return Err(format!("the range deletion {seq} of tree \"{}\" is not flushed", self.name));
         }
         match self.ranges.insert(seq, range.clone()) {
-            Some(_) => Err(format!("\"{}\" has two deletions of ranges with the number {seq}", self.name)),
+            Some(_) => Err(format!("tree \"{}\" has two range deletions with the number {seq}", self.name)),
             None => Ok(()),
         }
     }
 
     /// Removes a range tombstone.
     pub(super) fn forget_range(&mut self, seq: SeqNo) -> Result<(), String> {
-        let missing = || format!("\"{}\" has no deletion of a range {seq} to be forgotten", self.name);
+        let missing = || format!("tree \"{}\" has no range deletion {seq} to forget", self.name);
         self.ranges.remove(&seq).map(drop).ok_or_else(missing)
     }
 }

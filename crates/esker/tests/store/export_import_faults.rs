@@ -355,7 +355,7 @@ fn repair_mixes_nothing_up() {
         assert_eq!(report.rebuilt, !matches!(damage, Damage::Table | Damage::Manifest));
         let other = open(&disk, OTHER);
         if matches!(damage, Damage::Both | Damage::Import) {
-            let named = |loss: &esker::Loss| loss.reason.contains("import it again");
+            let named = |loss: &esker::Loss| loss.reason.contains("import the tree again");
             assert!(report.losses.iter().any(named));
             let found: Pairs =
                 other.tree_names().iter().flat_map(|name| contents(&other.tree(name).unwrap())).collect();

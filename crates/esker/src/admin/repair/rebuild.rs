@@ -217,7 +217,8 @@ impl Repair<'_> {
     fn name_missing(&mut self, known: &ManifestState) {
         for (&(tree, _, file), info) in &known.tables {
             if self.listing.tables.binary_search(&file).is_err() {
-                let message = "a table is missing: its keys are lost, unless it was merged into others since";
+                let message =
+                    "a table is missing: its keys are lost, unless the table was merged into others since";
                 let error = Error::corruption(&table_path(self.dir, file), 0, message);
                 self.lose(&error, Some(tree), Some((info.smallest.clone(), info.largest.clone())));
             }
@@ -250,7 +251,8 @@ impl Repair<'_> {
         });
         let number = info.filter(|(_, info)| info.one_number).map(|(_, info)| info.max_seq);
         let Some(owner) = salvage.properties().map(|properties| properties.owner).or(by_manifest) else {
-            let message = "the properties are damaged, and without a manifest nobody knows whose table it is";
+            let message =
+                "the properties are damaged, and without a manifest the tree of the table is unknown";
             self.lose(&Error::corruption(&path, 0, message), None, None);
             return Ok(());
         };
@@ -313,7 +315,7 @@ impl Repair<'_> {
     /// Moves an imported table to the quarantine: it names only the tree of the store that it came from.
     fn set_import_aside(&mut self, path: PathBuf) {
         let message =
-            "the table was imported, and without a manifest nobody knows into which tree: import it again";
+            "the table was imported, and without a manifest its tree is unknown: import the tree again";
         self.lose(&Error::corruption(&path, 0, message), None, None);
         self.unused.insert(path);
     }

@@ -164,7 +164,8 @@ impl Mapped {
     fn write(&self, offset: u64, bytes: &[u8], is_aligned: bool) -> Result<()> {
         let fits = offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.len);
         if !fits || !is_aligned {
-            let message = format!("a store of {} bytes does not fit, or is not aligned", bytes.len());
+            let message =
+                format!("a write of {} bytes does not fit in the segment, or is not aligned", bytes.len());
             return Err(Error::new(ErrorKind::InvalidInput, message).at(&self.handle.path).at_offset(offset));
         }
         self.handle.file.content.write().write(offset, bytes);

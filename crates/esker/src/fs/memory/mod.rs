@@ -250,7 +250,7 @@ impl FileSystem for MemoryFs {
     }
 
     fn link_count(&self, path: &Path) -> Result<u64> {
-        let file = self.call("count the names of the file", path, |names| names.file(path))?;
+        let file = self.call("count the hard links of the file", path, |names| names.file(path))?;
         Ok(file.names.load(Ordering::Relaxed))
     }
 
@@ -290,7 +290,7 @@ impl FileSystem for MemoryFs {
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        self.call("look at the file", path, |names| Ok(names.find(path).is_some()))
+        self.call("read the metadata of the file", path, |names| Ok(names.find(path).is_some()))
     }
 
     fn file_len(&self, path: &Path) -> Result<u64> {
@@ -313,7 +313,8 @@ impl FileSystem for MemoryFs {
 
     fn is_regular(&self, path: &Path) -> Result<bool> {
         let missing = || io::Error::from(IoKind::NotFound);
-        let found = self.call("look at the file", path, |names| names.find(path).ok_or_else(missing))?;
+        let found =
+            self.call("read the metadata of the file", path, |names| names.find(path).ok_or_else(missing))?;
         Ok(matches!(found, Node::File(_)))
     }
 

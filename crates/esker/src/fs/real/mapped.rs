@@ -196,6 +196,7 @@ fn prefault(file: &File, len: u64) -> io::Result<()> {
 }
 
 fn outside(path: &Path, offset: u64, len: usize, file_len: u64) -> Error {
-    let message = format!("a store of {len} bytes does not fit a segment of {file_len}, or is not aligned");
+    let message =
+        format!("a write of {len} bytes does not fit in a segment of {file_len}, or is not aligned");
     Error::new(ErrorKind::InvalidInput, message).at(path).at_offset(offset)
 }

@@ -105,7 +105,7 @@ impl FileSystem for SimFs {
         let mut world = self.world.lock();
         world.check_fault(Op::Read, path)?;
         let id = world.names.find_file(path);
-        let id = id.map_err(|error| Error::io("count the names of the file", path, error))?;
+        let id = id.map_err(|error| Error::io("count the hard links of the file", path, error))?;
         Ok(world.names.files().iter().filter(|(_, other)| *other == id).count() as u64)
     }
 
@@ -188,7 +188,7 @@ impl FileSystem for SimFs {
     fn is_regular(&self, path: &Path) -> Result<bool> {
         self.check_place(path)?;
         let found = self.world.lock().names.find(path);
-        let missing = || Error::io("look at the file", path, io::ErrorKind::NotFound.into());
+        let missing = || Error::io("read the metadata of the file", path, io::ErrorKind::NotFound.into());
         found.map(|found| matches!(found, Node::File(_))).ok_or_else(missing)
     }
 

@@ -128,7 +128,8 @@ impl SimMapped {
         let path = &self.handle.path;
         let fits = offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.len);
         if !fits || !aligned {
-            let message = format!("a store of {} bytes does not fit, or is not aligned", bytes.len());
+            let message =
+                format!("a write of {} bytes does not fit in the segment, or is not aligned", bytes.len());
             return Err(Error::new(ErrorKind::InvalidInput, message).at(path).at_offset(offset));
         }
         let mut world = self.handle.world.lock();
