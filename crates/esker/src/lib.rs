@@ -31,6 +31,7 @@
 
 mod admin;
 mod blob;
+mod bloom;
 mod cache;
 mod canary;
 mod checksum;

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 
-/// The words of a line.
-const LINE: usize = 8;
+use crate::bloom::{LINE_BITS, Line, block_of, line_bits};
+
 const BITS_PER_KEY: usize = 16;
 const PROBES: u32 = 6;
 /// How many keys the first layer is made for.
@@ -20,29 +20,22 @@ const FIRST_KEYS: usize = 4096;
 
 #[derive(Debug)]
 struct Layer {
-    words: Box<[AtomicU64]>,
+    lines: Box<[Line<AtomicU64>]>,
     keys_max: usize,
     keys: AtomicUsize,
 }
 
 impl Layer {
     fn new(keys_max: usize) -> Arc<Layer> {
-        let lines = (keys_max * BITS_PER_KEY).div_ceil(LINE * 64);
-        let words = (0..lines * LINE).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Layer { words, keys_max, keys: AtomicUsize::new(0) })
+        let lines = (keys_max * BITS_PER_KEY).div_ceil(LINE_BITS as usize);
+        let lines = (0..lines).map(|_| Line::default()).collect();
+        Arc::new(Layer { lines, keys_max, keys: AtomicUsize::new(0) })
     }
 
-    /// The words and masks of the bits of `hash`.
-    fn probes(&self, hash: u64) -> impl Iterator<Item = (usize, u64)> {
-        let lines = (self.words.len() / LINE) as u64;
-        let line = ((u128::from(hash) * u128::from(lines)) >> 64) as usize * LINE;
-        // The high bits chose the line. These come from the low bits, mixed.
-        let mut bits = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (0..PROBES).map(move |_| {
-            let bit = bits >> 55;
-            bits = bits.wrapping_shl(9);
-            (line + (bit / 64) as usize, 1 << (bit % 64))
-        })
+    /// The words with a bit of `hash`, and the masks of these bits.
+    fn probes(&self, hash: u64) -> impl Iterator<Item = (&AtomicU64, u64)> {
+        let line = &self.lines[block_of(hash, self.lines.len())].0;
+        line_bits(hash, PROBES).map(|(word, mask)| (&line[word], mask))
     }
 }
 
@@ -83,7 +76,7 @@ impl KeyFilter {
         }
         if let Some(last) = layers.last() {
             for (word, mask) in last.probes(hash) {
-                last.words[word].fetch_or(mask, Ordering::Relaxed);
+                word.fetch_or(mask, Ordering::Relaxed);
             }
             last.keys.fetch_add(1, Ordering::Relaxed);
             self.additions.fetch_add(1, Ordering::Release);
@@ -96,9 +89,7 @@ impl KeyFilter {
     pub(crate) fn may_contain(&self, hash: u64) -> bool {
         let layers = self.layers.load();
         let mut layers = layers.iter();
-        layers.any(|layer| {
-            layer.probes(hash).all(|(word, mask)| layer.words[word].load(Ordering::Relaxed) & mask != 0)
-        })
+        layers.any(|layer| layer.probes(hash).all(|(word, mask)| word.load(Ordering::Relaxed) & mask != 0))
     }
 }
 

@@ -8,6 +8,7 @@
 //! Relies on: an insert sets the bits before it returns, so a thread that knows of the entry sees them.
 
 use super::node::prefetch;
+use crate::bloom::block_of;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Below this many entries, a search is as fast as the filter.
@@ -51,8 +52,7 @@ impl KeyFilter {
 
     #[inline]
     fn word(&self, hash: u64) -> &AtomicU64 {
-        // The upper half of the hash chooses the word, the lower half the bits.
-        &self.words[(((hash >> 32) * self.words.len() as u64) >> 32) as usize]
+        &self.words[block_of(hash, self.words.len())]
     }
 }
 
@@ -72,7 +72,7 @@ impl Mark<'_> {
     }
 }
 
-/// The four bits of a key; some of them may coincide.
+/// The four bits of a key, chosen by the lower half of its hash; some of them may coincide.
 #[inline]
 fn bits(hash: u64) -> u64 {
     (0..4).fold(0, |bits, i| bits | 1 << (hash >> (i * 6) & 63))

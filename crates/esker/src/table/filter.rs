@@ -3,24 +3,19 @@
 //! ```text
 //! payload: probes u32, lines u32, lines x 64 bytes (u64 little-endian x 8)
 //! ```
-//! The upper half of a hash chooses the line, the lower half the bits. The filter never reports an added key
-//! as absent.
+//! The filter never reports an added key as absent.
 
 use super::Flaw;
+use crate::bloom::{LINE_BITS, Line, block_of, line_bits};
 use crate::codec::{u32_at, u64_at};
 
-const LINE_BITS: u64 = 512;
 const HEADER: usize = 8;
-
-#[derive(Debug, Clone, Copy)]
-#[repr(align(64))]
-struct Line([u64; 8]);
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Filter {
     probes: u32,
-    lines: Box<[Line]>,
+    lines: Box<[Line<u64>]>,
 }
 
 impl Filter {
@@ -28,40 +23,28 @@ impl Filter {
     pub(super) fn build(hashes: &[u64], tenths_of_bits: u32) -> Self {
         let bits = (hashes.len() as u64).saturating_mul(u64::from(tenths_of_bits)) / 10;
         let count = bits.div_ceil(LINE_BITS).clamp(1, u64::from(u32::MAX));
-        let mut filter =
-            Filter { probes: probes(tenths_of_bits), lines: vec![Line([0; 8]); count as usize].into() };
+        let (probes, mut lines) = (probes(tenths_of_bits), vec![Line::default(); count as usize]);
         for &hash in hashes {
-            let line = filter.line_of(hash);
-            let mut walk = hash as u32;
-            for _ in 0..filter.probes {
-                filter.lines[line].0[(walk >> 29) as usize] |= bit(walk);
-                walk = step(walk);
-            }
+            let line: &mut [u64; 8] = &mut lines[block_of(hash, count as usize)].0;
+            line_bits(hash, probes).for_each(|(word, mask)| line[word] |= mask);
         }
-        filter
+        Filter { probes, lines: lines.into() }
     }
 
     /// Returns `false` only if no key of that hash was added.
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
-        let line = &self.lines[self.line_of(hash)].0;
-        let mut walk = hash as u32;
+        let line = &self.lines[block_of(hash, self.lines.len())].0;
         let mut missing = 0;
-        for _ in 0..self.probes {
-            missing |= !line[(walk >> 29) as usize] & bit(walk);
-            walk = step(walk);
+        for (word, mask) in line_bits(hash, self.probes) {
+            missing |= !line[word] & mask;
         }
         missing == 0
     }
 
-    #[inline]
-    fn line_of(&self, hash: u64) -> usize {
-        (((hash >> 32) * self.lines.len() as u64) >> 32) as usize
-    }
-
     /// Bytes in memory.
     pub(super) fn memory(&self) -> usize {
-        self.lines.len() * size_of::<Line>()
+        self.lines.len() * size_of::<Line<u64>>()
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
@@ -90,18 +73,6 @@ const MAX_PROBES: u32 = 16;
 /// The number of bits per key that lets the fewest absent keys pass in a filter whose keys use one line each.
 fn probes(tenths_of_bits: u32) -> u32 {
     (tenths_of_bits * 69 / 1000).clamp(1, MAX_PROBES)
-}
-
-/// One bit of a word, chosen by bits 23 to 28; bits 29 to 31 choose the word.
-#[inline]
-fn bit(walk: u32) -> u64 {
-    1 << (walk >> 23 & 63)
-}
-
-/// Each probe uses the upper nine bits; the multiplication renews them.
-#[inline]
-fn step(walk: u32) -> u32 {
-    walk.wrapping_mul(0x9e37_79b9)
 }
 
 #[cfg(test)]
