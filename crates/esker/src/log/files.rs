@@ -28,12 +28,15 @@ pub(super) struct Retired {
     pub(super) path: PathBuf,
     pub(super) len: u64,
     pub(super) bulk: bool,
+    /// Whether an earlier opening left it. It may be a copy of a segment, which ends behind the last record and has
+    /// holes, so it is not reused.
+    pub(super) left: bool,
 }
 
 impl Retired {
     /// Whether the file can be reused where a segment of `len` bytes is needed.
     pub(super) fn suits(&self, len: u64, bulk: bool) -> bool {
-        self.len >= len && (bulk || !self.bulk)
+        self.len >= len && (bulk || !self.bulk) && !self.left
     }
 }
 
@@ -54,9 +57,7 @@ impl History {
         let segments = left.into_iter().zip(starts).map(|((header, path, len), next)| Sealed {
             header,
             end: RECORDS_AT + (next - header.start),
-            // What the file was used for is unknown. Marking it as bulk makes it the last choice for
-            // reuse.
-            file: Retired { path, len, bulk: true },
+            file: Retired { path, len, bulk: true, left: true },
         });
         History { segments: segments.collect(), max }
     }
@@ -121,7 +122,7 @@ impl Files {
         // not keep files made for one huge record, nor bulk files when small records are written. The bound
         // on lengths rises and falls, so files of up to twice the bound stay.
         let len_max = (2 * self.len_bound).min(len_max);
-        let useless = |file: &Retired| file.len > len_max || (file.bulk && !bulk);
+        let useless = |file: &Retired| file.left || file.len > len_max || (file.bulk && !bulk);
         self.retired.sort_by_key(|file| (useless(file), std::cmp::Reverse(file.len)));
         let useful = self.retired.partition_point(|file| !useless(file));
         let keep = keep.min(useful);

@@ -150,7 +150,10 @@ impl Wal {
                 history,
                 sealed: VecDeque::new(),
                 going: Vec::new(),
-                retired: reuse.into_iter().map(|(path, len)| Retired { path, len, bulk: false }).collect(),
+                retired: reuse
+                    .into_iter()
+                    .map(|(path, len)| Retired { path, len, bulk: false, left: false })
+                    .collect(),
                 spare: None,
                 next_number,
                 next_len: if broken("rule-9") { len_max } else { SEGMENT_LEN_MIN },
@@ -214,7 +217,7 @@ impl Wal {
         let mut files = self.files.lock();
         if let Some(smaller) = files.spare.replace(spare) {
             let (path, len, bulk) = (smaller.file.path().to_path_buf(), smaller.file.len(), smaller.bulk);
-            files.retired.push(Retired { path, len, bulk });
+            files.retired.push(Retired { path, len, bulk, left: false });
         }
         Ok(())
     }
@@ -303,7 +306,12 @@ impl Wal {
         let segment = Arc::new(Segment::start(spare, self.header(id, first_seq, tail.position()))?);
         self.files.lock().sealed.push_back(Sealed {
             header: *tail.segment.header(),
-            file: Retired { path: tail.segment.path(), len: tail.segment.end(), bulk: tail.segment.bulk },
+            file: Retired {
+                path: tail.segment.path(),
+                len: tail.segment.end(),
+                bulk: tail.segment.bulk,
+                left: false,
+            },
             end: tail.offset,
         });
         self.bulk.store(tail.holds_bulk(), Ordering::Relaxed);
@@ -469,7 +477,7 @@ impl Wal {
         let mut files = self.files.lock();
         if let Some(spare) = files.spare.take_if(|spare| spare.file.len() > SEGMENT_LEN_MIN) {
             let (path, len, bulk) = (spare.file.path().to_path_buf(), spare.file.len(), spare.bulk);
-            files.retired.push(Retired { path, len, bulk });
+            files.retired.push(Retired { path, len, bulk, left: false });
         }
     }
 

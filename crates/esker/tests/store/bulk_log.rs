@@ -81,3 +81,24 @@ fn large_and_small_records_by_turns() {
         db.close().unwrap();
     }
 }
+
+/// A copy of a segment ends behind its last record and has holes, so it cannot serve as a segment again.
+#[test]
+fn a_copied_segment_is_not_reused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("store"), dir.path().join("copy"));
+    let options = || Options::default().memory_budget(BUDGET).log_history(4 << 20);
+    let db = Db::open(&path, options()).unwrap();
+    let mut batch = Batch::new();
+    for i in 0..3000 {
+        batch.put(db.default_tree(), format!("{i:06}"), value(0, i)).unwrap();
+    }
+    db.write(&batch).unwrap();
+    db.checkpoint(&copy).unwrap();
+    assert!(log_bytes(&copy) > 1 << 20, "the copy has the long segment");
+    let copied = Db::open(&copy, options()).unwrap();
+    let mut model: Model = (0..3000).map(|i| (format!("{i:06}").into_bytes(), value(0, i))).collect();
+    (0..3).for_each(|round| write_bulk(&copied, &mut model, round));
+    assert_holds(&copied, &model);
+    copied.close().unwrap();
+}
