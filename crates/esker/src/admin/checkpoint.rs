@@ -10,6 +10,7 @@
 
 use std::path::Path;
 
+use super::file_copy::copy_beginning;
 use super::new_dir::{NewDir, check_new};
 use crate::blob::blob_path;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,9 +22,6 @@ use crate::version::edit::ManifestState;
 use crate::version::imported::ImportedFiles;
 use crate::version::manifest::Manifest;
 use crate::version::tables::table_path;
-
-/// How many bytes are copied at once.
-const COPY_LEN: usize = 1 << 20;
 
 /// Refuses a directory for a copy, a backup or an export that lies inside the store's directory. Only the store's files
 /// belong there, and a call that destroys or moves the store would take the copy along.
@@ -76,7 +74,7 @@ pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> 
     }
     // The floor cannot move while the version lock is held, so no segment from the floor on is reused.
     for part in parts {
-        copy(store, &part, target)?;
+        copy_segment(store, &part, target)?;
     }
     copy_marks(store, &state, target)?;
     drop(versions);
@@ -103,21 +101,9 @@ pub(super) fn copy_marks(store: &Store, state: &ManifestState, target: &NewDir<'
 
 /// Copies a segment up to its last record. The marks are cleared: they describe our manifest and later writes, and the
 /// copy's manifest says how far its log must go.
-fn copy(store: &Store, part: &LogPart, to: &NewDir<'_>) -> Result<()> {
+fn copy_segment(store: &Store, part: &LogPart, to: &NewDir<'_>) -> Result<()> {
     let path = part.path.as_path();
     let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Io, "a segment has no name").at(path))?;
     let source = store.env().fs.open_read(path)?;
-    let mut target = to.env.fs.create(&to.dir.join(name))?;
-    let mut buf = vec![0; COPY_LEN];
-    let mut offset = 0;
-    while offset < part.end {
-        let len = COPY_LEN.min((part.end - offset) as usize);
-        source.read_exact_at(&mut buf[..len], offset)?;
-        if offset == 0 {
-            clear_marks(&mut buf);
-        }
-        target.append(&buf[..len])?;
-        offset += len as u64;
-    }
-    target.sync()
+    copy_beginning(&*source, part.end, (&to.env, &to.dir.join(name)), clear_marks).map(drop)
 }

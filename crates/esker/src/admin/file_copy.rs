@@ -1,4 +1,4 @@
-//! Copies a file to a new path and computes the checksum of all its bytes.
+//! Copies a file, or the beginning of one, to a new path and computes the checksum of the bytes.
 
 use std::io::IoSlice;
 use std::path::Path;
@@ -6,28 +6,43 @@ use std::path::Path;
 use crate::checksum::Summing;
 use crate::env::Env;
 use crate::error::Result;
-use crate::fs::{BLOCK, RandomFile};
+use crate::fs::{BLOCK, RandomFile, ReadFile};
 
 /// How many bytes are read at once.
 const PIECE: u64 = 1 << 20;
 
 /// Copies the file `from` of the first environment to the new file `to` of the second. The new file is synced; its name
 /// is not yet. Blocks of zeros become holes. Returns the length and the checksum of the bytes read.
-pub(super) fn copy_file((env, from): (&Env, &Path), (to_env, to): (&Env, &Path)) -> Result<(u64, u64)> {
+pub(super) fn copy_file((env, from): (&Env, &Path), to: (&Env, &Path)) -> Result<(u64, u64)> {
     let source = env.fs.open_read(from)?;
-    let target = to_env.fs.create_random(to)?;
-    let (len, mut sum) = (source.len(), Summing::default());
+    let sum = copy_beginning(&*source, source.len(), to, |_| ())?;
+    Ok((source.len(), sum))
+}
+
+/// Like [`copy_file`], for the first `len` bytes of `source`. `change` may change the first MiB of the copy. Returns
+/// the checksum of the bytes read.
+pub(super) fn copy_beginning(
+    source: &dyn ReadFile,
+    len: u64,
+    (env, to): (&Env, &Path),
+    change: impl Fn(&mut [u8]),
+) -> Result<u64> {
+    let target = env.fs.create_random(to)?;
+    let mut sum = Summing::default();
     let mut buf = vec![0; PIECE.min(len) as usize];
     for at in (0..len).step_by(PIECE as usize) {
         let piece = &mut buf[..PIECE.min(len - at) as usize];
         source.read_exact_at(piece, at)?;
         sum.add(piece);
+        if at == 0 {
+            change(piece);
+        }
         write_filled(&*target, piece, at)?;
         target.start_writeback(at, piece.len() as u64);
     }
     target.set_len(len)?;
     target.sync()?;
-    Ok((len, sum.finish()))
+    Ok(sum.finish())
 }
 
 /// Writes the blocks of `piece` that are not all zeros. `piece` begins at offset `at`.

@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 
-mod copy;
 pub(crate) mod descriptors;
 pub(crate) mod gone;
 mod mapping;
@@ -29,14 +28,15 @@ pub mod sim;
 #[cfg(test)]
 mod tests;
 mod until;
+mod user_file;
 
-pub(crate) use copy::OpenFile;
-pub use copy::UserFile;
 pub use mapping::Mapping;
 pub(crate) use memory::MemoryFs;
 pub use real::Directory;
 pub(crate) use real::{RealFs, give_back_free_memory};
 pub(crate) use until::{Cancel, UntilCancelled};
+pub(crate) use user_file::OpenFile;
+pub use user_file::UserFile;
 
 /// The memory that this process may have, in bytes, if the operating system tells: the machine's, or less if a control
 /// group limits it.
