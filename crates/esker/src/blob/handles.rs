@@ -1,29 +1,25 @@
-//! Open blob files. Only a limited number is open at once, so that a store of thousands of them needs few descriptors.
-//!
-//! A [`LazyFile`] is opened when it is read. When too many are open, the one opened first is closed. Readers at work
-//! keep theirs.
+//! Sealed blob files, each of which is open while it is read and as long as not too many are open
+//! ([`open_files`](crate::fs::open_files)). So a store of thousands of them needs few descriptors.
 
-use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
 use crate::error::Result;
-use crate::fs::descriptors::{self, Keeper};
-use crate::fs::{FileSystem, Mapping, ReadFile, UserFile};
+use crate::fs::open_files::{OpenFiles, Reopenable, Slot};
+use crate::fs::{FileSystem, Mapping, ReadFile, UserFile, descriptors};
 
 /// The most sealed blob files that are open at once.
 const OPEN_MAX: usize = 64;
 
-/// See the module's comment.
+/// They take one part in this many of the descriptors that a process may keep.
+const PART: usize = 4;
+
+/// The sealed blob files of a store.
 #[derive(Debug)]
 pub(crate) struct Handles {
     fs: Arc<dyn FileSystem>,
-    /// The open files that may be closed, in the order in which they were opened.
-    open: Mutex<VecDeque<Weak<LazyFile>>>,
+    open: Arc<OpenFiles<LazyFile>>,
 }
 
 /// A file that does not change any more.
@@ -33,17 +29,12 @@ pub(crate) struct LazyFile {
     this: Weak<LazyFile>,
     path: PathBuf,
     len: u64,
-    file: Mutex<Option<Arc<dyn ReadFile>>>,
-    /// Whether it stays open, because its name now belongs to another file and a reader may still need this one.
-    kept: AtomicBool,
+    file: Slot<Arc<dyn ReadFile>>,
 }
 
 impl Handles {
     pub(crate) fn new(fs: &Arc<dyn FileSystem>) -> Arc<Handles> {
-        let handles = Arc::new(Handles { fs: Arc::clone(fs), open: Mutex::default() });
-        let keeper: Weak<dyn Keeper> = Arc::<Handles>::downgrade(&handles);
-        descriptors::enter(keeper);
-        handles
+        Arc::new(Handles { fs: Arc::clone(fs), open: OpenFiles::new(OPEN_MAX, PART, usize::MAX) })
     }
 
     /// A handle of the file `path`, which is not opened yet.
@@ -54,94 +45,63 @@ impl Handles {
     /// A handle of the file `path`, which has `len` bytes and is not opened yet.
     pub(super) fn file_of(self: &Arc<Self>, path: &Path, len: u64) -> Arc<LazyFile> {
         let (handles, path) = (Arc::clone(self), path.to_path_buf());
-        Arc::new_cyclic(|this| LazyFile {
-            handles,
-            this: Weak::clone(this),
-            path,
-            len,
-            file: Mutex::default(),
-            kept: AtomicBool::new(false),
-        })
+        Arc::new_cyclic(|this| LazyFile { handles, this: Weak::clone(this), path, len, file: Slot::new() })
     }
 
-    /// Closes all open files, except those that have to stay open.
+    /// Closes all open files, except those that have to stay open, because the store is closed.
     pub(crate) fn close(&self) {
-        let open = std::mem::take(&mut *self.open.lock());
-        open.iter().filter_map(Weak::upgrade).for_each(|file| file.close());
-    }
-
-    /// Notes that `file` was opened, and closes another file if too many are open.
-    fn opened(&self, file: &Weak<LazyFile>) {
-        let surplus = {
-            let mut open = self.open.lock();
-            open.push_back(Weak::clone(file));
-            if open.len() > OPEN_MAX.min(descriptors::kept_max(open.len()) / 4) {
-                open.pop_front()
-            } else {
-                None
-            }
-        };
-        if let Some(file) = surplus.and_then(|file| file.upgrade()) {
-            file.close();
-        }
+        self.open.shut();
     }
 }
 
-impl Keeper for Handles {
-    fn close_unused(&self) -> bool {
-        let open: Vec<Arc<LazyFile>> = self.open.lock().iter().filter_map(Weak::upgrade).collect();
-        open.iter().filter(|file| file.close_unread()).count() > 0
+impl Reopenable for LazyFile {
+    type Open = Arc<dyn ReadFile>;
+
+    fn slot(&self) -> &Slot<Arc<dyn ReadFile>> {
+        &self.file
+    }
+
+    fn memory(_: &Arc<dyn ReadFile>) -> usize {
+        0
     }
 }
 
 impl LazyFile {
-    /// Closes the file if nobody reads it or is opening it; the caller itself may be opening it. Returns whether it was
-    /// open.
-    fn close_unread(&self) -> bool {
-        let Some(mut file) = self.file.try_lock() else { return false };
-        let is_unread = file.as_ref().is_some_and(|file| Arc::strong_count(file) == 1);
-        is_unread && !self.kept.load(Ordering::Acquire) && file.take().is_some()
-    }
-
-    /// Opens the file and keeps it open, because its name is about to belong to another file.
+    /// Opens the file and keeps it open, because its name is about to belong to another file and a reader may still
+    /// need this one.
     pub(crate) fn keep(&self) -> Result<()> {
-        self.kept.store(true, Ordering::Release);
-        self.opened().map(drop)
+        self.handles.open.keep(self);
+        self.with(|_| ())
     }
 
-    /// Closes the file until it is read again, unless it has to stay open.
-    fn close(&self) {
-        let mut file = self.file.lock();
-        if !self.kept.load(Ordering::Acquire) {
-            file.take();
+    /// Runs `read` on the open file.
+    fn with<T>(&self, read: impl FnOnce(&dyn ReadFile) -> T) -> Result<T> {
+        match &*self.file.load() {
+            Some(file) => Ok(read(&***file)),
+            None => Ok(read(&**self.opened()?)),
         }
     }
 
-    /// The open file, which the caller may keep.
-    fn opened(&self) -> Result<Arc<dyn ReadFile>> {
-        let mut file = self.file.lock();
-        if let Some(file) = &*file {
-            return Ok(Arc::clone(file));
+    fn opened(&self) -> Result<Arc<Arc<dyn ReadFile>>> {
+        let open = || descriptors::opened(|| self.handles.fs.open_read(&self.path));
+        match self.this.upgrade() {
+            Some(this) => self.handles.open.open(&this, open),
+            None => open().map(Arc::new),
         }
-        let opened = descriptors::opened(|| self.handles.fs.open_read(&self.path))?;
-        *file = Some(Arc::clone(&opened));
-        drop(file);
-        self.handles.opened(&self.this);
-        Ok(opened)
     }
 }
 
 impl ReadFile for LazyFile {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.opened()?.read_exact_at(buf, offset)
+        self.with(|file| file.read_exact_at(buf, offset))?
     }
 
     fn read_uninit_at<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Result<&'a mut [u8]> {
-        self.opened()?.read_uninit_at(buf, offset)
+        self.with(|file| file.read_uninit_at(buf, offset))?
     }
 
     fn copy_resident<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Option<&'a mut [u8]> {
-        self.opened().ok()?.copy_resident(buf, offset)
+        self.with(|file| file.copy_resident(buf, offset)).ok()?
     }
 
     fn len(&self) -> u64 {
@@ -153,21 +113,20 @@ impl ReadFile for LazyFile {
     }
 
     fn prefetch(&self, offset: u64, len: u64) {
-        if let Ok(file) = self.opened() {
-            file.prefetch(offset, len);
-        }
+        // A hint: an error will meet the read.
+        drop(self.with(|file| file.prefetch(offset, len)));
     }
 
     fn is_cached(&self, offset: u64) -> bool {
-        self.opened().is_ok_and(|file| file.is_cached(offset))
+        self.with(|file| file.is_cached(offset)).unwrap_or(false)
     }
 
     fn copy_to(&self, offset: u64, len: u64, target: &UserFile) -> u64 {
-        self.opened().map_or(0, |file| file.copy_to(offset, len, target))
+        self.with(|file| file.copy_to(offset, len, target)).unwrap_or(0)
     }
 
     fn map(&self, offset: u64, len: u64) -> Result<Mapping> {
-        self.opened()?.map(offset, len)
+        self.with(|file| file.map(offset, len))?
     }
 }
 
@@ -195,12 +154,12 @@ mod tests {
                 file.read_exact_at(&mut byte, 0).unwrap();
                 assert_eq!(byte, [number as u8]);
             }
-            let open = files.iter().filter(|file| file.file.lock().is_some()).count();
+            let open = files.iter().filter(|file| file.file.peek().is_some()).count();
             assert!(open <= OPEN_MAX, "{open} files are open");
         }
         files[0].keep().unwrap();
         disk.remove_file(&path(0)).unwrap();
-        files.iter().for_each(|file| drop(file.opened()));
+        files.iter().for_each(|file| file.with(|_| ()).unwrap());
         let mut byte = [1];
         files[0].read_exact_at(&mut byte, 0).unwrap();
         assert_eq!(byte, [0]);

@@ -4,8 +4,9 @@
 //! - `table_info`, `tree_record`: what the manifest knows of a table and of a tree.
 //! - [`blob_edits`]: the changes that concern blob files.
 //! - [`manifest`]: the file. An edit counts once it is synced. It names only files that are synced.
-//! - [`tables`], `open_tables`: table files as shared handles. A file is opened at its first read, closed when too many
-//!   are open, and removed when it is obsolete and nobody uses it.
+//! - [`tables`]: table files as shared handles. A file is opened at its first read, closed when too many are open, and
+//!   removed when it is obsolete and nobody uses it.
+//! - `filter_room`: which of the open tables have their filter in memory.
 //! - [`imported`]: how the numbers in files of another store are read here.
 //! - [`read_cost`]: what reads have spent on unmerged runs.
 //! - [`table_cursor`]: iterates over a tree's part of a table.
@@ -13,10 +14,10 @@
 
 pub(crate) mod blob_edits;
 pub(crate) mod edit;
+mod filter_room;
 pub(crate) mod imported;
 pub(crate) mod levels;
 pub(crate) mod manifest;
-mod open_tables;
 pub(crate) mod read_cost;
 pub(crate) mod table_cursor;
 pub(crate) mod table_info;

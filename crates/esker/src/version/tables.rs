@@ -1,25 +1,24 @@
 //! Table files as shared handles.
 //!
 //! A [`TableFile`] is opened at its first read. It is closed when more files are open than the limit allows, or when
-//! filters and indexes take more than their share of memory ([`super::open_tables`]). A reader at work keeps the file
+//! filters and indexes take more than their share of memory ([`super::filter_room`]). A reader at work keeps the file
 //! open for itself. When the last handle of an obsolete file is dropped, the file is queued for removal: so nobody
 //! reads a removed file.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Weak};
 
-use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 
 use super::edit::FileId;
-use super::open_tables::OpenTables;
+use super::filter_room::FilterRoom;
 use crate::cache::BufferPool;
 use crate::codec::file_number;
 use crate::env::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::descriptors::{self, Keeper};
-use crate::fs::{FileSystem, ReadFile, gone};
+use crate::fs::open_files::{OpenFiles, Reopenable, Slot};
+use crate::fs::{FileSystem, ReadFile, descriptors, gone};
 use crate::options::Options;
 use crate::table::TableReader;
 use crate::trace::{Cause, Step, perf_context};
@@ -41,12 +40,10 @@ pub(crate) struct TableFile {
     /// The salt that the footer must hold, from the manifest.
     salt: u64,
     registry: Arc<TableRegistry>,
-    reader: ArcSwapOption<TableReader>,
+    reader: Slot<TableReader>,
     /// The binary logarithm of the size of the run that the table was last part of. Gets ask each table of a small run
     /// more often.
     rank: AtomicU8,
-    /// Read since [`OpenTables`] last looked.
-    pub(super) used: AtomicBool,
     /// No longer part of the store. The file is removed with the last handle.
     obsolete: AtomicBool,
 }
@@ -59,7 +56,8 @@ pub(crate) struct TableRegistry {
     clock: Arc<dyn Clock>,
     dir: PathBuf,
     pool: Arc<BufferPool>,
-    open: OpenTables,
+    open: Arc<OpenFiles<TableFile>>,
+    filter_room: FilterRoom,
     obsolete: Mutex<Vec<FileId>>,
 }
 
@@ -70,18 +68,17 @@ impl TableRegistry {
         pool: Arc<BufferPool>,
         memory_max: usize,
     ) -> Arc<TableRegistry> {
-        let registry = Arc::new(TableRegistry {
+        let open = OpenFiles::new(options.open_tables_max, 1, memory_max);
+        Arc::new(TableRegistry {
             fs: Arc::clone(&options.env.fs),
             direct: options.direct_io,
             clock: Arc::clone(&options.env.clock),
             dir: dir.to_path_buf(),
             pool,
-            open: OpenTables::new(options.open_tables_max, memory_max),
+            filter_room: FilterRoom::new(&open, memory_max),
+            open,
             obsolete: Mutex::new(Vec::new()),
-        });
-        let keeper: Weak<dyn Keeper> = Arc::<TableRegistry>::downgrade(&registry);
-        descriptors::enter(keeper);
-        registry
+        })
     }
 
     /// The handle of table `id`, whose footer holds `salt`. All readers share it.
@@ -90,9 +87,8 @@ impl TableRegistry {
             id,
             salt,
             registry: Arc::clone(self),
-            reader: ArcSwapOption::empty(),
+            reader: Slot::new(),
             rank: AtomicU8::new(0),
-            used: AtomicBool::new(false),
             obsolete: AtomicBool::new(false),
         })
     }
@@ -114,7 +110,7 @@ impl TableRegistry {
 
     /// Uses memory that has become free for filters that were left out.
     pub(crate) fn use_free_room(&self) {
-        self.open.use_free_room(self.clock.monotonic_us());
+        self.filter_room.use_free(self.clock.monotonic_us());
     }
 
     /// Removes the files that nobody uses any more. A file that cannot be removed now is left to the next call.
@@ -142,13 +138,13 @@ impl TableRegistry {
         )
     }
 
-    fn open(&self, file: &Arc<TableFile>) -> Result<Arc<TableReader>> {
+    fn open(&self, file: &TableFile) -> Result<TableReader> {
         perf_context::expect(&*self.clock);
         let source = self.open_file(file.id)?;
         let now_us = self.clock.monotonic_us();
-        let room = |filter, index| self.open.make_room(filter, index, file.rank(), now_us);
+        let room = |filter, index| self.filter_room.make(filter, index, file.rank(), now_us);
         let reader = TableReader::open_with(source, file.id, Arc::clone(&self.pool), room)?;
-        let reader = Arc::new(reader.noted_by(&self.clock));
+        let reader = reader.noted_by(&self.clock);
         let bytes = reader.size() - reader.data_bytes() - reader.filter_left_out();
         perf_context::note(Cause::Tables, 0, bytes);
         perf_context::step(|| Step::OpenTable { table: file.id, bytes });
@@ -156,13 +152,19 @@ impl TableRegistry {
             let message = "this is not the table that the manifest names";
             return Err(Error::corruption(&table_path(&self.dir, file.id), 0, message));
         }
-        Ok(self.open.enter(file, reader))
+        Ok(reader)
     }
 }
 
-impl Keeper for TableRegistry {
-    fn close_unused(&self) -> bool {
-        self.open.close_unread()
+impl Reopenable for TableFile {
+    type Open = TableReader;
+
+    fn slot(&self) -> &Slot<TableReader> {
+        &self.reader
+    }
+
+    fn memory(open: &TableReader) -> usize {
+        open.memory()
     }
 }
 
@@ -173,13 +175,9 @@ impl TableFile {
         self: &Arc<Self>,
         read: impl FnOnce(&Arc<TableReader>) -> Result<T>,
     ) -> Result<T> {
-        let guard = self.reader.load();
-        if !self.used.load(Ordering::Relaxed) {
-            self.used.store(true, Ordering::Relaxed);
-        }
-        match &*guard {
+        match &*self.reader.load() {
             Some(reader) => read(reader),
-            None => read(&self.registry.open(self)?),
+            None => read(&self.registry.open.open(self, || self.registry.open(self))?),
         }
     }
 
@@ -200,26 +198,11 @@ impl TableFile {
     pub(super) fn set_rank(&self, rank: u8) {
         self.rank.store(rank, Ordering::Relaxed);
     }
-
-    /// The open table, if it is open.
-    pub(super) fn opened(&self) -> Option<Arc<TableReader>> {
-        self.reader.load_full()
-    }
-
-    pub(super) fn set_opened(&self, reader: &Arc<TableReader>) {
-        self.reader.store(Some(Arc::clone(reader)));
-    }
-
-    pub(super) fn close(&self) {
-        if let Some(reader) = self.reader.swap(None) {
-            self.registry.open.note_closed(reader.memory());
-        }
-    }
 }
 
 impl Drop for TableFile {
     fn drop(&mut self) {
-        self.close();
+        self.registry.open.release(self);
         if self.obsolete.load(Ordering::Acquire) {
             self.registry.pool.remove_table(self.id);
             self.registry.obsolete.lock().push(self.id);

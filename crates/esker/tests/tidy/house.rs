@@ -96,6 +96,7 @@ pub(crate) const PARTS: &[&str] = &[
     "Garbage",
     "Health",
     "IoBudget",
+    "OpenFiles",
     "RateLimit",
     "References",
     "Reserve",
