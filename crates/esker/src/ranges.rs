@@ -1,4 +1,4 @@
-//! Ranges of keys that were deleted at once: range tombstones.
+//! Ranges of keys, and those that were deleted at once: range tombstones.
 //!
 //! A range tombstone hides the older versions of every key in its range. A tree's range tombstones are kept outside its
 //! memtables and tables: here, in the log and, once they are flushed, in the manifest. A read asks for them after it
@@ -20,29 +20,42 @@ use parking_lot::RwLock;
 use crate::codec::{Decoder, put_slice};
 use crate::cursor::SeqNo;
 
-/// The keys from `lower` up to `upper`, without `upper`; `None`: to the end.
+/// The keys from `lower` up to `upper`, without `upper`; `None`: to the end. This is the one kind of key range: other
+/// bounds take this form by [`next_key`]. `ScanRange` adds how to visit the keys, `KeyBounds` where a tree's other keys
+/// went.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct KeyRange {
     pub(crate) lower: Vec<u8>,
     pub(crate) upper: Option<Vec<u8>>,
 }
 
+/// Bounds as the range lookups of sorted maps take them.
+pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// The smallest key that is greater than `key`.
+pub(crate) fn next_key(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+/// The smallest byte string that is greater than every string that begins with `prefix`; `None` if there is none (all
+/// bytes are 0xff).
+pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
 impl KeyRange {
-    /// The keys between two bounds.
-    pub(crate) fn between(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> KeyRange {
-        // The next key after a key is that key and a zero byte.
-        let behind = |key: &Vec<u8>| [key.as_slice(), &[0]].concat();
-        let lower = match lower {
-            Bound::Included(key) => key.clone(),
-            Bound::Excluded(key) => behind(key),
-            Bound::Unbounded => Vec::new(),
-        };
-        let upper = match upper {
-            Bound::Included(key) => Some(behind(key)),
-            Bound::Excluded(key) => Some(key.clone()),
-            Bound::Unbounded => None,
-        };
-        KeyRange { lower, upper }
+    /// The keys that begin with `prefix`.
+    pub(crate) fn prefix(prefix: &[u8]) -> KeyRange {
+        KeyRange { lower: prefix.to_vec(), upper: prefix_end(prefix) }
+    }
+
+    /// Bounds for the range lookups of sorted maps, which panic on crossed bounds; `None` if the range is empty.
+    pub(crate) fn bounds(&self) -> Option<Bounds<'_>> {
+        let upper = self.upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        (!self.is_empty()).then_some((Bound::Included(self.lower.as_slice()), upper))
     }
 
     /// Whether the range cannot hold any key.
@@ -55,14 +68,23 @@ impl KeyRange {
         self.lower.as_slice() <= key && self.ends_behind(key)
     }
 
+    /// Whether `key` lies before the upper end.
     #[inline]
-    fn ends_behind(&self, key: &[u8]) -> bool {
+    pub(crate) fn ends_behind(&self, key: &[u8]) -> bool {
         self.upper.as_ref().is_none_or(|upper| key < upper.as_slice())
     }
 
     /// Whether it contains a key in `smallest..=largest`.
     pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         self.lower.as_slice() <= largest && self.ends_behind(smallest)
+    }
+
+    /// Whether some key is in both ranges.
+    pub(crate) fn meets(&self, other: &KeyRange) -> bool {
+        !self.is_empty()
+            && !other.is_empty()
+            && self.ends_behind(&other.lower)
+            && other.ends_behind(&self.lower)
     }
 
     /// Whether it contains every key of `other`.
@@ -238,71 +260,57 @@ impl RangeTombstones {
 
     /// The range of a tombstone that is newer than `seq` and covers a key of `range`.
     pub(crate) fn newer_over(&self, range: &KeyRange, seq: SeqNo) -> Option<KeyRange> {
-        if self.is_empty() || range.is_empty() {
+        if self.is_empty() {
             return None;
         }
-        let is_over = |other: &KeyRange| {
-            let begins_before = range.upper.as_ref().is_none_or(|upper| other.lower < *upper);
-            begins_before && other.upper.as_ref().is_none_or(|upper| range.lower < *upper)
-        };
         let fragments = self.fragments.read();
         let mut newer = fragments.list.iter().rev().take_while(|one| one.seq > seq);
-        newer.find(|one| is_over(&one.range)).map(|one| one.range.clone())
+        newer.find(|one| one.range.meets(range)).map(|one| one.range.clone())
     }
 
     /// What the tombstones at or before `seq` hide of the keys in `within`.
     pub(crate) fn cover(&self, within: &KeyRange, seq: SeqNo) -> Cover {
-        let mut spans: Vec<Span> = Vec::new();
+        let mut pieces: Vec<RangeTombstone> = Vec::new();
         if !self.is_empty() {
             let fragments = self.fragments.read();
-            let end = within.upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             let first =
                 fragments.map.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(within.lower.as_slice())));
-            let begin = Bound::Included(within.lower.as_slice());
-            let reversed = within.is_empty();
-            let rest = (!reversed).then(|| fragments.map.range::<[u8], _>((begin, end)));
+            let rest = within.bounds().map(|bounds| fragments.map.range::<[u8], _>(bounds));
             for (lower, fragment) in first.last().into_iter().chain(rest.into_iter().flatten()) {
                 let newest = fragment.seqs.iter().rev().find(|&&of| of <= seq);
                 if let Some(&newest) = newest {
                     let range = KeyRange { lower: lower.clone(), upper: fragment.upper.clone() };
-                    spans.push(Span { range, seq: newest });
+                    pieces.push(RangeTombstone { range, seq: newest });
                 }
             }
         }
-        Cover { spans }
+        Cover { pieces }
     }
-}
-
-/// A range in which everything older than a sequence number is hidden.
-#[derive(Debug)]
-struct Span {
-    range: KeyRange,
-    seq: SeqNo,
 }
 
 /// What range tombstones hide at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Cover {
-    /// Ascending, disjoint.
-    spans: Vec<Span>,
+    /// The newest tombstone over each range, ascending and disjoint.
+    pieces: Vec<RangeTombstone>,
 }
 
 impl Cover {
     /// Adds what `other` hides; its keys are different ones.
     pub(crate) fn join(&mut self, other: Cover) {
-        self.spans.extend(other.spans);
-        self.spans.sort_by(|one, two| one.range.lower.cmp(&two.range.lower));
+        self.pieces.extend(other.pieces);
+        self.pieces.sort_by(|one, two| one.range.lower.cmp(&two.range.lower));
     }
 
     /// The sequence number below which versions of `key` are hidden; 0: none is hidden.
     #[inline]
     pub(crate) fn over(&self, key: &[u8]) -> SeqNo {
-        if self.spans.is_empty() {
+        if self.pieces.is_empty() {
             return 0;
         }
-        let behind = self.spans.partition_point(|span| span.range.lower.as_slice() <= key);
-        let span = behind.checked_sub(1).map(|at| &self.spans[at]);
-        span.filter(|span| span.range.contains(key)).map_or(0, |span| span.seq)
+        let behind = self.pieces.partition_point(|piece| piece.range.lower.as_slice() <= key);
+        let piece = behind.checked_sub(1).map(|at| &self.pieces[at]);
+        piece.filter(|piece| piece.range.contains(key)).map_or(0, |piece| piece.seq)
     }
 }
 
@@ -360,6 +368,28 @@ mod tests {
                     newer.into_iter().any(shares),
                     "seed {seed} {within:?} {seq}"
                 );
+            }
+        }
+    }
+
+    /// Judges each pair of ranges key by key.
+    #[test]
+    fn ranges_agree_with_the_keys_in_them() {
+        let universe: Vec<Vec<u8>> = (0..60).map(|n| vec![n]).chain([b"\x0a\0".to_vec()]).collect();
+        let mut bounds: Vec<Vec<u8>> = (1..=4).map(|n| vec![n * 10]).collect();
+        bounds.extend([next_key(b"\x0a"), Vec::new()]);
+        let uppers = || bounds.iter().cloned().map(Some).chain([None]);
+        let ranges: Vec<KeyRange> = bounds
+            .iter()
+            .flat_map(|lower| uppers().map(|upper| KeyRange { lower: lower.clone(), upper }))
+            .collect();
+        let held = |range: &KeyRange| universe.iter().filter(|key| range.contains(key)).count();
+        for a in &ranges {
+            assert_eq!((a.bounds().is_some(), a.is_empty()), (held(a) > 0, held(a) == 0), "{a:?}");
+            for b in &ranges {
+                let both = universe.iter().filter(|key| a.contains(key) && b.contains(key)).count();
+                assert_eq!((a.meets(b), a.common(b).is_some()), (both > 0, both > 0), "{a:?} {b:?}");
+                assert!(!a.encloses(b) || both == held(b), "{a:?} {b:?}");
             }
         }
     }

@@ -154,7 +154,7 @@ fn what(store: &Store, op: &Op<'_>) -> What {
         Kind::Delete => What::Delete(key),
         Kind::DeleteRange => {
             let range = KeyRange::decode(op.key, op.value);
-            What::DeleteRange(range.map_or_else(ScanRange::all, |range| ScanRange::of(&range)))
+            What::DeleteRange(range.map_or_else(ScanRange::all, ScanRange::of))
         }
         Kind::Merge => {
             let (name, operand) = operators::parts(op.value).unwrap_or_default();

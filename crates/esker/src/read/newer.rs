@@ -8,8 +8,6 @@
 //! memtable that takes writes remains: checking a key costs one lookup there, checking a range a walk over
 //! the range's entries there.
 
-use std::ops::Bound;
-
 use crate::canary::broken;
 use crate::checksum::hash_key;
 use crate::cursor::{Cursor, MAX_SEQ, SeqNo};
@@ -75,63 +73,30 @@ impl<'a> Newer<'a> {
         Ok(false)
     }
 
-    /// A key between the bounds that was written after `after`, which is the moment or a later number.
-    pub(crate) fn key_between(
-        &self,
-        lower: Bound<&[u8]>,
-        upper: Bound<&[u8]>,
-        after: SeqNo,
-    ) -> Result<Option<Vec<u8>>> {
+    /// A key of `range` that was written after `after`, which is the moment or a later number.
+    pub(crate) fn key_in(&self, range: &KeyRange, after: SeqNo) -> Result<Option<Vec<u8>>> {
         for mem in self.mems.iter().filter(|mem| mem.last_seq() > after) {
-            if let Some(key) = first_newer(&mut mem.table.cursor(), lower, upper, after)? {
+            if let Some(key) = first_newer(&mut mem.table.cursor(), range, after)? {
                 return Ok(Some(key));
             }
         }
         for table in self.tables.iter().filter(|table| table.info.max_seq > after) {
-            if is_below(&table.info.smallest, upper)
-                && is_above(&table.info.largest, lower)
-                && let Some(key) = first_newer(&mut table.cursor(ScanHint::Scan)?, lower, upper, after)?
+            if range.overlaps(&table.info.smallest, &table.info.largest)
+                && let Some(key) = first_newer(&mut table.cursor(ScanHint::Scan)?, range, after)?
             {
                 return Ok(Some(key));
             }
         }
-        // A range tombstone between the bounds counts, whether or not it deleted anything.
-        let within = KeyRange::between(&lower.map(<[u8]>::to_vec), &upper.map(<[u8]>::to_vec));
-        let moved = self.moved.iter().find_map(|range| range.common(&within));
-        let deleted = moved.or_else(|| self.ranges.newer_over(&within, after));
-        Ok(deleted.map(|range| range.lower.max(within.lower)))
+        // A range tombstone over a part of the range counts, whether or not it deleted anything.
+        let moved = self.moved.iter().find_map(|moved| moved.common(range));
+        let deleted = moved.or_else(|| self.ranges.newer_over(range, after));
+        Ok(deleted.map(|deleted| deleted.lower.max(range.lower.clone())))
     }
 }
 
-fn is_above(key: &[u8], lower: Bound<&[u8]>) -> bool {
-    match lower {
-        Bound::Included(bound) => key >= bound,
-        Bound::Excluded(bound) => key > bound,
-        Bound::Unbounded => true,
-    }
-}
-
-fn is_below(key: &[u8], upper: Bound<&[u8]>) -> bool {
-    match upper {
-        Bound::Included(bound) => key <= bound,
-        Bound::Excluded(bound) => key < bound,
-        Bound::Unbounded => true,
-    }
-}
-
-fn first_newer(
-    cursor: &mut impl Cursor,
-    lower: Bound<&[u8]>,
-    upper: Bound<&[u8]>,
-    after: SeqNo,
-) -> Result<Option<Vec<u8>>> {
-    match lower {
-        Bound::Unbounded => cursor.seek_to_first()?,
-        Bound::Included(key) => cursor.seek(key, MAX_SEQ)?,
-        // Every version of the bound sorts before (key + a zero byte).
-        Bound::Excluded(key) => cursor.seek(&[key, &[0]].concat(), MAX_SEQ)?,
-    }
-    while cursor.valid() && is_below(cursor.key(), upper) {
+fn first_newer(cursor: &mut impl Cursor, range: &KeyRange, after: SeqNo) -> Result<Option<Vec<u8>>> {
+    cursor.seek(&range.lower, MAX_SEQ)?;
+    while cursor.valid() && range.ends_behind(cursor.key()) {
         if cursor.seq() > after {
             return Ok(Some(cursor.key().to_vec()));
         }

@@ -4,7 +4,6 @@
 //! oldest first, so the last such version decides, and it is known only when the key changes.
 
 use std::any::Any;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use super::merging_cursor::{Direction, MergeCursor, sources_of};
@@ -79,7 +78,7 @@ impl Scan {
                 cost.note_scan(state.levels.run_places().count());
             }
             sources.extend(meter.measured(|| sources_of(state, ScanHint::Scan))?);
-            cover.join(state.ranges.cover(&range.keys(), seq));
+            cover.join(state.ranges.cover(&range.keys, seq));
         }
         perf_context::step(|| Step::Sources { count: sources.len() as u64 });
         let merge = MergeCursor::new(sources, direction);
@@ -264,11 +263,9 @@ impl Scan {
 
     fn start_forward(&mut self) -> Result<()> {
         self.started = true;
-        match &self.range.lower {
-            Bound::Unbounded => self.merge.seek_to_start(),
-            Bound::Included(key) => self.merge.seek(key, MAX_SEQ),
-            // Every version of the bound sorts before (key + a zero byte).
-            Bound::Excluded(key) => self.merge.seek(&[key.as_slice(), &[0]].concat(), MAX_SEQ),
+        match self.range.keys.lower.as_slice() {
+            [] => self.merge.seek_to_start(),
+            key => self.merge.seek(key, MAX_SEQ),
         }
     }
 
@@ -288,7 +285,7 @@ impl Scan {
             // No key is empty, so an empty buffer means that no key was seen yet.
             let is_new = first || key != self.key.as_slice();
             if is_new && self.merge.seq() <= self.seq {
-                if !self.range.below_upper(key) {
+                if !self.range.keys.ends_behind(key) {
                     return self.finish();
                 }
                 (first, skipped) = (false, 0);
@@ -340,10 +337,9 @@ impl Scan {
 
     fn start_backward(&mut self) -> Result<()> {
         self.started = true;
-        match &self.range.upper {
-            Bound::Unbounded => self.merge.seek_to_start(),
-            Bound::Excluded(key) => self.merge.seek(key, MAX_SEQ),
-            Bound::Included(key) => self.merge.seek(&[key.as_slice(), &[0]].concat(), MAX_SEQ),
+        match &self.range.keys.upper {
+            None => self.merge.seek_to_start(),
+            Some(key) => self.merge.seek(key, MAX_SEQ),
         }
     }
 
@@ -353,7 +349,7 @@ impl Scan {
             self.meter.has_begun();
         }
         while self.merge.valid() {
-            if !self.range.above_lower(self.merge.key()) {
+            if self.merge.key() < self.range.keys.lower.as_slice() {
                 return self.finish();
             }
             self.key.clear();

@@ -78,7 +78,7 @@ impl Batch {
     /// # Errors
     /// `InvalidInput` when the batch would exceed 4 GiB.
     pub fn delete_range(&mut self, tree: &Tree, range: &ScanRange) -> Result<()> {
-        self.add_range(tree.inner(), &range.keys())
+        self.add_range(tree.inner(), &range.keys)
     }
 
     /// Adds: `key` of `tree` becomes absent.

@@ -1,10 +1,9 @@
 //! Estimates without reading data, from the tables' indexes and filters.
 
-use std::ops::Bound;
-
 use super::Tree;
 use crate::checksum::hash_key;
 use crate::error::Result;
+use crate::ranges::KeyRange;
 use crate::read::range::ScanRange;
 use crate::state::TreeState;
 use crate::version::levels::Table;
@@ -18,7 +17,7 @@ impl Tree {
     #[expect(clippy::needless_pass_by_value, reason = "called as `scan` and `count` are")]
     pub fn approximate_count(&self, range: ScanRange) -> Result<u64> {
         let (state, _) = self.consistent_state()?;
-        count(&state, &range)
+        count(&state, &range.keys)
     }
 
     /// How many tables whose key range covers `key` have a filter, and how many of these filters pass it. For absent
@@ -44,21 +43,14 @@ impl Tree {
     }
 }
 
-fn bound_key(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
-    match bound {
-        Bound::Included(key) | Bound::Excluded(key) => Some(key),
-        Bound::Unbounded => None,
-    }
-}
-
 /// About how many entries of `table` lie in `range`, from the share of its bytes that does.
-fn count_in(table: &Table, range: &ScanRange) -> Result<u64> {
-    let lower = bound_key(&range.lower).filter(|key| *key > table.info.smallest.as_slice());
-    let upper = bound_key(&range.upper).filter(|key| *key < table.info.largest.as_slice());
-    if lower.is_none() && upper.is_none() {
+fn count_in(table: &Table, range: &KeyRange) -> Result<u64> {
+    let lower = range.lower.as_slice().max(&table.info.smallest);
+    let upper = range.upper.as_deref().filter(|key| *key < table.info.largest.as_slice());
+    if lower == table.info.smallest && upper.is_none() {
         return Ok(table.info.entries);
     }
-    let begin = table.offset_of(lower.unwrap_or(&table.info.smallest))?;
+    let begin = table.offset_of(lower)?;
     let end = match upper {
         Some(upper) => table.offset_of(upper)?,
         None => table.offset_of(&table.info.largest)?.max(table.info.size),
@@ -68,18 +60,15 @@ fn count_in(table: &Table, range: &ScanRange) -> Result<u64> {
 }
 
 /// About how many keys of the tree lie in `range`.
-pub(super) fn count(state: &TreeState, range: &ScanRange) -> Result<u64> {
-    let is_whole = bound_key(&range.lower).is_none() && bound_key(&range.upper).is_none();
+pub(super) fn count(state: &TreeState, range: &KeyRange) -> Result<u64> {
     let mut total = 0;
     for mem in std::iter::once(&state.mem).chain(&state.immutable) {
         // A memtable has no index to count by: count all of it for the whole range, half for a part.
         let len = mem.table.len() as u64;
-        total += if is_whole { len } else { len / 2 };
+        total += if *range == KeyRange::default() { len } else { len / 2 };
     }
     for (_, table) in state.levels.tables() {
-        let below = bound_key(&range.upper).is_some_and(|key| key < table.info.smallest.as_slice());
-        let above = bound_key(&range.lower).is_some_and(|key| key > table.info.largest.as_slice());
-        if !below && !above {
+        if range.overlaps(&table.info.smallest, &table.info.largest) {
             total += count_in(table, range)?;
         }
     }

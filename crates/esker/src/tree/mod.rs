@@ -10,7 +10,6 @@ use crate::canary::broken;
 use crate::cursor::{Content, Expiry, Kind, SeqNo};
 use crate::error::Result;
 use crate::options::Durability;
-use crate::ranges::KeyRange;
 use crate::read::get::get_at;
 use crate::read::meter::{ScanMeter, Scanned};
 use crate::read::newer::Newer;
@@ -77,9 +76,7 @@ impl Tree {
 
     /// The keys that the tree may hold: all, unless it was split ([`Db::split`](crate::Db::split)).
     pub fn range(&self) -> ScanRange {
-        let KeyRange { lower, upper } = self.inner.state.load().key_bounds.range.clone();
-        let range = if lower.is_empty() { ScanRange::all() } else { ScanRange::all().from(lower) };
-        upper.map_or(range.clone(), |upper| range.before(upper))
+        ScanRange::of(self.inner.state.load().key_bounds.range.clone())
     }
 
     // ---- writing -------------------------------------------------------------------------------------

@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::span::Span;
 use crate::env::{Clock, Waker};
+use crate::ranges::KeyRange;
 use crate::trace::{Cause, perf_context};
 use crate::version::edit::TreeId;
 
@@ -53,17 +53,17 @@ pub(super) enum LockMode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     Key(Vec<u8>),
-    Range(Span),
+    Range(KeyRange),
 }
 
 impl Target {
     fn overlaps(&self, other: &Target) -> bool {
         match (self, other) {
             (Target::Key(a), Target::Key(b)) => a == b,
-            (Target::Key(key), Target::Range(span)) | (Target::Range(span), Target::Key(key)) => {
-                span.contains(key)
+            (Target::Key(key), Target::Range(range)) | (Target::Range(range), Target::Key(key)) => {
+                range.contains(key)
             }
-            (Target::Range(a), Target::Range(b)) => a.overlaps(b),
+            (Target::Range(a), Target::Range(b)) => a.meets(b),
         }
     }
 }
@@ -97,7 +97,7 @@ pub(super) enum Outcome {
 #[derive(Debug, Default)]
 struct TreeLocks {
     keys: BTreeMap<Vec<u8>, Vec<(Owner, LockMode)>>,
-    ranges: Vec<(Owner, LockMode, Span)>,
+    ranges: Vec<(Owner, LockMode, KeyRange)>,
 }
 
 impl TreeLocks {
@@ -106,16 +106,16 @@ impl TreeLocks {
         let mut found = Vec::new();
         match target {
             Target::Key(key) => found.extend(self.keys.get(key).into_iter().flatten()),
-            Target::Range(span) => {
-                if let Some(bounds) = span.bounds() {
+            Target::Range(range) => {
+                if let Some(bounds) = range.bounds() {
                     found.extend(self.keys.range::<[u8], _>(bounds).flat_map(|(_, holders)| holders));
                 }
             }
         }
-        for (owner, mode, span) in &self.ranges {
+        for (owner, mode, range) in &self.ranges {
             let meets = match target {
-                Target::Key(key) => span.contains(key),
-                Target::Range(other) => span.overlaps(other),
+                Target::Key(key) => range.contains(key),
+                Target::Range(other) => range.meets(other),
             };
             if meets {
                 found.push((*owner, *mode));
@@ -132,18 +132,18 @@ impl TreeLocks {
             Target::Range(_) => false,
         };
         on_key
-            || self.ranges.iter().any(|(owner, mode, span)| {
+            || self.ranges.iter().any(|(owner, mode, range)| {
                 mine(*owner, *mode)
                     && match &request.target {
-                        Target::Key(key) => span.contains(key),
-                        Target::Range(other) => span.covers(other),
+                        Target::Key(key) => range.contains(key),
+                        Target::Range(other) => range.encloses(other),
                     }
             })
     }
 
     fn add(&mut self, request: &Request) {
         match &request.target {
-            Target::Range(span) => self.ranges.push((request.owner, request.mode, span.clone())),
+            Target::Range(range) => self.ranges.push((request.owner, request.mode, range.clone())),
             Target::Key(key) => {
                 let holders = self.keys.entry(key.clone()).or_default();
                 match holders.iter_mut().find(|(owner, _)| *owner == request.owner) {

@@ -39,6 +39,7 @@ use crate::canary::broken;
 use crate::cursor::Expiry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operators::MergeOperators;
+use crate::ranges::KeyRange;
 use crate::read::range::ScanRange;
 use crate::store::Owner;
 use crate::trace::{Operation, Subject, perf_context};
@@ -52,7 +53,6 @@ mod options;
 mod reads;
 mod retry;
 mod scan;
-mod span;
 #[cfg(test)]
 mod tests;
 mod writes;
@@ -63,7 +63,6 @@ pub use options::{Isolation, TxnMode, TxnOptions};
 use reads::{RangeId, ReadSet, Validation, check_key_unchanged, expired, shown};
 pub(crate) use retry::transact;
 pub use scan::TxnScan;
-use span::Span;
 pub use writes::Savepoint;
 use writes::{Change, WriteSet};
 
@@ -216,12 +215,11 @@ impl Txn {
 
     fn read_range(&self, tree: &Tree, range: ScanRange, for_update: bool) -> Result<TxnScan<'_>> {
         self.check_tree(tree)?;
-        let span = Span { lower: range.lower.clone(), upper: range.upper.clone() };
-        let snapshot = self.read_point_for(tree, || Target::Range(span.clone()), for_update)?;
+        let snapshot = self.read_point_for(tree, || Target::Range(range.keys.clone()), for_update)?;
         let scan = snapshot.scan(tree, range.clone())?;
         let mut inner = self.inner.borrow_mut();
         let noted = self.is_serializable() || for_update;
-        let read = noted.then(|| inner.reads.note_range(tree, span, snapshot.seq()));
+        let read = noted.then(|| inner.reads.note_range(tree, range.keys.clone(), snapshot.seq()));
         let own = inner.writes.changes(tree.inner().id).cloned();
         Ok(TxnScan::new(self, (tree, range), scan, own, read))
     }
@@ -250,7 +248,7 @@ impl Txn {
     }
 
     /// Records that a scan has not gone beyond `walked`.
-    fn note_walked(&self, read: RangeId, walked: Option<Span>) {
+    fn note_walked(&self, read: RangeId, walked: Option<KeyRange>) {
         self.inner.borrow_mut().reads.shrink_range(read, walked);
     }
 
@@ -292,16 +290,15 @@ impl Txn {
     /// As [`Txn::put`].
     pub fn delete_range(&self, tree: &Tree, range: &ScanRange) -> Result<()> {
         self.check_tree(tree)?;
-        let span = Span { lower: range.lower.clone(), upper: range.upper.clone() };
+        let keys = range.keys.clone();
         if self.is_pessimistic() {
-            self.lock(tree, Target::Range(span.clone()), LockMode::Exclusive)?;
+            self.lock(tree, Target::Range(keys.clone()), LockMode::Exclusive)?;
         }
         let mut inner = self.inner.borrow_mut();
         if !self.is_serializable() {
             let snapshot = inner.snapshot.seq();
-            inner.reads.note_range(tree, span, snapshot);
+            inner.reads.note_range(tree, keys.clone(), snapshot);
         }
-        let keys = range.keys();
         if !keys.is_empty() {
             inner.writes.delete_range(tree, keys);
         }

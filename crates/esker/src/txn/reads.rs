@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use super::span::{Span, borrowed};
 use super::writes::WriteSet;
 use crate::canary::broken;
 use crate::cursor::{Expiry, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ranges::KeyRange;
 use crate::read::newer::Newer;
 use crate::tree::Tree;
 use crate::version::edit::TreeId;
@@ -27,7 +27,7 @@ struct TreeReads {
     /// Each key with the moment of its first read.
     keys: BTreeMap<Vec<u8>, SeqNo>,
     /// `None`: the scan returned nothing.
-    ranges: Vec<Option<(Span, SeqNo)>>,
+    ranges: Vec<Option<(KeyRange, SeqNo)>>,
     /// The earliest expiry among the values that it relies on, and its key.
     first_lapse: Option<(Expiry, Vec<u8>)>,
     /// When the other values that were read expire.
@@ -60,10 +60,10 @@ impl ReadSet {
         }
     }
 
-    /// Records that `span` is being read as of `seq`.
-    pub(super) fn note_range(&mut self, tree: &Tree, span: Span, seq: SeqNo) -> RangeId {
+    /// Records that `range` is being read as of `seq`.
+    pub(super) fn note_range(&mut self, tree: &Tree, range: KeyRange, seq: SeqNo) -> RangeId {
         let ranges = &mut self.of(tree).ranges;
-        ranges.push(Some((span, seq)));
+        ranges.push(Some((range, seq)));
         RangeId { tree: tree.inner().id, index: ranges.len() - 1 }
     }
 
@@ -89,11 +89,11 @@ impl ReadSet {
     }
 
     /// Records that only `walked` was read of the range; `None`: nothing.
-    pub(super) fn shrink_range(&mut self, id: RangeId, walked: Option<Span>) {
+    pub(super) fn shrink_range(&mut self, id: RangeId, walked: Option<KeyRange>) {
         let range = self.trees.get_mut(&id.tree).and_then(|reads| reads.ranges.get_mut(id.index));
         if let Some(range) = range {
             *range = match (range.take(), walked) {
-                (Some((_, seq)), Some(span)) => Some((span, seq)),
+                (Some((_, seq)), Some(walked)) => Some((walked, seq)),
                 _ => None,
             };
         }
@@ -118,10 +118,9 @@ impl ReadSet {
                     return Err(conflict(tree, key, "read it"));
                 }
             }
-            for (span, seq) in ranges.iter().flatten() {
-                let (lower, upper) = (borrowed(&span.lower), borrowed(&span.upper));
+            for (range, seq) in ranges.iter().flatten() {
                 if !broken("txn-ranges")
-                    && let Some(key) = newer.key_between(lower, upper, (*seq).max(seen))?
+                    && let Some(key) = newer.key_in(range, (*seq).max(seen))?
                 {
                     return Err(conflict(tree, &key, "read a range around it"));
                 }

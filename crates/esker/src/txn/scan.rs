@@ -4,10 +4,10 @@ use std::ops::Bound;
 
 use super::Txn;
 use super::reads::RangeId;
-use super::span::{Bounds, Span};
 use super::writes::{Change, Changes};
 use crate::cursor::Expiry;
 use crate::error::Result;
+use crate::ranges::{Bounds, KeyRange, next_key};
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
 use crate::tree::Tree;
@@ -139,22 +139,15 @@ impl<'t> TxnScan<'t> {
         Ok(())
     }
 
-    fn span(&self) -> Span {
-        Span { lower: self.range.lower.clone(), upper: self.range.upper.clone() }
-    }
-
     fn first_own(&self) -> Option<(Vec<u8>, Change)> {
-        self.own_within(self.span().bounds()?)
+        self.own_within(self.range.keys.bounds()?)
     }
 
+    /// The next of the transaction's writes behind `key`, which is in the range.
     fn own_behind(&self, key: &[u8]) -> Option<(Vec<u8>, Change)> {
-        let key = Bound::Excluded(key.to_vec());
-        let rest = if self.range.reverse {
-            Span { lower: self.range.lower.clone(), upper: key }
-        } else {
-            Span { lower: key, upper: self.range.upper.clone() }
-        };
-        self.own_within(rest.bounds()?)
+        let (lower, upper) = self.range.keys.bounds()?;
+        let key = Bound::Excluded(key);
+        self.own_within(if self.range.reverse { (lower, key) } else { (key, upper) })
     }
 
     fn own_within(&self, bounds: Bounds<'_>) -> Option<(Vec<u8>, Change)> {
@@ -226,17 +219,16 @@ impl<'t> TxnScan<'t> {
         });
     }
 
-    /// The span that the scan has passed; `None` before the first pair.
-    fn walked(&self) -> Option<Span> {
-        let mut span = self.span();
-        let key = Bound::Included(self.key().to_vec());
+    /// The range that the scan has passed; `None` before the first pair.
+    fn walked(&self) -> Option<KeyRange> {
+        let mut passed = self.range.keys.clone();
         match self.at {
             At::Start => return None,
             At::End => {}
-            _ if self.range.reverse => span.lower = key,
-            _ => span.upper = key,
+            _ if self.range.reverse => passed.lower = self.key().to_vec(),
+            _ => passed.upper = Some(next_key(self.key())),
         }
-        Some(span)
+        Some(passed)
     }
 }
 

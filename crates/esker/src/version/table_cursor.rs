@@ -5,6 +5,7 @@ use super::imported::Renumbered;
 use super::table_info::TableInfo;
 use crate::cursor::{Cursor, Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
+use crate::ranges::prefix_end;
 use crate::table::TableCursor;
 
 /// Iterates over one tree's entries of a table.
@@ -140,14 +141,6 @@ impl PartCursor {
         self.settle();
         moved
     }
-}
-
-/// The first key behind all that begin with `prefix`, if there is one.
-fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Some(end)
 }
 
 macro_rules! either {

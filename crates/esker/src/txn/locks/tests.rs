@@ -1,4 +1,3 @@
-use std::ops::Bound;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Scope, ScopedJoinHandle, scope};
 
@@ -13,7 +12,7 @@ fn key(name: &str) -> Target {
 }
 
 fn range(lower: &str, upper: &str) -> Target {
-    Target::Range(Span { lower: Bound::Included(lower.into()), upper: Bound::Excluded(upper.into()) })
+    Target::Range(KeyRange { lower: lower.into(), upper: Some(upper.into()) })
 }
 
 fn take(locks: &Locks, target: Target, mode: LockMode, timeout: Duration) -> Outcome {
