@@ -18,7 +18,7 @@ pub(crate) struct Put {
     #[arg(allow_negative_numbers = true)]
     pub(crate) key: OsString,
     /// The value
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_hyphen_values = true)]
     pub(crate) value: Option<OsString>,
     /// Take the value from a file (`-`: standard input)
     #[arg(long, value_name = "F")]
