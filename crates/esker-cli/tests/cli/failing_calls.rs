@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 use esker::{Db, ErrorKind, Options, ScanRange};
 
+use crate::support::skip;
+
 type Outcome<T> = Result<T, String>;
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -606,12 +608,7 @@ fn can_trace() -> bool {
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         Err(error) => format!("strace: {error}"),
     };
-    println!("skipped: {why}");
-    if let Some(path) = std::env::var_os("ESKER_NOTES") {
-        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
-        let line = format!("calls_of_the_real_program_fail: {why}\n");
-        std::io::Write::write_all(&mut file, line.as_bytes()).unwrap();
-    }
+    skip("calls_of_the_real_program_fail", &why);
     false
 }
 

@@ -12,6 +12,15 @@ mod rng;
 
 pub(crate) use rng::Rng;
 
+/// Says that `test` cannot be run here; `./test` counts what was skipped.
+pub(crate) fn skip(test: &str, why: &str) {
+    println!("skipped {test}: {why}");
+    if let Some(path) = std::env::var_os("ESKER_NOTES") {
+        let mut file = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+        writeln!(file, "{test}: {why}").unwrap();
+    }
+}
+
 /// How a command ended.
 #[derive(Debug)]
 pub(crate) struct Done {
