@@ -18,7 +18,7 @@ use crate::checksum::checksum;
 use crate::codec::file_number;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{Entry, NameKind, not_a_file};
+use crate::fs::{Entry, NameKind, lock_temporary, not_a_file};
 use crate::log::replay::segment_number;
 use crate::open::LOCK_FILE;
 use crate::version::imported::ImportedFiles;
@@ -200,7 +200,7 @@ impl Shelf {
                 shelf.stored.push(name);
             } else if is_temporary(&name) {
                 shelf.temporaries.push(name);
-            } else if name != LOCK_FILE {
+            } else if name != LOCK_FILE && Path::new(&name) != lock_temporary(LOCK_FILE) {
                 shelf.foreign = Some(name);
             }
         }

@@ -425,6 +425,11 @@ pub trait FileSystem: Send + Sync + Debug {
     }
 }
 
+/// The name that a lock file has before it replaces the lock file `path`.
+pub(crate) fn lock_temporary(path: impl AsRef<Path>) -> PathBuf {
+    path.as_ref().with_extension("tmp")
+}
+
 /// The message for a caller that cannot get the lock because `holders` have it, as far as they are known.
 fn lock_held_message(mode: LockMode, holders: Option<&str>) -> String {
     let holders = holders.unwrap_or("another process (or by another handle of this one)");

@@ -7,7 +7,7 @@ use crate::codec::FILE_NUMBER_STRANGE;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::gone::before_retirement;
-use crate::fs::{Entry, LockMode, NameKind, gone, not_a_directory, not_a_file};
+use crate::fs::{Entry, LockMode, NameKind, gone, lock_temporary, not_a_directory, not_a_file};
 use crate::log::replay::segment_number;
 use crate::log::segment::is_unwritten;
 use crate::space::RESERVE_FILE;
@@ -16,7 +16,7 @@ use crate::version::imported::ImportedFiles;
 use crate::version::manifest::{copy_number, copy_path, is_temporary, manifest_number, manifest_path};
 use crate::version::tables::table_number;
 
-/// The file that is locked, never written.
+/// The file that is locked. A writer notes in it who holds the lock.
 pub(crate) const LOCK_FILE: &str = "LOCK";
 
 /// The directory inside a store's directory in which a backup keeps what it copies.
@@ -35,7 +35,10 @@ fn is_quarantine(name: &str) -> bool {
 fn is_passing_name(name: &str) -> bool {
     let retired = before_retirement(name);
     let is_retired = retired.is_some_and(|name| blob_number(name).or(segment_number(name)).is_some());
-    is_temporary(name) || is_temporary_blob(name) || is_retired
+    is_temporary(name)
+        || is_temporary_blob(name)
+        || is_retired
+        || Path::new(name) == lock_temporary(LOCK_FILE)
 }
 
 /// Whether a store gives this name to a file.

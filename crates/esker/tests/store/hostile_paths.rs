@@ -216,6 +216,41 @@ fn a_reserve_that_is_a_link_leads_to_no_file_that_is_cut() {
 }
 
 #[test]
+fn a_store_and_its_copy_by_hard_links_are_open_side_by_side_and_share_no_lock() {
+    let root = tempfile::tempdir().unwrap();
+    let (store, copy) = (root.path().join("store"), root.path().join("copy"));
+    make(&store);
+    fs::create_dir(&copy).unwrap();
+    for name in names(&store) {
+        fs::hard_link(store.join(&name), copy.join(&name)).unwrap();
+    }
+    let before = everything(&copy);
+    let db = Db::open(&store, options()).unwrap();
+    db.put("last", "in the store").unwrap();
+    assert!(everything(&copy) == before, "the copy has changed with the store");
+    let other = Db::open(&copy, options()).unwrap();
+    other.put("last", "in the copy").unwrap();
+    for (dir, db, value) in [(&store, &db, "in the store"), (&copy, &other, "in the copy")] {
+        assert_eq!(db.get_vec("last").unwrap().unwrap(), value.as_bytes());
+        for second in [Db::open(dir, options()), Db::open_read_only(dir, options())] {
+            let error = second.map(drop).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+            assert!(error.to_string().contains("this process"), "{error}");
+        }
+    }
+    // What another program has put there by a link is not written to either.
+    drop((db, other));
+    let mine = root.path().join("mine");
+    fs::write(&mine, "").unwrap();
+    fs::remove_file(store.join("LOCK")).unwrap();
+    fs::hard_link(&mine, store.join("LOCK")).unwrap();
+    let db = Db::open(&store, options()).unwrap();
+    assert_eq!(fs::read(&mine).unwrap(), b"");
+    db.close().unwrap();
+    assert_eq!(fs::read(&mine).unwrap(), b"");
+}
+
+#[test]
 fn a_copy_is_not_made_in_the_store_by_a_path_that_goes_up_again() {
     let root = tempfile::tempdir().unwrap();
     let store = root.path().join("store");

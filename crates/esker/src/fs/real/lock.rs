@@ -5,25 +5,48 @@
 //! the process dies. A holder may remove the lock file (`destroy`). Another process could then lock the nameless file
 //! while a third creates a new one, and both would hold the directory. So the name is checked again once the lock is
 //! held. `owner` describes the note that a writer leaves in the file.
+//!
+//! A lock file may have a second name, for example in a copy of the directory by hard links. The two directories would
+//! exclude each other, and the note would appear in both. So a writer that gets such a lock gives its directory a lock
+//! file of its own:
+//!
+//! ```text
+//! lock LOCK; it is still named LOCK, and has a second name
+//!            LOCK.tmp is created and locked
+//!            LOCK.tmp is renamed to LOCK
+//! unlock the old file; the new one stays locked
+//! ```
+//!
+//! This excludes others at every step. The directory is held open, so that all names are names in it. Only the holder
+//! of the lock that is named `LOCK` renames, and at each moment that file is locked by the same holder, before the
+//! rename and after it. A process that has opened the old file and locks it later finds that it is not named `LOCK` any
+//! more, and tries again. If a step fails, the holder keeps the old file and writes no note into it.
 
 use std::fs::TryLockError;
 
 use super::*;
+use crate::fs::lock_temporary;
 
 /// How often to retry when a lock file vanishes while it is being locked.
 const ATTEMPTS: usize = 16;
 
-/// `None` locks nothing, for a reader of a read-only medium.
 #[derive(Debug)]
-pub(super) struct RealLock(Option<File>);
+pub(super) struct RealLock {
+    /// `None` locks nothing, for a reader of a read-only medium.
+    file: Option<File>,
+    /// Whether this holder has left its note in the file.
+    noted: bool,
+}
 
 impl DirLock for RealLock {}
 
 impl RealLock {
+    const NONE: RealLock = RealLock { file: None, noted: false };
+
     pub(super) fn take(fs: &RealFs, path: &Path, mode: LockMode) -> Result<Self> {
         let failed = |error| Error::io("lock the file", path, error);
         for _ in 0..ATTEMPTS {
-            let Some(file) = open(fs, path, mode)? else { return Ok(RealLock(None)) };
+            let Some(file) = open(fs, path, mode)? else { return Ok(RealLock::NONE) };
             let locked = match mode {
                 LockMode::Exclusive => file.try_lock(),
                 LockMode::Shared => file.try_lock_shared(),
@@ -31,25 +54,33 @@ impl RealLock {
             match locked {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(held(path, mode, &file)),
-                Err(_) if mode == LockMode::Shared && os::is_read_only(&file) => return Ok(RealLock(None)),
+                Err(_) if mode == LockMode::Shared && os::is_read_only(&file) => return Ok(RealLock::NONE),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
             if still_named(&fs.place(path)?, &file).map_err(failed)? {
-                if mode == LockMode::Exclusive {
-                    owner::note(&file);
-                }
-                return Ok(RealLock(Some(file)));
+                return Ok(match mode {
+                    LockMode::Exclusive => RealLock::of_writer(fs, path, file),
+                    LockMode::Shared => RealLock { file: Some(file), noted: false },
+                });
             }
         }
         Err(Error::new(ErrorKind::Locked, "the lock file keeps being removed by another process").at(path))
+    }
+
+    /// The lock of a writer that has locked `file`, which is named `path`.
+    fn of_writer(fs: &RealFs, path: &Path, file: File) -> RealLock {
+        let file = if has_one_name(&file) { file } else { own_file(fs, path).unwrap_or(file) };
+        let noted = has_one_name(&file) && owner::note(&file);
+        RealLock { file: Some(file), noted }
     }
 }
 
 impl Drop for RealLock {
     fn drop(&mut self) {
-        if let Some(file) = &self.0 {
-            // A reader's file is open for reading only, so this does not change it.
-            owner::forget(file);
+        if let Some(file) = &self.file {
+            if self.noted {
+                owner::forget(file);
+            }
             // A child that was forked (and never executed a program) shares the open file, so closing alone might not
             // release the lock. If unlocking fails, closing still follows.
             let _ignored = file.unlock();
@@ -67,6 +98,28 @@ fn open(fs: &RealFs, path: &Path, mode: LockMode) -> Result<Option<File>> {
     }
 }
 
+/// Whether no other name leads to the file, as far as the file system tells.
+fn has_one_name(file: &File) -> bool {
+    os::links(file).is_ok_and(|links| links <= 1)
+}
+
+/// Replaces the lock file `path` by a new one, which is locked before it has this name. The caller holds the lock of
+/// the old one. `None`, and the old file stays, where that cannot be done.
+fn own_file(fs: &RealFs, path: &Path) -> Option<File> {
+    // Without a directory that is held open, the path might lead to another directory meanwhile.
+    fs.root.as_ref()?;
+    let temporary = lock_temporary(path);
+    let (from, to) = (fs.place(&temporary).ok()?, fs.place(path).ok()?);
+    // One that a killed process has left.
+    drop(from.remove_file());
+    let (file, _) = fs.open("create the lock file", &temporary, Access::New).ok()?;
+    let renamed = file.try_lock().is_ok() && from.rename(&to).is_ok();
+    if !renamed {
+        fs.take_back(&temporary);
+    }
+    renamed.then_some(file)
+}
+
 fn still_named(place: &Place<'_>, file: &File) -> io::Result<bool> {
     match os::names(place, file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -77,4 +130,110 @@ fn still_named(place: &Place<'_>, file: &File) -> io::Result<bool> {
 fn held(path: &Path, mode: LockMode, file: &File) -> Error {
     let holders = owner::holders(file);
     Error::new(ErrorKind::Locked, crate::fs::lock_held_message(mode, holders.as_deref())).at(path)
+}
+
+#[cfg(all(test, unix))]
+#[expect(clippy::disallowed_methods, reason = "tests look at files as anybody may")]
+mod tests {
+    use std::fs;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn lock(dir: &Path, mode: LockMode) -> Result<Box<dyn DirLock>> {
+        RealFs::default().within(dir)?.lock(&dir.join("LOCK"), mode)
+    }
+
+    #[test]
+    fn a_lock_file_with_a_second_name_stays_as_it_is_and_another_takes_its_place() {
+        let root = tempfile::tempdir().unwrap();
+        let (dir, other) = (root.path().join("store"), root.path().join("other"));
+        fs::create_dir(&dir).unwrap();
+        for content in ["", "4294967295 1\n", "a letter"] {
+            fs::write(&other, content).unwrap();
+            drop(fs::remove_file(dir.join("LOCK")));
+            fs::hard_link(&other, dir.join("LOCK")).unwrap();
+            // What a process has left that was killed at the replacement.
+            fs::write(dir.join("LOCK.tmp"), "").unwrap();
+            let held = lock(&dir, LockMode::Exclusive).unwrap();
+            assert_eq!(fs::read_to_string(&other).unwrap(), content);
+            // The file under the other name is free, and the directory is not.
+            File::open(&other).unwrap().try_lock().unwrap();
+            for mode in [LockMode::Exclusive, LockMode::Shared] {
+                assert_eq!(lock(&dir, mode).unwrap_err().kind(), ErrorKind::Locked, "{content:?}");
+            }
+            assert!(!dir.join("LOCK.tmp").exists());
+            assert!(fs::read_to_string(dir.join("LOCK")).unwrap().ends_with('\n'), "it has its note");
+            drop(held);
+            assert_eq!(fs::read_to_string(dir.join("LOCK")).unwrap(), "");
+            assert_eq!(fs::read_to_string(&other).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn where_a_lock_file_with_a_second_name_cannot_be_replaced_it_is_held_without_a_note() {
+        let root = tempfile::tempdir().unwrap();
+        let (dir, other) = (root.path().join("store"), root.path().join("other"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(&other, "").unwrap();
+        fs::hard_link(&other, dir.join("LOCK")).unwrap();
+        fs::create_dir(dir.join("LOCK.tmp")).unwrap();
+        let held = lock(&dir, LockMode::Exclusive).unwrap();
+        assert_eq!(lock(&dir, LockMode::Exclusive).unwrap_err().kind(), ErrorKind::Locked);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "");
+        drop(held);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "");
+        drop(lock(&dir, LockMode::Exclusive).unwrap());
+    }
+
+    /// One thread gives the lock file second names all the time, so that nearly every writer replaces it.
+    #[test]
+    fn writers_and_readers_exclude_each_other_while_the_lock_file_is_replaced() {
+        const WRITER: usize = 1 << 32;
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("store");
+        fs::create_dir(&dir).unwrap();
+        drop(lock(&dir, LockMode::Exclusive).unwrap());
+        let (inside, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
+        // Whoever is kept out for long gets in when the others are done.
+        let work = |mode: LockMode, weight: usize, rounds: usize| {
+            let mut tries = 0;
+            for _ in 0..rounds {
+                let held = loop {
+                    tries += 1;
+                    match lock(&dir, mode) {
+                        Ok(held) => break held,
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::Locked, "{error}"),
+                    }
+                };
+                let before = inside.fetch_add(weight, Ordering::SeqCst);
+                assert!(before == 0 || weight == 1 && before < WRITER, "{mode:?} beside {before:#x}");
+                std::thread::yield_now();
+                inside.fetch_sub(weight, Ordering::SeqCst);
+                drop(held);
+            }
+            tries
+        };
+        std::thread::scope(|scope| {
+            let kinds = [(LockMode::Exclusive, WRITER, 500), (LockMode::Shared, 1, 200)];
+            let work = &work;
+            let threads: Vec<_> = [kinds[0], kinds[0], kinds[0], kinds[1], kinds[1]]
+                .map(|(mode, weight, rounds)| scope.spawn(move || work(mode, weight, rounds)))
+                .into();
+            let linker = scope.spawn(|| {
+                let mut made = 0;
+                while !ended.load(Ordering::SeqCst) {
+                    let other = root.path().join("other");
+                    drop(fs::remove_file(&other));
+                    // It may lose its only name just then.
+                    made += usize::from(fs::hard_link(dir.join("LOCK"), &other).is_ok());
+                }
+                made
+            });
+            let tries: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+            ended.store(true, Ordering::SeqCst);
+            println!("tries {tries:?}, links {}", linker.join().unwrap());
+            assert!(tries.iter().all(std::result::Result::is_ok) && !dir.join("LOCK.tmp").exists());
+        });
+    }
 }

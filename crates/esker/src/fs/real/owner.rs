@@ -4,7 +4,7 @@
 //! empties the file before it releases the lock. The note is for people and decides nothing: only the lock does. So it
 //! is not synced and no failure is reported. What is read counts as hostile: it is believed only if a process of that
 //! id runs here and started at that time. A killed writer leaves its note behind; the next writer replaces it. A file
-//! with any other content is not a store's lock file, and is left as it is.
+//! with any other content is not a store's lock file, and is left as it is. So is a file that has a second name.
 //!
 //! Readers write nothing. Linux lists them in `/proc/locks`, by the file's device and number.
 
@@ -28,12 +28,14 @@ struct Process {
     started: u64,
 }
 
-/// Notes in the lock file that this process holds the lock of `file`.
-pub(super) fn note(file: &File) {
+/// Notes in the lock file that this process holds the lock of `file`. Returns `false` if that was not tried.
+pub(super) fn note(file: &File) -> bool {
     let own = Process { id: std::process::id(), started: started(std::process::id()).unwrap_or(0) };
-    if is_ours(file) {
+    let is_ours = is_ours(file);
+    if is_ours {
         let _for_people = replace(file, &format!("{} {}\n", own.id, own.started));
     }
+    is_ours
 }
 
 /// Removes the note. Call it before releasing the lock.
