@@ -57,7 +57,8 @@ pub struct Stats {
     /// Table files held open.
     pub open_tables: u64,
     /// The space that all files in the store's directory take on the disk, whoever made them, and those in directories
-    /// that a backup or a repair has made in it. It counts like `du`, without the directories themselves.
+    /// that a backup or a repair has made in it. It counts like `du`, without the directories themselves and without
+    /// directories that others have made there.
     pub disk_bytes: u64,
     /// Log segments on disk, spare ones included.
     pub log_bytes: u64,

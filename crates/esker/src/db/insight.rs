@@ -1,5 +1,6 @@
 //! Insight into a running store: figures, damage, what operations do and why they are slow.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -136,15 +137,21 @@ impl Db {
 }
 
 /// The space that all files in the store's directory take on the disk, and those in directories that a backup or a
-/// repair has made in it.
+/// repair has made in it. What a backup has only linked counts once.
 fn taken(env: &Env, dir: &Path) -> Result<u64> {
     let listing = Listing::read(env, dir)?;
     let staging = listing.has_backup_dir.then(|| dir.join(BACKUP_DIR));
-    let dirs = [dir.to_path_buf()].into_iter().chain(staging).chain(listing.quarantines);
+    let allocated = |path: &Path| gone::allocated_bytes(&*env.fs, path);
+    let own: BTreeSet<String> = env.fs.list(dir)?.into_iter().collect();
     let mut sum = 0_u64;
-    for dir in dirs {
+    for name in &own {
+        sum = sum.saturating_add(allocated(&dir.join(name))?);
+    }
+    for dir in staging.into_iter().chain(listing.quarantines) {
         for name in env.fs.list(&dir)? {
-            sum = sum.saturating_add(gone::allocated_bytes(&*env.fs, &dir.join(name))?);
+            let path = dir.join(&name);
+            let is_counted = own.contains(&name) && env.fs.link_count(&path).is_ok_and(|names| names > 1);
+            sum = sum.saturating_add(if is_counted { 0 } else { allocated(&path)? });
         }
     }
     Ok(sum)

@@ -166,19 +166,33 @@ fn stats_count_all_of_the_directory() {
     db.flush().unwrap();
     db.put("more", "in the log").unwrap();
     // Whatever lies there.
-    std::fs::create_dir(path.join("quarantine-1")).unwrap();
+    let is_table = |name: &String| name.ends_with(".table");
+    let names =
+        std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let table = names.into_iter().find(is_table).unwrap();
+    for name in ["quarantine-1", "backup.tmp", "mine"] {
+        std::fs::create_dir(path.join(name)).unwrap();
+    }
+    std::fs::write(path.join("notes"), vec![1; 70_000]).unwrap();
     std::fs::write(path.join("quarantine-1/000007.table"), vec![1; 50_000]).unwrap();
+    std::fs::write(path.join("backup.tmp/wal-000001.log"), vec![1; 30_000]).unwrap();
+    // A link takes no space, and a directory that is not the store's is not looked into.
+    std::fs::hard_link(path.join(&table), path.join("backup.tmp").join(&table)).unwrap();
+    std::fs::write(path.join("mine/film"), vec![1; 90_000]).unwrap();
     db.sync().unwrap();
-    let in_quarantine = taken(&path.join("quarantine-1"));
-    assert!(in_quarantine >= 50_000);
+    let below = taken(&path.join("quarantine-1")) + taken(&path.join("backup.tmp"))
+        - blocks(&std::fs::metadata(path.join(&table)).unwrap());
+    assert!(below >= 80_000);
     // The log job may be making a segment ready.
     let agrees = (0..100).any(|_| {
         let before = taken(&path);
         let said = db.stats().unwrap();
         let is_still = before == taken(&path);
-        let of_directory = std::fs::metadata(path.join("quarantine-1")).map(|made| blocks(&made)).unwrap();
+        let directories =
+            ["quarantine-1", "backup.tmp", "mine"].map(|name| std::fs::metadata(path.join(name)));
+        let of_directories: u64 = directories.into_iter().map(|made| blocks(&made.unwrap())).sum();
         assert!(said.log_bytes > 0 && said.reserve_bytes > 0);
-        is_still && said.disk_bytes == before - of_directory + in_quarantine
+        is_still && said.disk_bytes == before - of_directories + below
     });
     assert!(agrees, "{} for {}", db.stats().unwrap().disk_bytes, taken(&path));
     db.close().unwrap();
