@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use esker::{Batch, Db, ErrorKind, MergeOperator, Options, ScanRange, TreeOptions, TxnMode, TxnOptions};
 
+use crate::allocated::allocated;
+use crate::common::alone;
+
 /// Set in a child process: the store that it is to work on.
 const CHILD: &str = "ESKER_HANDLES_CHILD";
 
@@ -134,6 +137,58 @@ fn a_closed_store_gives_back_its_descriptors_and_maps() {
         // This thread has written to it, and a batch for it is left.
         assert_eq!(held_of(dir.path()), Vec::<String>::new(), "after the last handle");
         drop(kept);
+    }
+}
+
+#[test]
+fn a_closed_store_gives_back_its_memory_while_a_thread_that_wrote_to_it_lives() {
+    alone(
+        "handles::a_closed_store_gives_back_its_memory_while_a_thread_that_wrote_to_it_lives",
+        close_beside_a_thread_that_lives,
+    );
+}
+
+fn close_beside_a_thread_that_lives(root: &Path) {
+    /// What may be left: what threads keep for their next write, and what the process allocates once.
+    const LEFT_MAX: usize = 1 << 20;
+    let mut options = Options::default().memory_budget(128 << 20);
+    options.memtable_bytes = Some(32 << 20);
+    for explicit in [true, false] {
+        let before = allocated();
+        let db = Db::open(root.join("store"), options.clone()).unwrap();
+        let (wrote, has_written) = mpsc::channel();
+        let (end, may_end) = mpsc::channel::<()>();
+        let writing = db.clone();
+        let thread = std::thread::spawn(move || {
+            for i in 0..20_000_u32 {
+                writing.put(i.to_be_bytes(), vec![7; 1000]).unwrap();
+            }
+            writing.flush().unwrap();
+            assert_eq!(writing.scan(ScanRange::all()).unwrap().count(), 20_000);
+            for i in 0..20_000_u32 {
+                writing.put(i.to_be_bytes(), vec![8; 1000]).unwrap();
+            }
+            drop(writing);
+            wrote.send(()).unwrap();
+            may_end.recv().unwrap();
+        });
+        has_written.recv().unwrap();
+        let stats = db.stats().unwrap();
+        assert!(stats.memtable_bytes > 16 << 20 && stats.pool_bytes > 16 << 20, "{stats:?}");
+        let held = allocated() - before;
+        assert!(held > 32 << 20, "{held} bytes are counted of an open store");
+        if explicit {
+            let tree = db.default_tree().clone();
+            db.close().unwrap();
+            let left = allocated().saturating_sub(before);
+            assert!(left < LEFT_MAX, "{left} bytes are left of a closed store, with handles");
+            drop(tree);
+        }
+        drop(db);
+        let left = allocated().saturating_sub(before);
+        assert!(left < LEFT_MAX, "{left} bytes are left of a closed store");
+        end.send(()).unwrap();
+        thread.join().unwrap();
     }
 }
 

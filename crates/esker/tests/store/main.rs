@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod allocated;
 mod backup;
 mod blob_faults;
 mod blobs;
