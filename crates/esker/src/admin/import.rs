@@ -397,3 +397,42 @@ impl<'a> Arrival<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::Db;
+    use crate::fs::MemoryFs;
+    use crate::options::{Options, TreeOptions};
+    use crate::version::manifest::Manifest;
+
+    #[test]
+    fn a_manifest_that_claims_more_values_than_any_file_has_is_not_believed() {
+        let env = Env { fs: Arc::new(MemoryFs::new()), ..Env::system() };
+        let options = Options::default().memory_budget(8 << 20).separate_at(1000).env(env.clone());
+        let db = Db::open("/store", options).unwrap();
+        let films = db.create_tree("films", TreeOptions::default()).unwrap();
+        films.put("film", vec![7; 2000]).unwrap();
+        let out = Path::new("/out");
+        db.export_tree("films", out).unwrap();
+        let found = Found::read(&env, out).unwrap();
+        let mut number = found.listing.manifest();
+        let mut import = |entries: Option<u64>| {
+            let mut state = found.state.clone();
+            assert_eq!(state.blobs.live.len(), 1);
+            for record in state.blobs.live.values_mut() {
+                record.info.entries = entries.unwrap_or(record.info.entries);
+            }
+            number += 1;
+            drop(Manifest::create(&env, out, number, state).unwrap());
+            db.import_tree(out, "imported")
+        };
+        for entries in [ORDINALS_MAX + 1, 1 << 60, u64::MAX] {
+            let error = import(Some(entries)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{entries}: {error}");
+            assert!(error.message().contains("expected fewer values"), "{entries}: {error}");
+        }
+        let (imported, _) = import(None).unwrap();
+        assert_eq!(imported.get_vec("film").unwrap().unwrap(), vec![7; 2000]);
+    }
+}

@@ -97,8 +97,7 @@ impl Repair<'_> {
 
     fn note_blob_file(&mut self, info: BlobFileInfo, named: &Named) -> Result<()> {
         let file = info.file;
-        let unnamed =
-            (0..info.entries.min(ORDINALS_MAX)).filter(|ordinal| !named.contains_key(ordinal)).collect();
+        let unnamed = unnamed(info.entries, named);
         let mut edits = vec![BlobEdit::Note(info), BlobEdit::Free { file, ordinals: unnamed }];
         let is_copied = |references: &BTreeMap<u64, u64>| references.keys().any(|&reference| reference != 0);
         for (&ordinal, references) in named.iter().filter(|(_, references)| is_copied(references)) {
@@ -107,5 +106,22 @@ impl Repair<'_> {
             edits.push(BlobEdit::References { file, ordinal, record });
         }
         edits.into_iter().try_for_each(|edit| self.apply(&Edit::Blob(edit)))
+    }
+}
+
+/// The values of a file with `entries` values that nothing names. A damaged pointer may claim any number of values.
+fn unnamed(entries: u64, named: &Named) -> BTreeSet<u64> {
+    (0..entries.min(ORDINALS_MAX)).filter(|ordinal| !named.contains_key(ordinal)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_more_values_than_any_has_is_not_believed() {
+        let named: Named = [(3, BTreeMap::new()), (1 << 60, BTreeMap::new())].into();
+        assert_eq!(unnamed((1 << 60) + 1, &named).len() as u64, ORDINALS_MAX - 1);
+        assert_eq!(unnamed(5, &named), [0, 1, 2, 4].into());
     }
 }
