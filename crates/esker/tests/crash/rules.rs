@@ -10,7 +10,7 @@ use esker::fs::sim::SimFs;
 use esker::fs::{
     DirLock, Entry, FileSystem, LockMode, MappedFile, RandomFile, ReadFile, SyncFile, WriteFile,
 };
-use esker::{Db, Durability, Options};
+use esker::{Db, Durability, ErrorKind, Options};
 
 use crate::common::Rng;
 use crate::life::{STORE, contents};
@@ -366,6 +366,7 @@ impl FileSystem for Gated {
         self.disk.open_mapped(path).map(|file| self.gated(file))
     }
     fn create_random(&self, path: &Path) -> esker::Result<Arc<dyn RandomFile>> {
+        self.gate.pass("create", path);
         self.disk.create_random(path)
     }
     fn open_random(&self, path: &Path) -> esker::Result<Arc<dyn RandomFile>> {
@@ -516,6 +517,51 @@ fn a_store_is_not_closed_while_a_call_changes_its_files() {
         });
         open(&disk).close().unwrap();
     }
+}
+
+/// A backup goes on copying what it has linked when its store is closed. The next opening must not take that away.
+#[test]
+fn a_backup_that_is_under_way_when_its_store_is_closed_keeps_its_links_and_ends() {
+    let disk = SimFs::new(1);
+    let (gated, has_arrived, open_gate) = gated(&disk);
+    let gate = Arc::clone(&gated.gate);
+    let mut world = env(&disk, 1);
+    world.fs = Arc::new(gated);
+    let db = Db::open(STORE, Options::default().memory_budget(8 << 20).env(world)).unwrap();
+    db.put("key", "in a table").unwrap();
+    db.put("huge", vec![7; 1 << 20]).unwrap();
+    db.flush().unwrap();
+    db.put("another", "in the log").unwrap();
+    let before = contents(&db).unwrap();
+    *gate.hold.lock().unwrap() = Some(("create", "/backups/"));
+    std::thread::scope(|scope| {
+        // If something fails here, this is dropped, and the backup does not wait for ever.
+        let open_gate = open_gate;
+        let backup = scope.spawn(|| db.backup("/backups"));
+        has_arrived.recv_timeout(Duration::from_secs(60)).unwrap();
+        db.close().unwrap();
+        let staging = Path::new(STORE).join("backup.tmp");
+        let links = || disk.paths().into_iter().filter(|path| path.starts_with(&staging)).collect::<Vec<_>>();
+        let linked = links();
+        assert!(linked.len() > 3, "{linked:?}");
+        // What the backup has still to copy goes from the store itself.
+        let again = open(&disk);
+        again.delete("key").unwrap();
+        again.delete("huge").unwrap();
+        again.compact().unwrap();
+        assert_eq!(links(), linked);
+        let error = again.backup("/other").unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Locked, Some(&*staging)), "{error}");
+        again.close().unwrap();
+        drop(open(&disk));
+        assert_eq!(links(), linked);
+        open_gate.send(()).unwrap();
+        backup.join().unwrap().unwrap();
+        assert_eq!(links(), Vec::<PathBuf>::new());
+    });
+    let options = Options::default().memory_budget(8 << 20).env(env(&disk, 3));
+    esker::restore("/backups", None, "/restored", &options).unwrap();
+    assert_eq!(contents(&Db::open("/restored", options).unwrap()).unwrap(), before);
 }
 
 /// Another process opens the store, changes its files and closes it, between the moment at which care finds the store and
