@@ -2,12 +2,15 @@
 //! is renamed change nothing.
 
 #![cfg(unix)]
-use std::env;
-use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+use std::{env, fmt, fs};
 
+use esker::env::{Clock, Env, Random};
 use esker::{Db, ErrorKind, Options, ScanRange};
 
 /// Tells a process of this test what to do, and where.
@@ -159,6 +162,120 @@ fn a_directory_that_is_renamed_changes_nothing() {
     holds(&root.path().join("copy"), 0, 6000);
     esker::restore(&backups, None, root.path().join("restored"), &options()).unwrap();
     holds(&root.path().join("restored"), 0, 6000);
+}
+
+/// Moves a link when a copy behind it has begun: as soon as the thread that copies asks for a time or a random number.
+struct Mover {
+    system: Env,
+    thread: ThreadId,
+    root: PathBuf,
+    /// The copy that is waited for, and moves the link.
+    copy: Mutex<Option<&'static str>>,
+}
+
+impl fmt::Debug for Mover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mover")
+    }
+}
+
+impl Mover {
+    /// Lets `current` lead to `one`, until the copy `copy` in it has begun.
+    fn wait_for(&self, copy: &'static str) {
+        lead_to(&self.root, "one");
+        *self.copy.lock().unwrap() = Some(copy);
+    }
+
+    /// Moves the link if it is time.
+    fn look(&self) {
+        let mut copy = self.copy.lock().unwrap();
+        if thread::current().id() == self.thread
+            && copy.take_if(|copy| self.root.join("one").join(copy).exists()).is_some()
+        {
+            lead_to(&self.root, "two");
+        }
+    }
+
+    fn has_moved(&self) -> bool {
+        self.copy.lock().unwrap().is_none()
+    }
+}
+
+impl Clock for Mover {
+    fn wall_us(&self) -> u64 {
+        self.look();
+        self.system.clock.wall_us()
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.system.clock.monotonic_us()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.system.clock.sleep(duration);
+    }
+}
+
+impl Random for Mover {
+    fn next_u64(&self) -> u64 {
+        self.look();
+        self.system.random.next_u64()
+    }
+}
+
+/// Makes the link `current` lead to `target`.
+fn lead_to(root: &Path, target: &str) {
+    drop(fs::remove_file(root.join("current")));
+    symlink(target, root.join("current")).unwrap();
+}
+
+#[test]
+fn a_link_that_is_moved_during_a_copy_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let (one, two, current) = (root.join("one"), root.join("two"), root.join("current"));
+    for dir in [&one, &two] {
+        fs::create_dir(dir).unwrap();
+    }
+    let mover = Arc::new(Mover {
+        system: Env::system(),
+        thread: thread::current().id(),
+        root: root.to_path_buf(),
+        copy: Mutex::default(),
+    });
+    let env =
+        Env { clock: Arc::<Mover>::clone(&mover), random: Arc::<Mover>::clone(&mover), ..Env::system() };
+    let db = Db::open(root.join("store"), options().env(env)).unwrap();
+    put(&db, 0, 1000);
+    let has_moved = |what: &str| {
+        assert!(mover.has_moved(), "{what}: nothing was moved");
+        assert_eq!(two.read_dir().unwrap().count(), 0, "{what}");
+    };
+    mover.wait_for("copy");
+    db.checkpoint(current.join("copy")).unwrap();
+    has_moved("checkpoint");
+    mover.wait_for("backups");
+    db.backup(current.join("backups")).unwrap();
+    has_moved("backup");
+    mover.wait_for("export");
+    db.export_tree("default", current.join("export")).unwrap();
+    has_moved("export");
+    lead_to(root, "one");
+    let moving = root.to_path_buf();
+    let begun = one.join("restored");
+    let not_cancelled = move || {
+        if begun.exists() {
+            lead_to(&moving, "two");
+        }
+        false
+    };
+    esker::restore_until(current.join("backups"), None, current.join("restored"), &options(), not_cancelled)
+        .unwrap();
+    assert_eq!(fs::read_link(&current).unwrap(), Path::new("two"));
+    has_moved("restore");
+    for copy in ["copy", "export", "restored"] {
+        holds(&one.join(copy), 0, 1000);
+    }
 }
 
 #[test]
