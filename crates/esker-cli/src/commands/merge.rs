@@ -15,25 +15,19 @@ pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
         Some(_) => Types { values: DataType::I64, ..Types::TEXT },
         None => Types::TEXT,
     };
+    // Nor must a value that a new tree refuses.
+    let is_new = global.open.is_none() && !global.db.exists();
+    if is_new {
+        fits(global, args, global.types(fallback).kept().values)?;
+    }
     let mut store = Store::create(global, fallback)?;
     let key = store.key(key)?;
-    let values = store.kept.values;
+    fits(global, args, store.kept.values)?;
     let mut scratch = Vec::new();
     match (args.add, &args.append) {
-        (Some(_), _) if values != DataType::I64 => {
-            return Err(Failure::usage(format!(
-                "the tree {:?} has {values} values, and --add needs i64 values: use another tree (--tree)",
-                store.tree.name()
-            )));
-        }
         (Some(number), _) => {
             store.before_write()?;
             add(&store, &key, number)?;
-        }
-        (None, _) if values.width().is_some() => {
-            return Err(Failure::usage(format!(
-                "--append needs values of any length, and {values} values have a fixed length"
-            )));
         }
         (None, typed) => {
             let typed = typed.as_ref().map(|typed| typed.as_encoded_bytes()).unwrap_or_default();
@@ -45,6 +39,20 @@ pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
         }
     }
     store.finish()
+}
+
+/// Refuses an operation that the tree's values, of the type `values`, do not have.
+fn fits(global: &Global, args: &Merge, values: DataType) -> Outcome {
+    match args.add {
+        Some(_) if values != DataType::I64 => Err(Failure::usage(format!(
+            "the tree {:?} has {values} values, and --add needs i64 values: use another tree (--tree)",
+            global.tree
+        ))),
+        None if values.width().is_some() => Err(Failure::usage(format!(
+            "--append needs values of any length, and {values} values have a fixed length"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Adds `number`, unless the sum overflows i64: the library's sums wrap around. The read and the write are atomic, so
