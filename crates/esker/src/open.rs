@@ -333,7 +333,10 @@ fn reusable(env: &Env, found: &Found, report: &ReplayReport, len_max: u64) -> Re
     found.segments.sync_unused(&*env.fs)?;
     let Some(path) = &report.untouched else { return Ok(None) };
     let len = env.fs.file_len(path)?;
-    Ok((is_usual_len(len, len_max) && !is_shared(&*env.fs, path)?).then(|| (path.clone(), len)))
+    // A copy of the store may have holes, into which a store through the mapping could fail.
+    let is_whole = env.fs.allocated_bytes(path)? >= len;
+    let suits = is_whole && is_usual_len(len, len_max) && !is_shared(&*env.fs, path)?;
+    Ok(suits.then(|| (path.clone(), len)))
 }
 
 /// The environment of a store that is opened for reading only, with a scratch file system for its log.

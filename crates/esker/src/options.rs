@@ -149,8 +149,9 @@ pub struct Options {
     pub blob_file_bytes: u64,
     /// The operators that [`Tree::merge`](crate::Tree::merge) may use. Default: `add` and `append`.
     pub merge_operators: MergeOperators,
-    /// Bytes of log that are kept although recovery no longer needs them, for
-    /// [`Db::updates_since`](crate::Db::updates_since), also across openings. Default: 0.
+    /// At most this many bytes of log segments are kept although recovery no longer needs them, for
+    /// [`Db::updates_since`](crate::Db::updates_since), also across openings. Only whole segments are kept, of up to 16
+    /// MiB, or more after a large batch: choose several times that. On a full disk none is kept. Default: 0.
     pub log_history: u64,
     /// How many table files are held open at once. The store holds fewer if the process's limit on open files is lower
     /// or other files use it up: a quarter of the limit stays free. Default: 512.

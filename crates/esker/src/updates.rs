@@ -108,7 +108,8 @@ impl Updates {
     /// The next changes; `None` while there are no more.
     ///
     /// # Errors
-    /// `NotFound` when the log no longer has them; `Closed` when the store is closed; `Io`.
+    /// `NotFound` when the log no longer has them; `Corruption` when a record is damaged; `Closed` when the store is
+    /// closed; `Io`.
     #[expect(clippy::should_implement_trait, reason = "it goes on behind `None`, and errors end it")]
     pub fn next(&mut self) -> Result<Option<Update>> {
         let (store, since) = (Arc::clone(&self.store), self.since);
@@ -133,8 +134,8 @@ impl Updates {
         }
     }
 
-    /// Waits for more changes, for at most `at_most`. Returns whether there are any. With [`Updates::durable`], they
-    /// may not be durable yet.
+    /// Waits for more changes, for at most `at_most`. Returns whether there are any. With [`Updates::durable`] this
+    /// returns at once while a write is not synced: call [`Db::sync`](crate::Db::sync) then, or sleep.
     pub fn wait(&self, at_most: Duration) -> bool {
         self.store.commit().wait_published(self.log.position(), at_most, &*self.store.env().clock)
     }

@@ -5,7 +5,7 @@ use esker::{APPEND, Batch, Durability, TxnOptions, keys};
 use crate::args::{Global, Merge};
 use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome};
-use crate::store::{Store, check_key};
+use crate::store::{Store, check_key, check_value};
 
 pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
     let key = args.key.as_encoded_bytes();
@@ -18,7 +18,11 @@ pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
     // Nor must a value that a new tree refuses.
     let is_new = global.open.is_none() && !global.db.exists();
     if is_new {
-        fits(global, args, global.types(fallback).kept().values)?;
+        let types = global.types(fallback);
+        fits(global, args, types.kept().values)?;
+        if let Some(typed) = &args.append {
+            check_value(types.values, typed.as_encoded_bytes(), &mut Vec::new())?;
+        }
     }
     let mut store = Store::create(global, fallback)?;
     let key = store.key(key)?;

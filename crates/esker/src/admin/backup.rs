@@ -82,6 +82,8 @@ fn info(catalog: &Catalog) -> BackupInfo {
 pub fn forget_backups(dir: impl AsRef<Path>, keep: usize, options: &Options) -> Result<usize> {
     let dir = dir.as_ref();
     let env = &options.env.within(dir)?;
+    // Before the lock, which may replace the lock file: this may be no directory of backups.
+    Shelf::read(env, dir)?;
     let _lock = lock(env, dir, LockMode::Exclusive)?;
     let mut catalogs = read_all(env, dir, &Shelf::read(env, dir)?)?;
     let kept = catalogs.split_off(catalogs.len().saturating_sub(keep.max(1)));

@@ -147,10 +147,12 @@ fn taken(env: &Env, dir: &Path) -> Result<u64> {
     for name in &own {
         sum = sum.saturating_add(allocated(&dir.join(name))?);
     }
-    for dir in staging.into_iter().chain(listing.quarantines) {
-        for name in env.fs.list(&dir)? {
+    for dir in staging.iter().chain(&listing.quarantines) {
+        let is_staging = staging.as_ref() == Some(dir);
+        for name in env.fs.list(dir)? {
             let path = dir.join(&name);
-            let is_counted = own.contains(&name) && env.fs.link_count(&path).is_ok_and(|names| names > 1);
+            let has_links = || env.fs.link_count(&path).is_ok_and(|names| names > 1);
+            let is_counted = is_staging && own.contains(&name) && has_links();
             sum = sum.saturating_add(if is_counted { 0 } else { allocated(&path)? });
         }
     }

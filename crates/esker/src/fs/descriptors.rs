@@ -2,7 +2,7 @@
 //!
 //! Stores keep tables and blob files open that they could open again. They stay within a part of the limit
 //! (`RLIMIT_NOFILE`) minus what the rest of the process has open. Both numbers change, so they are read whenever a
-//! table is opened. An opening may still fail, for example because of the system-wide limit. Then every store of the
+//! table or a blob file is opened. An opening may still fail, for example because of the system-wide limit. Then every store of the
 //! process closes the files that it is not reading, and the opening is tried again. It fails with `OutOfResources` when
 //! there was nothing left to close.
 
@@ -24,11 +24,20 @@ const TRIES: u32 = 32;
 /// How often unused files were closed because an opening found no descriptor.
 static CLOSED: AtomicU64 = AtomicU64::new(0);
 
+/// What an attempt to close files has freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Freed {
+    Nothing,
+    /// Nothing yet: threads were reading what could be closed, for the length of one lookup.
+    Soon,
+    Now,
+}
+
 /// An owner of open files that it can open again.
 pub(crate) trait Keeper: Send + Sync + Debug {
-    /// Closes what is not being read; returns whether it closed anything. The caller may hold any lock of a store
-    /// except the one that guards the list of open files.
-    fn close_unused(&self) -> bool;
+    /// Closes what is not being read. The caller may hold any lock of a store except the one that guards the list of open
+    /// files.
+    fn close_unused(&self) -> Freed;
 }
 
 /// All owners that keep files open.
@@ -45,29 +54,35 @@ pub(crate) fn enter(keeper: Weak<dyn Keeper>) {
 ///
 /// Several threads may reach the limit at once. One of them may close what all of them need, so that the others find
 /// nothing left to close; or other threads may take the descriptors that it freed. So an opening fails only if no
-/// thread has closed anything since it began, or after [`TRIES`] tries.
+/// thread has closed anything since it began, and none could soon, or after [`TRIES`] tries.
 pub(crate) fn opened<T>(open: impl Fn() -> Result<T>) -> Result<T> {
     let mut tries = 1;
     loop {
         let before = CLOSED.load(Ordering::Acquire);
         let opened = open();
         let lacks = opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfResources);
-        if !lacks || tries == TRIES || !(close_unused() || CLOSED.load(Ordering::Acquire) != before) {
+        if !lacks || tries == TRIES {
             return opened;
+        }
+        match close_unused() {
+            Freed::Now => {}
+            Freed::Soon => std::thread::yield_now(),
+            Freed::Nothing if CLOSED.load(Ordering::Acquire) != before => {}
+            Freed::Nothing => return opened,
         }
         tries += 1;
     }
 }
 
-/// Has every keeper close what it can; returns whether any closed anything.
+/// Has every keeper close what it can.
 #[cold]
-fn close_unused() -> bool {
+fn close_unused() -> Freed {
     let keepers: Vec<Arc<dyn Keeper>> = KEEPERS.lock().iter().filter_map(Weak::upgrade).collect();
-    let closed = keepers.iter().filter(|keeper| keeper.close_unused()).count() > 0;
-    if closed {
+    let freed = keepers.iter().map(|keeper| keeper.close_unused()).max().unwrap_or(Freed::Nothing);
+    if freed == Freed::Now {
         CLOSED.fetch_add(1, Ordering::Release);
     }
-    closed
+    freed
 }
 
 /// How many files an owner of `mine` open files may keep, so that a quarter of the process's limit stays free.
@@ -96,8 +111,8 @@ mod tests {
     struct OneFile(AtomicBool);
 
     impl Keeper for OneFile {
-        fn close_unused(&self) -> bool {
-            self.0.swap(false, Ordering::Relaxed)
+        fn close_unused(&self) -> Freed {
+            if self.0.swap(false, Ordering::Relaxed) { Freed::Now } else { Freed::Nothing }
         }
     }
 
@@ -126,7 +141,7 @@ mod tests {
         enter(weak);
         assert_eq!(open_beside(&keeper, || ()).unwrap(), 2);
         keeper.0.store(true, Ordering::Relaxed);
-        assert_eq!(open_beside(&keeper, || assert!(close_unused())).unwrap(), 2);
+        assert_eq!(open_beside(&keeper, || assert_eq!(close_unused(), Freed::Now)).unwrap(), 2);
         assert_eq!(open_beside(&keeper, || ()).unwrap(), 1);
         let tries = Cell::new(0);
         let failed = opened(|| -> Result<()> {

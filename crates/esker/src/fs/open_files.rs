@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 
-use super::descriptors::{self, Keeper};
+use super::descriptors::{self, Freed, Keeper};
 use crate::error::Result;
 
 /// A file that can be opened again.
@@ -88,18 +88,19 @@ impl<T> Slot<T> {
         self.used.swap(false, Ordering::Relaxed)
     }
 
-    /// Empties the slot unless a thread reads the file.
-    fn take_unread(&self) -> Option<Arc<T>> {
+    /// Empties the slot unless a thread reads the file. `None` without a value: a thread has only borrowed what is open,
+    /// so the next call may succeed.
+    fn take_unread(&self) -> (Option<Arc<T>>, Freed) {
         if self.open.load().as_ref().is_none_or(|open| Arc::strong_count(open) > 1) {
-            return None;
+            return (None, Freed::Nothing);
         }
-        let open = self.open.swap(None)?;
+        let Some(open) = self.open.swap(None) else { return (None, Freed::Nothing) };
         // A thread with a guard only borrows what is open. It counts since the swap.
         if Arc::strong_count(&open) > 1 {
             self.open.store(Some(open));
-            return None;
+            return (None, Freed::Soon);
         }
-        Some(open)
+        (Some(open), Freed::Now)
     }
 }
 
@@ -141,17 +142,24 @@ impl<F: Reopenable> OpenFiles<F> {
 
     /// What is open of `file`. If nothing is, `open` opens it, and others are closed beyond the limits.
     pub(crate) fn open(&self, file: &Arc<F>, open: impl FnOnce() -> Result<F::Open>) -> Result<Arc<F::Open>> {
+        // For a moment, `close_unused` also empties the slot of a file that is being read: hence the lock.
+        let listed = || {
+            let _list = self.list.lock();
+            file.slot().peek()
+        };
+        if let Some(open) = listed() {
+            return Ok(open);
+        }
         match open() {
             Ok(open) => Ok(self.enter(file, Arc::new(open))),
-            // For a moment, `close_unused` also empties the slot of a file that is being read.
-            Err(error) => file.slot().peek().ok_or(error),
+            Err(error) => listed().ok_or(error),
         }
     }
 
     /// Lists `file`, of which `open` is open, unless another thread was faster. Returns what is open.
     fn enter(&self, file: &Arc<F>, open: Arc<F::Open>) -> Arc<F::Open> {
         let count_max = self.count_max.min(descriptors::kept_max(self.count()) / self.part);
-        let (slot, mut passed) = (file.slot(), Vec::new());
+        let (slot, mut passed) = (file.slot(), Passed::default());
         {
             let mut list = self.list.lock();
             if let Some(other) = slot.peek() {
@@ -175,9 +183,9 @@ impl<F: Reopenable> OpenFiles<F> {
         open
     }
 
-    /// Closes files that were not read lately until the limits hold. Never closes the newest. `passed` gets the handles
-    /// that this upgrades.
-    fn close_some(&self, count_max: usize, list: &mut VecDeque<Weak<F>>, passed: &mut Vec<Arc<F>>) {
+    /// Closes files that were not read lately until the limits hold. Never closes the newest. `passed` gets what has to be
+    /// dropped without the lock.
+    fn close_some(&self, count_max: usize, list: &mut VecDeque<Weak<F>>, passed: &mut Passed<F>) {
         let mut passes = list.len() * 2;
         while passes > 0 && list.len() > 1 && (list.len() > count_max || self.memory() > self.memory_max) {
             passes -= 1;
@@ -186,19 +194,22 @@ impl<F: Reopenable> OpenFiles<F> {
             if file.slot().take_used() {
                 list.push_back(candidate);
             } else {
-                self.empty(file.slot());
+                passed.closed.extend(self.empty(file.slot()));
             }
-            passed.push(file);
+            passed.files.push(file);
         }
     }
 
     /// Closes `file` until it is read again, unless it is kept.
     pub(crate) fn close(&self, file: &Arc<F>) {
         let mut list = self.list.lock();
-        if let Some(index) = list.iter().position(|other| other.as_ptr() == Arc::as_ptr(file)) {
+        let index = list.iter().position(|other| other.as_ptr() == Arc::as_ptr(file));
+        let closed = index.and_then(|index| {
             list.remove(index);
-            self.empty(file.slot());
-        }
+            self.empty(file.slot())
+        });
+        drop(list);
+        drop(closed);
     }
 
     /// From its next opening on, or from now on if it is open, `file` stays open until it is dropped.
@@ -210,27 +221,31 @@ impl<F: Reopenable> OpenFiles<F> {
 
     /// Closes `file`, which is being dropped.
     pub(crate) fn release(&self, file: &F) {
-        self.empty(file.slot());
+        drop(self.empty(file.slot()));
     }
 
     /// Closes all files that are not kept, and keeps none open from now on.
     pub(crate) fn shut(&self) {
-        let files: Vec<Arc<F>> = {
-            let mut list = self.list.lock();
-            self.shut.store(true, Ordering::Release);
-            list.drain(..).filter_map(|file| file.upgrade()).inspect(|file| self.empty(file.slot())).collect()
-        };
-        drop(files);
+        let mut passed = Passed::default();
+        let mut list = self.list.lock();
+        self.shut.store(true, Ordering::Release);
+        for file in list.drain(..).filter_map(|file| file.upgrade()) {
+            passed.closed.extend(self.empty(file.slot()));
+            passed.files.push(file);
+        }
+        drop(list);
+        drop(passed);
     }
 
     pub(crate) fn is_shut(&self) -> bool {
         self.shut.load(Ordering::Acquire)
     }
 
-    fn empty(&self, slot: &Slot<F::Open>) {
-        if let Some(open) = slot.open.swap(None) {
-            self.note_closed(&open);
-        }
+    /// Empties `slot`. Returns what was open, to drop it without the lock.
+    fn empty(&self, slot: &Slot<F::Open>) -> Option<Arc<F::Open>> {
+        let open = slot.open.swap(None)?;
+        self.note_closed(&open);
+        Some(open)
     }
 
     fn note_closed(&self, open: &F::Open) {
@@ -238,18 +253,36 @@ impl<F: Reopenable> OpenFiles<F> {
     }
 }
 
+/// What was taken out under the lock of the list, to be dropped without it.
+#[derive(Debug)]
+struct Passed<F: Reopenable> {
+    files: Vec<Arc<F>>,
+    closed: Vec<Arc<F::Open>>,
+}
+
+impl<F: Reopenable> Default for Passed<F> {
+    fn default() -> Passed<F> {
+        Passed { files: Vec::new(), closed: Vec::new() }
+    }
+}
+
 impl<F: Reopenable> Keeper for OpenFiles<F> {
-    fn close_unused(&self) -> bool {
-        let (mut passed, mut any) = (Vec::new(), false);
-        self.list.lock().retain(|file| {
+    fn close_unused(&self) -> Freed {
+        let (mut passed, mut freed) = (Passed::default(), Freed::Nothing);
+        let mut list = self.list.lock();
+        list.retain(|file| {
             let Some(file) = file.upgrade() else { return false };
-            let closed = file.slot().take_unread();
+            let (closed, how) = file.slot().take_unread();
+            freed = freed.max(how);
             closed.iter().for_each(|open| self.note_closed(open));
-            any |= closed.is_some();
-            passed.push(file);
-            closed.is_none()
+            let stays = closed.is_none();
+            passed.closed.extend(closed);
+            passed.files.push(file);
+            stays
         });
-        any
+        drop(list);
+        drop(passed);
+        freed
     }
 }
 
@@ -310,11 +343,14 @@ mod tests {
         let (open, files) = (OpenFiles::apart(9, 1, 99), files::<3>());
         files.iter().for_each(|file| assert_eq!(read(&open, file), file.0));
         let (borrowed, shared) = (files[0].1.load(), files[1].1.peek());
-        assert!(open.close_unused());
+        assert_eq!(open.close_unused(), Freed::Now);
         assert_eq!((are_open(&files), open.count(), open.memory()), ([true, true, false], 2, 1));
-        assert!(!open.close_unused(), "nothing was left to close");
-        drop((borrowed, shared));
-        assert!(open.close_unused());
+        assert_eq!(open.close_unused(), Freed::Soon, "one of the two is only borrowed");
+        drop(borrowed);
+        assert_eq!(open.close_unused(), Freed::Now);
+        assert_eq!(open.close_unused(), Freed::Nothing);
+        drop(shared);
+        assert_eq!(open.close_unused(), Freed::Now);
         assert_eq!((are_open(&files), open.count(), open.memory()), ([false; 3], 0, 0));
     }
 
@@ -325,7 +361,7 @@ mod tests {
         open.keep(&files[0]);
         open.keep(&files[1]);
         files.iter().for_each(|file| assert_eq!(read(&open, file), file.0));
-        assert!(open.close_unused());
+        assert_eq!(open.close_unused(), Freed::Now);
         assert_eq!(are_open(&files), [true, true, false, false]);
         open.shut();
         assert_eq!((read(&open, &files[2]), are_open(&files)), (2, [true, true, false, false]));

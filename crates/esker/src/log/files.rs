@@ -154,7 +154,7 @@ impl Files {
 }
 
 /// A segment that can be read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Readable {
     pub(crate) header: SegmentHeader,
     pub(crate) path: PathBuf,

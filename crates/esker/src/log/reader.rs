@@ -1,6 +1,6 @@
 //! Reads the log while it is written: whole records, from a sequence number on.
 //!
-//! A segment may be reused at any moment. Records that were read are still correct: each use has its own
+//! A segment below the floor may be reused at any time. Records that were read are still correct: each use has its own
 //! epoch, and a record of another epoch fails its check.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::fs::{FileSystem, ReadFile, descriptors};
 /// Bytes per read.
 const PIECE: u64 = 256 << 10;
 
-/// A place in the log.
+/// Reads the log record by record.
 #[derive(Debug)]
 pub(crate) struct LogReader {
     fs: Arc<dyn FileSystem>,
@@ -139,9 +139,17 @@ impl LogReader {
     /// Continues in the segment that begins where this one ends.
     fn follow(&mut self, wal: &Wal) -> Result<()> {
         let (position, id) = (self.position(), self.segment.header.id);
-        let next = wal.readable().into_iter().find(|segment| segment.header.id > id);
+        let readable = wal.readable();
+        let next = readable.iter().find(|segment| segment.header.id > id).cloned();
         let next = next.filter(|next| next.header.start == position && next.header.id == id + 1);
-        *self = LogReader::begin(&self.fs, next.ok_or_else(|| gone(self.seq))?, self.seq)?;
+        let Some(next) = next else {
+            // If this segment is still one of the log's and has more records, the next one cannot be read.
+            let has_more = |segment: &Readable| {
+                segment.header == self.segment.header && segment.end.is_none_or(|end| self.offset < end)
+            };
+            return Err(if readable.iter().any(has_more) { self.lost() } else { gone(self.seq) });
+        };
+        *self = LogReader::begin(&self.fs, next, self.seq)?;
         Ok(())
     }
 }

@@ -21,7 +21,7 @@ impl Opening {
         let mut position = state.floor.start;
         let mut visit = |record: Visit<'_>| -> Result<Visited> {
             position += (crate::log::record::HEADER_LEN + record.payload.len()) as u64;
-            let visited = self.apply(state, record, position)?;
+            let visited = self.replay_record(state, record, position)?;
             if let Visited::Taken(count) = visited {
                 next_seq = next_seq.max(record.first_seq + count);
             }
@@ -34,8 +34,9 @@ impl Opening {
         Ok(Replayed { report, next_seq, log_seq })
     }
 
-    /// Applies one record, which ends at log position `end`, whole or not at all.
-    fn apply(&self, state: &ManifestState, record: Visit<'_>, end: u64) -> Result<Visited> {
+    /// Applies one record, which ends at log position `end`. If this fails, some of its operations may be in memtables, so
+    /// the opening has to fail.
+    fn replay_record(&self, state: &ManifestState, record: Visit<'_>, end: u64) -> Result<Visited> {
         let Visit { first_seq, payload, acknowledged } = record;
         let Some(count) = numbers_taken(payload, first_seq) else { return Ok(Visited::Nonsense) };
         let kept = acknowledged || end <= state.log_synced;

@@ -63,7 +63,11 @@ pub(crate) fn read_point(commit: &Commit, clock: &SteadyClock) -> (SeqNo, u64) {
 impl SnapshotRegistry {
     /// The newest visible number and its time ([`read_point`]), without registering them. Returns `None` while a
     /// [`Lasting`] write is judged or under way: such a read point must be registered.
-    pub(crate) fn passing(&self, commit: &Commit, clock: &SteadyClock) -> Option<(SeqNo, u64)> {
+    pub(crate) fn unregistered_read_point(
+        &self,
+        commit: &Commit,
+        clock: &SteadyClock,
+    ) -> Option<(SeqNo, u64)> {
         loop {
             let (seq, now) = (commit.visible(), clock.now_us());
             if self.judging.load(Ordering::SeqCst) && !broken("scan-judged") {

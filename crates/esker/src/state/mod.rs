@@ -50,7 +50,7 @@ impl Mem {
     }
 
     /// Notes a reservation whose last number is `last_seq`. `logged`: the segment that its record lies in, and the log
-    /// position behind it.
+    /// position after it.
     pub(crate) fn note_write(&self, last_seq: SeqNo, logged: Option<(LogFloor, u64)>) {
         self.last_seq.store(last_seq, Ordering::Release);
         let Some((floor, end)) = logged else { return };
@@ -77,7 +77,7 @@ impl Mem {
         self.last_seq.load(Ordering::Acquire)
     }
 
-    /// The log position behind the last record that touches it; 0 where none does.
+    /// The log position after the last record that touches it; 0 where none does.
     pub(crate) fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
@@ -101,8 +101,8 @@ pub(crate) struct KeyBounds {
     pub(crate) range: KeyRange,
     /// What was split off since the store was opened; disjoint.
     pub(crate) moved: Vec<Moved>,
-    /// It was imported with this number, and its entries have older ones: earlier snapshots cannot be told. 0: it was not, since
-    /// the store was opened.
+    /// Read points below this number cannot read the tree: it was imported with this number, and its entries have older
+    /// ones. 0 if it was not imported since the opening. A tree that is split off inherits it.
     pub(crate) since: SeqNo,
 }
 
@@ -179,7 +179,8 @@ struct TreeUpdate {
 #[derive(Debug)]
 pub(crate) struct TreeInner {
     pub(crate) id: TreeId,
-    /// The number under which its huge values are filed: the tree that it was split from at last, or itself.
+    /// The tree number under which its huge values are filed: its own, or the one that it took over when it was split off
+    /// or imported.
     pub(crate) lineage: TreeId,
     /// Which opened store it belongs to: handles of another one are refused.
     pub(crate) store: u64,

@@ -7,11 +7,12 @@
 //! ```
 //!
 //! - Flush, merge, ingest, split, import, drop and settings build edits. Only [`Versions::derive`] changes the versions in
-//!   memory, and only by edits that are durable.
+//!   memory, and only by edits that are durable, or in a store that is open for reading only.
 //! - A change's [`Origin`] says of a new tree what its edits do not. A recovered store has no use for that.
-//! - [`Versions`] counts the levels that name a table file. When the count reaches 0, it marks the file as obsolete. The last
-//!   reader that lets go of the file removes it.
-//! - A reader sees a tree before or after a change, never in between: a change swaps each tree's state once.
+//! - [`Versions`] counts the levels that name a table file. When the count reaches 0, it marks the file as obsolete. The file goes
+//!   with its last reader.
+//! - A change swaps each tree's state once, so a reader sees all or none of its tables, range tombstones and key bounds.
+//!   Options and tag change just before that, on their own.
 //!
 //! Locks: the lock of [`VersionSet`] is held while an edit is made durable. Below it, the commit lock is taken where a writer
 //! could add to what is replaced: range tombstones, and the memtables of a tree that is dropped.

@@ -1,5 +1,5 @@
-//! Drives the garbage collection of huge values ([`crate::blob::gc`]): finds what writes have overwritten, and gives the
-//! space of what nobody sees back, round by round (rule 12).
+//! What the store adds to the garbage collection of huge values ([`crate::blob::gc`]): it looks up what writes have
+//! overwritten, and builds the edits about blob files. `gc_rounds.rs` drives the rounds (rule 12).
 //!
 //! - A write to a key that may have had a huge value leaves a lookup ([`crate::write::lookups`]). A flush does the
 //!   lookups of all writes up to its last sequence number, before the log can lose those writes.
@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use super::Store;
-use crate::blob::gc::{BlobEdits, Frees, Garbage, Overwritten};
+use crate::blob::gc::{BlobChanges, BlobEdits, Garbage, Overwritten};
 use crate::blob::{BlobFileId, NewBlob, Pointer};
 use crate::canary::broken;
 use crate::cursor::{Kind, SeqNo};
@@ -22,7 +22,7 @@ use crate::version::blob_edits::BlobFiles;
 use crate::version::edit::{Edit, ManifestState, TreeId};
 use crate::write::lookups::{Lookup, What};
 
-/// The references that the write of a lookup is over.
+/// The references that the write of a lookup has overwritten.
 fn overwritten_by(lookup: &Lookup) -> Result<Vec<Overwritten>> {
     let now = lookup.tree.state.load_full();
     match &lookup.what {
@@ -69,20 +69,20 @@ impl Store {
             }
             match overwritten_by(&lookup) {
                 Ok(overwritten) => garbage.add_overwritten(overwritten),
-                // If another file is damaged, the value's space stays taken until a merge drops the value.
+                // If a table on the way is damaged, the space stays taken until a merge drops the value.
                 Err(error) if error.kind() == ErrorKind::Corruption => {}
                 Err(error) => {
-                    self.commit.lookups.give_back(lookup);
+                    self.commit.lookups.put_back(lookup);
                     return Err(error);
                 }
             }
         }
-        self.find_unreferenced(&mut garbage);
+        self.find_unseen(&mut garbage);
         Ok(())
     }
 
-    fn find_unreferenced(&self, garbage: &mut Garbage) {
-        self.blob_gc.find_unreferenced(garbage, || self.snapshots.registered());
+    fn find_unseen(&self, garbage: &mut Garbage) {
+        self.blob_gc.find_unseen(garbage, || self.snapshots.registered());
     }
 
     /// Notes that a snapshot or a scan was released.
@@ -122,13 +122,13 @@ impl Store {
 
     // ---- edits ---------------------------------------------------------------------------------------
 
-    /// Edits that record changes of blob files and free what `frees` lists.
-    pub(super) fn blob_edits(&self, versions: &Versions, frees: &Frees<'_>) -> BlobEdits {
-        let edits = |manifest| self.blob_gc.edits(manifest, self.wal.synced(), frees);
+    /// Edits that record changes of blob files and free what `changes` lists.
+    pub(super) fn blob_edits(&self, versions: &Versions, changes: &BlobChanges<'_>) -> BlobEdits {
+        let edits = |manifest| self.blob_gc.edits(manifest, self.wal.synced(), changes);
         versions.known().map(edits).unwrap_or_default()
     }
 
-    /// Notes the result of `edits`: their values are freed or, if the edits failed, have to be freed by others.
+    /// Notes the result of `edits`: their values are freed or, if the edits failed, a later round has to free them.
     pub(crate) fn after_blob_edits(&self, edits: BlobEdits, durable: bool) {
         if self.blob_gc.after_edits(edits, durable) {
             self.notify(JobKind::Blobs);
@@ -137,13 +137,13 @@ impl Store {
 
     /// Edits that record what the opening has found out about blob files. All that was replayed is durable.
     pub(crate) fn blob_edits_of_opening(&self, versions: &Versions) -> BlobEdits {
-        self.blob_edits(versions, &Frees { durable_up_to: Some(SeqNo::MAX), ..Frees::default() })
+        self.blob_edits(versions, &BlobChanges { durable_up_to: Some(SeqNo::MAX), ..BlobChanges::default() })
     }
 
     /// Edits that record which files are sealed now.
     pub(super) fn blob_edits_of_closing(&self, versions: &Versions) -> Vec<Edit> {
-        self.find_unreferenced(&mut self.blob_gc.garbage());
-        self.blob_edits(versions, &Frees::default()).take_edits()
+        self.find_unseen(&mut self.blob_gc.garbage());
+        self.blob_edits(versions, &BlobChanges::default()).take_edits()
     }
 
     /// The blob files for the manifest of a copy whose log holds everything published. Called under the version lock,

@@ -132,7 +132,7 @@ impl Store {
         // opening.
         self.commit.poison();
         drop(state);
-        self.sync_to(end)?;
+        self.sync_log_when_closing(end)?;
         let mut versions = self.versions.lock();
         let Some(known) = versions.known() else { return Ok(()) };
         let (floor, noted) = (known.floor.start, known.log_synced);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Store;
 use crate::blob::Pointer;
-use crate::blob::gc::{Frees, Overwritten};
+use crate::blob::gc::{BlobChanges, Overwritten};
 use crate::canary::broken;
 use crate::env::JobKind;
 use crate::error::Result;
@@ -76,8 +76,9 @@ impl Store {
         });
         self.blob_gc.add_overwritten(overwritten);
         // After a crash nothing else would tell which values belonged to the tree, so the edit that drops it does.
-        let frees = Frees { durable_up_to: Some(visible), note_overwritten: true, ..Frees::default() };
-        let mut blobs = self.blob_edits(&versions, &frees);
+        let changes =
+            BlobChanges { durable_up_to: Some(visible), note_overwritten: true, ..BlobChanges::default() };
+        let mut blobs = self.blob_edits(&versions, &changes);
         let change = Change::of([vec![Edit::DropTree { tree: tree.id }], blobs.take_edits()].concat());
         let named = self.blobs.sync_names();
         let dropped = named.and_then(|()| self.apply(&mut versions, &change));

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::Store;
 use super::drop_tree::{pointers_in, shares_lineage};
 use crate::blob::LiveFile;
-use crate::blob::gc::Frees;
+use crate::blob::gc::BlobChanges;
 use crate::canary::broken;
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
@@ -82,7 +82,7 @@ impl Store {
             // A file that is gone meanwhile, or cannot be read, is handled below.
             filed.extend(self.filed_under(tree.lineage, live).ok().map(|values| (live.id, values)));
         }
-        self.while_still(&tree, &|| Ok(!tree.is_flushed()), || {
+        self.while_paused(&tree, &|| Ok(!tree.is_flushed()), || {
             // Overwritten values do not belong in the copy.
             self.find_overwritten(self.commit.visible())?;
             let named = self.named_apart(&tree)?;
@@ -191,8 +191,9 @@ impl Store {
         let least = if broken("import-numbers") { 0 } else { imported.greatest };
         let number = self.commit.take_number_above(least)?;
         // After a crash nothing else would tell which values under the same lineage were overwritten before, so the edit does.
-        let frees = Frees { durable_up_to: Some(visible), note_overwritten: true, ..Frees::default() };
-        let mut blobs = self.blob_edits(&versions, &frees);
+        let changes =
+            BlobChanges { durable_up_to: Some(visible), note_overwritten: true, ..BlobChanges::default() };
+        let mut blobs = self.blob_edits(&versions, &changes);
         let edits = blobs.take_edits();
         let synced = self.sync_log(number.end).and_then(|()| self.blobs.sync_names());
         let tree =

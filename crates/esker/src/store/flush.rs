@@ -11,7 +11,7 @@ use super::Store;
 use super::at_work::AtWork;
 use super::survivors::Survivors;
 use crate::blob::Pointer;
-use crate::blob::gc::Frees;
+use crate::blob::gc::BlobChanges;
 use crate::cache::Offer;
 use crate::canary::broken;
 use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shared_part};
@@ -139,7 +139,7 @@ pub(crate) fn flush_immutable(store: &Store) -> Result<bool> {
             let unlogged = flushed.iter().filter(|(tree, _)| !tree.log);
             let seqs: Vec<_> = unlogged.map(|(tree, mems)| (tree.id, self::last_seq(mems))).collect();
             let durable_up_to = Some(if broken("rule-21") { last_seq } else { logged_seq });
-            let frees = Frees {
+            let changes = BlobChanges {
                 durable_up_to,
                 flushed: &seqs,
                 dropped: &dropped,
@@ -147,7 +147,7 @@ pub(crate) fn flush_immutable(store: &Store) -> Result<bool> {
                 replaced: &[],
                 note_overwritten: true,
             };
-            store.install_flush(&flushed, edits.clone(), &frees)?;
+            store.install_flush(&flushed, edits.clone(), &changes)?;
             if !seqs.is_empty() {
                 store.note_flushed(&seqs);
             }

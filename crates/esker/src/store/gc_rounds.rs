@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::Store;
-use crate::blob::gc::Frees;
+use crate::blob::gc::BlobChanges;
 use crate::blob::{BlobFileId, LiveFile, blob_number};
 use crate::canary::broken;
 use crate::cursor::SeqNo;
@@ -30,9 +30,9 @@ impl Store {
     pub(super) fn run_gc_round(&self, _round: &mut ()) -> Result<bool> {
         let backpressure = self.blob_gc.backpressure();
         let (backlog, before) = (backpressure.backlog(), backpressure.given_back());
-        let freed = self.free_unreferenced()?;
-        let (punched, unreferenced) = self.blob_gc.punch_freed(|bytes| self.note_given_back(bytes))?;
-        let removed = self.remove_blob_files(&unreferenced)?;
+        let freed = self.free_unseen()?;
+        let (punched, files_to_remove) = self.blob_gc.punch_freed(|bytes| self.note_given_back(bytes))?;
+        let removed = self.remove_blob_files(&files_to_remove)?;
         self.end_backlog(backlog.max(self.blob_gc.backlog_if_all_is_freed()), before)?;
         let unpinned = self.blob_gc.punch_unpinned()?;
         // This comes late, since a footer may find no room before space is given back.
@@ -50,8 +50,8 @@ impl Store {
         !self.commit.lookups.is_empty() || self.blob_gc.has_work()
     }
 
-    /// Frees in the manifest the values that nobody sees, once the writes over them are durable.
-    fn free_unreferenced(&self) -> Result<bool> {
+    /// BlobChanges in the manifest the values that nobody sees, once the writes over them are durable.
+    fn free_unseen(&self) -> Result<bool> {
         // Everything visible now is published when the log is synced below.
         let visible = self.commit.visible();
         self.find_overwritten(visible)?;
@@ -65,14 +65,14 @@ impl Store {
         self.free_up_to(visible)
     }
 
-    /// Frees in the manifest the values that were overwritten by writes up to `limit`, which are durable. Returns whether
+    /// BlobChanges in the manifest the values that were overwritten by writes up to `limit`, which are durable. Returns whether
     /// there were any.
     fn free_up_to(&self, limit: SeqNo) -> Result<bool> {
         // Work that is done before the lock is taken delays nobody.
         self.blobs.sync_names()?;
         let mut versions = self.versions.lock();
-        let frees = Frees { durable_up_to: Some(limit), ..Frees::default() };
-        let mut edits = self.blob_edits(&versions, &frees);
+        let changes = BlobChanges { durable_up_to: Some(limit), ..BlobChanges::default() };
+        let mut edits = self.blob_edits(&versions, &changes);
         let change = Change::of(edits.take_edits());
         let committed = if change.edits.is_empty() {
             Ok(())

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::Store;
 use super::blob_gc::overwritten;
-use crate::blob::gc::{Frees, Overwritten};
+use crate::blob::gc::{BlobChanges, Overwritten};
 use crate::blob::{NewBlob, Pointer, VOLATILE, key_hash};
 use crate::canary::broken;
 use crate::cursor::{Cursor, MAX_SEQ};
@@ -84,7 +84,7 @@ impl Store {
         self.blobs.sync()?;
         self.sync_published()?;
         let tables = ingested.tables.clone();
-        self.while_still(tree, &|| Ok(Self::must_be_flushed(tree)), || {
+        self.while_paused(tree, &|| Ok(Self::must_be_flushed(tree)), || {
             check_bounds_of_tables(tree, &tables)?;
             self.watch_again(tree, ingested)?;
             let mut replaced = self.replaced_by(tree, ingested)?;
@@ -133,7 +133,7 @@ impl Store {
                 Ok(found) => replaced.extend(
                     found.and_then(|(from, kind, stored)| overwritten(tree, from, kind, &stored, MAX_SEQ)),
                 ),
-                // If another file is damaged, the blob's space stays taken until a merge drops the blob.
+                // If a table on the way is damaged, the space stays taken until a merge drops the value.
                 Err(error) if error.kind() == ErrorKind::Corruption => {}
                 Err(error) => return Err(error),
             }
@@ -172,8 +172,8 @@ impl Store {
             ingested.blobs.iter_mut().for_each(|blob| blob.commit(Some(VOLATILE)));
             let named: Vec<Pointer> = ingested.blobs.iter().map(|blob| blob.pointer).collect();
             // The edit records the replaced values, since no log record does.
-            let frees = Frees { named: &named, replaced, ..Frees::default() };
-            self.install_with_blobs(&mut versions, Change::of(edits), &frees)
+            let changes = BlobChanges { named: &named, replaced, ..BlobChanges::default() };
+            self.install_with_blobs(&mut versions, Change::of(edits), &changes)
         });
         if installed.is_err() {
             self.blob_gc.restore(replaced);

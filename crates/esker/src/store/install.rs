@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::Store;
 use crate::blob::Pointer;
-use crate::blob::gc::Frees;
+use crate::blob::gc::BlobChanges;
 use crate::error::Result;
 use crate::flush::Flushed;
 use crate::log::replay::LogFloor;
@@ -18,19 +18,19 @@ impl Store {
     /// Makes `edits` durable and shows them. `dropped` are pointers to huge values whose last version a merge has left
     /// out.
     pub(crate) fn install(&self, edits: Vec<Edit>, dropped: &[Pointer]) -> Result<()> {
-        let frees = Frees { dropped, ..Frees::default() };
-        self.install_with_blobs(&mut self.versions.lock(), Change::of(edits), &frees)
+        let changes = BlobChanges { dropped, ..BlobChanges::default() };
+        self.install_with_blobs(&mut self.versions.lock(), Change::of(edits), &changes)
     }
 
-    /// Makes `change` durable, with the changes of blob files and what `frees` lists, and shows it.
+    /// Makes `change` durable, with the changes of blob files and what `changes` lists, and shows it.
     pub(super) fn install_with_blobs(
         &self,
         versions: &mut Versions,
         mut change: Change<'_>,
-        frees: &Frees<'_>,
+        changes: &BlobChanges<'_>,
     ) -> Result<()> {
-        let in_tables = self.blobs.note_in_tables(frees.named);
-        let mut blobs = self.blob_edits(versions, frees);
+        let in_tables = self.blobs.note_in_tables(changes.named);
+        let mut blobs = self.blob_edits(versions, changes);
         change.edits.append(&mut blobs.take_edits());
         change.edits.push(Edit::Counters {
             next_file: self.tables.next_file.load(Ordering::Relaxed),
@@ -53,7 +53,7 @@ impl Store {
         &self,
         flushed: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
         mut edits: Vec<Edit>,
-        frees: &Frees<'_>,
+        changes: &BlobChanges<'_>,
     ) -> Result<()> {
         let in_tables = Flushed::new(flushed);
         let mut versions = self.versions.lock();
@@ -61,7 +61,7 @@ impl Store {
         edits.push(Edit::Floor(floor));
         edits.push(Edit::LogSynced { position: self.wal.synced() });
         let change = Change { flushed, ..Change::of(edits) };
-        self.install_with_blobs(&mut versions, change, frees)?;
+        self.install_with_blobs(&mut versions, change, changes)?;
         // Called under the lock: while a checkpoint holds it, the segments that it copies stay.
         self.wal.retire(floor);
         drop(versions);

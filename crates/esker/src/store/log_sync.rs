@@ -8,7 +8,7 @@ impl Store {
     /// When this returns, everything before log position `end` survives power loss.
     pub(crate) fn sync_log(&self, end: u64) -> Result<()> {
         self.commit.check()?;
-        let synced = self.sync_to(end);
+        let synced = self.sync_log_when_closing(end);
         if synced.is_err() && !broken("rule-8") {
             self.commit.poison();
         }
@@ -21,7 +21,7 @@ impl Store {
     }
 
     /// As [`Store::sync_log`], also for a closing store that takes no more writes.
-    pub(super) fn sync_to(&self, end: u64) -> Result<()> {
+    pub(super) fn sync_log_when_closing(&self, end: u64) -> Result<()> {
         let blobs_first = || if broken("rule-4") { Ok(()) } else { self.blobs.sync() };
         self.wal.sync_to(end, &self.commit.published, &blobs_first)
     }

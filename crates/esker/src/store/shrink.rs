@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Store;
-use crate::blob::gc::Frees;
+use crate::blob::gc::BlobChanges;
 use crate::error::Result;
 use crate::space::{is_full, size_for};
 
@@ -93,8 +93,9 @@ impl Store {
         let visible = self.commit.visible();
         self.sync_log(self.commit.published())?;
         self.find_overwritten(visible)?;
-        let frees = Frees { durable_up_to: Some(visible), note_overwritten: true, ..Frees::default() };
-        self.install_flush(&[], Vec::new(), &frees)
+        let changes =
+            BlobChanges { durable_up_to: Some(visible), note_overwritten: true, ..BlobChanges::default() };
+        self.install_flush(&[], Vec::new(), &changes)
     }
 
     pub(super) fn longest_segment(&self) -> u64 {

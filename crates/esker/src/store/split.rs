@@ -111,10 +111,10 @@ impl Store {
     pub(crate) fn split(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
         let _one_at_a_time = self.reshaping.lock();
         self.sync_published()?;
-        self.while_still(tree, &|| Ok(!tree.is_flushed()), || self.split_still(tree, at, name))
+        self.while_paused(tree, &|| Ok(!tree.is_flushed()), || self.split_paused(tree, at, name))
     }
 
-    fn split_still(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
+    fn split_paused(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
         // Values that writes have overwritten are looked up in the tree that was written to.
         self.find_overwritten(self.commit.visible())?;
         let mut versions = self.versions.lock();

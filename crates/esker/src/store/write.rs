@@ -47,7 +47,7 @@ impl Store {
     }
 
     /// Writes `batch` if `condition` holds. It is called while no other write is in progress. Returns the log position
-    /// behind the write, which orders writes; `None` if the condition did not hold.
+    /// after the write, which orders writes; `None` if the condition did not hold.
     pub(crate) fn write_if(
         &self,
         batch: &Batch,

@@ -42,7 +42,7 @@ impl Store {
 
     /// Runs `change` while nobody writes to `tree`, no merge of it is running, and its memtables hold nothing that
     /// `must_be_flushed`. Most of the flushing happens while others still write. Called under `reshaping`.
-    pub(super) fn while_still<T>(
+    pub(super) fn while_paused<T>(
         &self,
         tree: &Arc<TreeInner>,
         must_be_flushed: &dyn Fn() -> Result<bool>,

@@ -60,7 +60,7 @@ impl Tree {
     /// Writes the value of `key` if it consists of many operands, so that a reader of a counter need not read every
     /// addition since the last flush.
     fn settle(&self, key: &[u8]) -> Result<()> {
-        let snapshot = Snapshot::passing(&self.owner);
+        let snapshot = Snapshot::for_one_call(&self.owner);
         let seen = snapshot.seq();
         let (operands, base) = gather(&*self.readable_state()?, key, seen)?;
         let below = base.as_ref().map(|(_, kind, stored)| Content::open(*kind, stored));

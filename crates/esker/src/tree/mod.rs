@@ -252,7 +252,7 @@ impl Tree {
         loop {
             // The snapshot keeps merges from folding later versions into the bottom level, where they would lose the
             // sequence numbers that show them to be newer.
-            let snapshot = Snapshot::passing(&self.owner);
+            let snapshot = Snapshot::for_one_call(&self.owner);
             let current = snapshot.get(self, key)?;
             let lasting = self.store.lasting(current.as_ref().and_then(Value::lapses_us));
             let current = current.map(Value::into_vec).transpose()?;
@@ -327,7 +327,7 @@ impl Tree {
             if self.store.blobs().is_used() {
                 return Ok(None);
             }
-            match self.store.snapshots().passing(self.store.commit(), self.store.clock()) {
+            match self.store.snapshots().unregistered_read_point(self.store.commit(), self.store.clock()) {
                 Some((seq, time)) if seq == seen => return Ok(Some((state, (seq, time)))),
                 Some(_) => {}
                 None => return Ok(None),
@@ -380,7 +380,7 @@ impl Tree {
     fn get_at_one_read_point(&self, key: &[u8]) -> Result<Option<Value>> {
         // This is part of a get that has already been counted.
         perf_context::begin();
-        let found = Snapshot::passing(&self.owner).find(self, key);
+        let found = Snapshot::for_one_call(&self.owner).find(self, key);
         if perf_context::are_there() {
             self.store.metrics().end(Operation::Get, || Subject::of(&self.inner.name, key));
         }
@@ -392,7 +392,7 @@ impl Tree {
     fn get_huge(&self, key: &[u8], pointer: &[u8], expiry: Option<Expiry>) -> Result<Option<Value>> {
         match Value::of_blob(self.store.blobs(), key, pointer, expiry) {
             // Values that a registered snapshot sees are not freed.
-            Err(_) => Snapshot::passing(&self.owner).find(self, key),
+            Err(_) => Snapshot::for_one_call(&self.owner).find(self, key),
             found => found.map(Some),
         }
     }
@@ -443,7 +443,7 @@ impl Tree {
     /// As [`Tree::get`].
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let Some((state, (seq, time))) = self.passing_read_point()? else {
-            let snapshot = Snapshot::passing(&self.owner);
+            let snapshot = Snapshot::for_one_call(&self.owner);
             return keys.iter().map(|key| snapshot.get(self, key)).collect();
         };
         let value_of = |key: &[u8], entry: &Content<'_>| match entry.kind {
@@ -480,7 +480,7 @@ impl Tree {
     /// As [`Tree::get`].
     pub fn scan(&self, range: ScanRange) -> Result<Scan> {
         let Some((state, (seq, time))) = self.passing_read_point()? else {
-            return Snapshot::passing(&self.owner).scan(self, range);
+            return Snapshot::for_one_call(&self.owner).scan(self, range);
         };
         let owner = Arc::clone(&self.owner) as Arc<dyn Scanned>;
         let meter = ScanMeter::begin(owner, &self.inner);

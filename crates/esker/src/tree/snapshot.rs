@@ -52,12 +52,12 @@ impl Snapshot {
     }
 
     /// A snapshot for the time of a call or a scan.
-    pub(crate) fn passing(store: &Arc<Owner>) -> Snapshot {
+    pub(crate) fn for_one_call(store: &Arc<Owner>) -> Snapshot {
         Snapshot::register(store, false)
     }
 
     /// The newest state, at a time that another snapshot holds.
-    pub(crate) fn passing_at(store: &Arc<Owner>, time_us: u64) -> Snapshot {
+    pub(crate) fn for_one_call_at(store: &Arc<Owner>, time_us: u64) -> Snapshot {
         let seq = store.snapshots().register_at(store.commit(), time_us);
         Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, time_us, counted: false }) }
     }

@@ -51,7 +51,7 @@ impl Tree {
         let mut freed_at = None;
         loop {
             // As in a swap, the snapshot keeps merges from dropping the numbers of later versions.
-            let snapshot = Snapshot::passing(&self.owner);
+            let snapshot = Snapshot::for_one_call(&self.owner);
             let seen = snapshot.seq();
             let found = version_at(&*self.readable_state()?, from, seen)?;
             let Some((seq, kind, stored)) = &found else { return Ok(false) };

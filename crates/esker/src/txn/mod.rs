@@ -237,7 +237,7 @@ impl Txn {
         let mut inner = self.inner.borrow_mut();
         inner.is_fixed = true;
         if self.is_pessimistic() && self.is_serializable() {
-            return Ok(Snapshot::passing_at(&self.store, inner.snapshot.time_us()));
+            return Ok(Snapshot::for_one_call_at(&self.store, inner.snapshot.time_us()));
         }
         Ok(inner.snapshot.clone())
     }
@@ -441,7 +441,7 @@ impl Txn {
         if writes.is_empty() {
             // All reads are of one moment, except those of values that locks kept unchanged.
             if self.is_pessimistic() && self.is_serializable() {
-                let now = Snapshot::passing(&self.store);
+                let now = Snapshot::for_one_call(&self.store);
                 validation.check(0)?;
                 if let Some((expiry, tree, key)) = lapse
                     && expiry <= now.time_us()

@@ -1,8 +1,8 @@
 //! What the manifest knows of blob files.
 //!
-//! The first flush after a file was begun names it. A later flush notes it again if it has changed which of its blobs
-//! count. The file is removed when no blob in it counts. For a file that is not sealed yet, replay finds out what the
-//! manifest does not say.
+//! The first edit after one of a file's values is no longer pending names the file. A later edit notes the file again if
+//! its facts have changed. An edit removes it when no value in it is needed or pinned. For a file that is not sealed yet,
+//! replay finds out what the manifest does not say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,7 +80,7 @@ impl BlobFileRecord {
         (entries - unsettled).saturating_add(logged.count() as u64)
     }
 
-    /// Frees all blobs but `ordinals`, which count and which no log names.
+    /// BlobChanges all blobs but `ordinals`, which count and which no log names.
     pub(crate) fn keep_only(&mut self, ordinals: &BTreeSet<u64>) {
         self.info.pending.clear();
         self.overwritten.clear();
@@ -106,7 +106,7 @@ pub(crate) struct BlobFiles {
 pub(crate) enum BlobEdit {
     /// A new file, or new facts about a known one.
     Note(BlobFileInfo),
-    /// Nothing needs these blobs. Their bytes may be freed once this edit is durable.
+    /// Nothing needs these values. Their blocks may be given back once this edit is durable.
     Free { file: FileId, ordinals: BTreeSet<u64> },
     /// Only open snapshots need these values.
     Overwrite { file: FileId, ordinals: BTreeSet<u64> },

@@ -112,7 +112,7 @@ const CLOCK: u8 = 11;
 pub(crate) const CLOCK_MAX: u64 = 1 << 62;
 const DELETE_RANGE: u8 = 12;
 const FORGET_RANGE: u8 = 13;
-const EXTENT: u8 = 14;
+const KEY_BOUNDS: u8 = 14;
 const SET_OPTIONS: u8 = 15;
 const IDENTITY: u8 = 16;
 
@@ -249,7 +249,7 @@ impl Edit {
                 put_varint(out, *seq);
             }
             Edit::KeyBounds { tree, lineage, range } => {
-                out.push(EXTENT);
+                out.push(KEY_BOUNDS);
                 put_varint(out, u64::from(*tree));
                 put_varint(out, u64::from(*lineage));
                 range.encode(out);
@@ -289,7 +289,7 @@ impl Edit {
                 range: KeyRange::decode_from(from)?,
             },
             FORGET_RANGE => Edit::ForgetRange { tree: tree_id(from)?, seq: seq(from)? },
-            EXTENT => Edit::KeyBounds {
+            KEY_BOUNDS => Edit::KeyBounds {
                 tree: tree_id(from)?,
                 lineage: tree_id(from)?,
                 range: KeyRange::decode_from(from)?,

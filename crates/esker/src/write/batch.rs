@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The n-th op gets the n-th sequence number of the record. A payload without ops says which number comes next, because
-//! writes that skip the log have taken some:
+//! numbers were taken without a record: by writes that skip the log, and by ingests, splits and imports.
 //!
 //! ```text
 //! gap        0, 4 | next number, 8

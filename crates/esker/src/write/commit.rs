@@ -69,9 +69,10 @@ pub(crate) struct Commit {
     state: Mutex<CommitState>,
     advanced: Condvar,
     visible: AtomicU64,
-    /// Every record before this log position is whole and acknowledged.
+    /// Every record before this log position is whole, and its writes are visible. A `Power` write is acknowledged later,
+    /// after its sync.
     pub(crate) published: AtomicU64,
-    /// Writes that may be over a huge value.
+    /// Writes that may have overwritten a huge value.
     pub(crate) lookups: LookupQueue,
     failed: AtomicBool,
 }
@@ -83,7 +84,7 @@ struct Reservation {
     first_seq: SeqNo,
     /// Its place in the log; `None` if it skips the log.
     logged: Option<Place>,
-    /// The log position behind it and behind all earlier records.
+    /// The log position after it and after all earlier records.
     end: u64,
     mems: Vec<(Arc<Mem>, Region)>,
 }
@@ -105,7 +106,7 @@ const GAP_RECORD_LEN: usize = record::HEADER_LEN + GAP_LEN;
 #[derive(Debug)]
 pub(crate) struct Number {
     pub(crate) seq: SeqNo,
-    /// The log position behind all earlier records.
+    /// The log position after all earlier records.
     pub(crate) end: u64,
     ticket: u64,
 }
@@ -113,7 +114,7 @@ pub(crate) struct Number {
 /// The result of an attempt to commit.
 #[derive(Debug)]
 pub(crate) enum Committed {
-    /// The write is in the log and visible; `end` is the log position behind it and all earlier records.
+    /// The write is in the log and visible; `end` is the log position after it and after all earlier records.
     Done { end: u64 },
     /// A tree takes no writes now. Wait until it does, then try again.
     Paused,
@@ -195,7 +196,7 @@ impl Commit {
         }
     }
 
-    /// Waits until something is published behind `position`, for at most `at_most`. Returns whether it is.
+    /// Waits until something after `position` is published, for at most `at_most`. Returns whether it is.
     pub(crate) fn wait_published(&self, position: u64, at_most: Duration, clock: &dyn Clock) -> bool {
         let begun = clock.monotonic_us();
         let mut state = self.state.lock();
@@ -253,7 +254,7 @@ impl Commit {
                 return Ok(Committed::NeedsSegment(len));
             }
         }
-        let room = self.lookups.room(lookups);
+        let room = self.lookups.reserve(lookups);
         let mut reservation = reserve(&mut state, batch, len)?;
         if let Some(room) = room {
             room.fill(reservation.first_seq);

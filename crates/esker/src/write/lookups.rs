@@ -1,8 +1,8 @@
-//! Writes that may be over a huge value, in the order of their sequence numbers (rule 12). The old value of each has to be
-//! looked up.
+//! Writes that may have overwritten a huge value, in the order of their sequence numbers (rule 12). The old value of each
+//! has to be looked up.
 //!
 //! A lookup is queued in the critical section that gives its write a sequence number. So when all writes up to a number
-//! are visible, all their lookups are in the queue.
+//! are visible, all their lookups are in the queue or done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use crate::cursor::SeqNo;
 use crate::ranges::KeyRange;
 use crate::state::TreeInner;
 
-/// A write to a key that may have held a blob, or the deletion of a range that may hold one.
+/// The search for what a write has overwritten. The write was to a key that may have held a huge value, or it has deleted
+/// a range.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     pub(crate) tree: Arc<TreeInner>,
@@ -34,22 +35,22 @@ pub(crate) struct LookupQueue {
     lookups: Mutex<VecDeque<Lookup>>,
 }
 
-/// The right to add lookups, with memory for them: adding cannot fail.
+/// Holds the queue, with memory for some lookups: adding them cannot fail. Held until they have their numbers.
 #[derive(Debug)]
-pub(crate) struct Room<'a> {
+pub(crate) struct ReservedLookups<'a> {
     queue: MutexGuard<'a, VecDeque<Lookup>>,
     lookups: Vec<Lookup>,
 }
 
 impl LookupQueue {
     /// Reserves memory for `lookups`. Their sequence numbers are still their places in a batch.
-    pub(crate) fn room(&self, lookups: &mut Vec<Lookup>) -> Option<Room<'_>> {
+    pub(crate) fn reserve(&self, lookups: &mut Vec<Lookup>) -> Option<ReservedLookups<'_>> {
         if lookups.is_empty() {
             return None;
         }
         let mut queue = self.lookups.lock();
         queue.reserve(lookups.len());
-        Some(Room { queue, lookups: std::mem::take(lookups) })
+        Some(ReservedLookups { queue, lookups: std::mem::take(lookups) })
     }
 
     /// Adds a lookup that replay found.
@@ -58,7 +59,7 @@ impl LookupQueue {
     }
 
     /// Puts back the lookup that was taken last.
-    pub(crate) fn give_back(&self, lookup: Lookup) {
+    pub(crate) fn put_back(&self, lookup: Lookup) {
         self.lookups.lock().push_front(lookup);
     }
 
@@ -79,7 +80,7 @@ impl LookupQueue {
     }
 }
 
-impl Room<'_> {
+impl ReservedLookups<'_> {
     /// Adds the lookups. The batch has the sequence numbers from `first` on.
     pub(crate) fn fill(mut self, first: SeqNo) {
         for lookup in self.lookups.drain(..) {

@@ -20,7 +20,7 @@ pub(crate) struct Backpressure {
     put: AtomicU64,
     /// Values that nobody sees and that are not given back yet; sometimes a little less.
     backlog: AtomicU64,
-    /// What was given back since the store was opened.
+    /// Bytes for which no writer has to wait any more, since the store was opened: given back, or left to a rewrite.
     given_back: AtomicU64,
     /// The greatest backlog that is allowed, from the last listing of the directory.
     limit: AtomicU64,

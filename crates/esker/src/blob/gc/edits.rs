@@ -28,10 +28,10 @@ impl BlobEdits {
     }
 }
 
-/// What edits have to free.
+/// What a change does to huge values: which it frees, which its tables name, which only snapshots see afterwards.
 #[derive(Debug, Default)]
-pub(crate) struct Frees<'a> {
-    /// Frees values that were overwritten by writes up to this one, if those were logged: such writes are durable.
+pub(crate) struct BlobChanges<'a> {
+    /// BlobChanges values that were overwritten by writes up to this one, if those were logged: such writes are durable.
     pub(crate) durable_up_to: Option<SeqNo>,
     /// How far trees that skip the log are flushed with the same edits.
     pub(crate) flushed: &'a [(TreeId, SeqNo)],
@@ -45,24 +45,29 @@ pub(crate) struct Frees<'a> {
     pub(crate) note_overwritten: bool,
 }
 
-impl Frees<'_> {
-    /// Whether the write over a reference is durable, by `manifest` or with these edits.
+impl BlobChanges<'_> {
+    /// Whether the write that has overwritten a reference is durable, by `manifest` or with these edits.
     fn is_durable(&self, one: &Overwritten, manifest: &ManifestState) -> bool {
         if one.unlogged.is_some() {
             return one.is_flushed(manifest, self.flushed);
         }
-        // 0: no write has to be durable. The edit that frees the value may be the first to name its file.
+        // 0: no write has to be durable.
         one.by == 0 || self.durable_up_to.is_some_and(|limit| one.by <= limit)
     }
 }
 
 impl BlobGc {
-    /// Edits that bring `manifest` up to date about blob files and free what `frees` lists. The log is on the disk up
+    /// Edits that bring `manifest` up to date about blob files and free what `changes` lists. The log is on the disk up
     /// to position `synced`. Called under the version lock.
-    pub(crate) fn edits(&self, manifest: &ManifestState, synced: u64, frees: &Frees<'_>) -> BlobEdits {
+    pub(crate) fn edits(
+        &self,
+        manifest: &ManifestState,
+        synced: u64,
+        changes: &BlobChanges<'_>,
+    ) -> BlobEdits {
         let mut notes = self.notes(manifest, synced);
         let mut garbage = self.garbage.lock();
-        let freed = self.free_due(&mut garbage, manifest, frees);
+        let freed = self.free_due(&mut garbage, manifest, changes);
         let mut edits = Vec::new();
         for (&file, ordinals) in &freed {
             edits.push(BlobEdit::Free { file, ordinals: ordinals.clone() });
@@ -70,14 +75,14 @@ impl BlobGc {
                 notes.insert(file, BlobEdit::Note(live.info(synced)));
             }
         }
-        if frees.note_overwritten || !frees.replaced.is_empty() {
-            edits.extend(self.note_overwritten(&garbage, manifest, frees, &notes));
+        if changes.note_overwritten || !changes.replaced.is_empty() {
+            edits.extend(self.note_overwritten(&garbage, manifest, changes, &notes));
         }
         edits.extend(self.reference_edits(&manifest.blobs.live, &notes, synced));
         BlobEdits { edits: notes.into_values().chain(edits).map(Edit::Blob).collect(), freed }
     }
 
-    /// Notes of the files of which `manifest` does not know what it has to know.
+    /// Notes of the files whose facts differ from those in `manifest`.
     fn notes(&self, manifest: &ManifestState, synced: u64) -> BTreeMap<BlobFileId, BlobEdit> {
         let files = self.blobs.files();
         files.iter().for_each(|live| live.values.lock().note_synced(synced));
@@ -92,11 +97,11 @@ impl BlobGc {
 
     /// Takes out of `garbage` the references whose overwriting is durable, and removes them and those that a merge has
     /// dropped. Returns the values whose last reference went and that `manifest` does not have as freed.
-    fn free_due(&self, garbage: &mut Garbage, manifest: &ManifestState, frees: &Frees<'_>) -> ByFile {
-        let due = garbage.take_due(|one| frees.is_durable(one, manifest));
+    fn free_due(&self, garbage: &mut Garbage, manifest: &ManifestState, changes: &BlobChanges<'_>) -> ByFile {
+        let due = garbage.take_due(|one| changes.is_durable(one, manifest));
         let due = due.iter().map(|one| (one.file, one.ordinal, one.reference));
         let dropped =
-            frees.dropped.iter().map(|pointer| (pointer.file, pointer.ordinal, Some(pointer.reference)));
+            changes.dropped.iter().map(|pointer| (pointer.file, pointer.ordinal, Some(pointer.reference)));
         let last = due
             .chain(dropped)
             .filter(|&(file, ordinal, reference)| self.blobs.remove_reference(file, ordinal, reference));
@@ -117,16 +122,16 @@ impl BlobGc {
         &self,
         garbage: &Garbage,
         manifest: &ManifestState,
-        frees: &Frees<'_>,
+        changes: &BlobChanges<'_>,
         notes: &BTreeMap<BlobFileId, BlobEdit>,
     ) -> Vec<BlobEdit> {
-        // If the write over a value may still be lost, the log tells of both after a crash.
+        // If the overwriting write may still be lost, the log tells of both after a crash.
         let durable = garbage
             .overwritten()
             .iter()
-            .filter(|one| frees.note_overwritten && frees.is_durable(one, manifest));
+            .filter(|one| changes.note_overwritten && changes.is_durable(one, manifest));
         let overwritten = durable
-            .chain(frees.replaced)
+            .chain(changes.replaced)
             .filter(|one| !self.blobs.overwrite_reference(one.file, one.ordinal, one.reference))
             .map(|one| (one.file, one.ordinal));
         // If a file is not named, the log will tell again.
@@ -138,8 +143,9 @@ impl BlobGc {
         files.map(|(file, ordinals)| BlobEdit::Overwrite { file, ordinals }).collect()
     }
 
-    /// Edits that record which entries name values that were copied, as far as a manifest that knows `known`, and is
-    /// about to know `noted`, does not know it yet. The log is on the disk up to position `synced`.
+    /// Edits for the references of copied values that differ from `known`, which is what the manifest has. A file gets
+    /// none if it is neither in `known` nor in `noted`, the notes of the same change. The log is on the disk up to
+    /// position `synced`.
     fn reference_edits(
         &self,
         known: &BTreeMap<BlobFileId, BlobFileRecord>,

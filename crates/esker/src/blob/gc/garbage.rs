@@ -7,8 +7,8 @@ use crate::blob::{BlobFileId, Pointer};
 use crate::cursor::{Kind, SeqNo};
 use crate::version::edit::{ManifestState, TreeId};
 
-/// A reference that is no longer the newest version of its key. Also one that no snapshot ever saw: of a batch that was
-/// dropped unwritten, or of a value that recovery found unneeded.
+/// A reference that is no longer the newest version of its key. Also one that no snapshot of this opening can
+/// see: its batch was dropped unwritten, or recovery found its value unneeded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Overwritten {
     pub(crate) file: BlobFileId,
@@ -19,7 +19,7 @@ pub(crate) struct Overwritten {
     pub(crate) from: SeqNo,
     /// ... and before this one.
     pub(crate) until: SeqNo,
-    /// The write over it; 0 if no write has to become durable before the value is freed.
+    /// The overwriting write; 0 if no write has to become durable before the value is freed.
     pub(crate) by: SeqNo,
     /// The tree of that write, if the write skipped the log.
     pub(crate) unlogged: Option<TreeId>,
@@ -33,8 +33,8 @@ impl Overwritten {
         Overwritten { file, ordinal, reference, from: 0, until: 0, by: 0, unlogged: None, len: 0 }
     }
 
-    /// The reference of an entry with the number `from`, if it has a huge value. The write `by` is over it; `unlogged`
-    /// is the tree of that write, if it skips the log.
+    /// The reference of an entry with the number `from`, if it has a huge value. The write `by` has overwritten it;
+    /// `unlogged` is the tree of that write, if it skips the log.
     pub(crate) fn of_entry(
         from: SeqNo,
         kind: Kind,
@@ -52,7 +52,7 @@ impl Overwritten {
         snapshots.get(first).is_some_and(|&snapshot| snapshot < self.until)
     }
 
-    /// Whether the write over it, which skipped the log, is in tables: by the manifest, or by edits with the numbers in
+    /// Whether the overwriting write, which skipped the log, is in tables: by the manifest, or by edits with the numbers in
     /// `flushed`. `true` for a write that did not skip the log.
     pub(super) fn is_flushed(&self, manifest: &ManifestState, flushed: &[(TreeId, SeqNo)]) -> bool {
         self.unlogged.is_none_or(|tree| {

@@ -19,12 +19,13 @@
 //! ```
 //!
 //! - A value that was never copied or renamed has one reference, number 0. [`References`] keeps those of the others.
-//! - *Overwritten* is a state of memory. Snapshots do not survive the process, so the manifest notes which values only
-//!   snapshots need, and the next opening frees these.
+//! - The overwritten references are listed in memory only. No snapshot survives the process. So a flush notes in the
+//!   manifest which values only snapshots see ([`BlobEdit::Overwrite`](crate::version::blob_edits::BlobEdit)), and the
+//!   next opening frees these.
 //! - A write to a key that may have had a huge value leaves a lookup (`write/lookups.rs`). `store/blob_gc.rs` finds which
 //!   value the write is over. `store/gc_rounds.rs` drives the rounds: overwritten, unreferenced, freed, punched, rewritten.
-//! - A merge or a flush that drops the last version of a key frees its value by its own edit. A value that was copied
-//!   becomes unreferenced in the edit that frees it.
+//! - The edit of a flush or merge that drops an entry frees its value, if that was the last reference. A value that was
+//!   copied becomes unreferenced in the edit that frees it.
 //! - A value stays freed, and is not punched, if its file has a second name or the file system has no holes. A rewrite of
 //!   the file gives a punched value its blocks again: then it is freed once more.
 //! - The file of a value is removed, instead of punched, when all its values are freed and none is pinned. Space that
@@ -32,7 +33,7 @@
 //! - [`Backpressure`] holds up writers that overwrite faster than space is given back.
 //!
 //! [`Values`] has the state of each value of one file, under the lock of that file. [`Garbage`] has what is on its way
-//! out, under the lock of [`BlobGc`]. Locks: the round, then the version lock, then `Garbage`, then `Values`. The queue of
+//! out, under `BlobGc::garbage`. Locks: `BlobGc::round`, the version lock, the commit lock, `Garbage`, `Values`. The queue of
 //! lookups and the list of snapshots are taken under `Garbage`. `BlobSet::unwritten` and `unpinned` are taken last.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,10 +53,12 @@ mod garbage;
 mod garbage_bytes;
 mod punch;
 mod references;
+#[cfg(test)]
+mod tests;
 mod values;
 
 pub(crate) use backpressure::Backpressure;
-pub(crate) use edits::{BlobEdits, Frees};
+pub(crate) use edits::{BlobChanges, BlobEdits};
 pub(crate) use garbage::{Garbage, Overwritten};
 pub(crate) use references::References;
 pub(crate) use values::{InTable, Stage, Values};
@@ -147,7 +150,7 @@ impl BlobGc {
 
     /// Finds the references in `garbage` that none of the registered `snapshots` sees, and those whose batch was
     /// dropped unwritten.
-    pub(crate) fn find_unreferenced(&self, garbage: &mut Garbage, snapshots: impl FnOnce() -> Vec<SeqNo>) {
+    pub(crate) fn find_unseen(&self, garbage: &mut Garbage, snapshots: impl FnOnce() -> Vec<SeqNo>) {
         let unwritten = self.blobs.take_unwritten().into_iter();
         let mut unseen: Vec<Overwritten> = unwritten
             .map(|value| Overwritten::unseen(value.file, value.ordinal, Some(value.reference)))
@@ -196,7 +199,7 @@ impl BlobGc {
         self.garbage.lock().note_flushed(trees);
     }
 
-    /// Notes the result of `edits`: their values are freed or, if the edits failed, have to be freed by others. Returns
+    /// Notes the result of `edits`: their values are freed or, if the edits failed, a later round has to free them. Returns
     /// whether there is something to punch.
     pub(crate) fn after_edits(&self, edits: BlobEdits, durable: bool) -> bool {
         let mut garbage = self.garbage.lock();

@@ -15,12 +15,12 @@ impl BlobGc {
     pub(crate) fn punch_freed(&self, mut punched: impl FnMut(u64)) -> Result<(bool, Vec<Arc<LiveFile>>)> {
         let freed = self.garbage.lock().take_freed();
         self.blobs.end_unreferenced();
-        let over: Vec<Arc<LiveFile>> =
+        let unreferenced: Vec<Arc<LiveFile>> =
             self.blobs.files().into_iter().filter(|live| live.values.lock().are_unreferenced()).collect();
         let worked = !freed.is_empty();
-        let is_over = |file: &BlobFileId| over.iter().any(|live| live.id == *file);
+        let will_go = |file: &BlobFileId| unreferenced.iter().any(|live| live.id == *file);
         let mut result = Ok(());
-        for (file, ordinals) in freed.into_iter().filter(|(file, _)| !is_over(file)) {
+        for (file, ordinals) in freed.into_iter().filter(|(file, _)| !will_go(file)) {
             if result.is_ok() {
                 result = self.blobs.punch(file, ordinals.iter().copied()).map(&mut punched);
             }
@@ -28,7 +28,7 @@ impl BlobGc {
                 self.garbage.lock().add_freed(file, ordinals);
             }
         }
-        result.map(|()| (worked, over))
+        result.map(|()| (worked, unreferenced))
     }
 
     /// Punches holes over the values that were pinned when they were freed, and are not any more. Returns whether there
@@ -51,14 +51,14 @@ impl BlobGc {
 
 impl BlobSet {
     /// Gives back the blocks of freed values, except those that are pinned: the drop of the last pin asks again.
-    /// Returns how many bytes the others have.
+    /// Returns how many bytes the others have, also if they cannot be punched: then only a rewrite wins them back.
     fn punch(&self, file: BlobFileId, ordinals: impl Iterator<Item = u64>) -> Result<u64> {
         let Some(live) = self.get(file) else { return Ok(0) };
         let values = live.values.lock();
         // A value may be asked for twice: its last pin goes between the edit that frees it and the round.
         let is_due = |ordinal: u64| values.stage(ordinal) == Stage::Freed && !values.has_pin(ordinal);
         let unpinned: Vec<u64> = ordinals.filter(|&ordinal| is_due(ordinal)).collect();
-        let is_over = values.are_unreferenced();
+        let will_go = values.are_unreferenced();
         drop(values);
         // If the whole file will be removed, there is nothing to punch. If a checkpoint has the file too, a hole would
         // damage it.
@@ -67,8 +67,8 @@ impl BlobSet {
             unpinned.iter().filter_map(|&ordinal| readable.locate(file, ordinal)).collect();
         let bytes = places.iter().map(|(_, len)| len).sum();
         self.punched.fetch_add(bytes, Ordering::Relaxed);
-        let may_be_linked = !is_over && !broken("rule-14");
-        if is_over || (may_be_linked && self.env.fs.link_count(&self.path_of(file))? > 1) {
+        let may_be_linked = !will_go && !broken("rule-14");
+        if will_go || (may_be_linked && self.env.fs.link_count(&self.path_of(file))? > 1) {
             return Ok(bytes);
         }
         let mut holes: Vec<(u64, u64)> =

@@ -85,7 +85,7 @@ impl Content {
         self.promised = len;
     }
 
-    /// Frees whole pages, which then read as zeros. The length stays.
+    /// BlobChanges whole pages, which then read as zeros. The length stays.
     pub(super) fn punch(&mut self, offset: u64, len: u64) {
         let mut freed = self.pages.split_off(&(offset / BLOCK));
         let mut behind = freed.split_off(&((offset + len) / BLOCK));

@@ -20,7 +20,9 @@
 //! This excludes others at every step. The directory is held open, so that all names are names in it. Only the holder
 //! of the lock that is named `LOCK` renames, and at each moment that file is locked by the same holder, before the
 //! rename and after it. A process that has opened the old file and locks it later finds that it is not named `LOCK` any
-//! more, and tries again. If a step fails, the holder keeps the old file and writes no note into it.
+//! more, and tries again. If a step fails, the holder keeps the old file and writes no note into it. A rename that fails
+//! may have taken effect all the same, so the name decides; if it cannot be read, the holder keeps both files. This
+//! relies on a local file system: on a network's, a rename may leave a moment without the name.
 
 use std::fs::TryLockError;
 
@@ -34,6 +36,8 @@ const ATTEMPTS: usize = 16;
 pub(super) struct RealLock {
     /// `None` locks nothing, for a reader of a read-only medium.
     file: Option<File>,
+    /// The file that may have taken its place: it is unknown which of the two has the name.
+    other: Option<File>,
     /// Whether this holder has left its note in the file.
     noted: bool,
 }
@@ -41,7 +45,7 @@ pub(super) struct RealLock {
 impl DirLock for RealLock {}
 
 impl RealLock {
-    const NONE: RealLock = RealLock { file: None, noted: false };
+    const NONE: RealLock = RealLock { file: None, other: None, noted: false };
 
     pub(super) fn take(fs: &RealFs, path: &Path, mode: LockMode) -> Result<Self> {
         let failed = |error| Error::io("lock the file", path, error);
@@ -60,7 +64,7 @@ impl RealLock {
             if still_named(&fs.place(path)?, &file).map_err(failed)? {
                 return Ok(match mode {
                     LockMode::Exclusive => RealLock::of_writer(fs, path, file),
-                    LockMode::Shared => RealLock { file: Some(file), noted: false },
+                    LockMode::Shared => RealLock { file: Some(file), other: None, noted: false },
                 });
             }
         }
@@ -69,9 +73,18 @@ impl RealLock {
 
     /// The lock of a writer that has locked `file`, which is named `path`.
     fn of_writer(fs: &RealFs, path: &Path, file: File) -> RealLock {
-        let file = if has_one_name(&file) { file } else { own_file(fs, path).unwrap_or(file) };
-        let noted = has_one_name(&file) && owner::note(&file);
-        RealLock { file: Some(file), noted }
+        let replaced = if has_one_name(&file) { Replaced::No } else { own_file(fs, path, &file) };
+        let (file, other) = match replaced {
+            Replaced::No => (file, None),
+            Replaced::Yes(own) => {
+                // A forked child may share the old file, so closing alone might not unlock it.
+                let _ignored = file.unlock();
+                (own, None)
+            }
+            Replaced::Unknown(own) => (file, Some(own)),
+        };
+        let noted = other.is_none() && has_one_name(&file) && owner::note(&file);
+        RealLock { file: Some(file), other, noted }
     }
 }
 
@@ -85,7 +98,17 @@ impl Drop for RealLock {
             // release the lock. If unlocking fails, closing still follows.
             let _ignored = file.unlock();
         }
+        if let Some(other) = &self.other {
+            let _ignored = other.unlock();
+        }
     }
+}
+
+/// Whether a lock file was replaced by a new one, which is locked.
+enum Replaced {
+    No,
+    Yes(File),
+    Unknown(File),
 }
 
 fn open(fs: &RealFs, path: &Path, mode: LockMode) -> Result<Option<File>> {
@@ -103,21 +126,31 @@ fn has_one_name(file: &File) -> bool {
     os::links(file).is_ok_and(|links| links <= 1)
 }
 
-/// Replaces the lock file `path` by a new one, which is locked before it has this name. The caller holds the lock of
-/// the old one. `None`, and the old file stays, where that cannot be done.
-fn own_file(fs: &RealFs, path: &Path) -> Option<File> {
-    // Without a directory that is held open, the path might lead to another directory meanwhile.
-    fs.root.as_ref()?;
+/// Replaces the lock file `path`, which is `old`, by a new one with the same owner and mode, which is locked before it
+/// has this name. The caller holds the lock of the old one.
+fn own_file(fs: &RealFs, path: &Path, old: &File) -> Replaced {
     let temporary = lock_temporary(path);
-    let (from, to) = (fs.place(&temporary).ok()?, fs.place(path).ok()?);
-    // One that a killed process has left.
-    drop(from.remove_file());
-    let (file, _) = fs.open("create the lock file", &temporary, Access::New).ok()?;
-    let renamed = file.try_lock().is_ok() && from.rename(&to).is_ok();
-    if !renamed {
-        fs.take_back(&temporary);
+    // Without a directory that is held open, the path might lead to another directory meanwhile.
+    let places = fs.root.as_ref().and_then(|_| Some((fs.place(&temporary).ok()?, fs.place(path).ok()?)));
+    let Some((from, to)) = places else { return Replaced::No };
+    // One that a killed process has left. What is no file is not ours.
+    if from.look_itself().is_ok_and(|look| look.kind == NameKind::File) {
+        drop(from.remove_file());
     }
-    renamed.then_some(file)
+    let Ok((file, _)) = fs.open("create the lock file", &temporary, Access::New) else { return Replaced::No };
+    if os::take_over_rights(old, &file).is_err() || file.try_lock().is_err() {
+        fs.take_back(&temporary);
+        return Replaced::No;
+    }
+    drop(from.rename(&to));
+    match still_named(&to, &file) {
+        Ok(true) => Replaced::Yes(file),
+        Ok(false) => {
+            fs.take_back(&temporary);
+            Replaced::No
+        }
+        Err(_) => Replaced::Unknown(file),
+    }
 }
 
 fn still_named(place: &Place<'_>, file: &File) -> io::Result<bool> {

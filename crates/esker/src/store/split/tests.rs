@@ -43,7 +43,7 @@ fn a_split_of_deleted_ranges_does_not_wait_for_those_who_wait_for_its_number() {
             new
         };
         let _one_at_a_time = store.reshaping.lock();
-        store.while_still(inner, &is_unflushed, split).unwrap()
+        store.while_paused(inner, &is_unflushed, split).unwrap()
     });
     assert_eq!(db.get_vec("key").unwrap().as_deref(), Some(&b"value"[..]));
     let ranges = |tree: &TreeInner| tree.state.load().ranges.list();

@@ -229,6 +229,15 @@ pub(in crate::fs) fn links(file: &File) -> io::Result<u64> {
     file.metadata().map(|metadata| metadata.nlink())
 }
 
+/// Gives `new` the owner and the mode of `old`. Fails if the process may not give a file to that owner.
+pub(in crate::fs) fn take_over_rights(old: &File, new: &File) -> io::Result<()> {
+    let (wanted, has) = (old.metadata()?, new.metadata()?);
+    if (wanted.uid(), wanted.gid()) != (has.uid(), has.gid()) {
+        std::os::unix::fs::fchown(new, Some(wanted.uid()), Some(wanted.gid()))?;
+    }
+    new.set_permissions(wanted.permissions())
+}
+
 /// Whether the file's medium is read-only.
 pub(in crate::fs) fn is_read_only(file: &File) -> bool {
     rustix::fs::fstatvfs(file).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY))

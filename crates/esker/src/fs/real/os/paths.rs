@@ -214,6 +214,11 @@ pub(in crate::fs) fn links(file: &File) -> io::Result<u64> {
     standard_info(file).map(|info| info.NumberOfLinks.into())
 }
 
+/// Gives `new` the owner and the mode of `old`: a new file takes them from its directory.
+pub(in crate::fs) fn take_over_rights(_old: &File, _new: &File) -> io::Result<()> {
+    Ok(())
+}
+
 /// Whether the file's medium is read-only: not as far as is known.
 pub(in crate::fs) fn is_read_only(_file: &File) -> bool {
     false
