@@ -1,9 +1,10 @@
 //! Background I/O within its budget, `Options::background_io`.
 //!
-//! A merge sleeps until the budget has paid for what it has read and written. The rewriting of a file of huge values does its
-//! next step when the budget has paid for the last one. Nothing is saved up, and no debt is left behind for which others would
-//! have to wait. The budget gives way where a wait would cost more than it is worth: to users that wait for a merge to end,
-//! to writers that are slowed because merges are behind, to a full disk, to a store that closes.
+//! A merge sleeps until the budget has paid for what it has read and written. The rewriting of a file of huge values
+//! does its next step when the budget has paid for the last one. Nothing is saved up, and no debt is left behind for
+//! which others would have to wait. The budget gives way where a wait would cost more than it is worth: to users that
+//! wait for a merge to end, to writers that are slowed because merges are behind, to a full disk, to a store that
+//! closes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,8 +2,8 @@
 
 use parking_lot::Mutex;
 
-/// The time at which all bytes so far are paid for. Unused time is not saved up, or only as much as the caller allows, so
-/// there are no bursts after a pause.
+/// The time at which all bytes so far are paid for. Unused time is not saved up, or only as much as the caller allows,
+/// so there are no bursts after a pause.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimit {
     /// In microseconds of a monotonic clock.
@@ -11,8 +11,8 @@ pub(crate) struct RateLimit {
 }
 
 impl RateLimit {
-    /// Counts `bytes` at `rate` bytes a second; a rate of 0 counts as 1. Returns the microseconds from `now_us` until they
-    /// are paid for.
+    /// Counts `bytes` at `rate` bytes a second; a rate of 0 counts as 1. Returns the microseconds from `now_us` until
+    /// they are paid for.
     pub(crate) fn spend(&self, now_us: u64, bytes: u64, rate: u64) -> u64 {
         let cost = u128::from(bytes) * 1_000_000 / u128::from(rate.max(1));
         let mut paid_us = self.paid_us.lock();

@@ -17,7 +17,7 @@ use crate::value::Value;
 use crate::version::edit::TreeId;
 use crate::write::batch::{Op, Ops, numbers_taken};
 
-/// The writes after a moment, in order: [`Db::updates_since`](crate::Db::updates_since).
+/// The writes after a sequence number, in order: [`Db::updates_since`](crate::Db::updates_since).
 ///
 /// At the end it returns `None`, and continues when more was written; [`Updates::wait`] waits for that. It pins
 /// nothing: log segments are reused after a flush. A reader that falls behind by more than
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Updates {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Update {
-    /// The moment after the changes. To continue after them, pass it to
+    /// The sequence number of the last of the changes. To continue after them, pass it to
     /// [`Db::updates_since`](crate::Db::updates_since).
     pub sequence: u64,
     /// The changes in order. If a key occurs twice, the last change counts.

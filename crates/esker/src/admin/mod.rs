@@ -3,8 +3,8 @@
 //! - [`checkpoint`] copies a store that is open.
 //! - [`check()`] reads all of a store that is not open for writing, and reports all damage.
 //! - [`dump()`] shows a single file. [`destroy()`] removes a store.
-//! - [`backup`] copies those files of an open store that earlier backups do not have. [`restore()`] makes a store from a
-//!   backup.
+//! - [`backup`] copies those files of an open store that earlier backups do not have. [`restore()`] makes a store from
+//!   a backup.
 //! - [`export`] makes a store of one tree, and [`import`] makes a tree of such a store.
 //! - [`repair()`] makes a damaged store whole.
 

@@ -7,8 +7,8 @@ use super::{BlobSet, LiveFile, SharedWriter};
 use crate::env::JobKind;
 use crate::error::{ErrorKind, Result};
 
-/// A file of unreferenced values alone is ended when it has one part in this many of its greatest length. So a few values
-/// that come and go do not cost a file each.
+/// A file of unreferenced values alone is ended when it has one part in this many of its greatest length. So a few
+/// values that come and go do not cost a file each.
 const GARBAGE_PARTS: u64 = 16;
 
 /// A shared file and the right to append to it.

@@ -139,12 +139,13 @@ pub(crate) fn pick(levels: &Levels, goal: Goal) -> Option<Compaction> {
     urgent.or_else(|| small_neighbours(levels, goal))
 }
 
-/// The merge of small tables that lie side by side in one run. Flushes leave such tables where keys do not overlap, and no
-/// style merges tables that do not overlap. Without this merge, programs that each put one pair and end would leave a file
-/// for each pair.
+/// The merge of small tables that lie side by side in one run. Flushes leave such tables where keys do not overlap, and
+/// no style merges tables that do not overlap. Without this merge, programs that each put one pair and end would leave
+/// a file for each pair.
 ///
-/// The merge always leaves fewer small tables: all of its tables but the last reach a limit, and a small table is far from
-/// every limit. A small table is merged again once there are 15 more, so this costs a flush at most [`SMALL_BYTES`] / 15.
+/// The merge always leaves fewer small tables: all of its tables but the last reach a limit, and a small table is far
+/// from every limit. A small table is merged again once there are 15 more, so this costs a flush at most
+/// [`SMALL_BYTES`] / 15.
 fn small_neighbours(levels: &Levels, goal: Goal) -> Option<Compaction> {
     let above = levels.run_places().map(|place| (0, &levels.level(0)[place]));
     let mut runs = above.chain((1..LEVELS).map(|level| (level, levels.level(level))));

@@ -2,8 +2,8 @@
 //!
 //! A merge writes its output before its inputs go, so a disk that fills up comes to a merge that does not fit:
 //!
-//! - While the store takes puts, a background merge stops at the low-space mark: the rest is for flushes and deletes. Puts
-//!   are not refused for it. On a full disk, a merge may use all that is free, and the reserve.
+//! - While the store takes puts, a background merge stops at the low-space mark: the rest is for flushes and deletes.
+//!   Puts are not refused for it. On a full disk, a merge may use all that is free, and the reserve.
 //! - The store does not begin such a merge again until there is an eighth more room, or until so much of its input was
 //!   deleted that the rest may fit. Otherwise the merge would write all that is free again and again.
 //! - If the disk has room for the whole merge by its own account, a quota has refused it, or others took the room for a
@@ -31,8 +31,8 @@ pub(crate) struct CompactionQueue {
     candidates: Mutex<BTreeMap<TreeId, Arc<TreeInner>>>,
     /// The last attempts that found no room.
     stuck: Mutex<BTreeMap<TreeId, Attempt>>,
-    /// When the first table is due for a merge because pairs in it expire, in microseconds since 1970. A new table may lower
-    /// it. Only the thread that merges raises it.
+    /// When the first table is due for a merge because pairs in it expire, in microseconds since 1970. A new table may
+    /// lower it. Only the thread that merges raises it.
     due_us: AtomicU64,
 }
 
@@ -147,8 +147,8 @@ impl CompactionQueue {
         self.due_us.fetch_min(due_us, Ordering::AcqRel);
     }
 
-    /// Whether a table may be due at `now_us`. If so, the caller looks at all tables, and calls [`CompactionQueue::note_due`]
-    /// with the next time.
+    /// Whether a table may be due at `now_us`. If so, the caller looks at all tables, and calls
+    /// [`CompactionQueue::note_due`] with the next time.
     pub(crate) fn begin_due(&self, now_us: u64) -> bool {
         if now_us < self.due_us.load(Ordering::Acquire) {
             return false;

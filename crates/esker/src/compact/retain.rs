@@ -1,16 +1,16 @@
 //! Which versions of a key survive a flush or a merge.
 //!
-//! The moments that must stay readable divide history into stretches. Within one stretch, readers can see only the
-//! newest version of a key. Nobody needs a tombstone if no older version lies below it and no moment lies before it. An
-//! entry that expired before every snapshot is treated as a tombstone. A range tombstone removes what it hides, like a
-//! newer version, once it is certain to survive with the output.
+//! The read points that must stay readable divide history into stretches. Within one stretch, readers can see only the
+//! newest version of a key. Nobody needs a tombstone if no older version lies below it and no read point lies before
+//! it. An entry that expired before every snapshot is treated as a tombstone. A range tombstone removes what it hides,
+//! like a newer version, once it is certain to survive with the output.
 //!
 //! A merge operand hides nothing: it is applied to what lies below. The operands of one stretch are gathered and become
 //! one value with what lies below them ([`super::operands`]).
 //!
 //! ```text
 //! versions of k     9     7  6        3  2
-//! moments               8         5            (8: the newest visible one)
+//! read points           8         5            (8: the newest visible one)
 //! kept              9     7           3
 //! ```
 
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_on_the_two_sides_of_a_moment_or_a_deletion_stay_apart() {
+    fn operands_on_the_two_sides_of_a_read_point_or_a_deletion_stay_apart() {
         let judged = |snapshots: &[SeqNo], certain, ranges: &Arc<RangeTombstones>| {
             let snapshots = ReadPoints { seqs: snapshots.to_vec(), time_us: 0 };
             let mut retention = Retention::new(snapshots, ranges, certain);
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(judge(8, Kind::Merge, b"").0, gather(true, 8));
         assert_eq!(judge(7, Kind::Put, b""), (Verdict::Keep(7), Beneath::Value));
         assert_eq!(judge(6, Kind::Merge, b"").0, Verdict::Drop);
-        // A moment lies between.
+        // A read point lies between.
         assert_eq!(judge(5, Kind::Merge, b"").0, gather(false, 0));
         assert_eq!(judge(4, Kind::PutUntil, &101u64.to_le_bytes()), (Verdict::Keep(0), Beneath::Apart));
         assert_eq!(judge(3, Kind::Put, b"").0, Verdict::Drop);

@@ -50,8 +50,8 @@ pub trait Executor: Send + Sync + Debug {
     /// `OutOfResources` if the system gives too few threads. Then the store is not opened.
     fn start(&self, worker: Weak<dyn Worker>) -> Result<()>;
 
-    /// Notes that there may be work for `job`. Never blocks and never runs the work itself. Without a notification, each
-    /// job runs as often as [`Worker::ask_again`] says: values expire even if nobody writes.
+    /// Notes that there may be work for `job`. Never blocks and never runs the work itself. Without a notification,
+    /// each job runs as often as [`Worker::ask_again`] says: values expire even if nobody writes.
     fn notify(&self, job: JobKind);
 
     /// Whether a caller that waits for background work must run it itself.
@@ -128,8 +128,8 @@ struct Shift {
 struct ShiftState {
     /// For each job: whether there may be work.
     pending: [bool; 4],
-    /// For each job: whether it has to run after a while. Then it runs whenever another job of the thread does, since that
-    /// begins the wait anew.
+    /// For each job: whether it has to run after a while. Then it runs whenever another job of the thread does, since
+    /// that begins the wait anew.
     expected: [bool; 4],
     stopped: bool,
 }

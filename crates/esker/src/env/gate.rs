@@ -1,9 +1,9 @@
 //! Lets writers into the directory of a store until the store is closed, then none.
 //!
-//! An ingest, an import or a value that is written in pieces has a handle that may outlive the store. By then the directory
-//! may belong to another opening, or to another store. So each piece is written inside the gate, and `close` waits until
-//! every thread has left it. Calls that create, resize or remove files enter the gate too, because another thread may close
-//! the store while they run.
+//! An ingest, an import or a value that is written in pieces has a handle that may outlive the store. By then the
+//! directory may belong to another opening, or to another store. So each piece is written inside the gate, and `close`
+//! waits until every thread has left it. Calls that create, resize or remove files enter the gate too, because another
+//! thread may close the store while they run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,8 +66,8 @@ impl Gate {
         Arc::new(Gate { dir: dir.to_path_buf(), state: Mutex::default(), left: Condvar::new() })
     }
 
-    /// Enters the gate; fails with `Closed` once the store is closing. A thread that is inside may enter again even then, so
-    /// that it can finish what it has begun: `close` waits for it.
+    /// Enters the gate; fails with `Closed` once the store is closing. A thread that is inside may enter again even
+    /// then, so that it can finish what it has begun: `close` waits for it.
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
         let (mut state, thread) = (self.state.lock(), current().id());
         if state.closed && state.closer != Some(thread) && !state.inside.contains(&thread) {

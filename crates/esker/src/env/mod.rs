@@ -36,8 +36,8 @@ pub trait Clock: Send + Sync + Debug {
     /// Makes the calling thread sleep.
     fn sleep(&self, duration: Duration);
 
-    /// Makes the calling thread wait until it is unparked ([`std::thread::Thread::unpark`]) or `timeout` has passed. May
-    /// return earlier, so the caller looks again at what it waits for and at [`Clock::monotonic_us`]. Without an
+    /// Makes the calling thread wait until it is unparked ([`std::thread::Thread::unpark`]) or `timeout` has passed.
+    /// May return earlier, so the caller looks again at what it waits for and at [`Clock::monotonic_us`]. Without an
     /// implementation of its own, a clock sleeps a millisecond at most.
     fn park(&self, timeout: Duration) {
         self.sleep(timeout.min(Duration::from_millis(1)));

@@ -25,8 +25,8 @@ impl SteadyClock {
 
     /// Microseconds since 1970.
     ///
-    /// The wall clock is read first. If the thread is stopped between the two readings, this call returns the time of the
-    /// first. In the other order, the pause would count for good as time by which the wall clock is ahead.
+    /// The wall clock is read first. If the thread is stopped between the two readings, this call returns the time of
+    /// the first. In the other order, the pause would count for good as time by which the wall clock is ahead.
     pub(crate) fn now_us(&self) -> u64 {
         let wall = self.clock.wall_us();
         let monotonic = self.clock.monotonic_us();

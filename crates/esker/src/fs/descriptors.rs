@@ -2,9 +2,9 @@
 //!
 //! Stores keep tables and blob files open that they could open again. They stay within a part of the limit
 //! (`RLIMIT_NOFILE`) minus what the rest of the process has open. Both numbers change, so they are read whenever a
-//! table or a blob file is opened. An opening may still fail, for example because of the system-wide limit. Then every store of the
-//! process closes the files that it is not reading, and the opening is tried again. It fails with `OutOfResources` when
-//! there was nothing left to close.
+//! table or a blob file is opened. An opening may still fail, for example because of the system-wide limit. Then every
+//! store of the process closes the files that it is not reading, and the opening is tried again. It fails with
+//! `OutOfResources` when there was nothing left to close.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,8 +35,8 @@ pub(crate) enum Freed {
 
 /// An owner of open files that it can open again.
 pub(crate) trait Keeper: Send + Sync + Debug {
-    /// Closes what is not being read. The caller may hold any lock of a store except the one that guards the list of open
-    /// files.
+    /// Closes what is not being read. The caller may hold any lock of a store except the one that guards the list of
+    /// open files.
     fn close_unused(&self) -> Freed;
 }
 

@@ -328,7 +328,7 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Opens an existing file for writing at offsets.
     fn open_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>>;
 
-    /// BlobChanges the blocks of a range (`offset` and `len` are multiples of 4096). The range then reads as zeros, through
+    /// Frees the blocks of a range (`offset` and `len` are multiples of 4096). The range then reads as zeros, through
     /// every name and handle of the file, and the length stays. This is durable after a later `sync` of the file; a
     /// crash before that leaves old bytes or zeros. `Unsupported` if the file system cannot do it.
     fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()>;

@@ -88,8 +88,8 @@ impl<T> Slot<T> {
         self.used.swap(false, Ordering::Relaxed)
     }
 
-    /// Empties the slot unless a thread reads the file. `None` without a value: a thread has only borrowed what is open,
-    /// so the next call may succeed.
+    /// Empties the slot unless a thread reads the file. `None` without a value: a thread has only borrowed what is
+    /// open, so the next call may succeed.
     fn take_unread(&self) -> (Option<Arc<T>>, Freed) {
         if self.open.load().as_ref().is_none_or(|open| Arc::strong_count(open) > 1) {
             return (None, Freed::Nothing);
@@ -183,8 +183,8 @@ impl<F: Reopenable> OpenFiles<F> {
         open
     }
 
-    /// Closes files that were not read lately until the limits hold. Never closes the newest. `passed` gets what has to be
-    /// dropped without the lock.
+    /// Closes files that were not read lately until the limits hold. Never closes the newest. `passed` gets what has to
+    /// be dropped without the lock.
     fn close_some(&self, count_max: usize, list: &mut VecDeque<Weak<F>>, passed: &mut Passed<F>) {
         let mut passes = list.len() * 2;
         while passes > 0 && list.len() > 1 && (list.len() > count_max || self.memory() > self.memory_max) {

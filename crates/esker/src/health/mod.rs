@@ -7,8 +7,8 @@
 //!   '--- close ---------------------------> closing: no calls at all
 //! ```
 //!
-//! A store that was opened for reading only takes no writes from the start. A shortage of descriptors or memory is no state:
-//! the store tries again, and only those that wait for the work fail.
+//! A store that was opened for reading only takes no writes from the start. A shortage of descriptors or memory is no
+//! state: the store tries again, and only those that wait for the work fail.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,8 +79,8 @@ impl Health {
 
     // ---- failures ------------------------------------------------------------------------------------
 
-    /// Fails if the store is closing, was opened for reading only, or has failed. A full disk is no reason: deletes, flushes
-    /// and merges go on.
+    /// Fails if the store is closing, was opened for reading only, or has failed. A full disk is no reason: deletes,
+    /// flushes and merges go on.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_open()?;
         if self.read_only {
@@ -162,7 +162,8 @@ impl Health {
         self.progress.1.notify_all();
     }
 
-    /// Waits until `is_done` returns `true`, or fails. It is called again after each [`Health::signal`], without a lock.
+    /// Waits until `is_done` returns `true`, or fails. It is called again after each [`Health::signal`], without a
+    /// lock.
     pub(crate) fn wait(&self, mut is_done: impl FnMut() -> Result<bool>) -> Result<()> {
         loop {
             // Read before the call: a signal that comes during the call is not missed.

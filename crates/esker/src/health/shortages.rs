@@ -1,5 +1,5 @@
-//! Descriptors or memory that background work lacks. Nothing is broken, so the store tries again. A call that waits for the
-//! work gets the error.
+//! Descriptors or memory that background work lacks. Nothing is broken, so the store tries again. A call that waits for
+//! the work gets the error.
 
 use std::time::Duration;
 

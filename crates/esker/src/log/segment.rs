@@ -11,8 +11,8 @@
 //!   first segment that matters.
 //! - `epoch` is 64 fresh random bits for each use of the file (rule 6). Bytes that a reused file still holds
 //!   from its last use fail a record's check.
-//! - `first seq` is the sequence number of the first record. A reader that arrives with another number has
-//!   missed a record.
+//! - `first seq` is the number that the log gives next by counting; the first record may be a gap that raises it.
+//!   Replay ends at a segment that begins with another number.
 //! - `start position` is the position of byte 4096 in the log as a whole. Positions count record bytes.
 //! - `mount` is the mark of the mount through which the segment is written ([`mount_mark`]).
 //! - the published mark (rules 5 and 29) is one word, stored atomically. Within the same mount, everything

@@ -7,12 +7,14 @@
 //! +--------+   +--------+       +--------+       +--------+      +--------+
 //! ```
 //!
-//! - The commit lock owns the tail (segment and offset); this file keeps everything else.
+//! - The commit lock owns the tail (segment and offset). This file does the syncs; [`files`](super::files) knows the
+//!   segment files, and which of them the history keeps below the floor.
 //! - [`Wal::sync_to`] is the only path that syncs (group commit). One caller syncs everything published so far,
 //!   oldest segment first, on the descriptors that wrote it (rule 3). Callers that arrive meanwhile wait for the next
 //!   sync. The first failure poisons the log: no sync is ever retried (rule 8).
-//! - A file is reused only after the manifest's floor has passed it (the caller ensures this), under a new epoch, and
-//!   only if it has no second name. Segments start at 256 KiB and double as far as the disk has room (rule 9).
+//! - A file is reused only after the manifest's floor has passed it (the caller ensures this) and [`History`] has given
+//!   it up, under a new epoch, and only if it has no second name. Segments start at 256 KiB and double as far as the
+//!   disk has room (rule 9).
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

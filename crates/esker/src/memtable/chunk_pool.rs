@@ -37,7 +37,7 @@ impl ChunkPool {
         self.free.lock().pop().map(|chunk| chunk.0)
     }
 
-    /// BlobChanges all chunks in the pool.
+    /// Frees all chunks in the pool.
     pub(crate) fn clear(&self) {
         for chunk in std::mem::take(&mut *self.free.lock()) {
             // SAFETY: `give` took it with that promise, and `take` has not handed it out since.

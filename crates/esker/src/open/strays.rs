@@ -16,8 +16,8 @@ use crate::version::tables::table_path;
 /// The files to remove.
 pub(super) struct Strays {
     files: Vec<PathBuf>,
-    /// Log segments and blob files. Recovery reads each one that it finds, so a power loss must not bring one back with the
-    /// bytes of another file.
+    /// Log segments and blob files. Recovery reads each one that it finds, so a power loss must not bring one back with
+    /// the bytes of another file.
     looked_into: Vec<PathBuf>,
     /// Marks of imports that have no file left then.
     marks: Vec<PathBuf>,

@@ -1,7 +1,9 @@
-//! Space on disk: what the store may take, the sizes that follow from it, and the error of a put for which there is not enough.
+//! Space on disk: what the store may take, the sizes that follow from it, and the error of a put for which there is not
+//! enough.
 //!
-//! *Room* is what the store can take beside its tables and huge values: the free space, the reserve, and the log's files.
-//! The store looks at it whenever it makes a log segment ready: before the log grows, and never in the path of a put.
+//! *Room* is what the store can take beside its tables and huge values: the free space, the reserve, and the log's
+//! files. The store looks at it whenever it makes a log segment ready: before the log grows, and never in the path of a
+//! put.
 //!
 //! ```text
 //! s   longest log segment   room / 64, a power of two, at least 256 KiB, at most what the memory budget allows
@@ -12,15 +14,16 @@
 //!
 //! Flushes, merges and deletes must go on when puts cannot. So their space is there before a put is taken:
 //!
-//! - *Other programs take no space* (D18). Memtables hold at most 3M: one that takes writes and 2M that are immutable; then
-//!   writers wait. A put gets a new log segment only if the low-space mark, and what the reserve lacks, stay free beside it.
-//!   So when puts are refused, the tables of all memtables find room below the mark, an M is left for the manifest and the
-//!   log of deletes, and the reserve is whole. Each flush then gives back the log that it has made needless.
-//! - *Other programs take every byte* (D20, D21). The reserve alone is left. Its 4s hold the tables of one full memtable,
-//!   since M <= 4s, but for an `Options::memtable_bytes` of more than that. Memtables are then flushed one after the other,
-//!   and each flush gives back log. Deletes have 1s. An opening replays one segment after the other.
-//! - A record longer than s has a segment of its own. The store takes it if the disk has room for it twice, as log and as
-//!   table, beside all that.
+//! - *Other programs take no space* (D18). Memtables hold at most 3M: one that takes writes and 2M that are immutable;
+//!   then writers wait. A put gets a new log segment only if the low-space mark, and what the reserve lacks, stay free
+//!   beside it. So when puts are refused, the tables of all memtables find room below the mark, an M is left for the
+//!   manifest and the log of deletes, and the reserve is whole. Each flush then gives back the log that it has made
+//!   needless.
+//! - *Other programs take every byte* (D20, D21). The reserve alone is left. Its 4s hold the tables of one full
+//!   memtable, since M <= 4s, but for an `Options::memtable_bytes` of more than that. Memtables are then flushed one
+//!   after the other, and each flush gives back log. Deletes have 1s. An opening replays one segment after the other.
+//! - A record longer than s has a segment of its own. The store takes it if the disk has room for it twice, as log and
+//!   as table, beside all that.
 //!
 //! When the room shrinks, s and M shrink at the next look. The reserve of before covers what memtables hold then. It is
 //! shortened only when the log has none of its longer segments any more (`store/shrink.rs`).
@@ -125,8 +128,8 @@ impl Space {
         low_mark(self.memtable_limit())
     }
 
-    /// Fits the sizes to the disk, while the log's files take `log` bytes. `bound` limits the length of new segments and
-    /// returns the limit in force; so does this.
+    /// Fits the sizes to the disk, while the log's files take `log` bytes. `bound` limits the length of new segments
+    /// and returns the limit in force; so does this.
     pub(crate) fn fit(&self, log: u64, bound: impl FnOnce(u64) -> u64) -> u64 {
         // If the file system does not tell, the memory budget alone counts.
         let free = self.free().unwrap_or(u64::MAX);
@@ -152,8 +155,8 @@ impl Space {
         self.env.fs.free_space(&self.dir)
     }
 
-    /// Bytes that must be free for a put: the segment that the log needs, the low-space mark, and what the reserve lacks
-    /// then.
+    /// Bytes that must be free for a put: the segment that the log needs, the low-space mark, and what the reserve
+    /// lacks then.
     fn needed(&self, log: LogNeed) -> u64 {
         let usual = log.new.min(log.usual_max);
         // The table of a record that is longer.

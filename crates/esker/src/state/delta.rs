@@ -83,8 +83,8 @@ impl<'a> Delta<'a> {
         self.added.iter().filter_map(|(_, table)| table.due_us()).min()
     }
 
-    /// Whether the delta adds range tombstones to `now`, or takes some away. Those that a flush writes to the manifest are in
-    /// memory already: writers have added them.
+    /// Whether the delta adds range tombstones to `now`, or takes some away. Those that a flush writes to the manifest
+    /// are in memory already: writers have added them.
     pub(super) fn changes_ranges(&self, now: &RangeTombstones) -> bool {
         if self.forgotten.is_empty() && self.deleted.is_empty() {
             return false;

@@ -1,9 +1,9 @@
 //! What a tree is made of now: one memtable that takes writes, older ones that wait to be flushed, and
 //! the tables.
 //!
-//! [`TreeInner::state`] holds an immutable value. A reader loads it once and needs no lock. Two kinds of change swap it: a
-//! writer begins a new memtable (under the commit lock), and durable edits are derived into memory (under the lock of
-//! [`versions::VersionSet`]). `rcu` keeps the two from undoing each other.
+//! [`TreeInner::state`] holds an immutable value. A reader loads it once and needs no lock. Two kinds of change swap
+//! it: a writer begins a new memtable (under the commit lock), and durable edits are derived into memory (under the
+//! lock of [`versions::VersionSet`]). `rcu` keeps the two from undoing each other.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -179,8 +179,8 @@ struct TreeUpdate {
 #[derive(Debug)]
 pub(crate) struct TreeInner {
     pub(crate) id: TreeId,
-    /// The tree number under which its huge values are filed: its own, or the one that it took over when it was split off
-    /// or imported.
+    /// The tree number under which its huge values are filed: its own, or the one that it took over when it was split
+    /// off or imported.
     pub(crate) lineage: TreeId,
     /// Which opened store it belongs to: handles of another one are refused.
     pub(crate) store: u64,
@@ -310,7 +310,8 @@ impl TreeInner {
         self.state.swap(Arc::new(empty))
     }
 
-    /// Releases memtables and tables, because the store is closed. What is loaded from here on is not what the tree holds.
+    /// Releases memtables and tables, because the store is closed. What is loaded from here on is not what the tree
+    /// holds.
     fn release(&self) {
         let key_bounds =
             KeyBounds { range: self.state.load().key_bounds.range.clone(), ..KeyBounds::default() };

@@ -1,21 +1,21 @@
-//! The versions of an open store: its trees, and the tables, range tombstones and bounds of each tree. The manifest keeps
-//! them on the disk. [`Versions`] keeps them in memory and derives them from the manifest's edits.
+//! The versions of an open store: its trees, and the tables, range tombstones and bounds of each tree. The manifest
+//! keeps them on the disk. [`Versions`] keeps them in memory and derives them from the manifest's edits.
 //!
 //! ```text
 //! apply     Change -- edits of trees that are gone left out -- manifest: durable -- derive -- Applied
 //! recover   ManifestState -- the edits of one tree after the other ------------------'
 //! ```
 //!
-//! - Flush, merge, ingest, split, import, drop and settings build edits. Only [`Versions::derive`] changes the versions in
-//!   memory, and only by edits that are durable, or in a store that is open for reading only.
+//! - Flush, merge, ingest, split, import, drop and settings build edits. Only [`Versions::derive`] changes the versions
+//!   in memory, and only by edits that are durable, or in a store that is open for reading only.
 //! - A change's [`Origin`] says of a new tree what its edits do not. A recovered store has no use for that.
-//! - [`Versions`] counts the levels that name a table file. When the count reaches 0, it marks the file as obsolete. The file goes
-//!   with its last reader.
-//! - A change swaps each tree's state once, so a reader sees all or none of its tables, range tombstones and key bounds.
-//!   Options and tag change just before that, on their own.
+//! - [`Versions`] counts the levels that name a table file. When the count reaches 0, it marks the file as obsolete.
+//!   The file goes with its last reader.
+//! - A change swaps each tree's state once, so a reader sees all or none of its tables, range tombstones and key
+//!   bounds. Options and tag change just before that, on their own.
 //!
-//! Locks: the lock of [`VersionSet`] is held while an edit is made durable. Below it, the commit lock is taken where a writer
-//! could add to what is replaced: range tombstones, and the memtables of a tree that is dropped.
+//! Locks: the lock of [`VersionSet`] is held while an edit is made durable. Below it, the commit lock is taken where a
+//! writer could add to what is replaced: range tombstones, and the memtables of a tree that is dropped.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -248,8 +248,8 @@ impl Versions {
         Ok(applied)
     }
 
-    /// `edits` without those of trees that were dropped meanwhile, and the new files that those would have named. A file that
-    /// was only to be moved has gone with its tree.
+    /// `edits` without those of trees that were dropped meanwhile, and the new files that those would have named. A
+    /// file that was only to be moved has gone with its tree.
     fn without_the_gone<'a>(&self, edits: &'a [Edit]) -> (Cow<'a, [Edit]>, Vec<FileId>) {
         let created = |edit: &Edit| match edit {
             Edit::CreateTree { tree, .. } => Some(*tree),

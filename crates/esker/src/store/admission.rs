@@ -18,8 +18,8 @@ impl Store {
         if self.has_space() { self.resume() } else { Err(self.full_error(0)) }
     }
 
-    /// Waits until `done`. Does the background work itself if no thread does it. Fails when that work lacks descriptors or
-    /// memory meanwhile.
+    /// Waits until `done`. Does the background work itself if no thread does it. Fails when that work lacks descriptors
+    /// or memory meanwhile.
     pub(crate) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
         let shortages = self.health.shortages();
         if self.executor.is_stepped() {

@@ -4,7 +4,8 @@
 //! - A write to a key that may have had a huge value leaves a lookup ([`crate::write::lookups`]). A flush does the
 //!   lookups of all writes up to its last sequence number, before the log can lose those writes.
 //! - The edit that installs the tables of a flush or a merge frees the values that it has dropped.
-//! - A value is freed in the manifest once the write over it survives power loss. Its blocks are given back after that.
+//! - A value is freed in the manifest once the overwriting write survives power loss. Its blocks are given back after
+//!   that.
 
 use std::sync::Arc;
 
@@ -42,7 +43,8 @@ fn overwritten_by(lookup: &Lookup) -> Result<Vec<Overwritten>> {
     }
 }
 
-/// The reference of an entry of `tree` with the number `from`, if it has a huge value. The write `by` is over it.
+/// The reference of an entry of `tree` with the number `from`, if it has a huge value. The write `by` has overwritten
+/// it.
 pub(super) fn overwritten(
     tree: &TreeInner,
     from: SeqNo,
@@ -92,8 +94,8 @@ impl Store {
         }
     }
 
-    /// Notes that all values under the lineage `tree` are overwritten, because the manifest has no tree with this lineage
-    /// any more. Scans that are open continue.
+    /// Notes that all values under the lineage `tree` are overwritten, because the manifest has no tree with this
+    /// lineage any more. Scans that are open continue.
     pub(super) fn overwrite_blobs_of(&self, tree: TreeId) {
         self.blob_gc.overwrite_tree(tree, self.commit.visible() + 1);
         self.notify(JobKind::Blobs);
@@ -153,8 +155,8 @@ impl Store {
         self.blob_gc.files_of_copy(manifest, end)
     }
 
-    /// Adds an entry, that of `key` in a tree with the lineage `tree`, to the huge value of `pointer`. `None` if the value
-    /// was freed, because the entry that had the pointer is gone.
+    /// Adds an entry, that of `key` in a tree with the lineage `tree`, to the huge value of `pointer`. `None` if the
+    /// value was freed, because the entry that had the pointer is gone.
     pub(crate) fn copy_blob(&self, tree: TreeId, key: &[u8], pointer: &Pointer) -> Result<Option<NewBlob>> {
         self.ensure_writable()?;
         Ok(self.blobs.add_reference(tree, key, pointer))

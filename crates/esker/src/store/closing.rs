@@ -108,8 +108,8 @@ impl Store {
         }
     }
 
-    /// Gives back the space of overwritten huge values for up to two seconds, so that a process that deletes and ends leaves
-    /// none behind. The next opening does the rest, and frees what only snapshots see.
+    /// Gives back the space of overwritten huge values for up to two seconds, so that a process that deletes and ends
+    /// leaves none behind. The next opening does the rest, and frees what only snapshots see.
     fn collect_when_closing(&self) {
         let clock = &self.env.clock;
         let until = clock.monotonic_us() + CLOSING_US;

@@ -50,8 +50,8 @@ impl Store {
         Ok(())
     }
 
-    /// Drops a tree that shares its lineage with another tree: only its own pointers tell which huge values belong to it.
-    /// Called under `reshaping`.
+    /// Drops a tree that shares its lineage with another tree: only its own pointers tell which huge values belong to
+    /// it. Called under `reshaping`.
     fn drop_one_of_lineage(&self, tree: &Arc<TreeInner>) -> Result<()> {
         let _paused = self.pause_writes(tree);
         let visible = self.commit.visible();

@@ -145,8 +145,8 @@ impl Store {
         Ok(entries.iter().filter(|entry| entry.tree == lineage).map(|entry| entry.ordinal).collect())
     }
 
-    /// Those of `files` with a value under `lineage` that counts and, if `named` is given, is named. All other values in
-    /// them are freed.
+    /// Those of `files` with a value under `lineage` that counts and, if `named` is given, is named. All other values
+    /// in them are freed.
     fn blobs_of(
         &self,
         lineage: TreeId,
@@ -190,7 +190,8 @@ impl Store {
         versions.check_free(name)?;
         let least = if broken("import-numbers") { 0 } else { imported.greatest };
         let number = self.commit.take_number_above(least)?;
-        // After a crash nothing else would tell which values under the same lineage were overwritten before, so the edit does.
+        // After a crash nothing else would tell which values under the same lineage were overwritten before, so the
+        // edit does.
         let changes =
             BlobChanges { durable_up_to: Some(visible), note_overwritten: true, ..BlobChanges::default() };
         let mut blobs = self.blob_edits(&versions, &changes);

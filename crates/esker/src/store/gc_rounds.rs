@@ -1,5 +1,5 @@
-//! The rounds in which the store gives back the space of huge values that nobody sees, and the backpressure on writers who
-//! overwrite faster than that (rule 12).
+//! The rounds in which the store gives back the space of huge values that nobody sees, and the backpressure on writers
+//! who overwrite faster than that (rule 12).
 //!
 //! ```text
 //! find_overwritten -- log synced -- freed in the manifest -- punched, or the file removed -- files sealed -- one rewritten
@@ -50,7 +50,8 @@ impl Store {
         !self.commit.lookups.is_empty() || self.blob_gc.has_work()
     }
 
-    /// BlobChanges in the manifest the values that nobody sees, once the writes over them are durable.
+    /// Frees in the manifest the values that nobody sees. Makes the overwriting writes durable first, by a sync of the
+    /// log.
     fn free_unseen(&self) -> Result<bool> {
         // Everything visible now is published when the log is synced below.
         let visible = self.commit.visible();
@@ -65,8 +66,8 @@ impl Store {
         self.free_up_to(visible)
     }
 
-    /// BlobChanges in the manifest the values that were overwritten by writes up to `limit`, which are durable. Returns whether
-    /// there were any.
+    /// Frees in the manifest the values that were overwritten by writes up to `limit`, which are durable. Returns
+    /// whether there were any.
     fn free_up_to(&self, limit: SeqNo) -> Result<bool> {
         // Work that is done before the lock is taken delays nobody.
         self.blobs.sync_names()?;
@@ -160,8 +161,8 @@ impl Store {
         }
     }
 
-    /// Called when a round has succeeded: all of the `backlog` at its beginning is given back. `before` is what was given
-    /// back until then.
+    /// Called when a round has succeeded: all of the `backlog` at its beginning is given back. `before` is what was
+    /// given back until then.
     fn end_backlog(&self, backlog: u64, before: u64) -> Result<()> {
         let backpressure = self.blob_gc.backpressure();
         let given_back = backpressure.given_back() - before;

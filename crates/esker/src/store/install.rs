@@ -1,5 +1,5 @@
-//! Installs changes of structure: makes edits durable in the manifest, shows them to readers through
-//! [`crate::state::versions`], and does what they make due in the rest of the store.
+//! Adds to a change of tables what goes with it (edits about blob files, counters, clock, the log's floor), and passes
+//! it to [`Store::apply`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

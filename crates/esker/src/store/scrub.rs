@@ -1,9 +1,9 @@
 //! Scrubbing: reads everything now and then, so that damage is found while there is still a copy to repair it from.
 //!
 //! A pass reads every block of every table, and every chunk of every huge value that counts when its turn comes. It
-//! reads the files and bypasses the buffer pool. In the background the compaction job reads between merges, at a bounded
-//! rate; `Db::scrub` reads as fast as it can. Damage is noted, and both the pass and the store go on. When the store is
-//! closed, the progress of a pass is lost.
+//! reads the files and bypasses the buffer pool. In the background the compaction job reads between merges, at a
+//! bounded rate; `Db::scrub` reads as fast as it can. Damage is noted, and both the pass and the store go on. When the
+//! store is closed, the progress of a pass is lost.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};

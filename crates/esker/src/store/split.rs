@@ -8,9 +8,10 @@
 //!          new               [ k .. p ] [ r .. z ]      the table in the middle is clipped in both
 //! ```
 //!
-//! The tree is flushed, and its writers are paused, so all of its keys are in tables: no log record behind the flushed writes of either
-//! tree names a key of the other. A sequence number is taken as for a write, so that earlier snapshots continue to see
-//! one tree. Huge values stay filed under a *lineage* number, which both trees have from then on.
+//! The tree is flushed, and its writers are paused, so all of its keys are in tables. Replay skips the older log
+//! records of both trees, and a newer record names only keys that its tree has. A sequence number is taken as for a
+//! write, so that earlier snapshots continue to see one tree. Huge values stay filed under a *lineage* number, which
+//! both trees have from then on.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -7,8 +7,8 @@
 //!   on request     perf_context::step: everything it asks, in order
 //! at the end       with notes, or if timed: a slow one goes into the list of its minute
 //! ```
-//! What is noted costs a look at the clock when the first of it begins and one when the operation ends, beside a
-//! system call at least; an operation that neither waits nor reads costs an addition to a counter that no other thread writes
+//! What is noted costs a look at the clock when the first of it begins and one when the operation ends, beside a system
+//! call at least; an operation that neither waits nor reads costs an addition to a counter that no other thread writes
 //! and some looks at memory of the thread's own. Relies on callers to end an operation on the thread that began it.
 
 mod latency;
@@ -108,8 +108,8 @@ impl Cause {
         Cause::Values,
     ];
 
-    /// Its name in statistics: `throttled`, `memtables`, `space`, `segment`, `sync`, `lock`, `ingest`, `tables`, `blocks` or
-    /// `values`.
+    /// Its name in statistics: `throttled`, `memtables`, `space`, `segment`, `sync`, `lock`, `ingest`, `tables`,
+    /// `blocks` or `values`.
     pub fn name(self) -> &'static str {
         match self {
             Cause::Throttled => "throttled",

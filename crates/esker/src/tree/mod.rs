@@ -36,7 +36,7 @@ pub use ingest::{Ingest, IngestUnsorted};
 pub use snapshot::Snapshot;
 pub use stream::ValueWriter;
 
-/// A tree's content at a moment, and the moment's number and time.
+/// A tree's content at a read point, with its number and time.
 type Passing = (Arc<TreeState>, (SeqNo, u64));
 
 /// A named keyspace of a store: a sorted map from keys to values. Cheap to clone; any number of threads may use it at
@@ -123,7 +123,8 @@ impl Tree {
     /// moment, whatever it had before. A merge frees the space. A `ttl` that cannot be counted in microseconds since
     /// 1970 has no end.
     ///
-    /// Time is the machine's, but never goes back: if its clock is set back, the store's clock goes on from where it was.
+    /// Time is the machine's, but never goes back: if its clock is set back, the store's clock goes on from where it
+    /// was.
     ///
     /// # Example
     /// ```
@@ -150,8 +151,9 @@ impl Tree {
     /// Deletes all keys of `range`; its direction does not matter. Later puts in the range are not affected. A range
     /// that is empty or has reversed bounds changes nothing.
     ///
-    /// In a tree that was split, or is being split, this deletes the keys that the tree has at that time ([`Tree::range`]).
-    /// A range with none of the tree's keys is refused. Keys of the range that belong to another tree stay.
+    /// In a tree that was split, or is being split, this deletes the keys that the tree has at that time
+    /// ([`Tree::range`]). A range with none of the tree's keys is refused. Keys of the range that belong to another
+    /// tree stay.
     ///
     /// It takes as long as one write, however many keys there are. Until merges have passed everything that it hides,
     /// each read of the tree costs one lookup more, and scans pass over the hidden entries;
@@ -319,8 +321,8 @@ impl Tree {
         Ok(!Newer::than(seen, &*self.readable_state()?).has_key(key, seen)?)
     }
 
-    /// Like [`Tree::consistent_state`], with a time at which there was no newer number. `None` if the moment must be
-    /// registered: there are huge values, which only a registered snapshot keeps, or a `Lasting` write is under way.
+    /// Like [`Tree::consistent_state`], with a time at which there was no newer number. `None` if the read point must
+    /// be registered: there are huge values, which only a registered snapshot keeps, or a `Lasting` write is under way.
     fn passing_read_point(&self) -> Result<Option<Passing>> {
         loop {
             let (state, seen) = self.consistent_state()?;
@@ -374,8 +376,8 @@ impl Tree {
         self.store.metrics().measure(Operation::Get, move || Subject::of(&self.inner.name, key), work)
     }
 
-    /// The value of a key whose newest version is an operand, or has expired. The moment is registered, so that a huge
-    /// value below stays. Its time is one at which nothing newer was visible.
+    /// The value of a key whose newest version is an operand, or has expired. The read point is registered, so that a
+    /// huge value below stays. Its time is one at which nothing newer was visible.
     #[cold]
     fn get_at_one_read_point(&self, key: &[u8]) -> Result<Option<Value>> {
         // This is part of a get that has already been counted.

@@ -1,8 +1,8 @@
 //! Transactions: several reads and writes that take effect together, or not at all.
 //!
 //! ```text
-//! begin     a moment is registered, so that merges keep what shows whether anything is newer
-//! get, scan own writes first, then the store at the moment; noted in the read set
+//! begin     a read point is registered, so that merges keep what shows whether anything is newer
+//! get, scan own writes first, then the store at the read point; noted in the read set
 //! put       into the write set, in memory
 //! commit    read set (and write set) checked against what was written since .... no lock of the store
 //!           the batch is encoded, huge values go into blob files ............... no lock
@@ -24,9 +24,9 @@
 //! - The passing of time counts as a write. A transaction has one time for all its reads. A value that has expired
 //!   since then counts as changed when the transaction commits ([`crate::read::snapshots`]).
 //! - A merge into a key is a write that reads nothing. It applies to whatever is there when the transaction takes
-//!   effect. The transaction's own reads find it applied to the value at its moment, and rely on that value.
-//! - A transaction that writes nothing reads one moment and needs no check. Serializable pessimistic ones are the
-//!   exception: they may conflict because something has expired.
+//!   effect. The transaction's own reads find it applied to the value at its read point, and rely on that value.
+//! - A transaction that writes nothing reads at one read point and needs no check. Serializable pessimistic ones are
+//!   the exception: they may conflict because something has expired.
 //!
 //! Files: `options`, `reads` (what is relied on, and the check), `writes` (what is to be written, savepoints), `merge`,
 //! `scan`, `locks`, `span` (spans of keys), `retry`.
@@ -71,10 +71,10 @@ use writes::{Change, WriteSet};
 /// conflicts. Dropping a transaction rolls it back. A transaction may move between threads, but only one thread has it
 /// at a time. A thread with two pessimistic transactions may wait for itself until the time-out.
 ///
-/// Reads see the transaction's own writes, and otherwise the moment at which it began. Pessimistic transactions differ:
-/// their moment is that of the last lock before the first read; serializable ones read the newest values, and their
-/// locks keep these unchanged. All reads use the time of that moment. A value that was read and has expired at commit
-/// counts as changed, and the transaction conflicts as with another writer.
+/// Reads see the transaction's own writes, and otherwise the store as it was when the transaction began. Pessimistic
+/// transactions differ: their read point is that of the last lock before the first read; serializable ones read the
+/// newest values, and their locks keep these unchanged. All reads use the time of that read point. A value that was
+/// read and has expired at commit counts as changed, and the transaction conflicts as with another writer.
 ///
 /// Until the commit everything is in memory, and not part of the store's memory budget: keys and values that are
 /// written (huge ones too), keys that are read, bounds of scans, locks. Like a batch, a transaction holds less than 4
@@ -113,9 +113,9 @@ pub struct Txn {
 
 #[derive(Debug)]
 struct Inner {
-    /// Everything that the transaction relies on was read at this moment or later.
+    /// Everything that the transaction relies on was read at this read point or later.
     snapshot: Snapshot,
-    /// Whether the moment is settled. Until then a lock moves it forward.
+    /// Whether the read point is fixed. Until then a lock moves it forward.
     is_fixed: bool,
     reads: ReadSet,
     writes: WriteSet,
@@ -224,7 +224,7 @@ impl Txn {
         Ok(TxnScan::new(self, (tree, range), scan, own, read))
     }
 
-    /// Takes the locks that a read needs, and returns the moment to read.
+    /// Takes the locks that a read needs, and returns the read point.
     fn read_point_for(
         &self,
         tree: &Tree,

@@ -1,5 +1,5 @@
 //! What a transaction relies on: keys and ranges that no other write may have changed when the transaction commits,
-//! each since the moment at which it was read. The commit checks this here.
+//! each since the read point of its first read. The commit checks this here.
 //!
 //! An expiry changes a value as a write does. When the transaction commits, no value that it relies on may have
 //! expired. Of the values that it has read without relying on them, as under snapshot isolation, those that it writes
@@ -24,7 +24,7 @@ pub(super) struct ReadSet {
 #[derive(Debug)]
 struct TreeReads {
     tree: Tree,
-    /// Each key with the moment of its first read.
+    /// Each key with the read point of its first read.
     keys: BTreeMap<Vec<u8>, SeqNo>,
     /// `None`: the scan returned nothing.
     ranges: Vec<Option<(KeyRange, SeqNo)>>,
@@ -133,7 +133,8 @@ impl ReadSet {
 /// What must be unchanged when a transaction commits.
 pub(super) struct Validation<'a> {
     pub(super) reads: &'a ReadSet,
-    /// Under snapshot isolation: the write set, and the moment since which no other write may have changed its keys.
+    /// Under snapshot isolation: the write set, and the read point since which no other write may have changed its
+    /// keys.
     pub(super) written: Option<(&'a WriteSet, SeqNo)>,
 }
 

@@ -1,8 +1,8 @@
 //! What the manifest knows of blob files.
 //!
-//! The first edit after one of a file's values is no longer pending names the file. A later edit notes the file again if
-//! its facts have changed. An edit removes it when no value in it is needed or pinned. For a file that is not sealed yet,
-//! replay finds out what the manifest does not say.
+//! The first edit after one of a file's values is no longer pending names the file. A later edit notes the file again
+//! if its facts have changed. An edit removes it when no value in it is needed or pinned. For a file that is not sealed
+//! yet, replay finds out what the manifest does not say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,8 +68,8 @@ impl BlobFileRecord {
         (settled || in_log.contains(&ordinal)) && !self.freed.contains(&ordinal)
     }
 
-    /// How many blobs [are expected](Self::is_expected). A damaged manifest may claim 2^64 entries, so this does not count
-    /// them one by one.
+    /// How many blobs [are expected](Self::is_expected). A damaged manifest may claim 2^64 entries, so this does not
+    /// count them one by one.
     pub(crate) fn expected(&self, in_log: &BTreeSet<u64>) -> u64 {
         let entries = self.info.entries;
         let unsettled =
@@ -80,7 +80,7 @@ impl BlobFileRecord {
         (entries - unsettled).saturating_add(logged.count() as u64)
     }
 
-    /// BlobChanges all blobs but `ordinals`, which count and which no log names.
+    /// Frees all blobs but `ordinals`, which count and which no log names.
     pub(crate) fn keep_only(&mut self, ordinals: &BTreeSet<u64>) {
         self.info.pending.clear();
         self.overwritten.clear();

@@ -69,8 +69,8 @@ pub(crate) struct Commit {
     state: Mutex<CommitState>,
     advanced: Condvar,
     visible: AtomicU64,
-    /// Every record before this log position is whole, and its writes are visible. A `Power` write is acknowledged later,
-    /// after its sync.
+    /// Every record before this log position is whole, and its writes are visible. A `Power` write is acknowledged
+    /// later, after its sync.
     pub(crate) published: AtomicU64,
     /// Writes that may have overwritten a huge value.
     pub(crate) lookups: LookupQueue,
@@ -228,8 +228,8 @@ impl Commit {
 
     /// Writes `batch` to the log and the memtables, and makes it visible. `header` begins its log record (`None`: the
     /// batch skips the log). With `unmarked`, the log's published mark stays as it is (the caller is about to sync).
-    /// `lookups`, numbered by their places in the batch, are queued for the search for huge values to free. `state` is the
-    /// held lock.
+    /// `lookups`, numbered by their places in the batch, are queued for the search for huge values to free. `state` is
+    /// the held lock.
     pub(crate) fn commit(
         &self,
         mut state: MutexGuard<'_, CommitState>,

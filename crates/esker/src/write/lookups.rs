@@ -1,5 +1,5 @@
-//! Writes that may have overwritten a huge value, in the order of their sequence numbers (rule 12). The old value of each
-//! has to be looked up.
+//! Writes that may have overwritten a huge value, in the order of their sequence numbers (rule 12). The old value of
+//! each has to be looked up.
 //!
 //! A lookup is queued in the critical section that gives its write a sequence number. So when all writes up to a number
 //! are visible, all their lookups are in the queue or done.
@@ -13,8 +13,8 @@ use crate::cursor::SeqNo;
 use crate::ranges::KeyRange;
 use crate::state::TreeInner;
 
-/// The search for what a write has overwritten. The write was to a key that may have held a huge value, or it has deleted
-/// a range.
+/// The search for what a write has overwritten. The write was to a key that may have held a huge value, or it has
+/// deleted a range.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     pub(crate) tree: Arc<TreeInner>,

@@ -63,8 +63,8 @@ impl Backpressure {
         self.limited.load(Ordering::Relaxed).then_some(is_within)
     }
 
-    /// Sets the limit of a store whose blob files take `blobs` bytes on the disk, and its other files `others`. `unit` is
-    /// a quarter of a blob file's greatest length.
+    /// Sets the limit of a store whose blob files take `blobs` bytes on the disk, and its other files `others`. `unit`
+    /// is a quarter of a blob file's greatest length.
     pub(crate) fn set_limit(&self, unit: u64, blobs: u64, others: u64) {
         let live = blobs.saturating_sub(self.backlog());
         let limit = (live / 4).saturating_add(5 * unit / 2).saturating_sub(others).max(unit);

@@ -31,7 +31,7 @@ impl BlobEdits {
 /// What a change does to huge values: which it frees, which its tables name, which only snapshots see afterwards.
 #[derive(Debug, Default)]
 pub(crate) struct BlobChanges<'a> {
-    /// BlobChanges values that were overwritten by writes up to this one, if those were logged: such writes are durable.
+    /// Frees values that were overwritten by writes up to this one, if those were logged: such writes are durable.
     pub(crate) durable_up_to: Option<SeqNo>,
     /// How far trees that skip the log are flushed with the same edits.
     pub(crate) flushed: &'a [(TreeId, SeqNo)],

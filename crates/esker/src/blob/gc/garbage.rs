@@ -52,8 +52,8 @@ impl Overwritten {
         snapshots.get(first).is_some_and(|&snapshot| snapshot < self.until)
     }
 
-    /// Whether the overwriting write, which skipped the log, is in tables: by the manifest, or by edits with the numbers in
-    /// `flushed`. `true` for a write that did not skip the log.
+    /// Whether the overwriting write, which skipped the log, is in tables: by the manifest, or by edits with the
+    /// numbers in `flushed`. `true` for a write that did not skip the log.
     pub(super) fn is_flushed(&self, manifest: &ManifestState, flushed: &[(TreeId, SeqNo)]) -> bool {
         self.unlogged.is_none_or(|tree| {
             // If the tree is gone, so are all its values.

@@ -9,7 +9,8 @@ use crate::blob::{BlobFileId, BlobSet, LiveFile};
 use crate::error::{Error, ErrorKind, Result};
 
 impl BlobSet {
-    /// Whether values of at least `bytes` bytes in total were punched since this last returned `true`. Then counts anew.
+    /// Whether values of at least `bytes` bytes in total were punched since this last returned `true`. Then counts
+    /// anew.
     pub(crate) fn take_punched(&self, bytes: u64) -> bool {
         let punched = self.punched.load(Ordering::Relaxed);
         if punched >= bytes {

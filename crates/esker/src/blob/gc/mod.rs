@@ -3,11 +3,11 @@
 //! ```text
 //! an entry that names the value (a reference):
 //!
-//!   pending --- the log or a table has it durably ---> current --- a write over its key ---> overwritten
-//!      |                                                                                          |
-//!      | the batch is dropped unwritten                   no snapshot sees it any more; if the    |
-//!      |                                        write over it skipped the log, tables have it     |
-//!      '------------------------------------> gone <--------------------------------------------- '
+//!   pending --- the log or a table has it durably ---> current --- a write to its key ---> overwritten
+//!      |                                                                                        |
+//!      | the batch is dropped unwritten                 no snapshot sees it any more; if the    |
+//!      |                                      overwriting write skipped the log, tables have it |
+//!      '------------------------------------> gone <--------------------------------------------'
 //!                                               |
 //! the value (`Stage`):                          | its last reference is gone
 //!                                               v
@@ -15,26 +15,28 @@
 //!                                           nobody can pin it  |   the manifest    |   its blocks are
 //!                                           any more           |   says so         |   given back
 //!                                                              |                   |
-//!                                the write over it is durable -'                   '- nobody has it pinned
+//!                            the overwriting write is durable -'                   '- nobody has it pinned
 //! ```
 //!
 //! - A value that was never copied or renamed has one reference, number 0. [`References`] keeps those of the others.
 //! - The overwritten references are listed in memory only. No snapshot survives the process. So a flush notes in the
 //!   manifest which values only snapshots see ([`BlobEdit::Overwrite`](crate::version::blob_edits::BlobEdit)), and the
 //!   next opening frees these.
-//! - A write to a key that may have had a huge value leaves a lookup (`write/lookups.rs`). `store/blob_gc.rs` finds which
-//!   value the write is over. `store/gc_rounds.rs` drives the rounds: overwritten, unreferenced, freed, punched, rewritten.
+//! - A write to a key that may have had a huge value leaves a lookup (`write/lookups.rs`). `store/blob_gc.rs` finds
+//!   which value the write has overwritten. `store/gc_rounds.rs` drives the rounds: overwritten, unreferenced, freed,
+//!   punched, rewritten.
 //! - The edit of a flush or merge that drops an entry frees its value, if that was the last reference. A value that was
 //!   copied becomes unreferenced in the edit that frees it.
-//! - A value stays freed, and is not punched, if its file has a second name or the file system has no holes. A rewrite of
-//!   the file gives a punched value its blocks again: then it is freed once more.
+//! - A value stays freed, and is not punched, if its file has a second name or the file system has no holes. A rewrite
+//!   of the file gives a punched value its blocks again: then it is freed once more.
 //! - The file of a value is removed, instead of punched, when all its values are freed and none is pinned. Space that
 //!   holes cannot give back is won by rewriting files (`store/reclaim.rs`).
 //! - [`Backpressure`] holds up writers that overwrite faster than space is given back.
 //!
 //! [`Values`] has the state of each value of one file, under the lock of that file. [`Garbage`] has what is on its way
-//! out, under `BlobGc::garbage`. Locks: `BlobGc::round`, the version lock, the commit lock, `Garbage`, `Values`. The queue of
-//! lookups and the list of snapshots are taken under `Garbage`. `BlobSet::unwritten` and `unpinned` are taken last.
+//! out, under `BlobGc::garbage`. Locks: `BlobGc::round`, the version lock, the commit lock, `Garbage`, `Values`. The
+//! queue of lookups and the list of snapshots are taken under `Garbage`. `BlobSet::unwritten` and `unpinned` are taken
+//! last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -113,7 +115,7 @@ impl BlobGc {
 
     // ---- overwritten -----------------------------------------------------------------------------------
 
-    /// Adds references that were overwritten. The writes over them are visible.
+    /// Adds references that were overwritten. The overwriting writes are visible.
     pub(crate) fn add_overwritten(&self, overwritten: impl IntoIterator<Item = Overwritten>) {
         self.garbage.lock().add_overwritten(overwritten);
         self.has_overwritten.store(true, Ordering::SeqCst);
@@ -156,7 +158,7 @@ impl BlobGc {
             .map(|value| Overwritten::unseen(value.file, value.ordinal, Some(value.reference)))
             .collect();
         if garbage.has_overwritten() {
-            // A snapshot that is registered later sees none of these: the writes over them are visible.
+            // A snapshot that is registered later sees none of these: the overwriting writes are visible.
             self.has_overwritten.store(true, Ordering::SeqCst);
             let found = garbage.take_unseen(&snapshots());
             self.backpressure.add(found.iter().map(|one| one.len).sum());
@@ -199,8 +201,8 @@ impl BlobGc {
         self.garbage.lock().note_flushed(trees);
     }
 
-    /// Notes the result of `edits`: their values are freed or, if the edits failed, a later round has to free them. Returns
-    /// whether there is something to punch.
+    /// Notes the result of `edits`: their values are freed or, if the edits failed, a later round has to free them.
+    /// Returns whether there is something to punch.
     pub(crate) fn after_edits(&self, edits: BlobEdits, durable: bool) -> bool {
         let mut garbage = self.garbage.lock();
         for (file, ordinals) in edits.freed {

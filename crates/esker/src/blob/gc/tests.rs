@@ -43,7 +43,7 @@ impl Place {
         new
     }
 
-    /// The write `by` is over the value, whose entry has the number `from`.
+    /// The write `by` overwrites the value, whose entry has the number `from`.
     fn overwrite(&self, new: &NewBlob, from: SeqNo, by: SeqNo) {
         let at = new.pointer;
         let one = Overwritten { from, until: by, by, ..Overwritten::unseen(at.file, at.ordinal, Some(0)) };
@@ -54,7 +54,7 @@ impl Place {
         self.gc.find_unseen(&mut self.gc.garbage(), || snapshots.to_vec());
     }
 
-    /// BlobChanges in the manifest what writes up to `limit` were over. Returns whether that was anything.
+    /// Frees in the manifest what writes up to `limit` have overwritten. Returns whether that was anything.
     fn free(&mut self, limit: SeqNo) -> bool {
         let frees = BlobChanges { durable_up_to: Some(limit), ..BlobChanges::default() };
         let mut edits = self.gc.edits(&self.manifest, u64::MAX - 1, &frees);
@@ -100,7 +100,7 @@ fn a_value_is_kept_by_a_snapshot_then_by_the_log_and_then_punched() {
     place.find_unseen(&[4, 9]);
     assert_eq!(place.stage(&one), Stage::Unreferenced);
     assert!(place.blobs.pin(&pointer).is_none());
-    assert!(!place.free(8), "the write over it is not durable");
+    assert!(!place.free(8), "the overwriting write is not durable");
     assert_eq!(place.stage(&one), Stage::Unreferenced);
     assert!(place.free(9));
     assert_eq!(place.stage(&one), Stage::Freed);

@@ -12,7 +12,7 @@ use crate::version::blob_edits::{ORDINALS_MAX, ReferenceRecord};
 pub(crate) enum Stage {
     /// An entry names it, or will, or a snapshot may see one that did.
     Referenced,
-    /// No reader can find it, so nobody can pin it any more. The write over it may still be lost in a crash.
+    /// No reader can find it, so nobody can pin it any more. The overwriting write may still be lost in a crash.
     Unreferenced,
     /// The manifest says that nothing needs it. The stage may lag behind the manifest, but is never ahead.
     Freed,
@@ -265,8 +265,8 @@ impl Values {
         is_referenced
     }
 
-    /// Pins a value that was just written. Its tree may have been dropped meanwhile: then it is not referenced any more,
-    /// and its bytes stay for its batch all the same.
+    /// Pins a value that was just written. Its tree may have been dropped meanwhile: then it is not referenced any
+    /// more, and its bytes stay for its batch all the same.
     pub(in crate::blob) fn pin_new(&mut self, ordinal: u64) {
         *self.pins.entry(ordinal).or_insert(0) += 1;
     }
@@ -304,8 +304,8 @@ impl Values {
     // ---- references ------------------------------------------------------------------------------------
 
     /// Removes a reference (`None`: every reference) of a value. Returns whether it was the last: then the caller
-    /// unreferences the value. No reference can come in between, because whoever copies a value has registered a snapshot
-    /// that sees the one it copies.
+    /// unreferences the value. No reference can come in between, because whoever copies a value has registered a
+    /// snapshot that sees the one it copies.
     pub(super) fn remove_reference(&mut self, ordinal: u64, reference: Option<u64>) -> bool {
         match (self.references_mut(ordinal), reference) {
             (Some(_), Some(_)) if broken("references") => true,
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(
             values.pending_at(99),
             set(&[0]),
-            "a power loss may take the record and the write over it"
+            "a power loss may take the record and the overwriting write"
         );
     }
 

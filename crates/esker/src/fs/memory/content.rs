@@ -1,4 +1,5 @@
-//! The bytes of a file in memory, by pages. Pages of zeros that were never written, or that a hole has freed, take none.
+//! The bytes of a file in memory, by pages. Pages of zeros that were never written, or that a hole has freed, take
+//! none.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +86,7 @@ impl Content {
         self.promised = len;
     }
 
-    /// BlobChanges whole pages, which then read as zeros. The length stays.
+    /// Frees whole pages, which then read as zeros. The length stays.
     pub(super) fn punch(&mut self, offset: u64, len: u64) {
         let mut freed = self.pages.split_off(&(offset / BLOCK));
         let mut behind = freed.split_off(&((offset + len) / BLOCK));

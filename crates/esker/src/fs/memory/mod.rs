@@ -1,7 +1,7 @@
 //! A file system in memory: for stores in memory, and for the log of stores that are opened for reading.
 //!
-//! Nothing is durable, so a sync does nothing. There are no links but hard ones, no permissions and no working directory.
-//! A relative path begins at the root. Files live as long as a name or a handle of theirs.
+//! Nothing is durable, so a sync does nothing. There are no links but hard ones, no permissions and no working
+//! directory. A relative path begins at the root. Files live as long as a name or a handle of theirs.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind as IoKind};

@@ -20,9 +20,9 @@
 //! This excludes others at every step. The directory is held open, so that all names are names in it. Only the holder
 //! of the lock that is named `LOCK` renames, and at each moment that file is locked by the same holder, before the
 //! rename and after it. A process that has opened the old file and locks it later finds that it is not named `LOCK` any
-//! more, and tries again. If a step fails, the holder keeps the old file and writes no note into it. A rename that fails
-//! may have taken effect all the same, so the name decides; if it cannot be read, the holder keeps both files. This
-//! relies on a local file system: on a network's, a rename may leave a moment without the name.
+//! more, and tries again. If a step fails, the holder keeps the old file and writes no note into it. A rename that
+//! fails may have taken effect all the same, so the name decides; if it cannot be read, the holder keeps both files.
+//! This relies on a local file system: on a network's, a rename may leave a moment without the name.
 
 use std::fs::TryLockError;
 

@@ -151,7 +151,7 @@ fn advance<'a, 'b>(parts: &'a [IoSlice<'b>], mut n: usize) -> (&'a [IoSlice<'b>]
     (rest, n)
 }
 
-/// BlobChanges the blocks of ranges, each given by offset and length.
+/// Frees the blocks of ranges, each given by offset and length.
 pub(super) fn punch_holes(file: &File, path: &Path, holes: &[(u64, u64)]) -> Result<()> {
     let mut holes = holes.iter().filter(|(_, len)| *len > 0);
     holes.try_for_each(|&(offset, len)| punch_hole(file, path, offset, len))

@@ -106,7 +106,7 @@ impl Content {
         }
     }
 
-    /// BlobChanges pages: they read as zeros, and a crash before the next sync leaves old bytes or zeros.
+    /// Frees pages: they read as zeros, and a crash before the next sync leaves old bytes or zeros.
     pub(super) fn punch(&mut self, offset: u64, len: u64) {
         let end = ((offset + len) / PAGE as u64).min(self.pages.len() as u64);
         for page in offset / PAGE as u64..end {

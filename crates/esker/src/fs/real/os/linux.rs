@@ -99,7 +99,7 @@ pub(in crate::fs) fn allocate(file: &File, len: u64) -> io::Result<bool> {
     }
 }
 
-/// BlobChanges the blocks of a range. Returns `false`, and does nothing, if the file system cannot.
+/// Frees the blocks of a range. Returns `false`, and does nothing, if the file system cannot.
 pub(in crate::fs) fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<bool> {
     let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match retry_on_intr(|| rustix::fs::fallocate(file, mode, offset, len)) {
