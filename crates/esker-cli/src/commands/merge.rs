@@ -1,5 +1,7 @@
 //! `esker merge KEY --add N`, `esker merge KEY --append VALUE`.
 
+use std::fs;
+
 use esker::{APPEND, Batch, Durability, TxnOptions, keys};
 
 use crate::args::{Global, Merge};
@@ -15,9 +17,10 @@ pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
         Some(_) => Types { values: DataType::I64, ..Types::TEXT },
         None => Types::TEXT,
     };
-    // Nor must a value that a new tree refuses.
-    let is_new = global.open.is_none() && !global.db.exists();
-    if is_new {
+    // Nor must an operation or a value that the tree of a new store refuses. Without a directory, or in an empty one, the
+    // store would be new.
+    let is_empty = || fs::read_dir(&global.db).map_or(true, |mut names| names.next().is_none());
+    if global.open.is_none() && is_empty() {
         let types = global.types(fallback);
         fits(global, args, types.kept().values)?;
         if let Some(typed) = &args.append {

@@ -90,7 +90,7 @@ fn a_refused_command_names_the_process_that_has_the_store() {
     assert_eq!(fs::read_to_string(&lock).unwrap(), "");
 }
 
-/// Who has the store open makes copies of it; from outside they can be made when it is closed.
+/// The process that has the store open can make copies of it. Another process can when the store is closed.
 #[test]
 fn copies_of_a_store_that_is_in_use_are_refused_and_name_its_process() {
     let dir = tempfile::tempdir().unwrap();

@@ -90,10 +90,7 @@ fn stream_epoch(file: &dyn ReadFile) -> Result<u64> {
         return Err(Error::corruption(path, 0, "the header's checksum does not match"));
     }
     let version = u32_at(page, 8);
-    if version == 0 {
-        return Err(Error::corruption(path, 8, "the manifest has no format version"));
-    }
-    if version > VERSION {
+    if version != VERSION {
         let message = format!(
             "manifest format {version} is newer than this version of Esker, which reads format {VERSION}"
         );

@@ -7,9 +7,9 @@
 //!   on request     perf_context::step: everything it asks, in order
 //! at the end       with notes, or if timed: a slow one goes into the list of its minute
 //! ```
-//! What is noted costs a look at the clock when the first of it begins and one when the operation ends, beside a system
-//! call at least; an operation that neither waits nor reads costs an addition to a counter that no other thread writes
-//! and some looks at memory of the thread's own. Relies on callers to end an operation on the thread that began it.
+//! An operation that waits or reads looks at the clock twice: when its first wait or read begins, and at its end. That
+//! is little beside the system call that it makes. Any other operation adds to a counter that no other thread writes,
+//! and looks at memory of its own thread. A caller ends an operation on the thread that began it.
 
 mod latency;
 mod metrics;

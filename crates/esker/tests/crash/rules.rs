@@ -201,6 +201,28 @@ fn an_untouched_segment_with_a_second_name_is_not_used_again() {
     assert!(db.contains("before").unwrap());
 }
 
+/// A copy of the store may have holes. A store through a mapping into one could fail on a full disk.
+#[test]
+fn an_untouched_segment_with_holes_is_not_used_again() {
+    for has_holes in [false, true] {
+        let disk = SimFs::new(1);
+        open(&disk).put("before", "1").unwrap();
+        let disk = disk.kill();
+        let _dies = open(&disk);
+        let disk = disk.kill();
+        let is_log = |path: &PathBuf| path.to_string_lossy().contains("/wal-");
+        let last = disk.paths().into_iter().filter(is_log).max().unwrap();
+        if has_holes {
+            disk.punch_holes(&last, &[(64 << 10, 64 << 10)]).unwrap();
+        }
+        let db = open(&disk);
+        db.put("behind", "2").unwrap();
+        let there = disk.paths().contains(&last);
+        assert_eq!(there, !has_holes, "{} is used again: {there}", last.display());
+        assert!(db.contains("before").unwrap());
+    }
+}
+
 /// Somebody has given the segments that the log is done with second names.
 #[test]
 fn a_retired_segment_with_a_second_name_is_not_used_again() {

@@ -230,3 +230,31 @@ fn a_follower_of_many_writers_sees_every_write_once_and_in_order() {
     });
     assert!(content(&db) == content(&copy));
 }
+
+/// Damage to any byte of a record is reported as such, and not as a log that was not kept.
+#[test]
+fn a_damaged_record_is_told_from_one_that_is_gone() {
+    let disk = SimFs::new(1);
+    let db = Db::open(STORE, options(&disk)).unwrap();
+    (0..3).for_each(|i| db.put(format!("the key {i}"), [7; 100]).unwrap());
+    db.sync().unwrap();
+    let is_log = |path: &std::path::PathBuf| path.to_string_lossy().contains("/wal-");
+    let holds = |path: &std::path::PathBuf, text: &[u8]| {
+        let bytes = disk.read_all(path).unwrap();
+        bytes.windows(text.len()).position(|window| window == text)
+    };
+    let logs: Vec<_> = disk.paths().into_iter().filter(is_log).collect();
+    let (path, key) = logs.iter().find_map(|path| Some((path, holds(path, b"the key 1")?))).unwrap();
+    // The second record begins after the first one's value.
+    let begin = holds(path, b"the key 0").unwrap() + b"the key 0".len() + 1 + 100;
+    assert!((16..64).contains(&(key - begin)), "{begin} {key}");
+    for at in begin as u64..key as u64 + 9 {
+        disk.flip_byte(path, at, 0x55).unwrap();
+        let mut updates = db.updates_since(0).unwrap();
+        assert_eq!(updates.next().unwrap().unwrap().sequence, 1, "byte {at}");
+        let error = updates.next().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "byte {at}: {error}");
+        disk.flip_byte(path, at, 0x55).unwrap();
+    }
+    assert!(db.updates_since(0).unwrap().next().unwrap().is_some());
+}

@@ -129,13 +129,12 @@ impl BlobGc {
     /// Notes that all values under the lineage `tree` were overwritten by the write before `until`, because the
     /// manifest has no tree with this lineage any more.
     pub(crate) fn overwrite_tree(&self, tree: TreeId, until: SeqNo) {
-        self.has_overwritten.store(true, Ordering::SeqCst);
         for live in self.blobs.files() {
             // If a file cannot be read, nobody knows which of its values belonged to the tree: it stays.
             let Ok(entries) = self.blobs.entries(&live) else { continue };
             let is_there = |ordinal| live.values.lock().stage(ordinal) == Stage::Referenced;
             let there = entries.iter().filter(|entry| entry.tree == tree && is_there(entry.ordinal));
-            self.garbage.lock().add_overwritten(there.map(|entry| Overwritten {
+            self.add_overwritten(there.map(|entry| Overwritten {
                 until,
                 len: entry.len,
                 ..Overwritten::unseen(live.id, entry.ordinal, None)
@@ -164,7 +163,7 @@ impl BlobGc {
             self.backpressure.add(found.iter().map(|one| one.len).sum());
             unseen.extend(found);
         }
-        // Whoever adds to the list notifies afterwards.
+        // A thread that adds to the list sets the flag after that, and asks for a round.
         self.has_overwritten.store(garbage.has_overwritten(), Ordering::SeqCst);
         // If several entries name a value, others may still be there. The edit that frees it finds out.
         for one in unseen.iter().filter(|one| !self.blobs.is_shared(one.file, one.ordinal)) {

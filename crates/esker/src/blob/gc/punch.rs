@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{BlobGc, Stage, by_file};
+use super::{BlobGc, ByFile, Stage, by_file};
 use crate::blob::{BlobFileId, BlobSet, LiveFile};
 use crate::canary::broken;
 use crate::error::{ErrorKind, Result};
@@ -12,23 +12,14 @@ impl BlobGc {
     /// Punches holes over the freed values that nobody has pinned. `punched` is called with the bytes of each file's
     /// values. Returns whether there was anything to punch, and the files in which no value is needed any more: the
     /// caller removes them.
-    pub(crate) fn punch_freed(&self, mut punched: impl FnMut(u64)) -> Result<(bool, Vec<Arc<LiveFile>>)> {
-        let freed = self.garbage.lock().take_freed();
+    pub(crate) fn punch_freed(&self, punched: impl FnMut(u64)) -> Result<(bool, Vec<Arc<LiveFile>>)> {
+        let mut freed = self.garbage.lock().take_freed();
         self.blobs.end_unreferenced();
         let unreferenced: Vec<Arc<LiveFile>> =
             self.blobs.files().into_iter().filter(|live| live.values.lock().are_unreferenced()).collect();
         let worked = !freed.is_empty();
-        let will_go = |file: &BlobFileId| unreferenced.iter().any(|live| live.id == *file);
-        let mut result = Ok(());
-        for (file, ordinals) in freed.into_iter().filter(|(file, _)| !will_go(file)) {
-            if result.is_ok() {
-                result = self.blobs.punch(file, ordinals.iter().copied()).map(&mut punched);
-            }
-            if result.is_err() {
-                self.garbage.lock().add_freed(file, ordinals);
-            }
-        }
-        result.map(|()| (worked, unreferenced))
+        unreferenced.iter().for_each(|live| drop(freed.remove(&live.id)));
+        self.punch_all(freed, punched).map(|()| (worked, unreferenced))
     }
 
     /// Punches holes over the values that were pinned when they were freed, and are not any more. Returns whether there
@@ -36,16 +27,22 @@ impl BlobGc {
     pub(crate) fn punch_unpinned(&self) -> Result<bool> {
         let unpinned = by_file(self.blobs.take_unpinned());
         let worked = !unpinned.is_empty();
+        self.punch_all(unpinned, drop).map(|()| worked)
+    }
+
+    /// Calls `punched` with the bytes of each file's values. After an error the values that are left wait for a later
+    /// round.
+    fn punch_all(&self, values: ByFile, mut punched: impl FnMut(u64)) -> Result<()> {
         let mut result = Ok(());
-        for (file, ordinals) in unpinned {
+        for (file, ordinals) in values {
             if result.is_ok() {
-                result = self.blobs.punch(file, ordinals.iter().copied()).map(drop);
+                result = self.blobs.punch(file, ordinals.iter().copied()).map(&mut punched);
             }
             if result.is_err() {
                 self.garbage.lock().add_freed(file, ordinals);
             }
         }
-        result.map(|()| worked)
+        result
     }
 }
 
@@ -95,7 +92,7 @@ impl BlobSet {
     }
 }
 
-/// The start and end of the whole blocks of a value at an offset, of a length. There are none if the end is not behind
+/// The start and end of the whole blocks of a value at an offset, of a length. There are none if the end is not after
 /// the start.
 fn span((offset, len): (u64, u64)) -> (u64, u64) {
     (offset.next_multiple_of(4096), (offset + len) / 4096 * 4096)

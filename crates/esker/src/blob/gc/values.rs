@@ -304,7 +304,7 @@ impl Values {
     // ---- references ------------------------------------------------------------------------------------
 
     /// Removes a reference (`None`: every reference) of a value. Returns whether it was the last: then the caller
-    /// unreferences the value. No reference can come in between, because whoever copies a value has registered a
+    /// unreferences the value. No reference can come in between, because a thread that copies a value has registered a
     /// snapshot that sees the one it copies.
     pub(super) fn remove_reference(&mut self, ordinal: u64, reference: Option<u64>) -> bool {
         match (self.references_mut(ordinal), reference) {

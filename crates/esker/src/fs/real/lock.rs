@@ -169,6 +169,7 @@ fn held(path: &Path, mode: LockMode, file: &File) -> Error {
 #[expect(clippy::disallowed_methods, reason = "tests look at files as anybody may")]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::*;
@@ -185,8 +186,9 @@ mod tests {
         for content in ["", "4294967295 1\n", "a letter"] {
             fs::write(&other, content).unwrap();
             drop(fs::remove_file(dir.join("LOCK")));
+            fs::set_permissions(&other, fs::Permissions::from_mode(0o640)).unwrap();
             fs::hard_link(&other, dir.join("LOCK")).unwrap();
-            // What a process has left that was killed at the replacement.
+            // A process that was killed while it replaced the file has left this.
             fs::write(dir.join("LOCK.tmp"), "").unwrap();
             let held = lock(&dir, LockMode::Exclusive).unwrap();
             assert_eq!(fs::read_to_string(&other).unwrap(), content);
@@ -196,6 +198,11 @@ mod tests {
                 assert_eq!(lock(&dir, mode).unwrap_err().kind(), ErrorKind::Locked, "{content:?}");
             }
             assert!(!dir.join("LOCK.tmp").exists());
+            assert_eq!(
+                dir.join("LOCK").metadata().unwrap().mode() & 0o777,
+                0o640,
+                "others may lock it as before"
+            );
             assert!(fs::read_to_string(dir.join("LOCK")).unwrap().ends_with('\n'), "it has its note");
             drop(held);
             assert_eq!(fs::read_to_string(dir.join("LOCK")).unwrap(), "");
@@ -228,7 +235,7 @@ mod tests {
         fs::create_dir(&dir).unwrap();
         drop(lock(&dir, LockMode::Exclusive).unwrap());
         let (inside, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
-        // Whoever is kept out for long gets in when the others are done.
+        // A thread that is kept out for long gets in when the others are done.
         let work = |mode: LockMode, weight: usize, rounds: usize| {
             let mut tries = 0;
             for _ in 0..rounds {
