@@ -1,6 +1,6 @@
 //! Options of a store. There are few: budgets and promises, each with a default that works well.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::env::Env;
 use crate::operators::{MergeOperator, MergeOperators};
@@ -314,8 +314,12 @@ impl TableLimits {
     pub(crate) const NONE: TableLimits = TableLimits { bytes: u64::MAX, keys: usize::MAX };
 }
 
-/// 1 GiB, or a quarter of the memory that this process may have if that is less.
+/// 1 GiB, or a quarter of the memory that this process may have if that is less. The system is asked once, since it
+/// takes several files to tell.
 fn default_memory_budget() -> usize {
-    let quarter = Options::available_memory().map_or(1 << 30, |bytes| bytes / 4);
-    usize::try_from(quarter.min(1 << 30)).unwrap_or(1 << 30)
+    static BUDGET: OnceLock<usize> = OnceLock::new();
+    *BUDGET.get_or_init(|| {
+        let quarter = Options::available_memory().map_or(1 << 30, |bytes| bytes / 4);
+        usize::try_from(quarter.min(1 << 30)).unwrap_or(1 << 30)
+    })
 }
