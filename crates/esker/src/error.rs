@@ -73,6 +73,10 @@ impl Error {
         Error(Box::new(Inner { kind, message: message.into(), path: None, offset: None, source: None }))
     }
 
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::InvalidInput, message)
+    }
+
     /// Damage in `path` at byte `offset`: `message` says what was expected there.
     pub fn corruption(path: &Path, offset: u64, message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Corruption, message).at(path).at_offset(offset)
@@ -101,9 +105,7 @@ impl Error {
     /// Names the file concerned, unless the error already names one.
     #[must_use]
     pub fn at(mut self, path: &Path) -> Self {
-        if self.0.path.is_none() {
-            self.0.path = Some(path.to_path_buf());
-        }
+        self.0.path.get_or_insert_with(|| path.to_path_buf());
         self
     }
 
@@ -193,28 +195,21 @@ impl std::error::Error for Error {
 /// The error itself is inside ([`io::Error::get_ref`]).
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
-        let kind = match (&error.0.source, error.kind()) {
-            (Some(source), _) => source.kind(),
-            (None, ErrorKind::Corruption) => io::ErrorKind::InvalidData,
-            (None, ErrorKind::Locked) => io::ErrorKind::WouldBlock,
-            (None, ErrorKind::NotFound) => io::ErrorKind::NotFound,
-            (None, ErrorKind::AlreadyExists) => io::ErrorKind::AlreadyExists,
-            (None, ErrorKind::InvalidInput) => io::ErrorKind::InvalidInput,
-            (None, ErrorKind::Unsupported) => io::ErrorKind::Unsupported,
-            (None, ErrorKind::OutOfSpace) => io::ErrorKind::StorageFull,
-            (None, ErrorKind::ReadOnly) => io::ErrorKind::ReadOnlyFilesystem,
-            (None, ErrorKind::Deadlock) => io::ErrorKind::Deadlock,
-            (None, ErrorKind::LockTimeout) => io::ErrorKind::TimedOut,
-            (
-                None,
-                ErrorKind::Io
-                | ErrorKind::Poisoned
-                | ErrorKind::Closed
-                | ErrorKind::OutOfResources
-                | ErrorKind::Conflict
-                | ErrorKind::Cancelled,
-            ) => io::ErrorKind::Other,
+        let of_kind = || match error.kind() {
+            ErrorKind::Corruption => io::ErrorKind::InvalidData,
+            ErrorKind::Locked => io::ErrorKind::WouldBlock,
+            ErrorKind::NotFound => io::ErrorKind::NotFound,
+            ErrorKind::AlreadyExists => io::ErrorKind::AlreadyExists,
+            ErrorKind::InvalidInput => io::ErrorKind::InvalidInput,
+            ErrorKind::Unsupported => io::ErrorKind::Unsupported,
+            ErrorKind::OutOfSpace => io::ErrorKind::StorageFull,
+            ErrorKind::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
+            ErrorKind::Deadlock => io::ErrorKind::Deadlock,
+            ErrorKind::LockTimeout => io::ErrorKind::TimedOut,
+            ErrorKind::Io | ErrorKind::Poisoned | ErrorKind::Closed => io::ErrorKind::Other,
+            ErrorKind::OutOfResources | ErrorKind::Conflict | ErrorKind::Cancelled => io::ErrorKind::Other,
         };
+        let kind = error.0.source.as_ref().map_or_else(of_kind, io::Error::kind);
         io::Error::new(kind, error)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A tree orders its keys byte by byte. The functions here encode a value so that comparing the bytes gives the same
 //! result as comparing the values. So scans and bounds mean what a caller expects. Each value has exactly one encoding,
-//! and decoding refuses any other bytes with an error of kind [`ErrorKind::InvalidInput`].
+//! and decoding refuses any other bytes with an error of kind [`ErrorKind::InvalidInput`](crate::ErrorKind).
 //!
 //! | value | bytes | order |
 //! |---|---|---|
@@ -26,7 +26,7 @@
 //! # Ok::<(), esker::Error>(())
 //! ```
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 mod tuple;
 
@@ -161,7 +161,7 @@ pub fn decode_f64(key: &[u8]) -> Result<f64> {
     let bits = if ordered & SIGN_64 == 0 { !ordered } else { ordered ^ SIGN_64 };
     let value = f64::from_bits(bits);
     if value.is_nan() && bits != CANONICAL_NAN {
-        return Err(invalid("an f64 key holds a NaN that is not the canonical one"));
+        return Err(Error::invalid("an f64 key holds a NaN that is not the canonical one"));
     }
     Ok(value)
 }
@@ -187,19 +187,15 @@ pub const fn text(value: &str) -> &[u8] {
 #[inline]
 pub fn decode_text(key: &[u8]) -> Result<&str> {
     std::str::from_utf8(key).map_err(|error| {
-        invalid(&format!("a text key is not UTF-8 after its first {} bytes", error.valid_up_to()))
+        Error::invalid(format!("a text key is not UTF-8 after its first {} bytes", error.valid_up_to()))
     })
 }
 
 /// `key` as an array of exactly `N` bytes.
 fn exactly<const N: usize>(key: &[u8], what: &str) -> Result<[u8; N]> {
     key.try_into().map_err(|_| {
-        invalid(&format!("a key of {} bytes is not a key of type {what}, which has {N}", key.len()))
+        Error::invalid(format!("a key of {} bytes is not a key of type {what}, which has {N}", key.len()))
     })
-}
-
-fn invalid(message: &str) -> Error {
-    Error::new(ErrorKind::InvalidInput, message)
 }
 
 #[cfg(test)]

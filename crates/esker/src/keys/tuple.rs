@@ -12,8 +12,7 @@
 //!
 //! The key does not record types: reader and writer must agree on them, as they agree on what a tree holds.
 
-use super::{SIGN_32, SIGN_64, invalid};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 const ESCAPED_ZERO: u8 = 0xff;
 const END: u8 = 0x00;
@@ -65,31 +64,6 @@ impl TupleWriter {
     /// An empty key.
     pub fn new() -> Self {
         TupleWriter::default()
-    }
-
-    /// Appends an unsigned 64-bit number.
-    pub fn u64(&mut self, value: u64) -> &mut Self {
-        self.raw(&super::u64(value))
-    }
-
-    /// Appends a signed 64-bit number.
-    pub fn i64(&mut self, value: i64) -> &mut Self {
-        self.raw(&super::i64(value))
-    }
-
-    /// Appends an unsigned 32-bit number.
-    pub fn u32(&mut self, value: u32) -> &mut Self {
-        self.raw(&super::u32(value))
-    }
-
-    /// Appends a signed 32-bit number.
-    pub fn i32(&mut self, value: i32) -> &mut Self {
-        self.raw(&super::i32(value))
-    }
-
-    /// Appends a floating-point number.
-    pub fn f64(&mut self, value: f64) -> &mut Self {
-        self.raw(&super::f64(value))
     }
 
     /// Appends a text.
@@ -152,35 +126,9 @@ impl<'a> TupleReader<'a> {
         TupleReader { rest: key }
     }
 
-    /// The next element, an unsigned 64-bit number.
-    pub fn u64(&mut self) -> Result<u64> {
-        self.fixed("u64").map(u64::from_be_bytes)
-    }
-
-    /// The next element, a signed 64-bit number.
-    pub fn i64(&mut self) -> Result<i64> {
-        self.fixed("i64").map(|raw| (u64::from_be_bytes(raw) ^ SIGN_64).cast_signed())
-    }
-
-    /// The next element, an unsigned 32-bit number.
-    pub fn u32(&mut self) -> Result<u32> {
-        self.fixed("u32").map(u32::from_be_bytes)
-    }
-
-    /// The next element, a signed 32-bit number.
-    pub fn i32(&mut self) -> Result<i32> {
-        self.fixed("i32").map(|raw| (u32::from_be_bytes(raw) ^ SIGN_32).cast_signed())
-    }
-
-    /// The next element, a floating-point number.
-    pub fn f64(&mut self) -> Result<f64> {
-        let raw: [u8; 8] = self.fixed("f64")?;
-        super::decode_f64(&raw)
-    }
-
     /// The next element, a text.
     pub fn text(&mut self) -> Result<String> {
-        String::from_utf8(self.bytes()?).map_err(|_| invalid("a text element of a key is not UTF-8"))
+        String::from_utf8(self.bytes()?).map_err(|_| Error::invalid("a text element of a key is not UTF-8"))
     }
 
     /// The next element, bytes.
@@ -189,7 +137,7 @@ impl<'a> TupleReader<'a> {
         let mut rest = self.rest;
         loop {
             let Some(zero) = rest.iter().position(|&byte| byte == 0) else {
-                return Err(invalid("a text or bytes element of a key has no end"));
+                return Err(Error::invalid("a text or bytes element of a key has no end"));
             };
             let (run, tail) = rest.split_at(zero);
             value.extend_from_slice(run);
@@ -202,7 +150,11 @@ impl<'a> TupleReader<'a> {
                     self.rest = after;
                     return Ok(value);
                 }
-                _ => return Err(invalid("a zero byte in a text or bytes element of a key is not escaped")),
+                _ => {
+                    return Err(Error::invalid(
+                        "a zero byte in a text or bytes element of a key is not escaped",
+                    ));
+                }
             }
         }
     }
@@ -216,14 +168,14 @@ impl<'a> TupleReader<'a> {
     pub fn finish(&self) -> Result<()> {
         match self.rest.len() {
             0 => Ok(()),
-            left => Err(invalid(&format!("a key has {left} bytes after its last element"))),
+            left => Err(Error::invalid(format!("a key has {left} bytes after its last element"))),
         }
     }
 
     fn fixed<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
         let Some((raw, rest)) = self.rest.split_first_chunk() else {
             let left = self.rest.len();
-            return Err(invalid(&format!(
+            return Err(Error::invalid(format!(
                 "a key has {left} bytes left for an element of type {what}, which has {N}"
             )));
         };
@@ -257,7 +209,21 @@ pub trait FromTuple: Sized {
 }
 
 macro_rules! numbers {
-    ($($type:ident)*) => {$(
+    ($($type:ident, $decode:ident, $described:literal;)*) => {$(
+        impl TupleWriter {
+            #[doc = concat!("Appends ", $described, ".")]
+            pub fn $type(&mut self, value: $type) -> &mut Self {
+                self.raw(&super::$type(value))
+            }
+        }
+
+        impl TupleReader<'_> {
+            #[doc = concat!("The next element, ", $described, ".")]
+            pub fn $type(&mut self) -> Result<$type> {
+                super::$decode(&self.fixed::<{ size_of::<$type>() }>(stringify!($type))?)
+            }
+        }
+
         impl WriteElement for $type {
             fn write_element(&self, writer: &mut TupleWriter) {
                 writer.$type(*self);
@@ -272,33 +238,27 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(u64 i64 u32 i32 f64);
-
-impl WriteElement for str {
-    fn write_element(&self, writer: &mut TupleWriter) {
-        writer.text(self);
-    }
+numbers! {
+    u64, decode_u64, "an unsigned 64-bit number";
+    i64, decode_i64, "a signed 64-bit number";
+    u32, decode_u32, "an unsigned 32-bit number";
+    i32, decode_i32, "a signed 32-bit number";
+    f64, decode_f64, "a floating-point number";
 }
 
-impl WriteElement for String {
-    fn write_element(&self, writer: &mut TupleWriter) {
-        writer.text(self);
-    }
+macro_rules! written {
+    ($($type:ty: $method:ident),*) => {$(
+        impl WriteElement for $type {
+            fn write_element(&self, writer: &mut TupleWriter) {
+                writer.$method(self);
+            }
+        }
+    )*};
 }
 
-impl WriteElement for [u8] {
-    fn write_element(&self, writer: &mut TupleWriter) {
-        writer.bytes(self);
-    }
-}
+written!(str: text, String: text, [u8]: bytes, Vec<u8>: bytes);
 
 impl<const N: usize> WriteElement for [u8; N] {
-    fn write_element(&self, writer: &mut TupleWriter) {
-        writer.bytes(self);
-    }
-}
-
-impl WriteElement for Vec<u8> {
     fn write_element(&self, writer: &mut TupleWriter) {
         writer.bytes(self);
     }
