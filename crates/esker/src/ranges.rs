@@ -144,17 +144,11 @@ pub(crate) struct RangeTombstone {
     pub(crate) seq: SeqNo,
 }
 
-/// A range between neighbouring bounds, and the sequence numbers of the tombstones over it, ascending.
-#[derive(Debug)]
-struct Fragment {
-    upper: Option<Vec<u8>>,
-    seqs: Vec<SeqNo>,
-}
-
 #[derive(Debug, Default)]
 struct Fragments {
-    /// The fragments by their beginnings; they are disjoint.
-    map: BTreeMap<Vec<u8>, Fragment>,
+    /// Every bound at which a range begins or ends, with the sequence numbers of the tombstones over the keys from
+    /// there up to the next bound, ascending.
+    map: BTreeMap<Vec<u8>, Vec<SeqNo>>,
     /// All tombstones, by sequence number.
     list: Vec<RangeTombstone>,
 }
@@ -168,46 +162,26 @@ pub(crate) struct RangeTombstones {
 }
 
 impl Fragments {
-    /// The fragment that has `key`.
-    fn find(&self, key: &[u8]) -> Option<&Fragment> {
-        let (_, fragment) =
-            self.map.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
-        let reaches = fragment.upper.as_ref().is_none_or(|upper| key < upper.as_slice());
-        reaches.then_some(fragment)
+    /// The sequence numbers of the tombstones over `key`, ascending.
+    fn over(&self, key: &[u8]) -> &[SeqNo] {
+        let up_to = (Bound::Unbounded, Bound::Included(key));
+        self.map.range::<[u8], _>(up_to).next_back().map_or(&[], |(_, seqs)| seqs)
     }
 
-    /// Cuts the fragment that `border` lies in, if any, into two.
-    fn split(&mut self, border: &[u8]) {
-        let before = (Bound::Unbounded, Bound::Excluded(border));
-        let Some((_, fragment)) = self.map.range_mut::<[u8], _>(before).next_back() else { return };
-        if fragment.upper.as_ref().is_some_and(|upper| upper.as_slice() <= border) {
-            return;
+    /// Makes `key` a bound.
+    fn split(&mut self, key: &[u8]) {
+        if !self.map.contains_key(key) {
+            self.map.insert(key.to_vec(), self.over(key).to_vec());
         }
-        let seqs = fragment.seqs.clone();
-        let upper = fragment.upper.replace(border.to_vec());
-        self.map.insert(border.to_vec(), Fragment { upper, seqs });
     }
 
+    /// Adds a tombstone whose range is not empty.
     fn add(&mut self, tombstone: RangeTombstone) {
         let RangeTombstone { range, seq } = &tombstone;
         self.split(&range.lower);
         range.upper.iter().for_each(|upper| self.split(upper));
-        let end = range.upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let (mut gaps, mut covered_to) = (Vec::new(), Some(range.lower.clone()));
-        for (lower, fragment) in self.map.range_mut::<[u8], _>((Bound::Included(range.lower.as_slice()), end))
-        {
-            if let Some(from) = covered_to.filter(|from| from < lower) {
-                gaps.push((from, Some(lower.clone())));
-            }
-            fragment.seqs.push(*seq);
-            covered_to = fragment.upper.clone();
-        }
-        if let Some(from) = covered_to.filter(|from| range.upper.as_ref() != Some(from)) {
-            gaps.push((from, range.upper.clone()));
-        }
-        for (lower, upper) in gaps {
-            self.map.insert(lower, Fragment { upper, seqs: vec![*seq] });
-        }
+        let within = range.bounds().map(|bounds| self.map.range_mut::<[u8], _>(bounds));
+        within.into_iter().flatten().for_each(|(_, seqs)| seqs.push(*seq));
         self.list.push(tombstone);
     }
 }
@@ -247,10 +221,9 @@ impl RangeTombstones {
     /// oldest after it.
     pub(crate) fn look_up(&self, key: &[u8], seq: SeqNo) -> (SeqNo, Option<SeqNo>) {
         let fragments = self.fragments.read();
-        let Some(fragment) = fragments.find(key) else { return (0, None) };
-        let after = fragment.seqs.partition_point(|&other| other <= seq);
-        let before = after.checked_sub(1).map_or(0, |at| fragment.seqs[at]);
-        (before, fragment.seqs.get(after).copied())
+        let seqs = fragments.over(key);
+        let after = seqs.partition_point(|&other| other <= seq);
+        (after.checked_sub(1).map_or(0, |at| seqs[at]), seqs.get(after).copied())
     }
 
     /// All tombstones, by sequence number.
@@ -273,14 +246,14 @@ impl RangeTombstones {
         let mut pieces: Vec<RangeTombstone> = Vec::new();
         if !self.is_empty() {
             let fragments = self.fragments.read();
-            let first =
-                fragments.map.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(within.lower.as_slice())));
-            let rest = within.bounds().map(|bounds| fragments.map.range::<[u8], _>(bounds));
-            for (lower, fragment) in first.last().into_iter().chain(rest.into_iter().flatten()) {
-                let newest = fragment.seqs.iter().rev().find(|&&of| of <= seq);
-                if let Some(&newest) = newest {
-                    let range = KeyRange { lower: lower.clone(), upper: fragment.upper.clone() };
-                    pieces.push(RangeTombstone { range, seq: newest });
+            let begun = fragments.map.range::<[u8], _>((Bound::Unbounded, Bound::Included(&*within.lower)));
+            let first = begun.map(|(lower, _)| lower.as_slice()).next_back().unwrap_or(&within.lower);
+            let mut rest =
+                fragments.map.range::<[u8], _>((Bound::Included(first), Bound::Unbounded)).peekable();
+            while let Some((lower, seqs)) = rest.next_if(|(lower, _)| within.ends_behind(lower)) {
+                if let Some(&seq) = seqs.iter().rev().find(|&&of| of <= seq) {
+                    let upper = rest.peek().map(|(upper, _)| (*upper).clone());
+                    pieces.push(RangeTombstone { range: KeyRange { lower: lower.clone(), upper }, seq });
                 }
             }
         }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::ErrorKind;
 use crate::rng::Rng;
 use std::cmp::Ordering;
 
