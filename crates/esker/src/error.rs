@@ -152,6 +152,11 @@ impl Error {
     }
 }
 
+/// A key as messages show it: quoted, and at most its first 64 bytes.
+pub(crate) fn shown(key: &[u8]) -> String {
+    format!("\"{}\"", key[..key.len().min(64)].escape_ascii())
+}
+
 /// Whether the process or the system has no descriptors or memory left.
 fn is_out_of_resources(error: &io::Error) -> bool {
     #[cfg(unix)]

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::cursor::SeqNo;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, shown};
 use crate::keys;
 
 /// The name of the operator that adds numbers. Value and operand are [`keys::i64`]. An absent value counts as 0; sums
@@ -251,10 +251,6 @@ impl MergeOperators {
 fn guarded<T>(ask: impl FnOnce() -> std::result::Result<T, String>) -> std::result::Result<T, String> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask))
         .unwrap_or_else(|_| Err("it panicked".to_owned()))
-}
-
-fn shown(key: &[u8]) -> String {
-    format!("\"{}\"", key[..key.len().min(64)].escape_ascii())
 }
 
 fn named<'a>(key: &[u8], stored: &'a [u8]) -> Result<(&'a str, &'a [u8])> {

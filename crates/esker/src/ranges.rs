@@ -52,6 +52,17 @@ impl KeyRange {
         KeyRange { lower: prefix.to_vec(), upper: prefix_end(prefix) }
     }
 
+    /// The range that has only `key`.
+    pub(crate) fn one_key(key: &[u8]) -> KeyRange {
+        KeyRange { lower: key.to_vec(), upper: Some(next_key(key)) }
+    }
+
+    /// The key of a range that can have only one.
+    pub(crate) fn only_key(&self) -> Option<&[u8]> {
+        let is_next = |upper: &Vec<u8>| upper.split_last() == Some((&0, &*self.lower));
+        self.upper.as_ref().filter(|upper| is_next(upper)).map(|_| &*self.lower)
+    }
+
     /// Bounds for the range lookups of sorted maps, which panic on crossed bounds; `None` if the range is empty.
     pub(crate) fn bounds(&self) -> Option<Bounds<'_>> {
         let upper = self.upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);

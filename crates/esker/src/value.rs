@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::blob::{BlobSet, Pin, Pointer};
 use crate::cursor::{Content, Expiry, Kind};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, shown};
 use crate::fs::{OpenFile, UserFile};
 
 /// Bytes of a huge value that are in memory at a time while it is copied out.
@@ -75,14 +75,13 @@ impl Value {
         pointer: &[u8],
         expiry: Option<Expiry>,
     ) -> Result<Value> {
-        let named = || key[..key.len().min(64)].escape_ascii();
         let Some(pointer) = Pointer::decode(pointer) else {
             let message =
-                format!("the value of \"{}\" is in a blob file, but its pointer cannot be decoded", named());
+                format!("the value of {} is in a blob file, but its pointer cannot be decoded", shown(key));
             return Err(Error::new(ErrorKind::Corruption, message));
         };
         let Some(pin) = blobs.pin(&pointer) else {
-            let message = format!("the value of \"{}\" is missing", named());
+            let message = format!("the value of {} is missing", shown(key));
             return Err(Error::corruption(&blobs.path_of(pointer.file), 0, message));
         };
         Ok(Value::of_pin(Arc::new(pin), pointer).expiring(expiry))

@@ -8,7 +8,7 @@ use arc_swap::Guard;
 
 use crate::canary::broken;
 use crate::cursor::{Content, Expiry, Kind, SeqNo};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::read::get::get_at;
 use crate::read::meter::{ScanMeter, Scanned};
@@ -67,6 +67,14 @@ impl Tree {
 
     pub(crate) fn inner(&self) -> &Arc<TreeInner> {
         &self.inner
+    }
+
+    /// Refuses to use the tree with `other`, which is of the store `store`.
+    pub(crate) fn check_store(&self, store: &Store, other: &str) -> Result<()> {
+        if self.inner.store != store.id() {
+            return Err(Error::invalid(format!("the tree belongs to another store than the {other}")));
+        }
+        Ok(())
     }
 
     /// The tree's name.

@@ -7,7 +7,7 @@ use arc_swap::Guard;
 
 use super::Tree;
 use crate::cursor::{Kind, SeqNo};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::read::get::get_at;
 use crate::read::meter::{ScanMeter, Scanned};
 use crate::read::operands::merged_at;
@@ -82,10 +82,7 @@ impl Snapshot {
     }
 
     fn state_of(&self, tree: &Tree) -> Result<Guard<Arc<TreeState>>> {
-        if tree.inner().store != self.held.store.id() {
-            let message = "the tree belongs to another store than the snapshot";
-            return Err(Error::new(ErrorKind::InvalidInput, message));
-        }
+        tree.check_store(&self.held.store, "snapshot")?;
         let state = tree.readable_state()?;
         state.key_bounds.check_read_point(&tree.inner().name, self.held.seq)?;
         Ok(state)

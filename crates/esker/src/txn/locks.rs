@@ -50,30 +50,13 @@ pub(super) enum LockMode {
     Exclusive,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Target {
-    Key(Vec<u8>),
-    Range(KeyRange),
-}
-
-impl Target {
-    fn overlaps(&self, other: &Target) -> bool {
-        match (self, other) {
-            (Target::Key(a), Target::Key(b)) => a == b,
-            (Target::Key(key), Target::Range(range)) | (Target::Range(range), Target::Key(key)) => {
-                range.contains(key)
-            }
-            (Target::Range(a), Target::Range(b)) => a.meets(b),
-        }
-    }
-}
-
 /// A lock that a transaction requests or holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Request {
     owner: Owner,
     tree: TreeId,
-    target: Target,
+    /// A range of one key for a lock on a key.
+    keys: KeyRange,
     mode: LockMode,
 }
 
@@ -96,74 +79,50 @@ pub(super) enum Outcome {
 /// The held locks of one tree.
 #[derive(Debug, Default)]
 struct TreeLocks {
+    /// Locks on single keys.
     keys: BTreeMap<Vec<u8>, Vec<(Owner, LockMode)>>,
     ranges: Vec<(Owner, LockMode, KeyRange)>,
 }
 
 impl TreeLocks {
-    /// Every lock that overlaps `target`, as owner and mode.
-    fn on(&self, target: &Target) -> Vec<(Owner, LockMode)> {
-        let mut found = Vec::new();
-        match target {
-            Target::Key(key) => found.extend(self.keys.get(key).into_iter().flatten()),
-            Target::Range(range) => {
-                if let Some(bounds) = range.bounds() {
-                    found.extend(self.keys.range::<[u8], _>(bounds).flat_map(|(_, holders)| holders));
-                }
-            }
-        }
-        for (owner, mode, range) in &self.ranges {
-            let meets = match target {
-                Target::Key(key) => range.contains(key),
-                Target::Range(other) => range.meets(other),
-            };
-            if meets {
-                found.push((*owner, *mode));
-            }
-        }
-        found
+    /// Every lock that overlaps `keys`, as owner and mode.
+    fn on(&self, keys: &KeyRange) -> impl Iterator<Item = (Owner, LockMode)> {
+        let within = keys.bounds().map(|bounds| self.keys.range::<[u8], _>(bounds));
+        let on_keys = within.into_iter().flatten().flat_map(|(_, holders)| holders.iter().copied());
+        let on_ranges = self.ranges.iter().filter(|(_, _, range)| range.meets(keys));
+        on_keys.chain(on_ranges.map(|&(owner, mode, _)| (owner, mode)))
     }
 
     /// Whether the owner of `request` already holds such a lock.
     fn has(&self, request: &Request) -> bool {
-        let mine = |owner: Owner, mode: LockMode| owner == request.owner && mode >= request.mode;
-        let on_key = match &request.target {
-            Target::Key(key) => self.keys.get(key).into_iter().flatten().any(|&(o, m)| mine(o, m)),
-            Target::Range(_) => false,
-        };
-        on_key
-            || self.ranges.iter().any(|(owner, mode, range)| {
-                mine(*owner, *mode)
-                    && match &request.target {
-                        Target::Key(key) => range.contains(key),
-                        Target::Range(other) => range.encloses(other),
-                    }
-            })
+        let on_key = request.keys.only_key().and_then(|key| self.keys.get(key));
+        let on_key = on_key.into_iter().flatten().copied();
+        let on_ranges = self.ranges.iter().filter(|(_, _, range)| range.encloses(&request.keys));
+        let mut on_all = on_key.chain(on_ranges.map(|&(owner, mode, _)| (owner, mode)));
+        on_all.any(|(owner, mode)| owner == request.owner && mode >= request.mode)
     }
 
-    fn add(&mut self, request: &Request) {
-        match &request.target {
-            Target::Range(range) => self.ranges.push((request.owner, request.mode, range.clone())),
-            Target::Key(key) => {
-                let holders = self.keys.entry(key.clone()).or_default();
-                match holders.iter_mut().find(|(owner, _)| *owner == request.owner) {
-                    Some((_, mode)) => *mode = request.mode.max(*mode),
-                    None => holders.push((request.owner, request.mode)),
-                }
-            }
+    fn add(&mut self, Request { owner, keys, mode, .. }: &Request) {
+        let Some(key) = keys.only_key() else {
+            self.ranges.push((*owner, *mode, keys.clone()));
+            return;
+        };
+        let holders = self.keys.entry(key.to_vec()).or_default();
+        match holders.iter_mut().find(|(other, _)| other == owner) {
+            Some((_, held)) => *held = *mode.max(held),
+            None => holders.push((*owner, *mode)),
         }
     }
 
-    fn remove(&mut self, owner: Owner, target: &Target) {
-        match target {
-            Target::Range(_) => self.ranges.retain(|(other, _, _)| *other != owner),
-            Target::Key(key) => {
-                if let Some(holders) = self.keys.get_mut(key) {
-                    holders.retain(|(other, _)| *other != owner);
-                    if holders.is_empty() {
-                        self.keys.remove(key);
-                    }
-                }
+    fn remove(&mut self, owner: Owner, keys: &KeyRange) {
+        let Some(key) = keys.only_key() else {
+            self.ranges.retain(|(other, _, _)| *other != owner);
+            return;
+        };
+        if let Some(holders) = self.keys.get_mut(key) {
+            holders.retain(|(other, _)| *other != owner);
+            if holders.is_empty() {
+                self.keys.remove(key);
             }
         }
     }
@@ -181,10 +140,10 @@ impl State {
         self.trees.entry(request.tree).or_default().add(request);
     }
 
-    fn release(&mut self, owner: Owner, held: &[(TreeId, Target)]) {
-        for (tree, target) in held {
+    fn release(&mut self, owner: Owner, held: &[(TreeId, KeyRange)]) {
+        for (tree, keys) in held {
             if let Some(locks) = self.trees.get_mut(tree) {
-                locks.remove(owner, target);
+                locks.remove(owner, keys);
                 if locks.keys.is_empty() && locks.ranges.is_empty() {
                     self.trees.remove(tree);
                 }
@@ -247,7 +206,7 @@ impl LockTable {
 pub(super) struct Locks {
     table: Arc<LockTable>,
     owner: Owner,
-    held: RefCell<Vec<(TreeId, Target)>>,
+    held: RefCell<Vec<(TreeId, KeyRange)>>,
 }
 
 impl Locks {
@@ -271,16 +230,16 @@ impl Locks {
     pub(super) fn take(
         &self,
         tree: TreeId,
-        target: Target,
+        keys: KeyRange,
         mode: LockMode,
         timeout: Duration,
         clock: &dyn Clock,
     ) -> Outcome {
         let mut held = self.held.borrow_mut();
-        let request = Request { owner: self.owner, tree, target: target.clone(), mode };
+        let request = Request { owner: self.owner, tree, keys: keys.clone(), mode };
         let outcome = self.table.take(request, !held.is_empty(), timeout, clock);
         if outcome == Outcome::Held {
-            held.push((tree, target));
+            held.push((tree, keys));
         }
         outcome
     }

@@ -36,8 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::canary::broken;
-use crate::cursor::Expiry;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, shown};
 use crate::operators::MergeOperators;
 use crate::ranges::KeyRange;
 use crate::read::range::ScanRange;
@@ -58,9 +57,9 @@ mod tests;
 mod writes;
 
 pub(crate) use locks::LockTable;
-use locks::{LockMode, Locks, Outcome, Target};
+use locks::{LockMode, Locks, Outcome};
 pub use options::{Isolation, TxnMode, TxnOptions};
-use reads::{RangeId, ReadSet, Validation, check_key_unchanged, expired, shown};
+use reads::{ReadSet, Validation, check_key_unchanged, expired};
 pub(crate) use retry::transact;
 pub use scan::TxnScan;
 pub use writes::Savepoint;
@@ -192,12 +191,12 @@ impl Txn {
     }
 
     fn read_key(&self, tree: &Tree, key: &[u8], for_update: bool) -> Result<Option<Value>> {
-        self.check_tree(tree)?;
+        tree.check_store(&self.store, "transaction")?;
         let own = self.inner.borrow().writes.get(tree.inner().id, key);
         if let Some(change) = own.as_ref().filter(|change| !change.is_on_store()) {
             return change.value(key, None, self.operators());
         }
-        let snapshot = self.read_point_for(tree, || Target::Key(key.to_vec()), for_update)?;
+        let snapshot = self.read_point_for(tree, || KeyRange::one_key(key), for_update)?;
         let found = snapshot.get(tree, key)?;
         if self.is_serializable() || for_update {
             if self.is_pessimistic() && !self.is_serializable() {
@@ -206,7 +205,8 @@ impl Txn {
             self.inner.borrow_mut().reads.note_key(tree, key, snapshot.seq());
         }
         if let Some(expiry) = found.as_ref().and_then(Value::lapses_us) {
-            self.note_lapse(tree, key, expiry, self.is_serializable() || for_update);
+            let relied = self.is_serializable() || for_update;
+            self.inner.borrow_mut().reads.note_lapse(tree, key, expiry, relied);
         }
         let Some(change) = own else { return Ok(found) };
         let stored = found.map(Value::into_vec).transpose()?;
@@ -214,8 +214,8 @@ impl Txn {
     }
 
     fn read_range(&self, tree: &Tree, range: ScanRange, for_update: bool) -> Result<TxnScan<'_>> {
-        self.check_tree(tree)?;
-        let snapshot = self.read_point_for(tree, || Target::Range(range.keys.clone()), for_update)?;
+        tree.check_store(&self.store, "transaction")?;
+        let snapshot = self.read_point_for(tree, || range.keys.clone(), for_update)?;
         let scan = snapshot.scan(tree, range.clone())?;
         let mut inner = self.inner.borrow_mut();
         let noted = self.is_serializable() || for_update;
@@ -228,11 +228,11 @@ impl Txn {
     fn read_point_for(
         &self,
         tree: &Tree,
-        target: impl FnOnce() -> Target,
+        keys: impl FnOnce() -> KeyRange,
         for_update: bool,
     ) -> Result<Snapshot> {
         if self.is_pessimistic() && (self.is_serializable() || for_update) {
-            self.lock(tree, target(), if for_update { LockMode::Exclusive } else { LockMode::Shared })?;
+            self.lock(tree, keys(), if for_update { LockMode::Exclusive } else { LockMode::Shared })?;
         }
         let mut inner = self.inner.borrow_mut();
         inner.is_fixed = true;
@@ -240,16 +240,6 @@ impl Txn {
             return Ok(Snapshot::for_one_call_at(&self.store, inner.snapshot.time_us()));
         }
         Ok(inner.snapshot.clone())
-    }
-
-    /// Records that `key` was read, and that its value changes at `expiry`.
-    fn note_lapse(&self, tree: &Tree, key: &[u8], expiry: Expiry, relied: bool) {
-        self.inner.borrow_mut().reads.note_lapse(tree, key, expiry, relied);
-    }
-
-    /// Records that a scan has not gone beyond `walked`.
-    fn note_walked(&self, read: RangeId, walked: Option<KeyRange>) {
-        self.inner.borrow_mut().reads.shrink_range(read, walked);
     }
 
     // ---- writing -------------------------------------------------------------------------------------
@@ -289,10 +279,10 @@ impl Txn {
     /// # Errors
     /// As [`Txn::put`].
     pub fn delete_range(&self, tree: &Tree, range: &ScanRange) -> Result<()> {
-        self.check_tree(tree)?;
+        tree.check_store(&self.store, "transaction")?;
         let keys = range.keys.clone();
         if self.is_pessimistic() {
-            self.lock(tree, Target::Range(keys.clone()), LockMode::Exclusive)?;
+            self.lock(tree, keys.clone(), LockMode::Exclusive)?;
         }
         let mut inner = self.inner.borrow_mut();
         if !self.is_serializable() {
@@ -315,9 +305,9 @@ impl Txn {
 
     fn change(&self, tree: &Tree, key: &[u8], change: impl FnOnce(&mut WriteSet)) -> Result<()> {
         check_key(key)?;
-        self.check_tree(tree)?;
+        tree.check_store(&self.store, "transaction")?;
         if self.is_pessimistic() {
-            self.lock(tree, Target::Key(key.to_vec()), LockMode::Exclusive)?;
+            self.lock(tree, KeyRange::one_key(key), LockMode::Exclusive)?;
             if !self.is_serializable() {
                 check_key_unchanged(tree, key, self.inner.borrow().snapshot.seq())?;
             }
@@ -330,48 +320,30 @@ impl Txn {
         &self.store.options().merge_operators
     }
 
-    fn check_tree(&self, tree: &Tree) -> Result<()> {
-        if tree.inner().store != self.store.id() {
-            let message = "the tree belongs to another store than the transaction";
-            return Err(Error::new(ErrorKind::InvalidInput, message));
-        }
-        Ok(())
-    }
-
-    /// Takes a lock. If it had to wait, the wait is recorded as an operation.
-    fn waited_for(&self, tree: &Tree, take: impl FnOnce(&Locks) -> Outcome) -> Outcome {
+    /// Takes a lock. If it has to wait, the wait counts as an operation.
+    fn lock(&self, tree: &Tree, keys: KeyRange, mode: LockMode) -> Result<()> {
+        let what = keys.only_key().map_or("a range".to_owned(), |key| format!("key {}", shown(key)));
+        let (timeout, clock) = (self.options.lock_timeout, &*self.store.env().clock);
         perf_context::begin();
-        let outcome = take(&self.locks);
+        let outcome = self.locks.take(tree.inner().id, keys, mode, timeout, clock);
         if perf_context::are_there() {
             let metrics = self.store.metrics();
             metrics.count(Operation::Lock);
             metrics.end(Operation::Lock, || Subject::of(tree.name(), &[]));
         }
-        outcome
-    }
-
-    fn lock(&self, tree: &Tree, target: Target, mode: LockMode) -> Result<()> {
-        let what = match &target {
-            Target::Key(key) => format!("key \"{}\"", shown(key)),
-            Target::Range(_) => "a range".to_owned(),
-        };
-        let (timeout, clock) = (self.options.lock_timeout, &*self.store.env().clock);
-        let outcome =
-            self.waited_for(tree, |locks| locks.take(tree.inner().id, target, mode, timeout, clock));
+        let name = tree.name();
         match outcome {
             Outcome::Held | Outcome::HeldBefore => {}
             Outcome::Deadlock => {
                 let message = format!(
-                    "waiting for the lock on {what} of tree \"{}\" would close a cycle of transactions that \
-                     wait for each other; roll this one back",
-                    tree.name()
+                    "waiting for the lock on {what} of tree \"{name}\" would close a cycle of transactions \
+                     that wait for each other; roll this one back"
                 );
                 return Err(Error::new(ErrorKind::Deadlock, message));
             }
             Outcome::TimedOut => {
                 let message = format!(
-                    "another transaction has kept {what} of tree \"{}\" locked for more than {} ms",
-                    tree.name(),
+                    "another transaction has kept {what} of tree \"{name}\" locked for more than {} ms",
                     timeout.as_millis()
                 );
                 return Err(Error::new(ErrorKind::LockTimeout, message));
@@ -413,7 +385,7 @@ impl Txn {
     /// `InvalidInput` when the savepoint belongs to another transaction or was discarded.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
         if savepoint.txn != self.locks.owner() {
-            return Err(Error::new(ErrorKind::InvalidInput, "the savepoint belongs to another transaction"));
+            return Err(Error::invalid("the savepoint belongs to another transaction"));
         }
         self.inner.borrow_mut().writes.rollback_to(savepoint)
     }

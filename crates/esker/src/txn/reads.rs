@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::writes::WriteSet;
 use crate::canary::broken;
 use crate::cursor::{Expiry, SeqNo};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, shown};
 use crate::ranges::KeyRange;
 use crate::read::newer::Newer;
 use crate::tree::Tree;
@@ -172,25 +172,14 @@ pub(super) fn check_key_unchanged(tree: &Tree, key: &[u8], since: SeqNo) -> Resu
 
 /// The error for a key whose value expired after the transaction read it.
 pub(super) fn expired(tree: &Tree, key: &[u8]) -> Error {
-    let message = format!(
-        "key \"{}\" of tree \"{}\" has expired since the transaction read it",
-        shown(key),
-        tree.name()
-    );
+    let (key, tree) = (shown(key), tree.name());
+    let message = format!("key {key} of tree \"{tree}\" has expired since the transaction read it");
     Error::new(ErrorKind::Conflict, message)
 }
 
 /// The error for a conflict; `did` says what the transaction did with the key.
 fn conflict(tree: &Tree, key: &[u8], did: &str) -> Error {
-    let message = format!(
-        "another write changed key \"{}\" of tree \"{}\" since the transaction {did}",
-        shown(key),
-        tree.name()
-    );
+    let (key, tree) = (shown(key), tree.name());
+    let message = format!("another write changed key {key} of tree \"{tree}\" since the transaction {did}");
     Error::new(ErrorKind::Conflict, message)
-}
-
-/// A key as messages show it.
-pub(super) fn shown(key: &[u8]) -> String {
-    key[..key.len().min(64)].escape_ascii().to_string()
 }

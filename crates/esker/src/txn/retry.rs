@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{LockTable, Txn, TxnOptions};
-use crate::error::{ErrorKind, Result};
-use crate::store::{Owner, Store};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Owner;
 
 /// How often a transaction is tried.
 const TRIES_MAX: u32 = 64;
@@ -25,21 +25,14 @@ pub(crate) fn transact<T>(
         let txn = Txn::begin(store, locks, options.clone())?;
         let done = work(&txn).and_then(|made| txn.commit().map(|()| made));
         tries += 1;
-        match done {
-            Err(error) if is_transient(error.kind()) && tries < TRIES_MAX => pause(store, tries),
-            done => return done,
+        // A transaction that waited for a lock in vain has waited long enough.
+        let is_transient = |error: &Error| matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Deadlock);
+        if tries == TRIES_MAX || !done.as_ref().is_err_and(is_transient) {
+            return done;
         }
+        // A random time, so that two conflicting transactions do not meet again.
+        let longest = (PAUSE_US << (tries - 1).min(16)).min(PAUSE_US_MAX);
+        let pause = store.env().random.next_u64() % (longest + 1);
+        store.env().clock.sleep(Duration::from_micros(pause));
     }
-}
-
-/// Whether an immediate retry is likely to help. A transaction that waited for a lock in vain has waited long enough.
-fn is_transient(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Conflict | ErrorKind::Deadlock)
-}
-
-/// Sleeps for a random time, so that two conflicting transactions do not meet again.
-fn pause(store: &Store, tries: u32) {
-    let longest = (PAUSE_US << (tries - 1).min(16)).min(PAUSE_US_MAX);
-    let pause = store.env().random.next_u64() % (longest + 1);
-    store.env().clock.sleep(Duration::from_micros(pause));
 }

@@ -209,14 +209,10 @@ impl<'t> TxnScan<'t> {
     /// Records with the transaction the expiring pairs that the scan has passed.
     fn note_lapses(&mut self) {
         let Some(walked) = self.walked().filter(|_| !self.lapses.is_empty()) else { return };
-        let (txn, tree, relied) = (self.txn, &self.tree, self.read.is_some());
-        self.lapses.retain(|(key, expiry)| {
-            let is_ahead = !walked.contains(key);
-            if !is_ahead {
-                txn.note_lapse(tree, key, *expiry, relied);
-            }
-            is_ahead
-        });
+        let reads = &mut self.txn.inner.borrow_mut().reads;
+        for (key, expiry) in self.lapses.extract_if(.., |(key, _)| walked.contains(key)) {
+            reads.note_lapse(&self.tree, &key, expiry, self.read.is_some());
+        }
     }
 
     /// The range that the scan has passed; `None` before the first pair.
@@ -235,7 +231,7 @@ impl<'t> TxnScan<'t> {
 impl Drop for TxnScan<'_> {
     fn drop(&mut self) {
         if let Some(read) = self.read {
-            self.txn.note_walked(read, self.walked());
+            self.txn.inner.borrow_mut().reads.shrink_range(read, self.walked());
         }
     }
 }

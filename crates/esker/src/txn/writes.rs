@@ -1,11 +1,10 @@
 //! The write set of a transaction: in memory and sorted until it commits. Parts of it can be undone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::cursor::{Expiry, Kind};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::operators::MergeOperators;
 use crate::ranges::KeyRange;
 use crate::tree::Tree;
@@ -188,35 +187,34 @@ impl WriteSet {
         self.trees.values().map(|(tree, changes)| (tree, changes))
     }
 
-    pub(super) fn set(&mut self, tree: &Tree, key: &[u8], change: Change) {
+    /// The changes of `tree`, to be changed at `key`: notes what is there now, for [`WriteSet::rollback_to`].
+    fn changes_at(&mut self, tree: &Tree, key: &[u8]) -> &mut Changes {
         let id = tree.inner().id;
         let (_, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
-        let before = Arc::make_mut(&mut changes.keys).insert(key.to_vec(), change);
         if !self.savepoints.is_empty() && self.noted.insert((id, key.to_vec())) {
+            let before = changes.keys.get(key).cloned();
             self.undo.push(Undo::Key { tree: id, key: key.to_vec(), before });
         }
+        changes
+    }
+
+    pub(super) fn set(&mut self, tree: &Tree, key: &[u8], change: Change) {
+        let changes = self.changes_at(tree, key);
+        Arc::make_mut(&mut changes.keys).insert(key.to_vec(), change);
     }
 
     /// Merges `operand` into `key`; the operand names its operator.
     pub(super) fn merge(&mut self, tree: &Tree, key: &[u8], operand: Vec<u8>, operators: &MergeOperators) {
-        let id = tree.inner().id;
-        let (_, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
+        let changes = self.changes_at(tree, key);
         let base = if changes.deletes(key) { Base::Absent } else { Base::Store };
-        let undone = !self.savepoints.is_empty() && self.noted.insert((id, key.to_vec()));
-        let before = changes.keys.get(key).filter(|_| undone).cloned();
         let change = Arc::make_mut(&mut changes.keys).entry(key.to_vec());
         change.or_insert(Change { base, operands: Vec::new() }).merge(operand, operators);
-        if undone {
-            self.undo.push(Undo::Key { tree: id, key: key.to_vec(), before });
-        }
     }
 
     pub(super) fn delete_range(&mut self, tree: &Tree, range: KeyRange) {
         let own = self.changes(tree.inner().id).map(|changes| Arc::clone(&changes.keys)).unwrap_or_default();
-        let within = own.range::<[u8], _>((Bound::Included(range.lower.as_slice()), Bound::Unbounded));
-        for (key, _) in
-            within.take_while(|(key, _)| range.contains(key)).filter(|(_, change)| !change.is_delete())
-        {
+        let within = range.bounds().into_iter().flat_map(|bounds| own.range::<[u8], _>(bounds));
+        for (key, _) in within.filter(|(_, change)| !change.is_delete()) {
             self.set(tree, key, Change::DELETE);
         }
         let id = tree.inner().id;
@@ -238,7 +236,7 @@ impl WriteSet {
     pub(super) fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         let Some(at) = self.savepoints.iter().position(|&(number, _)| number == savepoint.number) else {
             let message = "the savepoint is gone: the transaction was rolled back to an earlier one";
-            return Err(Error::new(ErrorKind::InvalidInput, message));
+            return Err(Error::invalid(message));
         };
         self.savepoints.truncate(at + 1);
         let len = self.savepoints[at].1;

@@ -34,9 +34,8 @@ impl State {
 
     /// The holders that `request` has to wait for.
     fn holders_in_the_way(&self, request: &Request) -> impl Iterator<Item = Owner> {
-        let held = self.trees.get(&request.tree).map(|locks| locks.on(&request.target)).unwrap_or_default();
-        held.into_iter()
-            .filter(|&(owner, mode)| request.conflicts(owner, mode) && !broken("txn-locks"))
+        let held = self.trees.get(&request.tree).into_iter().flat_map(|locks| locks.on(&request.keys));
+        held.filter(|&(owner, mode)| request.conflicts(owner, mode) && !broken("txn-locks"))
             .map(|(owner, _)| owner)
     }
 
@@ -52,7 +51,7 @@ impl State {
             .filter(|other| {
                 other.tree == request.tree
                     && request.conflicts(other.owner, other.mode)
-                    && request.target.overlaps(&other.target)
+                    && request.keys.meets(&other.keys)
                     && !passes.contains(&other.owner)
                     && !broken("txn-turn")
             })

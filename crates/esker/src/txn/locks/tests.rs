@@ -7,26 +7,26 @@ use crate::env::Env;
 const TREE: TreeId = 1;
 const LONG: Duration = Duration::from_secs(600);
 
-fn key(name: &str) -> Target {
-    Target::Key(name.into())
+fn key(name: &str) -> KeyRange {
+    KeyRange::one_key(name.as_bytes())
 }
 
-fn range(lower: &str, upper: &str) -> Target {
-    Target::Range(KeyRange { lower: lower.into(), upper: Some(upper.into()) })
+fn range(lower: &str, upper: &str) -> KeyRange {
+    KeyRange { lower: lower.into(), upper: Some(upper.into()) }
 }
 
-fn take(locks: &Locks, target: Target, mode: LockMode, timeout: Duration) -> Outcome {
-    locks.take(TREE, target, mode, timeout, &*Env::system().clock)
+fn take(locks: &Locks, keys: KeyRange, mode: LockMode, timeout: Duration) -> Outcome {
+    locks.take(TREE, keys, mode, timeout, &*Env::system().clock)
 }
 
 /// Whether the lock is available without waiting.
-fn free(locks: &Locks, target: Target, mode: LockMode) -> bool {
-    take(locks, target, mode, Duration::ZERO) != Outcome::TimedOut
+fn free(locks: &Locks, keys: KeyRange, mode: LockMode) -> bool {
+    take(locks, keys, mode, Duration::ZERO) != Outcome::TimedOut
 }
 
 /// A transaction on its own thread, which takes locks one after the other and ends on request.
 struct Actor<'s> {
-    orders: Sender<(Target, LockMode)>,
+    orders: Sender<(KeyRange, LockMode)>,
     outcomes: std::sync::mpsc::Receiver<Outcome>,
     owner: Owner,
     thread: ScopedJoinHandle<'s, ()>,
@@ -34,27 +34,27 @@ struct Actor<'s> {
 
 impl<'s> Actor<'s> {
     fn new(scope: &'s Scope<'s, '_>, table: &Arc<LockTable>) -> Actor<'s> {
-        let (orders, taken) = channel::<(Target, LockMode)>();
+        let (orders, taken) = channel::<(KeyRange, LockMode)>();
         let (done, outcomes) = channel();
         let locks = Locks::new(table);
         let owner = locks.owner();
         let thread = scope.spawn(move || {
-            for (target, mode) in taken {
-                done.send(take(&locks, target, mode, LONG)).unwrap();
+            for (keys, mode) in taken {
+                done.send(take(&locks, keys, mode, LONG)).unwrap();
             }
         });
         Actor { orders, outcomes, owner, thread }
     }
 
     /// Takes a lock that is available.
-    fn take(&self, target: Target, mode: LockMode) {
-        self.orders.send((target, mode)).unwrap();
+    fn take(&self, keys: KeyRange, mode: LockMode) {
+        self.orders.send((keys, mode)).unwrap();
         assert_eq!(self.outcomes.recv().unwrap(), Outcome::Held);
     }
 
     /// Requests a lock, and returns once the request waits.
-    fn wait_for(&self, table: &LockTable, target: Target, mode: LockMode) {
-        self.orders.send((target, mode)).unwrap();
+    fn wait_for(&self, table: &LockTable, keys: KeyRange, mode: LockMode) {
+        self.orders.send((keys, mode)).unwrap();
         while !table.state.lock().is_waiting(self.owner) {
             assert!(self.outcomes.try_recv().is_err(), "there was nothing to wait for");
             std::thread::yield_now();
