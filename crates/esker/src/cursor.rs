@@ -76,14 +76,7 @@ impl Kind {
     /// The kind in the low bits of a checked tag.
     #[inline]
     pub(crate) fn of_tag(bits: u8) -> Kind {
-        match bits {
-            0 => Kind::Delete,
-            2 => Kind::Blob,
-            3 => Kind::PutUntil,
-            4 => Kind::BlobUntil,
-            5 => Kind::Merge,
-            _ => Kind::Put,
-        }
+        Kind::from_u8(bits).unwrap_or(Kind::Put)
     }
 
     /// The greatest number of an entry's kind.
@@ -103,6 +96,7 @@ impl Kind {
         }
     }
 
+    #[inline]
     pub(crate) fn from_u8(byte: u8) -> Option<Kind> {
         match byte {
             0 => Some(Kind::Delete),

@@ -306,7 +306,7 @@ impl Db {
             self.store.flush_volatile()
         };
         let metrics = self.store.metrics();
-        metrics.time(Operation::Sync, Subject::none, || {
+        metrics.measure(Operation::Sync, Subject::none, || {
             perf_context::waiting(&*metrics.clock, Cause::Sync, sync)
         })
     }

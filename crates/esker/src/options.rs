@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::env::Env;
+use crate::error::{Error, Result};
 use crate::operators::{MergeOperator, MergeOperators};
 
-mod check;
 mod tree;
 
 pub use tree::{CompactionStyle, TreeOptions};
@@ -27,20 +27,16 @@ pub enum Durability {
 pub enum Compression {
     /// No compression: fastest if the disk is fast. The default.
     #[default]
-    None,
+    None = 0,
     /// LZ4: cheap, about half the size for text.
-    Lz4,
+    Lz4 = 1,
     /// Zstandard at its default level: smaller, several times the work. Needs the feature `zstd`.
-    Zstd,
+    Zstd = 2,
 }
 
 impl Compression {
     pub(crate) fn to_u8(self) -> u8 {
-        match self {
-            Compression::None => 0,
-            Compression::Lz4 => 1,
-            Compression::Zstd => 2,
-        }
+        self as u8
     }
 
     pub(crate) fn from_u8(byte: u8) -> Option<Compression> {
@@ -101,6 +97,22 @@ impl CachePolicy {
         }
     }
 }
+
+/// Public methods that set one option.
+macro_rules! setters {
+    ($Options:ident { $($(#[$doc:meta])* $option:ident: $type:ty,)* }) => {
+        impl $Options {$(
+            $(#[$doc])*
+            #[must_use]
+            pub fn $option(mut self, $option: $type) -> Self {
+                self.$option = $option.into();
+                self
+            }
+        )*}
+    };
+}
+
+pub(crate) use setters;
 
 /// How a store is opened.
 ///
@@ -201,62 +213,6 @@ impl Options {
         crate::fs::available_memory()
     }
 
-    /// Sets [`Options::create`].
-    #[must_use]
-    pub fn create(mut self, create: bool) -> Self {
-        self.create = create;
-        self
-    }
-
-    /// Sets [`Options::memory_budget`], in bytes.
-    #[must_use]
-    pub fn memory_budget(mut self, bytes: usize) -> Self {
-        self.memory_budget = bytes;
-        self
-    }
-
-    /// Sets [`Options::background_io`], in bytes a second.
-    #[must_use]
-    pub fn background_io(mut self, bytes: impl Into<Option<u64>>) -> Self {
-        self.background_io = bytes.into();
-        self
-    }
-
-    /// Sets [`Options::threads`].
-    #[must_use]
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// Sets [`Options::durability`].
-    #[must_use]
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
-
-    /// Sets [`Options::cache_policy`].
-    #[must_use]
-    pub fn cache_policy(mut self, policy: CachePolicy) -> Self {
-        self.cache_policy = policy;
-        self
-    }
-
-    /// Sets [`Options::separate_at`], in bytes.
-    #[must_use]
-    pub fn separate_at(mut self, bytes: usize) -> Self {
-        self.separate_at = bytes;
-        self
-    }
-
-    /// Sets [`Options::log_history`], in bytes.
-    #[must_use]
-    pub fn log_history(mut self, bytes: u64) -> Self {
-        self.log_history = bytes;
-        self
-    }
-
     /// Adds an operator to [`Options::merge_operators`]; it replaces one of the same name.
     #[must_use]
     pub fn merge_operator(mut self, operator: impl MergeOperator) -> Self {
@@ -264,18 +220,15 @@ impl Options {
         self
     }
 
-    /// Sets [`Options::direct_io`].
-    #[must_use]
-    pub fn direct_io(mut self, direct: bool) -> Self {
-        self.direct_io = direct;
-        self
-    }
-
-    /// Sets [`Options::env`].
-    #[must_use]
-    pub fn env(mut self, env: Env) -> Self {
-        self.env = env;
-        self
+    /// Refuses options that are out of range. Other options are valid at any value, or are raised to their minimum.
+    pub(crate) fn check(&self) -> Result<()> {
+        if let Some(bytes) = self.memtable_bytes {
+            within("memtable_bytes", bytes as u64, 1 << 10, 64 << 30)?;
+        }
+        within("table_bytes", self.table_bytes as u64, 1 << 10, 4 << 30)?;
+        within("block_bytes", self.block_bytes as u64, 64, 1 << 20)?;
+        within("filter_bits", u64::from(self.filter_bits), 0, 128)?;
+        within("blob_file_bytes", self.blob_file_bytes, 1, 1 << 48)
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -298,6 +251,40 @@ impl Options {
     pub(crate) fn segment_len_max(&self) -> u64 {
         (self.memory() as u64 / 32).clamp(1 << 20, 16 << 20).next_power_of_two()
     }
+}
+
+setters! {
+    Options {
+        /// Sets [`Options::create`].
+        create: bool,
+        /// Sets [`Options::memory_budget`], in bytes.
+        memory_budget: usize,
+        /// Sets [`Options::background_io`], in bytes a second.
+        background_io: impl Into<Option<u64>>,
+        /// Sets [`Options::threads`].
+        threads: usize,
+        /// Sets [`Options::durability`].
+        durability: Durability,
+        /// Sets [`Options::cache_policy`].
+        cache_policy: CachePolicy,
+        /// Sets [`Options::separate_at`], in bytes.
+        separate_at: usize,
+        /// Sets [`Options::log_history`], in bytes.
+        log_history: u64,
+        /// Sets [`Options::direct_io`].
+        direct_io: bool,
+        /// Sets [`Options::env`].
+        env: Env,
+    }
+}
+
+/// Refuses a number that is not within `least..=most`.
+fn within(name: &str, value: u64, least: u64, most: u64) -> Result<()> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let message = format!("`{name}` is {value}; it must be from {least} to {most}");
+    Err(Error::invalid(message))
 }
 
 /// The limits at which a table ends; the first one reached applies.

@@ -1,8 +1,8 @@
 //! Options of one tree.
 
-use super::Compression;
+use super::{Compression, setters};
 use crate::codec::Decoder;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// How a tree's tables are merged: a trade of the cost of writing against those of reading and space. `docs/tuning.md`
 /// has figures.
@@ -26,21 +26,9 @@ pub enum CompactionStyle {
 }
 
 impl CompactionStyle {
-    /// Every style.
+    /// Every style, at the place of the number that stands for it in files.
     pub const ALL: &[CompactionStyle] =
         &[CompactionStyle::Leveled, CompactionStyle::Tiered, CompactionStyle::LazyLeveled];
-
-    fn to_u8(self) -> u8 {
-        match self {
-            CompactionStyle::Leveled => 0,
-            CompactionStyle::Tiered => 1,
-            CompactionStyle::LazyLeveled => 2,
-        }
-    }
-
-    fn from_u8(byte: u8) -> Option<CompactionStyle> {
-        CompactionStyle::ALL.iter().copied().find(|style| style.to_u8() == byte)
-    }
 }
 
 /// The size ratios that a tree may have.
@@ -69,67 +57,52 @@ impl Default for TreeOptions {
     }
 }
 
+setters! {
+    TreeOptions {
+        /// Sets [`TreeOptions::log`]. Writes to a tree without the log become durable only by a flush. Each of these
+        /// flushes the tree: [`Tree::flush`](crate::Tree::flush), [`Db::flush`](crate::Db::flush),
+        /// [`Db::sync`](crate::Db::sync), closing the store, a need for memory elsewhere, and a write with
+        /// [`Durability::Power`](crate::Durability::Power). After a crash the tree holds all its writes up to some flush,
+        /// with batches whole, whatever other trees hold.
+        ///
+        /// Use it for data that can be made again, or that comes in bulk: it is written once instead of twice. A batch or
+        /// transaction that writes to such a tree may write to no other tree.
+        ///
+        /// # Example
+        /// ```
+        /// # fn main() -> esker::Result<()> {
+        /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+        /// let cache = db.create_tree("cache", esker::TreeOptions::default().log(false))?;
+        /// cache.put("page/1", "<html>")?;
+        /// cache.flush()?; // from here on it survives power loss
+        /// # Ok(())
+        /// # }
+        /// ```
+        log: bool,
+        /// Sets [`TreeOptions::compression`].
+        compression: Compression,
+        /// Sets [`TreeOptions::compaction`].
+        ///
+        /// # Example
+        /// ```
+        /// # fn main() -> esker::Result<()> {
+        /// use esker::{CompactionStyle, TreeOptions};
+        /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+        /// // Written much, read little.
+        /// let events = db.create_tree("events", TreeOptions::default().compaction(CompactionStyle::Tiered))?;
+        /// events.put("2026-11-22/1", "began")?;
+        /// // It is read now.
+        /// events.set_options(events.options().compaction(CompactionStyle::Leveled))?;
+        /// # Ok(())
+        /// # }
+        /// ```
+        compaction: CompactionStyle,
+        /// Sets [`TreeOptions::size_ratio`].
+        size_ratio: u8,
+    }
+}
+
 impl TreeOptions {
-    /// Sets [`TreeOptions::log`]. Writes to a tree without the log become durable only by a flush. Each of these
-    /// flushes the tree: [`Tree::flush`](crate::Tree::flush), [`Db::flush`](crate::Db::flush),
-    /// [`Db::sync`](crate::Db::sync), closing the store, a need for memory elsewhere, and a write with
-    /// [`Durability::Power`](crate::Durability::Power). After a crash the tree holds all its writes up to some flush,
-    /// with batches whole, whatever other trees hold.
-    ///
-    /// Use it for data that can be made again, or that comes in bulk: it is written once instead of twice. A batch or
-    /// transaction that writes to such a tree may write to no other tree.
-    ///
-    /// # Example
-    /// ```
-    /// # fn main() -> esker::Result<()> {
-    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
-    /// let cache = db.create_tree("cache", esker::TreeOptions::default().log(false))?;
-    /// cache.put("page/1", "<html>")?;
-    /// cache.flush()?; // from here on it survives power loss
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn log(mut self, log: bool) -> Self {
-        self.log = log;
-        self
-    }
-
-    /// Sets [`TreeOptions::compression`].
-    #[must_use]
-    pub fn compression(mut self, compression: Compression) -> Self {
-        self.compression = compression;
-        self
-    }
-
-    /// Sets [`TreeOptions::compaction`].
-    ///
-    /// # Example
-    /// ```
-    /// # fn main() -> esker::Result<()> {
-    /// use esker::{CompactionStyle, TreeOptions};
-    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
-    /// // Written much, read little.
-    /// let events = db.create_tree("events", TreeOptions::default().compaction(CompactionStyle::Tiered))?;
-    /// events.put("2026-11-22/1", "began")?;
-    /// // It is read now.
-    /// events.set_options(events.options().compaction(CompactionStyle::Leveled))?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn compaction(mut self, style: CompactionStyle) -> Self {
-        self.compaction = style;
-        self
-    }
-
-    /// Sets [`TreeOptions::size_ratio`].
-    #[must_use]
-    pub fn size_ratio(mut self, ratio: u8) -> Self {
-        self.size_ratio = Some(ratio);
-        self
-    }
-
     /// The size ratio; the style's default if none was set.
     pub(crate) fn ratio(&self) -> usize {
         let own = if self.compaction == CompactionStyle::Leveled { 10 } else { 4 };
@@ -140,8 +113,7 @@ impl TreeOptions {
     pub(crate) fn check(&self) -> Result<()> {
         match self.size_ratio {
             Some(ratio) if !SIZE_RATIOS.contains(&ratio) => {
-                let message = format!("the size ratio is {ratio}; it must be from 2 to 32");
-                Err(Error::new(ErrorKind::InvalidInput, message))
+                Err(Error::invalid(format!("the size ratio is {ratio}; it must be from 2 to 32")))
             }
             _ => Ok(()),
         }
@@ -149,18 +121,13 @@ impl TreeOptions {
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let ratio = self.size_ratio.unwrap_or(0);
-        out.extend_from_slice(&[
-            self.compression.to_u8(),
-            u8::from(self.log),
-            self.compaction.to_u8(),
-            ratio,
-        ]);
+        out.extend_from_slice(&[self.compression.to_u8(), u8::from(self.log), self.compaction as u8, ratio]);
     }
 
     pub(crate) fn decode(from: &mut Decoder<'_>) -> Option<Self> {
         let compression = Compression::from_u8(from.u8()?)?;
         let log = from.u8().filter(|&flag| flag <= 1)? != 0;
-        let compaction = CompactionStyle::from_u8(from.u8()?)?;
+        let compaction = *CompactionStyle::ALL.get(usize::from(from.u8()?))?;
         let size_ratio = Some(from.u8()?).filter(|&ratio| ratio != 0);
         let options = TreeOptions { compression, log, compaction, size_ratio };
         size_ratio.is_none_or(|ratio| SIZE_RATIOS.contains(&ratio)).then_some(options)

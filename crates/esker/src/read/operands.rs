@@ -12,21 +12,31 @@ use crate::operators::MergeOperators;
 use crate::state::TreeState;
 use crate::value::Value;
 
-/// Shows the versions of `key` that are not newer than `seq`, newest first, until `show` returns `false`.
-fn versions_down(
-    state: &TreeState,
-    key: &[u8],
-    seq: SeqNo,
-    mut show: impl FnMut(SeqNo, Kind, &[u8]) -> bool,
-) -> Result<()> {
-    let hash = hash_key(key);
+/// A version that was found.
+pub(crate) type Version = (SeqNo, Kind, Vec<u8>);
+
+/// The operands of `key` at `seq`, newest first, and the version below them: `None` if there is none, or if a
+/// range tombstone lies between.
+pub(crate) fn gather(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<(Vec<Vec<u8>>, Option<Version>)> {
+    let (hash, deleted) = (hash_key(key), state.ranges.newest_over(key, seq));
+    let (mut operands, mut base) = (Vec::new(), None);
+    // Takes the next older version; whether older ones count.
+    let mut take = |found: SeqNo, kind: Kind, stored: &[u8]| {
+        let is_hidden = found < deleted && !broken("merge-range");
+        match kind {
+            _ if is_hidden => {}
+            Kind::Merge => operands.push(stored.to_vec()),
+            _ => base = Some((found, kind, stored.to_vec())),
+        }
+        !is_hidden && kind == Kind::Merge
+    };
     let mems = std::iter::once(&state.mem).chain(&state.immutable);
     for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
         let mut cursor = mem.table.cursor();
         cursor.seek(key, seq)?;
         while cursor.valid() && cursor.key() == key {
-            if !show(cursor.seq(), cursor.kind(), cursor.value()) {
-                return Ok(());
+            if !take(cursor.seq(), cursor.kind(), cursor.value()) {
+                return Ok((operands, base));
             }
             cursor.next()?;
         }
@@ -35,35 +45,13 @@ fn versions_down(
         // Merges leave few operands of a key in a table.
         let mut at = seq;
         while let Some(found) = table.get(key, hash, at)? {
-            if !show(found.seq, found.kind, &found.value) {
-                return Ok(());
+            if !take(found.seq, found.kind, &found.value) {
+                return Ok((operands, base));
             }
             let Some(before) = found.seq.checked_sub(1) else { break };
             at = before;
         }
     }
-    Ok(())
-}
-
-/// A version that was found.
-pub(crate) type Version = (SeqNo, Kind, Vec<u8>);
-
-/// The operands of `key` at `seq`, newest first, and the version below them: `None` if there is none, or if a
-/// range tombstone lies between.
-pub(crate) fn gather(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<(Vec<Vec<u8>>, Option<Version>)> {
-    let (mut operands, mut base) = (Vec::new(), None);
-    let deleted = state.ranges.newest_over(key, seq);
-    versions_down(state, key, seq, |found, kind, stored| {
-        if found < deleted && !broken("merge-range") {
-            return false;
-        }
-        if kind == Kind::Merge {
-            operands.push(stored.to_vec());
-            return true;
-        }
-        base = Some((found, kind, stored.to_vec()));
-        false
-    })?;
     Ok((operands, base))
 }
 

@@ -117,28 +117,13 @@ impl Metrics {
         done
     }
 
-    /// As [`Metrics::measure`], for operations so long that each is timed.
-    pub(crate) fn time<T>(
-        &self,
-        operation: Operation,
-        subject: impl FnOnce() -> Subject,
-        work: impl FnOnce() -> T,
-    ) -> T {
-        self.count(operation);
-        perf_context::begin_timed(&*self.clock);
-        let done = work();
-        if perf_context::are_there() {
-            self.end(operation, subject);
-        }
-        done
-    }
-
     /// The operation ends, which was timed or has left notes.
     #[cold]
     pub(crate) fn end(&self, operation: Operation, subject: impl FnOnce() -> Subject) {
         let notes = perf_context::take();
         let took = self.clock.monotonic_ns().saturating_sub(notes.began_ns);
-        if notes.timed || operation == Operation::Lock {
+        // These wait from their beginning on, so the time of their first note is that of their beginning.
+        if notes.timed || matches!(operation, Operation::Lock | Operation::Sync) {
             self.add_latency(operation, took);
         }
         self.add(operation, took, &notes, subject);

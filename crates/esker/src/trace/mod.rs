@@ -25,106 +25,74 @@ pub(crate) use perf_context::Notes;
 pub use recording::{Step, Trace};
 pub use slow::{SlowOperation, Spent, WhySlow};
 
-/// A kind of operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Operation {
-    /// A lookup of one key, without reading a huge value.
-    Get,
-    /// A put, a delete, a batch, the commit of a transaction.
-    Write,
-    /// A scan. Its latency is the time to its first pair. It counts as slow by all its reads from files, up to its end.
-    Scan,
-    /// The reading of a huge value, or of a part of one.
-    Value,
-    /// A call of `sync`.
-    Sync,
-    /// The wait of a transaction for a lock.
-    Lock,
-}
-
-impl Operation {
-    /// Every kind.
-    pub const ALL: &[Operation] = &[
-        Operation::Get,
-        Operation::Write,
-        Operation::Scan,
-        Operation::Value,
-        Operation::Sync,
-        Operation::Lock,
-    ];
-
-    /// Its name in statistics: `get`, `write`, `scan`, `value`, `sync` or `lock`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Operation::Get => "get",
-            Operation::Write => "write",
-            Operation::Scan => "scan",
-            Operation::Value => "value",
-            Operation::Sync => "sync",
-            Operation::Lock => "lock",
+/// Enums whose values have names, in the order in which arrays of counts have them.
+macro_rules! named {
+    ($($(#[$of_enum:meta])* $Enum:ident { $($(#[$of_value:meta])* $Value:ident = $name:literal,)* })*) => {$(
+        $(#[$of_enum])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum $Enum {
+            $($(#[$of_value])* $Value,)*
         }
-    }
+
+        impl $Enum {
+            /// Every value.
+            pub const ALL: &[$Enum] = &[$($Enum::$Value),*];
+
+            #[doc = concat!("Its name in statistics: ", $("`", $name, "` "),*)]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($Enum::$Value => $name,)*
+                }
+            }
+        }
+    )*};
 }
 
-/// Something that an operation waits for, or reads, and that takes time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Cause {
-    /// Writers are slowed because merges are behind.
-    Throttled,
-    /// Writers wait until memtables that are full are flushed.
-    Memtables,
-    /// Puts of huge values wait until the space of overwritten ones is given back.
-    Space,
-    /// The next log segment was not ready.
-    Segment,
-    /// A sync of the log, and of what is synced with it.
-    Sync,
-    /// Another transaction's lock.
-    Lock,
-    /// The tree changes as a whole: by an ingest, a split, an export or a drop.
-    Ingest,
-    /// Tables are opened: their filters and indexes are read.
-    Tables,
-    /// Blocks of tables are read from files, since the buffer pool does not have them.
-    Blocks,
-    /// Huge values are read.
-    Values,
+named! {
+    /// A kind of operation.
+    Operation {
+        /// A lookup of one key, without reading a huge value.
+        Get = "get",
+        /// A put, a delete, a batch, the commit of a transaction.
+        Write = "write",
+        /// A scan. Its latency is the time to its first pair. It counts as slow by all its reads from files, up to its
+        /// end.
+        Scan = "scan",
+        /// The reading of a huge value, or of a part of one.
+        Value = "value",
+        /// A call of `sync`.
+        Sync = "sync",
+        /// The wait of a transaction for a lock.
+        Lock = "lock",
+    }
+
+    /// Something that an operation waits for, or reads, and that takes time.
+    Cause {
+        /// Writers are slowed because merges are behind.
+        Throttled = "throttled",
+        /// Writers wait until memtables that are full are flushed.
+        Memtables = "memtables",
+        /// Puts of huge values wait until the space of overwritten ones is given back.
+        Space = "space",
+        /// The next log segment was not ready.
+        Segment = "segment",
+        /// A sync of the log, and of what is synced with it.
+        Sync = "sync",
+        /// Another transaction's lock.
+        Lock = "lock",
+        /// The tree changes as a whole: by an ingest, a split, an export or a drop.
+        Ingest = "ingest",
+        /// Tables are opened: their filters and indexes are read.
+        Tables = "tables",
+        /// Blocks of tables are read from files, since the buffer pool does not have them.
+        Blocks = "blocks",
+        /// Huge values are read.
+        Values = "values",
+    }
 }
 
 impl Cause {
-    /// Every cause.
-    pub const ALL: &[Cause] = &[
-        Cause::Throttled,
-        Cause::Memtables,
-        Cause::Space,
-        Cause::Segment,
-        Cause::Sync,
-        Cause::Lock,
-        Cause::Ingest,
-        Cause::Tables,
-        Cause::Blocks,
-        Cause::Values,
-    ];
-
-    /// Its name in statistics: `throttled`, `memtables`, `space`, `segment`, `sync`, `lock`, `ingest`, `tables`,
-    /// `blocks` or `values`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Cause::Throttled => "throttled",
-            Cause::Memtables => "memtables",
-            Cause::Space => "space",
-            Cause::Segment => "segment",
-            Cause::Sync => "sync",
-            Cause::Lock => "lock",
-            Cause::Ingest => "ingest",
-            Cause::Tables => "tables",
-            Cause::Blocks => "blocks",
-            Cause::Values => "values",
-        }
-    }
-
     /// What it means and what helps.
     pub fn advice(self) -> &'static str {
         match self {
@@ -146,7 +114,5 @@ impl Cause {
     }
 }
 
-/// How many causes there are.
-const CAUSES: usize = Cause::Values as usize + 1;
-/// How many kinds of operations there are.
-const OPERATIONS: usize = Operation::Lock as usize + 1;
+const CAUSES: usize = Cause::ALL.len();
+const OPERATIONS: usize = Operation::ALL.len();

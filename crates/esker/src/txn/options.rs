@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::options::Durability;
+use crate::options::{Durability, setters};
 
 /// How transactions that use the same keys are kept apart (P. Grote and D. Sharkov, "Key-Value Store in Scala", TU
 /// Berlin 2018, section 4.2.1, describes both families and implements the second for single calls).
@@ -63,32 +63,15 @@ impl Default for TxnOptions {
     }
 }
 
-impl TxnOptions {
-    /// Sets [`TxnOptions::mode`].
-    #[must_use]
-    pub fn mode(mut self, mode: TxnMode) -> Self {
-        self.mode = mode;
-        self
-    }
-
-    /// Sets [`TxnOptions::isolation`].
-    #[must_use]
-    pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.isolation = isolation;
-        self
-    }
-
-    /// Sets [`TxnOptions::lock_timeout`].
-    #[must_use]
-    pub fn lock_timeout(mut self, timeout: Duration) -> Self {
-        self.lock_timeout = timeout;
-        self
-    }
-
-    /// Sets [`TxnOptions::durability`].
-    #[must_use]
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = Some(durability);
-        self
+setters! {
+    TxnOptions {
+        /// Sets [`TxnOptions::mode`].
+        mode: TxnMode,
+        /// Sets [`TxnOptions::isolation`].
+        isolation: Isolation,
+        /// Sets [`TxnOptions::lock_timeout`].
+        lock_timeout: Duration,
+        /// Sets [`TxnOptions::durability`].
+        durability: Durability,
     }
 }
