@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::admin::BackupReport;
+use crate::admin::{BackupReport, TreeFiles};
 use crate::env::{Env, JobKind, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::MemoryFs;
@@ -16,14 +16,12 @@ use crate::store::Owner;
 use crate::trace::{Cause, Operation, Subject, perf_context};
 use crate::tree::{Snapshot, Tree};
 use crate::txn::{LockTable, Txn, TxnOptions};
+use crate::updates::Updates;
 use crate::value::Value;
 use crate::version::edit::Edit;
-use crate::write::batch::Batch;
+use crate::write::batch::{Batch, check_key};
 
-mod export_import;
 mod insight;
-mod split;
-mod updates;
 
 /// The longest name of a tree, in bytes.
 const TREE_NAME_MAX: usize = 255;
@@ -31,7 +29,7 @@ const TREE_NAME_MAX: usize = 255;
 /// An open store. Cheap to clone; any number of threads may use it at once.
 ///
 /// [`Db::close`] closes the store and reports whether the last sync worked; dropping the last handle closes it too.
-/// Handles are [`Db`], [`Tree`], [`Snapshot`], [`Scan`], [`Txn`], [`Updates`](crate::Updates),
+/// Handles are [`Db`], [`Tree`], [`Snapshot`], [`Scan`], [`Txn`], [`Updates`],
 /// [`ValueWriter`](crate::ValueWriter) and [`Ingest`](crate::Ingest); a [`Value`] and a [`Batch`] are not. When the
 /// drop of the last handle returns, everything is durable, the directory is unlocked, and descriptors and memory are
 /// released. (If the store's own work drops it, as a merge operator may, that happens when this work is done.) A handle
@@ -57,17 +55,14 @@ pub struct Db {
 fn check_tree_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > TREE_NAME_MAX {
         let message = format!("a tree's name has 1 to {TREE_NAME_MAX} bytes; this one has {}", name.len());
-        return Err(Error::new(ErrorKind::InvalidInput, message));
+        return Err(Error::invalid(message));
     }
     Ok(())
 }
 
 impl Db {
     fn from_store(store: Arc<Owner>) -> Result<Db> {
-        let default = {
-            let versions = store.versions().lock();
-            versions.find(DEFAULT_TREE).cloned()
-        };
+        let default = store.versions().lock().find(DEFAULT_TREE).cloned();
         let default =
             default.ok_or_else(|| Error::new(ErrorKind::NotFound, "the store has no default tree"))?;
         Ok(Db { default: Tree::new(&store, default), store, locks: Arc::default() })
@@ -173,7 +168,7 @@ impl Db {
         check_tree_name(name)?;
         self.store.check_changeable()?;
         if name == DEFAULT_TREE {
-            return Err(Error::new(ErrorKind::InvalidInput, "the default tree cannot be dropped"));
+            return Err(Error::invalid("the default tree cannot be dropped"));
         }
         self.store.drop_tree(name)
     }
@@ -181,6 +176,102 @@ impl Db {
     /// The names of all trees, sorted.
     pub fn tree_names(&self) -> Vec<String> {
         self.store.versions().lock().by_name().map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// Splits `tree` at the key `at`: its keys from `at` on move to a new tree called `name`, which has the same
+    /// options and tag. `tree` keeps the keys before `at`. No table is rewritten, however large the tree is: both trees
+    /// share the files that hold keys of both, until merges rewrite them.
+    ///
+    /// Handles of `tree` stay valid. A write of a key from `at` on through such a handle fails with `InvalidInput`. A
+    /// [`Tree::delete_range`] that reaches beyond `at` deletes only the keys before `at` and succeeds. So a program
+    /// that deletes ranges while another thread splits the tree compares its range with [`Tree::range`] afterwards.
+    /// Snapshots and scans that began before the split continue to see one tree through its handle. Writes to `tree`
+    /// wait while the split flushes recent writes and, if needed, while a merge of the tree ends. A transaction that
+    /// has read a key that moves fails with a conflict.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `InvalidInput` when `at` is not within the tree's bounds, or is its first key, or the tree is
+    /// of another store; otherwise as [`Db::tree`] and [`Db::flush`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let users = db.tree("users")?;
+    /// users.put("ada", "1")?;
+    /// users.put("zoe", "2")?;
+    /// let later = db.split(&users, "m", "users from m")?;
+    /// assert_eq!(later.get_vec("zoe")?.as_deref(), Some(&b"2"[..]));
+    /// assert!(!users.contains("zoe")? && users.put("zoe", "3").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn split(&self, tree: &Tree, at: impl AsRef<[u8]>, name: &str) -> Result<Tree> {
+        check_tree_name(name)?;
+        self.store.ensure_writable()?;
+        let (inner, at) = (tree.inner(), at.as_ref());
+        if inner.store != self.store.id() {
+            return Err(Error::invalid("the tree belongs to another store"));
+        }
+        check_key(at)?;
+        let new = self.store.split(inner, at, name)?;
+        Ok(Tree::new(&self.store, new))
+    }
+
+    /// Makes a store in the directory `dir`, which must not exist yet, from the present state of the tree called
+    /// `name`. Its files get second names there, so a large tree takes little time and no space. The two stores are
+    /// independent. A shared file keeps its space until both stores have removed it. On another file system the files
+    /// are copied.
+    ///
+    /// When this returns, the new store survives power loss. It can be opened like any store, or imported into others
+    /// ([`Db::import_tree`]). A file that the tree shares with other trees is linked whole, so bytes of those trees
+    /// stay in `dir`, though nothing shows them. Writes to the tree wait as for [`Db::split`]. If the tree was split,
+    /// they also wait while its huge values are separated from those of its other half.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `InvalidInput` when `dir` lies in the store's own directory; `NotFound` when there is no such
+    /// tree; otherwise as [`Db::flush`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// let db = esker::Db::open(dir.path().join("store"), esker::Options::default())?;
+    /// db.tree("users")?.put("ada", "1")?;
+    /// db.export_tree("users", dir.path().join("users"))?;
+    ///
+    /// let other = esker::Db::open(dir.path().join("other"), esker::Options::default())?;
+    /// let (users, files) = other.import_tree(dir.path().join("users"), "their users")?;
+    /// assert_eq!(users.get_vec("ada")?.as_deref(), Some(&b"1"[..]));
+    /// assert_eq!((files.files, files.copied_files), (1, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn export_tree(&self, name: &str, dir: impl AsRef<Path>) -> Result<TreeFiles> {
+        self.store.ensure_writable()?;
+        crate::admin::checkpoint::check_outside(&self.store, dir.as_ref())?;
+        crate::admin::export::export(&self.store, name, dir.as_ref())
+    }
+
+    /// Makes a new tree called `name` from the only tree of the store in `dir`, with its options and its tag.
+    /// [`Db::export_tree`] makes such a store. Any other store with one tree (an empty default tree does not count) can
+    /// be imported too, if it was closed with nothing left in its log. `dir` is only read: it may be imported again,
+    /// opened or removed.
+    ///
+    /// Values expire when they would have. Snapshots and transactions that began before do not see the tree: reading it
+    /// fails with `Conflict`. [`Db::updates_since`] does not report the import.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when there is a tree called `name`; `NotFound` when there is no store in `dir`; `Locked` when it
+    /// is open for writing; `InvalidInput` when it has several trees, writes in its log that are not in its tables,
+    /// symbolic links, or entries that expire and a clock more than a day ahead of the time here; `Unsupported` when
+    /// its numbers leave this store too few; `Corruption` when its files are damaged, or are not those that its
+    /// manifest names; otherwise as [`Db::flush`]. After an error the store is as it was.
+    pub fn import_tree(&self, dir: impl AsRef<Path>, name: &str) -> Result<(Tree, TreeFiles)> {
+        check_tree_name(name)?;
+        self.store.ensure_writable()?;
+        let (tree, files) = crate::admin::import::import(&self.store, dir.as_ref(), name)?;
+        Ok((Tree::new(&self.store, tree), files))
     }
 
     /// The tree that every store has.
@@ -309,6 +400,42 @@ impl Db {
         metrics.measure(Operation::Sync, Subject::none, || {
             perf_context::waiting(&*metrics.clock, Cause::Sync, sync)
         })
+    }
+
+    /// The writes with sequence numbers greater than `sequence` ([`Snapshot::sequence`](crate::Snapshot::sequence),
+    /// [`Update::sequence`](crate::Update::sequence)), in order, and all later ones. They are read from the log, as far
+    /// back as it reaches ([`Options::log_history`](crate::Options::log_history)). Writes to trees that skip the log
+    /// are missing, and so are ingested tables. A tree that is created, split or dropped shows only by the changes of
+    /// its keys. A merge may show as a put of its result.
+    ///
+    /// After a power cut the store may give the numbers of lost writes to other writes. A copy that has the lost writes
+    /// does not notice. To prevent that, follow with [`Updates::durable`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// use esker::What;
+    /// db.put("a", "1")?;
+    /// let copied = db.snapshot();
+    /// db.put("b", "2")?;
+    /// let mut updates = db.updates_since(copied.sequence())?;
+    /// while let Some(update) = updates.next()? {
+    ///     for change in update.changes {
+    ///         if let What::Put(key, value) = change.what {
+    ///             assert_eq!((&key[..], &value.bytes()?[..]), (&b"b"[..], &b"2"[..]));
+    ///         }
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` when the log does not reach back that far, `InvalidInput` when the store has not reached `sequence`,
+    /// `Corruption` when the log is damaged, `ReadOnly`, `Closed`, `Io`.
+    pub fn updates_since(&self, sequence: u64) -> Result<Updates> {
+        Updates::open(&self.store, sequence)
     }
 
     // ---- care ----------------------------------------------------------------------------------------

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::blob::Pointer;
-use crate::cursor::{Content, Expiry, Kind, SeqNo};
+use crate::cursor::{Content, Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::reader::LogReader;
 use crate::operators;
@@ -85,7 +84,7 @@ impl Updates {
                 "there is no sequence number {since} yet, the last one is {visible}: a power cut may have \
                  lost writes that were not synced"
             );
-            return Err(Error::new(ErrorKind::InvalidInput, message));
+            return Err(Error::invalid(message));
         }
         if store.is_read_only() {
             let message =
@@ -161,18 +160,11 @@ fn what(store: &Store, op: &Op<'_>) -> What {
             let (name, operand) = operators::parts(op.value).unwrap_or_default();
             What::Merge(key, name.to_owned(), operand.to_vec())
         }
-        Kind::Blob => match huge(store, entry.value, entry.expiry) {
-            Some(value) => What::Put(key, value),
-            None if !entry.lives(|| store.clock().now_us()) => What::Delete(key),
-            None => What::Replaced(key),
+        Kind::Blob => match Value::of_blob(store.blobs(), op.key, entry.value, entry.expiry) {
+            Ok(value) => What::Put(key, value),
+            Err(_) if !entry.lives(|| store.clock().now_us()) => What::Delete(key),
+            Err(_) => What::Replaced(key),
         },
         Kind::Put | Kind::PutUntil | Kind::BlobUntil => What::Put(key, Value::copy_of(&entry)),
     }
-}
-
-/// The huge value of `pointer`, if it still exists.
-fn huge(store: &Store, pointer: &[u8], expiry: Option<Expiry>) -> Option<Value> {
-    let pointer = Pointer::decode(pointer)?;
-    let pin = store.blobs().pin(&pointer)?;
-    Some(Value::of_pin(Arc::new(pin), pointer).expiring(expiry))
 }

@@ -35,7 +35,7 @@ const COPY_LEN: u64 = 1 << 20;
 /// ```
 #[derive(Clone)]
 pub struct Value {
-    held: Held,
+    place: Place,
     expiry: Option<Expiry>,
     /// When the value below its operands expires, if it was made of operands.
     below: Option<Expiry>,
@@ -43,7 +43,7 @@ pub struct Value {
 
 /// Where the bytes are.
 #[derive(Clone)]
-enum Held {
+enum Place {
     /// In memory.
     Inline(Vec<u8>),
     /// In a blob file, which the pin keeps.
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Value {
 impl Value {
     #[inline]
     pub(crate) fn copy_of(entry: &Content<'_>) -> Value {
-        Value { held: Held::Inline(entry.value.to_vec()), expiry: entry.expiry, below: None }
+        Value { place: Place::Inline(entry.value.to_vec()), expiry: entry.expiry, below: None }
     }
 
     /// A small value that does not expire.
@@ -89,7 +89,7 @@ impl Value {
 
     /// The huge value that `pointer` refers to and `pin` keeps.
     pub(crate) fn of_pin(pin: Arc<Pin>, pointer: Pointer) -> Value {
-        Value { held: Held::Blob(pin, pointer), expiry: None, below: None }
+        Value { place: Place::Blob(pin, pointer), expiry: None, below: None }
     }
 
     /// The same value, expiring at `expiry`.
@@ -109,9 +109,9 @@ impl Value {
 
     /// When a huge value was stored, in microseconds since 1970. `None` for a small one, whose time is not kept.
     pub fn stored_us(&self) -> Option<u64> {
-        match &self.held {
-            Held::Inline(_) => None,
-            Held::Blob(_, pointer) => Some(pointer.stored_us),
+        match &self.place {
+            Place::Inline(_) => None,
+            Place::Blob(_, pointer) => Some(pointer.stored_us),
         }
     }
 
@@ -124,9 +124,9 @@ impl Value {
     /// The length in bytes.
     #[inline]
     pub fn len(&self) -> u64 {
-        match &self.held {
-            Held::Inline(bytes) => bytes.len() as u64,
-            Held::Blob(_, pointer) => pointer.len,
+        match &self.place {
+            Place::Inline(bytes) => bytes.len() as u64,
+            Place::Blob(_, pointer) => pointer.len,
         }
     }
 
@@ -154,7 +154,7 @@ impl Value {
     /// # }
     /// ```
     pub fn prefetch(&self) {
-        if let Held::Blob(pin, pointer) = &self.held {
+        if let Place::Blob(pin, pointer) = &self.place {
             pin.ask_ahead(pointer);
         }
     }
@@ -165,9 +165,9 @@ impl Value {
     /// `Corruption` or `Io` when they cannot be read.
     #[inline]
     pub fn bytes(&self) -> Result<Cow<'_, [u8]>> {
-        match &self.held {
-            Held::Inline(bytes) => Ok(Cow::Borrowed(bytes)),
-            Held::Blob(..) => self.read_part(0, self.len()).map(Cow::Owned),
+        match &self.place {
+            Place::Inline(bytes) => Ok(Cow::Borrowed(bytes)),
+            Place::Blob(..) => self.read_part(0, self.len()).map(Cow::Owned),
         }
     }
 
@@ -177,9 +177,9 @@ impl Value {
     /// As [`Value::bytes`].
     #[inline]
     pub fn into_vec(self) -> Result<Vec<u8>> {
-        match self.held {
-            Held::Inline(bytes) => Ok(bytes),
-            Held::Blob(..) => self.read_part(0, self.len()),
+        match self.place {
+            Place::Inline(bytes) => Ok(bytes),
+            Place::Blob(..) => self.read_part(0, self.len()),
         }
     }
 
@@ -192,9 +192,9 @@ impl Value {
 
     /// Appends `len` bytes from `offset` on, all inside the value, to `buf`.
     fn append_part(&self, offset: u64, len: u64, buf: &mut Vec<u8>) -> Result<()> {
-        match &self.held {
-            Held::Inline(bytes) => buf.extend_from_slice(&bytes[offset as usize..][..len as usize]),
-            Held::Blob(pin, pointer) => pin.append_to(pointer, offset, len, buf)?,
+        match &self.place {
+            Place::Inline(bytes) => buf.extend_from_slice(&bytes[offset as usize..][..len as usize]),
+            Place::Blob(pin, pointer) => pin.append_to(pointer, offset, len, buf)?,
         }
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Value {
         };
         if end < start {
             let message = format!("the range ends at {end}, before its start {start}");
-            return Err(Error::new(ErrorKind::InvalidInput, message));
+            return Err(Error::invalid(message));
         }
         let (start, end) = (start.min(self.len()), end.min(self.len()));
         self.read_part(start, end - start)
@@ -238,16 +238,13 @@ impl Value {
     /// `InvalidInput` when the value has fewer bytes than that; otherwise as [`Value::bytes`].
     pub fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.len()) {
-            let message = format!(
-                "{} bytes from offset {offset} on go beyond a value of {} bytes",
-                buf.len(),
-                self.len()
-            );
-            return Err(Error::new(ErrorKind::InvalidInput, message));
+            let (wanted, len) = (buf.len(), self.len());
+            let message = format!("{wanted} bytes from offset {offset} on go beyond a value of {len} bytes");
+            return Err(Error::invalid(message));
         }
-        match &self.held {
-            Held::Inline(bytes) => buf.copy_from_slice(&bytes[offset as usize..][..buf.len()]),
-            Held::Blob(pin, pointer) => pin.read_at(pointer, offset, buf)?,
+        match &self.place {
+            Place::Inline(bytes) => buf.copy_from_slice(&bytes[offset as usize..][..buf.len()]),
+            Place::Blob(pin, pointer) => pin.read_at(pointer, offset, buf)?,
         }
         Ok(())
     }
@@ -278,8 +275,8 @@ impl Value {
     /// As [`Value::copy_to`].
     pub fn copy_to_file(&self, file: &OpenFile) -> Result<u64> {
         let mut file = UserFile::of(file).map_err(not_written)?;
-        let shared = match &self.held {
-            Held::Blob(pin, pointer) if file.shares_blocks() => pin.copy_to(pointer, &file)?,
+        let shared = match &self.place {
+            Place::Blob(pin, pointer) if file.shares_blocks() => pin.copy_to(pointer, &file)?,
             _ => 0,
         };
         self.write_from(shared, &mut file)
@@ -287,7 +284,7 @@ impl Value {
 
     /// Writes the bytes from `at` on to `out`; returns the length of the value.
     fn write_from(&self, mut at: u64, out: &mut dyn Write) -> Result<u64> {
-        if let Held::Inline(bytes) = &self.held {
+        if let Place::Inline(bytes) = &self.place {
             out.write_all(bytes).map_err(not_written)?;
             return Ok(self.len());
         }
@@ -336,7 +333,7 @@ impl Seek for ValueReader<'_> {
             SeekFrom::Current(ahead) => self.at.checked_add_signed(ahead),
         };
         let message = "the position is before the beginning of the value, or too large";
-        self.at = at.ok_or_else(|| Error::new(ErrorKind::InvalidInput, message))?;
+        self.at = at.ok_or_else(|| Error::invalid(message))?;
         Ok(self.at)
     }
 }

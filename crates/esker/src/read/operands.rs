@@ -55,6 +55,12 @@ pub(crate) fn gather(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<(Vec<V
     Ok((operands, base))
 }
 
+/// The huge values, where there may be some: a version that refers to one is damage elsewhere.
+pub(super) fn blobs_of(blobs: Option<&Arc<BlobSet>>) -> Result<&Arc<BlobSet>> {
+    let message = "a read found a huge value where there was none";
+    blobs.ok_or_else(|| Error::new(ErrorKind::Corruption, message))
+}
+
 /// The bytes below operands, and when they expire; no bytes if the version there has expired at `time_us` or
 /// is a tombstone. If there may be huge values, the caller has registered a moment that sees them, and passes
 /// `blobs`.
@@ -67,11 +73,7 @@ pub(crate) fn bytes_below(
     let entry = Content::open(kind, stored);
     let bytes = match entry.kind {
         _ if !entry.lives(|| time_us) => return Ok((None, None)),
-        Kind::Blob => {
-            let message = "the merge found a huge value where there was none";
-            let blobs = blobs.ok_or_else(|| Error::new(ErrorKind::Corruption, message))?;
-            Value::of_blob(blobs, key, entry.value, None)?.into_vec()?
-        }
+        Kind::Blob => Value::of_blob(blobs_of(blobs)?, key, entry.value, None)?.into_vec()?,
         _ => entry.value.to_vec(),
     };
     Ok((Some(bytes), entry.expiry))

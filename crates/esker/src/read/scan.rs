@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use super::merging_cursor::{Direction, MergeCursor, sources_of};
 use super::meter::ScanMeter;
-use super::operands::bytes_below;
+use super::operands::{blobs_of, bytes_below};
 use super::range::ScanRange;
 use crate::blob::{BlobSet, Pointer};
 use crate::cursor::{Content, Expiry, Kind, MAX_SEQ, SeqNo};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ranges::Cover;
+use crate::error::{Error, Result};
+use crate::ranges::{Cover, KeyRange};
 use crate::state::TreeState;
 use crate::table::ScanHint;
 use crate::trace::{Step, perf_context};
@@ -187,7 +187,7 @@ impl Scan {
     pub fn handle(&self) -> Result<Value> {
         let entry = self.entry();
         match entry.kind {
-            Kind::Blob => Value::of_blob(self.blobs()?, self.key(), entry.value, entry.expiry),
+            Kind::Blob => Value::of_blob(blobs_of(self.blobs())?, self.key(), entry.value, entry.expiry),
             Kind::Merge => match (&self.loaded, &self.unmade) {
                 (_, Some(error)) => Err(error.duplicate()),
                 (made, None) => Ok(Value::of_bytes(made.as_deref().unwrap_or_default())),
@@ -196,10 +196,9 @@ impl Scan {
         }
     }
 
-    fn blobs(&self) -> Result<&Arc<BlobSet>> {
-        self.snapshot.as_ref().map(|_| self.meter.store().blobs()).ok_or_else(|| {
-            Error::new(ErrorKind::Corruption, "the scan found a huge value where there was none")
-        })
+    /// The huge values, if the scan's moment is registered: only then are they kept.
+    fn blobs(&self) -> Option<&Arc<BlobSet>> {
+        self.snapshot.as_ref().map(|_| self.meter.store().blobs())
     }
 
     /// Computes the current key's value, whose newest version is an operand, from what lies below.
@@ -213,8 +212,7 @@ impl Scan {
         while self.merge.valid() && self.merge.key() == self.key.as_slice() && self.merge.seq() >= deleted {
             if self.merge.kind() != Kind::Merge {
                 let version = (self.merge.kind(), self.merge.value());
-                let blobs = self.snapshot.as_ref().map(|_| self.meter.store().blobs());
-                below = bytes_below(blobs, &self.key, version, self.time_us);
+                below = bytes_below(self.blobs(), &self.key, version, self.time_us);
                 break;
             }
             operands.push(self.merge.value().to_vec());
@@ -261,20 +259,25 @@ impl Scan {
         }
     }
 
-    fn start_forward(&mut self) -> Result<()> {
+    /// Moves to the first entry of the range.
+    fn start(&mut self) -> Result<()> {
         self.started = true;
-        match self.range.keys.lower.as_slice() {
-            [] => self.merge.seek_to_start(),
-            key => self.merge.seek(key, MAX_SEQ),
+        let KeyRange { lower, upper } = &self.range.keys;
+        let bound =
+            if self.range.reverse { upper.as_ref() } else { Some(lower).filter(|key| !key.is_empty()) };
+        match bound {
+            None => self.merge.seek_to_start()?,
+            Some(key) => self.merge.seek(key, MAX_SEQ)?,
         }
+        self.meter.has_begun();
+        Ok(())
     }
 
     #[inline]
     fn advance_forward(&mut self) -> Result<bool> {
         let mut first = !self.started;
         if first {
-            self.start_forward()?;
-            self.meter.has_begun();
+            self.start()?;
             self.key.clear();
         } else if !std::mem::take(&mut self.is_ahead) {
             self.merge.advance()?;
@@ -335,18 +338,9 @@ impl Scan {
         Ok(false)
     }
 
-    fn start_backward(&mut self) -> Result<()> {
-        self.started = true;
-        match &self.range.keys.upper {
-            None => self.merge.seek_to_start(),
-            Some(key) => self.merge.seek(key, MAX_SEQ),
-        }
-    }
-
     fn advance_backward(&mut self) -> Result<bool> {
         if !self.started {
-            self.start_backward()?;
-            self.meter.has_begun();
+            self.start()?;
         }
         while self.merge.valid() {
             if self.merge.key() < self.range.keys.lower.as_slice() {
@@ -376,9 +370,7 @@ impl Scan {
         }
         Ok(false)
     }
-}
 
-impl Scan {
     /// Backward: keeps what is needed of the merge's current entry.
     fn note_value(&mut self) {
         self.value.clear();

@@ -25,7 +25,7 @@ use crate::write::commit::Commit;
 /// The registered snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotRegistry {
-    held: Mutex<Held>,
+    held: Mutex<Registered>,
     /// Set while a [`Lasting`] write is being judged, or was judged and may not be visible yet. It is set
     /// before the judge reads the clock. So a reader with a later time sees the flag, or sees the write.
     judging: AtomicBool,
@@ -34,7 +34,7 @@ pub(crate) struct SnapshotRegistry {
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Registered {
     /// How many snapshots and scans hold each sequence number and the time at which they were taken.
     snapshots: BTreeMap<(SeqNo, u64), usize>,
     /// For a [`Lasting`] write that may not be visible yet: the last number before it, and the time at which
@@ -42,7 +42,7 @@ struct Held {
     judged: Option<(SeqNo, u64)>,
 }
 
-impl Held {
+impl Registered {
     fn hold(&mut self, seq: SeqNo, time_us: u64) {
         *self.snapshots.entry((seq, time_us)).or_insert(0) += 1;
     }

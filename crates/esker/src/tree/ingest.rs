@@ -3,21 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Tree;
+use super::{ROOM_EVERY, Tree};
 use crate::blob::{BlobFileId, NewBlob, Pointer, key_hash};
 use crate::compact::output::{Output, OutputOptions, filter_bits};
 use crate::cursor::{Kind, SeqNo};
 use crate::env::JobKind;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::options::TableLimits;
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::store::Ingested;
 use crate::table::ScanHint;
 use crate::version::levels::{LEVELS, Table};
 use crate::write::batch::check_key;
-
-/// How many bytes are written between checks for free disk space.
-const ROOM_EVERY: u64 = 16 << 20;
 
 /// Bytes that an entry takes in memory beside its key and value.
 const ENTRY_BYTES: usize = 100;
@@ -57,21 +54,21 @@ pub struct Ingest {
     tree: Tree,
 }
 
+fn output(tree: &Tree, filter_bits: u32, limits: TableLimits) -> Output {
+    let compression = tree.inner.options().compression;
+    let tree_id = Some(tree.inner.id);
+    let options = OutputOptions { compression, filter_bits, limits, offer: None, cleared: 0, tree: tree_id };
+    Output::new(tree.store.tables(), options)
+}
+
 impl Ingest {
     fn new(tree: &Tree) -> Result<Ingest> {
         let store = &tree.store;
         store.ensure_writable()?;
-        let options = OutputOptions {
-            compression: tree.inner.options().compression,
-            filter_bits: filter_bits(store.options().filter_bits, LEVELS - 1, LEVELS - 1),
-            limits: store.options().table_limits(),
-            offer: None,
-            cleared: 0,
-            tree: Some(tree.inner.id),
-        };
+        let filter_bits = filter_bits(store.options().filter_bits, LEVELS - 1, LEVELS - 1);
         let additions = store.blobs().filter.additions();
         let gathered = Ingested { additions, ..Ingested::default() };
-        let output = Output::new(store.tables(), options);
+        let output = output(tree, filter_bits, store.options().table_limits());
         let (last, count, unchecked, failed) = (Vec::new(), 0, ROOM_EVERY, false);
         Ok(Ingest { tree: tree.clone(), output, last, count, unchecked, gathered, failed })
     }
@@ -98,7 +95,7 @@ impl Ingest {
             let (key, last) = (key.escape_ascii(), self.last.escape_ascii());
             let message =
                 format!("the key \"{key}\" comes after \"{last}\": keys must be in ascending order");
-            return Err(Error::new(ErrorKind::InvalidInput, message));
+            return Err(Error::invalid(message));
         }
         let separate = value.len() >= self.tree.store.options().separate_at.max(1);
         self.watch(key);
@@ -127,7 +124,7 @@ impl Ingest {
         self.tree.store.check_open()?;
         if self.failed {
             let message = "an earlier pair could not be written: this ingest cannot be committed";
-            return Err(Error::new(ErrorKind::InvalidInput, message));
+            return Err(Error::invalid(message));
         }
         let written = write(self);
         self.failed = written.is_err();
@@ -233,16 +230,8 @@ impl IngestUnsorted {
         let mut written = None;
         self.ingest.attempt(|_| {
             let store = &tree.store;
-            let options = OutputOptions {
-                compression: tree.inner.options().compression,
-                filter_bits: 0,
-                limits: TableLimits::NONE,
-                offer: None,
-                cleared: 0,
-                tree: Some(tree.inner.id),
-            };
             store.check_room_for_blob(store.options().memtable_limit() as u64)?;
-            let mut output = Output::new(store.tables(), options);
+            let mut output = output(&tree, 0, TableLimits::NONE);
             for (key, (kind, stored)) in &gathered {
                 output.add(key, seq, *kind, stored)?;
             }

@@ -32,6 +32,9 @@ mod snapshot;
 mod stream;
 mod transfer;
 
+/// How many bytes of a large value or load are written between checks for free disk space.
+const ROOM_EVERY: u64 = 16 << 20;
+
 pub use ingest::{Ingest, IngestUnsorted};
 pub use snapshot::Snapshot;
 pub use stream::ValueWriter;
@@ -55,7 +58,7 @@ pub struct Tree {
 }
 
 /// The result of a read.
-enum Found<T> {
+enum Answer<T> {
     Small(T),
     Whole(Value),
 }
@@ -347,7 +350,7 @@ impl Tree {
 
     /// The newest value: the result of `use_value` for a small one, or a handle of a huge one.
     #[inline]
-    fn get_now<T>(&self, key: &[u8], use_value: impl FnOnce(&Content<'_>) -> T) -> Result<Option<Found<T>>> {
+    fn get_now<T>(&self, key: &[u8], use_value: impl FnOnce(&Content<'_>) -> T) -> Result<Option<Answer<T>>> {
         let metrics = self.store.metrics();
         metrics.begin(Operation::Get);
         let expires = Cell::new(false);
@@ -370,11 +373,11 @@ impl Tree {
         }
         Ok(match found? {
             // A write that was not visible yet may have replaced it before it expired.
-            None if expires.get() => self.get_at_one_read_point(key)?.map(Found::Whole),
+            None if expires.get() => self.get_at_one_read_point(key)?.map(Answer::Whole),
             None => None,
-            Some(Ok(used)) => Some(Found::Small(used)),
-            Some(Err(Some((pointer, expiry)))) => self.get_huge(key, &pointer, expiry)?.map(Found::Whole),
-            Some(Err(None)) => self.get_at_one_read_point(key)?.map(Found::Whole),
+            Some(Ok(used)) => Some(Answer::Small(used)),
+            Some(Err(Some((pointer, expiry)))) => self.get_huge(key, &pointer, expiry)?.map(Answer::Whole),
+            Some(Err(None)) => self.get_at_one_read_point(key)?.map(Answer::Whole),
         })
     }
 
@@ -415,7 +418,7 @@ impl Tree {
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         Ok(self.get_now(key.as_ref(), Value::copy_of)?.map(|found| match found {
-            Found::Small(value) | Found::Whole(value) => value,
+            Answer::Small(value) | Answer::Whole(value) => value,
         }))
     }
 
@@ -427,8 +430,8 @@ impl Tree {
     pub fn get_vec(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         match self.get_now(key.as_ref(), |entry| entry.value.to_vec())? {
             None => Ok(None),
-            Some(Found::Small(bytes)) => Ok(Some(bytes)),
-            Some(Found::Whole(value)) => value.into_vec().map(Some),
+            Some(Answer::Small(bytes)) => Ok(Some(bytes)),
+            Some(Answer::Whole(value)) => value.into_vec().map(Some),
         }
     }
 
@@ -442,8 +445,8 @@ impl Tree {
         buf.clear();
         match self.get_now(key.as_ref(), |entry| buf.extend_from_slice(entry.value))? {
             None => Ok(false),
-            Some(Found::Small(())) => Ok(true),
-            Some(Found::Whole(value)) => value.read_into(buf).map(|()| true),
+            Some(Answer::Small(())) => Ok(true),
+            Some(Answer::Whole(value)) => value.read_into(buf).map(|()| true),
         }
     }
 
@@ -456,10 +459,9 @@ impl Tree {
             let snapshot = Snapshot::for_one_call(&self.owner);
             return keys.iter().map(|key| snapshot.get(self, key)).collect();
         };
+        let operators = &self.store.options().merge_operators;
         let value_of = |key: &[u8], entry: &Content<'_>| match entry.kind {
-            Kind::Merge => {
-                merged_at(&state, key, (seq, time), &self.store.options().merge_operators, self.store.blobs())
-            }
+            Kind::Merge => merged_at(&state, key, (seq, time), operators, self.store.blobs()),
             _ => Ok(Value::copy_of(entry)),
         };
         let get = |key: &[u8]| get_at(&state, key, seq, || time, |entry| value_of(key, &entry))?.transpose();
@@ -492,8 +494,7 @@ impl Tree {
         let Some((state, (seq, time))) = self.passing_read_point()? else {
             return Snapshot::for_one_call(&self.owner).scan(self, range);
         };
-        let owner = Arc::clone(&self.owner) as Arc<dyn Scanned>;
-        let meter = ScanMeter::begin(owner, &self.inner);
+        let meter = ScanMeter::begin(Arc::clone(&self.owner) as Arc<dyn Scanned>, &self.inner);
         Scan::new(&[state], (seq, time), range, None, meter)
     }
 

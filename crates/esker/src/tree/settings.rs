@@ -1,7 +1,7 @@
 //! Settings of a tree that may change.
 
 use super::Tree;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::options::TreeOptions;
 use crate::state::versions::Change;
 use crate::version::edit::Edit;
@@ -23,7 +23,7 @@ impl Tree {
         self.store.ensure_writable()?;
         if tag.len() > TAG_LEN_MAX {
             let message = format!("the tag has {} bytes; the limit is {TAG_LEN_MAX}", tag.len());
-            return Err(Error::new(ErrorKind::InvalidInput, message));
+            return Err(Error::invalid(message));
         }
         self.change(Edit::SetTag { tree: self.inner.id, tag: tag.to_owned() })
     }
@@ -43,7 +43,7 @@ impl Tree {
         crate::table::check_supported(options.compression)?;
         if options.log != self.inner.log {
             let message = "whether writes go to the log is fixed when a tree is created";
-            return Err(Error::new(ErrorKind::InvalidInput, message));
+            return Err(Error::invalid(message));
         }
         self.change(Edit::SetOptions { tree: self.inner.id, options })
     }

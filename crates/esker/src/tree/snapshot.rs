@@ -17,8 +17,9 @@ use crate::state::{TreeInner, TreeState};
 use crate::store::Owner;
 use crate::value::Value;
 
+/// A registered read point; its drop releases it.
 #[derive(Debug)]
-struct Held {
+struct ReadPoint {
     store: Arc<Owner>,
     seq: SeqNo,
     /// What has expired by this time is absent; what expires later stays.
@@ -27,7 +28,7 @@ struct Held {
     counted: bool,
 }
 
-impl Drop for Held {
+impl Drop for ReadPoint {
     fn drop(&mut self) {
         self.store.snapshots().release(self.seq, self.time_us);
         if self.counted {
@@ -42,56 +43,54 @@ impl Drop for Held {
 /// except that old versions stay on disk until it is dropped.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    held: Arc<Held>,
+    point: Arc<ReadPoint>,
 }
 
 impl Snapshot {
     pub(crate) fn new(store: &Arc<Owner>) -> Snapshot {
         store.snapshots().note_opened();
-        Snapshot::register(store, true)
+        Snapshot::at(store, store.snapshots().register(store.commit(), store.clock()), true)
     }
 
     /// A snapshot for the time of a call or a scan.
     pub(crate) fn for_one_call(store: &Arc<Owner>) -> Snapshot {
-        Snapshot::register(store, false)
+        Snapshot::at(store, store.snapshots().register(store.commit(), store.clock()), false)
     }
 
     /// The newest state, at a time that another snapshot holds.
     pub(crate) fn for_one_call_at(store: &Arc<Owner>, time_us: u64) -> Snapshot {
-        let seq = store.snapshots().register_at(store.commit(), time_us);
-        Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, time_us, counted: false }) }
+        Snapshot::at(store, (store.snapshots().register_at(store.commit(), time_us), time_us), false)
     }
 
-    fn register(store: &Arc<Owner>, counted: bool) -> Snapshot {
-        let (seq, time_us) = store.snapshots().register(store.commit(), store.clock());
-        Snapshot { held: Arc::new(Held { store: Arc::clone(store), seq, time_us, counted }) }
+    fn at(store: &Arc<Owner>, (seq, time_us): (SeqNo, u64), counted: bool) -> Snapshot {
+        Snapshot { point: Arc::new(ReadPoint { store: Arc::clone(store), seq, time_us, counted }) }
     }
 
     /// The time of the snapshot, in microseconds since 1970.
     pub(crate) fn time_us(&self) -> u64 {
-        self.held.time_us
+        self.point.time_us
     }
 
     pub(crate) fn seq(&self) -> SeqNo {
-        self.held.seq
+        self.point.seq
     }
 
     /// The number of the last write that it sees. [`Db::updates_since`](crate::Db::updates_since) returns later ones.
     pub fn sequence(&self) -> u64 {
-        self.held.seq
+        self.point.seq
     }
 
     fn state_of(&self, tree: &Tree) -> Result<Guard<Arc<TreeState>>> {
-        tree.check_store(&self.held.store, "snapshot")?;
+        tree.check_store(&self.point.store, "snapshot")?;
         let state = tree.readable_state()?;
-        state.key_bounds.check_read_point(&tree.inner().name, self.held.seq)?;
+        state.key_bounds.check_read_point(&tree.inner().name, self.point.seq)?;
         Ok(state)
     }
 
     /// The state in which to look up `key`. If the tree was split since, another tree may hold the key now.
     fn state_with(&self, tree: &Tree, key: &[u8]) -> Result<Arc<TreeState>> {
         let mut state = Guard::into_inner(self.state_of(tree)?);
-        while let Some(moved) = state.key_bounds.moved_to(key, self.held.seq).cloned() {
+        while let Some(moved) = state.key_bounds.moved_to(key, self.point.seq).cloned() {
             state = self.state_of_moved(&moved)?;
         }
         Ok(state)
@@ -99,13 +98,13 @@ impl Snapshot {
 
     fn state_of_moved(&self, tree: &TreeInner) -> Result<Arc<TreeState>> {
         let state = tree.state.load_full();
-        self.held.store.check_open()?;
+        self.point.store.check_open()?;
         if tree.is_dropped() { Err(tree.dropped_error()) } else { Ok(state) }
     }
 
     /// All states that made up the tree at this moment, including those split off since.
     fn states_of(&self, state: Arc<TreeState>, all: &mut Vec<Arc<TreeState>>) -> Result<()> {
-        for moved in state.key_bounds.moved.iter().filter(|moved| moved.seq > self.held.seq) {
+        for moved in state.key_bounds.moved.iter().filter(|moved| moved.seq > self.point.seq) {
             self.states_of(self.state_of_moved(&moved.to)?, all)?;
         }
         all.push(state);
@@ -124,15 +123,18 @@ impl Snapshot {
     /// Like [`Snapshot::get`], as part of another operation.
     pub(super) fn find(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
         let state = self.state_with(tree, key)?;
-        let now = || self.held.time_us;
-        let Held { store, seq, time_us, .. } = &*self.held;
-        let found = get_at(&state, key, *seq, now, |entry| match entry.kind {
-            Kind::Blob => Value::of_blob(store.blobs(), key, entry.value, entry.expiry),
-            Kind::Merge => {
-                merged_at(&state, key, (*seq, *time_us), &store.options().merge_operators, store.blobs())
-            }
-            _ => Ok(Value::copy_of(&entry)),
-        })?;
+        let (store, at) = (&self.point.store, (self.point.seq, self.point.time_us));
+        let found = get_at(
+            &state,
+            key,
+            at.0,
+            || at.1,
+            |entry| match entry.kind {
+                Kind::Blob => Value::of_blob(store.blobs(), key, entry.value, entry.expiry),
+                Kind::Merge => merged_at(&state, key, at, &store.options().merge_operators, store.blobs()),
+                _ => Ok(Value::copy_of(&entry)),
+            },
+        )?;
         found.transpose()
     }
 
@@ -152,7 +154,7 @@ impl Snapshot {
         let key = key.as_ref();
         tree.measured(key, || {
             let state = self.state_with(tree, key)?;
-            Ok(get_at(&state, key, self.held.seq, || self.held.time_us, |_| ())?.is_some())
+            Ok(get_at(&state, key, self.point.seq, || self.point.time_us, |_| ())?.is_some())
         })
     }
 
@@ -163,9 +165,9 @@ impl Snapshot {
     pub fn scan(&self, tree: &Tree, range: ScanRange) -> Result<Scan> {
         let mut states = Vec::new();
         self.states_of(Guard::into_inner(self.state_of(tree)?), &mut states)?;
-        let store = &self.held.store;
+        let store = &self.point.store;
         let meter = ScanMeter::begin(Arc::clone(store) as Arc<dyn Scanned>, tree.inner());
         let held: Box<dyn Any + Send + Sync> = Box::new(self.clone());
-        Scan::new(&states, (self.held.seq, self.held.time_us), range, Some(held), meter)
+        Scan::new(&states, (self.point.seq, self.point.time_us), range, Some(held), meter)
     }
 }

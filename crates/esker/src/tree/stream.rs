@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use super::Tree;
+use super::{ROOM_EVERY, Tree};
 use crate::blob::BlobStream;
 use crate::cursor::Expiry;
 use crate::error::{Error, ErrorKind, Result};
@@ -13,9 +13,6 @@ use crate::write::batch::{Batch, check_key};
 
 /// Bytes that are kept in memory before the value gets its own file.
 const HELD_MAX: usize = 1 << 20;
-
-/// How many bytes are written between checks for free disk space.
-const ROOM_EVERY: u64 = 16 << 20;
 
 /// Bytes per read from a source.
 const READ_LEN: usize = 1 << 20;
@@ -141,7 +138,7 @@ impl ValueWriter {
         self.tree.store.check_open()?;
         if self.failed {
             let message = "a part of the value could not be written: the value cannot be committed";
-            return Err(Error::new(ErrorKind::InvalidInput, message));
+            return Err(Error::invalid(message));
         }
         Ok(())
     }

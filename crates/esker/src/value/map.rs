@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use super::{Held, Value};
+use super::{Place, Value};
 use crate::blob::PinnedMap;
 use crate::error::Result;
 
@@ -62,9 +62,9 @@ impl Value {
     }
 
     fn shown(self, verify: bool) -> Result<ValueMap> {
-        match self.held {
-            Held::Inline(bytes) => Ok(ValueMap(Bytes::Here(bytes))),
-            Held::Blob(pin, pointer) => Ok(ValueMap(Bytes::InPlace(pin.map(&pointer, verify)?))),
+        match self.place {
+            Place::Inline(bytes) => Ok(ValueMap(Bytes::Here(bytes))),
+            Place::Blob(pin, pointer) => Ok(ValueMap(Bytes::InPlace(pin.map(&pointer, verify)?))),
         }
     }
 }
