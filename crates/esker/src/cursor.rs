@@ -35,7 +35,6 @@ pub(crate) enum Kind {
 /// The time at which a value expires, in microseconds since 1970.
 pub(crate) type Expiry = u64;
 
-/// The length of an [`Expiry`] in front of a value, in bytes.
 pub(crate) const EXPIRY_LEN: usize = size_of::<Expiry>();
 
 /// The contents of an entry.

@@ -23,7 +23,6 @@ use crate::write::batch::{Batch, check_key};
 
 mod insight;
 
-/// The longest name of a tree, in bytes.
 const TREE_NAME_MAX: usize = 255;
 
 /// An open store. Cheap to clone; any number of threads may use it at once.

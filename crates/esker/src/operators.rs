@@ -125,12 +125,8 @@ impl MergeOperator for Append {
     }
 
     fn apply(&self, value: Option<&[u8]>, operands: &[&[u8]]) -> std::result::Result<Vec<u8>, String> {
-        let mut whole = Vec::with_capacity(
-            value.map_or(0, <[u8]>::len) + operands.iter().map(|o| o.len()).sum::<usize>(),
-        );
-        whole.extend_from_slice(value.unwrap_or_default());
-        operands.iter().for_each(|operand| whole.extend_from_slice(operand));
-        Ok(whole)
+        let parts: Vec<&[u8]> = value.into_iter().chain(operands.iter().copied()).collect();
+        Ok(parts.concat())
     }
 
     fn combine(&self, operands: &[&[u8]]) -> Option<Vec<u8>> {
@@ -176,17 +172,18 @@ impl MergeOperators {
 
     /// The stored form of `operand` for the operator `name`.
     pub(crate) fn encode(&self, name: &str, operand: &[u8]) -> Result<Vec<u8>> {
-        let refused = |message| Error::new(ErrorKind::InvalidInput, message);
         if name.is_empty() || name.len() > OPERATOR_NAME_MAX {
-            return Err(refused(format!("a merge operator's name has 1 to {OPERATOR_NAME_MAX} bytes")));
+            return Err(Error::invalid(format!(
+                "a merge operator's name has 1 to {OPERATOR_NAME_MAX} bytes"
+            )));
         }
         let Some(operator) = self.by_name.get(name) else {
-            return Err(refused(format!(
-                "this program has not registered a merge operator \"{}\"",
-                name.escape_debug()
-            )));
+            let name = name.escape_debug();
+            let message = format!("this program has not registered a merge operator \"{name}\"");
+            return Err(Error::invalid(message));
         };
-        operator.check(operand).map_err(|why| refused(format!("{name} refuses the operand: {why}")))?;
+        let refused = |why| Error::invalid(format!("{name} refuses the operand: {why}"));
+        operator.check(operand).map_err(refused)?;
         Ok(stored(name, operand))
     }
 
@@ -214,9 +211,8 @@ impl MergeOperators {
                 return Err(Error::new(ErrorKind::Unsupported, message));
             };
             let applied = guarded(|| operator.apply(value.as_deref(), &run)).map_err(|why| {
-                let message =
-                    format!("the merge operator {name} cannot compute the value of {}: {why}", shown(key));
-                Error::new(ErrorKind::InvalidInput, message)
+                let key = shown(key);
+                Error::invalid(format!("the merge operator {name} cannot compute the value of {key}: {why}"))
             })?;
             value = Some(applied);
         }

@@ -278,7 +278,6 @@ setters! {
     }
 }
 
-/// Refuses a number that is not within `least..=most`.
 fn within(name: &str, value: u64, least: u64, most: u64) -> Result<()> {
     if (least..=most).contains(&value) {
         return Ok(());

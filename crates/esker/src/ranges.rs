@@ -52,7 +52,6 @@ impl KeyRange {
         KeyRange { lower: prefix.to_vec(), upper: prefix_end(prefix) }
     }
 
-    /// The range that has only `key`.
     pub(crate) fn one_key(key: &[u8]) -> KeyRange {
         KeyRange { lower: key.to_vec(), upper: Some(next_key(key)) }
     }

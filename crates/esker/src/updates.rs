@@ -144,13 +144,9 @@ impl Updates {
 fn change(store: &Store, trees: &mut HashMap<TreeId, Option<Arc<str>>>, op: &Op<'_>) -> Option<Change> {
     let named = || store.versions().lock().tree(op.tree).map(|tree| Arc::from(tree.name.as_str()));
     let tree = trees.entry(op.tree).or_insert_with(named).clone()?;
-    Some(Change { tree, what: what(store, op) })
-}
-
-fn what(store: &Store, op: &Op<'_>) -> What {
     let key = op.key.to_vec();
     let entry = Content::open(op.kind, op.value);
-    match entry.kind {
+    let what = match entry.kind {
         Kind::Delete => What::Delete(key),
         Kind::DeleteRange => {
             let range = KeyRange::decode(op.key, op.value);
@@ -166,5 +162,6 @@ fn what(store: &Store, op: &Op<'_>) -> What {
             Err(_) => What::Replaced(key),
         },
         Kind::Put | Kind::PutUntil | Kind::BlobUntil => What::Put(key, Value::copy_of(&entry)),
-    }
+    };
+    Some(Change { tree, what })
 }

@@ -41,10 +41,8 @@ pub struct Value {
     below: Option<Expiry>,
 }
 
-/// Where the bytes are.
 #[derive(Clone)]
 enum Place {
-    /// In memory.
     Inline(Vec<u8>),
     /// In a blob file, which the pin keeps.
     Blob(Arc<Pin>, Pointer),
@@ -92,7 +90,6 @@ impl Value {
         Value { place: Place::Blob(pin, pointer), expiry: None, below: None }
     }
 
-    /// The same value, expiring at `expiry`.
     pub(crate) fn expiring(self, expiry: Option<Expiry>) -> Value {
         Value { expiry, ..self }
     }

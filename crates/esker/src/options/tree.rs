@@ -31,7 +31,6 @@ impl CompactionStyle {
         &[CompactionStyle::Leveled, CompactionStyle::Tiered, CompactionStyle::LazyLeveled];
 }
 
-/// The size ratios that a tree may have.
 const SIZE_RATIOS: std::ops::RangeInclusive<u8> = 2..=32;
 
 /// Options that are set when a tree is created. All but [`TreeOptions::log`] may change later
@@ -109,7 +108,6 @@ impl TreeOptions {
         usize::from(self.size_ratio.unwrap_or(own)).max(2)
     }
 
-    /// Refuses values that are out of range.
     pub(crate) fn check(&self) -> Result<()> {
         match self.size_ratio {
             Some(ratio) if !SIZE_RATIOS.contains(&ratio) => {

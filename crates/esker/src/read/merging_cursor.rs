@@ -17,14 +17,12 @@ use crate::table::ScanHint;
 use crate::version::levels::{LEVELS, Table};
 use crate::version::table_cursor::TreeCursor;
 
-/// The direction of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,
     Backward,
 }
 
-/// A source of a merge.
 pub(crate) enum Source {
     Mem(MemCursor),
     Table(TreeCursor),
@@ -130,7 +128,7 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Changes the direction to `direction`; the caller must seek next.
+    /// The caller must seek next.
     pub(crate) fn turn(&mut self, direction: Direction) {
         self.direction = direction;
         self.order.clear();

@@ -33,7 +33,6 @@ impl ScanMeter {
         ScanMeter { store, tree: Arc::clone(tree), began_ns, noted: None }
     }
 
-    /// The store that is scanned.
     pub(crate) fn store(&self) -> &dyn Scanned {
         &*self.store
     }

@@ -33,7 +33,6 @@ pub struct Scan {
     seq: SeqNo,
     /// Values that have expired at this time are left out.
     time_us: u64,
-    /// Keys deleted by these ranges are left out.
     cover: Cover,
     range: ScanRange,
     started: bool,
@@ -41,7 +40,6 @@ pub struct Scan {
     key: Vec<u8>,
     /// Used backward only: when a pair is complete, the merge has moved on.
     value: Vec<u8>,
-    /// The kind of the current pair's entry.
     kind: Kind,
     /// The current pair's huge value, once it was asked for, or the value that its operands make.
     loaded: Option<Vec<u8>>,

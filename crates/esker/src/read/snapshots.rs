@@ -22,7 +22,6 @@ use crate::cursor::{Expiry, SeqNo};
 use crate::env::SteadyClock;
 use crate::write::commit::Commit;
 
-/// The registered snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotRegistry {
     held: Mutex<Registered>,
@@ -79,7 +78,6 @@ impl SnapshotRegistry {
         }
     }
 
-    /// Registers the newest visible number and the time.
     pub(crate) fn register(&self, commit: &Commit, clock: &SteadyClock) -> (SeqNo, u64) {
         let mut held = self.held.lock();
         let (seq, now) = read_point(commit, clock);
@@ -133,17 +131,14 @@ impl SnapshotRegistry {
         seqs
     }
 
-    /// Counts a user's snapshot that was opened.
     pub(crate) fn note_opened(&self) {
         self.snapshots.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a user's snapshot that was released.
     pub(crate) fn note_closed(&self) {
         self.snapshots.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many user snapshots are open.
     pub(crate) fn count(&self) -> usize {
         self.snapshots.load(Ordering::Relaxed)
     }

@@ -4,10 +4,8 @@ use std::fmt::Write;
 
 use super::{Stats, TreeStats};
 
-/// The text so far.
 struct Text(String);
 
-/// A label's value between quotes.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -31,20 +29,18 @@ impl Text {
         self.sample(name, &[], value);
     }
 
-    /// A family with one sample for each value of `label`.
-    fn by_label<'a, T: std::fmt::Display>(
-        &mut self,
-        (name, kind, help): (&str, &str, &str),
-        label: &str,
-        samples: impl Iterator<Item = (&'a str, T)>,
-    ) {
-        self.family(name, kind, help);
-        samples.for_each(|(of, value)| self.sample(name, &[(label, of)], value));
+    fn of_trees(&mut self, stats: &Stats, name: &str, help: &str, figure: fn(&TreeStats) -> u64) {
+        self.family(name, "gauge", help);
+        for tree in &stats.trees {
+            self.sample(name, &[("tree", &tree.name)], figure(tree));
+        }
     }
 
     fn operations(&mut self, stats: &Stats) {
-        let counts = stats.operations.iter().map(|stats| (stats.operation.name(), stats.count));
-        self.by_label(("operations_total", "counter", "Operations, by kind."), "operation", counts);
+        self.family("operations_total", "counter", "Operations, by kind.");
+        for operation in &stats.operations {
+            self.sample("operations_total", &[("operation", operation.operation.name())], operation.count);
+        }
         self.family(
             "operation_seconds",
             "histogram",
@@ -64,15 +60,18 @@ impl Text {
     }
 
     fn waits(&mut self, stats: &Stats) {
-        let help = "How often operations waited or read from files, by cause.";
-        let counts = stats.waits.iter().map(|wait| (wait.cause.name(), wait.count));
-        self.by_label(("waits_total", "counter", help), "cause", counts);
-        let help = "How long operations waited, by cause.";
-        let times = stats.waits.iter().map(|wait| (wait.cause.name(), wait.us as f64 / 1e6));
-        self.by_label(("wait_seconds_total", "counter", help), "cause", times);
-        let help = "Bytes that operations read from files, by cause.";
-        let bytes = stats.waits.iter().map(|wait| (wait.cause.name(), wait.bytes));
-        self.by_label(("wait_bytes_total", "counter", help), "cause", bytes);
+        self.family("waits_total", "counter", "How often operations waited or read from files, by cause.");
+        for wait in &stats.waits {
+            self.sample("waits_total", &[("cause", wait.cause.name())], wait.count);
+        }
+        self.family("wait_seconds_total", "counter", "How long operations waited, by cause.");
+        for wait in &stats.waits {
+            self.sample("wait_seconds_total", &[("cause", wait.cause.name())], wait.us as f64 / 1e6);
+        }
+        self.family("wait_bytes_total", "counter", "Bytes that operations read from files, by cause.");
+        for wait in &stats.waits {
+            self.sample("wait_bytes_total", &[("cause", wait.cause.name())], wait.bytes);
+        }
     }
 
     fn counters(&mut self, stats: &Stats) {
@@ -130,19 +129,15 @@ impl Text {
     }
 
     fn trees(&mut self, stats: &Stats) {
-        let figures: [(&str, &str, fn(&TreeStats) -> u64); 5] = [
-            ("tree_memtable_entries", "Entries in memtables.", |tree| tree.memtable_entries),
-            ("tree_table_entries", "Entries in tables.", |tree| tree.table_entries),
-            ("tree_tombstones", "Tombstones among the entries in tables.", |tree| tree.tombstones),
-            ("tree_table_bytes", "Bytes of table files.", |tree| tree.table_bytes),
-            ("tree_level_0_tables", "Tables in level 0.", |tree| {
-                tree.tables_by_level.first().copied().unwrap_or(0)
-            }),
-        ];
-        for (name, help, figure) in figures {
-            let samples = stats.trees.iter().map(|tree| (&*tree.name, figure(tree)));
-            self.by_label((name, "gauge", help), "tree", samples);
-        }
+        self.of_trees(stats, "tree_memtable_entries", "Entries in memtables.", |tree| tree.memtable_entries);
+        self.of_trees(stats, "tree_table_entries", "Entries in tables.", |tree| tree.table_entries);
+        self.of_trees(stats, "tree_tombstones", "Tombstones among the entries in tables.", |tree| {
+            tree.tombstones
+        });
+        self.of_trees(stats, "tree_table_bytes", "Bytes of table files.", |tree| tree.table_bytes);
+        self.of_trees(stats, "tree_level_0_tables", "Tables in level 0.", |tree| {
+            tree.tables_by_level.first().copied().unwrap_or(0)
+        });
     }
 }
 

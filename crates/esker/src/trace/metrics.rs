@@ -29,7 +29,6 @@ struct Waits {
     bytes: AtomicU64,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     pub(crate) clock: Arc<dyn Clock>,
@@ -150,7 +149,6 @@ impl Metrics {
         }
     }
 
-    /// How long an operation took.
     pub(crate) fn add_latency(&self, operation: Operation, took_ns: u64) {
         self.latency[operation as usize].add(took_ns);
     }

@@ -43,13 +43,9 @@ impl Default for Notes {
     }
 }
 
-const NOTHING: u8 = 0;
-const NOTED: u8 = 1;
-const TIMED: u8 = 2;
-
 thread_local! {
-    /// What is known since the operation began.
-    static KNOWN: Cell<u8> = const { Cell::new(NOTHING) };
+    /// Whether `NOTES` are of the operation under way.
+    static KNOWN: Cell<bool> = const { Cell::new(false) };
     static NOTES: RefCell<Notes> = const { RefCell::new(Notes::NONE) };
     /// Whether somebody wants to know every step.
     static RECORDED: Cell<bool> = const { Cell::new(false) };
@@ -59,33 +55,33 @@ thread_local! {
 /// An operation begins: what was noted before is not its own.
 #[inline]
 pub(crate) fn begin() {
-    KNOWN.set(NOTHING);
+    KNOWN.set(false);
 }
 
 /// An operation begins whose time is wanted.
 #[cold]
 pub(crate) fn begin_timed(clock: &dyn Clock) {
-    begin_at(clock, TIMED);
+    begin_at(clock, true);
 }
 
 /// Whether there is anything to be told of the operation at its end.
 #[inline]
 pub(crate) fn are_there() -> bool {
-    KNOWN.get() != NOTHING
+    KNOWN.get()
 }
 
 /// Something begins that will be noted.
 #[cold]
 pub(crate) fn expect(clock: &dyn Clock) {
-    if KNOWN.get() == NOTHING {
-        begin_at(clock, NOTED);
+    if !KNOWN.get() {
+        begin_at(clock, false);
     }
 }
 
-fn begin_at(clock: &dyn Clock, known: u8) {
-    KNOWN.set(known);
+fn begin_at(clock: &dyn Clock, timed: bool) {
+    KNOWN.set(true);
     let began_ns = clock.monotonic_ns();
-    NOTES.with_borrow_mut(|notes| *notes = Notes { began_ns, timed: known == TIMED, ..Notes::NONE });
+    NOTES.with_borrow_mut(|notes| *notes = Notes { began_ns, timed, ..Notes::NONE });
 }
 
 /// Notes one thing that was expected.
@@ -114,7 +110,7 @@ pub(crate) fn waiting<T>(clock: &dyn Clock, cause: Cause, work: impl FnOnce() ->
 /// The notes of the operation that ends, which there are.
 #[cold]
 pub(crate) fn take() -> Notes {
-    KNOWN.set(NOTHING);
+    KNOWN.set(false);
     NOTES.with_borrow(|notes| *notes)
 }
 
@@ -135,33 +131,25 @@ fn record(step: Step) {
     });
 }
 
-/// Records until it is ended or dropped. One within another takes over meanwhile.
+/// Records until it is dropped. One within another takes over meanwhile.
 pub(crate) struct Recorder {
     outer: Option<Box<Trace>>,
-    ended: bool,
 }
 
 impl Recorder {
     pub(crate) fn begin() -> Recorder {
         RECORDED.set(true);
-        Recorder { outer: RECORDING.replace(Some(Box::default())), ended: false }
+        Recorder { outer: RECORDING.replace(Some(Box::default())) }
     }
 
-    pub(crate) fn end(mut self) -> Trace {
-        self.restore().map_or_else(Trace::default, |trace| *trace)
-    }
-
-    fn restore(&mut self) -> Option<Box<Trace>> {
-        self.ended = true;
-        RECORDED.set(self.outer.is_some());
-        RECORDING.replace(self.outer.take())
+    pub(crate) fn end(self) -> Trace {
+        RECORDING.take().map_or_else(Trace::default, |trace| *trace)
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        if !self.ended {
-            drop(self.restore());
-        }
+        RECORDED.set(self.outer.is_some());
+        RECORDING.set(self.outer.take());
     }
 }

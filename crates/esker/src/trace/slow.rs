@@ -87,7 +87,6 @@ impl SlowOperation {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Slow {
     minutes: Mutex<VecDeque<Minute>>,

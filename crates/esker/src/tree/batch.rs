@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Tree;
-use crate::cursor::{Expiry, Kind};
+use crate::cursor::Kind;
 use crate::error::Result;
 use crate::read::range::ScanRange;
 use crate::write::batch::{Batch, check_key};
@@ -61,16 +61,13 @@ impl Batch {
         value: impl AsRef<[u8]>,
         expires_us: Option<u64>,
     ) -> Result<()> {
-        self.add_put(tree, key.as_ref(), value.as_ref(), expires_us)
-    }
-
-    fn add_put(&mut self, tree: &Tree, key: &[u8], value: &[u8], expiry: Option<Expiry>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
         if value.len() < tree.store.options().separate_at.max(1) {
-            return self.add_until(tree.inner(), Kind::Put, expiry, key, value);
+            return self.add_until(tree.inner(), Kind::Put, expires_us, key, value);
         }
         check_key(key)?;
         let blob = tree.store.put_blob(tree.inner.lineage, key, value)?;
-        self.add_blob(tree.inner(), key, blob, expiry)
+        self.add_blob(tree.inner(), key, blob, expires_us)
     }
 
     /// Adds: all keys of `range` become absent, including those put earlier in the batch ([`Tree::delete_range`]).

@@ -5,7 +5,6 @@ use crate::checksum::hash_key;
 use crate::error::Result;
 use crate::ranges::KeyRange;
 use crate::read::range::ScanRange;
-use crate::state::TreeState;
 use crate::version::levels::Table;
 
 impl Tree {
@@ -17,7 +16,18 @@ impl Tree {
     #[expect(clippy::needless_pass_by_value, reason = "called as `scan` and `count` are")]
     pub fn approximate_count(&self, range: ScanRange) -> Result<u64> {
         let (state, _) = self.consistent_state()?;
-        count(&state, &range.keys)
+        let mut total = 0;
+        for mem in std::iter::once(&state.mem).chain(&state.immutable) {
+            // A memtable has no index to count by: count all of it for the whole range, half for a part.
+            let len = mem.table.len() as u64;
+            total += if range.keys == KeyRange::default() { len } else { len / 2 };
+        }
+        for (_, table) in state.levels.tables() {
+            if range.keys.overlaps(&table.info.smallest, &table.info.largest) {
+                total += count_in(table, &range.keys)?;
+            }
+        }
+        Ok(total)
     }
 
     /// How many tables whose key range covers `key` have a filter, and how many of these filters pass it. For absent
@@ -57,20 +67,4 @@ fn count_in(table: &Table, range: &KeyRange) -> Result<u64> {
     };
     let share = end.saturating_sub(begin).min(table.info.size);
     Ok((u128::from(table.info.entries) * u128::from(share) / u128::from(table.info.size.max(1))) as u64)
-}
-
-/// About how many keys of the tree lie in `range`.
-pub(super) fn count(state: &TreeState, range: &KeyRange) -> Result<u64> {
-    let mut total = 0;
-    for mem in std::iter::once(&state.mem).chain(&state.immutable) {
-        // A memtable has no index to count by: count all of it for the whole range, half for a part.
-        let len = mem.table.len() as u64;
-        total += if *range == KeyRange::default() { len } else { len / 2 };
-    }
-    for (_, table) in state.levels.tables() {
-        if range.overlaps(&table.info.smallest, &table.info.largest) {
-            total += count_in(table, range)?;
-        }
-    }
-    Ok(total)
 }

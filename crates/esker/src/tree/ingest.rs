@@ -111,7 +111,6 @@ impl Ingest {
         })
     }
 
-    /// Notes a key that may have had a huge value.
     fn watch(&mut self, key: &[u8]) {
         let filter = &self.tree.store.blobs().filter;
         if !filter.is_empty() && filter.may_contain(key_hash(self.tree.inner.lineage, key)) {

@@ -6,7 +6,6 @@ use crate::options::TreeOptions;
 use crate::state::versions::Change;
 use crate::version::edit::Edit;
 
-/// The longest tag, in bytes.
 const TAG_LEN_MAX: usize = 4096;
 
 impl Tree {

@@ -66,7 +66,6 @@ impl Request {
     }
 }
 
-/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Held,
@@ -79,7 +78,6 @@ pub(super) enum Outcome {
 /// The held locks of one tree.
 #[derive(Debug, Default)]
 struct TreeLocks {
-    /// Locks on single keys.
     keys: BTreeMap<Vec<u8>, Vec<(Owner, LockMode)>>,
     ranges: Vec<(Owner, LockMode, KeyRange)>,
 }
@@ -93,7 +91,6 @@ impl TreeLocks {
         on_keys.chain(on_ranges.map(|&(owner, mode, _)| (owner, mode)))
     }
 
-    /// Whether the owner of `request` already holds such a lock.
     fn has(&self, request: &Request) -> bool {
         let on_key = request.keys.only_key().and_then(|key| self.keys.get(key));
         let on_key = on_key.into_iter().flatten().copied();
@@ -215,7 +212,6 @@ impl Locks {
         Locks { table: Arc::clone(table), owner, held: RefCell::default() }
     }
 
-    /// Whether no transaction of the store holds a lock.
     #[cfg(test)]
     pub(super) fn nobody_holds_any(&self) -> bool {
         let state = self.table.state.lock();

@@ -27,9 +27,6 @@
 //!   effect. The transaction's own reads find it applied to the value at its read point, and rely on that value.
 //! - A transaction that writes nothing reads at one read point and needs no check. Serializable pessimistic ones are
 //!   the exception: they may conflict because something has expired.
-//!
-//! Files: `options`, `reads` (what is relied on, and the check), `writes` (what is to be written, savepoints), `merge`,
-//! `scan`, `locks`, `span` (spans of keys), `retry`.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -63,7 +60,7 @@ use reads::{ReadSet, Validation, check_key_unchanged, expired};
 pub(crate) use retry::transact;
 pub use scan::TxnScan;
 pub use writes::Savepoint;
-use writes::{Change, WriteSet};
+use writes::{KeyChange, WriteSet};
 
 /// Several reads and writes, over any trees of a store, that take effect together or not at all.
 /// [`Db::begin`](crate::Db::begin) begins one; [`Db::transact`](crate::Db::transact) also repeats it if another write
@@ -251,7 +248,7 @@ impl Txn {
     /// transaction also `Deadlock` and `LockTimeout`, and, under snapshot isolation, `Conflict` when the key was
     /// changed since the transaction's first read.
     pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let change = Change::put(value.as_ref(), None);
+        let change = KeyChange::put(value.as_ref(), None);
         self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), change))
     }
 
@@ -268,7 +265,7 @@ impl Txn {
         ttl: Duration,
     ) -> Result<()> {
         let expiry = self.store.expiry_after(ttl);
-        let change = Change::put(value.as_ref(), Some(expiry));
+        let change = KeyChange::put(value.as_ref(), Some(expiry));
         self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), change))
     }
 
@@ -300,7 +297,7 @@ impl Txn {
     /// # Errors
     /// As [`Txn::put`].
     pub fn delete(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
-        self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), Change::DELETE))
+        self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), KeyChange::DELETE))
     }
 
     fn change(&self, tree: &Tree, key: &[u8], change: impl FnOnce(&mut WriteSet)) -> Result<()> {

@@ -18,12 +18,11 @@ use crate::version::edit::TreeId;
 
 #[derive(Debug, Default)]
 pub(super) struct ReadSet {
-    trees: BTreeMap<TreeId, TreeReads>,
+    trees: BTreeMap<TreeId, (Tree, TreeReads)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct TreeReads {
-    tree: Tree,
     /// Each key with the read point of its first read.
     keys: BTreeMap<Vec<u8>, SeqNo>,
     /// `None`: the scan returned nothing.
@@ -43,16 +42,9 @@ pub(super) struct RangeId {
 
 impl ReadSet {
     fn of(&mut self, tree: &Tree) -> &mut TreeReads {
-        self.trees.entry(tree.inner().id).or_insert_with(|| TreeReads {
-            tree: tree.clone(),
-            keys: BTreeMap::new(),
-            ranges: Vec::new(),
-            first_lapse: None,
-            lapses: BTreeMap::new(),
-        })
+        &mut self.trees.entry(tree.inner().id).or_insert_with(|| (tree.clone(), TreeReads::default())).1
     }
 
-    /// Records that `key` was read as of `seq`.
     pub(super) fn note_key(&mut self, tree: &Tree, key: &[u8], seq: SeqNo) {
         let keys = &mut self.of(tree).keys;
         if !keys.contains_key(key) {
@@ -80,7 +72,7 @@ impl ReadSet {
 
     /// The earliest expiry that must not have come when `writes` is written.
     pub(super) fn first_lapse(&self, writes: &WriteSet) -> Option<(Expiry, &Tree, &[u8])> {
-        let lapses = self.trees.iter().flat_map(|(&id, TreeReads { tree, first_lapse, lapses, .. })| {
+        let lapses = self.trees.iter().flat_map(|(&id, (tree, TreeReads { first_lapse, lapses, .. }))| {
             let written = lapses.iter().filter(move |(key, _)| writes.get(id, key).is_some());
             let relied = first_lapse.iter().map(move |(expiry, key)| (*expiry, tree, key.as_slice()));
             written.map(move |(key, expiry)| (*expiry, tree, key.as_slice())).chain(relied)
@@ -90,22 +82,21 @@ impl ReadSet {
 
     /// Records that only `walked` was read of the range; `None`: nothing.
     pub(super) fn shrink_range(&mut self, id: RangeId, walked: Option<KeyRange>) {
-        let range = self.trees.get_mut(&id.tree).and_then(|reads| reads.ranges.get_mut(id.index));
+        let range = self.trees.get_mut(&id.tree).and_then(|(_, reads)| reads.ranges.get_mut(id.index));
         if let Some(range) = range {
-            *range = match (range.take(), walked) {
-                (Some((_, seq)), Some(walked)) => Some((walked, seq)),
-                _ => None,
-            };
+            *range = range.take().zip(walked).map(|((_, seq), walked)| (walked, seq));
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.trees.values().all(|reads| reads.keys.is_empty() && reads.ranges.iter().all(Option::is_none))
+        self.trees
+            .values()
+            .all(|(_, reads)| reads.keys.is_empty() && reads.ranges.iter().all(Option::is_none))
     }
 
     /// Fails if anything was written since it was read. Writes up to `seen` count as checked.
     fn check(&self, seen: SeqNo) -> Result<()> {
-        for TreeReads { tree, keys, ranges, .. } in self.trees.values() {
+        for (tree, TreeReads { keys, ranges, .. }) in self.trees.values() {
             let since = keys.values().chain(ranges.iter().flatten().map(|(_, seq)| seq)).min();
             let Some(&since) = since else { continue };
             let state = tree.readable_state()?;
@@ -161,7 +152,6 @@ impl Validation<'_> {
     }
 }
 
-/// Fails with `Conflict` if `key` was written after `since`.
 pub(super) fn check_key_unchanged(tree: &Tree, key: &[u8], since: SeqNo) -> Result<()> {
     let state = tree.readable_state()?;
     if Newer::than(since, &state).has_key(key, since)? {
@@ -170,7 +160,6 @@ pub(super) fn check_key_unchanged(tree: &Tree, key: &[u8], since: SeqNo) -> Resu
     Ok(())
 }
 
-/// The error for a key whose value expired after the transaction read it.
 pub(super) fn expired(tree: &Tree, key: &[u8]) -> Error {
     let (key, tree) = (shown(key), tree.name());
     let message = format!("key {key} of tree \"{tree}\" has expired since the transaction read it");

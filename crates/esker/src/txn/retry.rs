@@ -7,7 +7,6 @@ use super::{LockTable, Txn, TxnOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Owner;
 
-/// How often a transaction is tried.
 const TRIES_MAX: u32 = 64;
 /// The longest pause after the first try, in microseconds. It doubles with each try, up to [`PAUSE_US_MAX`].
 const PAUSE_US: u64 = 50;

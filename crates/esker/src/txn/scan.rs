@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use super::Txn;
 use super::reads::RangeId;
-use super::writes::{Change, Changes};
+use super::writes::{Changes, KeyChange};
 use crate::cursor::Expiry;
 use crate::error::Result;
 use crate::ranges::{Bounds, KeyRange, next_key};
@@ -17,7 +17,6 @@ use crate::value::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Start,
-    /// From the store.
     Store,
     /// From the transaction's writes; the store may have the key too.
     Own,
@@ -37,8 +36,7 @@ pub struct TxnScan<'t> {
     /// Whether the store's scan is at a pair.
     store_on: bool,
     own: Option<Changes>,
-    /// The next of the transaction's writes.
-    next_own: Option<(Vec<u8>, Change)>,
+    next_own: Option<(Vec<u8>, KeyChange)>,
     /// The value that operands have made of the current pair, once it was asked for.
     made: Option<Vec<u8>>,
     at: At,
@@ -139,18 +137,18 @@ impl<'t> TxnScan<'t> {
         Ok(())
     }
 
-    fn first_own(&self) -> Option<(Vec<u8>, Change)> {
+    fn first_own(&self) -> Option<(Vec<u8>, KeyChange)> {
         self.own_within(self.range.keys.bounds()?)
     }
 
     /// The next of the transaction's writes behind `key`, which is in the range.
-    fn own_behind(&self, key: &[u8]) -> Option<(Vec<u8>, Change)> {
+    fn own_behind(&self, key: &[u8]) -> Option<(Vec<u8>, KeyChange)> {
         let (lower, upper) = self.range.keys.bounds()?;
         let key = Bound::Excluded(key);
         self.own_within(if self.range.reverse { (lower, key) } else { (key, upper) })
     }
 
-    fn own_within(&self, bounds: Bounds<'_>) -> Option<(Vec<u8>, Change)> {
+    fn own_within(&self, bounds: Bounds<'_>) -> Option<(Vec<u8>, KeyChange)> {
         let mut found = self.own.as_ref()?.keys.range::<[u8], _>(bounds);
         let found = if self.range.reverse { found.next_back() } else { found.next() };
         found.map(|(key, change)| (key.clone(), change.clone()))

@@ -22,20 +22,19 @@ enum Base {
     Value(Arc<[u8]>, Option<Expiry>),
 }
 
-/// A change of one key.
 #[derive(Debug, Clone)]
-pub(super) struct Change {
+pub(super) struct KeyChange {
     base: Base,
     /// The operands merged into the base, as stored, oldest first.
     operands: Vec<Arc<[u8]>>,
 }
 
-impl Change {
+impl KeyChange {
     /// The key is deleted.
-    pub(super) const DELETE: Change = Change { base: Base::Absent, operands: Vec::new() };
+    pub(super) const DELETE: KeyChange = KeyChange { base: Base::Absent, operands: Vec::new() };
 
-    pub(super) fn put(value: &[u8], expiry: Option<Expiry>) -> Change {
-        Change { base: Base::Value(value.into(), expiry), operands: Vec::new() }
+    pub(super) fn put(value: &[u8], expiry: Option<Expiry>) -> KeyChange {
+        KeyChange { base: Base::Value(value.into(), expiry), operands: Vec::new() }
     }
 
     pub(super) fn is_delete(&self) -> bool {
@@ -117,7 +116,7 @@ impl Change {
 /// The changes of one tree. Scans share them, and continue with the state that they began with.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Changes {
-    pub(super) keys: Arc<BTreeMap<Vec<u8>, Change>>,
+    pub(super) keys: Arc<BTreeMap<Vec<u8>, KeyChange>>,
     /// Ranges that were deleted. Changes in `keys` came later, except the deletes among them.
     deleted: Arc<Vec<KeyRange>>,
 }
@@ -127,9 +126,8 @@ impl Changes {
         self.keys.is_empty() && self.deleted.is_empty()
     }
 
-    /// The change of `key`, if there is one.
-    pub(super) fn get(&self, key: &[u8]) -> Option<Change> {
-        self.keys.get(key).cloned().or_else(|| self.deletes(key).then_some(Change::DELETE))
+    pub(super) fn get(&self, key: &[u8]) -> Option<KeyChange> {
+        self.keys.get(key).cloned().or_else(|| self.deletes(key).then_some(KeyChange::DELETE))
     }
 
     /// Whether `key` is in a deleted range. It may have been put since.
@@ -163,7 +161,7 @@ enum Undo {
         tree: TreeId,
         key: Vec<u8>,
         /// `None`: the transaction had not written the key.
-        before: Option<Change>,
+        before: Option<KeyChange>,
     },
     /// The range that was deleted last.
     Range { tree: TreeId },
@@ -174,8 +172,7 @@ impl WriteSet {
         self.trees.values().all(|(_, changes)| changes.is_empty())
     }
 
-    /// The transaction's change of `key`, if it wrote it.
-    pub(super) fn get(&self, tree: TreeId, key: &[u8]) -> Option<Change> {
+    pub(super) fn get(&self, tree: TreeId, key: &[u8]) -> Option<KeyChange> {
         self.trees.get(&tree)?.1.get(key)
     }
 
@@ -198,7 +195,7 @@ impl WriteSet {
         changes
     }
 
-    pub(super) fn set(&mut self, tree: &Tree, key: &[u8], change: Change) {
+    pub(super) fn set(&mut self, tree: &Tree, key: &[u8], change: KeyChange) {
         let changes = self.changes_at(tree, key);
         Arc::make_mut(&mut changes.keys).insert(key.to_vec(), change);
     }
@@ -208,14 +205,14 @@ impl WriteSet {
         let changes = self.changes_at(tree, key);
         let base = if changes.deletes(key) { Base::Absent } else { Base::Store };
         let change = Arc::make_mut(&mut changes.keys).entry(key.to_vec());
-        change.or_insert(Change { base, operands: Vec::new() }).merge(operand, operators);
+        change.or_insert(KeyChange { base, operands: Vec::new() }).merge(operand, operators);
     }
 
     pub(super) fn delete_range(&mut self, tree: &Tree, range: KeyRange) {
         let own = self.changes(tree.inner().id).map(|changes| Arc::clone(&changes.keys)).unwrap_or_default();
         let within = range.bounds().into_iter().flat_map(|bounds| own.range::<[u8], _>(bounds));
         for (key, _) in within.filter(|(_, change)| !change.is_delete()) {
-            self.set(tree, key, Change::DELETE);
+            self.set(tree, key, KeyChange::DELETE);
         }
         let id = tree.inner().id;
         let (_, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));

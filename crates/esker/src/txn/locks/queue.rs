@@ -14,7 +14,6 @@ pub(super) struct Waiter {
     pub(super) waker: Waker,
 }
 
-/// A wait of `from` for `to`.
 #[derive(Debug, Clone, Copy)]
 struct Wait {
     from: Owner,
@@ -58,7 +57,6 @@ impl State {
             .map(|other| other.owner)
     }
 
-    /// Whether a new request need not wait.
     pub(super) fn nothing_in_the_way(&self, request: &Request) -> bool {
         self.holders_in_the_way(request).next().is_none()
             && self.waiters_in_the_way(request, self.queue.len(), &[]).next().is_none()
@@ -103,7 +101,6 @@ impl State {
         true
     }
 
-    /// Removes `owner` from the queue.
     pub(super) fn give_up(&mut self, owner: Owner) {
         self.queue.retain(|waiter| waiter.request.owner != owner);
         self.settle();
