@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::operators::{MergeOperator, MergeOperators};
+use crate::trace::named;
 
 mod tree;
 
@@ -49,52 +50,27 @@ impl Compression {
     }
 }
 
-/// Which block leaves the buffer pool when it is full. `docs/cache.md` lists hit rates; `esker cache-sim` computes them
-/// for your own trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum CachePolicy {
-    /// Keeps nothing: every read of a block reads its file and verifies the block. For measurements.
-    None,
-    /// First in, first out.
-    Fifo,
-    /// The least recently used block leaves first.
-    Lru,
-    /// 2Q (Johnson, Shasha 1994): a new block has to prove itself in a first queue.
-    TwoQ,
-    /// ARC (Megiddo, Modha 2003): adapts between recency and frequency to the misses.
-    Arc,
-    /// Clock: the next block that was not asked for since the hand last passed it leaves.
-    Clock,
-    /// S3-FIFO (Yang and others 2023): three queues whose order does not change on a hit. The default: it has the best
-    /// hit rates on average, and a hit writes one byte.
-    #[default]
-    S3Fifo,
-}
-
-impl CachePolicy {
-    /// Every policy, the simplest first.
-    pub const ALL: &[CachePolicy] = &[
-        CachePolicy::None,
-        CachePolicy::Fifo,
-        CachePolicy::Lru,
-        CachePolicy::TwoQ,
-        CachePolicy::Arc,
-        CachePolicy::Clock,
-        CachePolicy::S3Fifo,
-    ];
-
-    /// Its name in statistics and on the command line: `none`, `fifo`, `lru`, `2q`, `arc`, `clock` or `s3-fifo`.
-    pub fn name(self) -> &'static str {
-        match self {
-            CachePolicy::None => "none",
-            CachePolicy::Fifo => "fifo",
-            CachePolicy::Lru => "lru",
-            CachePolicy::TwoQ => "2q",
-            CachePolicy::Arc => "arc",
-            CachePolicy::Clock => "clock",
-            CachePolicy::S3Fifo => "s3-fifo",
-        }
+named! {
+    /// Which block leaves the buffer pool when it is full. `docs/cache.md` lists hit rates; `esker cache-sim` computes
+    /// them for your own trace.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    CachePolicy {
+        /// Keeps nothing: every read of a block reads its file and verifies the block. For measurements.
+        None = "none",
+        /// First in, first out.
+        Fifo = "fifo",
+        /// The least recently used block leaves first.
+        Lru = "lru",
+        /// 2Q (Johnson, Shasha 1994): a new block has to prove itself in a first queue.
+        TwoQ = "2q",
+        /// ARC (Megiddo, Modha 2003): adapts between recency and frequency to the misses.
+        Arc = "arc",
+        /// Clock: the next block that was not asked for since the hand last passed it leaves.
+        Clock = "clock",
+        /// S3-FIFO (Yang and others 2023): three queues whose order does not change on a hit. The default: it has the
+        /// best hit rates on average, and a hit writes one byte.
+        #[default]
+        S3Fifo = "s3-fifo",
     }
 }
 

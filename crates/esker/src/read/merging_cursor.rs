@@ -5,7 +5,6 @@
 //! is the only source left. There are few sources (memtables, runs, levels; some dozens in tiered trees), so
 //! the list beats a heap.
 
-use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -62,12 +61,6 @@ impl Source {
     fn seq(&self) -> SeqNo {
         each!(self, c => c.seq())
     }
-
-    /// Compares the current entries: by ascending key, then newest first.
-    #[inline]
-    fn compare(&self, other: &Source) -> Ordering {
-        self.key().cmp(other.key()).then_with(|| other.seq().cmp(&self.seq()))
-    }
 }
 
 /// The sources that cover all of `state`, newest first.
@@ -105,7 +98,9 @@ impl MergeCursor {
 
     #[inline]
     fn before(&self, a: usize, b: usize) -> bool {
-        let order = self.sources[a].compare(&self.sources[b]);
+        let (one, two) = (&self.sources[a], &self.sources[b]);
+        // By ascending key, then newest first.
+        let order = one.key().cmp(two.key()).then_with(|| two.seq().cmp(&one.seq()));
         match self.direction {
             Direction::Forward => order.is_lt() || (order.is_eq() && a < b),
             Direction::Backward => order.is_gt() || (order.is_eq() && a < b),

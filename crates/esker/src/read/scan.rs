@@ -273,10 +273,8 @@ impl Scan {
 
     #[inline]
     fn advance_forward(&mut self) -> Result<bool> {
-        let mut first = !self.started;
-        if first {
+        if !self.started {
             self.start()?;
-            self.key.clear();
         } else if !std::mem::take(&mut self.is_ahead) {
             self.merge.advance()?;
         }
@@ -284,12 +282,12 @@ impl Scan {
         while self.merge.valid() {
             let key = self.merge.key();
             // No key is empty, so an empty buffer means that no key was seen yet.
-            let is_new = first || key != self.key.as_slice();
+            let is_new = key != self.key.as_slice();
             if is_new && self.merge.seq() <= self.seq {
                 if !self.range.keys.ends_behind(key) {
                     return self.finish();
                 }
-                (first, skipped) = (false, 0);
+                skipped = 0;
                 self.key.clear();
                 self.key.extend_from_slice(key);
                 self.kind = self.merge.kind();

@@ -94,7 +94,7 @@ impl Metrics {
     #[inline]
     pub(crate) fn begin(&self, operation: Operation) {
         if self.count(operation) {
-            perf_context::begin_timed(&*self.clock);
+            perf_context::begin_notes(&*self.clock, true);
         } else {
             perf_context::begin();
         }

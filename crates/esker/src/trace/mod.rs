@@ -29,17 +29,16 @@ pub use slow::{SlowOperation, Spent, WhySlow};
 macro_rules! named {
     ($($(#[$of_enum:meta])* $Enum:ident { $($(#[$of_value:meta])* $Value:ident = $name:literal,)* })*) => {$(
         $(#[$of_enum])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum $Enum {
             $($(#[$of_value])* $Value,)*
         }
 
         impl $Enum {
-            /// Every value.
+            /// Every value, in the order of the declaration.
             pub const ALL: &[$Enum] = &[$($Enum::$Value),*];
 
-            #[doc = concat!("Its name in statistics: ", $("`", $name, "` "),*)]
+            #[doc = concat!("Its name in statistics and on the command line: ", $("`", $name, "` "),*)]
             pub fn name(self) -> &'static str {
                 match self {
                     $($Enum::$Value => $name,)*
@@ -49,8 +48,11 @@ macro_rules! named {
     )*};
 }
 
+pub(crate) use named;
+
 named! {
     /// A kind of operation.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     Operation {
         /// A lookup of one key, without reading a huge value.
         Get = "get",
@@ -68,6 +70,7 @@ named! {
     }
 
     /// Something that an operation waits for, or reads, and that takes time.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     Cause {
         /// Writers are slowed because merges are behind.
         Throttled = "throttled",

@@ -58,12 +58,6 @@ pub(crate) fn begin() {
     KNOWN.set(false);
 }
 
-/// An operation begins whose time is wanted.
-#[cold]
-pub(crate) fn begin_timed(clock: &dyn Clock) {
-    begin_at(clock, true);
-}
-
 /// Whether there is anything to be told of the operation at its end.
 #[inline]
 pub(crate) fn are_there() -> bool {
@@ -74,11 +68,13 @@ pub(crate) fn are_there() -> bool {
 #[cold]
 pub(crate) fn expect(clock: &dyn Clock) {
     if !KNOWN.get() {
-        begin_at(clock, false);
+        begin_notes(clock, false);
     }
 }
 
-fn begin_at(clock: &dyn Clock, timed: bool) {
+/// Begins notes, because something will be noted or the operation is timed.
+#[cold]
+pub(super) fn begin_notes(clock: &dyn Clock, timed: bool) {
     KNOWN.set(true);
     let began_ns = clock.monotonic_ns();
     NOTES.with_borrow_mut(|notes| *notes = Notes { began_ns, timed, ..Notes::NONE });

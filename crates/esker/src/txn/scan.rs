@@ -7,7 +7,7 @@ use super::reads::RangeId;
 use super::writes::{Changes, KeyChange};
 use crate::cursor::Expiry;
 use crate::error::Result;
-use crate::ranges::{Bounds, KeyRange, next_key};
+use crate::ranges::{KeyRange, next_key};
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
 use crate::tree::Tree;
@@ -86,7 +86,7 @@ impl<'t> TxnScan<'t> {
         match self.at {
             At::Start => {
                 self.store_on = self.advance_store()?;
-                self.next_own = self.first_own();
+                self.next_own = self.own_behind(None);
             }
             At::Store => self.store_on = self.advance_store()?,
             At::Own => self.pass_own()?,
@@ -133,22 +133,17 @@ impl<'t> TxnScan<'t> {
         if self.store_on && self.store.key() == key {
             self.store_on = self.advance_store()?;
         }
-        self.next_own = self.own_behind(&key);
+        self.next_own = self.own_behind(Some(&key));
         Ok(())
     }
 
-    fn first_own(&self) -> Option<(Vec<u8>, KeyChange)> {
-        self.own_within(self.range.keys.bounds()?)
-    }
-
-    /// The next of the transaction's writes behind `key`, which is in the range.
-    fn own_behind(&self, key: &[u8]) -> Option<(Vec<u8>, KeyChange)> {
-        let (lower, upper) = self.range.keys.bounds()?;
-        let key = Bound::Excluded(key);
-        self.own_within(if self.range.reverse { (lower, key) } else { (key, upper) })
-    }
-
-    fn own_within(&self, bounds: Bounds<'_>) -> Option<(Vec<u8>, KeyChange)> {
+    /// The first of the transaction's writes; with `key`, which is in the range, the next one behind it.
+    fn own_behind(&self, key: Option<&[u8]>) -> Option<(Vec<u8>, KeyChange)> {
+        let bounds = match (self.range.keys.bounds()?, key.map(Bound::Excluded)) {
+            (bounds, None) => bounds,
+            ((lower, _), Some(key)) if self.range.reverse => (lower, key),
+            ((_, upper), Some(key)) => (key, upper),
+        };
         let mut found = self.own.as_ref()?.keys.range::<[u8], _>(bounds);
         let found = if self.range.reverse { found.next_back() } else { found.next() };
         found.map(|(key, change)| (key.clone(), change.clone()))
