@@ -376,7 +376,7 @@ impl Db {
     /// # }
     /// ```
     pub fn transact<T>(&self, options: &TxnOptions, work: impl FnMut(&Txn) -> Result<T>) -> Result<T> {
-        crate::txn::transact(&self.store, &self.locks, options, work)
+        Txn::transact(&self.store, &self.locks, options, work)
     }
 
     /// The whole store at this moment.

@@ -24,7 +24,9 @@ impl Text {
         let _ = writeln!(self.0, "esker_{name}{labels} {value}");
     }
 
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
+    /// A figure without labels. By convention the names of counters end in `_total`.
+    fn single(&mut self, name: &str, help: &str, value: impl std::fmt::Display) {
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
@@ -74,7 +76,10 @@ impl Text {
         }
     }
 
-    fn counters(&mut self, stats: &Stats) {
+    fn singles(&mut self, stats: &Stats) {
+        let help = "How long writers were slowed because merges were behind.";
+        self.single("throttled_seconds_total", help, stats.throttled_us as f64 / 1e6);
+        let failed = u64::from(stats.failure.is_some());
         for (name, help, value) in [
             ("pool_hits_total", "Block reads that the buffer pool answered.", stats.pool_hits),
             ("pool_misses_total", "Block reads that went to the file.", stats.pool_misses),
@@ -86,17 +91,6 @@ impl Text {
             ("merged_out_bytes_total", "Bytes that merges wrote.", stats.merged_bytes_out),
             ("scrubbed_bytes_total", "Bytes that scrubs read to find damage.", stats.scrubbed_bytes),
             ("scrubs_total", "Scrubs that have read everything.", stats.scrubs),
-        ] {
-            self.single(name, "counter", help, value);
-        }
-        let throttled = stats.throttled_us as f64 / 1e6;
-        let help = "How long writers were slowed because merges were behind.";
-        self.single("throttled_seconds_total", "counter", help, throttled);
-    }
-
-    fn gauges(&mut self, stats: &Stats) {
-        let failed = u64::from(stats.failure.is_some());
-        for (name, help, value) in [
             (
                 "failed",
                 "1 if background work has failed: writes fail until the store is opened again.",
@@ -124,7 +118,7 @@ impl Text {
             ("pool_capacity_bytes", "Capacity of the buffer pool.", stats.pool_capacity),
             ("snapshots", "Open snapshots.", stats.snapshots),
         ] {
-            self.single(name, "gauge", help, value);
+            self.single(name, help, value);
         }
     }
 
@@ -162,8 +156,7 @@ impl Stats {
         let mut text = Text(String::new());
         text.operations(self);
         text.waits(self);
-        text.counters(self);
-        text.gauges(self);
+        text.singles(self);
         text.trees(self);
         text.0
     }

@@ -165,7 +165,7 @@ impl LockTable {
         if state.trees.get(&request.tree).is_some_and(|locks| locks.has(&request)) {
             return Outcome::HeldBefore;
         }
-        if state.nothing_in_the_way(&request) {
+        if state.need_not_wait(&request) {
             state.grant(&request);
             return Outcome::Held;
         }

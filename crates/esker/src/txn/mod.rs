@@ -34,7 +34,8 @@ use std::time::Duration;
 
 use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result, shown};
-use crate::operators::MergeOperators;
+use crate::keys;
+use crate::operators::{ADD, APPEND, MergeOperators};
 use crate::ranges::KeyRange;
 use crate::read::range::ScanRange;
 use crate::store::Owner;
@@ -44,10 +45,8 @@ use crate::value::Value;
 use crate::write::batch::check_key;
 
 mod locks;
-mod merge_operator;
 mod options;
 mod reads;
-mod retry;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -57,10 +56,14 @@ pub(crate) use locks::LockTable;
 use locks::{LockMode, Locks, Outcome};
 pub use options::{Isolation, TxnMode, TxnOptions};
 use reads::{ReadSet, Validation, check_key_unchanged, expired};
-pub(crate) use retry::transact;
 pub use scan::TxnScan;
 pub use writes::Savepoint;
 use writes::{KeyChange, WriteSet};
+
+const TRIES_MAX: u32 = 64;
+/// The longest pause after the first try, in microseconds. It doubles with each try, up to [`PAUSE_US_MAX`].
+const PAUSE_US: u64 = 50;
+const PAUSE_US_MAX: u64 = 12_800;
 
 /// Several reads and writes, over any trees of a store, that take effect together or not at all.
 /// [`Db::begin`](crate::Db::begin) begins one; [`Db::transact`](crate::Db::transact) also repeats it if another write
@@ -128,6 +131,31 @@ impl Txn {
         };
         let (store, locks) = (Arc::clone(store), Locks::new(locks));
         Ok(Txn { store, options, inner: RefCell::new(inner), locks })
+    }
+
+    /// Runs `work` in transactions until one commits or fails with an error that a retry cannot help.
+    pub(crate) fn transact<T>(
+        store: &Arc<Owner>,
+        locks: &Arc<LockTable>,
+        options: &TxnOptions,
+        mut work: impl FnMut(&Txn) -> Result<T>,
+    ) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            let txn = Txn::begin(store, locks, options.clone())?;
+            let done = work(&txn).and_then(|made| txn.commit().map(|()| made));
+            tries += 1;
+            // A transaction that waited for a lock in vain has waited long enough.
+            let is_transient =
+                |error: &Error| matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Deadlock);
+            if tries == TRIES_MAX || !done.as_ref().is_err_and(is_transient) {
+                return done;
+            }
+            // A random time, so that two conflicting transactions do not meet again.
+            let longest = (PAUSE_US << (tries - 1).min(16)).min(PAUSE_US_MAX);
+            let pause = store.env().random.next_u64() % (longest + 1);
+            store.env().clock.sleep(Duration::from_micros(pause));
+        }
     }
 
     fn is_pessimistic(&self) -> bool {
@@ -298,6 +326,63 @@ impl Txn {
     /// As [`Txn::put`].
     pub fn delete(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
         self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), KeyChange::DELETE))
+    }
+
+    /// Changes the value of `key` by `operand` with the merge operator `operator`, as [`Tree::merge`] does, when the
+    /// transaction commits. The transaction's own reads already see the change. Such a read also counts as a read of
+    /// the store's value.
+    ///
+    /// Nothing is read, so a serializable transaction does not rely on the key's value: the operator changes whatever
+    /// other writes have left there. Any number of optimistic transactions can add to the same counter side by side,
+    /// and each addition counts. Otherwise this is a write like any other. Under snapshot isolation, if two
+    /// transactions overlap and write the key, only one of them commits. A pessimistic transaction locks the key
+    /// exclusively.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let (orders, counts) = (db.tree("orders")?, db.tree("counts")?);
+    /// let txn = db.begin(esker::TxnOptions::default())?;
+    /// txn.put(&orders, "7", "two apples")?;
+    /// txn.add(&counts, "apples", 2)?;
+    /// counts.add("apples", 5)?; // somebody else, meanwhile
+    /// txn.commit()?;
+    /// let count = counts.get_vec("apples")?.expect("it was added to");
+    /// assert_eq!(esker::keys::decode_i64(&count)?, 7);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` when there is no such operator or it refuses the operand; otherwise as [`Txn::put`]. If the
+    /// operator cannot change the value, every reader of the key gets `InvalidInput`, this transaction included.
+    pub fn merge(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        operator: &str,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (key, operators) = (key.as_ref(), self.operators());
+        let operand = operators.encode(operator, operand.as_ref())?;
+        self.change(tree, key, |writes| writes.merge(tree, key, operand, operators))
+    }
+
+    /// Adds `number` to the value of `key`, which [`keys::i64`] encodes: [`Txn::merge`] with [`ADD`].
+    ///
+    /// # Errors
+    /// As [`Txn::merge`].
+    pub fn add(&self, tree: &Tree, key: impl AsRef<[u8]>, number: i64) -> Result<()> {
+        self.merge(tree, key, ADD, keys::i64(number))
+    }
+
+    /// Appends `bytes` to the value of `key`: [`Txn::merge`] with [`APPEND`].
+    ///
+    /// # Errors
+    /// As [`Txn::merge`].
+    pub fn append(&self, tree: &Tree, key: impl AsRef<[u8]>, bytes: impl AsRef<[u8]>) -> Result<()> {
+        self.merge(tree, key, APPEND, bytes)
     }
 
     fn change(&self, tree: &Tree, key: &[u8], change: impl FnOnce(&mut WriteSet)) -> Result<()> {

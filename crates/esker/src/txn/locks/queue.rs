@@ -31,50 +31,34 @@ impl State {
         self.position(owner).is_some()
     }
 
-    /// The holders that `request` has to wait for.
-    fn holders_in_the_way(&self, request: &Request) -> impl Iterator<Item = Owner> {
-        let held = self.trees.get(&request.tree).into_iter().flat_map(|locks| locks.on(&request.keys));
-        held.filter(|&(owner, mode)| request.conflicts(owner, mode) && !broken("txn-locks"))
-            .map(|(owner, _)| owner)
-    }
-
-    /// Those of the first `before` waiters that `request` has to let go first.
-    fn waiters_in_the_way(
-        &self,
-        request: &Request,
-        before: usize,
-        passes: &[Owner],
-    ) -> impl Iterator<Item = Owner> {
-        let others = self.queue[..before].iter().map(|waiter| &waiter.request);
-        others
-            .filter(|other| {
-                other.tree == request.tree
-                    && request.conflicts(other.owner, other.mode)
-                    && request.keys.meets(&other.keys)
-                    && !passes.contains(&other.owner)
-                    && !broken("txn-turn")
-            })
-            .map(|other| other.owner)
-    }
-
-    pub(super) fn nothing_in_the_way(&self, request: &Request) -> bool {
-        self.holders_in_the_way(request).next().is_none()
-            && self.waiters_in_the_way(request, self.queue.len(), &[]).next().is_none()
-    }
-
-    fn waits_of(&self, index: usize) -> Vec<Wait> {
-        let Waiter { request, passes, .. } = &self.queue[index];
+    /// What `request` has to wait for: holders, and those of the first `before` waiters that are not in `passes`.
+    fn waits_of(&self, request: &Request, before: usize, passes: &[Owner]) -> impl Iterator<Item = Wait> {
         let from = request.owner;
-        let holders = self.holders_in_the_way(request).map(|to| Wait { from, to, for_turn: false });
-        let waiters =
-            self.waiters_in_the_way(request, index, passes).map(|to| Wait { from, to, for_turn: true });
-        holders.chain(waiters).collect()
+        let held = self.trees.get(&request.tree).into_iter().flat_map(|locks| locks.on(&request.keys));
+        let held = held.filter(|&(to, mode)| request.conflicts(to, mode) && !broken("txn-locks"));
+        let earlier = self.queue[..before].iter().map(|waiter| &waiter.request).filter(|other| {
+            other.tree == request.tree
+                && request.conflicts(other.owner, other.mode)
+                && request.keys.meets(&other.keys)
+                && !passes.contains(&other.owner)
+                && !broken("txn-turn")
+        });
+        let earlier = earlier.map(move |other| Wait { from, to: other.owner, for_turn: true });
+        held.map(move |(to, _)| Wait { from, to, for_turn: false }).chain(earlier)
+    }
+
+    fn waits_at(&self, index: usize) -> impl Iterator<Item = Wait> {
+        let Waiter { request, passes, .. } = &self.queue[index];
+        self.waits_of(request, index, passes)
+    }
+
+    pub(super) fn need_not_wait(&self, request: &Request) -> bool {
+        self.waits_of(request, self.queue.len(), &[]).next().is_none()
     }
 
     /// Follows waits from `at` to `goal`; returns true if it gets there, with the way in `path`.
     fn find_way(&self, at: Owner, goal: Owner, seen: &mut BTreeSet<Owner>, path: &mut Vec<Wait>) -> bool {
-        let waits = self.position(at).map(|index| self.waits_of(index)).unwrap_or_default();
-        for wait in waits {
+        for wait in self.position(at).into_iter().flat_map(|index| self.waits_at(index)) {
             path.push(wait);
             if wait.to == goal || (seen.insert(wait.to) && self.find_way(wait.to, goal, seen, path)) {
                 return true;
@@ -110,7 +94,7 @@ impl State {
     pub(super) fn settle(&mut self) {
         let mut index = 0;
         while index < self.queue.len() {
-            if self.waits_of(index).is_empty() {
+            if self.waits_at(index).next().is_none() {
                 let waiter = self.queue.remove(index);
                 self.grant(&waiter.request);
                 waiter.waker.wake();
