@@ -61,9 +61,7 @@ fn check_tree_name(name: &str) -> Result<()> {
 
 impl Db {
     fn from_store(store: Arc<Owner>) -> Result<Db> {
-        let default = store.versions().lock().find(DEFAULT_TREE).cloned();
-        let default =
-            default.ok_or_else(|| Error::new(ErrorKind::NotFound, "the store has no default tree"))?;
+        let default = store.versions().lock().tree_called(DEFAULT_TREE)?;
         Ok(Db { default: Tree::new(&store, default), store, locks: Arc::default() })
     }
 

@@ -41,12 +41,7 @@ impl Compression {
     }
 
     pub(crate) fn from_u8(byte: u8) -> Option<Compression> {
-        match byte {
-            0 => Some(Compression::None),
-            1 => Some(Compression::Lz4),
-            2 => Some(Compression::Zstd),
-            _ => None,
-        }
+        [Compression::None, Compression::Lz4, Compression::Zstd].get(usize::from(byte)).copied()
     }
 }
 

@@ -55,7 +55,7 @@ fn values(global: &Global, args: &Ls, keys: DataType, rows: &mut Scan, out: &mut
     }
     match damaged {
         0 => Ok(()),
-        count => Err(Failure::store(format!("{count} values are damaged (see `esker check`)"))),
+        count => Err(Failure::store(format!("damaged values: {count} (see `esker check`)"))),
     }
 }
 

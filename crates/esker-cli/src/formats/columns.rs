@@ -150,7 +150,8 @@ impl Table {
     pub(super) fn row<'a>(&'a mut self, fields: &'a Fields) -> Result<TableRow<'a>, Cow<'static, str>> {
         if fields.len() != self.width {
             let (len, width) = (fields.len(), self.width);
-            return Err(format!("the row has {len} columns, but the first row has {width}").into());
+            let s = if len == 1 { "" } else { "s" };
+            return Err(format!("the row has {len} column{s}, but the first row has {width}").into());
         }
         let mut encoded = [false; 2];
         let list = self.base64.map_or(&b""[..], |at| fields.get(at));

@@ -28,20 +28,14 @@ pub(crate) struct Newer<'a> {
 
 impl<'a> Newer<'a> {
     pub(crate) fn than(after: SeqNo, state: &'a TreeState) -> Newer<'a> {
-        let mems = std::iter::once(&state.mem).chain(&state.immutable);
+        let mems = std::iter::once(&state.mem).chain(&state.immutable).map(|mem| &**mem);
+        let tables = state.levels.tables().map(|(_, table)| &**table);
+        let moved = state.key_bounds.moved.iter().filter(|moved| moved.seq > after);
         Newer {
-            mems: mems.filter(|mem| mem.last_seq() > after).map(|mem| &**mem).collect(),
-            tables: state
-                .levels
-                .tables()
-                .filter(|(_, table)| table.info.max_seq > after)
-                .map(|(_, table)| &**table)
-                .collect(),
+            mems: mems.filter(|mem| mem.last_seq() > after).collect(),
+            tables: tables.filter(|table| table.info.max_seq > after).collect(),
             ranges: &state.ranges,
-            moved: {
-                let moved = state.key_bounds.moved.iter().filter(|moved| moved.seq > after);
-                moved.map(|moved| &moved.range).collect()
-            },
+            moved: moved.map(|moved| &moved.range).collect(),
         }
     }
 

@@ -7,16 +7,10 @@ const FIRST_LOG2: u32 = 8;
 const CLASSES: usize = 28;
 
 /// Counts by class. Any number of threads may add.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Classes {
     counts: [AtomicU64; CLASSES],
     sum_ns: AtomicU64,
-}
-
-impl Default for Classes {
-    fn default() -> Self {
-        Classes { counts: std::array::from_fn(|_| AtomicU64::new(0)), sum_ns: AtomicU64::new(0) }
-    }
 }
 
 fn class_of(ns: u64) -> usize {

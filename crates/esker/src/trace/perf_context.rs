@@ -16,7 +16,7 @@ pub(crate) struct Amount {
 }
 
 /// The notes of an operation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Notes {
     /// When the operation began, if it is timed, or else the first of what is noted; by the monotonic clock.
     pub(crate) began_ns: u64,
@@ -34,12 +34,6 @@ impl Notes {
             sum.ns += amount.ns;
             sum.bytes += amount.bytes;
         }
-    }
-}
-
-impl Default for Notes {
-    fn default() -> Self {
-        Notes::NONE
     }
 }
 

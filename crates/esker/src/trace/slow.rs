@@ -199,9 +199,8 @@ impl fmt::Display for WhySlow {
         if self.count == 0 {
             return write!(f, "no operation took a millisecond or more in the last {MINUTES} minutes");
         }
-        let ms = self.took_us as f64 / 1000.0;
-        write!(f, "{} operations took a millisecond or more in the last {MINUTES} minutes", self.count)?;
-        write!(f, ", {ms:.1} ms in total")?;
+        let (count, ms) = (self.count, self.took_us as f64 / 1000.0);
+        write!(f, "operations of 1 ms or more in the last {MINUTES} minutes: {count}, {ms:.1} ms in total")?;
         for spent in &self.causes {
             write!(f, "\n  {spent} ({})", spent.cause.advice())?;
         }

@@ -328,7 +328,7 @@ impl Tree {
     }
 
     /// Whether `key` has no version newer than `seen`, a registered snapshot.
-    fn is_unchanged(&self, key: &[u8], seen: SeqNo) -> Result<bool> {
+    pub(crate) fn is_unchanged(&self, key: &[u8], seen: SeqNo) -> Result<bool> {
         Ok(!Newer::than(seen, &*self.readable_state()?).has_key(key, seen)?)
     }
 

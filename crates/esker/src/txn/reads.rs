@@ -153,8 +153,7 @@ impl Validation<'_> {
 }
 
 pub(super) fn check_key_unchanged(tree: &Tree, key: &[u8], since: SeqNo) -> Result<()> {
-    let state = tree.readable_state()?;
-    if Newer::than(since, &state).has_key(key, since)? {
+    if !tree.is_unchanged(key, since)? {
         return Err(conflict(tree, key, "began; the transaction writes it too"));
     }
     Ok(())
