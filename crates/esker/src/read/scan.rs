@@ -151,13 +151,11 @@ impl Scan {
     #[inline]
     pub fn value_len(&self) -> u64 {
         let entry = self.entry();
-        if let (Kind::Merge, Some(made)) = (entry.kind, &self.loaded) {
-            return made.len() as u64;
+        match entry.kind {
+            Kind::Merge => self.loaded.as_ref().map_or(0, Vec::len) as u64,
+            Kind::Blob => Pointer::decode(entry.value).map_or(0, |pointer| pointer.len),
+            _ => entry.value.len() as u64,
         }
-        if entry.kind == Kind::Blob {
-            return Pointer::decode(entry.value).map_or(0, |pointer| pointer.len);
-        }
-        entry.value.len() as u64
     }
 
     /// When the current pair's value expires, as [`Value::expires_us`](crate::Value::expires_us) returns it.

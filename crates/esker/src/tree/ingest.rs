@@ -55,9 +55,8 @@ pub struct Ingest {
 }
 
 fn output(tree: &Tree, filter_bits: u32, limits: TableLimits) -> Output {
-    let compression = tree.inner.options().compression;
-    let tree_id = Some(tree.inner.id);
-    let options = OutputOptions { compression, filter_bits, limits, offer: None, cleared: 0, tree: tree_id };
+    let (compression, of_tree) = (tree.inner.options().compression, Some(tree.inner.id));
+    let options = OutputOptions { compression, filter_bits, limits, offer: None, cleared: 0, tree: of_tree };
     Output::new(tree.store.tables(), options)
 }
 
