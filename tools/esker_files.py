@@ -88,36 +88,34 @@ def records(data, epoch):
 
 
 def footer(path, size, number, salt):
-    """Name and place of each value of a sealed file; None where there is no sound footer."""
+    """Ordinal, offset and length of each value of a sealed file; None where there is no sound footer."""
     if size < PAGE + 64:
         return None
     tail = read_at(path, size - 64, 64)
     if tail[:8] != b"eskerBLF" or checksum(0, tail[:56]) != u64(tail, 56):
         return None
     count, entries_at, check, of_file, of_salt = struct.unpack_from("<5Q", tail, 8)
-    if entries_at + 80 * count + 64 != size or (of_file, of_salt) != (number, salt):
+    if entries_at + 64 * count + 64 != size or (of_file, of_salt) != (number, salt):
         return None
-    data = read_at(path, entries_at, 80 * count)
+    data = read_at(path, entries_at, 64 * count)
     if checksum(salt, data) != check:
         return None
     found = []
-    for at in range(0, len(data), 80):
-        logical, of_value, ordinal, offset, length = struct.unpack_from("<5Q", data, at)
-        found.append(((logical, ordinal), (of_value, offset, length, data[at + 76])))
+    for at in range(0, len(data), 64):
+        found.append(struct.unpack_from("<3Q", data, at))
     return found
 
 
-def descriptors(path, size, salt, single):
+def descriptors(path, size, salt, chunk_log2, single):
     """The same of a file that was not sealed, from the descriptors beside the values."""
     found = []
     if single:
-        at = last_descriptor(path, size, salt)
-        return [] if at is None else [descriptor(path, size, salt, at)[:2]]
+        at = last_descriptor(path, size, salt, chunk_log2)
+        return [] if at is None else [descriptor(path, size, salt, chunk_log2, at)[0]]
     at = PAGE
-    while (entry := descriptor(path, size, salt, at)) is not None:
-        found.append(entry[:2])
-        _, offset, length, chunk_log2 = entry[1]
-        at = sums_end(offset, length, chunk_log2)
+    while (entry := descriptor(path, size, salt, chunk_log2, at)) is not None:
+        found.append(entry[0])
+        at = entry[1]
     return found
 
 
@@ -129,22 +127,22 @@ def sums_end(offset, length, chunk_log2):
     return align(offset + length) + 8 * -(-length // (1 << chunk_log2))
 
 
-def descriptor(path, size, salt, at):
-    """Name, place and end of the value whose descriptor is at `at`; None where there is none."""
-    if at + 80 > size:
+def descriptor(path, size, salt, chunk_log2, at):
+    """Ordinal, offset and length, and the end, of the value whose descriptor is at `at`; None where there is none."""
+    if at + 64 > size:
         return None
-    head = read_at(path, at, 80)
+    head = read_at(path, at, 64)
     key_len = u32(head, 12)
-    if head[8:12] != b"blob" or key_len > 65536 or at + 80 + key_len > size:
+    if head[8:12] != b"blob" or key_len > 65536 or at + 64 + key_len > size:
         return None
-    if checksum(salt, head[8:] + read_at(path, at + 80, key_len)) != u64(head, 0):
+    if checksum(salt, head[8:] + read_at(path, at + 64, key_len)) != u64(head, 0):
         return None
-    logical, of_value, ordinal, offset, length = struct.unpack_from("<5Q", head, 16)
-    end = sums_end(offset, length, head[76])
-    return ((logical, ordinal), (of_value, offset, length, head[76]), end) if end <= size else None
+    ordinal, offset, length = struct.unpack_from("<3Q", head, 16)
+    end = sums_end(offset, length, chunk_log2)
+    return ((ordinal, offset, length), end) if end <= size else None
 
 
-def last_descriptor(path, size, salt):
+def last_descriptor(path, size, salt, chunk_log2):
     """Where the descriptor of a single value begins: the last one that stands right behind its sums."""
     start = (size - 1) // PIECE * PIECE
     while start >= 0:
@@ -152,8 +150,8 @@ def last_descriptor(path, size, salt):
         at = data.rfind(b"blob")
         while at >= 8:
             if at % 8 == 0:
-                found = descriptor(path, size, salt, start + at - 8)
-                if found is not None and found[2] == start + at - 8:
+                found = descriptor(path, size, salt, chunk_log2, start + at - 8)
+                if found is not None and found[1] == start + at - 8:
                     return start + at - 8
             at = data.rfind(b"blob", 0, at)
         start -= PIECE

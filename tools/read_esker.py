@@ -340,14 +340,13 @@ class Store:
             return
         if header[:8] != b"eskerBLB" or checksum(0, header[:40]) != u64(header, 40) or u32(header, 8) != 1:
             raise Damage("the header is damaged, or of a newer format")
-        own, salt = u64(header, 16), u64(header, 24)
+        # A file that was imported has another number in itself than in its name, which pointers have once they are read.
+        own, salt, chunk_log2 = u64(header, 16), u64(header, 24), header[13]
         listed = footer(path, size, own, salt)
         if listed is None:
-            listed = descriptors(path, size, salt, single=header[12] == 1)
-        for (logical, ordinal), entry in listed:
-            # One that was imported has another number in itself than pointers have, once they are read.
-            name = (number if logical == own else logical, ordinal)
-            self.blobs.setdefault(name, []).append((path, *entry))
+            listed = descriptors(path, size, salt, chunk_log2, single=header[12] == 1)
+        for ordinal, offset, length in listed:
+            self.blobs[number, ordinal] = (path, salt, offset, length, chunk_log2)
 
     def blob(self, pointer):
         """The pieces of a huge value, verified."""
@@ -355,17 +354,16 @@ class Store:
         name, length = (pointer.varint(), pointer.varint()), pointer.varint()
         pointer.varint()
         check = pointer.u64()
-        problem = "its blob file is missing or damaged"
-        for path, salt, offset, stored, chunk_log2 in self.blobs.get(name, []):
-            sums_at, chunk = align(offset + length), 1 << chunk_log2
-            sums = read_at(path, sums_at, 8 * -(-length // chunk))
-            name_bytes = struct.pack("<2Q", name[1], length)
-            if stored != length or checksum(checksum(salt, name_bytes), sums) != check:
-                problem = f"its sums in {path} are damaged"
-                continue
-            seed = checksum(salt, name_bytes[:8])
-            return self.chunks(path, offset, length, chunk, sums, seed)
-        raise Damage(problem)
+        if name not in self.blobs:
+            raise Damage("its blob file is missing or damaged")
+        path, salt, offset, stored, chunk_log2 = self.blobs[name]
+        sums_at, chunk = align(offset + length), 1 << chunk_log2
+        sums = read_at(path, sums_at, 8 * -(-length // chunk))
+        name_bytes = struct.pack("<2Q", name[1], length)
+        if stored != length or checksum(checksum(salt, name_bytes), sums) != check:
+            raise Damage(f"its sums in {path} are damaged")
+        seed = checksum(salt, name_bytes[:8])
+        return self.chunks(path, offset, length, chunk, sums, seed)
 
     def chunks(self, path, offset, length, chunk, sums, seed):
         with open(path, "rb") as file:

@@ -71,7 +71,7 @@ impl Chunked {
         let new = NewFile { path, number: 1, salt: 7, created_us: 0, chunk_log2 };
         let mut writer = SingleWriter::create(&fs, new, false)?;
         writer.write(value, &StepExecutor)?;
-        let pointer = writer.finish(1, b"key", 0)?.entry.pointer();
+        let pointer = writer.finish(1, b"key", 0)?.entry.pointer(1);
         let file = BlobFile::open_sealed(fs.open_read(path)?, 1)?;
         Ok(Chunked { path: path.to_path_buf(), pointer, file })
     }

@@ -317,14 +317,7 @@ impl<'a> Arrival<'a> {
         let path = blob_path(self.store.dir(), record.info.file);
         let lazy = self.store.blobs().handles.file(&path)?;
         let source = Arc::clone(&lazy) as Arc<dyn ReadFile>;
-        let (file, entries) = match record.info.sealed {
-            true => BlobFile::open_damaged(&source, &record.info).map(|(file, all, _)| (file, all))?,
-            false => BlobFile::scan(source, &record.info).map(|(file, scan)| (file, scan.entries))?,
-        };
-        if file.header().salt != record.info.salt {
-            let message = "the blob file is not the one that the manifest describes";
-            return Err(Error::corruption(&path, 0, message));
-        }
+        let (file, entries, _) = BlobFile::open_known(&source, &record.info)?;
         let last = entries.iter().map(|entry| entry.ordinal).max();
         let count = record.info.entries.max(last.map_or(0, |last| last.saturating_add(1)));
         if count > ORDINALS_MAX {

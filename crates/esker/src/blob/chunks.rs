@@ -1,7 +1,7 @@
 //! The checksums of a value: one for each chunk, and one for the list of them.
 //!
 //! ```text
-//! identity        = checksum(salt, ordinal)                    of the file that the value was first written to
+//! identity        = checksum(salt of the file, ordinal)
 //! sum of chunk i  = checksum(identity + i * 0x9E3779B97F4A7C15, bytes of the chunk)     the last may be short
 //! sums check      = checksum(checksum(salt, ordinal | length), the sums, 8 bytes each)
 //! ```

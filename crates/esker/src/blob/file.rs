@@ -13,13 +13,13 @@ use parking_lot::{Mutex, RwLock};
 use super::chunks::{Identity, Summer, Sums, sums_len};
 use super::format::{Entry, Header, Pointer, align8};
 use super::index::{Found, Index};
-use super::read::piece_len;
 use super::scan::{self, Scan};
 use super::verified::Verified;
 use super::{BlobFileId, BlobName};
 use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{BLOCK, Mapping, ReadFile, UserFile};
+use crate::version::blob_edits::BlobFileInfo;
 
 /// How many bytes a read that is not in the page cache requests from the disk at once. Beyond that the kernel reads
 /// ahead by itself, in larger pages, which costs less.
@@ -32,12 +32,12 @@ const MAP_ABOVE: u64 = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct BlobFile {
     pub(super) file: Arc<dyn ReadFile>,
-    header: Header,
+    pub(super) header: Header,
     /// The number in the header is its `origin`.
     name: BlobName,
     index: RwLock<Index>,
-    /// Values with some verified chunks, by logical file and ordinal.
-    partly: Mutex<HashMap<(u64, u64), Arc<Verified>>>,
+    /// Values with some verified chunks, by ordinal.
+    partly: Mutex<HashMap<u64, Arc<Verified>>>,
 }
 
 /// A value whose verification is in progress.
@@ -57,8 +57,8 @@ impl BlobFile {
         header: Header,
         entries: &[Entry],
     ) -> Self {
-        let name = name.into();
-        BlobFile { file, header, name, index: RwLock::new(Index::new(entries)), partly: Mutex::default() }
+        let index = RwLock::new(Index::new(entries, header.chunk_log2));
+        BlobFile { file, header, name: name.into(), index, partly: Mutex::default() }
     }
 
     /// Opens the sealed file `name`: reads and verifies header and footer.
@@ -84,6 +84,23 @@ impl BlobFile {
             entries => (entries?, None),
         };
         Ok((Self::new(Arc::clone(file), name, header, &entries), entries, damage))
+    }
+
+    /// Opens the file that the manifest describes by `info`, sealed or not. Returns its entries too, and the damage of its
+    /// footer.
+    pub(crate) fn open_known(
+        file: &Arc<dyn ReadFile>,
+        info: &BlobFileInfo,
+    ) -> Result<(Self, Vec<Entry>, Option<Error>)> {
+        let opened = match info.sealed {
+            true => Self::open_damaged(file, info)?,
+            false => Self::scan(Arc::clone(file), info).map(|(file, scan)| (file, scan.entries, None))?,
+        };
+        if opened.0.header.salt != info.salt {
+            let message = "the blob file is not the one that the manifest describes";
+            return Err(Error::corruption(file.path(), 0, message));
+        }
+        Ok(opened)
     }
 
     /// Opens the file `name`, which has no footer or a damaged one: its entries come from the descriptors.
@@ -114,25 +131,24 @@ impl BlobFile {
         self.header.layout == super::format::Layout::Single
     }
 
-    /// The entries of a sealed file by logical file and ordinal, read again from its footer.
+    /// The entries of a sealed file by ordinal, read again from its footer.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
         scan::read_footer(self.file.as_ref(), &self.header)
     }
 
     /// Adds a value that was written behind all others.
     pub(super) fn note(&self, entry: &Entry) {
-        self.index.write().push(entry);
+        self.index.write().push(entry, self.header.chunk_log2);
     }
 
-    /// About how many bytes the file's values take without the values `gone` of file `logical`, and how many of `gone`
-    /// the file has.
-    pub(super) fn needed(&self, logical: u64, gone: impl Iterator<Item = u64>) -> (u64, usize) {
-        self.index.read().needed(self.name.inside(logical), gone)
+    /// About how many bytes the file's values take without `gone`, and how many of `gone` the file has.
+    pub(super) fn needed(&self, gone: impl Iterator<Item = u64>) -> (u64, usize) {
+        self.index.read().needed(gone)
     }
 
     /// The offset and the length of a value, if this file has it.
-    pub(crate) fn locate(&self, logical: u64, ordinal: u64) -> Option<(u64, u64)> {
-        self.index.read().find(self.name.inside(logical), ordinal).map(|value| (value.offset, value.len))
+    pub(super) fn locate(&self, ordinal: u64) -> Option<(u64, u64)> {
+        self.index.read().find(ordinal).map(|value| (value.offset, value.len))
     }
 
     /// Requests a range of the file from the disk, ahead of its read, if it is not in the page cache. Returns whether
@@ -154,7 +170,7 @@ impl BlobFile {
             false => self.file.map(value.offset, value.len)?,
         };
         if verify && !value.verified {
-            let mut summer = Summer::new(identity(&value), value.chunk_log2);
+            let mut summer = Summer::new(self.identity(value.ordinal), self.header.chunk_log2);
             self.ask_ahead(value.offset, value.len);
             summer.add(&mapping);
             self.check_sums(&value, pointer, summer.sums_check(), &mapping)?;
@@ -191,12 +207,12 @@ impl BlobFile {
     /// Verifies about `bytes` more bytes of a value. Returns how many bytes it has verified; 0 when the value is done.
     pub(crate) fn verify_more(&self, left: &mut Unverified, bytes: u64) -> Result<u64> {
         let (value, begin) = (&left.value, left.at);
-        let mut piece = vec![0; piece_len(value).min((value.len - begin) as usize)];
+        let mut piece = vec![0; self.piece_len().min((value.len - begin) as usize)];
         while left.at < value.len && left.at - begin < bytes {
             let len = (piece.len() as u64).min(value.len - left.at);
             let bytes = &mut piece[..len as usize];
             self.file.read_exact_at(bytes, value.offset + left.at)?;
-            self.check_chunks(value, &left.sums, left.at >> value.chunk_log2, bytes)?;
+            self.check_chunks(value, &left.sums, left.at >> self.header.chunk_log2, bytes)?;
             left.at += len;
         }
         if left.at == value.len {
@@ -207,7 +223,7 @@ impl BlobFile {
 
     /// Reads the value of `entry` into `buf` and verifies it. Returns its sums and its key.
     pub(super) fn read_for_moving(&self, entry: &Entry, buf: &mut Vec<u8>) -> Result<(Sums, Vec<u8>)> {
-        let pointer = entry.pointer();
+        let pointer = entry.pointer(self.name.file);
         let value = self.find(&pointer)?;
         let sums = self.load_sums(&value, &pointer)?;
         let key = self.key(entry)?;
@@ -224,7 +240,8 @@ impl BlobFile {
 
     /// The value of a pointer. If the file does not match the pointer, that is damage of one or the other.
     pub(super) fn find(&self, pointer: &Pointer) -> Result<Found> {
-        let found = self.index.read().find(self.name.inside(pointer.file), pointer.ordinal);
+        let is_here = pointer.file == self.name.file;
+        let found = if is_here { self.index.read().find(pointer.ordinal) } else { None };
         let name = || format!("value {} of blob file {}", pointer.ordinal, pointer.file);
         match found {
             Some(value) if value.len == pointer.len => Ok(value),
@@ -260,13 +277,13 @@ impl BlobFile {
 
     /// Verifies whole chunks from number `first` on.
     pub(super) fn check_chunks(&self, value: &Found, sums: &Sums, first: u64, bytes: &[u8]) -> Result<()> {
-        for (index, chunk) in (first..).zip(bytes.chunks(1 << value.chunk_log2)) {
+        for (index, chunk) in (first..).zip(bytes.chunks(1 << self.header.chunk_log2)) {
             if !sums.matches(index, chunk) && !broken("rule-10") {
                 let message = format!(
                     "chunk {index} of value {} of blob file {} does not match its checksum",
-                    value.ordinal, value.logical
+                    value.ordinal, self.name.file
                 );
-                let offset = value.offset + (index << value.chunk_log2);
+                let offset = value.offset + (index << self.header.chunk_log2);
                 return Err(Error::corruption(self.path(), offset, message));
             }
         }
@@ -276,12 +293,12 @@ impl BlobFile {
     /// The sums of a value from the file, verified by the pointer's checksum.
     fn load_sums(&self, value: &Found, pointer: &Pointer) -> Result<Sums> {
         let at = align8(value.offset + value.len);
-        let mut bytes = vec![0; sums_len(value.len, value.chunk_log2) as usize];
+        let mut bytes = vec![0; sums_len(value.len, self.header.chunk_log2) as usize];
         self.file.read_exact_at(&mut bytes, at)?;
-        Sums::new(identity(value), value.len, bytes, pointer.sums_check).ok_or_else(|| {
+        Sums::new(self.identity(value.ordinal), value.len, bytes, pointer.sums_check).ok_or_else(|| {
             let message = format!(
                 "the checksums of value {} of blob file {} do not match their pointer",
-                value.ordinal, value.logical
+                value.ordinal, self.name.file
             );
             Error::corruption(self.path(), at, message)
         })
@@ -289,14 +306,14 @@ impl BlobFile {
 
     /// The sums of a value and its verified chunks.
     pub(super) fn verified(&self, value: &Found, pointer: &Pointer) -> Result<Arc<Verified>> {
-        let id = (value.logical, value.ordinal);
+        let id = value.ordinal;
         if let Some(known) = self.partly.lock().get(&id) {
             return Ok(Arc::clone(known));
         }
         let loaded = Arc::new(Verified::new(self.load_sums(value, pointer)?));
         let known = Arc::clone(self.partly.lock().entry(id).or_insert(loaded));
         // A thread that verified the whole value meanwhile has looked for the entry before it was there.
-        if self.index.read().find(id.0, id.1).is_some_and(|value| value.verified) {
+        if self.index.read().find(id).is_some_and(|value| value.verified) {
             self.partly.lock().remove(&id);
         }
         Ok(known)
@@ -316,16 +333,16 @@ impl BlobFile {
         if value.read_again {
             return;
         }
-        self.index.read().set_read_again(value.logical, value.ordinal);
+        self.index.read().set_read_again(value.ordinal);
     }
 
     /// Notes that a whole value has passed: its sums are not needed any more.
     fn set_verified(&self, value: &Found) {
-        self.index.read().set_verified(value.logical, value.ordinal);
-        self.partly.lock().remove(&(value.logical, value.ordinal));
+        self.index.read().set_verified(value.ordinal);
+        self.partly.lock().remove(&value.ordinal);
     }
-}
 
-fn identity(value: &Found) -> Identity {
-    Identity::new(value.salt, value.ordinal)
+    pub(super) fn identity(&self, ordinal: u64) -> Identity {
+        Identity::new(self.header.salt, ordinal)
+    }
 }

@@ -2,24 +2,22 @@
 //! their file, so that no sum of offsets and lengths overflows later.
 //!
 //! ```text
-//! header      magic 8, version u32, layout u8, zero 3, file u64, salt u64, created us u64, check u64
-//! descriptor  check u64, "blob" 4, key length u32, file u64, salt u64, ordinal u64, value at u64, length u64,
-//!             stored us u64, sums check u64, tree u32, chunk log2 u8, zero 3, key, zeros to a multiple of 8
-//! entry       file u64, salt u64, ordinal u64, value at u64, length u64, stored us u64, sums check u64,
-//!             key hash u64, descriptor at u64, tree u32, chunk log2 u8, zero 3                       80 bytes
+//! header      magic 8, version u32, layout u8, chunk log2 u8, zero 2, file u64, salt u64, created us u64, check u64
+//! descriptor  check u64, "blob" 4, key length u32, ordinal u64, value at u64, length u64, stored us u64,
+//!             sums check u64, tree u32, zero 4, key, zeros to a multiple of 8
+//! entry       ordinal u64, value at u64, length u64, stored us u64, sums check u64, key hash u64,
+//!             descriptor at u64, tree u32, zero 4                                                    64 bytes
 //! tail        magic 8, entries u64, footer at u64, checksum of the entries u64, file u64, salt u64,
 //!             zero 8, check u64                                                                      64 bytes
 //! ```
-//! A descriptor and an entry hold the number and salt of the file that the value was first written to; pointers use
-//! them. A header and a tail hold those of the file itself. A rewrite keeps the former.
+//! A rewrite of a file keeps its number, its salt, its chunk size and the ordinals of its values.
 
-use std::path::Path;
-
+use super::BlobFileId;
 use super::chunks::{CHUNK_LOG2_MAX, CHUNK_LOG2_MIN, sums_len};
 use crate::checksum::checksum;
 use crate::codec::{Decoder, FILE_NUMBER_MAX, put_varint, u32_at, u64_at};
 use crate::cursor::{Content, Kind};
-use crate::error::{Error, ErrorKind};
+use crate::table::Flaw;
 use crate::version::blob_edits::REFERENCES_MAX;
 
 /// The length of the header page, which comes before the first value or descriptor.
@@ -29,11 +27,11 @@ pub(super) const FILE_LEN_MAX: u64 = 1 << 56;
 /// The longest key of a value.
 pub(super) const KEY_MAX: usize = 1 << 16;
 /// The length of an entry of the footer.
-pub(super) const ENTRY: usize = 80;
+pub(super) const ENTRY: usize = 64;
 /// The length of the tail, which ends a sealed file.
 pub(super) const TAIL: usize = 64;
 /// The length of a descriptor without its key.
-pub(super) const DESCRIPTOR: usize = 80;
+pub(super) const DESCRIPTOR: usize = 64;
 
 /// The length of the header.
 pub(super) const HEADER: usize = 48;
@@ -48,39 +46,11 @@ pub(super) fn align8(at: u64) -> u64 {
     at.next_multiple_of(8)
 }
 
-/// What is wrong with some bytes, before their file and offset are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flaw {
-    /// At offset `at` of the bytes, `expected` was not found.
-    Damage { at: usize, expected: &'static str },
-    /// The bytes are in a format of this later version.
-    Version(u32),
-}
-
-impl Flaw {
-    fn new(at: usize, expected: &'static str) -> Self {
-        Flaw::Damage { at, expected }
-    }
-
-    /// The error for bytes that begin at `offset` of `path`.
-    pub(super) fn into_error(self, path: &Path, offset: u64) -> Error {
-        match self {
-            Flaw::Damage { at, expected } => {
-                Error::corruption(path, offset.saturating_add(at as u64), format!("expected {expected}"))
-            }
-            Flaw::Version(version) => {
-                let message = format!("blob file format {version} is newer than this version of Esker reads");
-                Error::new(ErrorKind::Unsupported, message).at(path)
-            }
-        }
-    }
-}
-
 /// What an entry holds instead of a value that is in a blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pointer {
-    /// The file that the value was first written to. With the ordinal it names the value for ever.
-    pub(crate) file: u64,
+    /// The file that the value was written to. With the ordinal it names the value for ever.
+    pub(crate) file: BlobFileId,
     pub(crate) ordinal: u64,
     /// The length of the value in bytes.
     pub(crate) len: u64,
@@ -144,6 +114,8 @@ pub(crate) enum Layout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) layout: Layout,
+    /// The binary logarithm of the chunk size of its values.
+    pub(crate) chunk_log2: u8,
     /// The number of the file in the store that wrote it.
     pub(crate) number: u64,
     /// Identifies this file; part of every checksum in it.
@@ -158,12 +130,10 @@ impl Header {
         let mut out = Vec::with_capacity(HEADER);
         out.extend_from_slice(HEADER_MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&[self.layout as u8, 0, 0, 0]);
-        for word in [self.number, self.salt, self.created_us] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
+        out.extend_from_slice(&[self.layout as u8, self.chunk_log2, 0, 0]);
+        put_words(&mut out, &[self.number, self.salt, self.created_us]);
         let check = checksum(0, &out);
-        out.extend_from_slice(&check.to_le_bytes());
+        put_words(&mut out, &[check]);
         page[..HEADER].copy_from_slice(&out);
         page
     }
@@ -177,7 +147,7 @@ impl Header {
         }
         match u32_at(page, 8) {
             VERSION => {}
-            version if version > VERSION => return Err(Flaw::Version(version)),
+            version if version > VERSION => return Err(Flaw::Version { what: "blob file", version }),
             _ => return Err(Flaw::new(8, "a format version of 1 or more")),
         }
         let layout = match page[12] {
@@ -185,24 +155,23 @@ impl Header {
             1 => Layout::Single,
             _ => return Err(Flaw::new(12, "a known layout")),
         };
-        let header =
-            Header { layout, number: u64_at(page, 16), salt: u64_at(page, 24), created_us: u64_at(page, 32) };
-        if header.number > FILE_NUMBER_MAX {
+        let [number, salt, created_us] = [16, 24, 32].map(|at| u64_at(page, at));
+        let chunk_log2 = page[13];
+        if !(CHUNK_LOG2_MIN..=CHUNK_LOG2_MAX).contains(&chunk_log2) {
+            return Err(Flaw::new(13, "a known chunk size"));
+        }
+        if number > FILE_NUMBER_MAX {
             return Err(Flaw::new(16, "the number of a file"));
         }
-        Ok(header)
+        Ok(Header { layout, chunk_log2, number, salt, created_us })
     }
 }
 
 /// What a file holds about one of its values, apart from the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The file that the value was first written to.
-    pub(crate) logical: u64,
-    /// That file's salt.
-    pub(crate) salt: u64,
     pub(crate) ordinal: u64,
-    /// Where the value begins in the file that it is in now.
+    /// Where the value begins.
     pub(crate) offset: u64,
     pub(crate) len: u64,
     pub(crate) stored_us: u64,
@@ -212,7 +181,6 @@ pub(crate) struct Entry {
     /// Where the descriptor, which has the key, begins.
     pub(crate) desc_offset: u64,
     pub(crate) tree: u32,
-    pub(crate) chunk_log2: u8,
 }
 
 /// The hash of a key that entries hold. It is enough to tell which files may have a value of the key.
@@ -226,16 +194,10 @@ pub(super) fn descriptor_len(key_len: usize) -> u64 {
 }
 
 impl Entry {
-    /// The pointer to this value.
-    pub(crate) fn pointer(&self) -> Pointer {
-        Pointer {
-            file: self.logical,
-            ordinal: self.ordinal,
-            len: self.len,
-            stored_us: self.stored_us,
-            sums_check: self.sums_check,
-            reference: 0,
-        }
+    /// The pointer to this value in the file that is `file` in this store.
+    pub(crate) fn pointer(&self, file: BlobFileId) -> Pointer {
+        let Entry { ordinal, len, stored_us, sums_check, .. } = *self;
+        Pointer { file, ordinal, len, stored_us, sums_check, reference: 0 }
     }
 
     /// Where the chunk sums begin.
@@ -244,22 +206,25 @@ impl Entry {
     }
 
     /// Where the chunk sums end.
-    pub(super) fn end(&self) -> u64 {
-        self.sums_offset() + sums_len(self.len, self.chunk_log2)
+    pub(super) fn end(&self, chunk_log2: u8) -> u64 {
+        self.sums_offset() + sums_len(self.len, chunk_log2)
     }
 
     /// How many bytes the value takes in a file, with its descriptor, sums and entry.
-    pub(super) fn footprint(&self) -> u64 {
-        self.end().saturating_sub(self.offset.min(self.desc_offset)) + ENTRY as u64
+    pub(super) fn footprint(&self, chunk_log2: u8) -> u64 {
+        self.end(chunk_log2).saturating_sub(self.offset.min(self.desc_offset)) + ENTRY as u64
     }
 
     /// Whether value and sums lie after the header page and before `limit`, and all numbers are in bounds.
-    fn fits(&self, limit: u64) -> bool {
+    fn fits(&self, header: &Header, limit: u64) -> bool {
         let bounded = limit <= FILE_LEN_MAX && self.offset <= limit && self.len <= limit;
-        let chunked = (CHUNK_LOG2_MIN..=CHUNK_LOG2_MAX).contains(&self.chunk_log2);
-        let plausible =
-            self.logical <= FILE_NUMBER_MAX && self.offset >= PAGE && self.offset.is_multiple_of(8);
-        bounded && chunked && plausible && self.end() <= limit
+        let placed = self.offset >= PAGE && self.offset.is_multiple_of(8);
+        bounded && placed && self.end(header.chunk_log2) <= limit
+    }
+
+    /// What descriptors and entries both begin with, behind what only descriptors have.
+    fn numbers(&self) -> [u64; 5] {
+        [self.ordinal, self.offset, self.len, self.stored_us, self.sums_check]
     }
 
     /// Appends the descriptor, `key` included, for a file with the salt `file_salt`.
@@ -268,12 +233,8 @@ impl Entry {
         out.extend_from_slice(&[0; 8]);
         out.extend_from_slice(DESCRIPTOR_MARK);
         out.extend_from_slice(&(key.len() as u32).to_le_bytes());
-        let numbers = [self.logical, self.salt, self.ordinal, self.offset, self.len, self.stored_us];
-        for word in numbers.into_iter().chain([self.sums_check]) {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
-        out.extend_from_slice(&self.tree.to_le_bytes());
-        out.extend_from_slice(&[self.chunk_log2, 0, 0, 0]);
+        put_words(out, &self.numbers());
+        put_words(out, &[u64::from(self.tree)]);
         out.extend_from_slice(key);
         let check = checksum(file_salt, &out[start + 8..]);
         out[start..start + 8].copy_from_slice(&check.to_le_bytes());
@@ -301,56 +262,38 @@ impl Entry {
         if checksum(header.salt, &bytes[8..DESCRIPTOR + key.len()]) != u64_at(descriptor, 0) {
             return None;
         }
-        let tree = u32_at(descriptor, 72);
-        let entry = Entry {
-            logical: u64_at(descriptor, 16),
-            salt: u64_at(descriptor, 24),
-            ordinal: u64_at(descriptor, 32),
-            offset: u64_at(descriptor, 40),
-            len: u64_at(descriptor, 48),
-            stored_us: u64_at(descriptor, 56),
-            sums_check: u64_at(descriptor, 64),
-            key_hash: key_hash(tree, key),
-            desc_offset,
-            tree,
-            chunk_log2: descriptor[76],
-        };
+        let tree = u32_at(descriptor, 56);
+        let entry = Entry::of_numbers(&descriptor[16..], key_hash(tree, key), desc_offset, tree);
         let in_place = |entry: &Entry| match header.layout {
             Layout::Shared => (desc_offset + len..desc_offset + len + PAGE).contains(&entry.offset),
-            Layout::Single => entry.offset == PAGE && entry.end() == desc_offset,
+            Layout::Single => entry.offset == PAGE && entry.end(header.chunk_log2) == desc_offset,
         };
-        (desc_offset <= limit && entry.fits(limit) && in_place(&entry)).then_some((entry, key))
+        (desc_offset <= limit && entry.fits(header, limit) && in_place(&entry)).then_some((entry, key))
     }
 
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let numbers = [self.logical, self.salt, self.ordinal, self.offset, self.len, self.stored_us];
-        for word in numbers.into_iter().chain([self.sums_check, self.key_hash, self.desc_offset]) {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
-        out.extend_from_slice(&self.tree.to_le_bytes());
-        out.extend_from_slice(&[self.chunk_log2, 0, 0, 0]);
+    /// The entry whose [`Entry::numbers`] are at the beginning of `bytes`.
+    fn of_numbers(bytes: &[u8], key_hash: u64, desc_offset: u64, tree: u32) -> Entry {
+        let [ordinal, offset, len, stored_us, sums_check] = std::array::from_fn(|i| u64_at(bytes, 8 * i));
+        Entry { ordinal, offset, len, stored_us, sums_check, key_hash, desc_offset, tree }
     }
 
-    /// Decodes an entry of a file whose footer begins at `limit`.
-    fn decode(bytes: &[u8; ENTRY], limit: u64) -> Option<Entry> {
-        let entry = Entry {
-            logical: u64_at(bytes, 0),
-            salt: u64_at(bytes, 8),
-            ordinal: u64_at(bytes, 16),
-            offset: u64_at(bytes, 24),
-            len: u64_at(bytes, 32),
-            stored_us: u64_at(bytes, 40),
-            sums_check: u64_at(bytes, 48),
-            key_hash: u64_at(bytes, 56),
-            desc_offset: u64_at(bytes, 64),
-            tree: u32_at(bytes, 72),
-            chunk_log2: bytes[76],
-        };
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_words(out, &self.numbers());
+        put_words(out, &[self.key_hash, self.desc_offset, u64::from(self.tree)]);
+    }
+
+    /// Decodes an entry of a file with `header` whose footer begins at `limit`.
+    fn decode(bytes: &[u8; ENTRY], header: &Header, limit: u64) -> Option<Entry> {
+        let entry = Entry::of_numbers(bytes, u64_at(bytes, 40), u64_at(bytes, 48), u32_at(bytes, 56));
         let described = entry.desc_offset >= PAGE
             && entry.desc_offset <= limit.saturating_sub(DESCRIPTOR as u64)
             && entry.desc_offset.is_multiple_of(8);
-        (described && entry.fits(limit)).then_some(entry)
+        (described && entry.fits(header, limit)).then_some(entry)
     }
+}
+
+fn put_words(out: &mut Vec<u8>, words: &[u64]) {
+    words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
 }
 
 /// The last bytes of a sealed file.
@@ -371,11 +314,10 @@ pub(super) fn encode_footer(header: &Header, footer_at: u64, entries: &[Entry]) 
     let entries_check = checksum(header.salt, &out);
     let start = out.len();
     out.extend_from_slice(TAIL_MAGIC);
-    for word in [entries.len() as u64, footer_at, entries_check, header.number, header.salt, 0] {
-        out.extend_from_slice(&word.to_le_bytes());
-    }
+    let words = [entries.len() as u64, footer_at, entries_check, header.number, header.salt, 0];
+    put_words(&mut out, &words);
     let check = checksum(0, &out[start..]);
-    out.extend_from_slice(&check.to_le_bytes());
+    put_words(&mut out, &[check]);
     out
 }
 
@@ -413,10 +355,9 @@ impl Tail {
         }
         let mut entries: Vec<Entry> = Vec::with_capacity(bytes.len() / ENTRY);
         for (i, bytes) in bytes.as_chunks::<ENTRY>().0.iter().enumerate() {
-            let entry = Entry::decode(bytes, self.footer_at);
+            let entry = Entry::decode(bytes, header, self.footer_at);
             let entry = entry.ok_or_else(|| Flaw::new(i * ENTRY, "the entry of a value in this file"))?;
-            let id = (entry.logical, entry.ordinal);
-            if entries.last().is_some_and(|last| (last.logical, last.ordinal) >= id) {
+            if entries.last().is_some_and(|last| last.ordinal >= entry.ordinal) {
                 return Err(Flaw::new(i * ENTRY, "entries in order"));
             }
             entries.push(entry);

@@ -37,19 +37,20 @@ pub(crate) fn parts(part: u8, payload: &[u8]) {
             let Ok(tail) = Tail::decode(tail, &header, file_len) else { return };
             let bytes = &rest[..rest.len() - TAIL];
             if let Ok(entries) = tail.decode_entries(bytes, &header) {
-                look_at(&Index::new(&entries), &entries);
+                look_at(&header, &entries);
             }
         }
     }
 }
 
-fn look_at(index: &Index, entries: &[Entry]) {
+fn look_at(header: &Header, entries: &[Entry]) {
+    let index = Index::new(entries, header.chunk_log2);
     for entry in entries {
-        entry.footprint();
-        assert!(entry.end() <= 1 << 56);
-        let _ = index.find(entry.logical, entry.ordinal);
-        index.set_verified(entry.logical, entry.ordinal);
-        index.set_read_again(entry.logical, entry.ordinal);
+        entry.footprint(header.chunk_log2);
+        assert!(entry.end(header.chunk_log2) <= 1 << 56);
+        assert!(index.find(entry.ordinal).is_some());
+        index.set_verified(entry.ordinal);
+        index.set_read_again(entry.ordinal);
     }
 }
 
@@ -100,7 +101,7 @@ pub(crate) fn read(file: &Arc<dyn ReadFile>, number: u64) {
     ];
     for (entries, blob) in opened.into_iter().flatten() {
         for entry in &entries {
-            let pointer = entry.pointer();
+            let pointer = entry.pointer(number);
             drop(blob.key(entry));
             drop(blob.verify(&pointer));
             drop(blob.map(&pointer, true));

@@ -59,7 +59,7 @@ impl LiveFile {
     /// has.
     pub(super) fn needed_bytes(&self) -> Result<(u64, usize)> {
         let file = self.readable()?;
-        let (needed, gone) = file.needed(self.id, self.values.lock().unneeded());
+        let (needed, gone) = file.needed(self.values.lock().unneeded());
         Ok((PAGE + needed, gone))
     }
 

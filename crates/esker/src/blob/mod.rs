@@ -74,15 +74,8 @@ pub(crate) type BlobFileId = u64;
 pub(crate) struct BlobName {
     /// The number in this store: in the file's name and in pointers.
     pub(crate) file: BlobFileId,
-    /// The number in the store that wrote the file: in its header and entries.
+    /// The number in the store that wrote the file: in its header.
     pub(crate) origin: BlobFileId,
-}
-
-impl BlobName {
-    /// The number that the file's entries use for the file that is `file` in this store.
-    pub(super) fn inside(self, file: BlobFileId) -> BlobFileId {
-        if file == self.file { self.origin } else { file }
-    }
 }
 
 impl From<&BlobFileInfo> for BlobName {

@@ -26,8 +26,9 @@ pub(crate) struct NewBlob {
 impl NewBlob {
     pub(super) fn new(set: &Arc<BlobSet>, live: Arc<LiveFile>, entry: &Entry) -> NewBlob {
         live.values.lock().pin_new(entry.ordinal);
+        let pointer = entry.pointer(live.id);
         let pin = Arc::new(Pin { set: Arc::clone(set), live, ordinal: entry.ordinal });
-        NewBlob { pointer: entry.pointer(), pin, committed: false }
+        NewBlob { pointer, pin, committed: false }
     }
 
     /// The reference of `pointer` to a value that `pin` keeps.

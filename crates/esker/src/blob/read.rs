@@ -156,7 +156,7 @@ impl BlobFile {
         if len == value.len {
             return self.fill_whole(value, pointer, buf, threads);
         }
-        if value.len <= 1 << value.chunk_log2 {
+        if value.len <= 1 << self.header.chunk_log2 {
             let mut whole = vec![MaybeUninit::uninit(); value.len as usize];
             self.fill_whole(value, pointer, &mut whole, threads)?;
             buf.copy_from_slice(&whole[offset as usize..][..buf.len()]);
@@ -182,8 +182,8 @@ impl BlobFile {
         buf: &mut Buf,
         threads: &dyn Executor,
     ) -> Result<()> {
-        let identity = Identity::new(value.salt, value.ordinal);
-        let mut sums = vec![0; sums_len(value.len, value.chunk_log2) as usize];
+        let identity = self.identity(value.ordinal);
+        let mut sums = vec![0; sums_len(value.len, self.header.chunk_log2) as usize];
         self.fill_units(value, &Check::Whole(identity), 0, buf, &mut sums, threads)?;
         // SAFETY: all units were filled, and together they are all of `buf`.
         let bytes = unsafe { buf.assume_init_ref() };
@@ -211,7 +211,7 @@ impl BlobFile {
         // A short range is one read, which requests all of it from the disk anyway.
         let is_cold = out.len() > PIECE && self.ask_ahead(start, len);
         let helpers = if is_cold || len < SHARED_AT { 0 } else { threads.idle_processors() };
-        let mut units = Units { chunk_log2: value.chunk_log2, rest: Unit { at, out, sums } };
+        let mut units = Units { chunk_log2: self.header.chunk_log2, rest: Unit { at, out, sums } };
         if helpers == 0 {
             return units.try_for_each(|unit| self.fill_unit(value, check, unit));
         }
@@ -261,11 +261,11 @@ impl BlobFile {
         match check {
             Check::Nothing => self.read_uninit(out, value.offset + at).map(drop),
             Check::Whole(identity) => {
-                let mut index = at >> value.chunk_log2;
+                let mut index = at >> self.header.chunk_log2;
                 let mut sums = sums.chunks_exact_mut(SUM);
-                for (from, piece) in (at..).step_by(piece_len(value)).zip(out.chunks_mut(piece_len(value))) {
+                for (from, piece) in (at..).step_by(self.piece_len()).zip(out.chunks_mut(self.piece_len())) {
                     let piece = self.read_uninit(piece, value.offset + from)?;
-                    for (chunk, sum) in piece.chunks(1 << value.chunk_log2).zip(&mut sums) {
+                    for (chunk, sum) in piece.chunks(1 << self.header.chunk_log2).zip(&mut sums) {
                         sum.copy_from_slice(&identity.sum(index, chunk).to_le_bytes());
                         index += 1;
                     }
@@ -278,13 +278,14 @@ impl BlobFile {
 
     /// Reads a part of a value with several chunks.
     fn fill_chunks(&self, value: &Found, verified: &Verified, offset: u64, out: &mut Buf) -> Result<()> {
-        let chunk = 1u64 << value.chunk_log2;
-        let piece = piece_len(value) as u64;
+        let chunk_log2 = self.header.chunk_log2;
+        let chunk = 1u64 << chunk_log2;
+        let piece = self.piece_len() as u64;
         let end = offset + out.len() as u64;
         let mut at = offset;
         while at < end {
-            let index = at >> value.chunk_log2;
-            let start = index << value.chunk_log2;
+            let index = at >> chunk_log2;
+            let start = index << chunk_log2;
             let out = &mut out[(at - offset) as usize..];
             if verified.has(index) {
                 let run = verified.alike(index, end.div_ceil(chunk));
@@ -292,8 +293,8 @@ impl BlobFile {
                 self.read_uninit(&mut out[..take as usize], value.offset + at)?;
                 at += take;
             } else if at == start && (start + chunk).min(value.len) <= end {
-                let whole = if end == value.len { end.div_ceil(chunk) } else { end >> value.chunk_log2 };
-                let run = verified.alike(index, whole.min(index + (piece >> value.chunk_log2)));
+                let whole = if end == value.len { end.div_ceil(chunk) } else { end >> chunk_log2 };
+                let run = verified.alike(index, whole.min(index + (piece >> chunk_log2)));
                 let take = (start + run * chunk).min(value.len) - at;
                 let bytes = self.read_uninit(&mut out[..take as usize], value.offset + at)?;
                 self.check_chunks(value, &verified.sums, index, bytes)?;
@@ -311,9 +312,9 @@ impl BlobFile {
         }
         Ok(())
     }
-}
 
-/// How much of a value is read at once for verification: whole chunks.
-pub(super) fn piece_len(value: &Found) -> usize {
-    PIECE.max(1 << value.chunk_log2)
+    /// How much of a value is read at once for verification: whole chunks.
+    pub(super) fn piece_len(&self) -> usize {
+        PIECE.max(1 << self.header.chunk_log2)
+    }
 }

@@ -20,9 +20,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{
-    BLOB_TEMPORARY, BlobFile, BlobFileId, CHUNK_LOG2, Entry, Handles, LiveFile, NewFile, SharedWriter,
-};
+use super::format::Header;
+use super::{BLOB_TEMPORARY, BlobFile, BlobFileId, Entry, Handles, LiveFile, NewFile, SharedWriter};
 use crate::canary::broken;
 use crate::error::{ErrorKind, Result};
 use crate::fs::gone::retired_path;
@@ -68,14 +67,8 @@ impl Rewrite {
         if fs.exists(&temporary)? {
             fs.remove_file(&temporary)?;
         }
-        let header = *source.header();
-        let new = NewFile {
-            path: &temporary,
-            number: header.number,
-            salt: header.salt,
-            created_us: header.created_us,
-            chunk_log2: CHUNK_LOG2,
-        };
+        let Header { chunk_log2, number, salt, created_us, .. } = *source.header();
+        let new = NewFile { path: &temporary, number, salt, created_us, chunk_log2 };
         Ok(Rewrite {
             fs: Arc::clone(fs),
             live: Arc::clone(live),

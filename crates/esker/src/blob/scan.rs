@@ -1,10 +1,9 @@
 //! Finds which values a file holds: from its footer or, without one, from the descriptors.
 
-use super::format::{
-    DESCRIPTOR, ENTRY, Entry, Flaw, Header, KEY_MAX, Layout, PAGE, TAIL, Tail, descriptor_len,
-};
+use super::format::{DESCRIPTOR, ENTRY, Entry, Header, KEY_MAX, Layout, PAGE, TAIL, Tail, descriptor_len};
 use crate::error::{Error, Result};
 use crate::fs::{ReadFile, read_part};
+use crate::table::Flaw;
 
 /// How many bytes a search for descriptors reads at once.
 const WINDOW: u64 = 16 << 10;
@@ -75,7 +74,7 @@ pub(super) fn read_key(file: &dyn ReadFile, header: &Header, entry: &Entry) -> R
 fn scan_shared(window: &mut Window<'_>, header: &Header) -> Result<Scan> {
     let mut scan = Scan { entries: Vec::new(), end: PAGE };
     while let Some((entry, _)) = window.descriptor(header, scan.end)? {
-        scan.end = entry.end();
+        scan.end = entry.end(header.chunk_log2);
         scan.entries.push(entry);
     }
     Ok(scan)

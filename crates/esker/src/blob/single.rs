@@ -31,7 +31,6 @@ pub(crate) struct SingleWriter {
     fs: Arc<dyn FileSystem>,
     file: Arc<dyn RandomFile>,
     header: Header,
-    chunk_log2: u8,
     summer: Summer,
     /// Bytes that do not fill a piece yet.
     rest: Vec<u8>,
@@ -79,7 +78,6 @@ impl SingleWriter {
             fs: Arc::clone(fs),
             file,
             header,
-            chunk_log2: new.chunk_log2,
             summer: Summer::new(Identity::new(new.salt, 0), new.chunk_log2),
             rest: Vec::new(),
             behind: Writeback { sync_follows, from: PAGE },
@@ -193,8 +191,6 @@ impl SingleWriter {
         self.check_whole()?;
         let len = self.summer.len();
         let mut entry = Entry {
-            logical: self.header.number,
-            salt: self.header.salt,
             ordinal: 0,
             offset: PAGE,
             len,
@@ -203,9 +199,8 @@ impl SingleWriter {
             key_hash: key_hash(tree, key),
             desc_offset: 0,
             tree,
-            chunk_log2: self.chunk_log2,
         };
-        entry.desc_offset = entry.end();
+        entry.desc_offset = entry.end(self.header.chunk_log2);
         let mut descriptor = Vec::new();
         entry.encode_descriptor(key, self.header.salt, &mut descriptor);
         let footer = encode_footer(&self.header, entry.desc_offset + descriptor.len() as u64, &[entry]);

@@ -52,8 +52,8 @@ impl NewFile<'_> {
         fs: &dyn FileSystem,
         layout: Layout,
     ) -> Result<(Arc<dyn RandomFile>, Header)> {
-        let NewFile { path, number, salt, created_us, .. } = *self;
-        let header = Header { layout, number, salt, created_us };
+        let NewFile { path, number, salt, created_us, chunk_log2 } = *self;
+        let header = Header { layout, chunk_log2, number, salt, created_us };
         let file = descriptors::opened(|| fs.create_random(path))?;
         if let Err(error) = file.write_at(&[IoSlice::new(&header.encode())], 0) {
             // Best effort: the first error is the one to report.
@@ -88,7 +88,6 @@ pub(crate) struct SharedWriter {
     file: Arc<dyn RandomFile>,
     blob: Arc<BlobFile>,
     header: Header,
-    chunk_log2: u8,
     end: u64,
     state: State,
     entries: Vec<Entry>,
@@ -104,7 +103,6 @@ impl SharedWriter {
             file,
             blob,
             header,
-            chunk_log2: new.chunk_log2,
             end: PAGE,
             state: State::Clean,
             entries: Vec::new(),
@@ -118,13 +116,10 @@ impl SharedWriter {
         check_key(key, self.file.path())?;
         self.check_open()?;
         let ordinal = self.entries.len() as u64;
-        let (salt, chunk_log2) = (self.header.salt, self.chunk_log2);
-        let mut summer = Summer::new(Identity::new(salt, ordinal), chunk_log2);
+        let mut summer = Summer::new(Identity::new(self.header.salt, ordinal), self.header.chunk_log2);
         summer.add(value);
         let len = value.len() as u64;
         let entry = Entry {
-            logical: self.header.number,
-            salt,
             ordinal,
             offset: self.next_offset(key, len),
             len,
@@ -133,7 +128,6 @@ impl SharedWriter {
             key_hash: key_hash(tree, key),
             desc_offset: self.end,
             tree,
-            chunk_log2,
         };
         self.write_record(&entry, key, value, summer.sums())?;
         self.entries.push(entry);
@@ -179,7 +173,7 @@ impl SharedWriter {
             self.cut()?;
         }
         written?;
-        self.end = entry.end();
+        self.end = entry.end(self.header.chunk_log2);
         Ok(())
     }
 
@@ -230,7 +224,7 @@ impl SharedWriter {
     /// full), the call may be repeated. If the sync has failed, it must not be.
     pub(crate) fn seal(&mut self) -> Result<()> {
         self.check_open()?;
-        self.entries.sort_by_key(|entry| (entry.logical, entry.ordinal));
+        self.entries.sort_by_key(|entry| entry.ordinal);
         let footer = encode_footer(&self.header, self.end, &self.entries);
         if let Err(error) = self.file.write_at(&[IoSlice::new(&footer)], self.end) {
             self.state = State::Torn;

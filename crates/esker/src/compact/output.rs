@@ -11,7 +11,7 @@ use crate::env::{Env, Gate, GatedFile};
 use crate::error::Result;
 use crate::fs::{WriteFile, descriptors};
 use crate::options::{Compression, TableLimits};
-use crate::table::{Expiring, Owner, TableOptions, TableWriter};
+use crate::table::{Owner, Properties, TableOptions, TableWriter};
 use crate::version::edit::{FileId, TableInfo, TreeId};
 use crate::version::levels::LEVELS;
 use crate::version::tables::table_path;
@@ -110,31 +110,8 @@ impl Output {
 
     fn finish_table(&mut self) -> Result<()> {
         let Some((id, writer)) = self.current.take() else { return Ok(()) };
-        let (meta, file) = match writer.finish() {
-            Ok(finished) => finished,
-            Err(error) => {
-                self.remove(id);
-                return Err(error);
-            }
-        };
-        self.done.push(TableInfo {
-            file: id,
-            salt: meta.salt,
-            prefix: None,
-            clipped: false,
-            one_number: false,
-            renumbered: None,
-            size: meta.size,
-            entries: meta.properties.entries,
-            tombstones: meta.properties.tombstones,
-            raw_bytes: meta.properties.raw_bytes,
-            expiring: meta.properties.expiring,
-            min_seq: meta.properties.min_seq,
-            max_seq: meta.properties.max_seq,
-            cleared: self.options.cleared,
-            smallest: meta.properties.smallest,
-            largest: meta.properties.largest,
-        });
+        let (meta, file) = writer.finish().inspect_err(|_| self.remove(id))?;
+        self.done.push(TableInfo::new(id, meta.salt, meta.size, meta.properties));
         self.unsynced.replace(file).map_or(Ok(()), |mut before| before.sync())
     }
 
@@ -197,72 +174,32 @@ pub(crate) fn run_filter_bits(base: u32, bytes: u64, all: u64) -> u32 {
 
 /// One tree's part of the shared table `whole`.
 pub(crate) fn shared_part(whole: &TableInfo, part: TablePart) -> TableInfo {
-    let raw = whole.raw_bytes.max(1);
-    TableInfo {
-        file: whole.file,
-        salt: whole.salt,
-        prefix: Some(part.tree),
-        clipped: false,
-        one_number: false,
-        renumbered: None,
-        size: (whole.size as u128 * u128::from(part.raw_bytes) / u128::from(raw)) as u64,
-        entries: part.entries,
-        tombstones: part.tombstones,
-        raw_bytes: part.raw_bytes,
-        expiring: part.expiring,
-        min_seq: part.min_seq,
-        max_seq: part.max_seq,
-        cleared: whole.cleared,
-        smallest: part.smallest,
-        largest: part.largest,
-    }
+    let share = u128::from(whole.size) * u128::from(part.properties.raw_bytes);
+    let size = (share / u128::from(whole.raw_bytes.max(1))) as u64;
+    let info = TableInfo::new(whole.file, whole.salt, size, part.properties);
+    TableInfo { prefix: Some(part.tree), cleared: whole.cleared, ..info }
 }
 
 /// What one tree has written to a shared table.
 #[derive(Debug, Clone)]
 pub(crate) struct TablePart {
     pub(crate) tree: TreeId,
-    entries: u64,
-    tombstones: u64,
-    raw_bytes: u64,
-    expiring: Expiring,
-    min_seq: SeqNo,
-    max_seq: SeqNo,
-    smallest: Vec<u8>,
-    largest: Vec<u8>,
+    properties: Properties,
 }
 
 impl TablePart {
     pub(crate) fn new(tree: TreeId) -> Self {
-        TablePart {
-            tree,
-            entries: 0,
-            tombstones: 0,
-            raw_bytes: 0,
-            expiring: Expiring::default(),
-            min_seq: SeqNo::MAX,
-            max_seq: 0,
-            smallest: Vec::new(),
-            largest: Vec::new(),
-        }
+        TablePart { tree, properties: Properties::default() }
     }
 
     pub(crate) fn note(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) {
-        if self.entries == 0 {
-            self.smallest = key.to_vec();
-        }
-        self.largest.clear();
-        self.largest.extend_from_slice(key);
-        self.entries += 1;
-        self.tombstones += u64::from(kind == Kind::Delete);
-        self.expiring.note(kind, value);
-        self.raw_bytes += (key.len() + value.len()) as u64;
-        self.min_seq = self.min_seq.min(seq);
-        self.max_seq = self.max_seq.max(seq);
+        self.properties.note(key, seq, kind, value);
+        self.properties.largest.clear();
+        self.properties.largest.extend_from_slice(key);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries == 0
+        self.properties.entries == 0
     }
 }
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use super::Listing;
 use crate::blob::gc::{Stage, Values};
-use crate::blob::{BlobFile, BlobFileId, BlobName, BlobSet, Entry, LazyFile, LiveFile, Pointer, blob_path};
+use crate::blob::{BlobFile, BlobFileId, BlobSet, Entry, LazyFile, LiveFile, Pointer, blob_path};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::ReadFile;
-use crate::version::blob_edits::{BlobFileRecord, ORDINALS_MAX};
+use crate::version::blob_edits::{BlobFileInfo, ORDINALS_MAX};
 use crate::version::edit::{ManifestState, TreeId};
 
 /// Blobs and files that nothing needs.
@@ -41,13 +41,13 @@ pub(super) fn find(
     let lineages: BTreeSet<TreeId> = state.trees.values().map(|tree| tree.lineage).collect();
     for (&id, record) in &state.blobs.live {
         let opened = if listing.blobs.binary_search(&id).is_ok() {
-            damage_apart(open_known(set, dir, id, record))?
+            damage_apart(open(set, id, Some(&record.info)))?
         } else {
             Err(Error::corruption(&blob_path(dir, id), 0, "a blob file is missing"))
         };
         unneeded.blobs.extend(record.overwritten.iter().map(|&ordinal| (id, ordinal)));
         let (file, entries, lazy) = match opened {
-            Ok((file, entries, lazy)) => (Ok(Arc::new(file)), entries, lazy),
+            Ok((file, entries, lazy)) => (Ok(file), entries, Some(lazy)),
             Err(damage) => (Err(damage), Vec::new(), None),
         };
         for entry in entries.iter().filter(|entry| !record.freed.contains(&entry.ordinal)) {
@@ -79,7 +79,7 @@ pub(super) fn find(
             continue;
         }
         // A damaged file stays where it is, so that somebody can look at it.
-        let Ok((file, scan, lazy)) = damage_apart(scan(set, dir, id.into()))? else { continue };
+        let Ok((file, scan, lazy)) = damage_apart(open(set, id, None))? else { continue };
         if scan.is_empty() {
             // A stream, or the first value of a file, was cut off.
             unneeded.files.push(id);
@@ -91,7 +91,7 @@ pub(super) fn find(
         unneeded.blobs.extend(lacking(&values, &scan).into_iter().map(|ordinal| (id, ordinal)));
         let (salt, single) = (file.header().salt, file.is_single());
         let written = if read_only { None } else { Some(env.fs.open_random(&blob_path(dir, id))?) };
-        set.insert(LiveFile::found(id.into(), salt, single, Ok(Arc::new(file)), values, written, Some(lazy)));
+        set.insert(LiveFile::found(id.into(), salt, single, Ok(file), values, written, Some(lazy)));
     }
     Ok(unneeded)
 }
@@ -136,30 +136,18 @@ fn damage_apart<T>(result: Result<T>) -> Result<std::result::Result<T, Error>> {
 }
 
 /// An open blob file, its entries, and the handle that may be closed.
-type Opened = (BlobFile, Vec<Entry>, Option<Arc<LazyFile>>);
+type Opened = (Arc<BlobFile>, Vec<Entry>, Arc<LazyFile>);
 
-fn open_known(set: &BlobSet, dir: &Path, id: BlobFileId, record: &BlobFileRecord) -> Result<Opened> {
-    let path = blob_path(dir, id);
-    let (file, entries, lazy) = if record.info.sealed {
-        let lazy = set.handles.file(&path)?;
-        let source = Arc::clone(&lazy) as Arc<dyn ReadFile>;
-        // A damaged footer costs nothing but what the descriptors do not tell either.
-        let (file, entries, _) = BlobFile::open_damaged(&source, &record.info)?;
-        (file, entries, Some(lazy))
-    } else {
-        let (file, entries, lazy) = scan(set, dir, (&record.info).into())?;
-        (file, entries, Some(lazy))
+/// Opens the file `id`; by its descriptors, if the manifest does not describe it by `info`.
+fn open(set: &BlobSet, id: BlobFileId, info: Option<&BlobFileInfo>) -> Result<Opened> {
+    let lazy = set.handles.file(&set.path_of(id))?;
+    let source = Arc::clone(&lazy) as Arc<dyn ReadFile>;
+    // A damaged footer costs nothing but what the descriptors do not tell either.
+    let (file, entries) = match info {
+        Some(info) => BlobFile::open_known(&source, info).map(|(file, entries, _)| (file, entries))?,
+        None => BlobFile::scan(source, id).map(|(file, scan)| (file, scan.entries))?,
     };
-    if file.header().salt != record.info.salt {
-        return Err(Error::corruption(&path, 0, "the blob file is not the one that the manifest describes"));
-    }
-    Ok((file, entries, lazy))
-}
-
-fn scan(set: &BlobSet, dir: &Path, name: BlobName) -> Result<(BlobFile, Vec<Entry>, Arc<LazyFile>)> {
-    let lazy = set.handles.file(&blob_path(dir, name.file))?;
-    let (file, scan) = BlobFile::scan(Arc::clone(&lazy) as Arc<dyn ReadFile>, name)?;
-    Ok((file, scan.entries, lazy))
+    Ok((Arc::new(file), entries, lazy))
 }
 
 /// Whether the blob that a log record points to is there, or is known to be unneeded. `kept`: a crash cannot have torn

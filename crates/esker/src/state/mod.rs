@@ -95,6 +95,13 @@ pub(crate) struct TreeState {
     pub(crate) key_bounds: Arc<KeyBounds>,
 }
 
+impl TreeState {
+    fn empty(mem: Arc<Mem>, key_bounds: KeyBounds) -> Arc<TreeState> {
+        let (levels, ranges) = (Arc::default(), Arc::default());
+        Arc::new(TreeState { mem, immutable: Vec::new(), levels, ranges, key_bounds: key_bounds.shared() })
+    }
+}
+
 /// Which keys a tree has, and where those are that it had.
 #[derive(Debug, Default)]
 pub(crate) struct KeyBounds {
@@ -159,22 +166,6 @@ pub(crate) struct Moved {
     pub(crate) to: Arc<TreeInner>,
 }
 
-/// What a tree consists of besides its memtables.
-#[derive(Debug, Default)]
-struct Shape {
-    levels: Levels,
-    ranges: RangeTombstones,
-    key_bounds: KeyBounds,
-}
-
-/// What changes of that; the rest stays.
-#[derive(Debug, Default)]
-struct TreeUpdate {
-    levels: Option<Arc<Levels>>,
-    ranges: Option<Arc<RangeTombstones>>,
-    key_bounds: Option<Arc<KeyBounds>>,
-}
-
 /// A tree, shared by all its handles.
 #[derive(Debug)]
 pub(crate) struct TreeInner {
@@ -199,19 +190,17 @@ pub(crate) struct TreeInner {
 }
 
 impl TreeInner {
+    /// An empty tree that has all keys. Read points below `since` cannot read it.
     fn new(
         (id, lineage): (TreeId, TreeId),
         store: u64,
         name: &str,
         options: TreeOptions,
-        tag: Option<String>,
-        shape: Shape,
+        since: SeqNo,
         chunks: &Arc<ChunkPool>,
     ) -> Arc<TreeInner> {
-        let mem = Mem::new(Some(Arc::clone(chunks)));
-        let Shape { levels, ranges, key_bounds } = shape;
-        let (levels, ranges, key_bounds) = (Arc::new(levels), Arc::new(ranges), key_bounds.shared());
-        let state = TreeState { mem, immutable: Vec::new(), levels, ranges, key_bounds };
+        let key_bounds = KeyBounds { since, ..KeyBounds::default() };
+        let state = TreeState::empty(Mem::new(Some(Arc::clone(chunks))), key_bounds);
         Arc::new(TreeInner {
             id,
             lineage,
@@ -219,8 +208,8 @@ impl TreeInner {
             name: name.to_owned(),
             log: options.log,
             options: Mutex::new(options),
-            tag: Mutex::new(tag),
-            state: ArcSwap::from_pointee(state),
+            tag: Mutex::default(),
+            state: ArcSwap::new(state),
             below_level_0: Mutex::new(()),
             dropped: AtomicBool::new(false),
             paused: AtomicBool::new(false),
@@ -254,8 +243,13 @@ impl TreeInner {
 
     /// Shows what has changed, all at once, and takes the flushed memtables out. Under the version lock; where range
     /// tombstones change, under the commit lock too, so that none is added meanwhile.
-    fn install(&self, update: &TreeUpdate, flushed: &[Arc<Mem>]) {
-        let TreeUpdate { levels, ranges, key_bounds } = update;
+    fn install(
+        &self,
+        levels: Option<Arc<Levels>>,
+        ranges: Option<Arc<RangeTombstones>>,
+        key_bounds: Option<Arc<KeyBounds>>,
+        flushed: &[Arc<Mem>],
+    ) {
         if levels.is_none() && ranges.is_none() && key_bounds.is_none() && flushed.is_empty() {
             return;
         }
@@ -305,24 +299,15 @@ impl TreeInner {
     /// Empties the tree for good; returns what it held. Under version and commit lock.
     fn mark_dropped(&self) -> Arc<TreeState> {
         self.dropped.store(true, Ordering::Release);
-        let (mem, levels, ranges) = (Mem::new(None), Arc::default(), Arc::default());
-        let empty = TreeState { mem, immutable: Vec::new(), levels, ranges, key_bounds: Arc::default() };
-        self.state.swap(Arc::new(empty))
+        self.state.swap(TreeState::empty(Mem::new(None), KeyBounds::default()))
     }
 
     /// Releases memtables and tables, because the store is closed. What is loaded from here on is not what the tree
     /// holds.
     fn release(&self) {
-        let key_bounds =
-            KeyBounds { range: self.state.load().key_bounds.range.clone(), ..KeyBounds::default() };
-        let (mem, levels, ranges) = (Mem::new(None), Arc::default(), Arc::default());
-        self.state.store(Arc::new(TreeState {
-            mem,
-            immutable: Vec::new(),
-            levels,
-            ranges,
-            key_bounds: key_bounds.shared(),
-        }));
+        let range = self.state.load().key_bounds.range.clone();
+        let key_bounds = KeyBounds { range, ..KeyBounds::default() };
+        self.state.store(TreeState::empty(Mem::new(None), key_bounds));
     }
 
     pub(crate) fn dropped_error(&self) -> Error {

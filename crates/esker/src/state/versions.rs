@@ -24,15 +24,14 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::delta::Delta;
-use super::{KeyBounds, Mem, Moved, Shape, TreeInner, TreeUpdate};
+use super::{KeyBounds, Mem, Moved, TreeInner};
 use crate::blob::{BlobSet, LiveFile};
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::ChunkPool;
-use crate::ranges::RangeTombstones;
 use crate::version::blob_edits::BlobEdit;
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
-use crate::version::levels::{Levels, Table};
+use crate::version::levels::Table;
 use crate::version::manifest::Manifest;
 use crate::version::tables::{TableFile, TableRegistry};
 
@@ -313,18 +312,11 @@ impl Versions {
 
     fn create(&mut self, id: TreeId, delta: &Delta<'_>, origin: Origin) {
         let Some((name, options)) = delta.created else { return };
-        let (lineage, range) = delta
-            .key_bounds
-            .map_or_else(|| (id, Default::default()), |(lineage, range)| (lineage, range.clone()));
-        let tables = self.tables(&delta.added);
-        let shape = Shape {
-            levels: Levels::default().with(&[], tables),
-            ranges: delta.ranges_after(&RangeTombstones::default()).unwrap_or_default(),
-            key_bounds: KeyBounds { range, moved: Vec::new(), since: origin.since(&self.trees) },
-        };
-        let (options, tag) = (delta.options.unwrap_or(options).clone(), delta.tag.map(str::to_owned));
-        let tree =
-            TreeInner::new((id, lineage), self.around.store, name, options, tag, shape, &self.around.chunks);
+        let ids = (id, delta.key_bounds.map_or(id, |(lineage, _)| lineage));
+        let (options, since) = (delta.options.unwrap_or(options).clone(), origin.since(&self.trees));
+        let tree = TreeInner::new(ids, self.around.store, name, options, since, &self.around.chunks);
+        // Nobody writes to it yet.
+        self.change(&tree, delta, origin, &|| ());
         self.next_tree = self.next_tree.max(id + 1);
         self.by_name.insert(name.to_owned(), id);
         self.trees.insert(id, tree);
@@ -349,12 +341,8 @@ impl Versions {
         // Writers have added most of these range tombstones to memory already. Only the others need the commit lock.
         let writes_wait = delta.changes_ranges(&now.ranges).then(no_writes);
         let ranges = writes_wait.as_ref().and_then(|_| delta.ranges_after(&tree.state.load().ranges));
-        let update = TreeUpdate {
-            levels: levels.map(Arc::new),
-            ranges: ranges.map(Arc::new),
-            key_bounds: key_bounds.map(Arc::new),
-        };
-        tree.install(&update, delta.flushed);
+        let (levels, ranges) = (levels.map(Arc::new), ranges.map(Arc::new));
+        tree.install(levels, ranges, key_bounds.map(KeyBounds::shared), delta.flushed);
     }
 
     /// The keys that a split moves from the tree `from` to a new one.

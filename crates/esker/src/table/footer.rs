@@ -12,7 +12,7 @@ use super::block::MAX_KEY;
 use super::expiring::Expiring;
 use crate::checksum::checksum;
 use crate::codec::{Decoder, put_slice, put_varint, u32_at, u64_at};
-use crate::cursor::{MAX_SEQ, SeqNo};
+use crate::cursor::{Kind, MAX_SEQ, SeqNo};
 
 /// Bytes of the footer.
 pub(super) const FOOTER: usize = 64;
@@ -54,7 +54,7 @@ impl Footer {
         }
         match u32_at(bytes, 40) {
             VERSION => {}
-            version if version > VERSION => return Err(Flaw::Version(version)),
+            version if version > VERSION => return Err(Flaw::Version { what: "table", version }),
             _ => return Err(Flaw::new(40, "a format version of 1 or more")),
         }
         let footer = Footer {
@@ -116,6 +116,21 @@ impl Owner {
 }
 
 impl Properties {
+    /// Counts an entry that comes after all others. The caller keeps `largest`.
+    #[inline]
+    pub(crate) fn note(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) {
+        if self.entries == 0 {
+            self.smallest = key.to_vec();
+            self.min_seq = seq;
+        }
+        self.entries += 1;
+        self.tombstones += u64::from(kind == Kind::Delete);
+        self.expiring.note(kind, value);
+        self.raw_bytes += (key.len() + value.len()) as u64;
+        self.min_seq = self.min_seq.min(seq);
+        self.max_seq = self.max_seq.max(seq);
+    }
+
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         for number in [self.entries, self.tombstones, self.raw_bytes, self.blocks, self.min_seq, self.max_seq]
         {

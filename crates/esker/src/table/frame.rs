@@ -53,17 +53,13 @@ pub(super) fn seal(out: &mut Vec<u8>, start: usize, compression: Compression, sa
 }
 
 /// Verifies a block with its trailer and returns the plain payload, followed by slack.
-pub(super) fn open(stored: Arc<[u8]>, salt: u64, offset: u64) -> Result<Arc<[u8]>, Flaw> {
-    match verify(&stored, salt, offset)? {
-        (PLAIN, _) => Ok(stored),
-        (byte, payload) => decompress(byte, payload).map(Arc::from),
-    }
-}
-
-/// Like [`open`], for a block that lies in a larger buffer.
-pub(super) fn open_in(stored: &[u8], salt: u64, offset: u64) -> Result<Arc<[u8]>, Flaw> {
-    match verify(stored, salt, offset)? {
-        (PLAIN, _) => Ok(Arc::from(stored)),
+pub(super) fn open(
+    stored: impl AsRef<[u8]> + Into<Arc<[u8]>>,
+    salt: u64,
+    offset: u64,
+) -> Result<Arc<[u8]>, Flaw> {
+    match verify(stored.as_ref(), salt, offset)? {
+        (PLAIN, _) => Ok(stored.into()),
         (byte, payload) => decompress(byte, payload).map(Arc::from),
     }
 }

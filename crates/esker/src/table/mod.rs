@@ -45,7 +45,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) use block::BlockSlice;
 pub(crate) use cursor::TableCursor;
 pub(crate) use expiring::Expiring;
-pub(crate) use footer::{MAGIC as TABLE_MAGIC, Owner};
+pub(crate) use footer::{MAGIC as TABLE_MAGIC, Owner, Properties};
 pub(crate) use frame::supported as check_supported;
 pub(crate) use read_ahead::ScanHint;
 pub(crate) use reader::{Found, TableReader, table_salt};
@@ -55,11 +55,11 @@ pub(crate) use writer::{TableOptions, TableWriter};
 
 /// What is wrong with some bytes, before file and offset are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Flaw {
+pub(crate) enum Flaw {
     /// At position `at` of the bytes there is something other than `expected`.
     Damage { at: usize, expected: &'static str },
-    /// A later format version wrote the bytes.
-    Version(u32),
+    /// A later version of the format of such a file wrote the bytes.
+    Version { what: &'static str, version: u32 },
     /// The bytes are compressed by zstd, which this build lacks.
     #[cfg(not(feature = "zstd"))]
     Zstd,
@@ -69,18 +69,18 @@ impl Flaw {
     #[cfg(not(feature = "zstd"))]
     const NO_ZSTD: &'static str = "zstd needs a build with the feature \"zstd\"";
 
-    fn new(at: usize, expected: &'static str) -> Self {
+    pub(crate) fn new(at: usize, expected: &'static str) -> Self {
         Flaw::Damage { at, expected }
     }
 
     /// The error for bytes that begin at `offset` of `path`.
-    fn into_error(self, path: &Path, offset: u64) -> Error {
+    pub(crate) fn into_error(self, path: &Path, offset: u64) -> Error {
         match self {
             Flaw::Damage { at, expected } => {
                 Error::corruption(path, offset.saturating_add(at as u64), format!("expected {expected}"))
             }
-            Flaw::Version(version) => {
-                let message = format!("table format {version} is newer than this version of Esker reads");
+            Flaw::Version { what, version } => {
+                let message = format!("{what} format {version} is newer than this version of Esker reads");
                 Error::new(ErrorKind::Unsupported, message).at(path)
             }
             #[cfg(not(feature = "zstd"))]

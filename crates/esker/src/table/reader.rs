@@ -49,7 +49,7 @@ pub(crate) struct TableReader {
 }
 
 /// Reads the footer; also returns where it begins.
-fn read_footer(file: &dyn ReadFile) -> Result<(u64, Footer)> {
+pub(super) fn read_footer(file: &dyn ReadFile) -> Result<(u64, Footer)> {
     let Some(at) = file.len().checked_sub(FOOTER as u64) else {
         return Err(Error::corruption(file.path(), 0, "expected a table: the file is too short"));
     };
@@ -276,14 +276,13 @@ impl TableReader {
         if let Some(buffer) = Arc::get_mut(&mut stored) {
             self.file.read_exact_at(buffer, place.start)?;
         }
-        let opened = frame::open(stored, self.footer.salt, place.start).and_then(Block::check);
-        opened.map_err(|flaw| flaw.into_error(self.file.path(), place.start))
+        self.open_block(i, stored)
     }
 
     /// Decodes block `i` from its bytes in the file.
-    pub(super) fn open_block(&self, i: usize, stored: &[u8]) -> Result<Block> {
+    pub(super) fn open_block(&self, i: usize, stored: impl AsRef<[u8]> + Into<Arc<[u8]>>) -> Result<Block> {
         let start = self.place(i).start;
-        let opened = frame::open_in(stored, self.footer.salt, start).and_then(Block::check);
+        let opened = frame::open(stored, self.footer.salt, start).and_then(Block::check);
         opened.map_err(|flaw| flaw.into_error(self.file.path(), start))
     }
 

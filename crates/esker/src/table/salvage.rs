@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use super::block::{Block, HEAD, Layout, kind_of, seq_of};
-use super::footer::{FOOTER, Footer, Properties};
+use super::footer::{FOOTER, Properties};
 use super::frame;
 use super::index::Index;
+use super::reader::read_footer;
 use crate::checksum::Summing;
 use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
@@ -21,6 +22,7 @@ const WALKED_MAX: u64 = 16 << 20;
 const LOOK: u64 = 64 << 10;
 /// The greatest number of a compression method.
 const COMPRESSION_MAX: u8 = 2;
+const NO_FOOTER: &str = "the file ends here, and without its footer it is unknown what is missing";
 const NOT_FOUND: &str =
     "the block cannot be found, and because the index is damaged, neither can the blocks after it";
 
@@ -63,15 +65,12 @@ impl Salvage {
     pub(crate) fn open(file: Arc<dyn ReadFile>, salt: Option<u64>) -> Result<Salvage> {
         let footer = match read_footer(&*file) {
             Err(error) if error.kind() == ErrorKind::Corruption && salt.is_some() => None,
-            footer => Some(footer?),
+            footer => Some(footer?.1),
         };
         let found = footer.map(|footer| footer.salt).or(salt).unwrap_or_default();
         if salt.is_some_and(|salt| salt != found) {
-            return Err(Error::corruption(
-                file.path(),
-                0,
-                "the table is not the one that the manifest describes",
-            ));
+            let message = "the table is not the one that the manifest describes";
+            return Err(Error::corruption(file.path(), 0, message));
         }
         let (mut index, mut properties) = (None, None);
         if let Some(footer) = &footer {
@@ -171,7 +170,7 @@ impl Salvage {
 
     fn open_block(&self, start: u64, end: u64) -> Result<Block> {
         let stored = read_part(&*self.file, start, end.saturating_sub(start))?;
-        let opened = frame::open_in(&stored, self.salt, start).and_then(Block::check);
+        let opened = frame::open(stored, self.salt, start).and_then(Block::check);
         opened.map_err(|flaw| flaw.into_error(self.file.path(), start))
     }
 
@@ -180,10 +179,7 @@ impl Salvage {
         let start = self.offset;
         if start >= self.data_end {
             if !self.is_end_known {
-                self.give_up(
-                    start,
-                    "the file ends here, and without its footer it is unknown what is missing",
-                );
+                self.give_up(start, NO_FOOTER);
             }
             return Ok(None);
         }
@@ -233,16 +229,6 @@ impl Salvage {
         let error = Error::corruption(self.file.path(), start, message);
         self.gaps.push(Gap { error, behind: self.key.clone(), up_to });
     }
-}
-
-fn read_footer(file: &dyn ReadFile) -> Result<Footer> {
-    let len = file.len();
-    let Some(at) = len.checked_sub(FOOTER as u64) else {
-        return Err(Error::corruption(file.path(), 0, "expected a table: the file is too short"));
-    };
-    let mut bytes = [0; FOOTER];
-    file.read_exact_at(&mut bytes, at)?;
-    Footer::decode(&bytes, len).map_err(|flaw| flaw.into_error(file.path(), at))
 }
 
 fn section(file: &dyn ReadFile, salt: u64, from: u64, to: u64) -> Result<Vec<u8>> {

@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use super::block::Block;
 use super::cursor::TableCursor;
+use super::footer::Properties;
 use super::reader::TableReader;
 use crate::checksum::hash_key;
-use crate::cursor::{Cursor, Kind, MAX_SEQ, SeqNo};
+use crate::cursor::{Cursor, MAX_SEQ, SeqNo};
 use crate::error::Error;
 
 /// What the data blocks hold, to compare with the properties.
 #[derive(Debug, Default)]
 struct Tally {
-    entries: u64,
-    tombstones: u64,
-    raw_bytes: u64,
+    found: Properties,
     damaged: bool,
     last: Option<(Vec<u8>, SeqNo)>,
 }
@@ -35,7 +34,7 @@ impl Verification {
 
     /// Sound entries so far.
     pub(crate) fn entries(&self) -> u64 {
-        self.tally.entries
+        self.tally.found.entries
     }
 
     /// Verifies the next blocks, about `bytes` of them and at least one: each block by itself, its place in
@@ -58,10 +57,8 @@ impl Verification {
         if read > 0 {
             return Some(read);
         }
-        let properties = self.table.properties();
-        let stated = (properties.entries, properties.tombstones, properties.raw_bytes);
-        let tally = &self.tally;
-        if !tally.damaged && stated != (tally.entries, tally.tombstones, tally.raw_bytes) {
+        let sums = |of: &Properties| (of.entries, of.tombstones, of.raw_bytes, of.expiring);
+        if !self.tally.damaged && sums(self.table.properties()) != sums(&self.tally.found) {
             let message = "expected properties that match the entries";
             damage(self.table.damage_at(self.table.data_bytes(), message));
         }
@@ -92,9 +89,7 @@ impl TableReader {
         for at in 0..count {
             cursor.show(at);
             let (key, seq) = (cursor.key(), cursor.seq());
-            tally.entries += 1;
-            tally.tombstones += u64::from(cursor.kind() == Kind::Delete);
-            tally.raw_bytes += (key.len() + cursor.value().len()) as u64;
+            tally.found.note(key, seq, cursor.kind(), cursor.value());
             if at == 0 {
                 let follows = tally.last.take().is_none_or(|(last, last_seq)| {
                     last.as_slice().cmp(key).then(seq.cmp(&last_seq)) == Ordering::Less

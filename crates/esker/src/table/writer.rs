@@ -59,10 +59,6 @@ impl TableOptions {
 pub(crate) struct TableMeta {
     /// Bytes of the whole file.
     pub(crate) size: u64,
-    /// Bytes of the index in the file.
-    pub(crate) index_bytes: u64,
-    /// Bytes of the filter in the file.
-    pub(crate) filter_bytes: u64,
     pub(crate) salt: u64,
     pub(crate) properties: Properties,
 }
@@ -105,7 +101,7 @@ impl TableWriter {
             unindexed: None,
             last_key: Vec::new(),
             last_seq: 0,
-            properties: Properties { min_seq: MAX_SEQ, owner: options.owner, ..Properties::default() },
+            properties: Properties { owner: options.owner, ..Properties::default() },
             pool: None,
         })
     }
@@ -130,7 +126,7 @@ impl TableWriter {
             self.last_key.extend_from_slice(key);
         }
         self.last_seq = seq;
-        self.count(key, seq, kind, value);
+        self.properties.note(key, seq, kind, value);
         Ok(())
     }
 
@@ -166,19 +162,6 @@ impl TableWriter {
 
     fn refuse(&self, message: &str) -> Error {
         Error::new(ErrorKind::InvalidInput, message).at(self.file.path())
-    }
-
-    fn count(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) {
-        let properties = &mut self.properties;
-        if properties.entries == 0 {
-            properties.smallest = key.to_vec();
-        }
-        properties.entries += 1;
-        properties.tombstones += u64::from(kind == Kind::Delete);
-        properties.expiring.note(kind, value);
-        properties.raw_bytes += (key.len() + value.len()) as u64;
-        properties.min_seq = properties.min_seq.min(seq);
-        properties.max_seq = properties.max_seq.max(seq);
     }
 
     /// Whether the last entry was one of `key`.
@@ -252,7 +235,6 @@ impl TableWriter {
             self.index.add(&self.last_key, None, stored_len);
         }
         self.properties.blocks = self.index.count();
-        self.properties.min_seq = self.properties.min_seq.min(self.properties.max_seq);
         self.properties.largest = std::mem::take(&mut self.last_key);
 
         let filter_at = self.offset();
@@ -271,8 +253,7 @@ impl TableWriter {
         Footer { filter_at, index_at, properties_at, file_len, salt }.encode(&mut self.out);
         self.write_out()?;
         self.file.start_writeback();
-        let (index_bytes, filter_bytes) = (properties_at - index_at, index_at - filter_at);
-        Ok((TableMeta { size: file_len, index_bytes, filter_bytes, salt, properties }, self.file))
+        Ok((TableMeta { size: file_len, salt, properties }, self.file))
     }
 
     /// Appends a block other than a data block. Such blocks are never compressed.

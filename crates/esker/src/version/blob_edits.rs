@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::edit::FileId;
-use crate::codec::{Decoder, FILE_NUMBER_MAX, put_varint};
+use super::edit::{FileId, file_id, put};
+use crate::codec::{Decoder, put_varint};
 
 /// One blob file as a flush saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,16 +149,11 @@ fn get_set(from: &mut Decoder<'_>) -> Option<BTreeSet<u64>> {
     (set.len() as u64 == count).then_some(set)
 }
 
-fn get_file(from: &mut Decoder<'_>) -> Option<FileId> {
-    from.varint().filter(|&id| id <= FILE_NUMBER_MAX)
-}
-
 impl BlobEdit {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             BlobEdit::Note(info) => {
-                out.push(NOTE);
-                put_varint(out, info.file);
+                put(out, NOTE, &[info.file]);
                 out.extend_from_slice(&info.salt.to_le_bytes());
                 let is_imported = info.origin != info.file;
                 let flags = [(info.single, SINGLE), (info.sealed, SEALED), (is_imported, IMPORTED)];
@@ -170,39 +165,30 @@ impl BlobEdit {
                 put_set(out, &info.pending);
             }
             BlobEdit::Free { file, ordinals } => {
-                out.push(FREE);
-                put_varint(out, *file);
+                put(out, FREE, &[*file]);
                 put_set(out, ordinals);
             }
             BlobEdit::Overwrite { file, ordinals } => {
-                out.push(OVERWRITE);
-                put_varint(out, *file);
+                put(out, OVERWRITE, &[*file]);
                 put_set(out, ordinals);
             }
             BlobEdit::References { file, ordinal, record } => {
-                out.push(REFERENCES);
-                put_varint(out, *file);
-                put_varint(out, *ordinal);
-                put_varint(out, record.next);
+                put(out, REFERENCES, &[*file, *ordinal, record.next]);
                 put_set(out, &record.live.keys().copied().collect());
                 record.live.values().for_each(|hash| out.extend_from_slice(&hash.to_le_bytes()));
                 put_set(out, &record.pending);
             }
-            BlobEdit::Remove { file, position } => {
-                out.push(REMOVE);
-                put_varint(out, *file);
-                put_varint(out, *position);
-            }
+            BlobEdit::Remove { file, position } => put(out, REMOVE, &[*file, *position]),
         }
     }
 
     pub(crate) fn decode(from: &mut Decoder<'_>) -> Option<BlobEdit> {
-        let (kind, file) = (from.u8()?, get_file(from)?);
+        let (kind, file) = (from.u8()?, file_id(from)?);
         Some(match kind {
             NOTE => {
                 let salt = from.u64()?;
                 let flags = from.u8().filter(|flags| flags & !(SINGLE | SEALED | IMPORTED) == 0)?;
-                let origin = if flags & IMPORTED != 0 { get_file(from)? } else { file };
+                let origin = if flags & IMPORTED != 0 { file_id(from)? } else { file };
                 let (entries, pending) = (from.varint()?, get_set(from)?);
                 let (single, sealed) = (flags & SINGLE != 0, flags & SEALED != 0);
                 BlobEdit::Note(BlobFileInfo { file, origin, salt, single, sealed, entries, pending })

@@ -108,13 +108,20 @@ const COUNTERS: u8 = 8;
 const LOG_SYNCED: u8 = 9;
 const BLOB: u8 = 10;
 const CLOCK: u8 = 11;
-/// The greatest clock time that is accepted, some 140,000 years from now.
-pub(crate) const CLOCK_MAX: u64 = 1 << 62;
 const DELETE_RANGE: u8 = 12;
 const FORGET_RANGE: u8 = 13;
 const KEY_BOUNDS: u8 = 14;
 const SET_OPTIONS: u8 = 15;
 const IDENTITY: u8 = 16;
+
+/// The greatest clock time that is accepted, some 140,000 years from now.
+pub(crate) const CLOCK_MAX: u64 = 1 << 62;
+
+/// Appends the tag of an edit and the numbers behind it.
+pub(super) fn put(out: &mut Vec<u8>, tag: u8, numbers: &[u64]) {
+    out.push(tag);
+    numbers.iter().for_each(|&number| put_varint(out, number));
+}
 
 pub(super) fn tree_id(from: &mut Decoder<'_>) -> Option<TreeId> {
     TreeId::try_from(from.varint()?).ok().filter(|&id| id < TreeId::MAX)
@@ -166,95 +173,56 @@ impl Edit {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
+        let id = |tree: &TreeId| u64::from(*tree);
         match self {
             Edit::CreateTree { tree, name, options } => {
-                out.push(CREATE_TREE);
-                put_varint(out, u64::from(*tree));
+                put(out, CREATE_TREE, &[id(tree)]);
                 put_slice(out, name.as_bytes());
                 options.encode(out);
             }
-            Edit::DropTree { tree } => {
-                out.push(DROP_TREE);
-                put_varint(out, u64::from(*tree));
-            }
+            Edit::DropTree { tree } => put(out, DROP_TREE, &[id(tree)]),
             Edit::SetTag { tree, tag } => {
-                out.push(SET_TAG);
-                put_varint(out, u64::from(*tree));
+                put(out, SET_TAG, &[id(tree)]);
                 put_slice(out, tag.as_bytes());
             }
             Edit::SetOptions { tree, options } => {
-                out.push(SET_OPTIONS);
-                put_varint(out, u64::from(*tree));
+                put(out, SET_OPTIONS, &[id(tree)]);
                 options.encode(out);
             }
             Edit::AddTable { tree, level, table } => {
-                out.push(ADD_TABLE);
-                put_varint(out, u64::from(*tree));
+                put(out, ADD_TABLE, &[id(tree)]);
                 out.push(*level);
                 encode_table(table, out);
             }
             Edit::RemoveTable { tree, level, file } => {
-                out.push(REMOVE_TABLE);
-                put_varint(out, u64::from(*tree));
+                put(out, REMOVE_TABLE, &[id(tree)]);
                 out.push(*level);
                 put_varint(out, *file);
             }
-            Edit::Flushed { tree, seq } => {
-                out.push(FLUSHED);
-                put_varint(out, u64::from(*tree));
-                put_varint(out, *seq);
-            }
-            Edit::Floor(floor) => {
-                out.push(FLOOR);
-                put_varint(out, floor.segment);
-                put_varint(out, floor.start);
-            }
-            Edit::LogSynced { position } => {
-                out.push(LOG_SYNCED);
-                put_varint(out, *position);
-            }
+            Edit::Flushed { tree, seq } => put(out, FLUSHED, &[id(tree), *seq]),
+            Edit::Floor(floor) => put(out, FLOOR, &[floor.segment, floor.start]),
+            Edit::LogSynced { position } => put(out, LOG_SYNCED, &[*position]),
             Edit::Counters { next_file, next_tree, last_seq } => {
-                out.push(COUNTERS);
-                put_varint(out, *next_file);
-                put_varint(out, u64::from(*next_tree));
-                put_varint(out, *last_seq);
+                put(out, COUNTERS, &[*next_file, id(next_tree), *last_seq]);
             }
             Edit::Blob(edit) => {
                 out.push(BLOB);
                 edit.encode(out);
             }
-            Edit::DeleteRange { .. } | Edit::ForgetRange { .. } | Edit::KeyBounds { .. } => {
-                self.encode_range(out);
-            }
-            Edit::Clock { us } => {
-                out.push(CLOCK);
-                put_varint(out, *us);
-            }
-            Edit::Identity { identity } => out.extend([&[IDENTITY][..], &identity.to_le_bytes()].concat()),
-        }
-    }
-
-    /// [`Edit::encode`] for edits that concern a range of keys.
-    fn encode_range(&self, out: &mut Vec<u8>) {
-        match self {
             Edit::DeleteRange { tree, seq, range } => {
-                out.push(DELETE_RANGE);
-                put_varint(out, u64::from(*tree));
-                put_varint(out, *seq);
+                put(out, DELETE_RANGE, &[id(tree), *seq]);
                 range.encode(out);
             }
-            Edit::ForgetRange { tree, seq } => {
-                out.push(FORGET_RANGE);
-                put_varint(out, u64::from(*tree));
-                put_varint(out, *seq);
-            }
+            Edit::ForgetRange { tree, seq } => put(out, FORGET_RANGE, &[id(tree), *seq]),
             Edit::KeyBounds { tree, lineage, range } => {
-                out.push(KEY_BOUNDS);
-                put_varint(out, u64::from(*tree));
-                put_varint(out, u64::from(*lineage));
+                put(out, KEY_BOUNDS, &[id(tree), id(lineage)]);
                 range.encode(out);
             }
-            _ => {}
+            Edit::Clock { us } => put(out, CLOCK, &[*us]),
+            Edit::Identity { identity } => {
+                out.push(IDENTITY);
+                out.extend_from_slice(&identity.to_le_bytes());
+            }
         }
     }
 
@@ -361,12 +329,11 @@ impl ManifestState {
                 if usize::from(*level) >= super::levels::LEVELS {
                     return Err(format!("table {} is in level {level}, which does not exist", table.file));
                 }
-                let next = table.file + 1;
                 self.tree(*tree)?;
                 if self.tables.insert((*tree, *level, table.file), table.clone()).is_some() {
                     return Err(format!("table {} is added twice", table.file));
                 }
-                self.next_file = self.next_file.max(next);
+                self.next_file = self.next_file.max(table.file + 1);
             }
             Edit::RemoveTable { tree, level, file } => {
                 self.tables

@@ -5,7 +5,7 @@ use super::imported::Renumbered;
 use crate::codec::{Decoder, put_slice, put_varint};
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::error::{Error, Result};
-use crate::table::{Expiring, TableReader};
+use crate::table::{Expiring, Properties, TableReader};
 
 /// The most bytes, or entries, that are accepted for one table.
 pub(super) const AMOUNT_MAX: u64 = 1 << 48;
@@ -52,6 +52,29 @@ pub(crate) struct TableInfo {
 }
 
 impl TableInfo {
+    /// A table of one tree, as it was written.
+    pub(crate) fn new(file: FileId, salt: u64, size: u64, properties: Properties) -> Self {
+        let Properties { entries, tombstones, raw_bytes, expiring, min_seq, max_seq, .. } = properties;
+        TableInfo {
+            file,
+            salt,
+            prefix: None,
+            clipped: false,
+            one_number: false,
+            renumbered: None,
+            size,
+            entries,
+            tombstones,
+            raw_bytes,
+            expiring,
+            min_seq,
+            max_seq,
+            cleared: properties.owner.cleared,
+            smallest: properties.smallest,
+            largest: properties.largest,
+        }
+    }
+
     /// The prefix of the tree's keys in the file.
     pub(crate) fn own(&self) -> Vec<u8> {
         self.prefix.map_or_else(Vec::new, |tree| tree.to_be_bytes().to_vec())

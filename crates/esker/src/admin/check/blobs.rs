@@ -135,27 +135,12 @@ impl Check<'_> {
         }
         self.note_file(&path);
         let source = self.env.fs.open_read(&path)?;
-        let (file, entries) = if record.info.sealed {
-            let (file, entries, damage) = BlobFile::open_damaged(&source, &record.info)?;
-            if let Some(damage) = damage {
-                self.found(&damage);
-            }
-            (file, entries)
-        } else {
-            let (file, scan) = BlobFile::scan(source, &record.info)?;
-            (file, scan.entries)
-        };
-        if file.header().salt != record.info.salt {
-            return Err(Error::corruption(
-                &path,
-                0,
-                "the blob file is not the one that the manifest describes",
-            ));
-        }
+        let (file, entries, damage) = BlobFile::open_known(&source, &record.info)?;
+        damage.iter().for_each(|damage| self.found(damage));
         let there: Vec<&crate::blob::Entry> =
             entries.iter().filter(|entry| record.is_expected(entry.ordinal, in_log)).collect();
         for entry in &there {
-            self.verify(&file, &entry.pointer());
+            self.verify(&file, &entry.pointer(id));
         }
         let (found, expected) = (there.len() as u64, record.expected(in_log));
         if found < expected {

@@ -61,7 +61,7 @@ impl BlobSet {
         // damage it.
         let Ok(readable) = live.readable() else { return Ok(0) };
         let places: Vec<(u64, u64)> =
-            unpinned.iter().filter_map(|&ordinal| readable.locate(file, ordinal)).collect();
+            unpinned.iter().filter_map(|&ordinal| readable.locate(ordinal)).collect();
         let bytes = places.iter().map(|(_, len)| len).sum();
         self.punched.fetch_add(bytes, Ordering::Relaxed);
         let may_be_linked = !will_go && !broken("rule-14");
@@ -87,7 +87,7 @@ impl BlobSet {
         let holes = self.env.fs.file_len(&path)?.saturating_sub(self.env.fs.allocated_bytes(&path)?);
         let values = live.values.lock();
         let unneeded = values.unreferenced();
-        let spans = unneeded.filter_map(|ordinal| readable.locate(live.id, ordinal)).map(span);
+        let spans = unneeded.filter_map(|ordinal| readable.locate(ordinal)).map(span);
         Ok(holes >= spans.map(|(start, end)| end.saturating_sub(start)).sum())
     }
 }

@@ -31,7 +31,7 @@ fn single() -> Result<Sealed> {
     let value = Rng::new(1).bytes(9_001);
     writer.write(&value, &StepExecutor)?;
     let entry = writer.finish(2, b"a key of some length", 5)?.entry;
-    let end = disk.file_len(path())? - 144;
+    let end = disk.file_len(path())? - 128;
     Ok(Sealed { disk, values: vec![(entry, value)], end })
 }
 
@@ -45,7 +45,7 @@ fn is_located(error: &Error) -> bool {
 
 /// Reads a value in every way; returns the error if there is one.
 fn read_every_way(open: &dyn Fn() -> Result<BlobFile>, entry: &Entry, value: &[u8]) -> Result<Option<Error>> {
-    let pointer = entry.pointer();
+    let pointer = entry.pointer(7);
     let mut errors = Vec::new();
     let whole = read_whole(&open()?, &pointer);
     let verified = open()?.verify(&pointer);
@@ -83,7 +83,7 @@ fn flip_every_byte(sealed: &Sealed) -> Result<()> {
                 assert!(!covered, "byte {at}: header and footer are covered");
                 for (entry, value) in values {
                     let hit = (entry.offset..entry.offset + entry.len).contains(&at)
-                        || (entry.sums_offset()..entry.end()).contains(&at);
+                        || (entry.sums_offset()..entry.end(12)).contains(&at);
                     let error = read_every_way(&|| open_sealed(disk), entry, value)?;
                     assert_eq!(error.is_some(), hit, "byte {at}: {error:?}");
                     if let Some(error) = error.filter(|_| at < entry.offset + entry.len) {
@@ -109,7 +109,7 @@ fn flip_and_scan(sealed: &Sealed, at: u64) -> Result<()> {
         }
     };
     let intact = |entry: &Entry| {
-        let descriptor = entry.desc_offset..entry.desc_offset + 100;
+        let descriptor = entry.desc_offset..entry.desc_offset + 84;
         !descriptor.contains(&at)
     };
     let expected: Vec<Entry> = sealed.values.iter().map(|(entry, _)| *entry).take_while(intact).collect();
@@ -139,12 +139,12 @@ fn a_file_cut_short_has_the_values_in_front_of_the_cut() -> Result<()> {
             match scan(&disk) {
                 Err(error) => assert!(len < 4096 && is_located(&error), "{len}: {error}"),
                 Ok((blob, scan)) => {
-                    let whole = |entry: &Entry| entry.end().max(entry.desc_offset + 104) <= len;
+                    let whole = |entry: &Entry| entry.end(12).max(entry.desc_offset + 88) <= len;
                     let expected: Vec<Entry> =
                         sealed.values.iter().map(|(entry, _)| *entry).take_while(whole).collect();
                     assert_eq!(scan.entries, expected, "{len}");
                     for ((entry, value), _) in sealed.values.iter().zip(&scan.entries) {
-                        assert!(read_whole(&blob, &entry.pointer())? == *value);
+                        assert!(read_whole(&blob, &entry.pointer(7))? == *value);
                     }
                 }
             }
@@ -166,9 +166,9 @@ fn a_file_that_shrinks_while_it_is_open_is_told() -> Result<()> {
     let sealed = shared()?;
     let blob = open_sealed(&sealed.disk)?;
     let (entry, value) = &sealed.values[1];
-    assert!(read_whole(&blob, &entry.pointer())? == *value);
+    assert!(read_whole(&blob, &entry.pointer(7))? == *value);
     sealed.disk.truncate(PATH, entry.offset + 4096)?;
-    assert!(is_located(&read_whole(&blob, &entry.pointer()).expect_err("half of it is gone")));
+    assert!(is_located(&read_whole(&blob, &entry.pointer(7)).expect_err("half of it is gone")));
     Ok(())
 }
 
@@ -177,7 +177,7 @@ fn a_file_that_shrinks_while_it_is_open_is_told() -> Result<()> {
 fn a_pointer_that_claims_any_length_is_refused_before_memory_is_taken() -> Result<()> {
     for sealed in [shared()?, single()?] {
         let blob = open_sealed(&sealed.disk)?;
-        let sound = sealed.values[0].0.pointer();
+        let sound = sealed.values[0].0.pointer(7);
         let pointer = Pointer { len: 1 << 56, ..sound };
         let error = blob
             .append_to(&pointer, 0, pointer.len, &mut Vec::new(), &StepExecutor)

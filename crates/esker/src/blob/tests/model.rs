@@ -9,7 +9,7 @@ type Model = Vec<(Entry, Vec<u8>, Vec<u8>)>;
 fn read_some(rng: &mut Rng, blob: &BlobFile, model: &Model, reads: u64) -> Result<()> {
     for _ in 0..reads.min(model.len() as u64 * 8) {
         let (entry, _, value) = &model[rng.below(model.len() as u64) as usize];
-        let pointer = entry.pointer();
+        let pointer = entry.pointer(7);
         match rng.below(8) {
             0 => assert!(read_whole(blob, &pointer)? == *value, "{entry:?}"),
             1 => blob.verify(&pointer)?,
@@ -42,7 +42,7 @@ fn run(seed: u64) -> Result<()> {
         let key_len = [0, 5, 300, 65_536][rng.below(4) as usize];
         let key = rng.bytes(key_len);
         let entry = writer.append(rng.next() as u32, &key, &value, rng.next())?;
-        assert_eq!((entry.logical, entry.ordinal, entry.len), (7, step, len));
+        assert_eq!((entry.ordinal, entry.len), (step, len));
         assert_eq!(writer.len(), disk.file_len(path())?);
         model.push((entry, key, value));
         read_some(&mut rng, writer.blob(), &model, 4)?;
@@ -109,7 +109,7 @@ fn readers_go_on_while_the_file_grows() -> Result<()> {
             .collect();
         for ordinal in 0..60 {
             let entry = writer.append(0, b"key", &value(ordinal), 0)?;
-            pointers.write().push(entry.pointer());
+            pointers.write().push(entry.pointer(7));
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         readers.into_iter().try_for_each(|reader| reader.join().expect("a reader that found what it wanted"))
@@ -121,7 +121,7 @@ fn a_verified_chunk_is_not_read_again_for_its_checksum() -> Result<()> {
     let disk = SimFs::new(6);
     let mut writer = SharedWriter::create(&disk, new_file(12))?;
     let entry = writer.append(0, b"key", &[9; 40_000], 0)?;
-    let (pointer, blob) = (entry.pointer(), writer.blob());
+    let (pointer, blob) = (entry.pointer(7), writer.blob());
     read(blob, &pointer, 4096, 4096)?;
     // Damage in a verified chunk is not noticed until the file is opened again. In another chunk it is.
     disk.flip_byte(PATH, entry.offset + 5000, 1)?;
@@ -160,7 +160,7 @@ fn what_was_synced_is_found_after_a_power_loss_and_the_rest_is_right_or_told() -
         assert!(scan.entries.len() >= synced && entries(&model).starts_with(&scan.entries), "seed {seed}");
         found_more += usize::from(scan.entries.len() > synced);
         for (i, (entry, _, value)) in model.iter().take(scan.entries.len()).enumerate() {
-            match read_whole(&blob, &entry.pointer()) {
+            match read_whole(&blob, &entry.pointer(7)) {
                 Ok(bytes) => assert!(bytes == *value, "seed {seed}"),
                 Err(error) => {
                     assert!(i >= synced, "seed {seed}: {error}");

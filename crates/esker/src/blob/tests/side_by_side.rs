@@ -46,7 +46,7 @@ fn long() -> Result<(SimFs, Entry, Vec<u8>)> {
 #[test]
 fn long_reads_agree_with_the_value_whatever_was_verified_before() -> Result<()> {
     let (disk, entry, value) = long()?;
-    let pointer = entry.pointer();
+    let pointer = entry.pointer(7);
     for seed in 0..12 {
         let mut rng = Rng::new(seed);
         let blob = open_sealed(&disk)?;
@@ -130,7 +130,7 @@ fn a_disk_that_fills_up_under_a_long_value_is_told() -> Result<()> {
 #[test]
 fn damage_of_a_long_value_is_named_to_the_chunk() -> Result<()> {
     let (disk, entry, value) = long()?;
-    let (pointer, len) = (entry.pointer(), value.len());
+    let (pointer, len) = (entry.pointer(7), value.len());
     let mut rng = Rng::new(3);
     let chunks = len.div_ceil(1 << 16);
     for chunk in 0..chunks as u64 {

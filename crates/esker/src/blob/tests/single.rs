@@ -27,7 +27,7 @@ fn streams_of_all_lengths_are_read_as_they_were_written() -> Result<()> {
             rest = behind;
         }
         let finished = writer.finish(4, b"key", 11)?;
-        let pointer = finished.entry.pointer();
+        let pointer = finished.entry.pointer(7);
         finished.file.sync()?;
         assert!(read_whole(&finished.blob, &pointer)? == value);
         let (scanned, scan) = scan(&disk)?;

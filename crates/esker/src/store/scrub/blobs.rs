@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use super::is_damage;
 use crate::blob::gc::Stage;
-use crate::blob::{BlobFile, BlobFileId, Entry, LiveFile, Pointer, Unverified, blob_path};
+use crate::blob::{BlobFile, BlobFileId, Entry, LiveFile, Unverified, blob_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::CheckReport;
 use crate::store::Store;
@@ -63,7 +63,7 @@ impl FileOfValues {
         else {
             return false;
         };
-        let pointer = Pointer { file: self.id, ..entry.pointer() };
+        let pointer = entry.pointer(self.id);
         // While it is pinned, its bytes stay. A freed value need not be sound.
         let pin = store.blobs.get(self.id).and_then(|_| store.blobs.pin(&pointer));
         let Some(_pin) = pin else {
