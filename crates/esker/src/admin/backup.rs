@@ -18,7 +18,7 @@ use super::new_dir::NewDir;
 use crate::blob::blob_path;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{DirLock, LockMode};
+use crate::fs::{DirLock, LockMode, gone};
 use crate::open::{BACKUP_DIR, LOCK_FILE, clear_backup_dir};
 use crate::options::Options;
 use crate::store::Store;
@@ -66,12 +66,7 @@ pub fn backups(dir: impl AsRef<Path>, options: &Options) -> Result<Vec<BackupInf
     let env = options.env.within(dir)?;
     let ids = Shelf::read(&env, dir)?.ids;
     let catalogs = ids.into_iter().map(|id| Catalog::read(&env, dir, id));
-    catalogs.map(|catalog| catalog.map(|catalog| info(&catalog))).collect()
-}
-
-fn info(catalog: &Catalog) -> BackupInfo {
-    let Catalog { id, made_us, parts, .. } = catalog;
-    BackupInfo { id: *id, made_us: *made_us, files: parts.len() as u64, bytes: catalog.bytes() }
+    catalogs.map(|catalog| catalog.map(|catalog| catalog.info())).collect()
 }
 
 /// Removes all but the newest `keep` backups (at least 1) in `dir`, and the files that only they needed. Returns how
@@ -207,7 +202,8 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
             Some(part) => (part.len, part.sum),
             None => {
                 let target = dir.join(&stored);
-                remove_damaged(env, &target)?;
+                // A copy may be there that was cut short or lengthened since.
+                gone::remove_file(&*env.fs, &target)?;
                 let copied = copy_file((&staging.new.env, &staging_dir.join(&name)), (env, &target))?;
                 report.copied_files += 1;
                 report.copied_bytes += copied.0;
@@ -218,8 +214,8 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
     }
     env.fs.sync_dir(dir)?;
     catalog.write(env, dir)?;
-    (report.files, report.bytes) = (catalog.parts.len() as u64, catalog.bytes());
-    Ok(report)
+    let BackupInfo { files, bytes, .. } = catalog.info();
+    Ok(BackupReport { files, bytes, ..report })
 }
 
 /// Refuses a directory with backups of another store. Otherwise [`forget_backups`] would remove backups of one of the
@@ -230,17 +226,11 @@ fn check_same_store(store: &Store, dir: &Path, catalogs: &[Catalog]) -> Result<(
     match newest {
         Some(newest) if identity != 0 && newest.store != identity => {
             let message = format!(
-                "backup {} in this directory is of another store; each store needs a directory of backups of \
-                 its own",
+                "backup {} in this directory is of another store; each store needs a directory of backups of its own",
                 newest.id
             );
             Err(Error::new(ErrorKind::InvalidInput, message).at(dir))
         }
         _ => Ok(()),
     }
-}
-
-/// Removes a copy that was cut short or lengthened since. The store still has the file.
-fn remove_damaged(env: &Env, path: &Path) -> Result<()> {
-    if env.fs.exists(path)? { env.fs.remove_file(path) } else { Ok(()) }
 }

@@ -13,6 +13,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use super::BackupInfo;
 use crate::blob::blob_number;
 use crate::checksum::checksum;
 use crate::codec::file_number;
@@ -157,8 +158,9 @@ impl Catalog {
         env.fs.sync_dir(dir)
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.len).sum()
+    pub(super) fn info(&self) -> BackupInfo {
+        let bytes = self.parts.iter().map(|part| part.len).sum();
+        BackupInfo { id: self.id, made_us: self.made_us, files: self.parts.len() as u64, bytes }
     }
 
     /// Whether the part is `manifest-000001` in a store.

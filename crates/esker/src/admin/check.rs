@@ -43,7 +43,7 @@ pub(super) struct Check<'a> {
 /// `NotFound` when there is no store, `Locked`, `Io` when the directory cannot be read. Damage is not an error: it is
 /// in the report.
 pub fn check(path: impl AsRef<Path>, options: &Options) -> Result<CheckReport> {
-    check_in(&options.env, path.as_ref(), &Cancel::when(|| false))
+    check_until(path, options, || false)
 }
 
 /// As [`check`], until `cancelled` returns true. It is called before each read, in the calling thread. The report of a
@@ -73,12 +73,8 @@ pub fn check_until(
     options: &Options,
     cancelled: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Result<CheckReport> {
-    let cancel = Cancel::when(cancelled);
-    check_in(&options.env.until(&cancel), path.as_ref(), &cancel)
-}
-
-fn check_in(env: &Env, dir: &Path, cancel: &Cancel) -> Result<CheckReport> {
-    let env = &env.within(dir)?;
+    let (dir, cancel) = (path.as_ref(), &Cancel::when(cancelled));
+    let env = &options.env.until(cancel).within(dir)?;
     let (_lock, listing) = locked::lock(env, dir, LockMode::Shared)?;
     Ok(check_locked(env, dir, &listing, cancel))
 }

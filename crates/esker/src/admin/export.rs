@@ -16,6 +16,7 @@ use super::file_copy::copy_file;
 use super::new_dir::NewDir;
 use crate::blob::blob_path;
 use crate::error::{ErrorKind, Result};
+use crate::fs::gone;
 use crate::log::replay::segment_path;
 use crate::log::segment::create_empty;
 use crate::open::{BACKUP_DIR, LOCK_FILE};
@@ -82,9 +83,7 @@ fn copy(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState
     let copied = link(store, name, &staging).and_then(|(state, _)| {
         let (env, mut files) = (&target.env, TreeFiles::default());
         for (from, to) in files_of(&state, staging.dir, target.dir) {
-            if env.fs.exists(&to)? {
-                env.fs.remove_file(&to)?;
-            }
+            gone::remove_file(&*env.fs, &to)?;
             let (len, _) = copy_file((&staging.env, &from), (env, &to))?;
             files.note(len, true);
         }

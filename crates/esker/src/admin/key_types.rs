@@ -62,7 +62,7 @@ impl<'a> KeyTypes<'a> {
     pub(super) fn key_in(&self, file: Option<FileId>, key: &[u8]) -> String {
         let users = file.and_then(|file| self.tables.get(&file)).map_or(&[][..], Vec::as_slice);
         let found = users.iter().find_map(|(tree, info)| {
-            let own = key.strip_prefix(info.own().as_slice())?;
+            let own = info.strip(key)?;
             (info.smallest.as_slice() <= own && own <= info.largest.as_slice()).then_some((tree, info, own))
         });
         match found {

@@ -23,7 +23,7 @@ use crate::compact::output::TableMaker;
 use crate::env::{Env, Gate};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::CheckReport;
-use crate::fs::{Cancel, LockMode};
+use crate::fs::{Cancel, LockMode, gone};
 use crate::log::replay::Segments;
 use crate::log::salvage::Salvaged;
 use crate::open::{Listing, QUARANTINE};
@@ -117,7 +117,7 @@ struct Repair<'a> {
 /// `NotFound` when there is no store, `Locked` when it is open, `Unsupported` when a newer build wrote it, `Io`,
 /// `OutOfSpace`: then the store is as it was.
 pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport> {
-    repair_in(&options.env, path.as_ref(), options, &Cancel::when(|| false))
+    repair_until(path, options, || false)
 }
 
 /// As [`repair`], until `cancelled` returns true. It is called before each call of the file system, in the calling
@@ -132,13 +132,9 @@ pub fn repair_until(
     options: &Options,
     cancelled: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Result<RepairReport> {
-    let cancel = Cancel::when(cancelled);
-    repair_in(&options.env.until(&cancel), path.as_ref(), options, &cancel)
-}
-
-fn repair_in(env: &Env, dir: &Path, options: &Options, cancel: &Cancel) -> Result<RepairReport> {
+    let (dir, cancel) = (path.as_ref(), &Cancel::when(cancelled));
     options.check()?;
-    let options = &options.clone().env(env.within(dir)?);
+    let options = &options.clone().env(options.env.until(cancel).within(dir)?);
     let env = &options.env;
     let (_lock, listing) = locked::lock(env, dir, LockMode::Exclusive)?;
     let checked = check_locked(env, dir, &listing, cancel);
@@ -282,20 +278,15 @@ impl<'a> Repair<'a> {
         let (manifest, copy) = (manifest_path(self.dir, number), copy_path(self.dir, number));
         let has_manifest = self.listing.manifests.contains(&number);
         let is_copy = self.listing.copies.contains(&number) && !is_of_another(self.env, self.dir, number);
-        let paths: Vec<PathBuf> = [(manifest, has_manifest), (copy, is_copy)]
-            .into_iter()
-            .filter_map(|(path, is)| is.then_some(path))
-            .collect();
+        let paths = [(manifest, has_manifest), (copy, is_copy)].into_iter();
+        let paths: Vec<PathBuf> = paths.filter_map(|(path, is)| is.then_some(path)).collect();
         let before = damage.len();
         let remains = read_remains(self.env, &paths, known, damage);
         if damage.len() == before
             && let Some(path) = paths.iter().find(|path| self.damaged.contains(*path))
         {
-            damage.push(Error::corruption(
-                path,
-                0,
-                "the manifest is kept twice, and this one is shorter than the other",
-            ));
+            let message = "the manifest is kept twice, and this one is shorter than the other";
+            damage.push(Error::corruption(path, 0, message));
         }
         remains
     }
@@ -319,8 +310,7 @@ impl<'a> Repair<'a> {
         } else if is_whole && !self.segments.paths.is_empty() {
             let report = CheckReport::default();
             let check = Check { env: self.env, dir: self.dir, report, cancel: self.cancel };
-            let recovered = check.recovered(&self.segments, &self.state);
-            match recovered {
+            match check.recovered(&self.segments, &self.state) {
                 Ok(recovered) => {
                     self.logged = recovered.pointers;
                     return Ok(None);
@@ -383,24 +373,18 @@ impl<'a> Repair<'a> {
             }
             Manifest::create(self.env, self.dir, number, std::mem::take(&mut self.state))?;
         }
-        for path in &self.unused {
-            if fs.exists(path)? {
-                fs.remove_file(path)?;
-            }
-        }
+        self.unused.iter().try_for_each(|path| gone::remove_file(&**fs, path))?;
         fs.sync_dir(self.dir)
     }
 
     /// Creates the directory for files that are no longer used.
     fn quarantine(&self) -> Result<PathBuf> {
-        let mut number = 1;
-        loop {
-            let dir = self.dir.join(format!("{QUARANTINE}{number}"));
-            if !self.env.fs.exists(&dir)? {
-                self.env.fs.create_dir_all(&dir)?;
-                return Ok(dir);
-            }
+        let (mut number, mut dir) = (1, self.dir.join(format!("{QUARANTINE}1")));
+        while self.env.fs.exists(&dir)? {
             number += 1;
+            dir.set_file_name(format!("{QUARANTINE}{number}"));
         }
+        self.env.fs.create_dir_all(&dir)?;
+        Ok(dir)
     }
 }

@@ -46,7 +46,7 @@ pub fn restore(
     target: impl AsRef<Path>,
     options: &Options,
 ) -> Result<BackupInfo> {
-    restore_from(&options.env, dir.as_ref(), id, target.as_ref(), options)
+    restore_until(dir, id, target, options, || false)
 }
 
 /// As [`restore`], until `cancelled` returns true. It is called before each read of the backup, in the calling thread.
@@ -60,30 +60,18 @@ pub fn restore_until(
     options: &Options,
     cancelled: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Result<BackupInfo> {
+    let dir = dir.as_ref();
     // Only reads are cancelled: the calls that remove what was written must still work.
-    let env = options.env.until(&Cancel::when(cancelled));
-    restore_from(&env, dir.as_ref(), id, target.as_ref(), options)
-}
-
-/// Restores a backup that is read through the environment `from`.
-fn restore_from(
-    from: &Env,
-    dir: &Path,
-    id: Option<u64>,
-    target: &Path,
-    options: &Options,
-) -> Result<BackupInfo> {
-    let env = from.within(dir)?;
+    let env = options.env.until(&Cancel::when(cancelled)).within(dir)?;
     let shelf = Shelf::read(&env, dir)?;
     let _lock = lock(&env, dir, LockMode::Shared)?;
     let id = id.or(shelf.ids.last().copied()).filter(|id| shelf.ids.contains(id));
     let id = id.ok_or_else(|| Error::new(ErrorKind::NotFound, "there is no such backup here").at(dir))?;
     let catalog = Catalog::read(&env, dir, id)?;
     // Of two restores to one directory, the one that creates it continues.
-    let target = NewDir::make(&options.env, target)?;
+    let target = NewDir::make(&options.env, target.as_ref())?;
     fill(&env, dir, &catalog, &target).inspect_err(|_| target.discard())?;
-    let Catalog { id, made_us, parts, .. } = &catalog;
-    Ok(BackupInfo { id: *id, made_us: *made_us, files: parts.len() as u64, bytes: catalog.bytes() })
+    Ok(catalog.info())
 }
 
 fn fill(env: &Env, dir: &Path, catalog: &Catalog, target: &NewDir<'_>) -> Result<()> {

@@ -25,7 +25,7 @@ use super::{BLOB_TEMPORARY, BlobFile, BlobFileId, Entry, Handles, LiveFile, NewF
 use crate::canary::broken;
 use crate::error::{ErrorKind, Result};
 use crate::fs::gone::retired_path;
-use crate::fs::{FileSystem, ReadFile};
+use crate::fs::{FileSystem, ReadFile, gone};
 
 /// Values are ordered by this many bytes of their keys. All keys of a file might take as much memory as the file.
 const KEY_HEAD: usize = 64;
@@ -64,9 +64,7 @@ impl Rewrite {
         }
         keyed.sort_by(|a, b| (b.0, &b.1, b.2.ordinal).cmp(&(a.0, &a.1, a.2.ordinal)));
         let temporary = temporary_path(path);
-        if fs.exists(&temporary)? {
-            fs.remove_file(&temporary)?;
-        }
+        gone::remove_file(&**fs, &temporary)?;
         let Header { chunk_log2, number, salt, created_us, .. } = *source.header();
         let new = NewFile { path: &temporary, number, salt, created_us, chunk_log2 };
         Ok(Rewrite {

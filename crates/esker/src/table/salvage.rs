@@ -102,6 +102,10 @@ impl Salvage {
         self.properties.as_ref()
     }
 
+    pub(crate) fn salt(&self) -> u64 {
+        self.salt
+    }
+
     /// The gaps found so far.
     pub(crate) fn gaps(&self) -> &[Gap] {
         &self.gaps

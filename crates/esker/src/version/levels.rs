@@ -80,7 +80,7 @@ impl Table {
 
     /// [`Table::get`] for a table whose sequence numbers or pointers the manifest overrides.
     fn get_reread(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
-        let number = self.info.one_number.then_some(self.info.max_seq);
+        let number = self.info.number();
         if number.is_some_and(|number| number > seq) {
             return Ok(None);
         }

@@ -16,6 +16,7 @@ use crate::canary::broken;
 use crate::codec::file_number;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::gone;
 use crate::log::stream::{Stream, StreamContents, StreamWriter, read_epoch, read_stream};
 
 /// A new manifest is begun when this one is longer than twice its first record plus this many bytes.
@@ -74,9 +75,7 @@ impl Unnamed {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
-        if env.fs.exists(&temporary)? {
-            env.fs.remove_file(&temporary)?;
-        }
+        gone::remove_file(&*env.fs, &temporary)?;
         let written = StreamWriter::create(&*env.fs, &temporary, epoch).and_then(|mut writer| {
             writer.append(payload)?;
             writer.sync().map(|()| writer)

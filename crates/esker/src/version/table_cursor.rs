@@ -38,8 +38,8 @@ impl PartCursor {
     pub(super) fn new(cursor: TableCursor, info: &TableInfo, bounds: Option<(Vec<u8>, Vec<u8>)>) -> Self {
         PartCursor {
             cursor,
-            prefix: info.own(),
-            number: info.one_number.then_some(info.max_seq),
+            prefix: info.in_file(&[]),
+            number: info.number(),
             bounds,
             renumbered: info.renumbered.as_deref().copied(),
             value: None,

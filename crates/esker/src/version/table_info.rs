@@ -1,9 +1,12 @@
 //! What the manifest knows of a table.
 
+use std::borrow::Cow;
+
 use super::edit::{FileId, TreeId, file_id, seq, tree_id, within};
 use super::imported::Renumbered;
+use super::levels::shared_key;
 use crate::codec::{Decoder, put_slice, put_varint};
-use crate::cursor::{MAX_SEQ, SeqNo};
+use crate::cursor::{Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, Result};
 use crate::table::{Expiring, Properties, TableReader};
 
@@ -20,7 +23,7 @@ const CLIPPED: u8 = 4;
 const RENUMBERED: u8 = 8;
 
 /// What the manifest knows of one table, or of one tree's part of a shared table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TableInfo {
     pub(crate) file: FileId,
     /// The file's random number, which its footer holds too. If they differ, the file is another one: that is damage.
@@ -75,9 +78,25 @@ impl TableInfo {
         }
     }
 
-    /// The prefix of the tree's keys in the file.
-    pub(crate) fn own(&self) -> Vec<u8> {
-        self.prefix.map_or_else(Vec::new, |tree| tree.to_be_bytes().to_vec())
+    /// A key of the tree in the form that the file has.
+    pub(crate) fn in_file(&self, key: &[u8]) -> Vec<u8> {
+        self.prefix.map_or_else(|| key.to_vec(), |tree| shared_key(tree, key))
+    }
+
+    /// A key of the file without the tree's prefix; `None` if it begins otherwise.
+    pub(crate) fn strip<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
+        self.prefix.map_or(Some(key), |tree| key.strip_prefix(&tree.to_be_bytes()))
+    }
+
+    /// The sequence number of all entries, if the file does not have it.
+    pub(crate) fn number(&self) -> Option<SeqNo> {
+        self.one_number.then_some(self.max_seq)
+    }
+
+    /// What an entry of `kind` holds here that holds `stored` in the file.
+    pub(crate) fn reread<'a>(&self, kind: Kind, stored: &'a [u8]) -> Cow<'a, [u8]> {
+        let renumbered = self.renumbered.as_ref().and_then(|by| by.apply(kind, stored));
+        renumbered.map_or(Cow::Borrowed(stored), Cow::Owned)
     }
 
     /// Whether the manifest overrides sequence numbers or pointers in the file.

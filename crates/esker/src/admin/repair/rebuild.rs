@@ -19,80 +19,43 @@ use crate::options::TreeOptions;
 use crate::ranges::RangeTombstone;
 use crate::table::{Owner, Salvage};
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
-use crate::version::imported::Renumbered;
 use crate::version::levels::LEVELS;
 use crate::version::tables::table_path;
 
-/// One tree's part of a table.
-#[derive(Debug, Clone)]
-struct Part {
-    file: FileId,
-    salt: Option<u64>,
-    /// The prefix of the tree's keys in the file.
-    own: Vec<u8>,
-    cleared: SeqNo,
-    smallest: Vec<u8>,
-    largest: Vec<u8>,
-    max_seq: SeqNo,
-    /// The sequence number of all its entries, if the table was ingested.
-    number: Option<SeqNo>,
-    /// Whether keys outside of `smallest` to `largest` belong to another tree.
-    clipped: bool,
-    /// How to renumber its pointers, if another store wrote the table.
-    renumbered: Option<Renumbered>,
-}
-
-impl Part {
-    /// The part of a table that the manifest describes by `info`.
-    fn of(info: &TableInfo) -> Part {
-        Part {
-            file: info.file,
-            salt: Some(info.salt),
-            own: info.own(),
-            cleared: info.cleared,
-            smallest: info.smallest.clone(),
-            largest: info.largest.clone(),
-            max_seq: info.max_seq,
-            number: info.one_number.then_some(info.max_seq),
-            clipped: info.clipped,
-            renumbered: info.renumbered.as_deref().copied(),
-        }
-    }
-
-    /// Whether a key of the file comes before all keys of the part.
-    fn begins_behind(&self, key: &[u8]) -> bool {
-        let is_below = |rest: &[u8]| self.clipped && rest < self.smallest.as_slice();
-        key < self.own.as_slice() || key.strip_prefix(self.own.as_slice()).is_some_and(is_below)
-    }
-
-    /// Whether the part has a key of the file that does not come before all its keys.
-    fn has(&self, key: &[u8]) -> bool {
-        let is_within = |rest: &[u8]| !self.clipped || rest <= self.largest.as_slice();
-        key.strip_prefix(self.own.as_slice()).is_some_and(is_within)
+/// Whether a key of the file comes before all keys of the part.
+fn begins_behind(part: &TableInfo, key: &[u8]) -> bool {
+    match part.strip(key) {
+        Some(own) => part.clipped && own < part.smallest.as_slice(),
+        None => key < part.in_file(&[]).as_slice(),
     }
 }
 
-/// Parts in ascending key order. One of them is open.
+/// Whether the part has a key of the file that does not come before all its keys.
+fn has(part: &TableInfo, key: &[u8]) -> bool {
+    part.strip(key).is_some_and(|own| !part.clipped || own <= part.largest.as_slice())
+}
+
+/// Trees' parts of tables, in ascending key order. One of them is open.
 struct Run {
-    parts: VecDeque<Part>,
-    open: Option<(Part, Salvage)>,
+    parts: VecDeque<TableInfo>,
+    open: Option<(TableInfo, Salvage)>,
 }
 
 impl Run {
     /// The key of the current entry; `None` at the end.
     fn key(&self) -> Option<&[u8]> {
-        self.open.as_ref().map(|(part, salvage)| &salvage.key()[part.own.len()..])
+        self.open.as_ref().and_then(|(part, salvage)| part.strip(salvage.key()))
     }
 
     /// Moves to the next entry. Finished parts are moved to `done`.
-    fn advance(&mut self, repair: &Repair<'_>, done: &mut Vec<(Part, Salvage)>) -> Result<()> {
+    fn advance(&mut self, repair: &Repair<'_>, done: &mut Vec<(TableInfo, Salvage)>) -> Result<()> {
         loop {
             if let Some((part, mut salvage)) = self.open.take() {
                 let mut more = salvage.advance()?;
-                while more && part.begins_behind(salvage.key()) {
+                while more && begins_behind(&part, salvage.key()) {
                     more = salvage.advance()?;
                 }
-                if more && part.has(salvage.key()) {
+                if more && has(&part, salvage.key()) {
                     self.open = Some((part, salvage));
                     return Ok(());
                 }
@@ -100,18 +63,19 @@ impl Run {
             }
             let Some(part) = self.parts.pop_front() else { return Ok(()) };
             let source = repair.env.fs.open_read(&table_path(repair.dir, part.file))?;
-            let salvage = Salvage::open(source, part.salt)?;
+            let salvage = Salvage::open(source, Some(part.salt))?;
             self.open = Some((part, salvage));
         }
     }
 }
 
 /// Arranges parts into runs: as few as the most parts that overlap at one key.
-fn runs(mut parts: Vec<Part>) -> Vec<Run> {
+fn runs(mut parts: Vec<TableInfo>) -> Vec<Run> {
     parts.sort_by(|a, b| a.smallest.cmp(&b.smallest));
-    let mut runs: Vec<VecDeque<Part>> = Vec::new();
+    let mut runs: Vec<VecDeque<TableInfo>> = Vec::new();
     for part in parts {
-        let fits = |run: &&mut VecDeque<Part>| run.back().is_some_and(|last| last.largest < part.smallest);
+        let fits =
+            |run: &&mut VecDeque<TableInfo>| run.back().is_some_and(|last| last.largest < part.smallest);
         match runs.iter_mut().find(fits) {
             Some(run) => run.push_back(part),
             None => runs.push(VecDeque::from([part])),
@@ -131,13 +95,13 @@ struct Newest {
 
 /// The parts of a table whose owners only the manifest knows, because a tree was split or imported; `None` for other
 /// tables.
-fn inherited(known: &ManifestState, file: FileId) -> Option<Vec<(TreeId, Part)>> {
+fn inherited(known: &ManifestState, file: FileId) -> Option<Vec<(TreeId, TableInfo)>> {
     let users = known.tables.iter().filter(|((_, _, of), _)| *of == file);
     let is_inherited = users.clone().any(|((tree, ..), info)| {
         let is_others = info.prefix.is_some_and(|prefix| prefix != *tree);
         is_others || info.clipped || info.renumbered.is_some() || known.has_split(*tree)
     });
-    is_inherited.then(|| users.map(|((tree, ..), info)| (*tree, Part::of(info))).collect())
+    is_inherited.then(|| users.map(|((tree, ..), info)| (*tree, info.clone())).collect())
 }
 
 impl Repair<'_> {
@@ -145,7 +109,7 @@ impl Repair<'_> {
     pub(super) fn rebuild(&mut self, records: &[Salvaged]) -> Result<()> {
         self.report.rebuilt = true;
         let known = std::mem::take(&mut self.state);
-        let mut parts: BTreeMap<TreeId, Vec<Part>> = BTreeMap::new();
+        let mut parts: BTreeMap<TreeId, Vec<TableInfo>> = BTreeMap::new();
         for file in self.listing.tables.clone() {
             self.look_at(file, &known, &mut parts)?;
             self.unused.insert(table_path(self.dir, file));
@@ -230,7 +194,7 @@ impl Repair<'_> {
         &mut self,
         file: FileId,
         known: &ManifestState,
-        parts: &mut BTreeMap<TreeId, Vec<Part>>,
+        parts: &mut BTreeMap<TreeId, Vec<TableInfo>>,
     ) -> Result<()> {
         let path = table_path(self.dir, file);
         let info = known.tables.iter().find(|((_, _, of), _)| *of == file);
@@ -257,21 +221,13 @@ impl Repair<'_> {
             return Ok(());
         };
         if let (Some(tree), Some(properties)) = (owner.tree, salvage.properties()) {
-            parts.entry(tree).or_default().push(Part {
-                file,
-                salt,
-                own: Vec::new(),
-                cleared: owner.cleared,
-                smallest: properties.smallest.clone(),
-                largest: properties.largest.clone(),
-                max_seq: number.unwrap_or(properties.max_seq),
-                number,
-                clipped: false,
-                renumbered: None,
-            });
+            let mut part = TableInfo::new(file, salvage.salt(), 0, properties.clone());
+            part.one_number = number.is_some();
+            part.max_seq = number.unwrap_or(part.max_seq);
+            parts.entry(tree).or_default().push(part);
             return Ok(());
         }
-        for (tree, part) in self.parts_by_reading((file, salt), owner, &mut salvage)? {
+        for (tree, part) in self.parts_by_reading(file, owner, &mut salvage)? {
             parts.entry(tree).or_default().push(part);
         }
         Ok(())
@@ -280,31 +236,25 @@ impl Repair<'_> {
     /// Reads a table that is shared, or whose properties are damaged, to find its parts.
     fn parts_by_reading(
         &mut self,
-        (file, salt): (FileId, Option<u64>),
+        file: FileId,
         owner: Owner,
         salvage: &mut Salvage,
-    ) -> Result<BTreeMap<TreeId, Part>> {
-        let mut found: BTreeMap<TreeId, Part> = BTreeMap::new();
+    ) -> Result<BTreeMap<TreeId, TableInfo>> {
+        let mut found: BTreeMap<TreeId, TableInfo> = BTreeMap::new();
         while salvage.advance()? {
-            let (tree, own) = match (owner.tree, salvage.key().first_chunk::<4>()) {
-                (Some(tree), _) => (tree, Vec::new()),
-                (None, Some(prefix)) => (u32::from_be_bytes(*prefix), prefix.to_vec()),
-                (None, None) => continue,
-            };
-            let key = &salvage.key()[own.len()..];
-            let part = found.entry(tree).or_insert_with(|| Part {
+            let prefix = salvage.key().first_chunk().map(|prefix| u32::from_be_bytes(*prefix));
+            let Some(tree) = owner.tree.or(prefix) else { continue };
+            let prefix = if owner.tree.is_none() { prefix } else { None };
+            let key = &salvage.key()[prefix.map_or(0, |_| 4)..];
+            let part = found.entry(tree).or_insert_with(|| TableInfo {
                 file,
-                salt,
+                salt: salvage.salt(),
+                prefix,
                 smallest: key.to_vec(),
-                largest: Vec::new(),
-                max_seq: 0,
-                number: None,
-                clipped: false,
-                renumbered: None,
                 cleared: owner.cleared,
-                own,
+                ..TableInfo::default()
             });
-            part.largest = salvage.key()[part.own.len()..].to_vec();
+            part.largest = key.to_vec();
             part.max_seq = part.max_seq.max(salvage.seq());
         }
         let gaps = salvage.gaps().iter().filter(|_| found.is_empty());
@@ -324,17 +274,12 @@ impl Repair<'_> {
     fn merge(
         &mut self,
         tree: TreeId,
-        parts: Vec<Part>,
+        parts: Vec<TableInfo>,
         ranges: &[RangeTombstone],
         logged: &BTreeSet<Pointer>,
     ) -> Result<()> {
         let options = OutputOptions {
-            compression: self
-                .state
-                .trees
-                .get(&tree)
-                .map(|record| record.options.compression)
-                .unwrap_or_default(),
+            compression: self.compression_of(tree),
             filter_bits: filter_bits(self.options.filter_bits, LEVELS - 1, LEVELS - 1),
             limits: self.options.table_limits(),
             offer: None,
@@ -377,10 +322,10 @@ impl Repair<'_> {
         Ok(())
     }
 
-    fn name_gaps(&mut self, tree: TreeId, done: &[(Part, Salvage)]) {
+    fn name_gaps(&mut self, tree: TreeId, done: &[(TableInfo, Salvage)]) {
         for (part, salvage) in done {
             for gap in salvage.gaps() {
-                let strip = |key: &[u8]| key.strip_prefix(part.own.as_slice()).map(<[u8]>::to_vec);
+                let strip = |key: &[u8]| part.strip(key).map(<[u8]>::to_vec);
                 let from = strip(&gap.behind).unwrap_or_default();
                 // Bounds that were found by reading do not cover unreadable entries, so a gap is not cut at the bounds.
                 let to = gap.up_to.as_deref().and_then(strip).unwrap_or_else(|| vec![0xff; 16]);
@@ -404,8 +349,8 @@ impl Newest {
             .collect()
     }
 
-    fn meet(&mut self, part: &Part, salvage: &Salvage, ranges: &[RangeTombstone]) {
-        let seq = part.number.unwrap_or(salvage.seq());
+    fn meet(&mut self, part: &TableInfo, salvage: &Salvage, ranges: &[RangeTombstone]) {
+        let seq = part.number().unwrap_or(salvage.seq());
         let hides = |range: &RangeTombstone| {
             range.seq > seq && range.seq > part.cleared && range.range.contains(&self.key)
         };
@@ -413,10 +358,7 @@ impl Newest {
             return;
         }
         let kind = salvage.kind();
-        let value = || {
-            let renumbered = part.renumbered.and_then(|by| by.apply(kind, salvage.value()));
-            renumbered.unwrap_or_else(|| salvage.value().to_vec())
-        };
+        let value = || part.reread(kind, salvage.value()).into_owned();
         if kind == Kind::Merge {
             // Of two tables with this operand, the newer one may be the output of a merge of the older. Then it holds
             // the combined operands.

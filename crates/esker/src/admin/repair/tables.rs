@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Repair;
 use crate::compact::output::{Output, OutputOptions, filter_bits};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::TableLimits;
+use crate::options::{Compression, TableLimits};
 use crate::table::Salvage;
 use crate::version::edit::{Edit, FileId, TableInfo, TreeId};
 use crate::version::levels::LEVELS;
@@ -22,7 +22,7 @@ impl Repair<'_> {
         }
         for (file, mut users) in users {
             // In the order of their parts in the file.
-            users.sort_by_key(|(_, _, info)| [info.own(), info.smallest.clone()].concat());
+            users.sort_by_key(|(_, _, info)| info.in_file(&info.smallest));
             if self.damaged.contains(&table_path(self.dir, file)) {
                 self.mend_table(file, &users)?;
             }
@@ -73,6 +73,10 @@ impl Repair<'_> {
         Ok(())
     }
 
+    pub(super) fn compression_of(&self, tree: TreeId) -> Compression {
+        self.state.trees.get(&tree).map(|record| record.options.compression).unwrap_or_default()
+    }
+
     /// Writes what is left of one tree's part to a new table. `salvage` is before the part's first entry, or at it.
     fn copy_part(
         &self,
@@ -81,12 +85,9 @@ impl Repair<'_> {
         level: u8,
         info: &TableInfo,
     ) -> Result<Vec<TableInfo>> {
-        let own = info.own();
-        let (first, last) =
-            ([own.as_slice(), &info.smallest].concat(), [own.as_slice(), &info.largest].concat());
-        let compression = self.state.trees.get(&tree).map(|record| record.options.compression);
+        let (first, last) = (info.in_file(&info.smallest), info.in_file(&info.largest));
         let options = OutputOptions {
-            compression: compression.unwrap_or_default(),
+            compression: self.compression_of(tree),
             filter_bits: filter_bits(self.options.filter_bits, usize::from(level), LEVELS - 1),
             limits: TableLimits::NONE,
             offer: None,
@@ -99,11 +100,9 @@ impl Repair<'_> {
             more = salvage.advance()?;
         }
         while more && salvage.key() <= last.as_slice() {
-            let key = &salvage.key()[own.len()..];
-            let seq = if info.one_number { info.max_seq } else { salvage.seq() };
-            let renumbered =
-                info.renumbered.as_ref().and_then(|by| by.apply(salvage.kind(), salvage.value()));
-            output.add(key, seq, salvage.kind(), renumbered.as_deref().unwrap_or(salvage.value()))?;
+            let (kind, seq) = (salvage.kind(), info.number().unwrap_or(salvage.seq()));
+            let key = info.strip(salvage.key()).unwrap_or_default();
+            output.add(key, seq, kind, &info.reread(kind, salvage.value()))?;
             more = salvage.advance()?;
         }
         output.finish()
@@ -112,9 +111,9 @@ impl Repair<'_> {
 
 /// The keys of the part `info` that may lie in a gap of its table.
 fn lost_keys(behind: &[u8], up_to: Option<&[u8]>, info: &TableInfo) -> Option<(Vec<u8>, Vec<u8>)> {
-    let own = info.own();
-    let (first, last) = ([own.as_slice(), &info.smallest].concat(), [own.as_slice(), &info.largest].concat());
+    let (first, last) = (info.in_file(&info.smallest), info.in_file(&info.largest));
     let from = first.as_slice().max(behind);
     let to = up_to.map_or(last.as_slice(), |up_to| up_to.min(last.as_slice()));
-    (from <= to).then(|| (from[own.len()..].to_vec(), to[own.len().min(to.len())..].to_vec()))
+    let own = |key| info.strip(key).unwrap_or_default().to_vec();
+    (from <= to).then(|| (own(from), own(to)))
 }

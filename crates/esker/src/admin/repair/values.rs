@@ -84,18 +84,15 @@ impl Repair<'_> {
 
 /// The pointers in one tree's part of a table.
 fn pointers_of(mut salvage: Salvage, info: &TableInfo) -> Result<Vec<(Vec<u8>, Pointer)>> {
-    let own = info.own();
-    let (first, last) = ([own.as_slice(), &info.smallest].concat(), [own.as_slice(), &info.largest].concat());
+    let (first, last) = (info.in_file(&info.smallest), info.in_file(&info.largest));
     let mut found = Vec::new();
     while salvage.advance()? && salvage.key() <= last.as_slice() {
         if salvage.key() < first.as_slice() {
             continue;
         }
-        let (kind, value) = (salvage.kind(), salvage.value());
-        let renumbered = info.renumbered.as_ref().and_then(|by| by.apply(kind, value));
-        if let Some(pointer) = Pointer::of_entry(kind, renumbered.as_deref().unwrap_or(value)) {
-            found.push((salvage.key()[own.len()..].to_vec(), pointer));
-        }
+        let kind = salvage.kind();
+        let pointer = Pointer::of_entry(kind, &info.reread(kind, salvage.value()));
+        found.extend(info.strip(salvage.key()).map(<[u8]>::to_vec).zip(pointer));
     }
     Ok(found)
 }
