@@ -239,7 +239,8 @@ impl Opening {
         let log = start_log(&env, &dir, &options, found, purpose, (fresh, replayed.log_seq), reuse)?;
         let FreshLog { wal, tail, kept } = log;
         if read_only {
-            ensure_default(&mut versions);
+            // Readers see an empty default tree if the store has none.
+            versions.show(default_tree(&versions).as_slice());
         } else {
             let unneeded = Strays::find(found, &dir, &state, &blobs_to_go, &kept);
             let manifest = Manifest::create(&env, &dir, listing.manifest() + 1, state)?;
@@ -285,9 +286,7 @@ impl Opening {
 fn unclaimed(unneeded: blob_files::Unneeded, set: &BlobSet, purpose: Purpose) -> Vec<(BlobFileId, u64)> {
     match purpose {
         Purpose::Write if broken("rule-13") => Vec::new(),
-        Purpose::Write => {
-            [unneeded.blobs, blob_files::never_claimed(set), blob_files::never_named(set)].concat()
-        }
+        Purpose::Write => unneeded.blobs.into_iter().chain(blob_files::never_named(set)).collect(),
         // `Shorten` does not know what the rest of the log names. A reader frees nothing.
         Purpose::Shorten | Purpose::Read => Vec::new(),
     }
@@ -366,13 +365,6 @@ fn default_tree(versions: &Versions) -> Option<Edit> {
     let (tree, name) = (versions.next_tree(), DEFAULT_TREE.to_owned());
     let is_missing = versions.find(DEFAULT_TREE).is_none();
     is_missing.then(|| Edit::CreateTree { tree, name, options: TreeOptions::default() })
-}
-
-/// Shows readers an empty default tree if the store has none.
-fn ensure_default(versions: &mut Versions) {
-    if let Some(edit) = default_tree(versions) {
-        versions.show(&[edit]);
-    }
 }
 
 /// Removes the replayed segments except `kept`, gives back memory that only the replay needed, and begins the reserve.

@@ -284,21 +284,9 @@ impl Check<'_> {
         check_described(&reader, infos)
     }
 
-    /// The tables of a sorted level must be disjoint.
     fn levels(&mut self, state: &ManifestState) {
         for &tree in state.trees.keys() {
-            let mut by_level: BTreeMap<u8, Vec<&TableInfo>> = BTreeMap::new();
-            for (level, table) in state.tables_of(tree).filter(|(level, _)| *level > 0) {
-                by_level.entry(level).or_default().push(table);
-            }
-            for tables in by_level.values_mut() {
-                tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));
-                for pair in tables.windows(2).filter(|pair| pair[0].largest >= pair[1].smallest) {
-                    let path = table_path(self.dir, pair[1].file);
-                    let message = format!("the table overlaps table {} in a sorted level", pair[0].file);
-                    self.found(&Error::corruption(&path, 0, message));
-                }
-            }
+            state.overlaps(self.dir, tree).iter().for_each(|error| self.found(error));
         }
     }
 }

@@ -21,8 +21,8 @@ use crate::version::edit::{Edit, TableInfo, TreeId};
 use crate::version::tables::table_number;
 use crate::write::batch::{Ops, numbers_taken};
 
-/// Takes each line; returns `false` to stop the dump.
-type Out<'a> = &'a mut dyn FnMut(&str) -> bool;
+/// Takes each line; fails to stop the dump.
+type Out<'a> = &'a mut dyn FnMut(String) -> Result<()>;
 
 /// Shows the contents of `file`, any file of a store, line by line. `out` returns `false` to stop. Keys are shown as
 /// text; bytes that are not printable are escaped.
@@ -47,22 +47,29 @@ pub fn dump_with(
     out: &mut dyn FnMut(&str) -> bool,
     options: &Options,
 ) -> Result<()> {
-    let fs = &options.env.fs;
-    let source = fs.open_read(file)?;
+    let mut is_stopped = false;
+    let mut line = |line: String| {
+        is_stopped = !out(&line);
+        if is_stopped { Err(Error::new(ErrorKind::Cancelled, "the dump was stopped")) } else { Ok(()) }
+    };
+    let dumped = dump_lines(file, show_key, &mut line, options);
+    if is_stopped { Ok(()) } else { dumped }
+}
+
+fn dump_lines(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Options) -> Result<()> {
+    let source = options.env.fs.open_read(file)?;
     let mut magic = [0; 8];
     if source.len() >= 8 {
         source.read_exact_at(&mut magic, 0)?;
     }
     if file.file_name().is_some_and(|name| name == RESERVE_FILE) {
-        out(&format!("{} bytes set aside for a full disk; they hold no data", source.len()));
-        return Ok(());
+        return out(format!("{} bytes set aside for a full disk; they hold no data", source.len()));
     }
     match &magic {
         b"eskerWAL" => dump_segment(file, show_key, out, options),
         b"eskerMAN" => dump_manifest(file, show_key, out, options),
         [0, 0, 0, 0, 0, 0, 0, 0] if source.len() >= RECORDS_AT => {
-            out("a log segment that was prepared but not used yet");
-            Ok(())
+            out("a log segment that was prepared but not used yet".to_owned())
         }
         _ if is_table(&*source)? => dump_table(file, show_key, out, options),
         _ => Err(Error::new(ErrorKind::InvalidInput, "this is not a file of a store").at(file)),
@@ -135,20 +142,16 @@ fn dump_segment(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Opti
     let mut page = vec![0; RECORDS_AT.min(source.len()) as usize];
     source.read_exact_at(&mut page, 0)?;
     let Some(header) = SegmentHeader::decode(&page, file)? else { return Ok(()) };
-    if !out(&format!(
+    out(format!(
         "log segment {}: epoch {:016x}, first sequence number {}, start position {}",
         header.id, header.epoch, header.first_seq, header.start
-    )) {
-        return Ok(());
-    }
+    ))?;
     let types = KeyTypes::beside(show_key, &options.env, file);
     let (mut offset, mut seq) = (RECORDS_AT, header.first_seq);
     let mut pieces = Pieces::open(&*options.env.fs, file, header.epoch)?;
     while let Some(found) = pieces.record(offset)? {
         let synced = found.lag.map_or(String::new(), |lag| format!(", synced up to {lag} bytes before"));
-        if !out(&format!("{offset}: record of {} bytes{synced}", found.len())) {
-            return Ok(());
-        }
+        out(format!("{offset}: record of {} bytes{synced}", found.len()))?;
         if let (None, Some(next)) = (Ops::of(found.payload).next(), numbers_taken(found.payload, 0)) {
             seq = next;
         }
@@ -163,15 +166,12 @@ fn dump_segment(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Opti
                 Kind::Merge => format!("merge {key} {}", operand(op.value)),
                 kind => format!("put {key} = {}", held(Content::open(kind, op.value))),
             };
-            if !out(&format!("  {seq} tree {}: {what}", op.tree)) {
-                return Ok(());
-            }
+            out(format!("  {seq} tree {}: {what}", op.tree))?;
             seq += 1;
         }
         offset += found.len() as u64;
     }
-    out(&format!("{offset}: end of the records; {} bytes unused", pieces.len().saturating_sub(offset)));
-    Ok(())
+    out(format!("{offset}: end of the records; {} bytes unused", pieces.len().saturating_sub(offset)))
 }
 
 fn dump_manifest(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Options) -> Result<()> {
@@ -182,17 +182,13 @@ fn dump_manifest(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Opt
     for (offset, payload) in &contents.records {
         let edits = Edit::decode_all(payload)
             .ok_or_else(|| Error::corruption(file, *offset, "a manifest record cannot be decoded"))?;
-        if !out(&format!("{offset}: {} edits", edits.len())) {
-            return Ok(());
-        }
+        out(format!("{offset}: {} edits", edits.len()))?;
         for edit in &edits {
-            if !out(&format!("  {}", told(edit, &types))) {
-                return Ok(());
-            }
+            out(format!("  {}", told(edit, &types)))?;
         }
     }
     if contents.end < options.env.fs.file_len(file)? {
-        out(&format!("{}: torn tail", contents.end));
+        out(format!("{}: torn tail", contents.end))?;
     }
     Ok(())
 }
@@ -212,9 +208,7 @@ fn dump_table(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Option
         format!("{} bytes in all, of these filter {filter} and index {index}", reader.size()),
         format!("keys {} to {}", key(&properties.smallest), key(&properties.largest)),
     ];
-    if !head.iter().all(|line| out(line)) {
-        return Ok(());
-    }
+    head.into_iter().try_for_each(&mut *out)?;
     let mut cursor = reader.cursor(ScanHint::Compaction);
     cursor.seek_to_first()?;
     while cursor.valid() {
@@ -223,9 +217,7 @@ fn dump_table(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Option
             Kind::Merge => format!("{} merged: {}", key(cursor.key()), operand(cursor.value())),
             kind => format!("{} = {}", key(cursor.key()), held(Content::open(kind, cursor.value()))),
         };
-        if !out(&format!("  {} {what}", cursor.seq())) {
-            return Ok(());
-        }
+        out(format!("  {} {what}", cursor.seq()))?;
         cursor.next()?;
     }
     Ok(())

@@ -49,12 +49,6 @@ impl LiveFile {
         !self.single && !self.is_open() && self.lazy.lock().is_some() && self.written.lock().is_none()
     }
 
-    /// Notes that the file was rewritten and its name is durable. The new file ends with a footer, even if the old one
-    /// did not.
-    pub(crate) fn note_rewritten(&self) {
-        self.values.lock().seal();
-    }
-
     /// About how many bytes the file would have without values that nobody needs, and how many such values it still
     /// has.
     pub(super) fn needed_bytes(&self) -> Result<(u64, usize)> {
@@ -144,16 +138,8 @@ impl LiveFile {
         file: &Arc<BlobFile>,
         written: &Arc<dyn RandomFile>,
     ) -> Arc<LiveFile> {
-        let values = Values::begun();
-        LiveFile::found(
-            id.into(),
-            salt,
-            single,
-            Ok(Arc::clone(file)),
-            values,
-            Some(Arc::clone(written)),
-            None,
-        )
+        let (file, written) = (Ok(Arc::clone(file)), Some(Arc::clone(written)));
+        LiveFile::found(id.into(), salt, single, file, Values::begun(), written, None)
     }
 
     /// The open file, if it can be read.

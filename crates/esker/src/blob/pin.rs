@@ -47,9 +47,7 @@ impl NewBlob {
         self.committed = true;
         self.pin.live.values.lock().commit(&self.pointer, end);
     }
-}
 
-impl NewBlob {
     /// Undoes the commit: the value counts as unwritten when this is dropped.
     pub(crate) fn withdraw(&mut self) {
         self.commit(None);
@@ -149,8 +147,7 @@ impl Pin {
     /// Copies the pinned blob of `pointer` to `target` by sharing blocks, as far as possible. Returns how many bytes it
     /// has copied.
     pub(crate) fn copy_to(&self, pointer: &Pointer, target: &UserFile) -> Result<u64> {
-        let copied = self.measured(pointer.len, || self.live.readable()?.copy_to(pointer, target))?;
-        self.check_open().map(|()| copied)
+        self.measured(pointer.len, || self.live.readable()?.copy_to(pointer, target))
     }
 
     /// Maps the pinned blob of `pointer`.
@@ -170,8 +167,7 @@ impl Pin {
     /// Fills `buf` with bytes of the pinned blob of `pointer`, from `offset` on.
     pub(crate) fn read_at(&self, pointer: &Pointer, offset: u64, buf: &mut [u8]) -> Result<()> {
         let executor = &*self.set.executor;
-        self.measured(buf.len() as u64, || self.live.readable()?.read_at(pointer, offset, buf, executor))?;
-        self.check_open()
+        self.measured(buf.len() as u64, || self.live.readable()?.read_at(pointer, offset, buf, executor))
     }
 
     /// Appends `len` bytes of the pinned blob of `pointer`, from `offset` on, to `out`.
@@ -183,27 +179,23 @@ impl Pin {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let executor = &*self.set.executor;
-        self.measured(len, || self.live.readable()?.append_to(pointer, offset, len, out, executor))?;
-        self.check_open()
+        self.measured(len, || self.live.readable()?.append_to(pointer, offset, len, out, executor))
     }
 
-    /// Runs and measures `read`, which reads `len` bytes of the value.
+    /// Runs and measures `read`, which reads `len` bytes of the value. Fails if the store was closed meanwhile: until
+    /// then the pin has kept the bytes, and a later opening of the store does not know the pin.
     fn measured<T>(&self, len: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
         let metrics = &self.set.metrics;
-        metrics.measure(Operation::Value, Subject::none, || {
-            perf_context::step(|| Step::Value { bytes: len });
-            if len >= NOTED_FROM {
-                perf_context::expect(&*metrics.clock);
-                perf_context::note(Cause::Values, 0, len);
-            }
-            read()
-        })
-    }
-
-    /// Fails if the store was closed. Until then the pin has kept the bytes; a later opening of the store does not know
-    /// the pin.
-    fn check_open(&self) -> Result<()> {
-        self.set.check_open()
+        metrics
+            .measure(Operation::Value, Subject::none, || {
+                perf_context::step(|| Step::Value { bytes: len });
+                if len >= NOTED_FROM {
+                    perf_context::expect(&*metrics.clock);
+                    perf_context::note(Cause::Values, 0, len);
+                }
+                read()
+            })
+            .and_then(|read| self.set.check_open().map(|()| read))
     }
 }
 

@@ -176,7 +176,8 @@ impl Replaced {
         if let Some(name) = &self.second_name {
             self.fs.remove_file(name)?;
         }
-        self.live.note_rewritten();
+        // The new file ends with a footer, even if the old one did not.
+        self.live.values.lock().seal();
         Ok(())
     }
 

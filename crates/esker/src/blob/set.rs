@@ -147,7 +147,7 @@ impl BlobSet {
                 entries => return entries,
             }
         }
-        let again = self.env.fs.open_read(&blob_path(&self.dir, live.id))?;
+        let again = self.env.fs.open_read(&self.path_of(live.id))?;
         Ok(BlobFile::scan(again, live.name())?.1.entries)
     }
 
@@ -201,7 +201,7 @@ impl BlobSet {
             let is_free = |id: &BlobFileId| !self.env.fs.exists(&self.path_of(*id)).unwrap_or(true);
             id = (1..id).find(is_free).unwrap_or(id);
         }
-        (id, blob_path(&self.dir, id), self.env.random.next_u64())
+        (id, self.path_of(id), self.env.random.next_u64())
     }
 
     pub(super) fn describe<'a>(&self, number: BlobFileId, path: &'a Path, salt: u64) -> NewFile<'a> {
@@ -269,21 +269,6 @@ impl BlobSet {
         if let Some(live) = self.get(file) {
             live.values.lock().unreference(ordinal);
         }
-    }
-
-    /// The values whose batch was dropped unwritten since the last call.
-    pub(super) fn take_unwritten(&self) -> Vec<Pointer> {
-        std::mem::take(&mut *self.unwritten.lock())
-    }
-
-    /// The freed values whose last pin was dropped since the last call.
-    pub(super) fn take_unpinned(&self) -> Vec<(BlobFileId, u64)> {
-        std::mem::take(&mut *self.unpinned.lock())
-    }
-
-    /// Whether there are values whose batch was dropped unwritten, or freed ones whose last pin was dropped.
-    pub(super) fn has_left_over(&self) -> bool {
-        !self.unpinned.lock().is_empty() || !self.unwritten.lock().is_empty()
     }
 
     /// Closes the descriptors of files that are not written any more. They are opened again when read. A file that

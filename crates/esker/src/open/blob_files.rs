@@ -178,21 +178,13 @@ pub(super) fn claim(set: &BlobSet, pointer: &Pointer, key_hash: u64) {
     }
 }
 
-/// Copied blobs without an entry, once the whole log is replayed.
+/// Blobs that nothing names, once the whole log is replayed: those that were written, and copied ones.
 pub(super) fn never_named(set: &BlobSet) -> Vec<(BlobFileId, u64)> {
     let mut blobs = Vec::new();
     for live in set.files() {
-        let gone = live.values.lock().decide_references();
-        blobs.extend(gone.into_iter().map(|ordinal| (live.id, ordinal)));
-    }
-    blobs
-}
-
-/// Blobs that were written and that nothing names.
-pub(super) fn never_claimed(set: &BlobSet) -> Vec<(BlobFileId, u64)> {
-    let mut blobs = Vec::new();
-    for live in set.files() {
-        blobs.extend(live.values.lock().pending().map(|ordinal| (live.id, ordinal)));
+        let mut values = live.values.lock();
+        let gone = values.decide_references();
+        blobs.extend(values.pending().chain(gone).map(|ordinal| (live.id, ordinal)));
     }
     blobs
 }

@@ -51,21 +51,17 @@ fn is_file_name(name: &str) -> bool {
         || ImportedFiles::of_mark(name).is_some()
 }
 
-/// The number in the name of one of our files; the greatest, if there are several. The number of a manifest's copy does
+/// Refuses a file with a number so great that the store could not give out greater ones. That of a manifest's copy does
 /// not count: nothing takes its number from a copy.
-fn number_of(name: &str) -> Option<u64> {
+fn check_number(dir: &Path, name: &str) -> Result<()> {
     let numbered = [manifest_number, table_number, blob_number, segment_number];
     let marked = || ImportedFiles::of_mark(name).map(|imported| imported.last);
-    numbered.iter().find_map(|number| number(name)).or_else(marked)
-}
-
-/// Refuses a file with a number so great that the store could not give out greater ones.
-fn check_number(dir: &Path, name: &str) -> Result<()> {
-    if number_of(name).is_none_or(|number| number < FILE_NUMBER_STRANGE) {
+    let number = numbered.iter().find_map(|number| number(name)).or_else(marked);
+    if number.is_none_or(|number| number < FILE_NUMBER_STRANGE) {
         return Ok(());
     }
     let message = "the number of this file is greater than any that a store gives, and leaves too few for new files: \
-         move the file away";
+                   move the file away";
     Err(Error::new(ErrorKind::InvalidInput, message).at(&dir.join(name)))
 }
 

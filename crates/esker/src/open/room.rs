@@ -8,11 +8,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Found, Listing, Opening, Purpose};
+use super::{Found, Opening, Purpose};
 use crate::env::StepExecutor;
 use crate::error::Result;
 use crate::options::Options;
 use crate::space;
+use crate::version::edit::ManifestState;
 
 /// Tables may take this many times the bytes of their log. The worst case is a batch of keys of a few bytes each.
 const TABLES_PER_LOG: u64 = 3;
@@ -49,20 +50,12 @@ fn shorten(dir: &Path, options: &Options, found: &Found, bytes: u64) -> Result<b
     };
     let mut options = options.clone();
     options.env.executor = Some(Arc::new(StepExecutor));
-    let listing = Listing {
-        segments: found
-            .listing
-            .segments
-            .iter()
-            .filter(|(_, path)| segments.paths.contains(path))
-            .cloned()
-            .collect(),
-        ..found.listing.clone()
-    };
+    let mut listing = found.listing.clone();
+    listing.segments.retain(|(_, path)| segments.paths.contains(path));
     let part = Found { listing, segments, state: found.state.clone() };
     let opening = Opening::new(dir, &options, &part, Purpose::Shorten)?;
     // The replay of the rest checks how far the log must go.
-    let known = crate::version::edit::ManifestState { log_synced: 0, ..part.state.clone() };
+    let known = ManifestState { log_synced: 0, ..part.state.clone() };
     let replayed = opening.replay(&part.segments, &known)?;
     if replayed.report.position != next.start || replayed.report.last_id + 1 != next.segment {
         return Ok(false);

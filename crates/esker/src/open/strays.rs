@@ -52,17 +52,13 @@ impl Strays {
 
     /// Marks are removed last: if a power loss brings a file of an import back, its mark identifies it.
     pub(super) fn remove(mut self, env: &Env, dir: &Path) -> Result<()> {
-        remove_all(env, self.files.into_iter())?;
+        let remove = |path: &PathBuf| gone::remove_file(&*env.fs, path);
+        self.files.iter().try_for_each(remove)?;
         remove_for_good(&*env.fs, dir, &mut self.looked_into, |path| path)?;
         if self.marks.is_empty() {
             return Ok(());
         }
         env.fs.sync_dir(dir)?;
-        remove_all(env, self.marks.into_iter())
+        self.marks.iter().try_for_each(remove)
     }
-}
-
-/// Removes files, some of which may be gone already.
-fn remove_all(env: &Env, mut paths: impl Iterator<Item = PathBuf>) -> Result<()> {
-    paths.try_for_each(|path| gone::remove_file(&*env.fs, &path))
 }

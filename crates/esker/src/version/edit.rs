@@ -3,14 +3,17 @@
 //! One record of the manifest holds a list of edits that take effect together. Each edit begins with its tag byte.
 //! Numbers are LEB128; the length of a byte string precedes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::blob_edits::{BlobEdit, BlobFiles};
 pub(crate) use super::table_info::TableInfo;
 use super::table_info::{decode_table, encode_table};
+use super::tables::table_path;
 use super::tree_record::TreeRecord;
 use crate::codec::{Decoder, FILE_NUMBER_MAX, put_slice, put_varint};
 use crate::cursor::{MAX_SEQ, SeqNo};
+use crate::error::Error;
 use crate::log::replay::LogFloor;
 use crate::log::segment::{POSITION_MAX, SEGMENT_ID_MAX};
 use crate::options::TreeOptions;
@@ -421,8 +424,21 @@ impl ManifestState {
         record.is_some_and(|record| record.lineage != tree || record.range != KeyRange::default())
     }
 
+    /// What is wrong with the sorted levels of a tree in `dir`: their tables must be disjoint.
+    pub(crate) fn overlaps(&self, dir: &Path, tree: TreeId) -> Vec<Error> {
+        let mut sorted: Vec<_> = self.tables_of(tree).filter(|(level, _)| *level > 0).collect();
+        sorted.sort_by_key(|(level, table)| (*level, &table.smallest));
+        let pairs = sorted.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        let overlapping = pairs.filter(|pair| pair[0].1.largest >= pair[1].1.smallest);
+        let error = |pair: &[(u8, &TableInfo)]| {
+            let message = format!("the table overlaps table {} in a sorted level", pair[0].1.file);
+            Error::corruption(&table_path(dir, pair[1].1.file), 0, message)
+        };
+        overlapping.map(error).collect()
+    }
+
     /// The numbers of all tables that a tree uses.
-    pub(crate) fn files(&self) -> std::collections::BTreeSet<FileId> {
+    pub(crate) fn files(&self) -> BTreeSet<FileId> {
         self.tables.values().map(|table| table.file).collect()
     }
 

@@ -35,10 +35,7 @@ pub(crate) struct Table {
 
 /// A user key in the form that shared tables hold.
 pub(crate) fn shared_key(tree: TreeId, key: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(4 + key.len());
-    out.extend_from_slice(&tree.to_be_bytes());
-    out.extend_from_slice(key);
-    out
+    [&tree.to_be_bytes(), key].concat()
 }
 
 impl Table {
@@ -57,20 +54,17 @@ impl Table {
 
     /// The approximate file offset of `key`, or of the place where it would be.
     pub(crate) fn offset_of(&self, key: &[u8]) -> Result<u64> {
-        self.file.with_reader(|reader| {
-            Ok(match self.info.prefix {
-                Some(tree) => reader.approximate_offset_of(&shared_key(tree, key)),
-                None => reader.approximate_offset_of(key),
-            })
-        })
+        self.file.with_reader(|reader| Ok(reader.approximate_offset_of(&self.info.in_file(key))))
     }
 
     /// The newest version of `key`, which the table covers, at or before `seq`; `hash` is [`hash_key`] of `key`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
-        if self.info.is_reread() {
-            return self.get_reread(key, hash, seq);
-        }
+        if self.info.is_reread() { self.get_reread(key, hash, seq) } else { self.get_stored(key, hash, seq) }
+    }
+
+    #[inline]
+    fn get_stored(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
         if let Some(tree) = self.info.prefix {
             let key = shared_key(tree, key);
             return self.file.with_reader(|reader| reader.get(&key, hash_key(&key), seq));
@@ -85,14 +79,7 @@ impl Table {
             return Ok(None);
         }
         let seq = if number.is_some() { MAX_SEQ } else { seq };
-        let found = match self.info.prefix {
-            Some(tree) => {
-                let key = shared_key(tree, key);
-                self.file.with_reader(|reader| reader.get(&key, hash_key(&key), seq))?
-            }
-            None => self.file.with_reader(|reader| reader.get(key, hash, seq))?,
-        };
-        Ok(found.map(|found| {
+        Ok(self.get_stored(key, hash, seq)?.map(|found| {
             let renumbered = self.info.renumbered.as_ref().and_then(|by| by.apply(found.kind, &found.value));
             let value = renumbered.map_or(found.value, BlockSlice::of);
             Found { seq: number.unwrap_or(found.seq), kind: found.kind, value }
@@ -263,10 +250,8 @@ impl Levels {
         if let Some(cost) = self.read_cost() {
             cost.note_get(hash, passed);
         }
-        for level in 1..LEVELS {
-            if let Some(table) = self.find(level, key)
-                && let Some(found) = table.get(key, hash, seq)?
-            {
+        for table in (1..LEVELS).filter_map(|level| self.find(level, key)) {
+            if let Some(found) = table.get(key, hash, seq)? {
                 return Ok(Some(found));
             }
         }

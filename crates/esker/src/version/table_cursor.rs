@@ -69,6 +69,18 @@ impl PartCursor {
         moved
     }
 
+    /// Moves the cursor by `go` to a place in the file.
+    fn go_to(
+        &mut self,
+        (key, seq): (Vec<u8>, SeqNo),
+        go: impl FnOnce(&mut TableCursor, &[u8], SeqNo) -> Result<()>,
+    ) -> Result<()> {
+        let moved = go(&mut self.cursor, &key, seq);
+        self.settle();
+        self.key = key;
+        moved
+    }
+
     /// `key` in the form that the file has, or the first key behind it.
     fn in_file(&mut self, key: &[u8], behind: bool) -> Vec<u8> {
         let mut out = std::mem::take(&mut self.key);
@@ -107,26 +119,20 @@ impl PartCursor {
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         let first =
             self.bounds.as_ref().map(|(first, _)| first).filter(|first| key < first.as_slice()).cloned();
-        let (key, seq) = match first {
+        let place = match first {
             Some(first) => (self.in_file(&first, false), MAX_SEQ),
             None => self.place(key, seq),
         };
-        let result = self.cursor.seek(&key, seq);
-        self.settle();
-        self.key = key;
-        result
+        self.go_to(place, TableCursor::seek)
     }
 
     fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         let last = self.bounds.as_ref().map(|(_, last)| last).filter(|last| key > last.as_slice()).cloned();
-        let (key, seq) = match last {
+        let place = match last {
             Some(last) => (self.in_file(&last, true), MAX_SEQ),
             None => self.place(key, seq),
         };
-        let result = self.cursor.seek_before(&key, seq);
-        self.settle();
-        self.key = key;
-        result
+        self.go_to(place, TableCursor::seek_before)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
@@ -134,12 +140,10 @@ impl PartCursor {
             Some((_, last)) => Some(self.in_file(&last, true)),
             None => prefix_end(&self.prefix),
         };
-        let moved = match behind {
-            Some(behind) => self.cursor.seek_before(&behind, MAX_SEQ),
-            None => self.cursor.seek_to_last(),
-        };
-        self.settle();
-        moved
+        match behind {
+            Some(behind) => self.go_to((behind, MAX_SEQ), TableCursor::seek_before),
+            None => self.go_to((Vec::new(), MAX_SEQ), |cursor, _, _| cursor.seek_to_last()),
+        }
     }
 }
 

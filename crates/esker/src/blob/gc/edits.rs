@@ -98,8 +98,8 @@ impl BlobGc {
     /// Takes out of `garbage` the references whose overwriting is durable, and removes them and those that a merge has
     /// dropped. Returns the values whose last reference went and that `manifest` does not have as freed.
     fn free_due(&self, garbage: &mut Garbage, manifest: &ManifestState, changes: &BlobChanges<'_>) -> ByFile {
-        let due = garbage.take_due(|one| changes.is_durable(one, manifest));
-        let due = due.iter().map(|one| (one.file, one.ordinal, one.reference));
+        let due = garbage.unseen.extract_if(.., |one| changes.is_durable(one, manifest));
+        let due = due.map(|one| (one.file, one.ordinal, one.reference));
         let dropped =
             changes.dropped.iter().map(|pointer| (pointer.file, pointer.ordinal, Some(pointer.reference)));
         let last = due
@@ -127,12 +127,12 @@ impl BlobGc {
     ) -> Vec<BlobEdit> {
         // If the overwriting write may still be lost, the log tells of both after a crash.
         let durable = garbage
-            .overwritten()
+            .overwritten
             .iter()
             .filter(|one| changes.note_overwritten && changes.is_durable(one, manifest));
         let overwritten = durable
             .chain(changes.replaced)
-            .filter(|one| !self.blobs.overwrite_reference(one.file, one.ordinal, one.reference))
+            .filter(|one| !self.blobs.set_overwritten(one, true))
             .map(|one| (one.file, one.ordinal));
         // If a file is not named, the log will tell again.
         let is_new = |&(file, ordinal): &(BlobFileId, u64)| match manifest.blobs.live.get(&file) {
@@ -176,7 +176,7 @@ impl BlobGc {
         let garbage = self.garbage.lock();
         // A value that was overwritten more than once may be in a file that is gone.
         let is_there = |file| self.blobs.get(file).is_some_and(|live| !live.is_open());
-        let gone = garbage.overwritten().iter().chain(garbage.unseen());
+        let gone = garbage.overwritten.iter().chain(&garbage.unseen);
         let gone = gone.filter(|one| one.is_flushed(manifest, &[]) && is_there(one.file));
         let (of_copied, gone): (Vec<&Overwritten>, Vec<&Overwritten>) =
             gone.partition(|one| self.blobs.is_shared(one.file, one.ordinal));

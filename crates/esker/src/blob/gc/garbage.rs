@@ -67,23 +67,19 @@ impl Overwritten {
 #[derive(Debug, Default)]
 pub(crate) struct Garbage {
     /// References that only snapshots see, or whose overwriting is in memory only.
-    overwritten: Vec<Overwritten>,
+    pub(super) overwritten: Vec<Overwritten>,
     /// References that nobody sees. Their values are freed when the write `by` is durable.
-    unseen: Vec<Overwritten>,
+    pub(super) unseen: Vec<Overwritten>,
     /// Values that are freed in the manifest. Their blocks may be given back.
-    freed: ByFile,
+    pub(super) freed: ByFile,
     /// How far trees that skip the log were flushed since the store was opened.
-    flushed: BTreeMap<TreeId, SeqNo>,
+    pub(super) flushed: BTreeMap<TreeId, SeqNo>,
 }
 
 impl Garbage {
     /// Adds overwritten references.
     pub(crate) fn add_overwritten(&mut self, overwritten: impl IntoIterator<Item = Overwritten>) {
         self.overwritten.extend(overwritten);
-    }
-
-    pub(super) fn has_overwritten(&self) -> bool {
-        !self.overwritten.is_empty()
     }
 
     /// Takes the overwritten references that none of the `snapshots` sees and that no crash brings back.
@@ -93,28 +89,6 @@ impl Garbage {
         self.overwritten.extract_if(.., |one| !stays(one)).collect()
     }
 
-    /// Adds references that nobody sees.
-    pub(super) fn add_unseen(&mut self, unseen: impl IntoIterator<Item = Overwritten>) {
-        self.unseen.extend(unseen);
-    }
-
-    pub(super) fn has_unseen(&self) -> bool {
-        !self.unseen.is_empty()
-    }
-
-    /// Takes the unseen ones for which `is_due` returns `true`.
-    pub(super) fn take_due(&mut self, is_due: impl Fn(&Overwritten) -> bool) -> Vec<Overwritten> {
-        self.unseen.extract_if(.., |one| is_due(one)).collect()
-    }
-
-    pub(super) fn overwritten(&self) -> &[Overwritten] {
-        &self.overwritten
-    }
-
-    pub(super) fn unseen(&self) -> &[Overwritten] {
-        &self.unseen
-    }
-
     /// Adds freed values of `file` whose blocks may be given back.
     pub(super) fn add_freed(&mut self, file: BlobFileId, ordinals: BTreeSet<u64>) {
         if !ordinals.is_empty() {
@@ -122,16 +96,9 @@ impl Garbage {
         }
     }
 
-    pub(super) fn has_freed(&self) -> bool {
-        !self.freed.is_empty()
-    }
-
-    pub(super) fn take_freed(&mut self) -> ByFile {
-        std::mem::take(&mut self.freed)
-    }
-
-    pub(super) fn note_flushed(&mut self, trees: &[(TreeId, SeqNo)]) {
-        self.flushed.extend(trees.iter().copied());
+    /// Whether values wait to be freed or punched.
+    pub(super) fn has_work(&self) -> bool {
+        !self.unseen.is_empty() || !self.freed.is_empty()
     }
 
     /// Bytes of values that are overwritten in the memtables of a tree without a log only, by tree.

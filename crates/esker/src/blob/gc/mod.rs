@@ -144,7 +144,9 @@ impl BlobGc {
 
     /// Undoes what the failed edits of `replaced` have noted.
     pub(crate) fn restore(&self, replaced: &[Overwritten]) {
-        replaced.iter().for_each(|one| self.blobs.restore_reference(one.file, one.ordinal, one.reference));
+        for one in replaced {
+            self.blobs.set_overwritten(one, false);
+        }
     }
 
     // ---- unreferenced ----------------------------------------------------------------------------------
@@ -152,11 +154,11 @@ impl BlobGc {
     /// Finds the references in `garbage` that none of the registered `snapshots` sees, and those whose batch was
     /// dropped unwritten.
     pub(crate) fn find_unseen(&self, garbage: &mut Garbage, snapshots: impl FnOnce() -> Vec<SeqNo>) {
-        let unwritten = self.blobs.take_unwritten().into_iter();
+        let unwritten = std::mem::take(&mut *self.blobs.unwritten.lock()).into_iter();
         let mut unseen: Vec<Overwritten> = unwritten
             .map(|value| Overwritten::unseen(value.file, value.ordinal, Some(value.reference)))
             .collect();
-        if garbage.has_overwritten() {
+        if !garbage.overwritten.is_empty() {
             // A snapshot that is registered later sees none of these: the overwriting writes are visible.
             self.has_overwritten.store(true, Ordering::SeqCst);
             let found = garbage.take_unseen(&snapshots());
@@ -164,12 +166,12 @@ impl BlobGc {
             unseen.extend(found);
         }
         // A thread that adds to the list sets the flag after that, and asks for a round.
-        self.has_overwritten.store(garbage.has_overwritten(), Ordering::SeqCst);
+        self.has_overwritten.store(!garbage.overwritten.is_empty(), Ordering::SeqCst);
         // If several entries name a value, others may still be there. The edit that frees it finds out.
         for one in unseen.iter().filter(|one| !self.blobs.is_shared(one.file, one.ordinal)) {
             self.blobs.unreference(one.file, one.ordinal);
         }
-        garbage.add_unseen(unseen);
+        garbage.unseen.extend(unseen);
     }
 
     /// Takes over the values without an entry that recovery has found, and those that were freed before and are not
@@ -177,18 +179,16 @@ impl BlobGc {
     pub(crate) fn adopt(&self, unneeded: impl IntoIterator<Item = (BlobFileId, u64)>) -> Result<()> {
         let mut garbage = self.garbage.lock();
         for live in self.blobs.files() {
-            if !live.values.lock().has_freed() {
-                continue;
-            }
-            if self.blobs.is_punched(&live)? {
-                live.values.lock().note_all_punched();
+            let freed = live.values.lock().freed();
+            if !freed.is_empty() && self.blobs.is_punched(&live)? {
+                live.values.lock().note_punched(freed);
             } else {
-                garbage.add_freed(live.id, live.values.lock().freed());
+                garbage.add_freed(live.id, freed);
             }
         }
         for (file, ordinal) in unneeded {
             self.blobs.unreference(file, ordinal);
-            garbage.add_unseen([Overwritten::unseen(file, ordinal, None)]);
+            garbage.unseen.push(Overwritten::unseen(file, ordinal, None));
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ impl BlobGc {
 
     /// Notes how far trees that skip the log are in tables. Values that those writes have overwritten may be freed.
     pub(crate) fn note_flushed(&self, trees: &[(TreeId, SeqNo)]) {
-        self.garbage.lock().note_flushed(trees);
+        self.garbage.lock().flushed.extend(trees.iter().copied());
     }
 
     /// Notes the result of `edits`: their values are freed or, if the edits failed, a later round has to free them.
@@ -211,11 +211,11 @@ impl BlobGc {
                 }
                 garbage.add_freed(file, ordinals);
             } else {
-                garbage
-                    .add_unseen(ordinals.into_iter().map(|ordinal| Overwritten::unseen(file, ordinal, None)));
+                let unseen = ordinals.into_iter().map(|ordinal| Overwritten::unseen(file, ordinal, None));
+                garbage.unseen.extend(unseen);
             }
         }
-        garbage.has_freed()
+        !garbage.freed.is_empty()
     }
 
     /// Notes that `file` was rewritten with `ordinals`: those of them that are freed take space in the new file.
@@ -227,16 +227,14 @@ impl BlobGc {
 
     /// Whether values wait to be freed or punched.
     pub(crate) fn has_work(&self) -> bool {
-        if self.blobs.has_left_over() {
-            return true;
-        }
-        let garbage = self.garbage.lock();
-        garbage.has_unseen() || garbage.has_freed()
+        !self.blobs.unpinned.lock().is_empty()
+            || !self.blobs.unwritten.lock().is_empty()
+            || self.garbage.lock().has_work()
     }
 
     /// Whether values wait to be freed.
     pub(crate) fn has_unseen(&self) -> bool {
-        self.garbage.lock().has_unseen()
+        !self.garbage.lock().unseen.is_empty()
     }
 
     /// Bytes that writers are held up for, although no value is left to free: 0 if there is one. A round may count
@@ -244,7 +242,7 @@ impl BlobGc {
     /// would wait for ever.
     pub(crate) fn backlog_if_all_is_freed(&self) -> u64 {
         let garbage = self.garbage.lock();
-        if garbage.has_unseen() || garbage.has_freed() { 0 } else { self.backpressure.backlog() }
+        if garbage.has_work() { 0 } else { self.backpressure.backlog() }
     }
 
     /// The trees without a log in which a flush would free at least `bytes` of huge values.

@@ -13,7 +13,7 @@ impl BlobGc {
     /// values. Returns whether there was anything to punch, and the files in which no value is needed any more: the
     /// caller removes them.
     pub(crate) fn punch_freed(&self, punched: impl FnMut(u64)) -> Result<(bool, Vec<Arc<LiveFile>>)> {
-        let mut freed = self.garbage.lock().take_freed();
+        let mut freed = std::mem::take(&mut self.garbage.lock().freed);
         self.blobs.end_unreferenced();
         let unreferenced: Vec<Arc<LiveFile>> =
             self.blobs.files().into_iter().filter(|live| live.values.lock().are_unreferenced()).collect();
@@ -25,7 +25,7 @@ impl BlobGc {
     /// Punches holes over the values that were pinned when they were freed, and are not any more. Returns whether there
     /// were any.
     pub(crate) fn punch_unpinned(&self) -> Result<bool> {
-        let unpinned = by_file(self.blobs.take_unpinned());
+        let unpinned = by_file(std::mem::take(&mut *self.blobs.unpinned.lock()));
         let worked = !unpinned.is_empty();
         self.punch_all(unpinned, drop).map(|()| worked)
     }
@@ -68,10 +68,8 @@ impl BlobSet {
         if will_go || (may_be_linked && self.env.fs.link_count(&self.path_of(file))? > 1) {
             return Ok(bytes);
         }
-        let mut holes: Vec<(u64, u64)> =
-            places.into_iter().map(span).filter(|(start, end)| start < end).collect();
+        let mut holes: Vec<(u64, u64)> = places.into_iter().filter_map(hole_of).collect();
         holes.sort_unstable();
-        let holes: Vec<(u64, u64)> = holes.into_iter().map(|(start, end)| (start, end - start)).collect();
         match self.env.fs.punch_holes(&self.path_of(file), &holes) {
             Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(bytes),
             punched => punched?,
@@ -87,13 +85,13 @@ impl BlobSet {
         let holes = self.env.fs.file_len(&path)?.saturating_sub(self.env.fs.allocated_bytes(&path)?);
         let values = live.values.lock();
         let unneeded = values.unreferenced();
-        let spans = unneeded.filter_map(|ordinal| readable.locate(ordinal)).map(span);
-        Ok(holes >= spans.map(|(start, end)| end.saturating_sub(start)).sum())
+        let due = unneeded.filter_map(|ordinal| readable.locate(ordinal)).filter_map(hole_of);
+        Ok(holes >= due.map(|(_, len)| len).sum())
     }
 }
 
-/// The start and end of the whole blocks of a value at an offset, of a length. There are none if the end is not after
-/// the start.
-fn span((offset, len): (u64, u64)) -> (u64, u64) {
-    (offset.next_multiple_of(4096), (offset + len) / 4096 * 4096)
+/// Offset and length of the whole blocks of a value with this offset and length, if it has any.
+fn hole_of((offset, len): (u64, u64)) -> Option<(u64, u64)> {
+    let (start, end) = (offset.next_multiple_of(4096), (offset + len) / 4096 * 4096);
+    (start < end).then(|| (start, end - start))
 }

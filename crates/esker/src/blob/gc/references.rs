@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Stage;
+use super::{Overwritten, Stage};
 use crate::blob::{BlobFileId, BlobSet, NewBlob, Pointer, VOLATILE, key_hash};
 use crate::version::blob_edits::ReferenceRecord;
 
@@ -31,23 +31,23 @@ pub(crate) struct References {
     undecided: BTreeSet<u64>,
 }
 
+impl Reference {
+    /// One that the log cannot lose.
+    fn durable(key_hash: u64) -> Reference {
+        Reference { key_hash, position: Some(0), overwritten: false }
+    }
+}
+
 impl References {
     /// The references of a value that was not copied yet.
     pub(super) fn first() -> References {
-        let first = Reference { key_hash: 0, position: Some(0), overwritten: false };
-        References { next: 1, live: BTreeMap::from([(0, first)]), undecided: BTreeSet::new() }
+        References { next: 1, live: [(0, Reference::durable(0))].into(), undecided: BTreeSet::new() }
     }
 
     /// The references in the manifest's record.
     pub(super) fn of(record: &ReferenceRecord) -> References {
-        let reference = |(&reference, &key_hash): (&u64, &u64)| {
-            (reference, Reference { key_hash, position: Some(0), overwritten: false })
-        };
-        References {
-            next: record.next,
-            live: record.live.iter().map(reference).collect(),
-            undecided: record.pending.clone(),
-        }
+        let live = record.live.iter().map(|(&reference, &hash)| (reference, Reference::durable(hash)));
+        References { next: record.next, live: live.collect(), undecided: record.pending.clone() }
     }
 
     /// Gives out a new reference, which is not committed yet.
@@ -76,7 +76,7 @@ impl References {
     pub(super) fn claim(&mut self, reference: u64, key_hash: u64) {
         if reference >= self.next || self.undecided.remove(&reference) {
             self.next = self.next.max(reference.saturating_add(1));
-            self.live.insert(reference, Reference { key_hash, position: Some(0), overwritten: false });
+            self.live.insert(reference, Reference::durable(key_hash));
         }
     }
 
@@ -148,28 +148,13 @@ impl BlobSet {
         self.get(file).is_some_and(|live| live.values.lock().remove_reference(ordinal, reference))
     }
 
-    /// Notes that only snapshots see the reference, which do not survive the process. `false`: the value was not
+    /// Sets whether only snapshots see the reference `one`, which do not survive the process. `false`: the value was not
     /// copied, and has no other reference.
-    pub(super) fn overwrite_reference(&self, file: BlobFileId, ordinal: u64, reference: Option<u64>) -> bool {
-        self.set_overwritten(file, ordinal, reference, true)
-    }
-
-    /// Undoes [`BlobSet::overwrite_reference`].
-    pub(super) fn restore_reference(&self, file: BlobFileId, ordinal: u64, reference: Option<u64>) {
-        self.set_overwritten(file, ordinal, reference, false);
-    }
-
-    fn set_overwritten(
-        &self,
-        file: BlobFileId,
-        ordinal: u64,
-        reference: Option<u64>,
-        is_overwritten: bool,
-    ) -> bool {
-        let Some(live) = self.get(file) else { return false };
+    pub(super) fn set_overwritten(&self, one: &Overwritten, is_overwritten: bool) -> bool {
+        let Some(live) = self.get(one.file) else { return false };
         let mut values = live.values.lock();
-        let references = values.references_mut(ordinal);
-        references.map(|references| references.set_overwritten(reference, is_overwritten)).is_some()
+        let references = values.references_mut(one.ordinal);
+        references.map(|references| references.set_overwritten(one.reference, is_overwritten)).is_some()
     }
 }
 

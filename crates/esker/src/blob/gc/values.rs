@@ -212,21 +212,10 @@ impl Values {
         self.stages.keys().copied()
     }
 
-    /// Whether any value is freed and not punched, as far as is known.
-    pub(super) fn has_freed(&self) -> bool {
-        self.stages.values().any(|&stage| stage == Stage::Freed)
-    }
-
     /// The values that are freed and not punched, as far as is known.
     pub(super) fn freed(&self) -> BTreeSet<u64> {
         let freed = self.stages.iter().filter(|(_, stage)| **stage == Stage::Freed);
         freed.map(|(&ordinal, _)| ordinal).collect()
-    }
-
-    /// The blocks of all freed values are given back.
-    pub(super) fn note_all_punched(&mut self) {
-        let freed = self.stages.values_mut().filter(|stage| **stage == Stage::Freed);
-        freed.for_each(|stage| *stage = Stage::Punched);
     }
 
     /// How many values are referenced.
