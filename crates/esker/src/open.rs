@@ -58,14 +58,12 @@ pub(crate) use listing::{
 };
 use strays::Strays;
 
-/// The tree that every store has.
 pub(crate) const DEFAULT_TREE: &str = "default";
 
 /// From this many trees on, memory that replay used for their memtables is given back to the system. For 10,000 trees
 /// of a kilobyte that is 40 MB, which the allocator would keep.
 const MANY_TREES: usize = 1000;
 
-/// Opens the store in `dir`.
 pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<Arc<Owner>> {
     options.check()?;
     let create = options.create && !read_only;
@@ -142,7 +140,6 @@ impl Found {
     }
 }
 
-/// What a store is opened for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Read,
@@ -151,7 +148,6 @@ enum Purpose {
     Shorten,
 }
 
-/// The parts of a store that is being opened.
 struct Opening {
     id: u64,
     dir: PathBuf,
@@ -360,7 +356,6 @@ fn check_tables(dir: &Path, listing: &Listing, state: &ManifestState) -> Result<
     Ok(())
 }
 
-/// The edit that creates the default tree, if there is none.
 fn default_tree(versions: &Versions) -> Option<Edit> {
     let (tree, name) = (versions.next_tree(), DEFAULT_TREE.to_owned());
     let is_missing = versions.find(DEFAULT_TREE).is_none();

@@ -175,7 +175,6 @@ pub(super) fn new_staging<'a>(store: &Store, dir: &'a Path) -> Result<(NewDir<'a
     Ok((new, lock))
 }
 
-/// Makes a backup of `store` in `dir`.
 pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
     let outside = store.env().outside();
     outside.fs.create_dir_all(dir)?;

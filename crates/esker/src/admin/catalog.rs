@@ -31,7 +31,6 @@ const TEMPORARY: &str = ".tmp";
 /// The most bytes of a catalog. It has about a hundred bytes for each file.
 const CATALOG_LEN_MAX: u64 = 1 << 30;
 
-/// One file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
     /// Its name in a store.
@@ -43,7 +42,6 @@ pub(super) struct Part {
     pub(super) sum: u64,
 }
 
-/// One backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Catalog {
     pub(super) id: u64,
@@ -177,7 +175,6 @@ fn decode_part(line: &str) -> Option<Part> {
     known.then_some(Part { name, stored, len, sum })
 }
 
-/// The names in a directory of backups.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     /// The backups, oldest first.

@@ -48,7 +48,6 @@ pub(super) fn prepare(store: &Store) -> Result<()> {
     store.seal_blobs(true).map(drop)
 }
 
-/// Writes the files of the copy into the new directory `target`.
 pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> {
     let (fs, dir, target_fs) = (&store.env().fs, target.dir, &target.env.fs);
     let versions = store.versions().lock();

@@ -87,7 +87,6 @@ fn is_table(source: &dyn ReadFile) -> Result<bool> {
     Ok(named || &end == TABLE_MAGIC)
 }
 
-/// An edit in words.
 fn told(edit: &Edit, types: &KeyTypes<'_>) -> String {
     match edit {
         Edit::AddTable { tree, level, table } => {
@@ -106,7 +105,6 @@ fn told(edit: &Edit, types: &KeyTypes<'_>) -> String {
     }
 }
 
-/// A range of keys in words.
 fn bounds(tree: TreeId, range: &KeyRange, types: &KeyTypes<'_>) -> String {
     let bound = |key: &[u8]| if key.is_empty() { shown(key) } else { types.key(tree, key) };
     match &range.upper {
@@ -115,7 +113,6 @@ fn bounds(tree: TreeId, range: &KeyRange, types: &KeyTypes<'_>) -> String {
     }
 }
 
-/// A pointer to a blob in words.
 fn pointed(pointer: &[u8]) -> String {
     Pointer::decode(pointer).map_or_else(
         || "a pointer that cannot be decoded".to_owned(),
@@ -129,7 +126,6 @@ fn held(entry: Content<'_>) -> String {
     entry.expiry.map_or(value.clone(), |expiry| format!("{value}, until {expiry} us"))
 }
 
-/// An operand with its operator.
 fn operand(stored: &[u8]) -> String {
     match operators::parts(stored) {
         Some((name, operand)) => format!("{} {}", name.escape_debug(), shown(operand)),

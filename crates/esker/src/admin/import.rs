@@ -45,10 +45,8 @@ const FILES_MAX: u64 = FILE_NUMBER_MAX >> 8;
 /// How far another store's clock may advance ours, in microseconds: a day. A forged clock must not expire everything.
 const CLOCK_AHEAD_MAX_US: u64 = 24 * 3_600_000_000;
 
-/// Tables with their levels.
 type Tables = Vec<(u8, TableInfo)>;
 
-/// Imports the tree of the store in `dir` into `store`, under the name `name`.
 pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeInner>, TreeFiles)> {
     let outside = store.env().outside();
     if !outside.fs.exists(dir)? {
@@ -152,7 +150,6 @@ fn check_tables(env: &Env, dir: &Path, tables: &[(u8, TableInfo)]) -> Result<()>
     Ok(())
 }
 
-/// The greatest sequence number in the tree.
 fn greatest_number(
     store: &Store,
     record: &TreeRecord,
@@ -188,13 +185,11 @@ fn clock_of(store: &Store, clock_us: u64, tables: &[(u8, TableInfo)], dir: &Path
     Ok(clock_us)
 }
 
-/// The files of an import in progress.
 struct Arrival<'a> {
     store: &'a Store,
     /// The environment and the directory that they come from.
     source: &'a Env,
     dir: &'a Path,
-    /// The mapping of blob file numbers.
     by: Renumbered,
     /// The numbers of all files of the import.
     numbers: ImportedFiles,

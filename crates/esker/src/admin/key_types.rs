@@ -15,7 +15,6 @@ const SHOWN_MAX: usize = 64;
 /// Shows a key of a tree with this tag. `None`: show it as text with escapes.
 pub(super) type ShowKey<'a> = &'a dyn Fn(Option<&str>, &[u8]) -> Option<String>;
 
-/// What is known of the trees whose keys are shown.
 pub(super) struct KeyTypes<'a> {
     show: ShowKey<'a>,
     tags: BTreeMap<TreeId, String>,
@@ -53,7 +52,6 @@ impl<'a> KeyTypes<'a> {
         known
     }
 
-    /// A key of `tree`, as text.
     pub(super) fn key(&self, tree: TreeId, key: &[u8]) -> String {
         self.tagged(self.tags.get(&tree).map(String::as_str), key)
     }

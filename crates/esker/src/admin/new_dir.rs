@@ -12,7 +12,6 @@ use crate::open::remove_own_dir;
 pub(super) struct NewDir<'a> {
     /// The environment of the directory that it is in.
     parent: Env,
-    /// The environment of the directory itself.
     pub(super) env: Env,
     pub(super) dir: &'a Path,
 }

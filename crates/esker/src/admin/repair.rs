@@ -77,15 +77,12 @@ struct Repair<'a> {
     env: &'a Env,
     dir: &'a Path,
     listing: Listing,
-    /// Files in which `check` found damage.
     damaged: BTreeSet<PathBuf>,
     segments: Segments,
-    /// The state for the new manifest.
     state: ManifestState,
     maker: Arc<TableMaker>,
     /// Pointers in tables that were rewritten because the manifest is lost.
     pointers: Vec<(TreeId, Vec<u8>, Pointer)>,
-    /// Pointers in a sound log.
     logged: Vec<(TreeId, Vec<u8>, Pointer)>,
     unused: BTreeSet<PathBuf>,
     needs_manifest: bool,

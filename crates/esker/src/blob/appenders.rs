@@ -11,7 +11,6 @@ use crate::error::{ErrorKind, Result};
 /// values that come and go do not cost a file each.
 const GARBAGE_PARTS: u64 = 16;
 
-/// A shared file and the right to append to it.
 #[derive(Debug)]
 pub(super) struct Appender {
     pub(super) writer: SharedWriter,
@@ -32,12 +31,10 @@ pub(super) struct Appenders {
     /// How many are lent: in this generation, and in earlier ones.
     lent: usize,
     lent_before: usize,
-    /// How many are being sealed.
     sealing: usize,
 }
 
 impl Appenders {
-    /// Closes the files that are not lent.
     pub(super) fn close(&mut self) {
         self.idle.clear();
         self.to_seal.clear();

@@ -20,12 +20,10 @@ pub(crate) const CHUNK_LOG2: u8 = 16;
 /// The length of a chunk's sum, in bytes.
 pub(super) const SUM: usize = 8;
 
-/// The length of the sums of a value of `len` bytes.
 pub(super) fn sums_len(len: u64, chunk_log2: u8) -> u64 {
     len.div_ceil(1 << chunk_log2) * SUM as u64
 }
 
-/// The seeds of one value's checksums.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Identity {
     salt: u64,
@@ -38,7 +36,6 @@ impl Identity {
         Identity { salt, ordinal, chunk_seed: checksum(salt, &ordinal.to_le_bytes()) }
     }
 
-    /// The sum of chunk `index`.
     #[inline]
     pub(super) fn sum(&self, index: u64, chunk: &[u8]) -> u64 {
         checksum(self.chunk_seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)), chunk)
@@ -77,17 +74,14 @@ impl Summer {
         self.len += bytes.len() as u64;
     }
 
-    /// The number of bytes so far.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    /// The sums so far.
     pub(super) fn sums(&self) -> &[u8] {
         &self.sums
     }
 
-    /// The checksum of the sums so far.
     pub(super) fn sums_check(&self) -> u64 {
         self.identity.sums_check(self.len, &self.sums)
     }
@@ -112,12 +106,10 @@ impl Sums {
         self.identity.sum(index, chunk) == u64_at(&self.bytes, index as usize * SUM)
     }
 
-    /// The sums as they are in the file.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The number of chunks.
     pub(super) fn count(&self) -> u64 {
         (self.bytes.len() / SUM) as u64
     }

@@ -28,7 +28,6 @@ const AHEAD: u64 = 8 << 20;
 /// Reading up to this many bytes costs less than mapping them, using them and unmapping them.
 const MAP_ABOVE: u64 = 256 << 10;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct BlobFile {
     pub(super) file: Arc<dyn ReadFile>,
@@ -40,7 +39,6 @@ pub(crate) struct BlobFile {
     partly: Mutex<HashMap<u64, Arc<Verified>>>,
 }
 
-/// A value whose verification is in progress.
 #[derive(Debug)]
 pub(crate) struct Unverified {
     value: Found,
@@ -50,7 +48,6 @@ pub(crate) struct Unverified {
 }
 
 impl BlobFile {
-    /// A file whose header and entries are known.
     pub(super) fn new(
         file: Arc<dyn ReadFile>,
         name: impl Into<BlobName>,
@@ -111,12 +108,10 @@ impl BlobFile {
         Ok((Self::new(file, name, header, &scan.entries), scan))
     }
 
-    /// The path of the file, for messages.
     pub(super) fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// The contents of the first page.
     pub(crate) fn header(&self) -> &Header {
         &self.header
     }
@@ -126,7 +121,6 @@ impl BlobFile {
         scan::read_any_header(file).map(|header| header.number)
     }
 
-    /// Whether the file is for one value.
     pub(crate) fn is_single(&self) -> bool {
         self.header.layout == super::format::Layout::Single
     }
@@ -136,7 +130,6 @@ impl BlobFile {
         scan::read_footer(self.file.as_ref(), &self.header)
     }
 
-    /// Adds a value that was written behind all others.
     pub(super) fn note(&self, entry: &Entry) {
         self.index.write().push(entry, self.header.chunk_log2);
     }
@@ -146,7 +139,6 @@ impl BlobFile {
         self.index.read().needed(gone)
     }
 
-    /// The offset and the length of a value, if this file has it.
     pub(super) fn locate(&self, ordinal: u64) -> Option<(u64, u64)> {
         self.index.read().find(ordinal).map(|value| (value.offset, value.len))
     }
@@ -198,7 +190,6 @@ impl BlobFile {
         Ok(())
     }
 
-    /// Begins to verify a value in parts.
     pub(crate) fn begin_verifying(&self, pointer: &Pointer) -> Result<Unverified> {
         let value = self.find(pointer)?;
         Ok(Unverified { value, sums: self.load_sums(&value, pointer)?, at: 0 })
@@ -275,7 +266,6 @@ impl BlobFile {
         Ok(())
     }
 
-    /// Verifies whole chunks from number `first` on.
     pub(super) fn check_chunks(&self, value: &Found, sums: &Sums, first: u64, bytes: &[u8]) -> Result<()> {
         for (index, chunk) in (first..).zip(bytes.chunks(1 << self.header.chunk_log2)) {
             if !sums.matches(index, chunk) && !broken("rule-10") {
@@ -328,7 +318,6 @@ impl BlobFile {
         }
     }
 
-    /// Notes that a verified value was read again.
     pub(super) fn note_read_again(&self, value: &Found) {
         if value.read_again {
             return;

@@ -15,7 +15,6 @@ use crate::bloom::{LINE_BITS, Line, block_of, line_bits};
 
 const BITS_PER_KEY: usize = 16;
 const PROBES: u32 = 6;
-/// How many keys the first layer is made for.
 const FIRST_KEYS: usize = 4096;
 
 #[derive(Debug)]
@@ -48,7 +47,6 @@ pub(crate) struct KeyFilter {
 }
 
 impl KeyFilter {
-    /// Whether no key was ever added.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.layers.load().is_empty()

@@ -22,22 +22,16 @@ use crate::version::blob_edits::REFERENCES_MAX;
 
 /// The length of the header page, which comes before the first value or descriptor.
 pub(super) const PAGE: u64 = 4096;
-/// The greatest length of a blob file.
 pub(super) const FILE_LEN_MAX: u64 = 1 << 56;
-/// The longest key of a value.
 pub(super) const KEY_MAX: usize = 1 << 16;
-/// The length of an entry of the footer.
 pub(super) const ENTRY: usize = 64;
 /// The length of the tail, which ends a sealed file.
 pub(super) const TAIL: usize = 64;
-/// The length of a descriptor without its key.
 pub(super) const DESCRIPTOR: usize = 64;
 
-/// The length of the header.
 pub(super) const HEADER: usize = 48;
 const HEADER_MAGIC: &[u8; 8] = b"eskerBLB";
 const TAIL_MAGIC: &[u8; 8] = b"eskerBLF";
-/// The mark of a descriptor.
 pub(super) const DESCRIPTOR_MARK: &[u8; 4] = b"blob";
 const VERSION: u32 = 1;
 
@@ -52,11 +46,9 @@ pub(crate) struct Pointer {
     /// The file that the value was written to. With the ordinal it names the value for ever.
     pub(crate) file: BlobFileId,
     pub(crate) ordinal: u64,
-    /// The length of the value in bytes.
     pub(crate) len: u64,
     /// When it was stored: microseconds since 1970-01-01 UTC.
     pub(crate) stored_us: u64,
-    /// The checksum of the value's chunk sums.
     pub(crate) sums_check: u64,
     /// Which of the entries that name the value this is: 0 is the first, others are copies. File, ordinal and reference
     /// belong to one entry for ever.
@@ -100,7 +92,6 @@ impl Pointer {
     }
 }
 
-/// The arrangement of values in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Layout {
@@ -110,7 +101,6 @@ pub(crate) enum Layout {
     Single = 1,
 }
 
-/// The first page of a blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) layout: Layout,
@@ -171,7 +161,6 @@ impl Header {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) ordinal: u64,
-    /// Where the value begins.
     pub(crate) offset: u64,
     pub(crate) len: u64,
     pub(crate) stored_us: u64,
@@ -188,7 +177,6 @@ pub(crate) fn key_hash(tree: u32, key: &[u8]) -> u64 {
     checksum(u64::from(tree), key)
 }
 
-/// The length of a descriptor with a key of this length.
 pub(super) fn descriptor_len(key_len: usize) -> u64 {
     align8((DESCRIPTOR + key_len) as u64)
 }
@@ -200,12 +188,10 @@ impl Entry {
         Pointer { file, ordinal, len, stored_us, sums_check, reference: 0 }
     }
 
-    /// Where the chunk sums begin.
     pub(super) fn sums_offset(&self) -> u64 {
         align8(self.offset + self.len)
     }
 
-    /// Where the chunk sums end.
     pub(super) fn end(&self, chunk_log2: u8) -> u64 {
         self.sums_offset() + sums_len(self.len, chunk_log2)
     }
@@ -296,11 +282,9 @@ fn put_words(out: &mut Vec<u8>, words: &[u64]) {
     words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
 }
 
-/// The last bytes of a sealed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tail {
     pub(super) entries: u64,
-    /// Where the entries begin.
     pub(super) footer_at: u64,
     entries_check: u64,
 }
@@ -348,7 +332,6 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Decodes the entries in `bytes`.
     pub(super) fn decode_entries(&self, bytes: &[u8], header: &Header) -> Result<Vec<Entry>, Flaw> {
         if checksum(header.salt, bytes) != self.entries_check {
             return Err(Flaw::new(0, "entries that match their checksum"));

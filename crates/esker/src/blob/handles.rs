@@ -9,13 +9,11 @@ use crate::error::Result;
 use crate::fs::open_files::{OpenFiles, Reopenable, Slot};
 use crate::fs::{FileSystem, Mapping, ReadFile, UserFile, descriptors};
 
-/// The most sealed blob files that are open at once.
 const OPEN_MAX: usize = 64;
 
 /// They take one part in this many of the descriptors that a process may keep.
 const PART: usize = 4;
 
-/// The sealed blob files of a store.
 #[derive(Debug)]
 pub(crate) struct Handles {
     fs: Arc<dyn FileSystem>,
@@ -74,7 +72,6 @@ impl LazyFile {
         self.with(|_| ())
     }
 
-    /// Runs `read` on the open file.
     fn with<T>(&self, read: impl FnOnce(&dyn ReadFile) -> T) -> Result<T> {
         match &*self.file.load() {
             Some(file) => Ok(read(&***file)),

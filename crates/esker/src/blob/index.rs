@@ -12,13 +12,11 @@ struct Place {
     len: u64,
 }
 
-/// A value in its file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
     pub(super) ordinal: u64,
     pub(super) offset: u64,
     pub(super) len: u64,
-    /// Whether every chunk was verified.
     pub(super) verified: bool,
     /// Whether it was read after that.
     pub(super) read_again: bool,
@@ -29,7 +27,6 @@ const NEW: u8 = 0;
 const VERIFIED: u8 = 1;
 const READ_AGAIN: u8 = 2;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     /// By ordinal.
@@ -91,12 +88,10 @@ impl Index {
         (u64::try_from(needed).unwrap_or(u64::MAX), count)
     }
 
-    /// Notes that every chunk of a value was verified.
     pub(super) fn set_verified(&self, ordinal: u64) {
         self.advance(ordinal, NEW, VERIFIED);
     }
 
-    /// Notes that a verified value was read again.
     pub(super) fn set_read_again(&self, ordinal: u64) {
         self.advance(ordinal, VERIFIED, READ_AGAIN);
     }

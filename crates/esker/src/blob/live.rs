@@ -12,11 +12,9 @@ use crate::error::{Error, Result};
 use crate::fs::RandomFile;
 use crate::version::blob_edits::BlobFileInfo;
 
-/// One blob file.
 #[derive(Debug)]
 pub(crate) struct LiveFile {
     pub(crate) id: BlobFileId,
-    /// The number in its header.
     origin: BlobFileId,
     pub(crate) salt: u64,
     pub(crate) single: bool,
@@ -86,7 +84,6 @@ impl LiveFile {
         self.written.lock().take();
     }
 
-    /// Whether more may be appended to it.
     pub(crate) fn is_open(&self) -> bool {
         self.values.lock().is_open()
     }
@@ -130,7 +127,6 @@ impl LiveFile {
         })
     }
 
-    /// A new file.
     pub(super) fn begun(
         id: BlobFileId,
         salt: u64,

@@ -89,7 +89,6 @@ impl BlobSet {
 #[derive(Debug)]
 pub(crate) struct BlobStream {
     pub(super) set: Arc<BlobSet>,
-    /// `None` once the value has ended.
     pub(super) writer: Option<SingleWriter>,
     pub(super) id: BlobFileId,
     pub(super) salt: u64,
@@ -101,13 +100,11 @@ impl BlobStream {
         self.writer.as_mut().map_or(Ok(()), |writer| writer.write(bytes, &*self.set.executor))
     }
 
-    /// [`SingleWriter::share`].
     pub(crate) fn share(&mut self, source: &UserFile, len: u64) -> Result<u64> {
         let _inside = self.set.gate.enter()?;
         self.writer.as_mut().map_or(Ok(0), |writer| writer.share(source, len))
     }
 
-    /// Ends the value, which is for `key` of `tree`.
     pub(crate) fn finish(mut self, tree: u32, key: &[u8]) -> Result<NewBlob> {
         let set = Arc::clone(&self.set);
         let _inside = set.gate.enter()?;
@@ -150,7 +147,6 @@ impl Pin {
         self.measured(pointer.len, || self.live.readable()?.copy_to(pointer, target))
     }
 
-    /// Maps the pinned blob of `pointer`.
     pub(crate) fn map(self: &Arc<Self>, pointer: &Pointer, verify: bool) -> Result<PinnedMap> {
         let lock = self.set.locked()?;
         let bytes = self.measured(pointer.len, || self.live.readable()?.map(pointer, verify))?;

@@ -40,7 +40,6 @@ impl BlobSet {
         }
     }
 
-    /// Begins a value of unknown length in a file of its own.
     pub(crate) fn stream(self: &Arc<Self>) -> Result<BlobStream> {
         let _inside = self.gate.enter()?;
         let (id, path, salt) = self.begin();

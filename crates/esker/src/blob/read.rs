@@ -36,7 +36,6 @@ const EXPECT_USE_AT: usize = 4 << 20;
 /// From this many bytes on, a read from the page cache is shared with idle processors.
 const SHARED_AT: u64 = 8 << 20;
 
-/// Memory that a read fills.
 type Buf = [MaybeUninit<u8>];
 
 /// What has to be verified before bytes are given out.
@@ -51,7 +50,6 @@ enum Check<'a> {
 
 /// A part of the range to read, from one unit boundary to the next.
 struct Unit<'a> {
-    /// Where it begins in the value.
     at: u64,
     out: &'a mut Buf,
     /// Where the sums of its chunks go, if they are collected.
@@ -276,7 +274,6 @@ impl BlobFile {
         }
     }
 
-    /// Reads a part of a value with several chunks.
     fn fill_chunks(&self, value: &Found, verified: &Verified, offset: u64, out: &mut Buf) -> Result<()> {
         let chunk_log2 = self.header.chunk_log2;
         let chunk = 1u64 << chunk_log2;

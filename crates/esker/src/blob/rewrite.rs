@@ -80,7 +80,6 @@ impl Rewrite {
         })
     }
 
-    /// The file that is being rewritten.
     pub(crate) fn file(&self) -> BlobFileId {
         self.live.id
     }
@@ -162,9 +161,7 @@ impl Rewrite {
 pub(crate) struct Replaced {
     fs: Arc<dyn FileSystem>,
     live: Arc<LiveFile>,
-    /// The ordinals of the new file's values.
     pub(crate) ordinals: Vec<u64>,
-    /// The old file, held open.
     _old: Arc<BlobFile>,
     second_name: Option<PathBuf>,
 }

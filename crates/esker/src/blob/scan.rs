@@ -10,7 +10,6 @@ const WINDOW: u64 = 16 << 10;
 /// How many bytes a read of one key reads at once.
 const KEY_WINDOW: u64 = 512;
 
-/// The result of reading the descriptors of a file.
 #[derive(Debug)]
 pub(crate) struct Scan {
     /// In the order in which they are in the file.
@@ -19,7 +18,6 @@ pub(crate) struct Scan {
     pub(crate) end: u64,
 }
 
-/// Reads the first page of a file.
 pub(super) fn read_any_header(file: &dyn ReadFile) -> Result<Header> {
     if file.len() < PAGE {
         return Err(Error::corruption(file.path(), 0, "expected a blob file: the file is too short"));
@@ -29,7 +27,6 @@ pub(super) fn read_any_header(file: &dyn ReadFile) -> Result<Header> {
     Header::decode(&page).map_err(|flaw| flaw.into_error(file.path(), 0))
 }
 
-/// Reads the first page of file `number`.
 pub(super) fn read_header(file: &dyn ReadFile, number: u64) -> Result<Header> {
     let header = read_any_header(file)?;
     if header.number != number {
@@ -39,7 +36,6 @@ pub(super) fn read_header(file: &dyn ReadFile, number: u64) -> Result<Header> {
     Ok(header)
 }
 
-/// Reads the footer of a sealed file.
 pub(super) fn read_footer(file: &dyn ReadFile, header: &Header) -> Result<Vec<Entry>> {
     let len = file.len();
     let at = |offset: u64| move |flaw: Flaw| flaw.into_error(file.path(), offset);
@@ -97,14 +93,11 @@ fn scan_single(window: &mut Window<'_>, header: &Header) -> Result<Scan> {
     Ok(scan)
 }
 
-/// A part of a file in memory.
 struct Window<'a> {
     file: &'a dyn ReadFile,
     bytes: Vec<u8>,
     start: u64,
-    /// The file's length.
     limit: u64,
-    /// How many bytes are read at once.
     least: u64,
 }
 

@@ -25,7 +25,6 @@ use crate::fs::{DirLock, ReadFile};
 use crate::options::{Durability, Options};
 use crate::trace::Metrics;
 
-/// See the module's comment.
 #[derive(Debug)]
 pub(crate) struct BlobSet {
     pub(super) env: Env,
@@ -34,7 +33,6 @@ pub(crate) struct BlobSet {
     pub(crate) gate: Arc<Gate>,
     next_file: Arc<AtomicU64>,
     pub(super) executor: Arc<dyn Executor>,
-    /// The store's metrics.
     pub(crate) metrics: Arc<Metrics>,
     /// Whether writers wait for syncs, as far as the store knows.
     pub(super) sync_follows: bool,
@@ -45,7 +43,6 @@ pub(crate) struct BlobSet {
     pub(super) appenders: Mutex<Appenders>,
     pub(super) returned: Condvar,
     pub(crate) filter: KeyFilter,
-    /// Whether there are or were any blobs.
     used: AtomicBool,
     /// Whether there is a new file whose name is not durable yet.
     pub(super) new_name: AtomicBool,
@@ -116,7 +113,6 @@ impl BlobSet {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Adds a file to the set.
     pub(crate) fn insert(&self, live: Arc<LiveFile>) {
         self.note_used();
         if live.unsynced.load(Ordering::Acquire) {
@@ -137,7 +133,6 @@ impl BlobSet {
         self.files.read().get(&file).cloned()
     }
 
-    /// The entries of the file.
     pub(crate) fn entries(&self, live: &LiveFile) -> Result<Vec<Entry>> {
         let file = live.readable()?;
         if live.values.lock().is_sealed() {
@@ -170,7 +165,6 @@ impl BlobSet {
         Error::new(ErrorKind::Closed, "the store of this value is closed").at(&self.dir)
     }
 
-    /// Fails if the store is closed.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::SeqCst) {
             return Err(self.closed_error());
@@ -178,12 +172,10 @@ impl BlobSet {
         Ok(())
     }
 
-    /// The path of a file.
     pub(crate) fn path_of(&self, file: BlobFileId) -> PathBuf {
         blob_path(&self.dir, file)
     }
 
-    /// All files, in the order of their numbers.
     pub(crate) fn files(&self) -> Vec<Arc<LiveFile>> {
         self.files.read().values().cloned().collect()
     }
@@ -216,7 +208,6 @@ impl BlobSet {
         self.sync_dirty().inspect_err(|error| self.fail(error))
     }
 
-    /// Fails if a sync has failed.
     pub(super) fn check(&self) -> Result<()> {
         self.failed.lock().as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
     }
@@ -242,7 +233,6 @@ impl BlobSet {
         self.sync_names()
     }
 
-    /// Makes the names of new files durable.
     pub(crate) fn sync_names(&self) -> Result<()> {
         // A thread that finds nothing to sync must wait for the one that is syncing.
         let _one_at_a_time = self.syncing_names.lock();

@@ -25,14 +25,12 @@ const WRITEBACK_EVERY: u64 = 8 << 20;
 /// From this many bytes at once on, a second thread for the checksums pays off.
 const SHARED_AT: usize = 4 << 20;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct SingleWriter {
     fs: Arc<dyn FileSystem>,
     file: Arc<dyn RandomFile>,
     header: Header,
     summer: Summer,
-    /// Bytes that do not fill a piece yet.
     rest: Vec<u8>,
     behind: Writeback,
     /// Whether a write has failed, so that the value has a gap.
@@ -40,7 +38,6 @@ pub(crate) struct SingleWriter {
     finished: bool,
 }
 
-/// How far the kernel was told to begin writeback.
 #[derive(Debug)]
 struct Writeback {
     sync_follows: bool,
@@ -48,7 +45,6 @@ struct Writeback {
 }
 
 impl Writeback {
-    /// Writes a piece behind all earlier ones.
     fn write(&mut self, file: &dyn RandomFile, piece: &[u8], at: u64) -> Result<()> {
         file.write_at(&[IoSlice::new(piece)], at)?;
         let end = at + piece.len() as u64;
@@ -60,7 +56,6 @@ impl Writeback {
     }
 }
 
-/// A whole value that can be read.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) entry: Entry,

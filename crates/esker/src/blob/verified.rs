@@ -5,12 +5,10 @@
 use super::chunks::Sums;
 use crate::sync::{AtomicU64, Ordering};
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Verified {
     pub(super) sums: Sums,
     bits: Box<[AtomicU64]>,
-    /// How many chunks have not passed.
     left: AtomicU64,
 }
 
@@ -22,7 +20,6 @@ impl Verified {
         Verified { sums, bits, left }
     }
 
-    /// Whether chunk `index` has passed.
     pub(super) fn has(&self, index: u64) -> bool {
         self.bits[(index / 64) as usize].load(Ordering::Acquire) >> (index % 64) & 1 == 1
     }

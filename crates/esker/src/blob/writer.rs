@@ -37,7 +37,6 @@ pub(super) fn footprint(len: u64) -> u64 {
 pub(crate) struct NewFile<'a> {
     pub(crate) path: &'a Path,
     pub(crate) number: u64,
-    /// Random.
     pub(crate) salt: u64,
     /// Microseconds since 1970-01-01 UTC.
     pub(crate) created_us: u64,
@@ -78,11 +77,9 @@ enum State {
     Clean,
     /// A failed write may have left bytes behind `end`.
     Torn,
-    /// The footer is written.
     Sealed,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct SharedWriter {
     file: Arc<dyn RandomFile>,
@@ -91,7 +88,6 @@ pub(crate) struct SharedWriter {
     end: u64,
     state: State,
     entries: Vec<Entry>,
-    /// The descriptor and the zeros behind it.
     head: Vec<u8>,
 }
 
@@ -177,14 +173,12 @@ impl SharedWriter {
         Ok(())
     }
 
-    /// Cuts off what a failed write has left.
     fn cut(&mut self) -> Result<()> {
         self.file.set_len(self.end)?;
         self.state = State::Clean;
         Ok(())
     }
 
-    /// Fails if the file cannot be appended to.
     fn check_open(&mut self) -> Result<()> {
         match self.state {
             State::Clean => Ok(()),
@@ -200,7 +194,6 @@ impl SharedWriter {
         self.state == State::Sealed
     }
 
-    /// The length of the file so far.
     pub(crate) fn len(&self) -> u64 {
         self.end
     }

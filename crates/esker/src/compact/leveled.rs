@@ -18,7 +18,6 @@ use super::pick::{BOTTOM, Compaction, Goal, L0_RUNS, due};
 use crate::version::levels::{LEVELS, Levels, Table};
 use crate::version::read_cost::ReadCost;
 
-/// The most tables of level 0 that one merge takes.
 const L0_TABLES_AT_ONCE: usize = 8;
 
 /// The size ratio of the options. If level 1 would have to be larger than `base_bytes`, the least ratio that avoids
@@ -68,13 +67,11 @@ fn scores(levels: &Levels, goal: Goal) -> [f64; LEVELS] {
     scores
 }
 
-/// Whether reads have paid for the merge of the runs.
 fn reads_have_paid(levels: &Levels, base: usize) -> bool {
     let paid = levels.read_cost().map_or(0, ReadCost::paid);
     paid > 0 && pick_l0(levels, base).bytes() <= paid
 }
 
-/// The most urgent merge, if one is needed.
 pub(super) fn pick(levels: &Levels, goal: Goal) -> Option<Compaction> {
     let scores = scores(levels, goal);
     let (level, score) = scores.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -89,7 +86,6 @@ pub(super) fn pick(levels: &Levels, goal: Goal) -> Option<Compaction> {
     if level == 0 { Some(pick_l0(levels, base)) } else { pick_level(levels, level) }
 }
 
-/// Merges `table` of `level` into the next level.
 fn merge_down(levels: &Levels, level: usize, table: &Arc<Table>) -> Compaction {
     let target = level + 1;
     let below = levels.overlapping(target, &table.info.smallest, &table.info.largest);
@@ -129,7 +125,6 @@ fn pick_l0(levels: &Levels, base: usize) -> Compaction {
     }
 }
 
-/// The tables of `level` that overlap one of `tables`.
 fn overlapped_by(levels: &Levels, level: usize, tables: &[Arc<Table>]) -> Vec<Arc<Table>> {
     levels
         .level(level)

@@ -15,7 +15,6 @@ const TOGETHER_MAX: usize = 256 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     key: Vec<u8>,
-    /// Newest first.
     operands: Vec<(SeqNo, Vec<u8>)>,
     bytes: usize,
     /// The sequence number of the value that they and everything below them make.

@@ -24,19 +24,16 @@ pub(crate) struct TableMaker {
     /// No table has this number or a greater one.
     pub(crate) next_file: Arc<AtomicU64>,
     pub(crate) block_bytes: usize,
-    /// Whether tables are written with direct I/O.
     pub(crate) direct: bool,
     pub(crate) pool: Arc<BufferPool>,
     /// Shut when the store is closed. From then on nothing is written or removed.
     pub(crate) gate: Arc<Gate>,
 }
 
-/// The options for the tables of one output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutputOptions {
     pub(crate) compression: Compression,
     pub(crate) filter_bits: u32,
-    /// At which size the next table begins.
     pub(crate) limits: TableLimits,
     /// Whether, and how, the blocks are offered to the buffer pool.
     pub(crate) offer: Option<Offer>,
@@ -64,7 +61,6 @@ impl Output {
         Output { maker, options, current: None, unsynced: None, done: Vec::new(), kept: false }
     }
 
-    /// Appends an entry.
     pub(crate) fn add(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) -> Result<()> {
         let limits = self.options.limits;
         let is_full = |writer: &TableWriter| {

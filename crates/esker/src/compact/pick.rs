@@ -13,10 +13,8 @@ pub(crate) const L0_RUNS: usize = 4;
 /// About how many bytes a memtable takes for an entry beside its key and value.
 const ENTRY_OVERHEAD: u128 = 40;
 
-/// This many small neighbours make a merge.
 const SMALL_NEIGHBOURS: usize = 16;
 
-/// The most bytes that a small table has.
 const SMALL_BYTES: u64 = 256 << 10;
 
 /// A small table also has at most one part in this many of each of [`Options::table_limits`].
@@ -24,7 +22,6 @@ const SMALL_PART: u64 = 16;
 
 pub(super) const BOTTOM: usize = LEVELS - 1;
 
-/// The target shape of a tree's tables.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Goal {
     pub(crate) style: CompactionStyle,
@@ -64,14 +61,12 @@ fn flushed_from(memory: u64, levels: &Levels) -> u64 {
     if bytes == 0 { memory } else { (u128::from(memory) * bytes.min(in_memory) / in_memory.max(1)) as u64 }
 }
 
-/// A merge to do.
 #[derive(Debug)]
 pub(crate) struct Compaction {
     /// The input tables, each with its level. In a level >= 1 they are disjoint. A table of level 0 that is left out is
     /// newer than all inputs, or older, or overlaps none of them.
     pub(crate) inputs: Vec<(usize, Arc<Table>)>,
     pub(crate) target: usize,
-    /// Whether reads have asked for it.
     pub(crate) for_reads: bool,
 }
 
@@ -81,7 +76,6 @@ impl Compaction {
         self.inputs.len() == 1 && self.inputs[0].0 != self.target
     }
 
-    /// The rewrite of one table in its level.
     pub(super) fn in_place(level: usize, table: &Arc<Table>) -> Self {
         Compaction { inputs: vec![(level, Arc::clone(table))], target: level, for_reads: false }
     }
@@ -130,7 +124,6 @@ pub(crate) fn urgency(levels: &Levels, goal: Goal) -> f64 {
     if urgency < 1.0 && is_due() { 1.0 } else { urgency }
 }
 
-/// The most urgent merge, if one is needed.
 pub(crate) fn pick(levels: &Levels, goal: Goal) -> Option<Compaction> {
     let urgent = match goal.style {
         CompactionStyle::Leveled => leveled::pick(levels, goal),

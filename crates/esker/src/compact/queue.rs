@@ -27,9 +27,7 @@ const AGAIN_US: u64 = 60_000_000;
 /// See the module's comment. All methods may be called by many threads at once.
 #[derive(Debug, Default)]
 pub(crate) struct CompactionQueue {
-    /// Trees that may need a merge.
     candidates: Mutex<BTreeMap<TreeId, Arc<TreeInner>>>,
-    /// The last attempts that found no room.
     stuck: Mutex<BTreeMap<TreeId, Attempt>>,
     /// When the first table is due for a merge because pairs in it expire, in microseconds since 1970. A new table may
     /// lower it. Only the thread that merges raises it.
@@ -43,7 +41,6 @@ pub(crate) struct Attempt {
     room: u64,
     /// Bytes that it writes, about.
     output: u64,
-    /// The monotonic time.
     at_us: u64,
 }
 
@@ -75,7 +72,6 @@ pub(crate) fn output_bytes(compaction: &Compaction) -> u64 {
 }
 
 impl CompactionQueue {
-    /// A queue in which `trees` may need a merge.
     pub(crate) fn new<'a>(trees: impl Iterator<Item = &'a Arc<TreeInner>>) -> Self {
         let queue = CompactionQueue::default();
         queue.add(trees.cloned());
@@ -107,7 +103,6 @@ impl CompactionQueue {
         unstuck.map(|tree| measure(tree)).max().unwrap_or(0)
     }
 
-    /// Forgets a tree that was dropped.
     pub(crate) fn forget(&self, tree: &TreeInner) {
         self.candidates.lock().remove(&tree.id);
         self.stuck.lock().remove(&tree.id);
@@ -125,12 +120,10 @@ impl CompactionQueue {
         self.stuck.lock().insert(tree.id, attempt);
     }
 
-    /// A merge of `tree` has found room.
     pub(crate) fn clear_stuck(&self, tree: &TreeInner) {
         self.stuck.lock().remove(&tree.id);
     }
 
-    /// Whether the last merge of `tree` found no room.
     pub(crate) fn was_stuck(&self, tree: &TreeInner) -> bool {
         self.stuck.lock().contains_key(&tree.id)
     }

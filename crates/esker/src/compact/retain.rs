@@ -20,7 +20,6 @@ use crate::canary::broken;
 use crate::cursor::{Content, Kind, SeqNo};
 use crate::ranges::RangeTombstones;
 
-/// What must stay readable.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadPoints {
     /// Sequence numbers, ascending. The last one is the newest visible one.
@@ -29,7 +28,6 @@ pub(crate) struct ReadPoints {
     pub(crate) time_us: u64,
 }
 
-/// What to do with an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nobody can see it.
@@ -64,7 +62,6 @@ impl Verdict {
         }
     }
 
-    /// Whether nobody needs the entry's value any more.
     pub(crate) fn ends_value(self) -> bool {
         matches!(self, Verdict::Drop | Verdict::Bury(_))
     }
@@ -107,7 +104,6 @@ impl Retention {
         self.snapshots.seqs.first().copied().unwrap_or(0).min(self.certain)
     }
 
-    /// The stretch of history that `seq` lies in.
     fn stretch_of(&self, seq: SeqNo) -> usize {
         self.snapshots.seqs.partition_point(|&snapshot| snapshot < seq)
     }

@@ -26,7 +26,6 @@ use crate::version::levels::{LEVELS, Levels, Table};
 #[derive(Debug, Clone)]
 struct Run {
     level: usize,
-    /// Its place in its level.
     place: Range<usize>,
     bytes: u64,
 }
@@ -68,7 +67,6 @@ pub(super) fn urgency(levels: &Levels, goal: Goal) -> f64 {
     found.map_or(0.0, |found| found.len() as f64 / goal.ratio as f64)
 }
 
-/// The next merge, if one is needed.
 pub(super) fn pick(levels: &Levels, goal: Goal) -> Option<Compaction> {
     let runs = runs_of(levels);
     let Some(found) = neighbours(&runs, goal.ratio) else {

@@ -16,16 +16,13 @@ use crate::fs::ReadFile;
 use crate::version::blob_edits::{BlobFileInfo, ORDINALS_MAX};
 use crate::version::edit::{ManifestState, TreeId};
 
-/// Blobs and files that nothing needs.
 #[derive(Debug, Default)]
 pub(super) struct Unneeded {
-    /// Blobs that nothing names any more.
     pub(super) blobs: Vec<(BlobFileId, u64)>,
     /// Files that were removed, or created and never written to.
     pub(super) files: Vec<BlobFileId>,
 }
 
-/// Adds the store's blob files to `set`.
 pub(super) fn find(
     set: &BlobSet,
     env: &Env,

@@ -135,11 +135,9 @@ pub(crate) fn clear_backup_dir(env: &Env, store: &Path) -> Result<bool> {
     remove_own_dir(env, &dir).map(|()| true)
 }
 
-/// The contents of a store's directory, by kind.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Listing {
     pub(crate) manifests: Vec<u64>,
-    /// The copies of manifests.
     pub(crate) copies: Vec<u64>,
     pub(crate) tables: Vec<FileId>,
     pub(crate) blobs: Vec<FileId>,
@@ -147,9 +145,7 @@ pub(crate) struct Listing {
     pub(crate) temporaries: Vec<PathBuf>,
     /// The imports, from their marks.
     pub(crate) imports: Vec<ImportedFiles>,
-    /// Whether the directory of a backup is there.
     pub(crate) has_backup_dir: bool,
-    /// The quarantines of repairs.
     pub(crate) quarantines: Vec<PathBuf>,
     pub(crate) foreign: Vec<String>,
 }
@@ -198,7 +194,6 @@ impl Listing {
         self.manifests.last().copied().unwrap_or(0)
     }
 
-    /// The paths of manifests and their copies, in `dir`.
     pub(crate) fn manifest_paths(&self, dir: &Path) -> impl Iterator<Item = PathBuf> {
         let manifests = self.manifests.iter().map(|&number| manifest_path(dir, number));
         manifests.chain(self.copies.iter().map(|&number| copy_path(dir, number)))

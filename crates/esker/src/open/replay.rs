@@ -15,7 +15,6 @@ use crate::write::batch::{Ops, numbers_taken};
 use crate::write::lookups::{Lookup, What};
 
 impl Opening {
-    /// Replays the log into the memtables.
     pub(super) fn replay(&self, segments: &Segments, state: &ManifestState) -> Result<Replayed> {
         let mut next_seq = state.last_seq + 1;
         let mut position = state.floor.start;

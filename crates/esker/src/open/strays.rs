@@ -13,7 +13,6 @@ use crate::version::edit::ManifestState;
 use crate::version::manifest::copy_path;
 use crate::version::tables::table_path;
 
-/// The files to remove.
 pub(super) struct Strays {
     files: Vec<PathBuf>,
     /// Log segments and blob files. Recovery reads each one that it finds, so a power loss must not bring one back with

@@ -9,7 +9,6 @@ use crate::options::TreeOptions;
 use crate::ranges::{KeyRange, RangeTombstone, RangeTombstones};
 use crate::version::edit::{Edit, FileId, TableInfo, TreeId};
 
-/// See the module's comment.
 #[derive(Debug, Default)]
 pub(super) struct Delta<'a> {
     /// Its name and options, where it is new.

@@ -67,7 +67,6 @@ impl Mem {
         (segment != u64::MAX).then(|| LogFloor { segment, start: self.floor_start.load(Ordering::Relaxed) })
     }
 
-    /// Whether nothing was ever reserved in it.
     pub(crate) fn is_untouched(&self) -> bool {
         self.last_seq() == 0
     }
@@ -83,14 +82,12 @@ impl Mem {
     }
 }
 
-/// See the module's comment.
 #[derive(Debug, Clone)]
 pub(crate) struct TreeState {
     pub(crate) mem: Arc<Mem>,
     /// Newest first.
     pub(crate) immutable: Vec<Arc<Mem>>,
     pub(crate) levels: Arc<Levels>,
-    /// What was deleted by ranges.
     pub(crate) ranges: Arc<RangeTombstones>,
     pub(crate) key_bounds: Arc<KeyBounds>,
 }
@@ -157,7 +154,6 @@ impl KeyBounds {
     }
 }
 
-/// Keys that became another tree's.
 #[derive(Debug, Clone)]
 pub(crate) struct Moved {
     pub(crate) range: KeyRange,
@@ -166,7 +162,6 @@ pub(crate) struct Moved {
     pub(crate) to: Arc<TreeInner>,
 }
 
-/// A tree, shared by all its handles.
 #[derive(Debug)]
 pub(crate) struct TreeInner {
     pub(crate) id: TreeId,

@@ -35,11 +35,9 @@ use crate::version::levels::Table;
 use crate::version::manifest::Manifest;
 use crate::version::tables::{TableFile, TableRegistry};
 
-/// The versions behind their lock.
 #[derive(Debug)]
 pub(crate) struct VersionSet(Mutex<Versions>);
 
-/// Memtables by tree.
 pub(crate) type ByTree = Vec<(Arc<TreeInner>, Vec<Arc<Mem>>)>;
 
 /// Edits that take effect together, and what memory needs to know beside them.
@@ -60,7 +58,6 @@ impl Change<'_> {
     }
 }
 
-/// Where a new tree comes from.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Origin {
     /// From nowhere: it is empty, or it was there when the store was opened.
@@ -85,10 +82,8 @@ impl Origin {
     }
 }
 
-/// The effects of a change.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
-    /// Trees that may want a merge now.
     pub(crate) changed: Vec<Arc<TreeInner>>,
     pub(crate) dropped: Vec<Arc<TreeInner>>,
     /// Tables that were written for trees that are gone. Nothing names them.
@@ -104,11 +99,9 @@ pub(crate) struct Surroundings {
     pub(crate) store: u64,
     pub(crate) registry: Arc<TableRegistry>,
     pub(crate) blobs: Arc<BlobSet>,
-    /// Memory for memtables to come.
     pub(crate) chunks: Arc<ChunkPool>,
 }
 
-/// See the module's comment.
 #[derive(Debug)]
 pub(crate) struct Versions {
     /// `None` in a store that was opened for reading only, and in one that is closed.
@@ -130,7 +123,6 @@ impl VersionSet {
         self.0.lock()
     }
 
-    /// All trees, by number.
     pub(crate) fn trees(&self) -> Vec<Arc<TreeInner>> {
         self.lock().trees().cloned().collect()
     }
@@ -183,7 +175,6 @@ impl Versions {
         self.manifest.as_ref().map(|manifest| &manifest.state)
     }
 
-    /// All trees, by number.
     pub(crate) fn trees(&self) -> impl ExactSizeIterator<Item = &Arc<TreeInner>> {
         self.trees.values()
     }
@@ -207,7 +198,6 @@ impl Versions {
         self.find(name).cloned().ok_or_else(missing)
     }
 
-    /// Refuses a name that a tree has.
     pub(crate) fn check_free(&self, name: &str) -> Result<()> {
         match self.by_name.contains_key(name) {
             true => Err(Error::new(ErrorKind::AlreadyExists, format!("there is a tree \"{name}\" already"))),
@@ -215,12 +205,10 @@ impl Versions {
         }
     }
 
-    /// The number that the next tree gets.
     pub(crate) fn next_tree(&self) -> TreeId {
         self.next_tree
     }
 
-    /// How many table files are in use.
     pub(crate) fn table_files(&self) -> usize {
         self.files.len()
     }

@@ -27,13 +27,11 @@ use crate::canary::broken;
 use crate::codec::{u16_at, u32_at, u64_at};
 use crate::cursor::{Kind, MAX_SEQ, SeqNo};
 
-/// Bytes before the prefix.
 pub(super) const HEADER: usize = 24;
 /// Bytes after the block that may be read but mean nothing.
 pub(super) const SLACK: usize = 9;
 /// The longest key that a block may hold: the longest user key, preceded by a tree number in a shared table.
 pub(super) const MAX_KEY: usize = 65_536 + 4;
-/// How many bytes of a suffix its head holds.
 pub(super) const HEAD: usize = 4;
 
 /// A checked block, shared with the buffer pool.
@@ -76,13 +74,11 @@ impl Entry {
     }
 }
 
-/// Sequence number and kind in one word.
 #[inline]
 pub(super) fn tag_of(seq: SeqNo, kind: Kind) -> u64 {
     seq << 3 | kind as u64
 }
 
-/// The sequence number of a tag.
 #[inline]
 pub(super) fn seq_of(tag: u64) -> SeqNo {
     tag >> 3

@@ -5,7 +5,6 @@
 
 use super::block::{HEAD, HEADER, SLACK, head_of};
 
-/// The longest prefix that the header can state.
 const MAX_PREFIX: usize = u16::MAX as usize;
 
 #[derive(Debug)]
@@ -60,7 +59,6 @@ impl BlockBuilder {
         true
     }
 
-    /// Adds an entry to an empty builder.
     pub(super) fn add(&mut self, key: &[u8], tag: u64, value: &[u8]) {
         self.prefix_len = key.len();
         self.tags = self.tags.with(tag);
@@ -98,7 +96,6 @@ pub(super) fn encode_single(out: &mut Vec<u8>, key: &[u8], tag: u64, value: &[u8
     encode(out, 1, |_| (key, tag, value));
 }
 
-/// The length of the common prefix of `a` and `b`.
 pub(super) fn common_len(a: &[u8], b: &[u8]) -> usize {
     let mut words = 0;
     for (a, b) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
@@ -111,7 +108,6 @@ pub(super) fn common_len(a: &[u8], b: &[u8]) -> usize {
     words + a[words..].iter().zip(&b[words..]).take_while(|(a, b)| a == b).count()
 }
 
-/// The smallest and the largest of some numbers.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     min: u64,
@@ -134,7 +130,6 @@ impl Bounds {
     }
 }
 
-/// How many bytes hold every number up to `max`.
 fn width(max: u64) -> usize {
     (64 - max.leading_zeros() as usize).div_ceil(8)
 }

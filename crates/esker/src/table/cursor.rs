@@ -55,12 +55,10 @@ impl TableCursor {
         cursor
     }
 
-    /// The number of entries in the current block.
     pub(super) fn entries_in_block(&self) -> usize {
         self.layout.count
     }
 
-    /// Makes block `i` the current one.
     fn load(&mut self, i: usize) -> Result<()> {
         self.block = None;
         let block = self.source.block(&self.table, i)?;

@@ -10,10 +10,8 @@ const PART: u64 = 8;
 /// merge for them rewrites the table of pointers at most this often.
 const GATHERED_US: u64 = 60_000_000;
 
-/// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Expiring {
-    /// How many entries expire.
     pub(crate) count: u64,
     /// The earliest and the latest expiry; 0 if no entry expires.
     pub(crate) earliest: Expiry,
@@ -23,7 +21,6 @@ pub(crate) struct Expiring {
 }
 
 impl Expiring {
-    /// Counts an entry of `kind` that holds `stored`.
     #[inline]
     pub(crate) fn note(&mut self, kind: Kind, stored: &[u8]) {
         let entry = Content::open(kind, stored);

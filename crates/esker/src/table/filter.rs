@@ -11,7 +11,6 @@ use crate::codec::{u32_at, u64_at};
 
 const HEADER: usize = 8;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Filter {
     probes: u32,
@@ -42,7 +41,6 @@ impl Filter {
         missing == 0
     }
 
-    /// Bytes in memory.
     pub(super) fn memory(&self) -> usize {
         self.lines.len() * size_of::<Line<u64>>()
     }

@@ -14,14 +14,12 @@ use crate::checksum::checksum;
 use crate::codec::{Decoder, put_slice, put_varint, u32_at, u64_at};
 use crate::cursor::{Kind, MAX_SEQ, SeqNo};
 
-/// Bytes of the footer.
 pub(super) const FOOTER: usize = 64;
 /// The last bytes of every table.
 pub(crate) const MAGIC: &[u8; 8] = b"eskertbl";
 const VERSION: u32 = 1;
 const SUM_AT: usize = 48;
 
-/// Where the sections of a table begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) filter_at: u64,
@@ -79,10 +77,8 @@ pub(crate) struct Properties {
     pub(crate) entries: u64,
     /// Entries that say that a key is absent.
     pub(crate) tombstones: u64,
-    /// The bytes of all keys and values.
     pub(crate) raw_bytes: u64,
     pub(crate) expiring: Expiring,
-    /// The number of data blocks.
     pub(crate) blocks: u64,
     pub(crate) min_seq: SeqNo,
     pub(crate) max_seq: SeqNo,

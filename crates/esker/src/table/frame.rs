@@ -72,7 +72,6 @@ pub(super) fn open_section(stored: &[u8], salt: u64, offset: u64) -> Result<&[u8
     }
 }
 
-/// The compression byte and the payload of a block whose checksum matches.
 fn verify(stored: &[u8], salt: u64, offset: u64) -> Result<(u8, &[u8]), Flaw> {
     let Some(sum_at) = stored.len().checked_sub(8).filter(|&at| at > 0) else {
         return Err(Flaw::new(0, "a block with a trailer"));

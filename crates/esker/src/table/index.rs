@@ -22,7 +22,6 @@ use crate::codec::{Decoder, put_varint};
 
 const HEAD: usize = 8;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Index {
     common: Box<[u8]>,
@@ -68,7 +67,6 @@ impl Offsets {
 }
 
 impl Index {
-    /// The number of data blocks.
     pub(super) fn len(&self) -> usize {
         self.heads.len()
     }
@@ -115,7 +113,6 @@ impl Index {
         low
     }
 
-    /// Compares separator `i` with a key of the same head.
     fn compare_tail(&self, i: usize, rest: &[u8]) -> Ordering {
         let tail = self.tail(i);
         let len = usize::from(self.head_lens[i]) + tail.len();
@@ -136,13 +133,11 @@ impl Index {
         })
     }
 
-    /// The whole separator `i`.
     pub(super) fn separator(&self, i: usize) -> Vec<u8> {
         let head = self.heads.at(i).to_be_bytes();
         [&self.common, &head[..usize::from(self.head_lens[i])], self.tail(i)].concat()
     }
 
-    /// Bytes in memory.
     pub(super) fn memory(&self) -> usize {
         self.common.len()
             + self.heads.memory()
@@ -250,7 +245,6 @@ impl Separators {
     }
 }
 
-/// Gathers an index while its table is written.
 #[derive(Debug, Default)]
 pub(super) struct IndexBuilder {
     entries: Vec<u8>,
@@ -271,7 +265,6 @@ impl IndexBuilder {
         self.count += 1;
     }
 
-    /// About the bytes that the index takes in the file.
     pub(super) fn size(&self) -> usize {
         self.entries.len() + 16
     }

@@ -15,10 +15,8 @@ const LAST_WINDOW: u64 = 256 << 10;
 /// How many blocks are missed in a row before reading ahead.
 const PATIENCE: u32 = 2;
 
-/// The purpose of a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScanHint {
-    /// A user's scan.
     Scan,
     /// One pass over a whole table.
     Compaction,
@@ -50,7 +48,6 @@ impl ReadAhead {
         }
     }
 
-    /// Block `i` of `table`.
     #[inline]
     pub(super) fn block(&mut self, table: &TableReader, i: usize) -> Result<Block> {
         if self.hint == ScanHint::Scan {
@@ -105,7 +102,6 @@ impl ReadAhead {
         }
     }
 
-    /// Block `i`, if the buffer holds it.
     fn buffered(&self, table: &TableReader, i: usize) -> Result<Option<Block>> {
         let place = table.place(i);
         let Some(from) = place.start.checked_sub(self.buffer_at) else { return Ok(None) };

@@ -151,7 +151,6 @@ impl TableReader {
         Ok(None)
     }
 
-    /// Whether the table has a filter in memory.
     pub(crate) fn has_filter(&self) -> bool {
         self.filter.is_some()
     }
@@ -167,7 +166,6 @@ impl TableReader {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(key_hash))
     }
 
-    /// A cursor that keeps the table open.
     pub(crate) fn cursor(self: &Arc<Self>, hint: ScanHint) -> TableCursor {
         TableCursor::new(Arc::clone(self), hint)
     }
@@ -176,12 +174,10 @@ impl TableReader {
         &self.properties
     }
 
-    /// Where the file is.
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Bytes of the file.
     pub(crate) fn size(&self) -> u64 {
         self.footer.file_len
     }
@@ -201,7 +197,6 @@ impl TableReader {
         if i < self.index.len() { self.index.block(i).start } else { self.footer.filter_at }
     }
 
-    /// The length of all data blocks.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.footer.filter_at
     }
@@ -211,7 +206,6 @@ impl TableReader {
         self.footer.salt
     }
 
-    /// Bytes of the filter and of the index in the file.
     pub(crate) fn metadata_bytes(&self) -> (u64, u64) {
         (self.footer.index_at - self.footer.filter_at, self.footer.properties_at - self.footer.index_at)
     }
@@ -224,12 +218,10 @@ impl TableReader {
         self.index.len()
     }
 
-    /// The place of block `i` in the file.
     pub(super) fn place(&self, i: usize) -> Range<u64> {
         self.index.block(i)
     }
 
-    /// Block `i`, if the pool has it.
     #[inline]
     pub(super) fn cached(&self, i: usize) -> Option<Block> {
         self.pool.get(self.page(i)?).map(Block::trusted)
@@ -256,20 +248,17 @@ impl TableReader {
         }
     }
 
-    /// Notes that block `i` was in the pool.
     #[inline]
     pub(super) fn step_to_pooled(&self, i: usize) {
         perf_context::step(|| Step::PoolBlock { table: self.id, block: i as u64 });
     }
 
-    /// Puts block `i` into the pool if there is free room.
     pub(super) fn offer(&self, i: usize, block: &Block) {
         if let Some(page) = self.page(i) {
             self.pool.insert_if_room(page, block.shared());
         }
     }
 
-    /// Reads block `i` from the file.
     pub(super) fn read(&self, i: usize) -> Result<Block> {
         let place = self.place(i);
         let mut stored: Arc<[u8]> = std::iter::repeat_n(0, (place.end - place.start) as usize).collect();
@@ -279,7 +268,6 @@ impl TableReader {
         self.open_block(i, stored)
     }
 
-    /// Decodes block `i` from its bytes in the file.
     pub(super) fn open_block(&self, i: usize, stored: impl AsRef<[u8]> + Into<Arc<[u8]>>) -> Result<Block> {
         let start = self.place(i).start;
         let opened = frame::open(stored, self.footer.salt, start).and_then(Block::check);

@@ -20,13 +20,11 @@ use crate::fs::{ReadFile, read_part};
 const WALKED_MAX: u64 = 16 << 20;
 /// How many bytes are read first for a block of unknown length.
 const LOOK: u64 = 64 << 10;
-/// The greatest number of a compression method.
 const COMPRESSION_MAX: u8 = 2;
 const NO_FOOTER: &str = "the file ends here, and without its footer it is unknown what is missing";
 const NOT_FOUND: &str =
     "the block cannot be found, and because the index is damaged, neither can the blocks after it";
 
-/// A part of a table that is lost.
 #[derive(Debug)]
 pub(crate) struct Gap {
     pub(crate) error: Error,
@@ -46,7 +44,6 @@ pub(crate) struct Salvage {
     data_end: u64,
     /// Whether `data_end` is certain, or the gap before it has already been reported.
     is_end_known: bool,
-    /// The number and the place of the next block.
     next: usize,
     offset: u64,
     block: Option<(Block, Layout)>,
@@ -106,7 +103,6 @@ impl Salvage {
         self.salt
     }
 
-    /// The gaps found so far.
     pub(crate) fn gaps(&self) -> &[Gap] {
         &self.gaps
     }

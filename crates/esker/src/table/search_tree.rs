@@ -21,7 +21,6 @@ impl Node {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct SearchTree {
     nodes: Box<[Node]>,
@@ -75,14 +74,12 @@ impl SearchTree {
         target.checked_add(1).map_or(self.len, |next| self.lower_bound(next))
     }
 
-    /// The number at a position below `len()`.
     #[inline]
     pub(super) fn at(&self, position: usize) -> u64 {
         let leaves = self.levels[self.levels.len() - 1];
         self.nodes[leaves + position / FANOUT].0[position % FANOUT]
     }
 
-    /// Bytes in memory.
     pub(super) fn memory(&self) -> usize {
         self.nodes.len() * size_of::<Node>()
     }

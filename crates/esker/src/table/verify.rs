@@ -22,7 +22,6 @@ struct Tally {
 /// The verification of a table, some blocks at a time.
 pub(crate) struct Verification {
     table: Arc<TableReader>,
-    /// The number of the next block.
     next: usize,
     tally: Tally,
 }
@@ -32,7 +31,6 @@ impl Verification {
         Verification { table, next: 0, tally: Tally::default() }
     }
 
-    /// Sound entries so far.
     pub(crate) fn entries(&self) -> u64 {
         self.tally.found.entries
     }

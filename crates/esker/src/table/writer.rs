@@ -19,14 +19,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::WriteFile;
 use crate::options::Compression;
 
-/// How many bytes are gathered before a write to the file.
 const WRITE_BUFFER: usize = 256 << 10;
 /// How many bytes are written between hints to the kernel to start writing back.
 const WRITEBACK_EVERY: u64 = 4 << 20;
 const MAX_BLOCK_SIZE: usize = 1 << 20;
 const MAX_VALUE: usize = u32::MAX as usize;
 
-/// The layout of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TableOptions {
     /// The most bytes of a data block with several entries, before compression.
@@ -34,7 +32,6 @@ pub(crate) struct TableOptions {
     pub(crate) compression: Compression,
     /// Filter size in tenths of a bit per user key; 0 for no filter.
     pub(crate) filter_bits_tenths: u32,
-    /// A random number, different for each table.
     pub(crate) salt: u64,
     pub(crate) owner: Owner,
 }
@@ -54,16 +51,13 @@ impl TableOptions {
     }
 }
 
-/// What was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableMeta {
-    /// Bytes of the whole file.
     pub(crate) size: u64,
     pub(crate) salt: u64,
     pub(crate) properties: Properties,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct TableWriter {
     file: Box<dyn WriteFile>,
@@ -85,7 +79,6 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Begins a table in an empty file.
     pub(crate) fn new(file: Box<dyn WriteFile>, options: TableOptions) -> Result<Self> {
         frame::supported(options.compression)?;
         let block_size = options.block_size.clamp(64, MAX_BLOCK_SIZE);
@@ -164,7 +157,6 @@ impl TableWriter {
         Error::new(ErrorKind::InvalidInput, message).at(self.file.path())
     }
 
-    /// Whether the last entry was one of `key`.
     pub(crate) fn ends_with(&self, key: &[u8]) -> bool {
         self.last_key == key
     }

@@ -17,7 +17,6 @@ pub(crate) struct BlobFileInfo {
     pub(crate) origin: FileId,
     /// The file's random number, which its first page holds too.
     pub(crate) salt: u64,
-    /// One value has the whole file.
     pub(crate) single: bool,
     /// Nothing is appended any more. The file ends with a footer, and all of it is synced.
     pub(crate) sealed: bool,
@@ -33,7 +32,6 @@ pub(crate) const REFERENCES_MAX: u64 = 1 << 48;
 /// The entries that name one value after it was copied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ReferenceRecord {
-    /// The number that the next reference gets.
     pub(crate) next: u64,
     /// The references that count, each with the hash of its key. The first one has 0: the file holds its key.
     pub(crate) live: BTreeMap<u64, u64>,
@@ -49,7 +47,6 @@ pub(crate) struct BlobFileRecord {
     pub(crate) freed: BTreeSet<u64>,
     /// Values that only snapshots need. No snapshot survives the process.
     pub(crate) overwritten: BTreeSet<u64>,
-    /// The references of values that were copied.
     pub(crate) references: BTreeMap<u64, ReferenceRecord>,
 }
 
@@ -93,7 +90,6 @@ impl BlobFileRecord {
     }
 }
 
-/// All blob files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct BlobFiles {
     pub(crate) live: BTreeMap<FileId, BlobFileRecord>,
@@ -101,7 +97,6 @@ pub(crate) struct BlobFiles {
     pub(crate) removed: BTreeMap<FileId, u64>,
 }
 
-/// A change to what is known of blob files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BlobEdit {
     /// A new file, or new facts about a known one.

@@ -25,7 +25,6 @@ pub(crate) type TreeId = u32;
 /// The number of a file. A store never uses one twice.
 pub(crate) type FileId = u64;
 
-/// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Edit {
     CreateTree {
@@ -71,9 +70,7 @@ pub(crate) enum Edit {
         next_tree: TreeId,
         last_seq: SeqNo,
     },
-    /// A change to what is known of blob files.
     Blob(BlobEdit),
-    /// A range of keys was deleted.
     DeleteRange {
         tree: TreeId,
         seq: SeqNo,
@@ -147,7 +144,6 @@ fn position(from: &mut Decoder<'_>) -> Option<u64> {
     within(from, POSITION_MAX)
 }
 
-/// A string, whose length stands before it.
 fn text(from: &mut Decoder<'_>) -> Option<String> {
     String::from_utf8(from.slice()?.to_vec()).ok()
 }

@@ -20,7 +20,6 @@ const KEPT_FREE: u64 = 4;
 /// shorter time, gets of random keys would close the tables that the next gets need.
 const IDLE_US: u64 = 10_000_000;
 
-/// The memory for the filters and indexes of open tables.
 #[derive(Debug)]
 pub(super) struct FilterRoom {
     open: Arc<OpenFiles<TableFile>>,
@@ -35,7 +34,6 @@ impl FilterRoom {
         FilterRoom { open: Arc::clone(open), memory_max: memory_max as u64, swept_us: AtomicU64::new(0) }
     }
 
-    /// How many bytes are free.
     fn free(&self) -> u64 {
         self.open.room() as u64
     }
@@ -95,7 +93,6 @@ impl FilterRoom {
         }
     }
 
-    /// The open tables.
     fn tables(&self) -> impl Iterator<Item = (Arc<TableFile>, Arc<TableReader>)> + use<> {
         self.open.files().filter_map(|file| file.slot().peek().map(|reader| (file, reader)))
     }

@@ -20,9 +20,7 @@ use crate::cursor::{Content, Kind};
 pub(crate) struct Renumbered {
     /// The smallest number of a blob file in the store that wrote the table.
     pub(crate) first: FileId,
-    /// How many numbers from `first` on are mapped.
     pub(crate) count: u64,
-    /// The number that `first` maps to.
     pub(crate) to: FileId,
     /// The number that all others map to: their files were gone before the tree was imported. No file here has this
     /// number, so such a pointer cannot lead to a file that was not imported.

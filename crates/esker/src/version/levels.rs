@@ -23,7 +23,6 @@ use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::error::Result;
 use crate::table::{BlockSlice, Found, ScanHint};
 
-/// Level 0 and six sorted ones.
 pub(crate) const LEVELS: usize = 7;
 
 /// A table, or one tree's part of a shared one.
@@ -102,7 +101,6 @@ impl Table {
 /// at least two, so they rewrite at most twice as much for each byte that is written.
 const RUNS_THAT_COST: usize = 2;
 
-/// One tree's tables.
 #[derive(Debug, Clone)]
 pub(crate) struct Levels {
     levels: [Arc<Vec<Arc<Table>>>; LEVELS],
@@ -132,7 +130,6 @@ impl Levels {
         places_of(ends, self.levels[0].len())
     }
 
-    /// The runs of level 0, newest first.
     #[inline]
     pub(crate) fn runs(&self) -> impl Iterator<Item = &[Arc<Table>]> {
         self.run_places().map(|place| &self.levels[0][place])
@@ -222,7 +219,6 @@ impl Levels {
         above.chain((1..LEVELS).filter_map(move |level| self.find(level, key)))
     }
 
-    /// The tables of a level that overlap `smallest..=largest`.
     pub(crate) fn overlapping(&self, level: usize, smallest: &[u8], largest: &[u8]) -> Vec<Arc<Table>> {
         let tables = self.level(level);
         if level == 0 {

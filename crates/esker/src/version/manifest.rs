@@ -25,7 +25,6 @@ const GROWTH_MAX: u64 = 1 << 20;
 /// After this many commits without a copy, a new manifest with a copy is tried.
 const COMMITS_WITHOUT_COPY: u64 = 64;
 
-/// The open manifest.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     env: Env,
@@ -39,12 +38,10 @@ pub(crate) struct Manifest {
     failed: Option<Error>,
 }
 
-/// The number in a manifest's file name.
 pub(crate) fn manifest_number(name: &str) -> Option<u64> {
     file_number(name.strip_prefix("manifest-")?)
 }
 
-/// The number in the file name of a manifest's copy.
 pub(crate) fn copy_number(name: &str) -> Option<u64> {
     manifest_number(name.strip_suffix(".copy")?)
 }
@@ -54,12 +51,10 @@ pub(crate) fn is_temporary(name: &str) -> bool {
     name.strip_suffix(".tmp").is_some_and(|rest| manifest_number(rest).or(copy_number(rest)).is_some())
 }
 
-/// The path of manifest `number` in `dir`.
 pub(crate) fn manifest_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("manifest-{number:06}"))
 }
 
-/// The path of the copy of manifest `number` in `dir`.
 pub(crate) fn copy_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("manifest-{number:06}.copy"))
 }
@@ -116,7 +111,6 @@ fn write_new(
     Ok((writer, copy))
 }
 
-/// The contents of a manifest.
 pub(crate) struct Contents {
     pub(crate) state: ManifestState,
     /// Where its last record begins.
@@ -145,7 +139,6 @@ pub(crate) fn read_manifest(env: &Env, path: &Path, known_synced: u64) -> Result
     add_up(&read_stream(&*env.fs, path, known_synced)?, path)
 }
 
-/// What is left of a manifest and its copy.
 pub(crate) enum Remains {
     /// Its whole contents.
     Whole(ManifestState),
@@ -198,7 +191,6 @@ pub(crate) fn is_of_another(env: &Env, dir: &Path, number: u64) -> bool {
 }
 
 impl Manifest {
-    /// Begins manifest `number` with `state`.
     pub(crate) fn create(env: &Env, dir: &Path, number: u64, state: ManifestState) -> Result<Manifest> {
         let (writer, copy) = write_new(env, dir, number, &state)?;
         let len_at_start = writer.len();
@@ -226,7 +218,6 @@ impl Manifest {
         self.writer.len() + self.copy.as_ref().map_or(0, StreamWriter::len)
     }
 
-    /// Whether there is a copy.
     pub(crate) fn has_copy(&self) -> bool {
         self.copy.is_some()
     }

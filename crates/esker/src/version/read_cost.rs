@@ -19,7 +19,6 @@ const GETS_PER_PAYMENT: u64 = 8;
 /// Below this sum no merge is due.
 const DUE_MIN: u64 = 1 << 20;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCost {
     /// The sum has grown by a quarter since the last check.
@@ -33,7 +32,6 @@ pub(crate) struct ReadCost {
 struct Alone(AtomicU64);
 
 impl ReadCost {
-    /// Notes that a scan reads `runs` runs.
     #[inline]
     pub(crate) fn note_scan(&self, runs: usize) {
         self.pay(runs as u64 * SCAN_PAYS);
@@ -62,7 +60,6 @@ impl ReadCost {
         self.due.load(Ordering::Relaxed) && self.due.swap(false, Ordering::Relaxed)
     }
 
-    /// How many bytes of merging are paid for.
     pub(crate) fn paid(&self) -> u64 {
         self.paid.0.load(Ordering::Relaxed)
     }

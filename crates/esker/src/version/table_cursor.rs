@@ -8,7 +8,6 @@ use crate::error::Result;
 use crate::ranges::prefix_end;
 use crate::table::TableCursor;
 
-/// Iterates over one tree's entries of a table.
 pub(crate) enum TreeCursor {
     /// The table belongs to the tree alone, and its entries hold as they are.
     Whole(TableCursor),
@@ -25,7 +24,6 @@ pub(crate) struct PartCursor {
     number: Option<SeqNo>,
     /// The first and the last key of the tree, if the file has others around them.
     bounds: Option<(Vec<u8>, Vec<u8>)>,
-    /// How to renumber pointers to huge values.
     renumbered: Option<Renumbered>,
     /// The value of the current entry, if it differs from the one in the file.
     value: Option<Vec<u8>>,
@@ -34,7 +32,6 @@ pub(crate) struct PartCursor {
 }
 
 impl PartCursor {
-    /// `bounds`: the field of that name.
     pub(super) fn new(cursor: TableCursor, info: &TableInfo, bounds: Option<(Vec<u8>, Vec<u8>)>) -> Self {
         PartCursor {
             cursor,
@@ -69,7 +66,6 @@ impl PartCursor {
         moved
     }
 
-    /// Moves the cursor by `go` to a place in the file.
     fn go_to(
         &mut self,
         (key, seq): (Vec<u8>, SeqNo),

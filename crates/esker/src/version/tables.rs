@@ -23,17 +23,14 @@ use crate::options::Options;
 use crate::table::TableReader;
 use crate::trace::{Cause, Step, perf_context};
 
-/// The number in a table's file name.
 pub(crate) fn table_number(name: &str) -> Option<FileId> {
     file_number(name.strip_suffix(".table")?)
 }
 
-/// The path of table `id` in `dir`.
 pub(crate) fn table_path(dir: &Path, id: FileId) -> PathBuf {
     dir.join(format!("{id:06}.table"))
 }
 
-/// One table file of the store.
 #[derive(Debug)]
 pub(crate) struct TableFile {
     id: FileId,
@@ -48,7 +45,6 @@ pub(crate) struct TableFile {
     obsolete: AtomicBool,
 }
 
-/// All table files that are in use.
 #[derive(Debug)]
 pub(crate) struct TableRegistry {
     fs: Arc<dyn FileSystem>,
@@ -103,7 +99,6 @@ impl TableRegistry {
         self.open.shut();
     }
 
-    /// How many tables are open.
     pub(crate) fn open_count(&self) -> usize {
         self.open.count()
     }
@@ -122,7 +117,6 @@ impl TableRegistry {
         removed
     }
 
-    /// Whether there is a file to remove.
     pub(crate) fn has_obsolete(&self) -> bool {
         !self.obsolete.lock().is_empty()
     }
@@ -169,7 +163,6 @@ impl Reopenable for TableFile {
 }
 
 impl TableFile {
-    /// Runs `read` on the open table.
     #[inline]
     pub(crate) fn with_reader<T>(
         self: &Arc<Self>,
@@ -181,7 +174,6 @@ impl TableFile {
         }
     }
 
-    /// The open table.
     pub(crate) fn reader(self: &Arc<Self>) -> Result<Arc<TableReader>> {
         self.with_reader(|reader| Ok(Arc::clone(reader)))
     }

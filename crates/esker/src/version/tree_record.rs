@@ -7,7 +7,6 @@ use crate::cursor::SeqNo;
 use crate::options::TreeOptions;
 use crate::ranges::{KeyRange, RangeTombstone};
 
-/// One tree as the manifest knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TreeRecord {
     pub(crate) name: String,
@@ -17,9 +16,7 @@ pub(crate) struct TreeRecord {
     /// The tree number under which its huge values are filed: its own, or the one that it took over when it was split
     /// off or imported.
     pub(crate) lineage: TreeId,
-    /// The range that its keys lie in.
     pub(crate) range: KeyRange,
-    /// The range deletions, by sequence number.
     pub(crate) ranges: BTreeMap<SeqNo, KeyRange>,
 }
 
@@ -46,7 +43,6 @@ impl TreeRecord {
         }
     }
 
-    /// Removes a range tombstone.
     pub(super) fn forget_range(&mut self, seq: SeqNo) -> Result<(), String> {
         let missing = || format!("tree \"{}\" has no range deletion {seq} to forget", self.name);
         self.ranges.remove(&seq).map(drop).ok_or_else(missing)

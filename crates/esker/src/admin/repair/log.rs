@@ -30,18 +30,15 @@ fn encode(ops: &[Op<'_>]) -> Vec<u8> {
     out
 }
 
-/// The operations of `records` with their sequence numbers.
 fn numbered(records: &[Salvaged]) -> impl Iterator<Item = (SeqNo, Op<'_>)> {
     let sound = records.iter().filter(|record| taken(&record.payload, record.first_seq) > 0);
     sound.flat_map(|record| (record.first_seq..).zip(Ops::of(&record.payload)))
 }
 
-/// The trees that `records` write to.
 pub(super) fn trees(records: &[Salvaged]) -> impl Iterator<Item = TreeId> {
     numbered(records).map(|(_, op)| op.tree)
 }
 
-/// The ranges that `records` delete.
 pub(super) fn ranges(records: &[Salvaged]) -> Vec<(TreeId, RangeTombstone)> {
     let deletions = numbered(records).filter(|(_, op)| op.kind == Kind::DeleteRange);
     let decoded = deletions.filter_map(|(seq, op)| {

@@ -84,7 +84,6 @@ fn runs(mut parts: Vec<TableInfo>) -> Vec<Run> {
     runs.into_iter().map(|parts| Run { parts, open: None }).collect()
 }
 
-/// The newest version of a key so far.
 #[derive(Default)]
 struct Newest {
     key: Vec<u8>,

@@ -11,7 +11,6 @@ use crate::version::edit::{Edit, FileId, TableInfo, TreeId};
 use crate::version::levels::LEVELS;
 use crate::version::tables::table_path;
 
-/// A tree's use of a table.
 type User = (TreeId, u8, TableInfo);
 
 impl Repair<'_> {

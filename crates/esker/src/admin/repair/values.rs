@@ -82,7 +82,6 @@ impl Repair<'_> {
     }
 }
 
-/// The pointers in one tree's part of a table.
 fn pointers_of(mut salvage: Salvage, info: &TableInfo) -> Result<Vec<(Vec<u8>, Pointer)>> {
     let (first, last) = (info.in_file(&info.smallest), info.in_file(&info.largest));
     let mut found = Vec::new();

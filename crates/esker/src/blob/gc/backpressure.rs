@@ -46,12 +46,10 @@ impl Backpressure {
         self.backlog.load(Ordering::Relaxed)
     }
 
-    /// What was given back since the store was opened.
     pub(crate) fn given_back(&self) -> u64 {
         self.given_back.load(Ordering::Relaxed)
     }
 
-    /// Notes that `len` bytes were given back.
     pub(crate) fn give_back(&self, len: u64) {
         self.backlog.update(Ordering::Relaxed, Ordering::Relaxed, |backlog| backlog.saturating_sub(len));
         self.given_back.fetch_add(len, Ordering::Relaxed);

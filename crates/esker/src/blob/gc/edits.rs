@@ -9,7 +9,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::version::blob_edits::{BlobEdit, BlobFileRecord, BlobFiles};
 use crate::version::edit::{Edit, ManifestState, TreeId};
 
-/// Edits about blob files, and the values that they free.
 #[derive(Debug, Default)]
 pub(crate) struct BlobEdits {
     edits: Vec<Edit>,
@@ -22,7 +21,6 @@ impl BlobEdits {
         std::mem::take(&mut self.edits)
     }
 
-    /// Whether the edits free any value.
     pub(crate) fn frees_any(&self) -> bool {
         !self.freed.is_empty()
     }

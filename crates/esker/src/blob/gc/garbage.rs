@@ -63,7 +63,6 @@ impl Overwritten {
     }
 }
 
-/// See the module's comment.
 #[derive(Debug, Default)]
 pub(crate) struct Garbage {
     /// References that only snapshots see, or whose overwriting is in memory only.
@@ -77,7 +76,6 @@ pub(crate) struct Garbage {
 }
 
 impl Garbage {
-    /// Adds overwritten references.
     pub(crate) fn add_overwritten(&mut self, overwritten: impl IntoIterator<Item = Overwritten>) {
         self.overwritten.extend(overwritten);
     }

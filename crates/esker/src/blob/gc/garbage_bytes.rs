@@ -69,7 +69,6 @@ impl BlobSet {
     }
 }
 
-/// See [`BlobSet::garbage_bytes`].
 #[derive(Debug, Default)]
 pub(crate) struct GarbageBytes {
     pub(crate) needed: u64,

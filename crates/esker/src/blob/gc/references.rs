@@ -22,7 +22,6 @@ struct Reference {
     overwritten: bool,
 }
 
-/// See the module's comment.
 #[derive(Debug)]
 pub(crate) struct References {
     next: u64,
@@ -44,7 +43,6 @@ impl References {
         References { next: 1, live: [(0, Reference::durable(0))].into(), undecided: BTreeSet::new() }
     }
 
-    /// The references in the manifest's record.
     pub(super) fn of(record: &ReferenceRecord) -> References {
         let live = record.live.iter().map(|(&reference, &hash)| (reference, Reference::durable(hash)));
         References { next: record.next, live: live.collect(), undecided: record.pending.clone() }
@@ -85,7 +83,6 @@ impl References {
         self.undecided.clear();
     }
 
-    /// Removes the reference for good.
     pub(super) fn remove(&mut self, reference: u64) {
         self.live.remove(&reference);
     }
@@ -97,7 +94,6 @@ impl References {
         meant.for_each(|(_, reference)| reference.overwritten = is_overwritten);
     }
 
-    /// Whether no reference is left.
     pub(super) fn are_gone(&self) -> bool {
         self.live.is_empty() && self.undecided.is_empty()
     }
@@ -138,7 +134,6 @@ impl BlobSet {
         Some(NewBlob::copied(Pointer { reference, ..*pointer }, pin))
     }
 
-    /// Whether the value was copied.
     pub(super) fn is_shared(&self, file: BlobFileId, ordinal: u64) -> bool {
         self.get(file).is_some_and(|live| live.values.lock().is_shared(ordinal))
     }

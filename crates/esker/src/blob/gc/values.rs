@@ -16,7 +16,6 @@ pub(crate) enum Stage {
     Unreferenced,
     /// The manifest says that nothing needs it. The stage may lag behind the manifest, but is never ahead.
     Freed,
-    /// Its blocks are given back.
     Punched,
 }
 
@@ -28,14 +27,10 @@ pub(crate) struct InTable {
     was_volatile: bool,
 }
 
-/// See the module's comment.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
-    /// Whether the file ends with a footer.
     sealed: bool,
-    /// Whether more may be appended.
     open: bool,
-    /// How many values were written so far.
     entries: u64,
     /// Values whose log record may still be lost, each with the log position behind the record once there is one.
     pending: BTreeMap<u64, Option<u64>>,
@@ -62,7 +57,6 @@ impl Values {
         Values { sealed, entries, stages, pending, ..Values::default() }
     }
 
-    /// The values of a new file: none yet.
     pub(in crate::blob) fn begun() -> Values {
         Values { open: true, ..Values::default() }
     }
@@ -87,14 +81,12 @@ impl Values {
         self.open = false;
     }
 
-    /// How many values were written so far.
     pub(crate) fn entries(&self) -> u64 {
         self.entries
     }
 
     // ---- written ---------------------------------------------------------------------------------------
 
-    /// Notes a new value, which is pending.
     pub(in crate::blob) fn add(&mut self, ordinal: u64) {
         self.count(ordinal);
         self.pending.insert(ordinal, None);
@@ -144,7 +136,6 @@ impl Values {
         (was_pending || was_volatile).then_some(InTable { pointer: *pointer, was_pending, was_volatile })
     }
 
-    /// Undoes [`Values::put_in_table`].
     pub(in crate::blob) fn undo_in_table(&mut self, change: &InTable) {
         let InTable { pointer, was_pending, was_volatile } = change;
         if *was_pending {
@@ -155,7 +146,6 @@ impl Values {
         }
     }
 
-    /// Notes that the log is on the disk up to position `synced`.
     pub(super) fn note_synced(&mut self, synced: u64) {
         self.pending.retain(|_, position| position.is_none_or(|position| position > synced));
     }
@@ -166,7 +156,6 @@ impl Values {
         pending.map(|(&ordinal, _)| ordinal).collect()
     }
 
-    /// All pending values.
     pub(crate) fn pending(&self) -> impl Iterator<Item = u64> + '_ {
         self.pending.keys().copied()
     }
@@ -186,7 +175,6 @@ impl Values {
         self.stages.entry(ordinal).or_insert(Stage::Unreferenced);
     }
 
-    /// The manifest has the values as freed.
     pub(super) fn free(&mut self, ordinals: &BTreeSet<u64>) {
         for &ordinal in ordinals {
             let stage = self.stages.entry(ordinal).or_insert(Stage::Freed);
@@ -194,7 +182,6 @@ impl Values {
         }
     }
 
-    /// The blocks of the values are given back.
     pub(super) fn note_punched(&mut self, ordinals: impl IntoIterator<Item = u64>) {
         self.stages.extend(ordinals.into_iter().map(|ordinal| (ordinal, Stage::Punched)));
     }
@@ -218,7 +205,6 @@ impl Values {
         freed.map(|(&ordinal, _)| ordinal).collect()
     }
 
-    /// How many values are referenced.
     pub(crate) fn referenced_count(&self) -> u64 {
         self.entries - self.stages.range(..self.entries).count() as u64
     }
@@ -271,7 +257,6 @@ impl Values {
         Some(self.stage(ordinal))
     }
 
-    /// Whether any value of the file is being read.
     pub(in crate::blob) fn is_pinned(&self) -> bool {
         !self.pins.is_empty()
     }
@@ -285,7 +270,6 @@ impl Values {
         self.stage(ordinal) > Stage::Referenced && !self.has_pin(ordinal)
     }
 
-    /// The values that nobody needs or reads any more.
     pub(in crate::blob) fn unneeded(&self) -> impl Iterator<Item = u64> + '_ {
         self.unreferenced().filter(|&ordinal| !self.has_pin(ordinal))
     }
@@ -307,7 +291,6 @@ impl Values {
         }
     }
 
-    /// Whether the value was copied.
     pub(super) fn is_shared(&self, ordinal: u64) -> bool {
         self.references.contains_key(&ordinal)
     }
