@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::blob::{BlobFile, NewFile, Pointer, SingleWriter};
+use crate::blob::{BlobFile, Header, Layout, Pointer, SingleWriter};
 use crate::cache::{BufferPool, PageId};
 use crate::cursor::{Kind, MAX_SEQ};
 use crate::env::StepExecutor;
@@ -68,8 +68,8 @@ impl Chunked {
     /// Writes `value` to the new file `path` in chunks of 2^`chunk_log2` bytes.
     pub fn write(path: &Path, value: &[u8], chunk_log2: u8) -> Result<Chunked> {
         let fs: Arc<dyn FileSystem> = Arc::new(RealFs::default());
-        let new = NewFile { path, number: 1, salt: 7, created_us: 0, chunk_log2 };
-        let mut writer = SingleWriter::create(&fs, new, false)?;
+        let header = Header { layout: Layout::Single, chunk_log2, number: 1, salt: 7, created_us: 0 };
+        let mut writer = SingleWriter::create(&fs, path, header, false)?;
         writer.write(value, &StepExecutor)?;
         let pointer = writer.finish(1, b"key", 0)?.entry.pointer(1);
         let file = BlobFile::open_sealed(fs.open_read(path)?, 1)?;

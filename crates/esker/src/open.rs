@@ -232,8 +232,8 @@ impl Opening {
             state.next_file = next_file.load(Ordering::Relaxed);
             state.last_seq = state.last_seq.max(replayed.next_seq - 1);
         }
-        let log = start_log(&env, &dir, &options, found, purpose, (fresh, replayed.log_seq), reuse)?;
-        let FreshLog { wal, tail, kept } = log;
+        let at = (fresh, replayed.log_seq);
+        let (wal, tail, kept) = start_log(&env, &dir, &options, found, purpose, at, reuse)?;
         if read_only {
             // Readers see an empty default tree if the store has none.
             versions.show(default_tree(&versions).as_slice());
@@ -289,12 +289,6 @@ fn unclaimed(unneeded: blob_files::Unneeded, set: &BlobSet, purpose: Purpose) ->
 }
 
 /// The new log, and the files of the old log that must not be removed.
-struct FreshLog {
-    wal: Wal,
-    tail: LogTail,
-    kept: BTreeSet<PathBuf>,
-}
-
 fn start_log(
     env: &Env,
     dir: &Path,
@@ -303,7 +297,7 @@ fn start_log(
     purpose: Purpose,
     at: (LogFloor, SeqNo),
     reuse: Option<(PathBuf, u64)>,
-) -> Result<FreshLog> {
+) -> Result<(Wal, LogTail, BTreeSet<PathBuf>)> {
     let (log_env, history) = match purpose {
         Purpose::Write => (env.clone(), history::left(env, dir, options, &found.segments, at.0)?),
         Purpose::Read | Purpose::Shorten => (scratch(env, dir)?, Vec::new()),
@@ -313,7 +307,7 @@ fn start_log(
     let history = History::of(history, at.0.start, options.log_history);
     let number = found.listing.segments.iter().map(|(number, _)| number + 1).max().unwrap_or(1);
     let (wal, tail) = Wal::start(&log_env, dir, options.segment_len_max(), number, at, reuse, history)?;
-    Ok(FreshLog { wal, tail, kept })
+    Ok((wal, tail, kept))
 }
 
 /// The number of the new segment, and the log position at which it starts.

@@ -116,12 +116,11 @@ fn remove_unnamed(env: &Env, dir: &Path, catalogs: &[Catalog]) -> Result<()> {
     unnamed.chain(&shelf.temporaries).try_for_each(|name| env.fs.remove_file(&dir.join(name)))
 }
 
-/// The store at one moment, in a directory inside the store's. Dropping it removes the directory.
-struct Staging<'a> {
-    new: NewDir<'a>,
+/// A directory inside the store's for the links of what is copied from there. Dropping it removes the directory.
+pub(super) struct Staging<'a> {
+    pub(super) new: NewDir<'a>,
     /// An opening leaves a locked directory alone: the store may be closed, and opened again, while a backup copies.
     lock: Option<Box<dyn DirLock>>,
-    state: ManifestState,
 }
 
 impl Drop for Staging<'_> {
@@ -133,19 +132,24 @@ impl Drop for Staging<'_> {
 }
 
 impl<'a> Staging<'a> {
-    /// Makes the checkpoint in `dir`, the store's [`BACKUP_DIR`].
-    fn make(store: &Store, dir: &'a Path) -> Result<Staging<'a>> {
-        checkpoint::prepare(store)?;
-        let (new, lock) = new_staging(store, dir)?;
-        let mut staging = Staging { new, lock: Some(lock), state: ManifestState::default() };
-        staging.state = checkpoint::fill(store, &staging.new)?;
-        Ok(staging)
+    /// Makes the directory `dir`, the store's [`BACKUP_DIR`], and locks it.
+    pub(super) fn make(store: &Store, dir: &'a Path) -> Result<Staging<'a>> {
+        if !clear_backup_dir(store.env(), store.dir())? {
+            let message =
+                "a backup that began before the store was opened again is still running: wait for it";
+            return Err(Error::new(ErrorKind::Locked, message).at(dir));
+        }
+        let new = NewDir::make_below(store.env(), dir)?;
+        // On failure nothing is removed: an opening may have cleared the directory and made its own. Ours is empty, and
+        // the next opening clears it.
+        let lock = new.env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive)?;
+        Ok(Staging { new, lock: Some(lock) })
     }
 
-    /// The files in it, each with its name in the directory of backups.
-    fn files(&self, id: u64) -> Result<Vec<(String, String)>> {
-        let tables = self.state.tables.values().map(|info| (table_path(Path::new(""), info.file), info.salt));
-        let sealed = self.state.blobs.live.iter().filter(|(_, record)| record.info.sealed);
+    /// The files of a checkpoint with the state `state` in it, each with its name in the directory of backups.
+    fn files(&self, state: &ManifestState, id: u64) -> Result<Vec<(String, String)>> {
+        let tables = state.tables.values().map(|info| (table_path(Path::new(""), info.file), info.salt));
+        let sealed = state.blobs.live.iter().filter(|(_, record)| record.info.sealed);
         let blobs = sealed.map(|(&file, record)| (blob_path(Path::new(""), file), record.info.salt));
         let salts: BTreeMap<PathBuf, u64> = tables.chain(blobs).collect();
         let mut names = self.new.env.fs.list(self.new.dir)?;
@@ -160,19 +164,6 @@ impl<'a> Staging<'a> {
         });
         Ok(stored.collect())
     }
-}
-
-/// Makes the directory in which the checkpoint waits to be copied, and locks it.
-pub(super) fn new_staging<'a>(store: &Store, dir: &'a Path) -> Result<(NewDir<'a>, Box<dyn DirLock>)> {
-    if !clear_backup_dir(store.env(), store.dir())? {
-        let message = "a backup that began before the store was opened again is still running: wait for it";
-        return Err(Error::new(ErrorKind::Locked, message).at(dir));
-    }
-    let new = NewDir::make_below(store.env(), dir)?;
-    // On failure nothing is removed: an opening may have cleared the directory and made its own. Ours is empty, and the
-    // next opening clears it.
-    let lock = new.env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive)?;
-    Ok((new, lock))
 }
 
 pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
@@ -191,12 +182,13 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
 
     let _alone = store.begin_backup();
     let staging_dir = store.dir().join(BACKUP_DIR);
+    checkpoint::prepare(store)?;
     let staging = Staging::make(store, &staging_dir)?;
+    let state = checkpoint::fill(store, &staging.new)?;
     let id = shelf.ids.last().map_or(1, |last| last + 1);
-    let mut catalog =
-        Catalog { id, made_us: env.clock.wall_us(), store: staging.state.identity, parts: Vec::new() };
+    let mut catalog = Catalog { id, made_us: env.clock.wall_us(), store: state.identity, parts: Vec::new() };
     let mut report = BackupReport { id, ..BackupReport::default() };
-    for (name, stored) in staging.files(id)? {
+    for (name, stored) in staging.files(&state, id)? {
         let (len, sum) = match known.get(stored.as_str()) {
             Some(part) => (part.len, part.sum),
             None => {

@@ -10,7 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::backup::new_staging;
+use super::backup::Staging;
 use super::checkpoint::copy_marks;
 use super::file_copy::copy_file;
 use super::new_dir::NewDir;
@@ -79,20 +79,16 @@ fn link(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState
 fn copy(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState, TreeFiles)> {
     let _alone = store.begin_backup();
     let staging = store.dir().join(BACKUP_DIR);
-    let (staging, _lock) = new_staging(store, &staging)?;
-    let copied = link(store, name, &staging).and_then(|(state, _)| {
-        let (env, mut files) = (&target.env, TreeFiles::default());
-        for (from, to) in files_of(&state, staging.dir, target.dir) {
-            gone::remove_file(&*env.fs, &to)?;
-            let (len, _) = copy_file((&staging.env, &from), (env, &to))?;
-            files.note(len, true);
-        }
-        copy_marks(store, &state, target)?;
-        Ok((state, files))
-    });
-    // What cannot be removed now is removed when the store is opened.
-    staging.discard();
-    copied
+    let staging = Staging::make(store, &staging)?;
+    let (state, _) = link(store, name, &staging.new)?;
+    let (env, mut files) = (&target.env, TreeFiles::default());
+    for (from, to) in files_of(&state, staging.new.dir, target.dir) {
+        gone::remove_file(&*env.fs, &to)?;
+        let (len, _) = copy_file((&staging.new.env, &from), (env, &to))?;
+        files.note(len, true);
+    }
+    copy_marks(store, &state, target)?;
+    Ok((state, files))
 }
 
 /// The tables and blob files of a store with the state `state` in `from`, each with its path in `to`.

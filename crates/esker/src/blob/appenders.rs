@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{BlobSet, LiveFile, SharedWriter};
+use super::{BlobSet, Layout, LiveFile, SharedWriter};
 use crate::env::JobKind;
 use crate::error::{ErrorKind, Result};
 
@@ -43,9 +43,9 @@ impl Appenders {
 
 impl BlobSet {
     pub(super) fn new_appender(&self) -> Result<Appender> {
-        let (id, path, salt) = self.begin();
-        let writer = SharedWriter::create(&*self.env.fs, self.describe(id, &path, salt))?;
-        let live = LiveFile::begun(id, salt, false, writer.blob(), writer.file());
+        let header = self.new_header(Layout::Shared);
+        let writer = SharedWriter::create(&*self.env.fs, &self.path_of(header.number), header)?;
+        let live = LiveFile::begun(writer.blob(), writer.file());
         self.new_name.store(true, Ordering::Release);
         self.insert(Arc::clone(&live));
         Ok(Appender { writer, live, generation: 0 })

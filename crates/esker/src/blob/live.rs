@@ -127,15 +127,11 @@ impl LiveFile {
         })
     }
 
-    pub(super) fn begun(
-        id: BlobFileId,
-        salt: u64,
-        single: bool,
-        file: &Arc<BlobFile>,
-        written: &Arc<dyn RandomFile>,
-    ) -> Arc<LiveFile> {
+    /// A new file.
+    pub(super) fn begun(file: &Arc<BlobFile>, written: &Arc<dyn RandomFile>) -> Arc<LiveFile> {
+        let (number, salt, single) = (file.header().number, file.header().salt, file.is_single());
         let (file, written) = (Ok(Arc::clone(file)), Some(Arc::clone(written)));
-        LiveFile::found(id.into(), salt, single, file, Values::begun(), written, None)
+        LiveFile::found(number.into(), salt, single, file, Values::begun(), written, None)
     }
 
     /// The open file, if it can be read.

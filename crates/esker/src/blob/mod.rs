@@ -55,8 +55,7 @@ mod writer;
 pub(crate) use chunks::CHUNK_LOG2;
 pub(crate) use file::{BlobFile, Unverified};
 pub(crate) use format::{Entry, Pointer, key_hash};
-#[cfg(test)]
-use format::{Header, Layout};
+pub(crate) use format::{Header, Layout};
 pub(crate) use handles::{Handles, LazyFile};
 pub(crate) use live::LiveFile;
 pub(crate) use pin::{BlobStream, NewBlob, Pin, PinnedMap, VOLATILE};
@@ -64,7 +63,7 @@ pub(crate) use pin::{BlobStream, NewBlob, Pin, PinnedMap, VOLATILE};
 use scan::Scan;
 pub(crate) use set::BlobSet;
 pub(crate) use single::SingleWriter;
-pub(crate) use writer::{NewFile, SharedWriter};
+use writer::SharedWriter;
 
 /// The number of a blob file.
 pub(crate) type BlobFileId = u64;
@@ -95,12 +94,9 @@ pub(crate) fn blob_number(name: &str) -> Option<BlobFileId> {
     file_number(name.strip_suffix(".blob")?)
 }
 
-/// The suffix of a blob file that is being rewritten.
-const BLOB_TEMPORARY: &str = ".tmp";
-
 /// Whether `name` is that of an unfinished rewrite of a blob file.
 pub(crate) fn is_temporary_blob(name: &str) -> bool {
-    name.strip_suffix(BLOB_TEMPORARY).is_some_and(|name| blob_number(name).is_some())
+    name.strip_suffix(".tmp").is_some_and(|name| blob_number(name).is_some())
 }
 
 /// The path of blob file `id` in `dir`.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::gc::{InTable, Stage};
-use super::{BlobFileId, BlobSet, Entry, LiveFile, Pointer, SingleWriter, key_hash};
+use super::{BlobSet, Entry, LiveFile, Pointer, SingleWriter, key_hash};
 use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, Mapping, UserFile};
@@ -90,8 +90,6 @@ impl BlobSet {
 pub(crate) struct BlobStream {
     pub(super) set: Arc<BlobSet>,
     pub(super) writer: Option<SingleWriter>,
-    pub(super) id: BlobFileId,
-    pub(super) salt: u64,
 }
 
 impl BlobStream {
@@ -111,7 +109,7 @@ impl BlobStream {
         let now = set.env.clock.wall_us();
         let ended = || Error::new(ErrorKind::InvalidInput, "the value has ended");
         let finished = self.writer.take().ok_or_else(ended)?.finish(tree, key, now)?;
-        let live = LiveFile::begun(self.id, self.salt, true, &finished.blob, &finished.file);
+        let live = LiveFile::begun(&finished.blob, &finished.file);
         let mut values = live.values.lock();
         values.add(finished.entry.ordinal);
         values.seal();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{BlobSet, BlobStream, NewBlob, SingleWriter, key_hash};
+use super::{BlobSet, BlobStream, Layout, NewBlob, SingleWriter, key_hash};
 use crate::error::Result;
 
 /// A value of at least this many bytes gets a file of its own: its deletion is an unlink, and it is never rewritten.
@@ -42,10 +42,10 @@ impl BlobSet {
 
     pub(crate) fn stream(self: &Arc<Self>) -> Result<BlobStream> {
         let _inside = self.gate.enter()?;
-        let (id, path, salt) = self.begin();
-        let new = self.describe(id, &path, salt);
-        let writer = SingleWriter::create(&self.env.fs, new, self.sync_follows)?;
+        let header = self.new_header(Layout::Single);
+        let path = self.path_of(header.number);
+        let writer = SingleWriter::create(&self.env.fs, &path, header, self.sync_follows)?;
         self.new_name.store(true, Ordering::Release);
-        Ok(BlobStream { set: Arc::clone(self), writer: Some(writer), id, salt })
+        Ok(BlobStream { set: Arc::clone(self), writer: Some(writer) })
     }
 }

@@ -20,8 +20,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::format::Header;
-use super::{BLOB_TEMPORARY, BlobFile, BlobFileId, Entry, Handles, LiveFile, NewFile, SharedWriter};
+use super::{BlobFile, BlobFileId, Entry, Handles, LiveFile, SharedWriter};
 use crate::canary::broken;
 use crate::error::{ErrorKind, Result};
 use crate::fs::gone::retired_path;
@@ -63,16 +62,14 @@ impl Rewrite {
             keyed.push((entry.tree, head.into_boxed_slice(), entry));
         }
         keyed.sort_by(|a, b| (b.0, &b.1, b.2.ordinal).cmp(&(a.0, &a.1, a.2.ordinal)));
-        let temporary = temporary_path(path);
+        let temporary = path.with_added_extension("tmp");
         gone::remove_file(&**fs, &temporary)?;
-        let Header { chunk_log2, number, salt, created_us, .. } = *source.header();
-        let new = NewFile { path: &temporary, number, salt, created_us, chunk_log2 };
         Ok(Rewrite {
             fs: Arc::clone(fs),
             live: Arc::clone(live),
-            source,
             path: path.to_path_buf(),
-            writer: SharedWriter::create(&**fs, new)?,
+            writer: SharedWriter::create(&**fs, &temporary, *source.header())?,
+            source,
             temporary,
             left: keyed.into_iter().map(|(_, _, entry)| entry).collect(),
             written_back: 0,
@@ -147,7 +144,12 @@ impl Rewrite {
             replaced.second_name = second_name(&*self.fs, &self.path)?;
         }
         if !broken("rule-15") {
-            self.fs.rename(&self.temporary, &self.path).inspect_err(|_| replaced.remove_second_name())?;
+            let placed = self.fs.rename(&self.temporary, &self.path);
+            if let (Err(_), Some(name)) = (&placed, &replaced.second_name) {
+                // Best effort: opening removes what is left.
+                drop(self.fs.remove_file(name));
+            }
+            placed?;
         }
         self.installed = true;
         self.live.read_from(file, lazy);
@@ -177,13 +179,6 @@ impl Replaced {
         self.live.values.lock().seal();
         Ok(())
     }
-
-    /// Removes the second name, because the old file has kept its place. Best effort: opening removes what is left.
-    fn remove_second_name(&self) {
-        if let Some(name) = &self.second_name {
-            drop(self.fs.remove_file(name));
-        }
-    }
 }
 
 impl Drop for Rewrite {
@@ -208,11 +203,4 @@ fn second_name(fs: &dyn FileSystem, path: &Path) -> Result<Option<PathBuf>> {
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
         linked => linked.map(|()| Some(second)),
     }
-}
-
-/// The temporary name of the file that will replace `path`.
-fn temporary_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(BLOB_TEMPORARY);
-    PathBuf::from(name)
 }

@@ -63,13 +63,13 @@ pub(super) fn scan(file: &dyn ReadFile, header: &Header) -> Result<Scan> {
 pub(super) fn read_key(file: &dyn ReadFile, header: &Header, entry: &Entry) -> Result<Vec<u8>> {
     let mut window = Window { file, bytes: Vec::new(), start: 0, limit: file.len(), least: KEY_WINDOW };
     let at = entry.desc_offset;
-    let key = window.described(header, at)?.filter(|(found, _, _)| found == entry).map(|(_, key, _)| key);
+    let key = window.descriptor(header, at)?.filter(|(found, _, _)| found == entry).map(|(_, key, _)| key);
     key.ok_or_else(|| Error::corruption(file.path(), at, "expected the descriptor of a value"))
 }
 
 fn scan_shared(window: &mut Window<'_>, header: &Header) -> Result<Scan> {
     let mut scan = Scan { entries: Vec::new(), end: PAGE };
-    while let Some((entry, _)) = window.descriptor(header, scan.end)? {
+    while let Some((entry, ..)) = window.descriptor(header, scan.end)? {
         scan.end = entry.end(header.chunk_log2);
         scan.entries.push(entry);
     }
@@ -84,7 +84,7 @@ fn scan_single(window: &mut Window<'_>, header: &Header) -> Result<Scan> {
     // All of it is read at once, since the search goes backwards.
     window.bytes(first, limit.saturating_sub(first))?;
     for word in (first / 8..limit / 8).rev() {
-        if let Some((entry, end)) = window.descriptor(header, word * 8)? {
+        if let Some((entry, _, end)) = window.descriptor(header, word * 8)? {
             scan.end = end;
             scan.entries.push(entry);
             break;
@@ -102,13 +102,9 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// The descriptor that begins at `at`, and its end. `None` if there is no whole descriptor of a value in the file.
-    fn descriptor(&mut self, header: &Header, at: u64) -> Result<Option<(Entry, u64)>> {
-        Ok(self.described(header, at)?.map(|(entry, _key, end)| (entry, end)))
-    }
-
-    /// As [`Window::descriptor`], with the key.
-    fn described(&mut self, header: &Header, at: u64) -> Result<Option<(Entry, Vec<u8>, u64)>> {
+    /// The descriptor that begins at `at`, its key, and its end. `None` if there is no whole descriptor of a value in the
+    /// file.
+    fn descriptor(&mut self, header: &Header, at: u64) -> Result<Option<(Entry, Vec<u8>, u64)>> {
         let Some(head) = self.bytes(at, DESCRIPTOR as u64)? else { return Ok(None) };
         let Some(len) = Entry::descriptor_len_in(head) else { return Ok(None) };
         let limit = self.limit;

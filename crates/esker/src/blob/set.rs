@@ -17,7 +17,9 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::appenders::Appenders;
 use super::filter::KeyFilter;
-use super::{BlobFile, BlobFileId, CHUNK_LOG2, Entry, Handles, LiveFile, NewFile, Pin, Pointer, blob_path};
+use super::{
+    BlobFile, BlobFileId, CHUNK_LOG2, Entry, Handles, Header, Layout, LiveFile, Pin, Pointer, blob_path,
+};
 use crate::canary::broken;
 use crate::env::{Env, Executor, Gate};
 use crate::error::{Error, ErrorKind, Result};
@@ -187,17 +189,15 @@ impl BlobSet {
 
     // ---- writing -------------------------------------------------------------------------------------
 
-    pub(super) fn begin(&self) -> (BlobFileId, PathBuf, u64) {
+    /// The header of a new file.
+    pub(super) fn new_header(&self, layout: Layout) -> Header {
         let mut id = self.next_file.fetch_add(1, Ordering::Relaxed);
         if broken("rule-11") {
             let is_free = |id: &BlobFileId| !self.env.fs.exists(&self.path_of(*id)).unwrap_or(true);
             id = (1..id).find(is_free).unwrap_or(id);
         }
-        (id, self.path_of(id), self.env.random.next_u64())
-    }
-
-    pub(super) fn describe<'a>(&self, number: BlobFileId, path: &'a Path, salt: u64) -> NewFile<'a> {
-        NewFile { path, number, salt, created_us: self.env.clock.wall_us(), chunk_log2: CHUNK_LOG2 }
+        let (salt, created_us) = (self.env.random.next_u64(), self.env.clock.wall_us());
+        Header { layout, chunk_log2: CHUNK_LOG2, number: id, salt, created_us }
     }
 
     /// Makes everything durable that records published before this call point to.

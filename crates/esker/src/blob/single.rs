@@ -4,6 +4,7 @@
 //! `finish` returns. A writer that is dropped before that, or whose `finish` has failed, removes its file.
 
 use std::io::IoSlice;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,7 +13,7 @@ use parking_lot::Mutex;
 use super::chunks::{Identity, Summer};
 use super::file::BlobFile;
 use super::format::{Entry, FILE_LEN_MAX, Header, Layout, PAGE, align8, encode_footer, key_hash};
-use super::writer::{NewFile, check_key};
+use super::writer::{check_key, create};
 use crate::env::Executor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, RandomFile, UserFile};
@@ -67,13 +68,18 @@ pub(crate) struct Finished {
 impl SingleWriter {
     /// `sync_follows`: a caller will wait for a sync of the file, so writeback begins early. If no sync follows, that
     /// costs a quarter of the speed.
-    pub(crate) fn create(fs: &Arc<dyn FileSystem>, new: NewFile<'_>, sync_follows: bool) -> Result<Self> {
-        let (file, header) = new.create(fs.as_ref(), Layout::Single)?;
+    pub(crate) fn create(
+        fs: &Arc<dyn FileSystem>,
+        path: &Path,
+        header: Header,
+        sync_follows: bool,
+    ) -> Result<Self> {
+        let header = Header { layout: Layout::Single, ..header };
         Ok(SingleWriter {
             fs: Arc::clone(fs),
-            file,
+            file: create(fs.as_ref(), path, &header)?,
             header,
-            summer: Summer::new(Identity::new(new.salt, 0), new.chunk_log2),
+            summer: Summer::new(Identity::new(header.salt, 0), header.chunk_log2),
             rest: Vec::new(),
             behind: Writeback { sync_follows, from: PAGE },
             failed: false,
@@ -209,9 +215,7 @@ impl SingleWriter {
             Arc::new(BlobFile::new(Arc::clone(&file).as_read(), self.header.number, self.header, &[entry]));
         Ok(Finished { entry, blob, file })
     }
-}
 
-impl SingleWriter {
     /// Leaves the file in place: its store was closed, and the name may belong to another file.
     pub(crate) fn leave(mut self) {
         self.finished = true;

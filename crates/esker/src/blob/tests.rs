@@ -22,8 +22,9 @@ fn path() -> &'static Path {
     Path::new(PATH)
 }
 
-fn new_file(chunk_log2: u8) -> NewFile<'static> {
-    NewFile { path: path(), number: 7, salt: 0x5a17_5a17_5a17_5a17, created_us: 99, chunk_log2 }
+fn new_file(chunk_log2: u8) -> Header {
+    let (number, salt) = (7, 0x5a17_5a17_5a17_5a17);
+    Header { layout: Layout::Shared, chunk_log2, number, salt, created_us: 99 }
 }
 
 fn open_sealed(disk: &SimFs) -> Result<BlobFile> {
@@ -110,7 +111,7 @@ fn pointers_round_trip_and_nothing_else_decodes() {
 #[test]
 fn a_value_is_addressed_by_pointer_and_nothing_else_is_given_out() -> Result<()> {
     let disk = SimFs::new(1);
-    let mut writer = SharedWriter::create(&disk, new_file(12))?;
+    let mut writer = SharedWriter::create(&disk, path(), new_file(12))?;
     let pointer = writer.append(3, b"key", &[7; 10_000], 1)?.pointer(7);
     let blob = Arc::clone(writer.blob());
     for wrong in [
@@ -138,7 +139,7 @@ fn a_value_is_addressed_by_pointer_and_nothing_else_is_given_out() -> Result<()>
 fn a_write_that_failed_leaves_nothing_and_the_next_one_works() -> Result<()> {
     for op in [Op::WriteAt, Op::SetLen] {
         let disk = SimFs::new(2);
-        let mut writer = SharedWriter::create(&disk, new_file(12))?;
+        let mut writer = SharedWriter::create(&disk, path(), new_file(12))?;
         let first = writer.append(1, b"a", &[1; 5000], 1)?.pointer(7);
         let len = writer.len();
         disk.inject(Fault::new(Op::WriteAt, PATH).nth(1).error(FaultError::NoSpace));
@@ -170,7 +171,7 @@ fn a_write_that_failed_leaves_nothing_and_the_next_one_works() -> Result<()> {
 fn a_file_that_cannot_be_begun_is_removed() {
     let disk = SimFs::new(3);
     disk.inject(Fault::new(Op::WriteAt, PATH).nth(1));
-    assert!(SharedWriter::create(&disk, new_file(CHUNK_LOG2)).is_err());
+    assert!(SharedWriter::create(&disk, path(), new_file(CHUNK_LOG2)).is_err());
     assert_eq!(disk.paths(), Vec::<std::path::PathBuf>::new());
 }
 
@@ -178,7 +179,7 @@ fn a_file_that_cannot_be_begun_is_removed() {
 #[test]
 fn values_begin_at_blocks() -> Result<()> {
     let disk = SimFs::new(3);
-    let mut writer = SharedWriter::create(&disk, new_file(12))?;
+    let mut writer = SharedWriter::create(&disk, path(), new_file(12))?;
     for len in [1, 100, 32_767, 32_768, 9_000, 32_769, 300_001] {
         let value = Rng::new(len).bytes(len);
         let entry = writer.append(2, b"key", &value, 5)?;

@@ -32,35 +32,15 @@ pub(super) fn footprint(len: u64) -> u64 {
     whole + sums_len(len, CHUNK_LOG2) + ENTRY as u64
 }
 
-/// The name of a new blob file and the contents of its first page.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NewFile<'a> {
-    pub(crate) path: &'a Path,
-    pub(crate) number: u64,
-    pub(crate) salt: u64,
-    /// Microseconds since 1970-01-01 UTC.
-    pub(crate) created_us: u64,
-    /// The binary logarithm of the chunk size of its values: 12 to 20.
-    pub(crate) chunk_log2: u8,
-}
-
-impl NewFile<'_> {
-    /// Creates the file with its first page. If the page cannot be written, the file is removed.
-    pub(super) fn create(
-        &self,
-        fs: &dyn FileSystem,
-        layout: Layout,
-    ) -> Result<(Arc<dyn RandomFile>, Header)> {
-        let NewFile { path, number, salt, created_us, chunk_log2 } = *self;
-        let header = Header { layout, chunk_log2, number, salt, created_us };
-        let file = descriptors::opened(|| fs.create_random(path))?;
-        if let Err(error) = file.write_at(&[IoSlice::new(&header.encode())], 0) {
-            // Best effort: the first error is the one to report.
-            drop(fs.remove_file(path));
-            return Err(error);
-        }
-        Ok((file, header))
+/// Creates the file `path` with its first page. If the page cannot be written, the file is removed.
+pub(super) fn create(fs: &dyn FileSystem, path: &Path, header: &Header) -> Result<Arc<dyn RandomFile>> {
+    let file = descriptors::opened(|| fs.create_random(path))?;
+    if let Err(error) = file.write_at(&[IoSlice::new(&header.encode())], 0) {
+        // Best effort: the first error is the one to report.
+        drop(fs.remove_file(path));
+        return Err(error);
     }
+    Ok(file)
 }
 
 /// Refuses a key that no descriptor can hold.
@@ -92,8 +72,9 @@ pub(crate) struct SharedWriter {
 }
 
 impl SharedWriter {
-    pub(crate) fn create(fs: &dyn FileSystem, new: NewFile<'_>) -> Result<Self> {
-        let (file, header) = new.create(fs, Layout::Shared)?;
+    pub(super) fn create(fs: &dyn FileSystem, path: &Path, header: Header) -> Result<Self> {
+        let header = Header { layout: Layout::Shared, ..header };
+        let file = create(fs, path, &header)?;
         let blob = Arc::new(BlobFile::new(Arc::clone(&file).as_read(), header.number, header, &[]));
         Ok(SharedWriter {
             file,

@@ -59,33 +59,16 @@ pub(crate) fn copy_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("manifest-{number:06}.copy"))
 }
 
-/// A manifest, or a copy, that is durable under a temporary name.
-struct Unnamed {
-    writer: StreamWriter,
-    temporary: PathBuf,
-}
-
-impl Unnamed {
-    fn write(env: &Env, path: &Path, epoch: u64, payload: &[u8]) -> Result<Unnamed> {
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".tmp");
-        let temporary = PathBuf::from(temporary);
-        gone::remove_file(&*env.fs, &temporary)?;
-        let written = StreamWriter::create(&*env.fs, &temporary, epoch).and_then(|mut writer| {
-            writer.append(payload)?;
-            writer.sync().map(|()| writer)
-        });
-        if written.is_err() {
-            // This frees its space for other files. If the file was not created, there is nothing to remove.
-            drop(env.fs.remove_file(&temporary));
-        }
-        Ok(Unnamed { writer: written?, temporary })
-    }
-
-    fn name(self, env: &Env, path: &Path) -> Result<StreamWriter> {
-        env.fs.rename(&self.temporary, path)?;
-        Ok(self.writer)
-    }
+/// Writes a manifest, or a copy, and makes it durable under the temporary name of `path`.
+fn write_unnamed(env: &Env, path: &Path, epoch: u64, payload: &[u8]) -> Result<StreamWriter> {
+    let temporary = path.with_added_extension("tmp");
+    gone::remove_file(&*env.fs, &temporary)?;
+    let written = StreamWriter::create(&*env.fs, &temporary, epoch).and_then(|mut writer| {
+        writer.append(payload)?;
+        writer.sync().map(|()| writer)
+    });
+    // This frees its space for other files. If the file was not created, there is nothing to remove.
+    written.inspect_err(|_| drop(env.fs.remove_file(&temporary)))
 }
 
 /// Writes manifest `number`, and its copy if possible.
@@ -97,18 +80,20 @@ fn write_new(
 ) -> Result<(StreamWriter, Option<StreamWriter>)> {
     let (payload, epoch) = (Edit::encode_all(&state.to_edits()), env.random.next_u64());
     let (path, copy_path) = (manifest_path(dir, number), copy_path(dir, number));
-    let manifest = Unnamed::write(env, &path, epoch, &payload)?;
+    let manifest = write_unnamed(env, &path, epoch, &payload)?;
     // Only a repair needs the copy, so a full disk does not stop the manifest.
-    let copy = Unnamed::write(env, &copy_path, epoch, &payload).ok();
+    let copy = write_unnamed(env, &copy_path, epoch, &payload).ok();
     if env.fs.exists(&copy_path)? {
         // A copy from an opening that was cut off before its manifest existed.
         env.fs.remove_file(&copy_path)?;
         env.fs.sync_dir(dir)?;
     }
-    let writer = manifest.name(env, &path)?;
-    let copy = copy.map(|copy| copy.name(env, &copy_path)).transpose()?;
+    env.fs.rename(&path.with_added_extension("tmp"), &path)?;
+    if copy.is_some() {
+        env.fs.rename(&copy_path.with_added_extension("tmp"), &copy_path)?;
+    }
     env.fs.sync_dir(dir)?;
-    Ok((writer, copy))
+    Ok((manifest, copy))
 }
 
 pub(crate) struct Contents {
@@ -193,16 +178,14 @@ pub(crate) fn is_of_another(env: &Env, dir: &Path, number: u64) -> bool {
 impl Manifest {
     pub(crate) fn create(env: &Env, dir: &Path, number: u64, state: ManifestState) -> Result<Manifest> {
         let (writer, copy) = write_new(env, dir, number, &state)?;
-        let len_at_start = writer.len();
-        let (env, dir) = (env.clone(), dir.to_path_buf());
         Ok(Manifest {
-            env,
-            dir,
+            env: env.clone(),
+            dir: dir.to_path_buf(),
             number,
+            len_at_start: writer.len(),
             writer,
             copy,
             edits_without_copy: 0,
-            len_at_start,
             state,
             failed: None,
         })

@@ -13,7 +13,7 @@ struct Sealed {
 /// A shared file of small values, one of several chunks.
 fn shared() -> Result<Sealed> {
     let disk = SimFs::new(8);
-    let mut writer = SharedWriter::create(&disk, new_file(12))?;
+    let mut writer = SharedWriter::create(&disk, path(), new_file(12))?;
     let mut values = Vec::new();
     for (i, len) in [100, 9_000, 0, 1, 4096].into_iter().enumerate() {
         let value = Rng::new(i as u64).bytes(len);
@@ -27,7 +27,7 @@ fn shared() -> Result<Sealed> {
 fn single() -> Result<Sealed> {
     let disk = SimFs::new(9);
     let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
-    let mut writer = SingleWriter::create(&fs, new_file(12), false)?;
+    let mut writer = SingleWriter::create(&fs, path(), new_file(12), false)?;
     let value = Rng::new(1).bytes(9_001);
     writer.write(&value, &StepExecutor)?;
     let entry = writer.finish(2, b"a key of some length", 5)?.entry;

@@ -132,7 +132,7 @@ fn random_bytes_are_no_blob_file() {
 #[test]
 fn later_versions_are_told_from_damage() -> Result<()> {
     let disk = SimFs::new(4);
-    SharedWriter::create(&disk, new_file(16))?.seal()?;
+    SharedWriter::create(&disk, path(), new_file(16))?.seal()?;
     let mut bytes = disk.read_all(PATH)?;
     bytes[8] = 2;
     let check = crate::checksum::checksum(0, &bytes[..40]);

@@ -34,7 +34,7 @@ fn run(seed: u64) -> Result<()> {
     let mut rng = Rng::new(seed);
     let disk = SimFs::new(seed);
     let chunk_log2 = [12, 13, 16, 20][rng.below(4) as usize];
-    let mut writer = SharedWriter::create(&disk, new_file(chunk_log2))?;
+    let mut writer = SharedWriter::create(&disk, path(), new_file(chunk_log2))?;
     let mut model = Model::new();
     for step in 0..40 {
         let len = rng.value_len();
@@ -83,7 +83,7 @@ fn values_are_read_as_they_were_written() {
 #[test]
 fn readers_go_on_while_the_file_grows() -> Result<()> {
     let disk = SimFs::new(5);
-    let mut writer = SharedWriter::create(&disk, new_file(12))?;
+    let mut writer = SharedWriter::create(&disk, path(), new_file(12))?;
     let value = |ordinal: u64| Rng::new(ordinal).bytes(3_000 + ordinal * 700 % 40_000);
     let pointers = parking_lot::RwLock::new(Vec::new());
     let blob = Arc::clone(writer.blob());
@@ -119,7 +119,7 @@ fn readers_go_on_while_the_file_grows() -> Result<()> {
 #[test]
 fn a_verified_chunk_is_not_read_again_for_its_checksum() -> Result<()> {
     let disk = SimFs::new(6);
-    let mut writer = SharedWriter::create(&disk, new_file(12))?;
+    let mut writer = SharedWriter::create(&disk, path(), new_file(12))?;
     let entry = writer.append(0, b"key", &[9; 40_000], 0)?;
     let (pointer, blob) = (entry.pointer(7), writer.blob());
     read(blob, &pointer, 4096, 4096)?;
@@ -142,7 +142,7 @@ fn what_was_synced_is_found_after_a_power_loss_and_the_rest_is_right_or_told() -
     for seed in 0..200 {
         let mut rng = Rng::new(seed);
         let disk = SimFs::new(seed);
-        let mut writer = SharedWriter::create(&disk, new_file(12))?;
+        let mut writer = SharedWriter::create(&disk, path(), new_file(12))?;
         disk.sync_dir(Path::new("/"))?;
         writer.file().sync()?;
         let mut model = Model::new();

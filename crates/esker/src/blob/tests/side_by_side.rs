@@ -37,7 +37,7 @@ impl Executor for Four {
 fn long() -> Result<(SimFs, Entry, Vec<u8>)> {
     let disk = SimFs::new(11);
     let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
-    let mut writer = SingleWriter::create(&fs, new_file(16), false)?;
+    let mut writer = SingleWriter::create(&fs, path(), new_file(16), false)?;
     let value = Rng::new(1).bytes((9 << 20) + 1234);
     writer.write(&value, &Four::default())?;
     Ok((disk, writer.finish(1, b"key", 0)?.entry, value))
@@ -97,7 +97,7 @@ fn a_long_value_is_the_same_whoever_writes_it() -> Result<()> {
     for executor in executors {
         let disk = SimFs::new(11);
         let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
-        let mut writer = SingleWriter::create(&fs, new_file(16), true)?;
+        let mut writer = SingleWriter::create(&fs, path(), new_file(16), true)?;
         let mut rest = &value[..];
         for len in [5 << 20, 1 << 20, 4 << 20, 1000, (3 << 20) - 923] {
             let (piece, behind) = rest.split_at(len);
@@ -117,7 +117,7 @@ fn a_disk_that_fills_up_under_a_long_value_is_told() -> Result<()> {
     let disk = SimFs::new(11);
     let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
     disk.set_capacity(Some(6 << 20));
-    let mut writer = SingleWriter::create(&fs, new_file(16), false)?;
+    let mut writer = SingleWriter::create(&fs, path(), new_file(16), false)?;
     let value = vec![7; 9 << 20];
     let error = writer.write(&value, &Four::default()).expect_err("a full disk");
     assert_eq!(error.kind(), ErrorKind::OutOfSpace);

@@ -18,7 +18,7 @@ fn streams_of_all_lengths_are_read_as_they_were_written() -> Result<()> {
         let mut rng = Rng::new(seed as u64);
         let (disk, fs) = disk(seed as u64);
         let value = rng.bytes(len);
-        let mut writer = SingleWriter::create(&fs, new_file([12, 16, 20][seed % 3]), seed % 2 == 0)?;
+        let mut writer = SingleWriter::create(&fs, path(), new_file([12, 16, 20][seed % 3]), seed % 2 == 0)?;
         let mut rest = &value[..];
         while !rest.is_empty() {
             let most = [10_000, MIB, 2 * MIB + 1][rng.below(3) as usize].min(rest.len() as u64);
@@ -48,7 +48,7 @@ fn streams_of_all_lengths_are_read_as_they_were_written() -> Result<()> {
 #[test]
 fn a_stream_that_is_dropped_leaves_no_file() -> Result<()> {
     let (disk, fs) = disk(1);
-    let mut writer = SingleWriter::create(&fs, new_file(CHUNK_LOG2), false)?;
+    let mut writer = SingleWriter::create(&fs, path(), new_file(CHUNK_LOG2), false)?;
     writer.write(&vec![1; 3 << 20], &StepExecutor)?;
     assert!(disk.exists(path())?);
     drop(writer);
@@ -60,7 +60,7 @@ fn a_stream_that_is_dropped_leaves_no_file() -> Result<()> {
 fn a_stream_with_a_gap_is_never_finished() -> Result<()> {
     for fail_at_finish in [false, true] {
         let (disk, fs) = disk(2);
-        let mut writer = SingleWriter::create(&fs, new_file(CHUNK_LOG2), false)?;
+        let mut writer = SingleWriter::create(&fs, path(), new_file(CHUNK_LOG2), false)?;
         writer.write(&vec![1; 1 << 20], &StepExecutor)?;
         disk.inject(Fault::new(Op::WriteAt, PATH).nth(1).error(FaultError::NoSpace));
         if !fail_at_finish {
@@ -80,10 +80,10 @@ fn a_stream_with_a_gap_is_never_finished() -> Result<()> {
 #[test]
 fn a_key_over_the_limit_is_refused() -> Result<()> {
     let (disk, fs) = disk(3);
-    let writer = SingleWriter::create(&fs, new_file(CHUNK_LOG2), false)?;
+    let writer = SingleWriter::create(&fs, path(), new_file(CHUNK_LOG2), false)?;
     let error = writer.finish(1, &vec![0; 65_537], 0).expect_err("a long key");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    let mut writer = SharedWriter::create(&disk, new_file(CHUNK_LOG2))?;
+    let mut writer = SharedWriter::create(&disk, path(), new_file(CHUNK_LOG2))?;
     let error = writer.append(1, &vec![0; 65_537], b"value", 0).expect_err("a long key");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     writer.append(1, &vec![0; 65_536], b"value", 0).map(drop)
