@@ -52,7 +52,7 @@ mod replay;
 mod room;
 mod strays;
 
-use directory::{check_directory, clear_left_backup, resolve};
+use directory::{check_directory, resolve};
 pub(crate) use listing::{
     BACKUP_DIR, LOCK_FILE, Listing, OwnDir, QUARANTINE, clear_backup_dir, remove_own_dir,
 };
@@ -72,16 +72,20 @@ pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<
     check_directory(&env, dir, create)?;
     let mode = if read_only { LockMode::Shared } else { LockMode::Exclusive };
     let lock: Arc<dyn DirLock> = Arc::from(env.fs.lock(&dir.join(LOCK_FILE), mode)?);
-    let mut found = Found::read(&env, dir)?;
+    let mut found = OnDisk::read(&env, dir)?;
     if options.direct_io {
         check_direct(&env, dir, &found.listing)?;
     }
     if !read_only && found.listing.has_backup_dir {
-        // Its links would keep the space of removed tables and freed huge values.
-        clear_left_backup(&env, dir)?;
+        // Its links would keep the space of removed tables and freed huge values. If anything else is there, it stays,
+        // and the next backup reports that.
+        match clear_backup_dir(&env, dir) {
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {}
+            cleared => drop(cleared?),
+        }
     }
     if !read_only && room::make(dir, &options, &found)? {
-        found = Found::read(&env, dir)?;
+        found = OnDisk::read(&env, dir)?;
     }
     // In a simulation, the same seed then gives the same store, whatever this thread wrote before.
     Memtable::begin_heights(found.state.identity);
@@ -110,14 +114,14 @@ fn check_direct(env: &Env, dir: &Path, listing: &Listing) -> Result<()> {
 }
 
 /// The contents of a store's directory and the state in its manifest.
-pub(crate) struct Found {
+pub(crate) struct OnDisk {
     pub(crate) listing: Listing,
     pub(crate) segments: Segments,
     pub(crate) state: ManifestState,
 }
 
-impl Found {
-    pub(crate) fn read(env: &Env, dir: &Path) -> Result<Found> {
+impl OnDisk {
+    pub(crate) fn read(env: &Env, dir: &Path) -> Result<OnDisk> {
         let listing = Listing::read(env, dir)?;
         let paths = listing.segments.iter().map(|(_, path)| path.clone()).collect();
         let segments = Segments::open(&*env.fs, dir, paths)?;
@@ -136,7 +140,7 @@ impl Found {
                 read_manifest(env, &manifest_path(dir, number), known)?.state
             }
         };
-        Ok(Found { listing, segments, state })
+        Ok(OnDisk { listing, segments, state })
     }
 }
 
@@ -177,8 +181,8 @@ fn next_store_id() -> u64 {
 }
 
 impl Opening {
-    fn new(dir: &Path, options: &Options, found: &Found, purpose: Purpose) -> Result<Opening> {
-        let Found { listing, state, .. } = found;
+    fn new(dir: &Path, options: &Options, found: &OnDisk, purpose: Purpose) -> Result<Opening> {
+        let OnDisk { listing, state, .. } = found;
         let read_only = purpose == Purpose::Read;
         let env = options.env.clone();
         let mapped = 2 * options.segment_len_max() as usize;
@@ -211,7 +215,7 @@ impl Opening {
     fn finish(
         self,
         options: Options,
-        found: &Found,
+        found: &OnDisk,
         replayed: Replayed,
         purpose: Purpose,
         lock: Option<Arc<dyn DirLock>>,
@@ -293,7 +297,7 @@ fn start_log(
     env: &Env,
     dir: &Path,
     options: &Options,
-    found: &Found,
+    found: &OnDisk,
     purpose: Purpose,
     at: (LogFloor, SeqNo),
     reuse: Option<(PathBuf, u64)>,
@@ -318,7 +322,12 @@ fn fresh_floor(replayed: &Replayed, floor: LogFloor, reused: bool) -> LogFloor {
 
 /// The file of the last segment, if nothing was written to it and it has no second name. Reusing it takes no space. An
 /// opening that died leaves such a file.
-fn reusable(env: &Env, found: &Found, report: &ReplayReport, len_max: u64) -> Result<Option<(PathBuf, u64)>> {
+fn reusable(
+    env: &Env,
+    found: &OnDisk,
+    report: &ReplayReport,
+    len_max: u64,
+) -> Result<Option<(PathBuf, u64)>> {
     found.segments.sync_unused(&*env.fs)?;
     let Some(path) = &report.untouched else { return Ok(None) };
     let len = env.fs.file_len(path)?;

@@ -26,7 +26,7 @@ use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{LockMode, ReadFile};
 use crate::log::replay::{Visit, Visited};
-use crate::open::{DEFAULT_TREE, Found, LOCK_FILE};
+use crate::open::{DEFAULT_TREE, LOCK_FILE, OnDisk};
 use crate::state::TreeInner;
 use crate::store::{Imported, ImportedBlobs, Store};
 use crate::table::table_salt;
@@ -54,7 +54,7 @@ pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeI
     }
     let env = &outside.within(dir)?;
     let _lock = env.fs.lock(&dir.join(LOCK_FILE), LockMode::Shared)?;
-    let found = Found::read(env, dir)?;
+    let found = OnDisk::read(env, dir)?;
     if found.listing.manifest() == 0 {
         return Err(no_store(dir));
     }
@@ -115,7 +115,7 @@ fn only_tree<'a>(state: &'a ManifestState, dir: &Path) -> Result<(TreeId, &'a Tr
 }
 
 /// Refuses a store whose log holds writes that its tables lack.
-fn check_log(env: &Env, found: &Found, dir: &Path) -> Result<()> {
+fn check_log(env: &Env, found: &OnDisk, dir: &Path) -> Result<()> {
     let mut left = false;
     let mut visit = |record: Visit<'_>| {
         let is_left = |(seq, tree): (SeqNo, TreeId)| {
@@ -157,7 +157,7 @@ fn greatest_number(
     dir: &Path,
 ) -> Result<SeqNo> {
     let in_tables = tables.iter().map(|(_, info)| info.max_seq.max(info.cleared));
-    let greatest = in_tables.chain(record.ranges.keys().copied()).max().unwrap_or(0);
+    let greatest = in_tables.chain(record.deleted_ranges.keys().copied()).max().unwrap_or(0);
     if greatest.saturating_sub(store.commit().visible()) > SEQS_MAX {
         let message = format!(
             "this store's sequence numbers go up to {greatest}: too few would be left for new writes"
@@ -396,7 +396,7 @@ mod tests {
         films.put("film", vec![7; 2000]).unwrap();
         let out = Path::new("/out");
         db.export_tree("films", out).unwrap();
-        let found = Found::read(&env, out).unwrap();
+        let found = OnDisk::read(&env, out).unwrap();
         let mut number = found.listing.manifest();
         let mut import = |entries: Option<u64>| {
             let mut state = found.state.clone();

@@ -92,8 +92,7 @@ impl BlobFile {
         // SAFETY: initialized bytes may be treated as possibly uninitialized ones, and only bytes that were read are
         // written there.
         let buf = unsafe { &mut *(std::ptr::from_mut(buf) as *mut Buf) };
-        let value = self.find_part(pointer, offset, buf.len() as u64)?;
-        self.fill_part(&value, pointer, offset, buf, threads)
+        self.part(pointer, offset, buf.len() as u64, threads)?.fill(offset, buf)
     }
 
     /// Appends `len` of the value's bytes from `offset` on to `out`. The value must have that many.
@@ -106,7 +105,7 @@ impl BlobFile {
         threads: &dyn Executor,
     ) -> Result<()> {
         // Before memory is taken: a damaged pointer may claim any length.
-        let value = self.find_part(pointer, offset, len)?;
+        let part = self.part(pointer, offset, len, threads)?;
         let too_large = || Error::new(ErrorKind::Io, format!("out of memory for {len} bytes of a value"));
         let len = usize::try_from(len).map_err(|_| too_large())?;
         if out.capacity() - out.len() < len {
@@ -115,53 +114,33 @@ impl BlobFile {
                 crate::fs::expect_use(&mut out.spare_capacity_mut()[..len]);
             }
         }
-        self.fill_part(&value, pointer, offset, &mut out.spare_capacity_mut()[..len], threads)?;
-        // SAFETY: `fill_part` has filled `len` bytes behind the last one; if it had failed, we would not be here.
+        part.fill(offset, &mut out.spare_capacity_mut()[..len])?;
+        // SAFETY: `fill` has filled `len` bytes behind the last one; if it had failed, we would not be here.
         unsafe { out.set_len(out.len() + len) };
         Ok(())
     }
 
     /// Finds the value, which must have `len` bytes from `offset` on.
-    fn find_part(&self, pointer: &Pointer, offset: u64, len: u64) -> Result<Found> {
+    fn part<'a>(
+        &'a self,
+        pointer: &'a Pointer,
+        offset: u64,
+        len: u64,
+        threads: &'a dyn Executor,
+    ) -> Result<Part<'a>> {
         let value = self.find(pointer)?;
         if offset > value.len || len > value.len - offset {
             let message = format!("the range {offset} + {len} ends behind the value's {} bytes", value.len);
             return Err(Error::new(ErrorKind::InvalidInput, message).at(self.path()));
         }
-        Ok(value)
+        Ok(Part { file: self, value, pointer, threads })
     }
 
-    /// Fills all of `buf` with bytes of the value, which has that many from `offset` on.
-    fn fill_part(
-        &self,
-        value: &Found,
-        pointer: &Pointer,
-        offset: u64,
-        buf: &mut Buf,
-        threads: &dyn Executor,
-    ) -> Result<()> {
-        let len = buf.len() as u64;
-        if buf.is_empty() {
-            return Ok(());
+    /// Requests the beginning of a value from the disk, ahead of its read.
+    pub(crate) fn ask_ahead_of(&self, pointer: &Pointer) {
+        if let Ok(value) = self.find(pointer) {
+            self.ask_ahead(value.offset, value.len);
         }
-        if value.read_again && len < SHARED_AT && self.copy_resident(buf, value.offset + offset) {
-            return Ok(());
-        }
-        if value.verified {
-            self.note_read_again(value);
-            return self.fill_units(value, &Check::Nothing, offset, buf, &mut [], threads);
-        }
-        if len == value.len {
-            return self.fill_whole(value, pointer, buf, threads);
-        }
-        if value.len <= 1 << self.header.chunk_log2 {
-            let mut whole = vec![MaybeUninit::uninit(); value.len as usize];
-            self.fill_whole(value, pointer, &mut whole, threads)?;
-            buf.copy_from_slice(&whole[offset as usize..][..buf.len()]);
-            return Ok(());
-        }
-        let verified: Arc<Verified> = self.verified(value, pointer)?;
-        self.fill_units(value, &Check::Chunks(&verified), offset, buf, &mut [], threads)
     }
 
     /// Fills `buf` from the page cache. Returns whether all of it was there. The first such copy maps the pages, which
@@ -172,46 +151,79 @@ impl BlobFile {
         copied.is_some_and(|filled| (filled.as_ptr().addr(), filled.len()) == wanted)
     }
 
-    /// Reads and verifies a whole value, which fills `buf`.
-    fn fill_whole(
-        &self,
-        value: &Found,
-        pointer: &Pointer,
-        buf: &mut Buf,
-        threads: &dyn Executor,
-    ) -> Result<()> {
-        let identity = self.identity(value.ordinal);
-        let mut sums = vec![0; sums_len(value.len, self.header.chunk_log2) as usize];
-        self.fill_units(value, &Check::Whole(identity), 0, buf, &mut sums, threads)?;
-        // SAFETY: all units were filled, and together they are all of `buf`.
-        let bytes = unsafe { buf.assume_init_ref() };
-        self.check_sums(value, pointer, identity.sums_check(value.len, &sums), bytes)
+    /// Fills `buf`. The file system may be a user's implementation, so this checks that exactly `buf` was filled.
+    fn read_uninit<'a>(&self, buf: &'a mut Buf, offset: u64) -> Result<&'a mut [u8]> {
+        let (start, len) = (buf.as_ptr().addr(), buf.len());
+        let filled = self.file.read_uninit_at(buf, offset)?;
+        if (filled.as_ptr().addr(), filled.len()) == (start, len) {
+            return Ok(filled);
+        }
+        let message = "the file system has filled other memory than it was given";
+        Err(Error::new(ErrorKind::Io, message).at(self.path()).at_offset(offset))
     }
 
-    /// Requests the beginning of a value from the disk, ahead of its read.
-    pub(crate) fn ask_ahead_of(&self, pointer: &Pointer) {
-        if let Ok(value) = self.find(pointer) {
-            self.ask_ahead(value.offset, value.len);
+    /// How much of a value is read at once for verification: whole chunks.
+    pub(super) fn piece_len(&self) -> usize {
+        PIECE.max(1 << self.header.chunk_log2)
+    }
+}
+
+/// A read of a part of a value.
+struct Part<'a> {
+    file: &'a BlobFile,
+    value: Found,
+    pointer: &'a Pointer,
+    threads: &'a dyn Executor,
+}
+
+impl Part<'_> {
+    /// Fills all of `buf` with bytes of the value, which has that many from `offset` on.
+    fn fill(&self, offset: u64, buf: &mut Buf) -> Result<()> {
+        let (file, value, len) = (self.file, &self.value, buf.len() as u64);
+        if buf.is_empty() {
+            return Ok(());
         }
+        if value.read_again && len < SHARED_AT && file.copy_resident(buf, value.offset + offset) {
+            return Ok(());
+        }
+        if value.verified {
+            file.note_read_again(value);
+            return self.fill_units(&Check::Nothing, offset, buf, &mut []);
+        }
+        if len == value.len {
+            return self.fill_whole(buf);
+        }
+        if value.len <= 1 << file.header.chunk_log2 {
+            let mut whole = vec![MaybeUninit::uninit(); value.len as usize];
+            self.fill_whole(&mut whole)?;
+            buf.copy_from_slice(&whole[offset as usize..][..buf.len()]);
+            return Ok(());
+        }
+        let verified: Arc<Verified> = file.verified(value, self.pointer)?;
+        self.fill_units(&Check::Chunks(&verified), offset, buf, &mut [])
+    }
+
+    /// Reads and verifies a whole value, which fills `buf`.
+    fn fill_whole(&self, buf: &mut Buf) -> Result<()> {
+        let Part { file, value, .. } = self;
+        let identity = file.identity(value.ordinal);
+        let mut sums = vec![0; sums_len(value.len, file.header.chunk_log2) as usize];
+        self.fill_units(&Check::Whole(identity), 0, buf, &mut sums)?;
+        // SAFETY: all units were filled, and together they are all of `buf`.
+        let bytes = unsafe { buf.assume_init_ref() };
+        file.check_sums(value, self.pointer, identity.sums_check(value.len, &sums), bytes)
     }
 
     /// Fills a buffer that begins at `at` in the value, together with idle threads.
-    fn fill_units(
-        &self,
-        value: &Found,
-        check: &Check<'_>,
-        at: u64,
-        out: &mut Buf,
-        sums: &mut [u8],
-        threads: &dyn Executor,
-    ) -> Result<()> {
+    fn fill_units(&self, check: &Check<'_>, at: u64, out: &mut Buf, sums: &mut [u8]) -> Result<()> {
+        let Part { file, value, threads, .. } = self;
         let (start, len) = (value.offset + at, out.len() as u64);
         // A short range is one read, which requests all of it from the disk anyway.
-        let is_cold = out.len() > PIECE && self.ask_ahead(start, len);
+        let is_cold = out.len() > PIECE && file.ask_ahead(start, len);
         let helpers = if is_cold || len < SHARED_AT { 0 } else { threads.idle_processors() };
-        let mut units = Units { chunk_log2: self.header.chunk_log2, rest: Unit { at, out, sums } };
+        let mut units = Units { chunk_log2: file.header.chunk_log2, rest: Unit { at, out, sums } };
         if helpers == 0 {
-            return units.try_for_each(|unit| self.fill_unit(value, check, unit));
+            return units.try_for_each(|unit| self.fill_unit(check, unit));
         }
         // The damage nearest to the beginning is reported, whichever thread finds damage first.
         let shared = Mutex::new((units, None::<(u64, Error)>));
@@ -223,7 +235,7 @@ impl BlobFile {
             };
             let Some(unit) = next else { return };
             let (at, len) = (unit.at, unit.out.len() as u64);
-            match self.fill_unit(value, check, unit) {
+            match self.fill_unit(check, unit) {
                 Ok(()) => drop(filled.fetch_add(len, Ordering::AcqRel)),
                 Err(error) => {
                     let failed = &mut shared.lock().1;
@@ -239,45 +251,36 @@ impl BlobFile {
         match shared.into_inner().1 {
             Some((_, error)) => Err(error),
             None if filled.into_inner() == len => Ok(()),
-            None => Err(Error::new(ErrorKind::Io, "a part of the value was not read").at(self.path())),
+            None => Err(Error::new(ErrorKind::Io, "a part of the value was not read").at(file.path())),
         }
     }
 
-    /// Fills `buf`. The file system may be a user's implementation, so this checks that exactly `buf` was filled.
-    fn read_uninit<'a>(&self, buf: &'a mut Buf, offset: u64) -> Result<&'a mut [u8]> {
-        let (start, len) = (buf.as_ptr().addr(), buf.len());
-        let filled = self.file.read_uninit_at(buf, offset)?;
-        if (filled.as_ptr().addr(), filled.len()) == (start, len) {
-            return Ok(filled);
-        }
-        let message = "the file system has filled other memory than it was given";
-        Err(Error::new(ErrorKind::Io, message).at(self.path()).at_offset(offset))
-    }
-
-    fn fill_unit(&self, value: &Found, check: &Check<'_>, unit: Unit<'_>) -> Result<()> {
-        let Unit { at, out, sums } = unit;
+    fn fill_unit(&self, check: &Check<'_>, unit: Unit<'_>) -> Result<()> {
+        let (file, value, Unit { at, out, sums }) = (self.file, &self.value, unit);
         match check {
-            Check::Nothing => self.read_uninit(out, value.offset + at).map(drop),
+            Check::Nothing => file.read_uninit(out, value.offset + at).map(drop),
             Check::Whole(identity) => {
-                let mut index = at >> self.header.chunk_log2;
+                let chunk_log2 = file.header.chunk_log2;
+                let mut index = at >> chunk_log2;
                 let mut sums = sums.chunks_exact_mut(SUM);
-                for (from, piece) in (at..).step_by(self.piece_len()).zip(out.chunks_mut(self.piece_len())) {
-                    let piece = self.read_uninit(piece, value.offset + from)?;
-                    for (chunk, sum) in piece.chunks(1 << self.header.chunk_log2).zip(&mut sums) {
+                for (from, piece) in (at..).step_by(file.piece_len()).zip(out.chunks_mut(file.piece_len())) {
+                    let piece = file.read_uninit(piece, value.offset + from)?;
+                    for (chunk, sum) in piece.chunks(1 << chunk_log2).zip(&mut sums) {
                         sum.copy_from_slice(&identity.sum(index, chunk).to_le_bytes());
                         index += 1;
                     }
                 }
                 Ok(())
             }
-            Check::Chunks(verified) => self.fill_chunks(value, verified, at, out),
+            Check::Chunks(verified) => self.fill_chunks(verified, at, out),
         }
     }
 
-    fn fill_chunks(&self, value: &Found, verified: &Verified, offset: u64, out: &mut Buf) -> Result<()> {
-        let chunk_log2 = self.header.chunk_log2;
+    fn fill_chunks(&self, verified: &Verified, offset: u64, out: &mut Buf) -> Result<()> {
+        let Part { file, value, .. } = self;
+        let chunk_log2 = file.header.chunk_log2;
         let chunk = 1u64 << chunk_log2;
-        let piece = self.piece_len() as u64;
+        let piece = file.piece_len() as u64;
         let end = offset + out.len() as u64;
         let mut at = offset;
         while at < end {
@@ -287,31 +290,26 @@ impl BlobFile {
             if verified.has(index) {
                 let run = verified.alike(index, end.div_ceil(chunk));
                 let take = (start + run * chunk).min(end) - at;
-                self.read_uninit(&mut out[..take as usize], value.offset + at)?;
+                file.read_uninit(&mut out[..take as usize], value.offset + at)?;
                 at += take;
             } else if at == start && (start + chunk).min(value.len) <= end {
                 let whole = if end == value.len { end.div_ceil(chunk) } else { end >> chunk_log2 };
                 let run = verified.alike(index, whole.min(index + (piece >> chunk_log2)));
                 let take = (start + run * chunk).min(value.len) - at;
-                let bytes = self.read_uninit(&mut out[..take as usize], value.offset + at)?;
-                self.check_chunks(value, &verified.sums, index, bytes)?;
-                self.note_chunks(value, verified, index, run);
+                let bytes = file.read_uninit(&mut out[..take as usize], value.offset + at)?;
+                file.check_chunks(value, &verified.sums, index, bytes)?;
+                file.note_chunks(value, verified, index, run);
                 at += take;
             } else {
                 let mut bytes = vec![0; chunk.min(value.len - start) as usize];
-                self.file.read_exact_at(&mut bytes, value.offset + start)?;
-                self.check_chunks(value, &verified.sums, index, &bytes)?;
-                self.note_chunks(value, verified, index, 1);
+                file.file.read_exact_at(&mut bytes, value.offset + start)?;
+                file.check_chunks(value, &verified.sums, index, &bytes)?;
+                file.note_chunks(value, verified, index, 1);
                 let wanted = &bytes[(at - start) as usize..(end - start).min(bytes.len() as u64) as usize];
                 out[..wanted.len()].write_copy_of_slice(wanted);
                 at += wanted.len() as u64;
             }
         }
         Ok(())
-    }
-
-    /// How much of a value is read at once for verification: whole chunks.
-    pub(super) fn piece_len(&self) -> usize {
-        PIECE.max(1 << self.header.chunk_log2)
     }
 }

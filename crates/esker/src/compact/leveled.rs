@@ -97,25 +97,19 @@ fn merge_down(levels: &Levels, level: usize, table: &Arc<Table>) -> Compaction {
     }
 }
 
-/// The level that level 0 is merged into: the first level above `base` that holds tables, or `base`. Entries of level 0
-/// must not pass older ones.
-fn first_occupied(levels: &Levels, base: usize) -> usize {
-    (1..base).find(|&level| !levels.level(level).is_empty()).unwrap_or(base)
-}
-
 fn pick_l0(levels: &Levels, base: usize) -> Compaction {
-    let target = first_occupied(levels, base);
+    // The first level that holds tables: entries of level 0 must not pass older ones.
+    let target = (1..base).find(|&level| !levels.level(level).is_empty()).unwrap_or(base);
     let tables = levels.level(0);
     let for_reads = tables.len() < L0_RUNS;
-    let oldest_first = || tables.iter().rev();
-    if let Some(oldest) = oldest_first().next() {
+    if let Some(oldest) = tables.last() {
         let (smallest, largest) = (&oldest.info.smallest, &oldest.info.largest);
         let alone = tables.iter().filter(|table| table.overlaps(smallest, largest)).count() == 1;
         if alone && levels.overlapping(target, smallest, largest).is_empty() {
             return Compaction { inputs: vec![(0, Arc::clone(oldest))], target, for_reads };
         }
     }
-    let chosen: Vec<Arc<Table>> = oldest_first().take(L0_TABLES_AT_ONCE).cloned().collect();
+    let chosen: Vec<Arc<Table>> = tables.iter().rev().take(L0_TABLES_AT_ONCE).cloned().collect();
     let overlapped = overlapped_by(levels, target, &chosen);
     let inputs = chosen.into_iter().map(|table| (0, table));
     Compaction {

@@ -68,7 +68,7 @@ impl Output {
                 && !writer.ends_with(key)
         };
         if self.current.as_ref().is_some_and(|(_, writer)| is_full(writer)) {
-            self.finish_table()?;
+            self.cut()?;
         }
         if self.current.is_none() {
             self.current = Some(self.start_table()?);
@@ -77,11 +77,6 @@ impl Output {
             Some((_, writer)) => writer.add(key, seq, kind, value),
             None => Ok(()),
         }
-    }
-
-    /// Ends the current table. The next entry begins another.
-    pub(crate) fn cut(&mut self) -> Result<()> {
-        self.finish_table()
     }
 
     fn start_table(&self) -> Result<(FileId, TableWriter)> {
@@ -104,7 +99,8 @@ impl Output {
         Ok((id, writer))
     }
 
-    fn finish_table(&mut self) -> Result<()> {
+    /// Ends the current table. The next entry begins another.
+    pub(crate) fn cut(&mut self) -> Result<()> {
         let Some((id, writer)) = self.current.take() else { return Ok(()) };
         let (meta, file) = writer.finish().inspect_err(|_| self.remove(id))?;
         self.done.push(TableInfo::new(id, meta.salt, meta.size, meta.properties));
@@ -113,7 +109,7 @@ impl Output {
 
     /// Finishes the last table and makes all tables and their names durable. From now on they belong to the caller.
     pub(crate) fn finish(mut self) -> Result<Vec<TableInfo>> {
-        self.finish_table()?;
+        self.cut()?;
         if let Some(mut last) = self.unsynced.take() {
             last.sync()?;
         }

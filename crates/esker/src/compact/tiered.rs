@@ -106,12 +106,9 @@ fn is_full(levels: &Levels, ratio: usize) -> bool {
 /// The merge of all levels above the bottom level into it.
 fn into_bottom(levels: &Levels) -> Compaction {
     let above = |(level, table): &(usize, &Arc<Table>)| {
-        *level < BOTTOM || levels.tables().any(|(other, above)| other < BOTTOM && meets(table, above))
+        let meets = |other: &Table| table.overlaps(&other.info.smallest, &other.info.largest);
+        *level < BOTTOM || levels.tables().any(|(other, above)| other < BOTTOM && meets(above))
     };
     let inputs = levels.tables().filter(above).map(|(level, table)| (level, Arc::clone(table)));
     Compaction { inputs: inputs.collect(), target: BOTTOM, for_reads: false }
-}
-
-fn meets(table: &Table, other: &Table) -> bool {
-    table.overlaps(&other.info.smallest, &other.info.largest)
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::listing::{Listing, clear_backup_dir};
+use super::listing::Listing;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -53,14 +53,5 @@ pub(super) fn check_directory(env: &Env, dir: &Path, create: bool) -> Result<()>
             let message = format!("this directory holds other files (such as \"{name}\") and is not a store");
             Err(Error::new(ErrorKind::InvalidInput, message).at(dir))
         }
-    }
-}
-
-/// Removes what a backup has left in the store's directory. If there is anything else in it, it stays, and the next
-/// backup reports that.
-pub(super) fn clear_left_backup(env: &Env, dir: &Path) -> Result<()> {
-    match clear_backup_dir(env, dir) {
-        Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
-        cleared => cleared.map(drop),
     }
 }

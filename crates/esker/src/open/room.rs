@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Found, Opening, Purpose};
+use super::{OnDisk, Opening, Purpose};
 use crate::env::StepExecutor;
 use crate::error::Result;
 use crate::options::Options;
@@ -21,9 +21,9 @@ const TABLES_PER_LOG: u64 = 3;
 const SLACK: u64 = 2 << 20;
 
 /// Makes room for opening the store that was `found` in `dir`. Returns whether the store has changed since.
-pub(super) fn make(dir: &Path, options: &Options, found: &Found) -> Result<bool> {
+pub(super) fn make(dir: &Path, options: &Options, found: &OnDisk) -> Result<bool> {
     let fs = &options.env.fs;
-    let needed = |found: &Found| -> Result<u64> {
+    let needed = |found: &OnDisk| -> Result<u64> {
         let log = found.segments.live_bytes(&**fs, found.state.floor)?;
         Ok(log.saturating_mul(TABLES_PER_LOG).saturating_add(SLACK))
     };
@@ -33,7 +33,7 @@ pub(super) fn make(dir: &Path, options: &Options, found: &Found) -> Result<bool>
     space::give_up(&options.env, dir)?;
     let mut changed = false;
     loop {
-        let now = Found::read(&options.env, dir)?;
+        let now = OnDisk::read(&options.env, dir)?;
         let free = fs.free_space(dir)?;
         if free >= needed(&now)? || !shorten(dir, options, &now, free / (TABLES_PER_LOG + 1))? {
             return Ok(changed);
@@ -44,7 +44,7 @@ pub(super) fn make(dir: &Path, options: &Options, found: &Found) -> Result<bool>
 
 /// Replays the oldest segments, of up to `bytes` bytes or one, into tables. `false` if there is only one, or if the log
 /// does not continue after them: then a replay of the whole log has to find out why.
-fn shorten(dir: &Path, options: &Options, found: &Found, bytes: u64) -> Result<bool> {
+fn shorten(dir: &Path, options: &Options, found: &OnDisk, bytes: u64) -> Result<bool> {
     let Some((segments, next)) = found.segments.part(&*options.env.fs, found.state.floor, bytes)? else {
         return Ok(false);
     };
@@ -52,7 +52,7 @@ fn shorten(dir: &Path, options: &Options, found: &Found, bytes: u64) -> Result<b
     options.env.executor = Some(Arc::new(StepExecutor));
     let mut listing = found.listing.clone();
     listing.segments.retain(|(_, path)| segments.paths.contains(path));
-    let part = Found { listing, segments, state: found.state.clone() };
+    let part = OnDisk { listing, segments, state: found.state.clone() };
     let opening = Opening::new(dir, &options, &part, Purpose::Shorten)?;
     // The replay of the rest checks how far the log must go.
     let known = ManifestState { log_synced: 0, ..part.state.clone() };

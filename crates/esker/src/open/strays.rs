@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::Found;
+use super::OnDisk;
 use crate::blob::{BlobFileId, blob_path};
 use crate::env::Env;
 use crate::error::Result;
@@ -26,7 +26,7 @@ impl Strays {
     /// Finds the files that a new manifest with the state `state` does not need, except `kept`. Of the blob files,
     /// those in `blobs` are removed.
     pub(super) fn find(
-        found: &Found,
+        found: &OnDisk,
         dir: &Path,
         state: &ManifestState,
         blobs: &BTreeSet<BlobFileId>,

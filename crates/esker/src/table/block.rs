@@ -93,14 +93,17 @@ pub(super) fn kind_of(tag: u64) -> Kind {
 /// The first four bytes of a suffix as a number with the same order.
 #[inline]
 pub(super) fn head_of(suffix: &[u8]) -> u32 {
-    match suffix.first_chunk::<HEAD>() {
-        Some(chunk) => u32::from_be_bytes(*chunk),
-        None => {
-            let mut padded = [0; HEAD];
-            padded[..suffix.len()].copy_from_slice(suffix);
-            u32::from_be_bytes(padded)
-        }
-    }
+    u32::from_be_bytes(padded(suffix))
+}
+
+/// The first `N` bytes of `bytes`, with zeros behind a shorter one.
+#[inline]
+pub(super) fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.first_chunk().copied().unwrap_or_else(|| {
+        let mut padded = [0; N];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        padded
+    })
 }
 
 fn mask(width: usize) -> u64 {

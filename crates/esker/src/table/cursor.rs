@@ -105,25 +105,14 @@ impl TableCursor {
         self.value_end = entry.end;
     }
 
+    /// Moves to the first entry of block `i`, or to its last one. Without a block the cursor becomes invalid.
     #[cold]
-    fn next_block(&mut self) -> Result<()> {
-        if self.at_block + 1 >= self.table.blocks() {
-            self.block = None;
-            return Ok(());
+    fn go_to(&mut self, i: Option<usize>, to_last: bool) -> Result<()> {
+        self.block = None;
+        if let Some(i) = i {
+            self.load(i)?;
+            self.show(if to_last { self.layout.count - 1 } else { 0 });
         }
-        self.load(self.at_block + 1)?;
-        self.show(0);
-        Ok(())
-    }
-
-    #[cold]
-    fn prev_block(&mut self) -> Result<()> {
-        let Some(before) = self.at_block.checked_sub(1) else {
-            self.block = None;
-            return Ok(());
-        };
-        self.load(before)?;
-        self.show(self.layout.count - 1);
         Ok(())
     }
 
@@ -155,21 +144,11 @@ impl Cursor for TableCursor {
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        self.block = None;
-        if self.table.blocks() > 0 {
-            self.load(0)?;
-            self.show(0);
-        }
-        Ok(())
+        self.go_to((self.table.blocks() > 0).then_some(0), false)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.block = None;
-        if let Some(last) = self.table.blocks().checked_sub(1) {
-            self.load(last)?;
-            self.show(self.layout.count - 1);
-        }
-        Ok(())
+        self.go_to(self.table.blocks().checked_sub(1), true)
     }
 
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
@@ -182,7 +161,7 @@ impl Cursor for TableCursor {
     fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         match self.find(key, seq)? {
             None => self.seek_to_last(),
-            Some(0) => self.prev_block(),
+            Some(0) => self.go_to(self.at_block.checked_sub(1), true),
             Some(position) => {
                 self.show(position - 1);
                 Ok(())
@@ -196,7 +175,8 @@ impl Cursor for TableCursor {
             self.show(self.at + 1);
             return Ok(());
         }
-        self.next_block()
+        let next = self.at_block + 1;
+        self.go_to((next < self.table.blocks()).then_some(next), false)
     }
 
     #[inline]
@@ -205,7 +185,7 @@ impl Cursor for TableCursor {
             self.show(before);
             return Ok(());
         }
-        self.prev_block()
+        self.go_to(self.at_block.checked_sub(1), true)
     }
 
     #[inline]

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::Flaw;
-use super::block::MAX_KEY;
+use super::block::{MAX_KEY, padded};
 use super::block_builder::common_len;
 use super::frame::TRAILER;
 use super::search_tree::SearchTree;
@@ -176,14 +176,7 @@ impl Index {
 /// The first eight bytes of a key's rest as a number with the same order.
 #[inline]
 fn head_of(rest: &[u8]) -> u64 {
-    match rest.first_chunk::<HEAD>() {
-        Some(chunk) => u64::from_be_bytes(*chunk),
-        None => {
-            let mut padded = [0; HEAD];
-            padded[..rest.len()].copy_from_slice(rest);
-            u64::from_be_bytes(padded)
-        }
-    }
+    u64::from_be_bytes(padded(rest))
 }
 
 /// Whole separators, one after another, while an index is decoded.

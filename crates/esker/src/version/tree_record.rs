@@ -17,19 +17,19 @@ pub(crate) struct TreeRecord {
     /// off or imported.
     pub(crate) lineage: TreeId,
     pub(crate) range: KeyRange,
-    pub(crate) ranges: BTreeMap<SeqNo, KeyRange>,
+    pub(crate) deleted_ranges: BTreeMap<SeqNo, KeyRange>,
 }
 
 impl TreeRecord {
     pub(super) fn new(tree: TreeId, name: &str, options: &TreeOptions) -> Self {
-        let (name, options, ranges) = (name.to_owned(), options.clone(), BTreeMap::new());
+        let (name, options, deleted_ranges) = (name.to_owned(), options.clone(), BTreeMap::new());
         let (lineage, range) = (tree, KeyRange::default());
-        TreeRecord { name, options, tag: None, flushed: 0, lineage, range, ranges }
+        TreeRecord { name, options, tag: None, flushed: 0, lineage, range, deleted_ranges }
     }
 
     /// Its range tombstones, by sequence number.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = RangeTombstone> {
-        self.ranges.iter().map(|(&seq, range)| RangeTombstone { range: range.clone(), seq })
+        self.deleted_ranges.iter().map(|(&seq, range)| RangeTombstone { range: range.clone(), seq })
     }
 
     /// Adds a range tombstone. Returns what is wrong with it, if anything is.
@@ -37,7 +37,7 @@ impl TreeRecord {
         if seq > self.flushed {
             return Err(format!("the range deletion {seq} of tree \"{}\" is not flushed", self.name));
         }
-        match self.ranges.insert(seq, range.clone()) {
+        match self.deleted_ranges.insert(seq, range.clone()) {
             Some(_) => Err(format!("tree \"{}\" has two range deletions with the number {seq}", self.name)),
             None => Ok(()),
         }
@@ -45,6 +45,6 @@ impl TreeRecord {
 
     pub(super) fn forget_range(&mut self, seq: SeqNo) -> Result<(), String> {
         let missing = || format!("tree \"{}\" has no range deletion {seq} to forget", self.name);
-        self.ranges.remove(&seq).map(drop).ok_or_else(missing)
+        self.deleted_ranges.remove(&seq).map(drop).ok_or_else(missing)
     }
 }

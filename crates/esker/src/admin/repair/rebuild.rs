@@ -160,7 +160,7 @@ impl Repair<'_> {
         for &tree in trees {
             if let Some(record) = known.trees.get(&tree) {
                 let mut record = record.clone();
-                record.ranges.clear();
+                record.deleted_ranges.clear();
                 self.state.trees.insert(tree, record);
                 continue;
             }

@@ -11,7 +11,7 @@
 //!                  eighths of a blob file's greatest length; a quarter of that length in any case
 //! ```
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// See the module's comment. All figures are bytes.
 #[derive(Debug, Default)]
@@ -22,10 +22,9 @@ pub(crate) struct Backpressure {
     backlog: AtomicU64,
     /// Bytes for which no writer has to wait any more, since the store was opened: given back, or left to a rewrite.
     given_back: AtomicU64,
-    /// The greatest backlog that is allowed, from the last listing of the directory.
+    /// The greatest backlog that is allowed, from the last listing of the directory; 0 before the first. A store with
+    /// few overwrites never needs it.
     limit: AtomicU64,
-    /// Whether the limit was computed. A store with few overwrites never needs it.
-    limited: AtomicBool,
 }
 
 impl Backpressure {
@@ -57,8 +56,8 @@ impl Backpressure {
 
     /// Whether the backlog is within the limit. Returns `None` if the limit was never set.
     pub(crate) fn is_within_limit(&self) -> Option<bool> {
-        let is_within = self.backlog() <= self.limit.load(Ordering::Relaxed);
-        self.limited.load(Ordering::Relaxed).then_some(is_within)
+        let limit = self.limit.load(Ordering::Relaxed);
+        (limit > 0).then(|| self.backlog() <= limit)
     }
 
     /// Sets the limit of a store whose blob files take `blobs` bytes on the disk, and its other files `others`. `unit`
@@ -67,6 +66,5 @@ impl Backpressure {
         let live = blobs.saturating_sub(self.backlog());
         let limit = (live / 4).saturating_add(5 * unit / 2).saturating_sub(others).max(unit);
         self.limit.store(limit, Ordering::Relaxed);
-        self.limited.store(true, Ordering::Relaxed);
     }
 }
