@@ -140,8 +140,7 @@ impl<'a> Staging<'a> {
             return Err(Error::new(ErrorKind::Locked, message).at(dir));
         }
         let new = NewDir::make_below(store.env(), dir)?;
-        // On failure nothing is removed: an opening may have cleared the directory and made its own. Ours is empty, and
-        // the next opening clears it.
+        // On failure nothing is removed: an opening may have cleared the directory and made its own.
         let lock = new.env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive)?;
         Ok(Staging { new, lock: Some(lock) })
     }

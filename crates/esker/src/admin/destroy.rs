@@ -49,8 +49,7 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     if listing.foreign.is_empty() { remove_emptied(&options.env, dir) } else { Ok(()) }
 }
 
-/// Removes the empty directory `dir`. If it is a link, both the link and the directory behind it stay: they are not
-/// ours.
+/// Removes the empty directory `dir`. If it is a link, the link and the directory behind it stay: they are not ours.
 fn remove_emptied(env: &Env, dir: &Path) -> Result<()> {
     let Err(error) = env.fs.remove_dir(dir) else { return Ok(()) };
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Err(error) };

@@ -19,8 +19,7 @@ pub(super) fn copy_file((env, from): (&Env, &Path), to: (&Env, &Path)) -> Result
     Ok((source.len(), sum))
 }
 
-/// Like [`copy_file`], for the first `len` bytes of `source`. `change` may change the first MiB of the copy. Returns
-/// the checksum of the bytes read.
+/// Like [`copy_file`], for the first `len` bytes of `source`. `change` may change the first MiB of the copy.
 pub(super) fn copy_beginning(
     source: &dyn ReadFile,
     len: u64,

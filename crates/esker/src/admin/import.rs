@@ -240,8 +240,7 @@ impl<'a> Arrival<'a> {
         })
     }
 
-    /// Links or copies the files and makes their names durable. Returns what this store's manifest has to say about
-    /// them.
+    /// Links or copies the files and makes their names durable. Returns what the manifest has to say about them.
     fn bring(
         &mut self,
         tables: &[(u8, TableInfo)],
@@ -348,8 +347,7 @@ impl<'a> Arrival<'a> {
                 false
             }
         };
-        // The name may be a symbolic link or something that is no file. Holes would be punched in a file that others
-        // use.
+        // The name may be a symbolic link: holes would be punched in a file that others use.
         if !env.fs.is_regular(to)? {
             return Err(refused(
                 from,

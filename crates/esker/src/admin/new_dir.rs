@@ -7,8 +7,7 @@ use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::open::remove_own_dir;
 
-/// A new directory. Its path is resolved once, when it is created: later changes of links on the way to it or of its
-/// name have no effect.
+/// A new directory. Its path is resolved once, when it is created: later changes of links have no effect.
 pub(super) struct NewDir<'a> {
     /// The environment of the directory that it is in.
     parent: Env,
@@ -39,8 +38,7 @@ impl<'a> NewDir<'a> {
         Ok(NewDir { parent: parent.clone(), env, dir })
     }
 
-    /// Removes the directory with all files of a store in it. Reports nothing: the error that made the copy fail is the
-    /// one to report.
+    /// Removes the directory with all files of a store in it. Reports nothing: the copy's error is the one to report.
     pub(super) fn discard(&self) {
         drop(remove_own_dir(&self.parent, self.dir));
     }

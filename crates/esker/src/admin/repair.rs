@@ -226,8 +226,7 @@ impl<'a> Repair<'a> {
         }
     }
 
-    /// Takes the state from the manifest and its copy, as far as one of them is sound. Returns whether the state is
-    /// whole.
+    /// Takes the state from the manifest and its copy, as far as one is sound. Returns whether the state is whole.
     fn read_manifest(&mut self) -> Result<bool> {
         let mut damage = Vec::new();
         let mut numbers = self.listing.manifests.clone();
@@ -321,8 +320,7 @@ impl<'a> Repair<'a> {
 
     /// Installs the new manifest, and reads everything once more.
     fn finish(mut self) -> Result<RepairReport> {
-        // From here on the repair is completed even if it is cancelled: otherwise the caller would not learn what is
-        // lost.
+        // From here on the repair is completed even if it is cancelled, so that the caller learns what is lost.
         let cancel = self.cancel;
         cancel.go_on(self.dir)?;
         cancel.put_off(|| self.replace())?;

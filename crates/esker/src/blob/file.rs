@@ -83,8 +83,7 @@ impl BlobFile {
         Ok((Self::new(Arc::clone(file), name, header, &entries), entries, damage))
     }
 
-    /// Opens the file that the manifest describes by `info`, sealed or not. Returns its entries too, and the damage of its
-    /// footer.
+    /// Opens the file that the manifest describes by `info`. Returns its entries too, and the damage of its footer.
     pub(crate) fn open_known(
         file: &Arc<dyn ReadFile>,
         info: &BlobFileInfo,
@@ -143,8 +142,7 @@ impl BlobFile {
         self.index.read().find(ordinal).map(|value| (value.offset, value.len))
     }
 
-    /// Requests a range of the file from the disk, ahead of its read, if it is not in the page cache. Returns whether
-    /// it was not.
+    /// Requests a range of the file, ahead of its read, if it is not in the page cache. Returns whether it was not.
     pub(super) fn ask_ahead(&self, start: u64, len: u64) -> bool {
         let is_cold = !self.file.is_cached(start);
         if is_cold {
@@ -153,8 +151,7 @@ impl BlobFile {
         is_cold
     }
 
-    /// Maps a whole value; a short one is read instead. With `verify`, all of it has passed its checksum since the file
-    /// was opened.
+    /// Maps a whole value; a short one is read instead. With `verify`, all of it has passed its checksum.
     pub(crate) fn map(&self, pointer: &Pointer, verify: bool) -> Result<Mapping> {
         let value = self.find(pointer)?;
         let mapping = match value.len <= MAP_ABOVE {

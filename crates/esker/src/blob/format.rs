@@ -234,8 +234,7 @@ impl Entry {
         (key_len <= KEY_MAX).then(|| descriptor_len(key_len))
     }
 
-    /// Decodes the descriptor `bytes`, which lies at `desc_offset` of a file with `header`. The file has `limit` bytes
-    /// that may be used. Returns the key too.
+    /// Decodes the descriptor `bytes`, which lies at `desc_offset` of a file with `header` and `limit` bytes.
     pub(super) fn decode_descriptor<'a>(
         bytes: &'a [u8],
         header: &Header,

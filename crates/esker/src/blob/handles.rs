@@ -65,8 +65,7 @@ impl Reopenable for LazyFile {
 }
 
 impl LazyFile {
-    /// Opens the file and keeps it open, because its name is about to belong to another file and a reader may still
-    /// need this one.
+    /// Keeps the file open for its readers, because its name is about to belong to another file.
     pub(crate) fn keep(&self) -> Result<()> {
         self.handles.open.keep(self);
         self.with(|_| ())

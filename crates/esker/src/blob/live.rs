@@ -41,22 +41,19 @@ impl LiveFile {
         self.lazy.lock().as_ref().map_or(Ok(()), |lazy| lazy.keep())
     }
 
-    /// Whether it can be rewritten: it is a shared file, synced, and nobody writes to it. It may be one that a crash
-    /// left unsealed.
+    /// Whether it can be rewritten: a shared file, synced, to which nobody writes, even if a crash left it unsealed.
     pub(super) fn is_rewritable(&self) -> bool {
         !self.single && !self.is_open() && self.lazy.lock().is_some() && self.written.lock().is_none()
     }
 
-    /// About how many bytes the file would have without values that nobody needs, and how many such values it still
-    /// has.
+    /// About how many bytes the file would have without values that nobody needs, and how many of these it has.
     pub(super) fn needed_bytes(&self) -> Result<(u64, usize)> {
         let file = self.readable()?;
         let (needed, gone) = file.needed(self.values.lock().unneeded());
         Ok((PAGE + needed, gone))
     }
 
-    /// Closes the descriptor for syncing a file that was found unsealed at opening: it is synced once and never written
-    /// to.
+    /// Closes the descriptor for syncing a file that was found unsealed at opening: it is synced only once.
     pub(super) fn close_writer_if_found(&self) {
         if self.lazy.lock().is_some() {
             self.written.lock().take();

@@ -13,8 +13,7 @@ use crate::trace::{Cause, Operation, Step, Subject, perf_context};
 /// Reads of at least this many bytes take long enough to be timed one by one.
 const NOTED_FROM: u64 = 64 << 10;
 
-/// A value that is written and not committed yet, or a further reference to an existing one. If it is dropped
-/// uncommitted, it counts as unwritten.
+/// A value or a further reference that is not committed yet. Dropped uncommitted, it counts as unwritten.
 #[derive(Debug)]
 pub(crate) struct NewBlob {
     pub(crate) pointer: Pointer,
@@ -139,8 +138,7 @@ pub(crate) struct Pin {
 }
 
 impl Pin {
-    /// Copies the pinned blob of `pointer` to `target` by sharing blocks, as far as possible. Returns how many bytes it
-    /// has copied.
+    /// Copies the pinned blob of `pointer` to `target` as far as blocks can be shared. Returns how many bytes.
     pub(crate) fn copy_to(&self, pointer: &Pointer, target: &UserFile) -> Result<u64> {
         self.measured(pointer.len, || self.live.readable()?.copy_to(pointer, target))
     }

@@ -102,8 +102,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// The descriptor that begins at `at`, its key, and its end. `None` if there is no whole descriptor of a value in the
-    /// file.
+    /// The descriptor that begins at `at`, its key, and its end; `None` if no whole descriptor is there.
     fn descriptor(&mut self, header: &Header, at: u64) -> Result<Option<(Entry, Vec<u8>, u64)>> {
         let Some(head) = self.bytes(at, DESCRIPTOR as u64)? else { return Ok(None) };
         let Some(len) = Entry::descriptor_len_in(head) else { return Ok(None) };

@@ -261,8 +261,7 @@ impl BlobSet {
         }
     }
 
-    /// Closes the descriptors of files that are not written any more. They are opened again when read. A file that
-    /// cannot be opened again stays as it is.
+    /// Closes the descriptors of files that are not written any more, if they can be opened again for reading.
     pub(crate) fn close_writers(&self) {
         for live in self.files().iter().filter(|live| live.needs_no_writer()) {
             let Ok(lazy) = self.handles.file(&self.path_of(live.id)) else { continue };

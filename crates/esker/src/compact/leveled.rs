@@ -20,8 +20,7 @@ use crate::version::read_cost::ReadCost;
 
 const L0_TABLES_AT_ONCE: usize = 8;
 
-/// The size ratio of the options. If level 1 would have to be larger than `base_bytes`, the least ratio that avoids
-/// this.
+/// The size ratio of the options, or the least one with which level 1 is not larger than `base_bytes`.
 fn ratio_of(levels: &Levels, goal: Goal) -> u64 {
     let times = levels.bytes(BOTTOM) as f64 / goal.base_bytes.max(1) as f64;
     (goal.ratio as u64).max(times.powf(1.0 / (BOTTOM - 1) as f64).ceil() as u64)

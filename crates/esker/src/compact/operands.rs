@@ -7,8 +7,7 @@ use crate::operators::MergeOperators;
 /// At this many bytes the operands are combined; if that does not help, they are written.
 const GATHERED_MAX: usize = 1 << 20;
 
-/// A value, or operands together, of more bytes than this are not combined. It is far below the limit of a table's
-/// entry.
+/// Values and operands of more bytes together are not combined. It is far below the limit of a table's entry.
 const TOGETHER_MAX: usize = 256 << 20;
 
 /// Operands of one stretch of history: no moment that must stay readable, and no range tombstone, lies between them.
@@ -50,8 +49,7 @@ impl Gathered {
         self.bytes >= GATHERED_MAX / 2
     }
 
-    /// Applies them to `value` and writes the result. Writes nothing and returns `false` if their operators fail or the
-    /// result is too long.
+    /// Applies them to `value` and writes the result. `false` if their operators fail or the result is too long.
     pub(crate) fn settle(
         &mut self,
         operators: &MergeOperators,

@@ -157,8 +157,7 @@ pub(crate) fn filter_bits(base: u32, level: usize, deepest: usize) -> u32 {
     base + above.min(4) * 3
 }
 
-/// Filter bits per key for a run of `bytes` in level 0 of a tree with `all` bytes: the smaller the run, the more, as in
-/// [`filter_bits`].
+/// [`filter_bits`] for a run of `bytes` in level 0 of a tree with `all` bytes: the smaller the run, the more.
 pub(crate) fn run_filter_bits(base: u32, bytes: u64, all: u64) -> u32 {
     let tenths = (all / bytes.max(1)).checked_ilog10().unwrap_or(0);
     filter_bits(base, LEVELS - 1 - tenths.min(2) as usize, LEVELS - 1)

@@ -167,8 +167,7 @@ pub(super) fn due(levels: &Levels, time_us: u64) -> Option<(usize, &Arc<Table>)>
     levels.tables().filter(|(_, table)| table.info.due_us().is_some_and(|due| due <= time_us)).last()
 }
 
-/// Merges everything into the bottom level, for a user's `compact`. `None` if everything is there already and nothing
-/// in it can be dropped.
+/// Merges everything into the bottom level. `None` if it is there already and nothing in it can be dropped.
 pub(crate) fn pick_all(levels: &Levels, time_us: u64, has_ranges: bool) -> Option<Compaction> {
     let above = (0..BOTTOM).any(|level| !levels.level(level).is_empty());
     let may_drop = |table: &Arc<Table>| {

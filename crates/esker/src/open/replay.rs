@@ -33,8 +33,7 @@ impl Opening {
         Ok(Replayed { report, next_seq, log_seq })
     }
 
-    /// Applies one record, which ends at log position `end`. If this fails, some of its operations may be in memtables,
-    /// so the opening has to fail.
+    /// Applies one record, which ends at log position `end`. If this fails, so must the opening: some of it is applied.
     fn replay_record(&self, state: &ManifestState, record: Visit<'_>, end: u64) -> Result<Visited> {
         let Visit { first_seq, payload, acknowledged } = record;
         let Some(count) = numbers_taken(payload, first_seq) else { return Ok(Visited::Nonsense) };

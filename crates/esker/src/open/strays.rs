@@ -15,8 +15,7 @@ use crate::version::tables::table_path;
 
 pub(super) struct Strays {
     files: Vec<PathBuf>,
-    /// Log segments and blob files. Recovery reads each one that it finds, so a power loss must not bring one back with
-    /// the bytes of another file.
+    /// Log segments and blob files: a power loss must not bring one back with the bytes of another file.
     looked_into: Vec<PathBuf>,
     /// Marks of imports that have no file left then.
     marks: Vec<PathBuf>,

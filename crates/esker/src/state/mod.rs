@@ -165,8 +165,7 @@ pub(crate) struct Moved {
 #[derive(Debug)]
 pub(crate) struct TreeInner {
     pub(crate) id: TreeId,
-    /// The tree number under which its huge values are filed: its own, or the one that it took over when it was split
-    /// off or imported.
+    /// The tree number under which its huge values are filed. A tree that was split off or imported took one over.
     pub(crate) lineage: TreeId,
     /// Which opened store it belongs to: handles of another one are refused.
     pub(crate) store: u64,
@@ -297,8 +296,7 @@ impl TreeInner {
         self.state.swap(TreeState::empty(Mem::new(None), KeyBounds::default()))
     }
 
-    /// Releases memtables and tables, because the store is closed. What is loaded from here on is not what the tree
-    /// holds.
+    /// Releases memtables and tables, because the store is closed.
     fn release(&self) {
         let range = self.state.load().key_bounds.range.clone();
         let key_bounds = KeyBounds { range, ..KeyBounds::default() };

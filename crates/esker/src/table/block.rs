@@ -191,8 +191,7 @@ impl Layout {
         self.entry_between(bytes, start, end)
     }
 
-    /// The entry that begins at `start`. At least 8 bytes of entry or slack follow, so whole words can be
-    /// read.
+    /// The entry that begins at `start`. At least 8 bytes of entry or slack follow, so whole words can be read.
     #[inline]
     fn entry_between(&self, bytes: &[u8], start: usize, end: usize) -> Entry {
         let tag = self.base_tag + (u64_at(bytes, start) & self.tag_mask);

@@ -36,8 +36,7 @@ impl BlockBuilder {
         self.values.len() + self.keys.len() + self.pending.len() * 4
     }
 
-    /// Adds an entry after the others if the block then takes at most about `limit` bytes; never to an empty
-    /// builder.
+    /// Adds an entry after the others if the block then takes at most about `limit` bytes; never the first one.
     #[inline]
     pub(super) fn add_within(&mut self, limit: usize, key: &[u8], tag: u64, value: &[u8]) -> bool {
         if self.is_empty() {

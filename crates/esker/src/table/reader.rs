@@ -118,8 +118,7 @@ impl TableReader {
         TableReader { clock: Some(Arc::clone(clock)), ..self }
     }
 
-    /// The newest version of `key` that is not newer than `seq`. `key_hash` is [`crate::checksum::hash_key`]
-    /// of `key`.
+    /// The newest version of `key` that is not newer than `seq`. `key_hash`: [`crate::checksum::hash_key`] of `key`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], key_hash: u64, seq: SeqNo) -> Result<Option<Found>> {
         let passed = self.may_contain(key_hash);

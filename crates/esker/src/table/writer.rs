@@ -217,8 +217,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Writes the remaining sections and returns the file. Name the table in the manifest only after syncing
-    /// the file.
+    /// Writes the remaining sections and returns the file, which the caller has to sync.
     pub(crate) fn finish(mut self) -> Result<(TableMeta, Box<dyn WriteFile>)> {
         if !self.block.is_empty() {
             self.finish_block()?;

@@ -289,8 +289,7 @@ impl Edit {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ManifestState {
     pub(crate) trees: BTreeMap<TreeId, TreeRecord>,
-    /// By tree, level and file number. It is one map, because a map for each of many small trees takes more memory than
-    /// its entries.
+    /// By tree, level and file number: a map for each of many small trees would take more memory than its entries.
     pub(crate) tables: BTreeMap<(TreeId, u8, FileId), TableInfo>,
     pub(crate) blobs: BlobFiles,
     pub(crate) floor: LogFloor,

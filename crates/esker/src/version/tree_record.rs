@@ -13,8 +13,7 @@ pub(crate) struct TreeRecord {
     pub(crate) options: TreeOptions,
     pub(crate) tag: Option<String>,
     pub(crate) flushed: SeqNo,
-    /// The tree number under which its huge values are filed: its own, or the one that it took over when it was split
-    /// off or imported.
+    /// The tree number under which its huge values are filed. A tree that was split off or imported took one over.
     pub(crate) lineage: TreeId,
     pub(crate) range: KeyRange,
     pub(crate) deleted_ranges: BTreeMap<SeqNo, KeyRange>,

@@ -12,8 +12,7 @@ use crate::version::edit::{Edit, TreeId};
 type Named = BTreeMap<u64, BTreeMap<u64, u64>>;
 
 impl Repair<'_> {
-    /// Notes for every blob file which of its values the tables and the log (`payloads`) name. Nothing needs the
-    /// others.
+    /// Notes for every blob file which of its values the tables and the log (`payloads`) name.
     pub(super) fn note_blobs(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
         self.note_lineages(payloads)?;
         let mut named: BTreeMap<BlobFileId, Named> = BTreeMap::new();
@@ -61,8 +60,7 @@ impl Repair<'_> {
         for (tree, pointer) in in_tables.chain(in_log) {
             owners.entry(pointer.file).or_default().entry(pointer.ordinal).or_default().insert(tree);
         }
-        // For each tree, how many of its values are filed under which lineage. The majority decides: a stray value is
-        // damage.
+        // How many values of each tree are filed under which lineage. The majority decides: a stray value is damage.
         let mut filed: BTreeMap<TreeId, BTreeMap<TreeId, u64>> = BTreeMap::new();
         for &id in &self.listing.blobs {
             let Some(owners) = owners.get(&id) else { continue };
@@ -87,8 +85,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Opens a blob file. If it was imported, the number in it is accepted, whatever it is: nothing else knows that
-    /// number.
+    /// Opens a blob file. If it was imported, any number in it is accepted: nothing else knows that number.
     pub(super) fn open_blobs(&self, id: BlobFileId) -> Result<(BlobFile, Vec<Entry>, Option<Error>)> {
         let source = self.env.fs.open_read(&blob_path(self.dir, id))?;
         let origin = if self.listing.is_imported(id) { BlobFile::origin_of(&*source)? } else { id };

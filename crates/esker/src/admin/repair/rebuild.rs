@@ -92,8 +92,7 @@ struct Newest {
     operands: BTreeMap<SeqNo, (FileId, Vec<u8>)>,
 }
 
-/// The parts of a table whose owners only the manifest knows, because a tree was split or imported; `None` for other
-/// tables.
+/// The parts of a table whose owners only the manifest knows, because a tree was split or imported.
 fn inherited(known: &ManifestState, file: FileId) -> Option<Vec<(TreeId, TableInfo)>> {
     let users = known.tables.iter().filter(|((_, _, of), _)| *of == file);
     let is_inherited = users.clone().any(|((tree, ..), info)| {
@@ -131,8 +130,7 @@ impl Repair<'_> {
         // name it, the log's entry is kept.
         let payloads = self.unflushed(records);
         let mut held: BTreeSet<Pointer> = log::pointers(&payloads).map(|(_, _, pointer)| pointer).collect();
-        // The newest tree comes first and keeps the value: it may have been split off the other, which is not known any
-        // more.
+        // The newest tree comes first and keeps the value: it may have been split off the other, unknown since.
         for (tree, parts) in parts.into_iter().rev() {
             let of_tree = ranges.iter().filter(|(of, _)| *of == tree).map(|(_, range)| range.clone());
             let before = self.pointers.len();

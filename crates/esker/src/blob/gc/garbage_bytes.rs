@@ -9,8 +9,7 @@ use crate::blob::{BlobFileId, BlobSet, LiveFile};
 use crate::error::{Error, ErrorKind, Result};
 
 impl BlobSet {
-    /// Whether values of at least `bytes` bytes in total were punched since this last returned `true`. Then counts
-    /// anew.
+    /// Whether values of at least `bytes` bytes in total were punched since this last returned `true`.
     pub(crate) fn take_punched(&self, bytes: u64) -> bool {
         let punched = self.punched.load(Ordering::Relaxed);
         if punched >= bytes {
@@ -19,8 +18,7 @@ impl BlobSet {
         punched >= bytes
     }
 
-    /// How many bytes of the blob files are needed and how many are garbage, and which of the files that `may_go` gains
-    /// most from a rewrite.
+    /// How many bytes of the blob files are needed or garbage, and which of those that `may_go` to rewrite first.
     pub(crate) fn garbage_bytes(&self, may_go: &BTreeSet<BlobFileId>) -> Result<GarbageBytes> {
         let mut sum = GarbageBytes::default();
         let mut worst = (0, 1);

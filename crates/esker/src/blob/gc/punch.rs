@@ -22,16 +22,14 @@ impl BlobGc {
         self.punch_all(freed, punched).map(|()| (worked, unreferenced))
     }
 
-    /// Punches holes over the values that were pinned when they were freed, and are not any more. Returns whether there
-    /// were any.
+    /// Punches holes over the values that were pinned when they were freed. Returns whether there were any.
     pub(crate) fn punch_unpinned(&self) -> Result<bool> {
         let unpinned = by_file(std::mem::take(&mut *self.blobs.unpinned.lock()));
         let worked = !unpinned.is_empty();
         self.punch_all(unpinned, drop).map(|()| worked)
     }
 
-    /// Calls `punched` with the bytes of each file's values. After an error the values that are left wait for a later
-    /// round.
+    /// Calls `punched` with the bytes of each file's values. After an error the rest waits for a later round.
     fn punch_all(&self, values: ByFile, mut punched: impl FnMut(u64)) -> Result<()> {
         let mut result = Ok(());
         for (file, ordinals) in values {
@@ -57,8 +55,7 @@ impl BlobSet {
         let unpinned: Vec<u64> = ordinals.filter(|&ordinal| is_due(ordinal)).collect();
         let will_go = values.are_unreferenced();
         drop(values);
-        // If the whole file will be removed, there is nothing to punch. If a checkpoint has the file too, a hole would
-        // damage it.
+        // There is nothing to punch in a file that will be removed. If a checkpoint has it too, a hole is damage.
         let Ok(readable) = live.readable() else { return Ok(0) };
         let places: Vec<(u64, u64)> =
             unpinned.iter().filter_map(|&ordinal| readable.locate(ordinal)).collect();

@@ -143,8 +143,7 @@ impl BlobSet {
         self.get(file).is_some_and(|live| live.values.lock().remove_reference(ordinal, reference))
     }
 
-    /// Sets whether only snapshots see the reference `one`, which do not survive the process. `false`: the value was not
-    /// copied, and has no other reference.
+    /// Sets whether only snapshots see the reference `one`. `false`: the value was not copied, and has no other.
     pub(super) fn set_overwritten(&self, one: &Overwritten, is_overwritten: bool) -> bool {
         let Some(live) = self.get(one.file) else { return false };
         let mut values = live.values.lock();

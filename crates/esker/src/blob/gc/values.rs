@@ -186,8 +186,7 @@ impl Values {
         self.stages.extend(ordinals.into_iter().map(|ordinal| (ordinal, Stage::Punched)));
     }
 
-    /// The file was rewritten with the values `ordinals`. Returns those of them that are freed: in the new file they
-    /// have blocks again.
+    /// The file was rewritten with `ordinals`. Returns the freed ones: in the new file they have blocks again.
     pub(super) fn unpunch(&mut self, ordinals: impl Iterator<Item = u64>) -> BTreeSet<u64> {
         let freed: BTreeSet<u64> = ordinals.filter(|&ordinal| self.stage(ordinal) >= Stage::Freed).collect();
         self.stages.extend(freed.iter().map(|&ordinal| (ordinal, Stage::Freed)));
@@ -323,8 +322,7 @@ impl Values {
             .collect()
     }
 
-    /// The references that a manifest has to be told, because it `knows` something else. The log is on the disk up to
-    /// position `synced`.
+    /// What to tell a manifest that `knows` something else, if the log is on the disk up to position `synced`.
     pub(super) fn reference_news<'a>(
         &mut self,
         synced: u64,
