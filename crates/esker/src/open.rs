@@ -174,11 +174,8 @@ struct Replayed {
     log_seq: SeqNo,
 }
 
-/// Gives each opening of a store in this process its own number.
-fn next_store_id() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
+/// The number of the next opening of a store in this process.
+static NEXT_STORE: AtomicU64 = AtomicU64::new(1);
 
 impl Opening {
     fn new(dir: &Path, options: &Options, found: &OnDisk, purpose: Purpose) -> Result<Opening> {
@@ -197,7 +194,7 @@ impl Opening {
         let (numbers, signal) = (Arc::clone(&next_file), Arc::clone(&executor));
         let metrics = Metrics::new(&env.clock);
         let blobs = Arc::new(BlobSet::new(&env, dir, numbers, signal, metrics, options));
-        let id = next_store_id();
+        let id = NEXT_STORE.fetch_add(1, Ordering::Relaxed);
         let versions = Versions::recover(
             state,
             Surroundings {

@@ -33,28 +33,11 @@ pub(crate) struct SingleWriter {
     header: Header,
     summer: Summer,
     rest: Vec<u8>,
-    behind: Writeback,
+    /// How far the kernel was told to begin writeback; `None` if no sync will follow.
+    written_back: Option<u64>,
     /// Whether a write has failed, so that the value has a gap.
     failed: bool,
     finished: bool,
-}
-
-#[derive(Debug)]
-struct Writeback {
-    sync_follows: bool,
-    from: u64,
-}
-
-impl Writeback {
-    fn write(&mut self, file: &dyn RandomFile, piece: &[u8], at: u64) -> Result<()> {
-        file.write_at(&[IoSlice::new(piece)], at)?;
-        let end = at + piece.len() as u64;
-        if self.sync_follows && end - self.from >= WRITEBACK_EVERY {
-            file.start_writeback(self.from, end - self.from);
-            self.from = end;
-        }
-        Ok(())
-    }
 }
 
 #[derive(Debug)]
@@ -81,7 +64,7 @@ impl SingleWriter {
             header,
             summer: Summer::new(Identity::new(header.salt, 0), header.chunk_log2),
             rest: Vec::new(),
-            behind: Writeback { sync_follows, from: PAGE },
+            written_back: sync_follows.then_some(PAGE),
             failed: false,
             finished: false,
         })
@@ -140,7 +123,7 @@ impl SingleWriter {
         self.failed = true;
         let at = PAGE + self.summer.len();
         self.summer.add(piece);
-        self.behind.write(&*self.file, piece, at)?;
+        write_behind(&*self.file, &mut self.written_back, piece, at)?;
         self.failed = false;
         Ok(())
     }
@@ -152,13 +135,14 @@ impl SingleWriter {
         let (file, at) = (&*self.file, PAGE + self.summer.len());
         let end = self.summer.len() + pieces.len() as u64;
         let next = AtomicUsize::new(0);
-        let (writing, summing) = (Mutex::new((&mut self.behind, None)), Mutex::new(&mut self.summer));
+        let (writing, summing) = (Mutex::new((&mut self.written_back, None)), Mutex::new(&mut self.summer));
         let work = || loop {
             match next.fetch_add(1, Ordering::Relaxed) {
                 0 => {
-                    let (behind, result) = &mut *writing.lock();
+                    let (written_back, result) = &mut *writing.lock();
                     let mut parts = (at..).step_by(PIECE).zip(pieces.chunks(PIECE));
-                    *result = Some(parts.try_for_each(|(at, piece)| behind.write(file, piece, at)));
+                    *result =
+                        Some(parts.try_for_each(|(at, piece)| write_behind(file, written_back, piece, at)));
                 }
                 1 => summing.lock().add(pieces),
                 _ => return,
@@ -220,6 +204,17 @@ impl SingleWriter {
     pub(crate) fn leave(mut self) {
         self.finished = true;
     }
+}
+
+/// Writes a piece behind all earlier ones.
+fn write_behind(file: &dyn RandomFile, written_back: &mut Option<u64>, piece: &[u8], at: u64) -> Result<()> {
+    file.write_at(&[IoSlice::new(piece)], at)?;
+    let end = at + piece.len() as u64;
+    if let Some(from) = written_back.as_mut().filter(|from| end - **from >= WRITEBACK_EVERY) {
+        file.start_writeback(*from, end - *from);
+        *from = end;
+    }
+    Ok(())
 }
 
 fn whole_pieces(len: u64) -> u64 {

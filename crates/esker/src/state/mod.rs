@@ -214,11 +214,6 @@ impl TreeInner {
         self.options.lock().clone()
     }
 
-    /// `options` are durable. Under the version lock.
-    fn set_options(&self, options: TreeOptions) {
-        *self.options.lock() = options;
-    }
-
     /// The memtable that takes writes. Stays so only under the commit lock.
     pub(crate) fn mem(&self) -> Arc<Mem> {
         Arc::clone(&self.state.load().mem)

@@ -194,11 +194,8 @@ impl Separators {
 
     /// Appends the next separator; returns the length of its block.
     fn read(&mut self, decoder: &mut Decoder<'_>) -> Option<u64> {
-        let start = self.bytes.len();
-        let last = self.ends.len().checked_sub(1).map_or(start..start, |i| {
-            let from = i.checked_sub(1).map_or(0, |before| self.ends[before]);
-            from..start
-        });
+        let before = self.ends.len().checked_sub(2).map_or(0, |before| self.ends[before]);
+        let last = before..self.bytes.len();
         let shared = usize::try_from(decoder.varint()?).ok().filter(|&shared| shared <= last.len())?;
         let rest = decoder.slice()?;
         if shared + rest.len() > MAX_KEY || rest < &self.bytes[last.start + shared..last.end] {

@@ -277,10 +277,6 @@ impl TableReader {
         self.file.read_exact_at(buffer, offset)
     }
 
-    pub(super) fn damage_at(&self, offset: u64, message: &str) -> Error {
-        Error::corruption(self.file.path(), offset, message)
-    }
-
     #[inline]
     fn page(&self, i: usize) -> Option<PageId> {
         PageId::new(self.id, i)

@@ -112,7 +112,13 @@ impl Salvage {
         loop {
             if let Some((block, layout)) = &self.block {
                 if self.at < layout.count {
-                    self.tag = key_of(block, layout, self.at, &mut self.key);
+                    let entry = layout.entry(block, self.at);
+                    let head = layout.head(block, self.at).to_be_bytes();
+                    self.key.clear();
+                    self.key.extend_from_slice(layout.prefix(block));
+                    self.key.extend_from_slice(&head[..entry.suffix_len.min(HEAD)]);
+                    self.key.extend_from_slice(&block[entry.rest..entry.value]);
+                    self.tag = entry.tag;
                     self.at += 1;
                     return Ok(true);
                 }
@@ -236,14 +242,4 @@ fn section(file: &dyn ReadFile, salt: u64, from: u64, to: u64) -> Result<Vec<u8>
     let payload =
         frame::open_section(&stored, salt, from).map_err(|flaw| flaw.into_error(file.path(), from))?;
     Ok(payload.to_vec())
-}
-
-/// Puts the key of an entry into `key` and returns its tag.
-fn key_of(block: &Block, layout: &Layout, at: usize, key: &mut Vec<u8>) -> u64 {
-    let entry = layout.entry(block, at);
-    key.clear();
-    key.extend_from_slice(layout.prefix(block));
-    key.extend_from_slice(&layout.head(block, at).to_be_bytes()[..entry.suffix_len.min(HEAD)]);
-    key.extend_from_slice(&block[entry.rest..entry.rest + entry.rest_len()]);
-    entry.tag
 }
