@@ -85,11 +85,8 @@ impl<'a> Delta<'a> {
     /// Whether the delta adds range tombstones to `now`, or takes some away. Those that a flush writes to the manifest
     /// are in memory already: writers have added them.
     pub(super) fn changes_ranges(&self, now: &RangeTombstones) -> bool {
-        if self.forgotten.is_empty() && self.deleted.is_empty() {
-            return false;
-        }
-        let list = now.list();
-        !self.forgotten.is_empty() || self.deleted.iter().any(|(seq, _)| !has(&list, *seq))
+        let adds = |list: &[RangeTombstone]| self.deleted.iter().any(|(seq, _)| !has(list, *seq));
+        !self.forgotten.is_empty() || (!self.deleted.is_empty() && adds(&now.list()))
     }
 
     /// The range tombstones that follow from `now`; `None` if they stay the same.

@@ -234,9 +234,9 @@ impl TreeInner {
     /// tombstones change, under the commit lock too, so that none is added meanwhile.
     fn install(
         &self,
-        levels: Option<Arc<Levels>>,
-        ranges: Option<Arc<RangeTombstones>>,
-        key_bounds: Option<Arc<KeyBounds>>,
+        levels: Option<&Arc<Levels>>,
+        ranges: Option<&Arc<RangeTombstones>>,
+        key_bounds: Option<&Arc<KeyBounds>>,
         flushed: &[Arc<Mem>],
     ) {
         if levels.is_none() && ranges.is_none() && key_bounds.is_none() && flushed.is_empty() {
@@ -247,9 +247,9 @@ impl TreeInner {
             TreeState {
                 mem: Arc::clone(&state.mem),
                 immutable: state.immutable.iter().filter(|mem| !is_flushed(mem)).cloned().collect(),
-                levels: Arc::clone(levels.as_ref().unwrap_or(&state.levels)),
-                ranges: Arc::clone(ranges.as_ref().unwrap_or(&state.ranges)),
-                key_bounds: Arc::clone(key_bounds.as_ref().unwrap_or(&state.key_bounds)),
+                levels: Arc::clone(levels.unwrap_or(&state.levels)),
+                ranges: Arc::clone(ranges.unwrap_or(&state.ranges)),
+                key_bounds: Arc::clone(key_bounds.unwrap_or(&state.key_bounds)),
             }
         });
     }

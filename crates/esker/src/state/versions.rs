@@ -329,8 +329,9 @@ impl Versions {
         // Writers have added most of these range tombstones to memory already. Only the others need the commit lock.
         let writes_wait = delta.changes_ranges(&now.ranges).then(no_writes);
         let ranges = writes_wait.as_ref().and_then(|_| delta.ranges_after(&tree.state.load().ranges));
-        let (levels, ranges) = (levels.map(Arc::new), ranges.map(Arc::new));
-        tree.install(levels, ranges, key_bounds.map(KeyBounds::shared), delta.flushed);
+        let (levels, ranges, key_bounds) =
+            (levels.map(Arc::new), ranges.map(Arc::new), key_bounds.map(KeyBounds::shared));
+        tree.install(levels.as_ref(), ranges.as_ref(), key_bounds.as_ref(), delta.flushed);
     }
 
     /// The keys that a split moves from the tree `from` to a new one.

@@ -26,8 +26,7 @@ impl Repair<'_> {
         values.dedup();
         let mut files: BTreeMap<BlobFileId, Result<BlobFile>> = BTreeMap::new();
         for id in damaged {
-            let opened = self.open_blobs(id).map(|(file, ..)| file);
-            match opened {
+            match self.open_blobs(id).map(|(file, ..)| file) {
                 Err(error) if !matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
                     return Err(error);
                 }
@@ -35,19 +34,14 @@ impl Repair<'_> {
             }
         }
         for (tree, key, pointer) in values {
-            let missing =
-                || Error::corruption(&blob_path(self.dir, pointer.file), 0, "a blob file is missing");
             let error = match files.get(&pointer.file) {
                 Some(Ok(file)) => match file.verify(&pointer) {
                     Ok(()) => continue,
                     Err(error) if error.kind() != ErrorKind::Corruption => return Err(error),
                     Err(error) => error,
                 },
-                Some(Err(error)) if error.kind() == ErrorKind::Corruption => {
-                    let path = error.path().unwrap_or(self.dir);
-                    Error::corruption(path, error.offset().unwrap_or(0), error.message())
-                }
-                _ => missing(),
+                Some(Err(error)) if error.kind() == ErrorKind::Corruption => error.duplicate(),
+                _ => Error::corruption(&blob_path(self.dir, pointer.file), 0, "a blob file is missing"),
             };
             self.lose(&error, Some(tree), Some((key.clone(), key)));
         }
