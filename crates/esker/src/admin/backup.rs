@@ -64,9 +64,7 @@ pub struct BackupInfo {
 pub fn backups(dir: impl AsRef<Path>, options: &Options) -> Result<Vec<BackupInfo>> {
     let dir = dir.as_ref();
     let env = options.env.within(dir)?;
-    let ids = Shelf::read(&env, dir)?.ids;
-    let catalogs = ids.into_iter().map(|id| Catalog::read(&env, dir, id));
-    catalogs.map(|catalog| catalog.map(|catalog| catalog.info())).collect()
+    Ok(read_all(&env, dir, &Shelf::read(&env, dir)?)?.iter().map(Catalog::info).collect())
 }
 
 /// Removes all but the newest `keep` backups (at least 1) in `dir`, and the files that only they needed. Returns how

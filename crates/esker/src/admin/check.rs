@@ -130,21 +130,13 @@ impl Check<'_> {
         let mut sound = Vec::new();
         for (_, path) in &listing.segments {
             self.note_file(path);
-            match Segments::open(&*self.env.fs, self.dir, vec![path.clone()]) {
-                Ok(_) => sound.push(path.clone()),
-                Err(error) => self.found(&error),
-            }
+            let opened = Segments::open(&*self.env.fs, self.dir, vec![path.clone()]);
+            sound.extend(opened.inspect_err(|error| self.found(error)).ok().map(|_| path.clone()));
         }
         if listing.segments.is_empty() {
             self.found(&Error::corruption(self.dir, 0, "every log segment is missing"));
         }
-        match Segments::open(&*self.env.fs, self.dir, sound) {
-            Ok(segments) => Some(segments),
-            Err(error) => {
-                self.found(&error);
-                None
-            }
-        }
+        Segments::open(&*self.env.fs, self.dir, sound).inspect_err(|error| self.found(error)).ok()
     }
 
     /// The state of the manifest or, if that is damaged, of its copy. Also how far either of them, sound or damaged,

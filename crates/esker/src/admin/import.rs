@@ -74,13 +74,8 @@ pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeI
         let imported = Imported { record: record.clone(), tables, blobs, greatest, clock_us };
         store.import(name, imported)
     });
-    match brought {
-        Ok(tree) => Ok((tree, arrival.files)),
-        Err(error) => {
-            arrival.undo();
-            Err(error)
-        }
-    }
+    let tree = brought.inspect_err(|_| arrival.undo())?;
+    Ok((tree, arrival.files))
 }
 
 fn no_store(dir: &Path) -> Error {

@@ -237,17 +237,11 @@ impl<'a> Repair<'a> {
         let (mut is_whole, mut failure) = (false, None);
         for &number in numbers.iter().rev() {
             match self.read_remains(number, &mut damage) {
-                Remains::Whole(state) => {
-                    is_whole = Some(&number) == numbers.last();
-                    self.state = state;
-                    break;
-                }
-                Remains::Prefix(state) => {
-                    self.state = state;
-                    break;
-                }
-                Remains::Nothing => {}
+                Remains::Whole(state) => (self.state, is_whole) = (state, Some(&number) == numbers.last()),
+                Remains::Prefix(state) => self.state = state,
+                Remains::Nothing => continue,
             }
+            break;
         }
         self.needs_manifest |= !damage.is_empty();
         if is_whole && !damage.is_empty() {

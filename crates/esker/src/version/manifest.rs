@@ -216,11 +216,10 @@ impl Manifest {
         let payload = Edit::encode_all(edits);
         let written = self.writer.append(&payload).and_then(|()| self.writer.sync());
         if let Err(error) = written {
-            if error.kind() == ErrorKind::OutOfSpace && self.writer.len() == before {
-                // The file system has undone the append: nothing has happened.
-                return Err(error);
+            // If the file system has undone the append, nothing has happened.
+            if error.kind() != ErrorKind::OutOfSpace || self.writer.len() != before {
+                self.poison(&format!("writing the manifest failed ({error})"));
             }
-            self.poison(&format!("writing the manifest failed ({error})"));
             return Err(error);
         }
         if let Err(error) = self.commit_copy(&payload) {

@@ -6,7 +6,6 @@
 //! later, from the other.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
 
 use super::{Repair, log};
 use crate::blob::Pointer;
@@ -109,7 +108,9 @@ impl Repair<'_> {
         let known = std::mem::take(&mut self.state);
         let mut parts: BTreeMap<TreeId, Vec<TableInfo>> = BTreeMap::new();
         for file in self.listing.tables.clone() {
-            self.look_at(file, &known, &mut parts)?;
+            for (tree, part) in self.parts_of(file, &known)? {
+                parts.entry(tree).or_default().push(part);
+            }
             self.unused.insert(table_path(self.dir, file));
         }
         let trees: BTreeSet<TreeId> =
@@ -187,24 +188,21 @@ impl Repair<'_> {
     }
 
     /// Finds out which trees' entries a table has.
-    fn look_at(
-        &mut self,
-        file: FileId,
-        known: &ManifestState,
-        parts: &mut BTreeMap<TreeId, Vec<TableInfo>>,
-    ) -> Result<()> {
+    fn parts_of(&mut self, file: FileId, known: &ManifestState) -> Result<Vec<(TreeId, TableInfo)>> {
         let path = table_path(self.dir, file);
         let info = known.tables.iter().find(|((_, _, of), _)| *of == file);
         if info.is_none() && self.listing.is_imported(file) {
-            self.set_import_aside(path);
-            return Ok(());
+            // It names only the tree of the store that it came from.
+            let message =
+                "the table was imported, and without a manifest its tree is unknown: import the tree again";
+            self.lose(&Error::corruption(&path, 0, message), None, None);
+            return Ok(Vec::new());
         }
         let salt = info.map(|(_, info)| info.salt);
         let opened = self.env.fs.open_read(&path).and_then(|source| Salvage::open(source, salt));
-        let Some(mut salvage) = self.lose_damage(opened)? else { return Ok(()) };
+        let Some(mut salvage) = self.lose_damage(opened)? else { return Ok(Vec::new()) };
         if let Some(inherited) = inherited(known, file) {
-            inherited.into_iter().for_each(|(tree, part)| parts.entry(tree).or_default().push(part));
-            return Ok(());
+            return Ok(inherited);
         }
         let by_manifest = info.map(|(&(tree, _, _), info)| Owner {
             tree: info.prefix.is_none().then_some(tree),
@@ -215,19 +213,15 @@ impl Repair<'_> {
             let message =
                 "the properties are damaged, and without a manifest the tree of the table is unknown";
             self.lose(&Error::corruption(&path, 0, message), None, None);
-            return Ok(());
+            return Ok(Vec::new());
         };
         if let (Some(tree), Some(properties)) = (owner.tree, salvage.properties()) {
             let mut part = TableInfo::new(file, salvage.salt(), 0, properties.clone());
             part.one_number = number.is_some();
             part.max_seq = number.unwrap_or(part.max_seq);
-            parts.entry(tree).or_default().push(part);
-            return Ok(());
+            return Ok(vec![(tree, part)]);
         }
-        for (tree, part) in self.parts_by_reading(file, owner, &mut salvage)? {
-            parts.entry(tree).or_default().push(part);
-        }
-        Ok(())
+        Ok(self.parts_by_reading(file, owner, &mut salvage)?.into_iter().collect())
     }
 
     /// Reads a table that is shared, or whose properties are damaged, to find its parts.
@@ -259,14 +253,6 @@ impl Repair<'_> {
         Ok(found)
     }
 
-    /// Moves an imported table to the quarantine: it names only the tree of the store that it came from.
-    fn set_import_aside(&mut self, path: PathBuf) {
-        let message =
-            "the table was imported, and without a manifest its tree is unknown: import the tree again";
-        self.lose(&Error::corruption(&path, 0, message), None, None);
-        self.unused.insert(path);
-    }
-
     /// Merges a tree's parts into tables of the bottom level.
     fn merge(
         &mut self,
@@ -284,7 +270,7 @@ impl Repair<'_> {
             cleared: ranges.iter().map(|range| range.seq).max().unwrap_or(0),
             tree: Some(tree),
         };
-        let (mut runs, mut done, mut pointers) = (runs(parts), Vec::new(), Vec::new());
+        let (mut runs, mut done) = (runs(parts), Vec::new());
         let mut output = Output::new(&self.maker, options);
         for run in &mut runs {
             run.advance(self, &mut done)?;
@@ -300,7 +286,7 @@ impl Repair<'_> {
                 let pointer = Pointer::of_entry(kind, &value);
                 if kind != Kind::Delete && !pointer.is_some_and(|pointer| logged.contains(&pointer)) {
                     output.add(&newest.key, seq, kind, &value)?;
-                    pointers.extend(pointer.map(|pointer| (tree, newest.key.clone(), pointer)));
+                    self.pointers.extend(pointer.map(|pointer| (tree, newest.key.clone(), pointer)));
                 }
             }
             let Some((key, i)) = next else { break };
@@ -314,7 +300,6 @@ impl Repair<'_> {
         for table in tables {
             self.apply(&Edit::AddTable { tree, level: (LEVELS - 1) as u8, table })?;
         }
-        self.pointers.extend(pointers);
         self.name_gaps(tree, &done);
         Ok(())
     }
