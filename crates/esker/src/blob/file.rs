@@ -21,6 +21,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{BLOCK, Mapping, ReadFile, UserFile};
 use crate::version::blob_edits::BlobFileInfo;
 
+/// How much is read before its checksum is computed: little enough to stay in the processor's cache. Between 64 KiB and
+/// 512 KiB the difference is at most 5 %.
+pub(super) const PIECE: usize = 256 << 10;
+
 /// How many bytes a read that is not in the page cache requests from the disk at once. Beyond that the kernel reads
 /// ahead by itself, in larger pages, which costs less.
 const AHEAD: u64 = 8 << 20;
@@ -326,6 +330,11 @@ impl BlobFile {
     fn set_verified(&self, value: &Found) {
         self.index.read().set_verified(value.ordinal);
         self.partly.lock().remove(&value.ordinal);
+    }
+
+    /// How much of a value is read at once for verification: whole chunks.
+    pub(super) fn piece_len(&self) -> usize {
+        PIECE.max(1 << self.header.chunk_log2)
     }
 
     pub(super) fn identity(&self, ordinal: u64) -> Identity {

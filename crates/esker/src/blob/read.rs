@@ -17,15 +17,12 @@ use parking_lot::Mutex;
 
 use super::BlobFile;
 use super::chunks::{Identity, SUM, sums_len};
+use super::file::PIECE;
 use super::format::Pointer;
 use super::index::Found;
 use super::verified::Verified;
 use crate::env::Executor;
 use crate::error::{Error, ErrorKind, Result};
-
-/// How much is read before its checksum is computed: little enough to stay in the processor's cache. Between 64 KiB and
-/// 512 KiB the difference is at most 5 %.
-const PIECE: usize = 256 << 10;
 
 /// How much a thread takes at a time: whole chunks of every size.
 const UNIT: u64 = 1 << 20;
@@ -160,11 +157,6 @@ impl BlobFile {
         }
         let message = "the file system has filled other memory than it was given";
         Err(Error::new(ErrorKind::Io, message).at(self.path()).at_offset(offset))
-    }
-
-    /// How much of a value is read at once for verification: whole chunks.
-    pub(super) fn piece_len(&self) -> usize {
-        PIECE.max(1 << self.header.chunk_log2)
     }
 }
 
