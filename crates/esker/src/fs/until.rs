@@ -80,6 +80,15 @@ impl UntilCancelled {
     }
 }
 
+/// Methods that ask first, with their first path, and then pass the call on.
+macro_rules! ask_and_pass {
+    ($(fn $name:ident($path:ident: &Path $(, $more:ident: $of:ty)*) -> $result:ty;)*) => {
+        $(fn $name(&self, $path: &Path $(, $more: $of)*) -> Result<$result> {
+            self.ask($path)?.$name($path $(, $more)*)
+        })*
+    };
+}
+
 impl FileSystem for UntilCancelled {
     fn within(&self, dir: &Path) -> Result<Arc<dyn FileSystem>> {
         Ok(UntilCancelled::wrap(self.ask(dir)?.within(dir)?, Arc::clone(&self.cancel)))
@@ -101,124 +110,8 @@ impl FileSystem for UntilCancelled {
         Ok(self.reading(self.ask(path)?.open_read(path)?))
     }
 
-    fn read(&self, path: &Path) -> Result<Vec<u8>> {
-        self.ask(path)?.read(path)
-    }
-
-    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        self.ask(path)?.create(path)
-    }
-
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         Ok(self.reading(self.ask(path)?.open_direct(path)?))
-    }
-
-    fn create_direct(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        self.ask(path)?.create_direct(path)
-    }
-
-    fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
-        self.ask(path)?.create_mapped(path, len)
-    }
-
-    fn open_mapped(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
-        self.ask(path)?.open_mapped(path)
-    }
-
-    fn create_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
-        self.ask(path)?.create_random(path)
-    }
-
-    fn open_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
-        self.ask(path)?.open_random(path)
-    }
-
-    fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
-        self.ask(path)?.punch_hole(path, offset, len)
-    }
-
-    fn punch_holes(&self, path: &Path, holes: &[(u64, u64)]) -> Result<()> {
-        self.ask(path)?.punch_holes(path, holes)
-    }
-
-    fn link_count(&self, path: &Path) -> Result<u64> {
-        self.ask(path)?.link_count(path)
-    }
-
-    fn allocated_bytes(&self, path: &Path) -> Result<u64> {
-        self.ask(path)?.allocated_bytes(path)
-    }
-
-    fn create_bulk(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
-        self.ask(path)?.create_bulk(path, len)
-    }
-
-    fn open_bulk(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
-        self.ask(path)?.open_bulk(path)
-    }
-
-    fn set_allocated(&self, path: &Path, len: u64) -> Result<()> {
-        self.ask(path)?.set_allocated(path, len)
-    }
-
-    fn entries(&self, dir: &Path) -> Result<Vec<Entry>> {
-        self.ask(dir)?.entries(dir)
-    }
-
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.ask(dir)?.list(dir)
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.ask(path)?.exists(path)
-    }
-
-    fn file_len(&self, path: &Path) -> Result<u64> {
-        self.ask(path)?.file_len(path)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.ask(dir)?.create_dir_all(dir)
-    }
-
-    fn create_dir(&self, dir: &Path) -> Result<()> {
-        self.ask(dir)?.create_dir(dir)
-    }
-
-    fn is_regular(&self, path: &Path) -> Result<bool> {
-        self.ask(path)?.is_regular(path)
-    }
-
-    fn remove_file(&self, path: &Path) -> Result<()> {
-        self.ask(path)?.remove_file(path)
-    }
-
-    fn remove_dir(&self, dir: &Path) -> Result<()> {
-        self.ask(dir)?.remove_dir(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.ask(from)?.rename(from, to)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.ask(from)?.hard_link(from, to)
-    }
-
-    fn hard_link_to(&self, from: &Path, target: &dyn FileSystem, to: &Path) -> Result<()> {
-        self.ask(from)?.hard_link_to(from, target, to)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.ask(dir)?.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn DirLock>> {
-        self.ask(path)?.lock(path, mode)
-    }
-
-    fn free_space(&self, dir: &Path) -> Result<u64> {
-        self.ask(dir)?.free_space(dir)
     }
 
     fn boot_id(&self) -> [u8; 16] {
@@ -227,6 +120,38 @@ impl FileSystem for UntilCancelled {
 
     fn mount_id(&self, dir: &Path) -> u64 {
         self.inner.mount_id(dir)
+    }
+
+    ask_and_pass! {
+        fn read(path: &Path) -> Vec<u8>;
+        fn create(path: &Path) -> Box<dyn WriteFile>;
+        fn create_direct(path: &Path) -> Box<dyn WriteFile>;
+        fn create_mapped(path: &Path, len: u64) -> Arc<dyn MappedFile>;
+        fn open_mapped(path: &Path) -> Arc<dyn MappedFile>;
+        fn create_random(path: &Path) -> Arc<dyn RandomFile>;
+        fn open_random(path: &Path) -> Arc<dyn RandomFile>;
+        fn punch_hole(path: &Path, offset: u64, len: u64) -> ();
+        fn punch_holes(path: &Path, holes: &[(u64, u64)]) -> ();
+        fn link_count(path: &Path) -> u64;
+        fn allocated_bytes(path: &Path) -> u64;
+        fn create_bulk(path: &Path, len: u64) -> Arc<dyn MappedFile>;
+        fn open_bulk(path: &Path) -> Arc<dyn MappedFile>;
+        fn set_allocated(path: &Path, len: u64) -> ();
+        fn entries(dir: &Path) -> Vec<Entry>;
+        fn list(dir: &Path) -> Vec<String>;
+        fn exists(path: &Path) -> bool;
+        fn file_len(path: &Path) -> u64;
+        fn create_dir_all(dir: &Path) -> ();
+        fn create_dir(dir: &Path) -> ();
+        fn is_regular(path: &Path) -> bool;
+        fn remove_file(path: &Path) -> ();
+        fn remove_dir(dir: &Path) -> ();
+        fn rename(from: &Path, to: &Path) -> ();
+        fn hard_link(from: &Path, to: &Path) -> ();
+        fn hard_link_to(from: &Path, target: &dyn FileSystem, to: &Path) -> ();
+        fn sync_dir(dir: &Path) -> ();
+        fn lock(path: &Path, mode: LockMode) -> Box<dyn DirLock>;
+        fn free_space(dir: &Path) -> u64;
     }
 }
 
