@@ -511,9 +511,12 @@ fn check_below(root: Option<&Path>, path: &Path) -> Result<()> {
     Err(Error::io("open the directory of", path, std::io::ErrorKind::InvalidInput.into()))
 }
 
-/// Why a file of `len` bytes cannot take stores.
-fn wrong_length(len: u64) -> String {
-    format!("a segment's length must be a multiple of {BLOCK} and not 0, but is {len}")
+/// Refuses a length that no segment has, with a message.
+fn check_segment_len(len: u64) -> std::result::Result<(), String> {
+    if len > 0 && len.is_multiple_of(BLOCK) {
+        return Ok(());
+    }
+    Err(format!("a segment's length must be a multiple of {BLOCK} and not 0, but is {len}"))
 }
 
 /// Accepts only ranges that are whole blocks of every file system we know.

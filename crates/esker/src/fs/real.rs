@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! ReadFile    pread, or mappings              any thread, no cursor
-//! WriteFile   pwrite at the known length     a failed append leaves the length as it was
+//! WriteFile   pwritev at the known length    a failed append leaves the length as it was
 //!             opened directly: `direct`      one that failed takes no more
 //! RandomFile  pwritev                        a failed write leaves the length as it was
 //! MappedFile  store into a shared mapping    ext4, tmpfs: no system call, cannot fail
@@ -26,8 +26,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::{
-    DirLock, Entry, FileSystem, LockMode, MappedFile, Mapping, NameKind, PLENTY, RandomFile, ReadFile,
-    UserFile, WriteFile, check_punch, no_direct, not_a_directory, not_a_file,
+    DirLock, Entry, FileSystem, LockMode, MappedFile, NameKind, PLENTY, RandomFile, ReadFile, UserFile,
+    WriteFile, check_punch, check_segment_len, no_direct, not_a_directory, not_a_file,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -38,17 +38,15 @@ mod mapped;
 mod memory;
 pub(super) mod os;
 mod owner;
-mod random;
 #[cfg(test)]
 mod tests;
 
 use direct::{DirectRead, DirectWrite};
-use file::{RealRead, RealWrite};
+use file::RealFile;
 use lock::RealLock;
 use mapped::{RealMapped, Stores};
 pub(crate) use memory::give_back_free_memory;
-use os::{Access, Look, Place, Resident};
-use random::RealRandom;
+use os::{Access, FileExt, Look, Place, Resident};
 
 /// A directory that is held open, and the path that it had.
 #[derive(Debug)]
@@ -171,7 +169,7 @@ impl RealFs {
     }
 
     fn create_segment(&self, path: &Path, len: u64, stores: Stores) -> Result<Arc<dyn MappedFile>> {
-        mapped::check_len(len).map_err(|message| Error::new(ErrorKind::InvalidInput, message).at(path))?;
+        check_segment_len(len).map_err(|message| Error::new(ErrorKind::InvalidInput, message).at(path))?;
         let (file, _) = self.open("create the segment", path, Access::New)?;
         let made = RealMapped::prepare(file, path, len, stores).inspect_err(|_| self.take_back(path));
         Ok(Arc::new(made?))
@@ -233,13 +231,11 @@ impl FileSystem for RealFs {
     }
 
     fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        let (file, len) = self.open("open the file", path, Access::Read)?;
-        Ok(Arc::new(RealRead::of(file, len, path)))
+        Ok(Arc::new(RealFile::of(self.open("open the file", path, Access::Read)?, path)))
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        let (file, _) = self.open("create the file", path, Access::New)?;
-        Ok(Box::new(RealWrite::of(file, path)))
+        Ok(Box::new(RealFile::of(self.open("create the file", path, Access::New)?, path)))
     }
 
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
@@ -274,13 +270,11 @@ impl FileSystem for RealFs {
     }
 
     fn create_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
-        let (file, _) = self.open("create the file", path, Access::New)?;
-        Ok(Arc::new(RealRandom::of(file, 0, path)))
+        Ok(Arc::new(RealFile::of(self.open("create the file", path, Access::New)?, path)))
     }
 
     fn open_random(&self, path: &Path) -> Result<Arc<dyn RandomFile>> {
-        let (file, len) = self.open("open the file", path, Access::Write)?;
-        Ok(Arc::new(RealRandom::of(file, len, path)))
+        Ok(Arc::new(RealFile::of(self.open("open the file", path, Access::Write)?, path)))
     }
 
     fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
@@ -290,7 +284,7 @@ impl FileSystem for RealFs {
     fn punch_holes(&self, path: &Path, holes: &[(u64, u64)]) -> Result<()> {
         holes.iter().try_for_each(|&(offset, len)| check_punch(path, offset, len))?;
         let (file, _) = self.open("open the file", path, Access::Write)?;
-        random::punch_holes(&file, path, holes)
+        file::punch_holes(&file, path, holes)
     }
 
     fn link_count(&self, path: &Path) -> Result<u64> {

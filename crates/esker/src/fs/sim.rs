@@ -46,7 +46,7 @@ use parking_lot::Mutex;
 
 use super::{
     DirLock, Entry, FileSystem, LockMode, MappedFile, PLENTY, RandomFile, ReadFile, WriteFile, check_below,
-    check_punch, no_direct, wrong_length,
+    check_punch, check_segment_len, no_direct,
 };
 use crate::error::{Error, ErrorKind, Result};
 

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-use super::real::os;
+use super::real::os::{self, FileExt};
 
 /// How many bytes one call asks the kernel to copy.
 const COPY_MAX: u64 = 1 << 30;
@@ -40,7 +40,7 @@ impl UserFile {
 
     /// Reads bytes from `offset` on; returns how many it read.
     pub(super) fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        os::read_at(&self.0, buf, offset)
+        self.0.read_at(buf, offset)
     }
 
     /// Has the kernel copy `len` bytes of `source` from `offset` on, as far as it can; returns how many bytes it

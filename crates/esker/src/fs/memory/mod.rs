@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::{
     BLOCK, Entry, FileSystem, LockMode, MappedFile, NameKind, PLENTY, RandomFile, ReadFile, WriteFile,
-    check_below, check_punch, lock_held_message, without_steps_up, wrong_length,
+    check_below, check_punch, check_segment_len, lock_held_message, without_steps_up,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::DirLock;
@@ -213,9 +213,7 @@ impl FileSystem for MemoryFs {
 
     fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
         self.check_place(path)?;
-        if len == 0 || !len.is_multiple_of(BLOCK) {
-            return Err(Error::new(ErrorKind::InvalidInput, wrong_length(len)).at(path));
-        }
+        check_segment_len(len).map_err(|message| Error::new(ErrorKind::InvalidInput, message).at(path))?;
         if len > content::LEN_MAX {
             return Err(Error::io("create the segment", path, IoKind::FileTooLarge.into()));
         }
@@ -227,9 +225,7 @@ impl FileSystem for MemoryFs {
     fn open_mapped(&self, path: &Path) -> Result<Arc<dyn MappedFile>> {
         let handle = self.open(path)?;
         let len = handle.file.content.read().len();
-        if len == 0 || !len.is_multiple_of(BLOCK) {
-            return Err(Error::corruption(path, len, wrong_length(len)));
-        }
+        check_segment_len(len).map_err(|message| Error::corruption(path, len, message))?;
         Ok(Arc::new(handle.mapped(len)))
     }
 

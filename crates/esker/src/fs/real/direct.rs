@@ -65,7 +65,7 @@ impl DirectRead {
         let wanted = (before + buf.len()).next_multiple_of(self.unit).min(READ_MAX);
         let units = fetched.first(wanted);
         let read = loop {
-            match os::read_at(&self.file, units, offset - before as u64) {
+            match self.file.read_at(units, offset - before as u64) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => break read?,
             }
@@ -136,7 +136,7 @@ impl DirectWrite {
         let done = if self.failed {
             Err(io::Error::other("an earlier write into the file has failed"))
         } else {
-            os::write_all_at(&self.file, self.gathered.first(len), at)
+            self.file.write_all_at(self.gathered.first(len), at)
         };
         self.failed |= done.is_err();
         done.map_err(|error| Error::io("append to the file", &self.path, error).at_offset(at))

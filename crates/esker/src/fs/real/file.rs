@@ -1,35 +1,82 @@
-//! Files that are read at offsets, and files that are written from front to back.
+//! Files that are read and written at offsets, files that are written from front to back, and holes in files.
 //!
-//! Neither kind buffers anything: a read is one `pread`, an append one `pwrite` (std repeats both when a signal
-//! interrupts them or they come back short). An append that fails half-way is cut off again. So once a full disk has
-//! space again, the file still ends where its owner believes it does.
+//! Nothing is buffered: a read is one `pread`. On Linux a write is normally one `pwritev`. One that comes back short (a
+//! signal, more parts than the kernel takes at once, a disk that fills up) continues where it stopped. A write that
+//! fails half-way is cut off again. So once a full disk has space again, the file still ends where its owner believes it
+//! does. The length is stored beside the file, so reading it needs no system call.
 
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
+#[cfg(unix)]
+use crate::fs::Mapping;
 use crate::fs::too_short;
 
+/// An open file.
 #[derive(Debug)]
-pub(super) struct RealRead {
+pub(super) struct RealFile {
     file: File,
-    len: u64,
+    /// Raised (release) after the bytes below it were written, so a thread that sees it (acquire) can read them.
+    len: AtomicU64,
     path: PathBuf,
     resident: Resident,
+    /// Writeback of what was appended was started up to this offset.
+    started: u64,
 }
 
-impl RealRead {
-    pub(super) fn of(file: File, len: u64, path: &Path) -> Self {
-        RealRead { file, len, path: path.to_path_buf(), resident: Resident::default() }
+impl RealFile {
+    pub(super) fn of((file, len): (File, u64), path: &Path) -> Self {
+        let (path, resident) = (path.to_path_buf(), Resident::default());
+        RealFile { file, len: AtomicU64::new(len), path, resident, started: 0 }
+    }
+
+    /// Writes all parts from `offset` on. `doing` says what fails.
+    fn write(&self, doing: &str, parts: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        match write_all(&self.file, parts, offset) {
+            Ok(0) => {}
+            Ok(n) => drop(self.len.fetch_max(offset + n, Ordering::Release)),
+            Err(error) => {
+                // This is best effort: the error that matters is reported.
+                drop(self.file.set_len(ReadFile::len(self)));
+                return Err(Error::io(doing, &self.path, error).at_offset(offset));
+            }
+        }
+        Ok(())
+    }
+
+    fn not_read(&self, offset: u64, len: usize, error: io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => too_short(&self.path, offset, len),
+            // The kernel refuses offsets that no file can have. A damaged pointer may hold one.
+            _ if offset > i64::MAX as u64 - len as u64 => too_short(&self.path, offset, len),
+            _ => Error::io("read the file", &self.path, error).at_offset(offset),
+        }
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        self.file.sync_data().map_err(|error| Error::io("sync the file", &self.path, error))
     }
 }
 
-impl ReadFile for RealRead {
+impl ReadFile for RealFile {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        read_exact(&self.file, &self.path, buf, offset)
+        self.file.read_exact_at(buf, offset).map_err(|error| self.not_read(offset, buf.len(), error))
     }
 
     fn read_uninit_at<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Result<&'a mut [u8]> {
-        read_uninit(&self.file, &self.path, buf, offset)
+        let mut done = 0;
+        while done < buf.len() {
+            match os::read_uninit_at(&self.file, &mut buf[done..], offset.saturating_add(done as u64)) {
+                Ok(0) => return Err(too_short(&self.path, offset, buf.len())),
+                Ok(n) => done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.not_read(offset, buf.len(), error)),
+            }
+        }
+        // SAFETY: `done` bytes were read into its beginning, and these are all.
+        Ok(unsafe { buf.assume_init_mut() })
     }
 
     fn copy_resident<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Option<&'a mut [u8]> {
@@ -37,7 +84,7 @@ impl ReadFile for RealRead {
     }
 
     fn len(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Acquire)
     }
 
     fn path(&self) -> &Path {
@@ -53,110 +100,115 @@ impl ReadFile for RealRead {
     }
 
     fn next_data(&self, offset: u64) -> u64 {
-        os::next_data(&self.file, offset).min(self.len)
+        os::next_data(&self.file, offset).min(ReadFile::len(self))
     }
 
     fn copy_to(&self, offset: u64, len: u64, target: &UserFile) -> u64 {
         target.take(&self.file, offset, len)
     }
 
+    /// Windows does not let anybody cut or replace a mapped file, so files are read there.
+    #[cfg(unix)]
     fn map(&self, offset: u64, len: u64) -> Result<Mapping> {
-        map(self, &self.file, offset, len)
-    }
-}
-
-pub(super) fn read_uninit<'a>(
-    file: &File,
-    path: &Path,
-    buf: &'a mut [MaybeUninit<u8>],
-    offset: u64,
-) -> Result<&'a mut [u8]> {
-    let mut done = 0;
-    while done < buf.len() {
-        match os::read_uninit_at(file, &mut buf[done..], offset.saturating_add(done as u64)) {
-            Ok(0) => return Err(too_short(path, offset, buf.len())),
-            Ok(n) => done += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(not_read(path, offset, buf.len(), error)),
+        let failed = |error| Error::io("map the file", &self.path, error).at_offset(offset);
+        // A view beyond the end of a file that was cut after its opening would cause a SIGBUS.
+        let file_len = self.file.metadata().map_err(failed)?.len().min(ReadFile::len(self));
+        let len = crate::fs::mapping::check_range(&self.path, file_len, offset, len)?;
+        if len == 0 {
+            return Ok(Mapping::empty());
         }
-    }
-    // SAFETY: `done` bytes were read into its beginning, and these are all.
-    Ok(unsafe { buf.assume_init_mut() })
-}
-
-pub(super) fn read_exact(file: &File, path: &Path, buf: &mut [u8], offset: u64) -> Result<()> {
-    os::read_exact_at(file, buf, offset).map_err(|error| not_read(path, offset, buf.len(), error))
-}
-
-fn not_read(path: &Path, offset: u64, len: usize, error: io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => too_short(path, offset, len),
-        // The kernel refuses offsets that no file can have. A damaged pointer may hold one.
-        _ if offset > i64::MAX as u64 - len as u64 => too_short(path, offset, len),
-        _ => Error::io("read the file", path, error).at_offset(offset),
+        Ok(Mapping::over(os::View::new(&self.file, offset, len).map_err(failed)?))
     }
 }
 
-/// Maps a part of `file`, the file that `reader` reads.
-#[cfg(unix)]
-pub(super) fn map(reader: &dyn ReadFile, file: &File, offset: u64, len: u64) -> Result<Mapping> {
-    let failed = |error| Error::io("map the file", reader.path(), error).at_offset(offset);
-    // A view beyond the end of a file that was cut after its opening would cause a SIGBUS.
-    let file_len = file.metadata().map_err(failed)?.len().min(reader.len());
-    let len = crate::fs::mapping::check_range(reader.path(), file_len, offset, len)?;
-    if len == 0 {
-        return Ok(Mapping::empty());
-    }
-    Ok(Mapping::over(os::View::new(file, offset, len).map_err(failed)?))
-}
-
-/// Reads a part of `file`, the file that `reader` reads: whole files that are mapped cannot be cut or replaced here.
-#[cfg(not(unix))]
-pub(super) fn map(reader: &dyn ReadFile, _file: &File, offset: u64, len: u64) -> Result<Mapping> {
-    Mapping::by_reading(reader, offset, len)
-}
-
-#[derive(Debug)]
-pub(super) struct RealWrite {
-    file: File,
-    len: u64,
-    path: PathBuf,
-    /// Writeback was started up to this offset.
-    started: u64,
-}
-
-impl RealWrite {
-    /// Wraps the new file `file`.
-    pub(super) fn of(file: File, path: &Path) -> Self {
-        RealWrite { file, len: 0, path: path.to_path_buf(), started: 0 }
-    }
-}
-
-impl WriteFile for RealWrite {
+impl WriteFile for RealFile {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        if let Err(error) = os::write_all_at(&self.file, bytes, self.len) {
-            // This is best effort: the error that matters is already reported.
-            drop(self.file.set_len(self.len));
-            return Err(Error::io("append to the file", &self.path, error).at_offset(self.len));
-        }
-        self.len += bytes.len() as u64;
-        Ok(())
+        self.write("append to the file", &[IoSlice::new(bytes)], ReadFile::len(self))
     }
 
     fn len(&self) -> u64 {
-        self.len
+        ReadFile::len(self)
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.file.sync_data().map_err(|error| Error::io("sync the file", &self.path, error))
+        self.sync_data()
     }
 
     fn start_writeback(&mut self) {
-        os::start_writeback(&self.file, self.started, self.len - self.started);
-        self.started = self.len;
+        let len = ReadFile::len(self);
+        os::start_writeback(&self.file, self.started, len - self.started);
+        self.started = len;
     }
 
     fn path(&self) -> &Path {
         &self.path
     }
+}
+
+impl RandomFile for RealFile {
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        self.write("write into the file", parts, offset)
+    }
+
+    fn share_from(&self, source: &UserFile, len: u64, offset: u64) -> u64 {
+        if !source.shares_blocks() {
+            return 0;
+        }
+        let taken = source.give(0, len, &self.file, offset);
+        if taken > 0 {
+            self.len.fetch_max(offset.saturating_add(taken), Ordering::Release);
+        }
+        taken
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.sync_data()
+    }
+
+    fn start_writeback(&self, offset: u64, len: u64) {
+        os::start_writeback(&self.file, offset, len);
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        let set = self.file.set_len(len);
+        set.map_err(|error| Error::io("set the length of the file", &self.path, error).at_offset(len))?;
+        self.len.store(len, Ordering::Release);
+        Ok(())
+    }
+
+    fn as_read(self: Arc<Self>) -> Arc<dyn ReadFile> {
+        self
+    }
+}
+
+/// Writes all parts and returns how many bytes they are.
+fn write_all(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<u64> {
+    let (mut parts, mut at) = (parts.to_vec(), offset);
+    let mut rest = parts.as_mut_slice();
+    // Skips empty parts, so that no call writes nothing.
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        match os::write_parts_at(file, rest, at) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => {
+                at += n as u64;
+                IoSlice::advance_slices(&mut rest, n);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(at - offset)
+}
+
+/// Frees the blocks of ranges, each given by offset and length.
+pub(super) fn punch_holes(file: &File, path: &Path, holes: &[(u64, u64)]) -> Result<()> {
+    for &(offset, len) in holes.iter().filter(|(_, len)| *len > 0) {
+        let failed = |error| Error::io("punch a hole", path, error).at_offset(offset);
+        if !os::punch_hole(file, offset, len).map_err(failed)? {
+            let message = "the file system cannot give back part of a file (punch a hole)";
+            return Err(Error::new(ErrorKind::Unsupported, message).at(path).at_offset(offset));
+        }
+    }
+    Ok(())
 }

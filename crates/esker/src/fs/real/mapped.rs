@@ -12,15 +12,15 @@
 //! for its sync, which costs 5 us of CPU or more; a page of a large `pwrite` costs 0.3 us. So a file for bulk is only
 //! allocated, and not mapped.
 
+use std::ops::Range;
+
 use super::os::Map;
 use super::*;
 use crate::canary::broken;
-use crate::fs::SyncFile;
+use crate::fs::{BLOCK, SyncFile};
 
-/// The unit of zero-filling and of a segment's length, in bytes.
-const PAGE: u64 = 4096;
-/// How much of a reused segment one read brings into memory.
-const PREFAULT_BYTES: usize = 256 << 10;
+/// How many bytes one read of a reused segment brings into memory, and one write of zeros into a reserve takes.
+const PIECE: usize = 256 << 10;
 
 /// What a segment is prepared for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl RealMapped {
 
     /// A segment of `len` bytes to be overwritten. For small stores all its pages are brought into memory.
     pub(super) fn of(file: File, path: &Path, len: u64, stores: Stores) -> Result<Self> {
-        check_len(len).map_err(|message| Error::corruption(path, len, message))?;
+        check_segment_len(len).map_err(|message| Error::corruption(path, len, message))?;
         if stores == Stores::Small {
             prefault(&file, len).map_err(|error| Error::io("open the segment", path, error))?;
         }
@@ -85,7 +85,7 @@ impl RealMapped {
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.len) {
             return Err(outside(self.path(), offset, bytes.len(), self.len));
         }
-        let written = os::write_all_at(&self.descriptor.file, bytes, offset);
+        let written = self.descriptor.file.write_all_at(bytes, offset);
         written.map_err(|error| Error::io("write into the segment", self.path(), error).at_offset(offset))
     }
 
@@ -137,24 +137,13 @@ impl MappedFile for RealMapped {
     }
 }
 
-/// Refuses a length that no segment has, with a message.
-pub(super) fn check_len(len: u64) -> std::result::Result<(), String> {
-    if len > 0 && len.is_multiple_of(PAGE) {
-        return Ok(());
-    }
-    Err(format!("a segment's length must be a multiple of {PAGE} and not 0, but is {len}"))
-}
-
 /// Allocates the blocks. For small stores it also writes each block once, so that later stores change no metadata.
 fn prepare(file: &File, len: u64, stores: Stores) -> io::Result<()> {
     let allocated = os::allocate(file, len)?;
     // Without allocation, the only way is to write zeros.
     if stores == Stores::Small || !allocated {
-        let step = if broken("rule-7") { len } else { PAGE };
-        let zeros = vec![0; step as usize];
-        for at in (0..len).step_by(step as usize) {
-            os::write_all_at(file, &zeros, at)?;
-        }
+        let step = if broken("rule-7") { len } else { BLOCK };
+        write_zeros(file, 0..len, step as usize)?;
     }
     file.sync_data()
 }
@@ -167,17 +156,18 @@ pub(super) fn set_allocated(file: &File, len: u64) -> io::Result<()> {
     }
     let allocated = match os::allocate(file, len) {
         Ok(true) => Ok(()),
-        Ok(false) => write_zeros(file, before, len),
+        Ok(false) => write_zeros(file, before..len, PIECE),
         Err(error) => Err(error),
     };
     allocated.and_then(|()| file.sync_data()).inspect_err(|_| drop(file.set_len(before)))
 }
 
-fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
-    let zeros = vec![0; PREFAULT_BYTES];
-    for at in (from..to).step_by(zeros.len()) {
-        let n = zeros.len().min(usize::try_from(to - at).unwrap_or(zeros.len()));
-        os::write_all_at(file, &zeros[..n], at)?;
+/// Writes zeros, `piece` bytes at a time.
+fn write_zeros(file: &File, range: Range<u64>, piece: usize) -> io::Result<()> {
+    let zeros = vec![0; piece];
+    for at in range.clone().step_by(piece) {
+        let n = zeros.len().min(usize::try_from(range.end - at).unwrap_or(piece));
+        file.write_all_at(&zeros[..n], at)?;
     }
     Ok(())
 }
@@ -185,12 +175,10 @@ fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
 /// Brings every page into the page cache, each as a folio of its own (no readahead).
 fn prefault(file: &File, len: u64) -> io::Result<()> {
     os::read_singly(file);
-    let mut buf = vec![0; PREFAULT_BYTES.min(usize::try_from(len).unwrap_or(PREFAULT_BYTES))];
-    let mut at = 0;
-    while at < len {
-        let n = buf.len().min(usize::try_from(len - at).unwrap_or(buf.len()));
-        os::read_exact_at(file, &mut buf[..n], at)?;
-        at += n as u64;
+    let mut buf = vec![0; PIECE];
+    for at in (0..len).step_by(PIECE) {
+        let n = PIECE.min(usize::try_from(len - at).unwrap_or(PIECE));
+        file.read_exact_at(&mut buf[..n], at)?;
     }
     Ok(())
 }

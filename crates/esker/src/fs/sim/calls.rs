@@ -41,9 +41,7 @@ impl FileSystem for SimFs {
     /// This makes two changes, and a crash may come between them: the name appears, then the file is filled and synced.
     fn create_mapped(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
         self.check_place(path)?;
-        if len == 0 || !len.is_multiple_of(PAGE) {
-            return Err(Error::new(ErrorKind::InvalidInput, wrong_length(len)).at(path));
-        }
+        check_segment_len(len).map_err(|message| Error::new(ErrorKind::InvalidInput, message).at(path))?;
         let mut world = self.world.lock();
         world.begin(Op::CreateMapped, path)?;
         world.check_space(len, path)?;
@@ -71,9 +69,7 @@ impl FileSystem for SimFs {
         let id = world.names.find_file(path).map_err(|error| Error::io("open the segment", path, error))?;
         let (handle, len) = self.open(&mut world, id, path);
         drop(world);
-        if len == 0 || !len.is_multiple_of(PAGE) {
-            return Err(Error::corruption(path, len, wrong_length(len)));
-        }
+        check_segment_len(len).map_err(|message| Error::corruption(path, len, message))?;
         Ok(Arc::new(SimMapped { handle: Arc::new(handle), len }))
     }
 

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 
-use super::{Access, Directory, Place, write_at};
+use super::{Access, Directory, FileExt, Place};
 
 /// Writes one part at a time; the caller continues with the rest.
 pub(in crate::fs) fn write_parts_at(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-    parts.first().map_or(Ok(0), |first| write_at(file, first, offset))
+    parts.first().map_or(Ok(0), |first| file.write_at(first, offset))
 }
 
 /// Not supported.

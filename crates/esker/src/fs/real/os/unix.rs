@@ -6,7 +6,8 @@
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::fs::FileExt;
+
+pub(in crate::fs) use std::os::unix::fs::FileExt;
 
 /// Reads into the beginning of `buf`; returns how many bytes, 0 at the end of the file.
 pub(in crate::fs) fn read_uninit_at(
@@ -15,21 +16,4 @@ pub(in crate::fs) fn read_uninit_at(
     offset: u64,
 ) -> io::Result<usize> {
     rustix::io::pread(file, buf, offset).map(|(read, _)| read.len()).map_err(io::Error::from)
-}
-
-pub(in crate::fs) fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-    file.read_at(buf, offset)
-}
-
-pub(in crate::fs) fn read_exact_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<()> {
-    file.read_exact_at(buf, offset)
-}
-
-/// Writes from `offset` on; returns how many bytes it wrote, which may be fewer than given.
-pub(in crate::fs) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
-    file.write_at(bytes, offset)
-}
-
-pub(in crate::fs) fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-    file.write_all_at(bytes, offset)
 }
