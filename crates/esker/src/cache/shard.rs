@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::policy::{Chosen, Policy};
+use super::policy::Chosen;
 use super::{PAGE_OVERHEAD, Page, PageId, prefetch};
 
 /// How much of a page is prefetched while its reference count is raised: the part that a search reads first.

@@ -231,57 +231,13 @@ pub(crate) fn create_empty(env: &Env, path: &Path, first_seq: SeqNo) -> Result<(
     file.sync()
 }
 
-/// Stands in for the file of a segment after the store is closed.
-#[derive(Debug, Clone)]
-struct Gone {
-    path: PathBuf,
-    len: u64,
-}
-
-impl Gone {
-    fn closed(&self) -> Error {
-        Error::new(ErrorKind::Closed, "the store is closed").at(&self.path)
-    }
-}
-
-impl SyncFile for Gone {
-    fn sync(&self) -> Result<()> {
-        Err(self.closed())
-    }
-}
-
-impl MappedFile for Gone {
-    fn store(&self, _offset: u64, _bytes: &[u8]) -> Result<()> {
-        Err(self.closed())
-    }
-
-    fn store_u64(&self, _offset: u64, _value: u64) -> Result<()> {
-        Err(self.closed())
-    }
-
-    fn warm(&self, _offset: u64, _len: u64) {}
-
-    fn sync(&self) -> Result<()> {
-        Err(self.closed())
-    }
-
-    fn sync_handle(&self) -> Arc<dyn SyncFile> {
-        Arc::new(self.clone())
-    }
-
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
 /// A segment in use. The writers that copy records into it and the thread that syncs it share it.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    file: Arc<dyn MappedFile>,
+    /// `None` after the store was closed.
+    file: Option<Arc<dyn MappedFile>>,
+    path: PathBuf,
+    len: u64,
     header: SegmentHeader,
     /// See [`SpareSegment::bulk`].
     pub(crate) bulk: bool,
@@ -301,13 +257,20 @@ impl Segment {
             spare.file.store_u64(mark, 0)?;
         }
         spare.file.store_u64(0, magic)?;
-        Ok(Segment { file: spare.file, header, bulk: spare.bulk })
+        let (path, len) = (spare.file.path().to_path_buf(), spare.file.len());
+        Ok(Segment { file: Some(spare.file), path, len, header, bulk: spare.bulk })
     }
 
     /// The same segment without its file; later stores and syncs fail with `Closed`.
     pub(super) fn released(&self) -> Segment {
-        let gone = Gone { path: self.path(), len: self.end() };
-        Segment { file: Arc::new(gone), header: self.header, bulk: self.bulk }
+        let Segment { len, header, bulk, .. } = *self;
+        Segment { file: None, path: self.path(), len, header, bulk }
+    }
+
+    #[inline]
+    fn file(&self) -> Result<&dyn MappedFile> {
+        let closed = || Error::new(ErrorKind::Closed, "the store is closed").at(&self.path);
+        self.file.as_deref().ok_or_else(closed)
     }
 
     pub(crate) fn header(&self) -> &SegmentHeader {
@@ -315,12 +278,12 @@ impl Segment {
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.file.path().to_path_buf()
+        self.path.clone()
     }
 
     /// The offset after the last byte that a record may take.
     pub(crate) fn end(&self) -> u64 {
-        self.file.len()
+        self.len
     }
 
     /// The position in the whole log of `offset` in this file.
@@ -330,24 +293,25 @@ impl Segment {
 
     /// Copies a sealed record to `offset`, which the caller has reserved.
     pub(crate) fn store(&self, offset: u64, record: &[u8]) -> Result<()> {
-        self.file.store(offset, record)
+        self.file()?.store(offset, record)
     }
 
     /// Records in the header that everything before `offset` was acknowledged.
     pub(crate) fn mark_published(&self, offset: u64) -> Result<()> {
-        self.file.store_u64(PUBLISHED_AT, encode_mark(offset, self.header.epoch))
+        self.file()?.store_u64(PUBLISHED_AT, encode_mark(offset, self.header.epoch))
     }
 
     /// Records in the header that `len` bytes of manifest number `manifest` are synced.
     pub(crate) fn mark_manifest(&self, manifest: u64, len: u64) -> Result<()> {
         // Between the stores the marks describe no manifest.
-        self.file.store_u64(MANIFEST_NUMBER_AT, 0)?;
-        self.file.store_u64(MANIFEST_AT, encode_mark(len, self.header.epoch ^ !manifest))?;
-        self.file.store_u64(MANIFEST_NUMBER_AT, encode_mark(manifest, self.header.epoch))
+        let file = self.file()?;
+        file.store_u64(MANIFEST_NUMBER_AT, 0)?;
+        file.store_u64(MANIFEST_AT, encode_mark(len, self.header.epoch ^ !manifest))?;
+        file.store_u64(MANIFEST_NUMBER_AT, encode_mark(manifest, self.header.epoch))
     }
 
     /// A handle that syncs the segment without keeping it mapped.
-    pub(crate) fn sync_handle(&self) -> Arc<dyn SyncFile> {
-        self.file.sync_handle()
+    pub(crate) fn sync_handle(&self) -> Result<Arc<dyn SyncFile>> {
+        Ok(self.file()?.sync_handle())
     }
 }

@@ -85,8 +85,9 @@ struct Unsynced {
 }
 
 impl Unsynced {
-    fn of(segment: &Segment) -> Unsynced {
-        Unsynced { id: segment.header().id, start: segment.header().start, file: segment.sync_handle() }
+    fn of(segment: &Segment) -> Result<Unsynced> {
+        let SegmentHeader { id, start, .. } = *segment.header();
+        Ok(Unsynced { id, start, file: segment.sync_handle()? })
     }
 }
 
@@ -179,15 +180,16 @@ impl Wal {
         let spare =
             wal.take_spare(0).ok_or_else(|| Error::new(ErrorKind::Io, "the log has no spare segment"))?;
         let segment = Arc::new(Segment::start(spare, wal.header(at.segment, first_seq, at.start))?);
-        wal.make_current(&segment);
+        wal.make_current(&segment)?;
         Ok((wal, LogTail { segment, offset: RECORDS_AT, records: 0 }))
     }
 
-    fn make_current(&self, segment: &Arc<Segment>) {
+    fn make_current(&self, segment: &Arc<Segment>) -> Result<()> {
         let mut state = self.sync.lock();
-        state.unsynced.push_back(Unsynced::of(segment));
+        state.unsynced.push_back(Unsynced::of(segment)?);
         forget_synced(&mut state.unsynced, self.synced());
         state.current = Some(Arc::clone(segment));
+        Ok(())
     }
 
     fn header(&self, id: u64, first_seq: SeqNo, start: u64) -> SegmentHeader {
@@ -317,7 +319,7 @@ impl Wal {
             end: tail.offset,
         });
         self.bulk.store(tail.holds_bulk(), Ordering::Relaxed);
-        self.make_current(&segment);
+        self.make_current(&segment)?;
         *tail = LogTail { segment, offset: RECORDS_AT, records: 0 };
         Ok(true)
     }

@@ -2,6 +2,7 @@
 //! out; without the pool, that costs writers a tenth of their time.
 
 use std::alloc::{Layout, dealloc};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use parking_lot::Mutex;
@@ -20,11 +21,21 @@ pub(crate) struct ChunkPool {
     keep: usize,
 }
 
+/// A chunk with the layout of [`chunk_layout`], which is not in use.
 #[derive(Debug)]
 struct FreeChunk(NonNull<u8>);
 
 // SAFETY: a free chunk is plain memory; only the pool points to it.
 unsafe impl Send for FreeChunk {}
+
+impl Drop for FreeChunk {
+    fn drop(&mut self) {
+        if let Some(layout) = chunk_layout() {
+            // SAFETY: `give` took it with that promise, and `take` forgets what it hands out.
+            unsafe { dealloc(self.0.as_ptr(), layout) };
+        }
+    }
+}
 
 impl ChunkPool {
     /// A pool of at most `bytes` of free chunks.
@@ -34,15 +45,13 @@ impl ChunkPool {
 
     /// A chunk with the layout of [`chunk_layout`] and any contents.
     pub(super) fn take(&self) -> Option<NonNull<u8>> {
-        self.free.lock().pop().map(|chunk| chunk.0)
+        self.free.lock().pop().map(|chunk| ManuallyDrop::new(chunk).0)
     }
 
     /// Frees all chunks in the pool.
     pub(crate) fn clear(&self) {
-        for chunk in std::mem::take(&mut *self.free.lock()) {
-            // SAFETY: `give` took it with that promise, and `take` has not handed it out since.
-            unsafe { free_chunk(chunk.0) };
-        }
+        let free = std::mem::take(&mut *self.free.lock());
+        drop(free);
     }
 
     /// Keeps or frees a chunk.
@@ -50,33 +59,12 @@ impl ChunkPool {
     /// # Safety
     /// It was allocated with the layout of [`chunk_layout`], and it is no longer in use.
     pub(super) unsafe fn give(&self, chunk: NonNull<u8>) {
-        let mut free = self.free.lock();
+        let (chunk, mut free) = (FreeChunk(chunk), self.free.lock());
         if free.len() < self.keep {
-            free.push(FreeChunk(chunk));
+            free.push(chunk);
         } else {
             drop(free);
-            // SAFETY: the caller's promise.
-            unsafe { free_chunk(chunk) };
-        }
-    }
-}
-
-/// Gives a chunk back to the system.
-///
-/// # Safety
-/// See [`ChunkPool::give`].
-pub(super) unsafe fn free_chunk(chunk: NonNull<u8>) {
-    if let Some(layout) = chunk_layout() {
-        // SAFETY: the caller's promise.
-        unsafe { dealloc(chunk.as_ptr(), layout) };
-    }
-}
-
-impl Drop for ChunkPool {
-    fn drop(&mut self) {
-        for chunk in self.free.get_mut().drain(..) {
-            // SAFETY: `give` took it with that promise, and `take` has not handed it out since.
-            unsafe { free_chunk(chunk.0) };
+            drop(chunk);
         }
     }
 }

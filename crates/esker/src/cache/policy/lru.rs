@@ -1,16 +1,25 @@
-//! LRU: the least recently used page leaves first.
+//! FIFO and LRU: one queue, which pages leave at the back. FIFO (source 001 describes it) drops the page that came first,
+//! however often it was asked for. LRU moves a page to the front when it is asked for, so it drops the least recently
+//! used one.
 
 use super::Policy;
 use super::list::{Links, List};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Lru {
+pub(crate) struct Queue {
     links: Links,
     queue: List,
+    is_lru: bool,
 }
 
-impl Policy for Lru {
+impl Queue {
+    pub(super) fn lru() -> Queue {
+        Queue { is_lru: true, ..Queue::default() }
+    }
+}
+
+impl Policy for Queue {
     fn page_bytes(&self) -> usize {
         8
     }
@@ -21,7 +30,9 @@ impl Policy for Lru {
 
     #[inline]
     fn hit(&mut self, slot: u32) {
-        self.queue.move_to_front(&mut self.links, slot);
+        if self.is_lru {
+            self.queue.move_to_front(&mut self.links, slot);
+        }
     }
 
     fn removed(&mut self, slot: u32) {

@@ -17,7 +17,6 @@ use crate::options::CachePolicy;
 mod arc;
 mod chosen;
 mod clock;
-mod fifo;
 mod ghosts;
 mod list;
 mod lru;
@@ -58,8 +57,8 @@ pub(crate) trait Policy: Send + Debug {
 
 fn new_policy(policy: CachePolicy) -> Box<dyn Policy> {
     match policy {
-        CachePolicy::Fifo => Box::new(fifo::Fifo::default()),
-        CachePolicy::Lru => Box::new(lru::Lru::default()),
+        CachePolicy::Fifo => Box::new(lru::Queue::default()),
+        CachePolicy::Lru => Box::new(lru::Queue::lru()),
         CachePolicy::TwoQ => Box::new(two_q::TwoQ::default()),
         CachePolicy::Arc => Box::new(arc::Adaptive::default()),
         CachePolicy::S3Fifo => Box::new(s3_fifo::S3Fifo::default()),

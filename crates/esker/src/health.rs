@@ -19,9 +19,8 @@ use parking_lot::{Condvar, Mutex};
 use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
 
-mod shortages;
-
-use shortages::Shortages;
+/// How soon a step that lacked something is tried again.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// See the module's comment. All methods may be called by many threads at once.
 #[derive(Debug)]
@@ -33,9 +32,20 @@ pub(crate) struct Health {
     failure: Mutex<Option<Error>>,
     /// Whether there is a failure, so that writers need not take the lock. Changed under it.
     has_failed: AtomicBool,
-    shortages: Shortages,
+    shortages: Mutex<Shortages>,
     /// How often background work has made progress or failed. The condition says that the number has grown.
     progress: (Mutex<u64>, Condvar),
+}
+
+/// Descriptors or memory that steps of background work have lacked since the store was opened.
+#[derive(Debug, Default)]
+struct Shortages {
+    /// For each job: what its last step lacked. The next step clears it.
+    jobs: [Option<Error>; 4],
+    /// How many steps lacked something.
+    count: u64,
+    /// What the last of these steps lacked.
+    last: Option<Error>,
 }
 
 impl Health {
@@ -47,7 +57,7 @@ impl Health {
             closing: AtomicBool::new(false),
             failure: Mutex::new(None),
             has_failed: AtomicBool::new(false),
-            shortages: Shortages::default(),
+            shortages: Mutex::default(),
             progress: (Mutex::new(0), Condvar::new()),
         }
     }
@@ -125,33 +135,38 @@ impl Health {
 
     /// A step of `job` begins.
     pub(crate) fn begin_step(&self, job: JobKind) {
-        self.shortages.begin_step(job);
+        self.shortages.lock().jobs[job as usize] = None;
     }
 
     /// A step of `job` has failed with `error`, because it lacked descriptors or memory.
     pub(crate) fn note_shortage(&self, job: JobKind, error: &Error) {
-        self.shortages.note(job, error);
+        let mut shortages = self.shortages.lock();
+        shortages.jobs[job as usize] = Some(error.duplicate());
+        shortages.count += 1;
+        shortages.last = Some(error.duplicate());
+        drop(shortages);
         self.signal();
     }
 
     /// When `job` is to try again, if its last step lacked something.
     pub(crate) fn retry_in(&self, job: JobKind) -> Option<Duration> {
-        self.shortages.retry_in(job)
+        self.shortages.lock().jobs[job as usize].as_ref().map(|_| RETRY)
     }
 
     /// What the last step of `job` lacked. `None` once the next step has begun.
     pub(crate) fn shortage_in(&self, job: JobKind) -> Option<Error> {
-        self.shortages.of_last_step(job)
+        self.shortages.lock().jobs[job as usize].as_ref().map(Error::duplicate)
     }
 
     /// How many steps lacked something since the store was opened.
     pub(crate) fn shortages(&self) -> u64 {
-        self.shortages.count()
+        self.shortages.lock().count
     }
 
     /// The last shortage, if there was one since [`Health::shortages`] returned `count`.
     pub(crate) fn shortage_since(&self, count: u64) -> Option<Error> {
-        self.shortages.since(count)
+        let shortages = self.shortages.lock();
+        shortages.last.as_ref().filter(|_| shortages.count > count).map(Error::duplicate)
     }
 
     // ---- waiting -------------------------------------------------------------------------------------
