@@ -23,28 +23,29 @@ pub(crate) fn put_slice(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+#[inline]
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut raw = [0; N];
+    raw.copy_from_slice(&bytes[at..at + N]);
+    raw
+}
+
 /// The little-endian u16 at `at`. Panics if it is out of bounds: callers have checked the length.
 #[inline]
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    let mut raw = [0; 2];
-    raw.copy_from_slice(&bytes[at..at + 2]);
-    u16::from_le_bytes(raw)
+    u16::from_le_bytes(array_at(bytes, at))
 }
 
 /// The little-endian u32 at `at`. Panics if it is out of bounds: callers have checked the length.
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let mut raw = [0; 4];
-    raw.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(raw)
+    u32::from_le_bytes(array_at(bytes, at))
 }
 
 /// The little-endian u64 at `at`. Panics if it is out of bounds: callers have checked the length.
 #[inline]
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let mut raw = [0; 8];
-    raw.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(raw)
+    u64::from_le_bytes(array_at(bytes, at))
 }
 
 /// No store creates a file with this number or a higher one. A store that continued after a file with such a name would

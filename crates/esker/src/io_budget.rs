@@ -37,13 +37,6 @@ pub(crate) struct IoBudget {
 /// Counts somebody that waits for a merge, until it is dropped.
 pub(crate) struct Hurry<'a>(&'a AtomicUsize);
 
-impl<'a> Hurry<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Hurry(count)
-    }
-}
-
 impl Drop for Hurry<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
@@ -60,7 +53,8 @@ impl IoBudget {
 
     /// While the result lives, merges do not wait for the budget: somebody waits for one to end.
     pub(crate) fn hurry(&self) -> Hurry<'_> {
-        Hurry::new(&self.hurried)
+        self.hurried.fetch_add(1, Ordering::Relaxed);
+        Hurry(&self.hurried)
     }
 
     fn is_hurried(&self) -> bool {

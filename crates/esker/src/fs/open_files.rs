@@ -159,7 +159,7 @@ impl<F: Reopenable> OpenFiles<F> {
     /// Lists `file`, of which `open` is open, unless another thread was faster. Returns what is open.
     fn enter(&self, file: &Arc<F>, open: Arc<F::Open>) -> Arc<F::Open> {
         let count_max = self.count_max.min(descriptors::kept_max(self.count()) / self.part);
-        let (slot, mut passed) = (file.slot(), Passed::default());
+        let (slot, mut passed) = (file.slot(), Passed::<F>::default());
         {
             let mut list = self.list.lock();
             if let Some(other) = slot.peek() {
@@ -193,10 +193,11 @@ impl<F: Reopenable> OpenFiles<F> {
             let Some(file) = candidate.upgrade() else { continue };
             if file.slot().take_used() {
                 list.push_back(candidate);
+                passed.push((file, None));
             } else {
-                passed.closed.extend(self.empty(file.slot()));
+                let closed = self.empty(file.slot());
+                passed.push((file, closed));
             }
-            passed.files.push(file);
         }
     }
 
@@ -226,13 +227,13 @@ impl<F: Reopenable> OpenFiles<F> {
 
     /// Closes all files that are not kept, and keeps none open from now on.
     pub(crate) fn shut(&self) {
-        let mut passed = Passed::default();
         let mut list = self.list.lock();
         self.shut.store(true, Ordering::Release);
-        for file in list.drain(..).filter_map(|file| file.upgrade()) {
-            passed.closed.extend(self.empty(file.slot()));
-            passed.files.push(file);
-        }
+        let passed: Passed<F> = list
+            .drain(..)
+            .filter_map(|file| file.upgrade())
+            .map(|file| (Arc::clone(&file), self.empty(file.slot())))
+            .collect();
         drop(list);
         drop(passed);
     }
@@ -253,22 +254,12 @@ impl<F: Reopenable> OpenFiles<F> {
     }
 }
 
-/// What was taken out under the lock of the list, to be dropped without it.
-#[derive(Debug)]
-struct Passed<F: Reopenable> {
-    files: Vec<Arc<F>>,
-    closed: Vec<Arc<F::Open>>,
-}
-
-impl<F: Reopenable> Default for Passed<F> {
-    fn default() -> Passed<F> {
-        Passed { files: Vec::new(), closed: Vec::new() }
-    }
-}
+/// What was taken out under the lock of the list, to be dropped without it: files, and what was open of them.
+type Passed<F> = Vec<(Arc<F>, Option<Arc<<F as Reopenable>::Open>>)>;
 
 impl<F: Reopenable> Keeper for OpenFiles<F> {
     fn close_unused(&self) -> Freed {
-        let (mut passed, mut freed) = (Passed::default(), Freed::Nothing);
+        let (mut passed, mut freed) = (Passed::<F>::default(), Freed::Nothing);
         let mut list = self.list.lock();
         list.retain(|file| {
             let Some(file) = file.upgrade() else { return false };
@@ -276,8 +267,7 @@ impl<F: Reopenable> Keeper for OpenFiles<F> {
             freed = freed.max(how);
             closed.iter().for_each(|open| self.note_closed(open));
             let stays = closed.is_none();
-            passed.closed.extend(closed);
-            passed.files.push(file);
+            passed.push((file, closed));
             stays
         });
         drop(list);

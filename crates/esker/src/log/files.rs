@@ -34,6 +34,11 @@ pub(super) struct Retired {
 }
 
 impl Retired {
+    pub(super) fn of(spare: &SpareSegment) -> Retired {
+        let (path, len) = (spare.file.path().to_path_buf(), spare.file.len());
+        Retired { path, len, bulk: spare.bulk, left: false }
+    }
+
     /// Whether the file can be reused where a segment of `len` bytes is needed.
     pub(super) fn suits(&self, len: u64, bulk: bool) -> bool {
         self.len >= len && (bulk || !self.bulk) && !self.left

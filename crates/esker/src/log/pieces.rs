@@ -24,6 +24,8 @@ const LOOK: usize = 24;
 pub(crate) struct Pieces {
     file: Arc<dyn ReadFile>,
     epoch: u64,
+    /// Where the records end, if that is before the end of the file.
+    end: u64,
     /// The bytes of the file from `start` on.
     window: Vec<u8>,
     start: u64,
@@ -35,12 +37,17 @@ impl Pieces {
     }
 
     pub(super) fn of(file: Arc<dyn ReadFile>, epoch: u64) -> Pieces {
-        Pieces { file, epoch, window: Vec::new(), start: 0 }
+        Pieces { file, epoch, end: u64::MAX, window: Vec::new(), start: 0 }
     }
 
-    /// The file's length.
+    /// Reads nothing from `end` on, until the next call.
+    pub(super) fn bound(&mut self, end: u64) {
+        self.end = end;
+    }
+
+    /// The length of the file, or of the part to read.
     pub(crate) fn len(&self) -> u64 {
-        self.file.len()
+        self.file.len().min(self.end)
     }
 
     /// The whole record at `offset`, if one is there.

@@ -5,29 +5,24 @@
 
 use std::sync::Arc;
 
-use super::record;
+use super::pieces::Pieces;
 use super::segment::{RECORDS_AT, SegmentHeader};
 use super::wal::{Readable, Wal};
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, ReadFile, descriptors};
 
-/// Bytes per read.
-const PIECE: u64 = 256 << 10;
-
 /// Reads the log record by record.
 #[derive(Debug)]
 pub(crate) struct LogReader {
     fs: Arc<dyn FileSystem>,
     file: Arc<dyn ReadFile>,
+    pieces: Pieces,
     segment: Readable,
     /// The offset of the next record in the file.
     offset: u64,
     /// The sequence number of that record's first operation.
     seq: SeqNo,
-    /// Bytes read from the file, and the offset at which they begin.
-    buf: Vec<u8>,
-    buf_at: u64,
 }
 
 fn gone(seq: SeqNo) -> Error {
@@ -53,8 +48,8 @@ impl LogReader {
                 ErrorKind::NotFound => gone(seq),
                 _ => error,
             })?;
-        let (fs, offset) = (Arc::clone(fs), RECORDS_AT);
-        Ok(LogReader { fs, file, segment, offset, seq, buf: Vec::new(), buf_at: 0 })
+        let pieces = Pieces::of(Arc::clone(&file), segment.header.epoch);
+        Ok(LogReader { fs: Arc::clone(fs), file, pieces, segment, offset: RECORDS_AT, seq })
     }
 
     /// The sequence number of the next record's first operation, computed from the records before it.
@@ -80,19 +75,18 @@ impl LogReader {
             if self.position() >= limit {
                 return Ok(None);
             }
-            if self.segment.end.is_none_or(|end| self.offset < end) && self.fill(limit)? {
-                break;
+            // Read only what is whole: the bytes after it may be written later.
+            let whole = self.offset + (limit - self.position());
+            self.pieces.bound(self.segment.end.unwrap_or(whole).min(whole));
+            if let Some(record) = self.pieces.record(self.offset)? {
+                let len = record.len() as u64;
+                let Some((taken, shown)) = show(self.seq, record.payload) else { return Err(self.lost()) };
+                self.offset += len;
+                self.seq += taken;
+                return Ok(Some(shown));
             }
             self.follow(wal)?;
         }
-        let bytes = &self.buf[(self.offset - self.buf_at) as usize..];
-        let epoch = self.segment.header.epoch;
-        let shown = record::read_at(bytes, self.offset, epoch)
-            .and_then(|record| Some((record.len() as u64, show(self.seq, record.payload)?)));
-        let Some((len, (taken, shown))) = shown else { return Err(self.lost()) };
-        self.offset += len;
-        self.seq += taken;
-        Ok(Some(shown))
     }
 
     /// Explains why the next record is missing: the file has been reused, or it is damaged.
@@ -107,32 +101,6 @@ impl LogReader {
             }
             Err(error) if error.kind() != ErrorKind::Corruption => error,
             _ => gone(self.seq),
-        }
-    }
-
-    /// Whether the buffer holds the next record, whole. If not, the segment has none, or no longer has it.
-    fn fill(&mut self, limit: u64) -> Result<bool> {
-        let mut need = record::HEADER_LEN;
-        loop {
-            let have = self.buf.len().saturating_sub((self.offset - self.buf_at) as usize);
-            if have >= need {
-                let bytes = &self.buf[(self.offset - self.buf_at) as usize..];
-                match record::len_at(bytes, self.offset, self.segment.header.epoch) {
-                    Some(len) if have >= len => return Ok(true),
-                    Some(len) => need = len,
-                    None => return Ok(false),
-                }
-            }
-            // Read only what is whole: the bytes after it may be written later.
-            let whole = self.offset + (limit - self.position());
-            let end = self.file.len().min(self.segment.end.unwrap_or(whole)).min(whole);
-            let len = end.saturating_sub(self.offset).min(PIECE.max(need as u64)) as usize;
-            if len < need {
-                return Ok(false);
-            }
-            self.buf.resize(len, 0);
-            self.buf_at = self.offset;
-            self.file.read_exact_at(&mut self.buf, self.offset)?;
         }
     }
 

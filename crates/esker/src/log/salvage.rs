@@ -1,11 +1,13 @@
 //! Reads what is left of a damaged log and writes a sound log from it, for `repair`.
 
+use std::ops::Range;
 use std::path::Path;
 
 use super::pieces::Pieces;
 use super::record;
 use super::replay::{LogFloor, Segments};
 use super::segment::{RECORDS_AT, SegmentHeader};
+use super::survey::walk;
 use crate::cursor::SeqNo;
 use crate::error::Result;
 use crate::fs::FileSystem;
@@ -99,20 +101,16 @@ impl Segments {
 /// Every whole record of a file. Each comes with the bytes between it and the record before, as far as these
 /// may be a record.
 fn salvage_file(pieces: &mut Pieces) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let (mut records, mut end) = (Vec::new(), RECORDS_AT);
-    loop {
-        let at = match pieces.record(end)? {
-            Some(_) => end,
-            None => match pieces.find_from(end + 1)? {
-                Some(at) => at,
-                None => return Ok(records),
-            },
-        };
-        let gap = pieces.bytes(end, usize::try_from(at - end).unwrap_or(GAP_MAX).min(GAP_MAX))?;
-        let Some(whole) = pieces.record(at)? else { return Ok(records) };
-        records.push((gap, whole.payload.to_vec()));
-        end = at + whole.len() as u64;
-    }
+    let (mut found, mut end) = (Vec::new(), RECORDS_AT);
+    walk(pieces, RECORDS_AT, &mut |at, record| {
+        found.push((end..at, record.payload.to_vec()));
+        end = at + record.len() as u64;
+    })?;
+    let with_gap = |(gap, payload): (Range<u64>, Vec<u8>)| {
+        let len = usize::try_from(gap.end - gap.start).unwrap_or(GAP_MAX).min(GAP_MAX);
+        Ok((if len == 0 { Vec::new() } else { pieces.bytes(gap.start, len)? }, payload))
+    };
+    found.into_iter().map(with_gap).collect()
 }
 
 /// Writes a segment that holds the records `payloads`; returns the position after the last one.

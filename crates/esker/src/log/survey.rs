@@ -29,7 +29,11 @@ pub(crate) struct Walk {
 }
 
 /// Walks the records of a file from `offset` on.
-fn walk(pieces: &mut Pieces, offset: u64, visit: &mut dyn FnMut(u64, &Record<'_>)) -> Result<Walk> {
+pub(super) fn walk(
+    pieces: &mut Pieces,
+    offset: u64,
+    visit: &mut dyn FnMut(u64, &Record<'_>),
+) -> Result<Walk> {
     let mut walk = Walk { gaps: Vec::new(), end: offset, claimed: i64::MIN };
     let mut at = offset;
     loop {

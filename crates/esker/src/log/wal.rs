@@ -220,8 +220,7 @@ impl Wal {
         }
         let mut files = self.files.lock();
         if let Some(smaller) = files.spare.replace(spare) {
-            let (path, len, bulk) = (smaller.file.path().to_path_buf(), smaller.file.len(), smaller.bulk);
-            files.retired.push(Retired { path, len, bulk, left: false });
+            files.retired.push(Retired::of(&smaller));
         }
         Ok(())
     }
@@ -480,8 +479,7 @@ impl Wal {
     pub(crate) fn retire_spare(&self) {
         let mut files = self.files.lock();
         if let Some(spare) = files.spare.take_if(|spare| spare.file.len() > SEGMENT_LEN_MIN) {
-            let (path, len, bulk) = (spare.file.path().to_path_buf(), spare.file.len(), spare.bulk);
-            files.retired.push(Retired { path, len, bulk, left: false });
+            files.retired.push(Retired::of(&spare));
         }
     }
 

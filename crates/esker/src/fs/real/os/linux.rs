@@ -92,16 +92,15 @@ pub(in crate::fs) fn start_writeback(file: &File, offset: u64, len: u64) {
 /// Makes the file at least `len` bytes long and allocates their blocks. Returns `false`, and does nothing, if the file
 /// system cannot.
 pub(in crate::fs) fn allocate(file: &File, len: u64) -> io::Result<bool> {
-    match retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len)) {
-        Ok(()) => Ok(true),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    fallocate(file, FallocateFlags::empty(), 0, len)
 }
 
 /// Frees the blocks of a range. Returns `false`, and does nothing, if the file system cannot.
 pub(in crate::fs) fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<bool> {
-    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len)
+}
+
+fn fallocate(file: &File, mode: FallocateFlags, offset: u64, len: u64) -> io::Result<bool> {
     match retry_on_intr(|| rustix::fs::fallocate(file, mode, offset, len)) {
         Ok(()) => Ok(true),
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
@@ -189,7 +188,7 @@ pub(in crate::fs) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
 
 /// The fourth word of the kernel's report: runnable threads/all threads.
 pub(in crate::fs) fn running_threads() -> Option<usize> {
-    let report = String::from_utf8(fs::read("/proc/loadavg").ok()?).ok()?;
+    let report = fs::read_to_string("/proc/loadavg").ok()?;
     report.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
 
@@ -206,8 +205,7 @@ pub(in crate::fs) fn descriptors_open() -> Option<u64> {
 
 /// The machine's memory in bytes, as the kernel reports it.
 pub(in crate::fs) fn physical_memory() -> Option<u64> {
-    let report = fs::read("/proc/meminfo").ok()?;
-    let report = String::from_utf8(report).ok()?;
+    let report = fs::read_to_string("/proc/meminfo").ok()?;
     let line = report.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib << 10)
