@@ -11,7 +11,6 @@
 //! Thread-safe. No lock is held while pages are freed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -102,8 +101,7 @@ struct Aligned(Mutex<Shard>);
 pub(crate) struct BufferPool {
     shards: Box<[Aligned]>,
     policy: CachePolicy,
-    capacity: AtomicUsize,
-    reserved: AtomicUsize,
+    capacity: usize,
 }
 
 impl BufferPool {
@@ -111,12 +109,7 @@ impl BufferPool {
     pub(crate) fn new(capacity: usize, policy: CachePolicy) -> Self {
         let capacity = if policy == CachePolicy::None { 0 } else { capacity };
         let shard = |_| Aligned(Mutex::new(Shard::new(capacity / SHARDS, Chosen::new(policy))));
-        BufferPool {
-            shards: (0..SHARDS).map(shard).collect(),
-            policy,
-            capacity: AtomicUsize::new(capacity),
-            reserved: AtomicUsize::new(0),
-        }
+        BufferPool { shards: (0..SHARDS).map(shard).collect(), policy, capacity }
     }
 
     /// The page, if the pool has it.
@@ -164,23 +157,9 @@ impl BufferPool {
         }
     }
 
-    #[cfg(test)]
-    /// Changes the capacity in bytes, evicting down to it.
-    pub(crate) fn set_capacity(&self, capacity: usize) {
-        self.capacity.store(capacity, Ordering::Relaxed);
-        self.apply_limits();
-    }
-
     /// Sets aside `bytes` of the capacity for memory that others hold and count (filters, indexes).
     pub(crate) fn set_reserved(&self, bytes: usize) {
-        self.reserved.store(bytes, Ordering::Relaxed);
-        self.apply_limits();
-    }
-
-    fn apply_limits(&self) {
-        let (capacity, reserved) =
-            (self.capacity.load(Ordering::Relaxed), self.reserved.load(Ordering::Relaxed));
-        let limit = capacity.saturating_sub(reserved) / SHARDS;
+        let limit = self.capacity.saturating_sub(bytes) / SHARDS;
         for shard in &self.shards {
             let mut evicted = Vec::new();
             shard.0.lock().set_limit(limit, &mut evicted);
@@ -194,18 +173,12 @@ impl BufferPool {
 
     /// The capacity in bytes, including reserved bytes.
     pub(crate) fn capacity(&self) -> usize {
-        self.capacity.load(Ordering::Relaxed)
+        self.capacity
     }
 
     /// Bytes that pages hold now, without reserved bytes.
     pub(crate) fn used(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().used()).sum()
-    }
-
-    #[cfg(test)]
-    /// Whether the pool as a whole has free room.
-    pub(crate) fn has_room(&self) -> bool {
-        self.used().saturating_add(self.reserved.load(Ordering::Relaxed)) < self.capacity()
     }
 
     /// How many lookups found their page, and how many did not, since the pool was made.

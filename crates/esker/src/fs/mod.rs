@@ -141,7 +141,7 @@ pub trait ReadFile: Send + Sync + Debug {
     fn path(&self) -> &Path;
 
     /// Tells the kernel that `len` bytes from `offset` will be read soon. A hint: it cannot fail.
-    fn prefetch(&self, offset: u64, len: u64);
+    fn prefetch(&self, _offset: u64, _len: u64) {}
 
     /// Whether the byte at `offset` can be read without waiting for a disk, as far as is known.
     fn is_cached(&self, _offset: u64) -> bool {
@@ -186,7 +186,7 @@ pub trait WriteFile: Send + Debug {
     fn sync(&mut self) -> Result<()>;
 
     /// Starts writing back the appended bytes, without waiting, to shorten a later `sync`.
-    fn start_writeback(&mut self);
+    fn start_writeback(&mut self) {}
 
     /// Where the file is, for messages.
     fn path(&self) -> &Path;
@@ -211,7 +211,7 @@ pub trait RandomFile: ReadFile {
     fn sync(&self) -> Result<()>;
 
     /// Starts writing back `len` bytes from `offset`, without waiting, to shorten a later `sync`. A hint.
-    fn start_writeback(&self, offset: u64, len: u64);
+    fn start_writeback(&self, _offset: u64, _len: u64) {}
 
     /// Cuts the file, or extends it with zeros that take no space.
     fn set_len(&self, len: u64) -> Result<()>;
@@ -243,7 +243,7 @@ pub trait MappedFile: Send + Sync + Debug {
     /// Takes the page faults of `len` bytes from `offset` now (2.4 us a page), so that the first store into each page
     /// does not. The pages then count as dirty and the next `sync` writes them whole, so use this for segments that are
     /// filled before they are synced. A hint: it cannot fail, and changes no byte.
-    fn warm(&self, offset: u64, len: u64);
+    fn warm(&self, _offset: u64, _len: u64) {}
 
     /// Makes every store that happened before the call durable.
     fn sync(&self) -> Result<()>;
@@ -490,6 +490,13 @@ fn without_steps_up(path: &Path) -> PathBuf {
 fn no_direct(path: &Path) -> Error {
     let message = "the file system cannot read and write past the operating system's cache (direct I/O)";
     Error::new(ErrorKind::Unsupported, message).at(path)
+}
+
+/// The error for a store into a segment of `file_len` bytes that is not one.
+fn outside_segment(path: &Path, offset: u64, len: usize, file_len: u64) -> Error {
+    let message =
+        format!("a write of {len} bytes does not fit in a segment of {file_len}, or is not aligned");
+    Error::new(ErrorKind::InvalidInput, message).at(path).at_offset(offset)
 }
 
 /// The error for a file that ends before `offset + len`.

@@ -38,15 +38,6 @@ pub(super) struct Found {
     page: Vec<u8>,
 }
 
-impl Found {
-    /// The offset before which everything was acknowledged, according to the mark; 0 if unknown, also when
-    /// the segment was written through another mount than `mount`.
-    fn published(&self, mount: [u8; 16]) -> u64 {
-        let is_same = self.header.mount == mount && mount != [0; 16];
-        if is_same { published_mark(&self.page, self.header.epoch) } else { 0 }
-    }
-}
-
 /// All segment files of a store.
 #[derive(Debug)]
 pub(crate) struct Segments {
@@ -124,9 +115,11 @@ impl Segments {
         Ok(Segments { dir: dir.to_path_buf(), mount: mount_mark(fs, dir), used, paths })
     }
 
-    /// [`Found::published`] of one of the segments.
+    /// The offset in a segment before which everything was acknowledged, according to its mark; 0 if unknown, also
+    /// when it was written through another mount than the directory's now.
     pub(super) fn published(&self, found: &Found) -> u64 {
-        found.published(self.mount)
+        let is_same = found.header.mount == self.mount && self.mount != [0; 16];
+        if is_same { published_mark(&found.page, found.header.epoch) } else { 0 }
     }
 
     /// Every segment that was used, newest first.

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use crate::canary::broken;
 use crate::checksum::checksum;
-use crate::codec::{Decoder, u64_at};
+use crate::codec::{u32_at, u64_at};
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
@@ -86,33 +86,20 @@ impl SegmentHeader {
         if &raw[..8] != MAGIC || checksum(0, &raw[..HEADER_LEN - 8]) != u64_at(raw, HEADER_LEN - 8) {
             return Err(Error::corruption(path, 0, "the log segment's header does not match its checksum"));
         }
-        let mut decoder = Decoder::new(&raw[8..]);
-        let decoded = (|| {
-            let version = decoder.u32()?;
-            decoder.u32()?;
-            let (id, epoch, first_seq, start) =
-                (decoder.u64()?, decoder.u64()?, decoder.u64()?, decoder.u64()?);
-            let mount = decoder.bytes(16)?.try_into().ok()?;
-            Some((version, SegmentHeader { id, epoch, first_seq, start, mount }))
-        })();
-        match decoded {
-            Some((VERSION, header))
-                if header.first_seq > MAX_SEQ
-                    || header.start > POSITION_MAX
-                    || header.id > SEGMENT_ID_MAX =>
-            {
-                Err(Error::corruption(path, 0, "the log segment's header holds numbers out of range"))
-            }
-            Some((VERSION, header)) => Ok(Some(header)),
-            Some((version, _)) => Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "log format {version} is newer than this version of Esker, which reads format {VERSION}"
-                ),
-            )
-            .at(path)),
-            None => Ok(None),
+        let version = u32_at(raw, 8);
+        if version != VERSION {
+            let message = format!(
+                "log format {version} is newer than this version of Esker, which reads format {VERSION}"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message).at(path));
         }
+        let [id, epoch, first_seq, start] = [16, 24, 32, 40].map(|at| u64_at(raw, at));
+        if first_seq > MAX_SEQ || start > POSITION_MAX || id > SEGMENT_ID_MAX {
+            return Err(Error::corruption(path, 0, "the log segment's header holds numbers out of range"));
+        }
+        let mut mount = [0; 16];
+        mount.copy_from_slice(&raw[48..64]);
+        Ok(Some(SegmentHeader { id, epoch, first_seq, start, mount }))
     }
 }
 

@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use super::chunk_pool::{ChunkPool, chunk_layout};
+use super::chunk_pool::{CHUNK, ChunkPool};
 use super::node::Node;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
@@ -48,8 +48,6 @@ pub(super) struct Arena {
     next_size: Cell<usize>,
     /// Bytes taken from the system.
     allocated: AtomicUsize,
-    /// Bytes handed out.
-    used: AtomicUsize,
     /// Supplies and takes back the largest chunks.
     pool: Option<Arc<ChunkPool>>,
 }
@@ -69,7 +67,6 @@ impl Arena {
             left: Cell::new(0),
             next_size: Cell::new(FIRST_CHUNK),
             allocated: AtomicUsize::new(0),
-            used: AtomicUsize::new(0),
             pool,
         }
     }
@@ -86,9 +83,7 @@ impl Arena {
         let bytes = bytes.checked_next_multiple_of(ALIGN).ok_or_else(|| out_of_memory(bytes))?;
         if bytes > self.left.get() {
             if bytes > LARGEST_CHUNK / 4 {
-                let start = self.add_chunk(bytes)?;
-                self.count_used(bytes);
-                return Ok(start);
+                return self.add_chunk(bytes);
             }
             let fitting = (bytes + HEADER).next_power_of_two();
             let size = self.next_size.get().max(fitting);
@@ -99,7 +94,6 @@ impl Arena {
         let start = self.cursor.get();
         self.cursor.set(start.wrapping_add(bytes));
         self.left.set(self.left.get() - bytes);
-        self.count_used(bytes);
         Ok(start)
     }
 
@@ -109,8 +103,7 @@ impl Arena {
             .checked_add(HEADER)
             .and_then(|size| Layout::from_size_align(size, alignment(size)).ok())
             .ok_or_else(|| out_of_memory(room))?;
-        let pooled =
-            self.pool.as_ref().filter(|_| chunk_layout() == Some(layout)).and_then(|pool| pool.take());
+        let pooled = self.pool.as_ref().filter(|_| layout == CHUNK).and_then(|pool| pool.take());
         let chunk = match pooled {
             Some(chunk) => chunk,
             None => allocate(layout).ok_or_else(|| out_of_memory(room))?,
@@ -124,20 +117,12 @@ impl Arena {
         Ok(unsafe { chunk.add(HEADER) }.as_ptr())
     }
 
-    fn count_used(&self, bytes: usize) {
-        self.used.store(self.used() + bytes, Ordering::Relaxed);
-    }
-
     pub(super) fn pool(&self) -> Option<&Arc<ChunkPool>> {
         self.pool.as_ref()
     }
 
     pub(super) fn allocated(&self) -> usize {
         self.allocated.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
     }
 }
 

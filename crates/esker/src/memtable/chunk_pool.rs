@@ -10,9 +10,10 @@ use parking_lot::Mutex;
 use super::arena::LARGEST_CHUNK;
 
 /// The layout of every chunk in a pool.
-pub(super) fn chunk_layout() -> Option<Layout> {
-    Layout::from_size_align(LARGEST_CHUNK, LARGEST_CHUNK).ok()
-}
+pub(super) const CHUNK: Layout = match Layout::from_size_align(LARGEST_CHUNK, LARGEST_CHUNK) {
+    Ok(layout) => layout,
+    Err(_) => panic!("a chunk's size is not a power of two"),
+};
 
 /// Holds up to a fixed number of free chunks. Any thread may give and take.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(crate) struct ChunkPool {
     keep: usize,
 }
 
-/// A chunk with the layout of [`chunk_layout`], which is not in use.
+/// A chunk with the layout of [`CHUNK`], which is not in use.
 #[derive(Debug)]
 struct FreeChunk(NonNull<u8>);
 
@@ -30,10 +31,8 @@ unsafe impl Send for FreeChunk {}
 
 impl Drop for FreeChunk {
     fn drop(&mut self) {
-        if let Some(layout) = chunk_layout() {
-            // SAFETY: `give` took it with that promise, and `take` forgets what it hands out.
-            unsafe { dealloc(self.0.as_ptr(), layout) };
-        }
+        // SAFETY: `give` took it with that promise, and `take` forgets what it hands out.
+        unsafe { dealloc(self.0.as_ptr(), CHUNK) };
     }
 }
 
@@ -43,7 +42,7 @@ impl ChunkPool {
         ChunkPool { free: Mutex::new(Vec::new()), keep: bytes / LARGEST_CHUNK }
     }
 
-    /// A chunk with the layout of [`chunk_layout`] and any contents.
+    /// A chunk with the layout of [`CHUNK`] and any contents.
     pub(super) fn take(&self) -> Option<NonNull<u8>> {
         self.free.lock().pop().map(|chunk| ManuallyDrop::new(chunk).0)
     }
@@ -57,7 +56,7 @@ impl ChunkPool {
     /// Keeps or frees a chunk.
     ///
     /// # Safety
-    /// It was allocated with the layout of [`chunk_layout`], and it is no longer in use.
+    /// It was allocated with the layout of [`CHUNK`], and it is no longer in use.
     pub(super) unsafe fn give(&self, chunk: NonNull<u8>) {
         let (chunk, mut free) = (FreeChunk(chunk), self.free.lock());
         if free.len() < self.keep {

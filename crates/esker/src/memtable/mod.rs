@@ -247,12 +247,6 @@ impl Memtable {
         self.arena.allocated()
     }
 
-    #[cfg(test)]
-    /// Bytes reserved so far; less than [`Memtable::memory`].
-    pub(crate) fn used(&self) -> usize {
-        self.arena.used()
-    }
-
     fn first(&self) -> Option<NodeRef<'_>> {
         // SAFETY: the head of the list has every level.
         unsafe { self.head().tower.link(0) }.next()

@@ -102,9 +102,6 @@ impl ReadFile for DirectRead {
     fn path(&self) -> &Path {
         &self.path
     }
-
-    /// There is no cache to fill.
-    fn prefetch(&self, _offset: u64, _len: u64) {}
 }
 
 #[derive(Debug)]
@@ -175,9 +172,6 @@ impl WriteFile for DirectWrite {
         let synced = cut.and_then(|()| self.file.sync_data());
         synced.map_err(|error| Error::io("sync the file", &self.path, error))
     }
-
-    /// The written bytes have already gone to the disk.
-    fn start_writeback(&mut self) {}
 
     fn path(&self) -> &Path {
         &self.path

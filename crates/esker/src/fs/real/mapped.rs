@@ -17,7 +17,7 @@ use std::ops::Range;
 use super::os::Map;
 use super::*;
 use crate::canary::broken;
-use crate::fs::{BLOCK, SyncFile};
+use crate::fs::{BLOCK, SyncFile, outside_segment};
 
 /// How many bytes one read of a reused segment brings into memory, and one write of zeros into a reserve takes.
 const PIECE: usize = 256 << 10;
@@ -83,7 +83,7 @@ impl RealMapped {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.len) {
-            return Err(outside(self.path(), offset, bytes.len(), self.len));
+            return Err(outside_segment(self.path(), offset, bytes.len(), self.len));
         }
         let written = self.descriptor.file.write_all_at(bytes, offset);
         written.map_err(|error| Error::io("write into the segment", self.path(), error).at_offset(offset))
@@ -100,7 +100,7 @@ impl MappedFile for RealMapped {
     fn store(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         match &self.map {
             Some(map) if map.copy_in(offset, bytes) => Ok(()),
-            Some(_) => Err(outside(self.path(), offset, bytes.len(), self.len)),
+            Some(_) => Err(outside_segment(self.path(), offset, bytes.len(), self.len)),
             None => self.write_at(offset, bytes),
         }
     }
@@ -110,7 +110,7 @@ impl MappedFile for RealMapped {
         match &self.map {
             Some(map) if map.store_word(offset, value) => Ok(()),
             None if offset.is_multiple_of(8) => self.write_at(offset, &value.to_le_bytes()),
-            _ => Err(outside(self.path(), offset, 8, self.len)),
+            _ => Err(outside_segment(self.path(), offset, 8, self.len)),
         }
     }
 
@@ -181,10 +181,4 @@ fn prefault(file: &File, len: u64) -> io::Result<()> {
         file.read_exact_at(&mut buf[..n], at)?;
     }
     Ok(())
-}
-
-fn outside(path: &Path, offset: u64, len: usize, file_len: u64) -> Error {
-    let message =
-        format!("a write of {len} bytes does not fit in a segment of {file_len}, or is not aligned");
-    Error::new(ErrorKind::InvalidInput, message).at(path).at_offset(offset)
 }

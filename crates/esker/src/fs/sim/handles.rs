@@ -77,8 +77,6 @@ impl ReadFile for SimRead {
     fn path(&self) -> &Path {
         &self.handle.path
     }
-
-    fn prefetch(&self, _offset: u64, _len: u64) {}
 }
 
 #[derive(Debug)]
@@ -157,8 +155,6 @@ impl MappedFile for SimMapped {
     fn store_u64(&self, offset: u64, value: u64) -> Result<()> {
         self.write(offset, &value.to_le_bytes(), offset.is_multiple_of(8))
     }
-
-    fn warm(&self, _offset: u64, _len: u64) {}
 
     fn sync(&self) -> Result<()> {
         self.handle.sync()
