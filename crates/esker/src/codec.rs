@@ -91,6 +91,7 @@ impl<'a> Decoder<'a> {
         self.bytes(1).map(|b| b[0])
     }
 
+    #[cfg(fuzzing)]
     #[inline]
     pub(crate) fn u32(&mut self) -> Option<u32> {
         self.bytes(4).map(|b| u32_at(b, 0))

@@ -22,7 +22,6 @@ const DEBT_MAX_US: u64 = 1_000_000;
 /// The lowest rate: a store whose merges stand still fills up.
 const RATE_MIN: u64 = 64 << 10;
 
-/// See the module's comment.
 #[derive(Debug)]
 pub(crate) struct IoBudget {
     clock: Arc<dyn Clock>,

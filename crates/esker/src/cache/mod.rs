@@ -96,7 +96,6 @@ impl PageId {
 #[repr(align(128))]
 struct Aligned(Mutex<Shard>);
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct BufferPool {
     shards: Box<[Aligned]>,
@@ -112,7 +111,6 @@ impl BufferPool {
         BufferPool { shards: (0..SHARDS).map(shard).collect(), policy, capacity }
     }
 
-    /// The page, if the pool has it.
     #[inline]
     pub(crate) fn get(&self, id: PageId) -> Option<Page> {
         self.shard(id).lock().get(id.hash())
@@ -166,7 +164,6 @@ impl BufferPool {
         }
     }
 
-    /// The policy that chooses which pages leave.
     pub(crate) fn policy(&self) -> CachePolicy {
         self.policy
     }

@@ -108,7 +108,6 @@ fn jobs_of(threads: usize) -> &'static [&'static [JobKind]] {
 /// Threads that divide the jobs among them.
 #[derive(Debug)]
 pub(crate) struct ThreadExecutor {
-    /// How many threads to start.
     wanted: usize,
     /// Set once the threads have started. The system may give fewer than `wanted`.
     shifts: OnceLock<Vec<Arc<Shift>>>,
@@ -190,7 +189,6 @@ impl ThreadExecutor {
         ThreadExecutor { wanted, shifts: OnceLock::new(), threads: Mutex::default(), helpers_max }
     }
 
-    /// Divides the jobs among `threads` threads.
     fn divide(&self, threads: usize) -> &[Arc<Shift>] {
         let shift = |jobs: &&'static [JobKind]| {
             Arc::new(Shift { jobs, state: Mutex::default(), changed: Condvar::default() })

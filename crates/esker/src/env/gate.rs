@@ -14,7 +14,6 @@ use parking_lot::{Condvar, Mutex};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::WriteFile;
 
-/// See the module's comment.
 #[derive(Debug)]
 pub(crate) struct Gate {
     dir: PathBuf,

@@ -44,21 +44,6 @@ pub trait Clock: Send + Sync + Debug {
     }
 }
 
-/// Ends one thread's [`Clock::park`].
-#[derive(Debug)]
-pub(crate) struct Waker(std::thread::Thread);
-
-impl Waker {
-    /// A waker of the calling thread.
-    pub(crate) fn of_this_thread() -> Waker {
-        Waker(std::thread::current())
-    }
-
-    pub(crate) fn wake(&self) {
-        self.0.unpark();
-    }
-}
-
 /// Random bits that need not be secret but must not repeat (log epochs, table salts).
 pub trait Random: Send + Sync + Debug {
     /// 64 random bits.

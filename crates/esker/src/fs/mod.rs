@@ -34,6 +34,7 @@ mod user_file;
 pub use mapping::Mapping;
 pub(crate) use memory::MemoryFs;
 pub use real::Directory;
+pub(crate) use real::os::{expect_use, running_threads};
 pub(crate) use real::{RealFs, give_back_free_memory};
 pub(crate) use until::{Cancel, UntilCancelled};
 pub(crate) use user_file::OpenFile;
@@ -44,16 +45,6 @@ pub use user_file::UserFile;
 pub(crate) fn available_memory() -> Option<u64> {
     let limits = [real::os::physical_memory(), real::os::memory_limit()];
     limits.into_iter().flatten().min()
-}
-
-/// How many threads of the whole machine run or are ready to run, if the operating system tells.
-pub(crate) fn running_threads() -> Option<usize> {
-    real::os::running_threads()
-}
-
-/// Tells the kernel that all of `buf`, which is large and new, will be written, so that it may use huge pages.
-pub(crate) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
-    real::os::expect_use(buf);
 }
 
 /// The unit of punched holes and of shared blocks, in bytes.

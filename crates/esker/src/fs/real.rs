@@ -73,12 +73,10 @@ impl Directory {
 }
 
 impl RealFs {
-    /// The place of `path`.
     fn place<'a>(&'a self, path: &'a Path) -> Result<Place<'a>> {
         self.root.as_ref().map_or_else(|| Ok(Place::of_process(path)), |root| root.place(path))
     }
 
-    /// Opens a directory.
     fn open_dir(&self, doing: &str, dir: &Path) -> Result<os::Directory> {
         let place = self.place(dir)?;
         os::Directory::open(&place).map_err(|error| match place.look() {
@@ -89,7 +87,6 @@ impl RealFs {
         })
     }
 
-    /// Runs an operation on the directory `dir`.
     fn with_dir<T>(
         &self,
         doing: &str,
@@ -157,12 +154,10 @@ impl RealFs {
         }
     }
 
-    /// The metadata of what is at `path`.
     fn look(&self, doing: &str, path: &Path) -> Result<Look> {
         self.place(path)?.look().map_err(|error| Error::io(doing, path, error))
     }
 
-    /// The metadata of the regular file at `path`.
     fn look_at_file(&self, doing: &str, path: &Path) -> Result<Look> {
         let look = self.look(doing, path)?;
         if look.kind == NameKind::File { Ok(look) } else { Err(not_a_file(path, look.kind)) }

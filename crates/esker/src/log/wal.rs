@@ -106,7 +106,6 @@ fn len_for(record_len: usize) -> u64 {
     (RECORDS_AT + record_len as u64).next_multiple_of(RECORDS_AT)
 }
 
-/// See the module's comment.
 #[derive(Debug)]
 pub(crate) struct Wal {
     env: Env,
@@ -200,15 +199,10 @@ impl Wal {
     /// Ensures that a spare segment with room for a record of `record_len` bytes is ready. This may write for some
     /// time: never call it under the commit lock.
     pub(crate) fn prepare_spare(&self, record_len: usize) -> Result<()> {
-        let need = len_for(record_len);
         let (retired, len, waited_for, bulk) = {
             let mut files = self.files.lock();
-            if files.spare.as_ref().is_some_and(|spare| spare.file.len() >= need) {
-                return Ok(());
-            }
-            let bulk = self.wants_bulk(record_len);
+            let Some((len, bulk)) = self.wanted_spare(&files, record_len) else { return Ok(()) };
             let waited_for = self.waited_for.swap(false, Ordering::Relaxed);
-            let len = files.next_len.max(need);
             (files.take_retired(len, bulk), len, waited_for, bulk)
         };
         let reused = retired.map_or(Ok(None), |retired| self.reuse(retired, bulk))?;
@@ -240,20 +234,22 @@ impl Wal {
         SpareSegment::create(&*self.env.fs, &segment_path(&self.dir, number), len, bulk)
     }
 
-    /// Whether the next segment should be for bulk. `record_len` is the length of the record that needs it.
-    fn wants_bulk(&self, record_len: usize) -> bool {
+    /// The length of the spare segment that a record of `record_len` bytes needs, and whether it should be for bulk;
+    /// `None` if there is one.
+    fn wanted_spare(&self, files: &Files, record_len: usize) -> Option<(u64, bool)> {
+        let need = len_for(record_len);
+        if files.spare.as_ref().is_some_and(|spare| spare.file.len() >= need) {
+            return None;
+        }
         let large_before = self.bulk.load(Ordering::Relaxed) && !self.waited_for.load(Ordering::Relaxed);
-        record_len as u64 >= BULK_RECORD_LEN || large_before
+        Some((files.next_len.max(need), record_len as u64 >= BULK_RECORD_LEN || large_before))
     }
 
     /// The length of the file that [`Wal::prepare_spare`] would create; `None` if it would create none.
     pub(crate) fn missing_spare(&self, record_len: usize) -> Option<u64> {
-        let (files, need) = (self.files.lock(), len_for(record_len));
-        let len = files.next_len.max(need);
-        let spare = files.spare.as_ref().is_some_and(|spare| spare.file.len() >= need);
-        let bulk = self.wants_bulk(record_len);
-        let found = spare || files.retired.iter().any(|retired| retired.suits(len, bulk));
-        (!found).then_some(len)
+        let files = self.files.lock();
+        let (len, bulk) = self.wanted_spare(&files, record_len)?;
+        (!files.retired.iter().any(|retired| retired.suits(len, bulk))).then_some(len)
     }
 
     /// Limits new files to `len` bytes because the disk is small; a longer record still gets a longer file. Returns

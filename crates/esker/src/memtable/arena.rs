@@ -58,7 +58,6 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// An arena that owns nothing yet.
     pub(super) fn new(pool: Option<Arc<ChunkPool>>) -> Arena {
         Arena {
             reserving: AtomicBool::new(false),
@@ -156,7 +155,6 @@ fn allocate(layout: Layout) -> Option<NonNull<u8>> {
     Some(chunk)
 }
 
-/// The alignment of a chunk of `size` bytes.
 fn alignment(size: usize) -> usize {
     if size == LARGEST_CHUNK { LARGEST_CHUNK } else { ALIGN }
 }

@@ -47,7 +47,6 @@ impl ChunkPool {
         self.free.lock().pop().map(|chunk| ManuallyDrop::new(chunk).0)
     }
 
-    /// Frees all chunks in the pool.
     pub(crate) fn clear(&self) {
         let free = std::mem::take(&mut *self.free.lock());
         drop(free);

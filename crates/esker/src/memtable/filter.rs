@@ -17,7 +17,6 @@ const ENTRIES_MIN: usize = 64;
 /// With this many keys per word, a key has about ten bits.
 const KEYS_PER_WORD: usize = 6;
 
-/// See the module.
 pub(super) struct KeyFilter {
     words: Box<[AtomicU64]>,
 }

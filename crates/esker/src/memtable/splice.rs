@@ -28,7 +28,6 @@ impl Path {
         Path { nodes: [None; MAX_HEIGHT], pause: 0, penalty: 0 }
     }
 
-    /// Whether this insert should try the path.
     #[inline]
     pub(super) fn promising(&mut self) -> bool {
         let promising = self.pause == 0;
@@ -36,7 +35,6 @@ impl Path {
         promising
     }
 
-    /// Records whether the path helped.
     #[inline]
     pub(super) fn learn(&mut self, helped: bool) {
         self.penalty = if helped { 0 } else { (self.penalty * 2 + 1).min(31) };

@@ -33,7 +33,6 @@ const FOR_OPENING: u64 = 4;
 /// Less than one part in this many of the reserve is not worth an allocation.
 const PARTS: u64 = 16;
 
-/// See the module's comment.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     env: Env,

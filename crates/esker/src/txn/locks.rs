@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::env::{Clock, Waker};
+use crate::env::Clock;
 use crate::ranges::KeyRange;
 use crate::trace::{Cause, perf_context};
 use crate::version::edit::TreeId;
@@ -169,7 +169,7 @@ impl LockTable {
             state.grant(&request);
             return Outcome::Held;
         }
-        state.queue.push(Waiter { request, passes: Vec::new(), waker: Waker::of_this_thread() });
+        state.queue.push(Waiter { request, passes: Vec::new(), thread: std::thread::current() });
         // No transaction waits for an owner without locks, so its request closes no circle.
         if holds_any && !state.dissolve_circles(owner) {
             return Outcome::Deadlock;

@@ -21,7 +21,6 @@ enum Arriving {
     LeftOften,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Adaptive {
     links: Links,

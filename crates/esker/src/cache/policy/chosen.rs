@@ -7,7 +7,6 @@ use super::Policy;
 use super::s3_fifo::S3Fifo;
 use crate::options::CachePolicy;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) enum Chosen {
     Default(S3Fifo),
@@ -22,7 +21,6 @@ impl Chosen {
             other => Chosen::Other(super::new_policy(other)),
         }
     }
-    /// [`Policy::hit`].
     #[inline]
     pub(crate) fn hit(&mut self, slot: u32) {
         match self {

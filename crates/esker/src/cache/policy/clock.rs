@@ -10,7 +10,6 @@ const FREE: u8 = 0;
 const TAKEN: u8 = 1;
 const MARKED: u8 = 2;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     slots: Vec<u8>,

@@ -101,7 +101,6 @@ impl Ghosts {
         false
     }
 
-    /// Removes the oldest ghost.
     pub(super) fn pop(&mut self) {
         if let Some(node) = self.queue.back() {
             self.forget(node);

@@ -5,7 +5,6 @@
 use super::Policy;
 use super::list::{Links, List};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     links: Links,

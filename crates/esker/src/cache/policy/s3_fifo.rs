@@ -17,7 +17,6 @@ const COUNT_MAX: u8 = 3;
 /// The bit beside the count of a page in `main`.
 const IN_MAIN: u8 = 0x80;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct S3Fifo {
     /// By slot: how often the page was asked for, and [`IN_MAIN`]. This is separate from the links, so that a

@@ -14,7 +14,6 @@ use super::Policy;
 use super::ghosts::{GHOST_BYTES, Ghosts};
 use super::list::{Links, List};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct TwoQ {
     links: Links,

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::{
-    BLOCK, Entry, FileSystem, LockMode, MappedFile, NameKind, PLENTY, RandomFile, ReadFile, WriteFile,
+    Entry, FileSystem, LockMode, MappedFile, NameKind, PLENTY, RandomFile, ReadFile, WriteFile,
     check_below, check_punch, check_segment_len, lock_held_message, without_steps_up,
 };
 use crate::error::{Error, ErrorKind, Result};

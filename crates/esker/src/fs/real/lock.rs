@@ -27,17 +27,16 @@
 use std::fs::TryLockError;
 
 use super::*;
-use crate::fs::lock_temporary;
+use crate::fs::{lock_held_message, lock_temporary};
 
 /// How often to retry when a lock file vanishes while it is being locked.
 const ATTEMPTS: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct RealLock {
-    /// `None` locks nothing, for a reader of a read-only medium.
-    file: Option<File>,
-    /// The file that may have taken its place: it is unknown which of the two has the name.
-    other: Option<File>,
+    /// The locked file. None for a reader of a read-only medium. Two if one may have taken the other's place, and it is
+    /// unknown which of them has the name.
+    files: Vec<File>,
     /// Whether this holder has left its note in the file.
     noted: bool,
 }
@@ -45,7 +44,7 @@ pub(super) struct RealLock {
 impl DirLock for RealLock {}
 
 impl RealLock {
-    const NONE: RealLock = RealLock { file: None, other: None, noted: false };
+    const NONE: RealLock = RealLock { files: Vec::new(), noted: false };
 
     pub(super) fn take(fs: &RealFs, path: &Path, mode: LockMode) -> Result<Self> {
         let failed = |error| Error::io("lock the file", path, error);
@@ -57,14 +56,17 @@ impl RealLock {
             };
             match locked {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(held(path, mode, &file)),
+                Err(TryLockError::WouldBlock) => {
+                    let message = lock_held_message(mode, owner::holders(&file).as_deref());
+                    return Err(Error::new(ErrorKind::Locked, message).at(path));
+                }
                 Err(_) if mode == LockMode::Shared && os::is_read_only(&file) => return Ok(RealLock::NONE),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
             if still_named(&fs.place(path)?, &file).map_err(failed)? {
                 return Ok(match mode {
                     LockMode::Exclusive => RealLock::of_writer(fs, path, file),
-                    LockMode::Shared => RealLock { file: Some(file), other: None, noted: false },
+                    LockMode::Shared => RealLock { files: vec![file], noted: false },
                 });
             }
         }
@@ -74,32 +76,29 @@ impl RealLock {
     /// The lock of a writer that has locked `file`, which is named `path`.
     fn of_writer(fs: &RealFs, path: &Path, file: File) -> RealLock {
         let replaced = if has_one_name(&file) { Replaced::No } else { own_file(fs, path, &file) };
-        let (file, other) = match replaced {
-            Replaced::No => (file, None),
+        let files = match replaced {
+            Replaced::No => vec![file],
             Replaced::Yes(own) => {
                 // A forked child may share the old file, so closing alone might not unlock it.
                 let _ignored = file.unlock();
-                (own, None)
+                vec![own]
             }
-            Replaced::Unknown(own) => (file, Some(own)),
+            Replaced::Unknown(own) => vec![file, own],
         };
-        let noted = other.is_none() && has_one_name(&file) && owner::note(&file);
-        RealLock { file: Some(file), other, noted }
+        let noted = matches!(files.as_slice(), [file] if has_one_name(file) && owner::note(file));
+        RealLock { files, noted }
     }
 }
 
 impl Drop for RealLock {
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
+        for file in &self.files {
             if self.noted {
                 owner::forget(file);
             }
             // A child that was forked (and never executed a program) shares the open file, so closing alone might not
             // release the lock. If unlocking fails, closing still follows.
             let _ignored = file.unlock();
-        }
-        if let Some(other) = &self.other {
-            let _ignored = other.unlock();
         }
     }
 }
@@ -158,11 +157,6 @@ fn still_named(place: &Place<'_>, file: &File) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         found => found,
     }
-}
-
-fn held(path: &Path, mode: LockMode, file: &File) -> Error {
-    let holders = owner::holders(file);
-    Error::new(ErrorKind::Locked, crate::fs::lock_held_message(mode, holders.as_deref())).at(path)
 }
 
 #[cfg(all(test, unix))]

@@ -42,13 +42,13 @@ pub(in crate::fs) use at::*;
 #[cfg(target_os = "linux")]
 pub(in crate::fs) use cgroup::memory_limit;
 #[cfg(target_os = "linux")]
-pub(in crate::fs) use linux::*;
+pub(crate) use linux::*;
 #[cfg(target_os = "linux")]
 pub(in crate::fs) use map::Map;
 #[cfg(windows)]
 pub(in crate::fs) use paths::*;
 #[cfg(not(target_os = "linux"))]
-pub(in crate::fs) use plain::*;
+pub(crate) use plain::*;
 #[cfg(target_os = "linux")]
 pub(in crate::fs) use resident::Resident;
 #[cfg(unix)]

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 
 use super::{Owner, Request, State};
 use crate::canary::broken;
-use crate::env::Waker;
 
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) request: Request,
     /// Earlier waiters that it need not wait for, because it would then wait for itself.
     pub(super) passes: Vec<Owner>,
-    pub(super) waker: Waker,
+    pub(super) thread: std::thread::Thread,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +96,7 @@ impl State {
             if self.waits_at(index).next().is_none() {
                 let waiter = self.queue.remove(index);
                 self.grant(&waiter.request);
-                waiter.waker.wake();
+                waiter.thread.unpark();
             } else {
                 index += 1;
             }

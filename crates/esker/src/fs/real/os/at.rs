@@ -105,12 +105,10 @@ impl<'a> Place<'a> {
         Ok(retry_on_intr(|| rustix::fs::openat(self.dir(), self.name, flags, mode)).map(File::from)?)
     }
 
-    /// Opens the file there.
     pub(in crate::fs) fn open(&self, access: Access) -> io::Result<File> {
         self.open_with(access, OFlags::empty())
     }
 
-    /// The metadata of what is there.
     pub(in crate::fs) fn look(&self) -> io::Result<Look> {
         self.look_with(if self.follows() { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW })
     }
@@ -158,7 +156,6 @@ impl<'a> Place<'a> {
 }
 
 impl Look {
-    /// Whether the two are the same file or directory.
     pub(in crate::fs) fn is_same(&self, other: &Look) -> bool {
         self.identity == other.identity
     }
@@ -218,7 +215,6 @@ fn kind_of(found: FileType) -> NameKind {
     }
 }
 
-/// Whether `place` names the open file.
 pub(in crate::fs) fn names(place: &Place<'_>, file: &File) -> io::Result<bool> {
     let identity = |metadata: &Metadata| (metadata.dev(), metadata.ino());
     Ok(place.look()?.identity == identity(&file.metadata()?))
@@ -238,7 +234,6 @@ pub(in crate::fs) fn take_over_rights(old: &File, new: &File) -> io::Result<()> 
     new.set_permissions(wanted.permissions())
 }
 
-/// Whether the file's medium is read-only.
 pub(in crate::fs) fn is_read_only(file: &File) -> bool {
     rustix::fs::fstatvfs(file).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY))
 }

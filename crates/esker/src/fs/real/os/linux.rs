@@ -31,7 +31,6 @@ pub(in crate::fs) fn write_parts_at(file: &File, parts: &[IoSlice<'_>], offset: 
     Ok(rustix::io::pwritev(file, &parts[..parts.len().min(PARTS_MAX)], offset)?)
 }
 
-/// Tells the kernel that the range will be read soon.
 pub(in crate::fs) fn prefetch(file: &File, offset: u64, len: u64) {
     if let Some(len) = NonZeroU64::new(len) {
         let _hint = rustix::fs::fadvise(file, offset, Some(len), Advice::WillNeed);
@@ -172,8 +171,9 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     digits.next().is_none().then_some(id)
 }
 
-/// Backs memory with pages of 2 MiB if possible: a page fault for 4 KiB costs more than reading them.
-pub(in crate::fs) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
+/// Tells the kernel that all of `buf`, which is large and new, will be written, so that it backs the memory with pages of
+/// 2 MiB if possible: a page fault for 4 KiB costs more than reading them.
+pub(crate) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
     const PAGE: usize = 4096;
     if cfg!(miri) {
         return;
@@ -186,13 +186,13 @@ pub(in crate::fs) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
     let _hint = unsafe { rustix::mm::madvise(start, len, rustix::mm::Advice::LinuxHugepage) };
 }
 
-/// The fourth word of the kernel's report: runnable threads/all threads.
-pub(in crate::fs) fn running_threads() -> Option<usize> {
+/// How many threads of the whole machine run or are ready to run. The fourth word of the kernel's report is: runnable
+/// threads/all threads.
+pub(crate) fn running_threads() -> Option<usize> {
     let report = fs::read_to_string("/proc/loadavg").ok()?;
     report.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
 
-/// How many descriptors this process may have.
 pub(in crate::fs) fn descriptors_max() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
@@ -203,7 +203,6 @@ pub(in crate::fs) fn descriptors_open() -> Option<u64> {
     (count > 0).then_some(count)
 }
 
-/// The machine's memory in bytes, as the kernel reports it.
 pub(in crate::fs) fn physical_memory() -> Option<u64> {
     let report = fs::read_to_string("/proc/meminfo").ok()?;
     let line = report.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

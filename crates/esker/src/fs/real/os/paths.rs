@@ -69,7 +69,6 @@ impl<'a> Place<'a> {
         Ok(Place { path: whole, follows: false, of: std::marker::PhantomData })
     }
 
-    /// Opens the file there.
     pub(in crate::fs) fn open(&self, access: Access) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(access != Access::Read);
@@ -80,7 +79,6 @@ impl<'a> Place<'a> {
         options.truncate(false).open(&self.path)
     }
 
-    /// The metadata of what is there.
     pub(in crate::fs) fn look(&self) -> io::Result<Look> {
         self.look_with(self.follows)
     }
@@ -124,7 +122,6 @@ impl<'a> Place<'a> {
 }
 
 impl Look {
-    /// Whether the two are the same file or directory.
     pub(in crate::fs) fn is_same(&self, other: &Look) -> bool {
         self.resolved.is_some() && self.resolved == other.resolved
     }
@@ -194,7 +191,6 @@ fn standard_info(file: &File) -> io::Result<FILE_STANDARD_INFO> {
     }
 }
 
-/// Whether `place` names the open file.
 pub(in crate::fs) fn names(place: &Place<'_>, file: &File) -> io::Result<bool> {
     Ok(identity(&place.open(Access::Read)?)? == identity(file)?)
 }

@@ -11,7 +11,6 @@ pub(in crate::fs) fn write_parts_at(file: &File, parts: &[IoSlice<'_>], offset: 
     parts.first().map_or(Ok(0), |first| file.write_at(first, offset))
 }
 
-/// Not supported.
 pub(in crate::fs) fn open_direct(_place: &Place<'_>, _access: Access) -> io::Result<Option<(File, u64)>> {
     Ok(None)
 }
@@ -25,22 +24,18 @@ pub(in crate::fs) fn next_data(_file: &File, offset: u64) -> u64 {
 
 pub(in crate::fs) fn read_singly(_file: &File) {}
 
-/// The limit on this process's descriptors is not known.
 pub(in crate::fs) fn descriptors_max() -> Option<u64> {
     None
 }
 
-/// The number of open descriptors is not known.
 pub(in crate::fs) fn descriptors_open() -> Option<u64> {
     None
 }
 
-/// No limit on this process's memory is known.
 pub(in crate::fs) fn memory_limit() -> Option<u64> {
     None
 }
 
-/// The state of the page cache is not known.
 pub(in crate::fs) fn is_cached(_file: &File, _offset: u64) -> bool {
     true
 }
@@ -75,9 +70,9 @@ pub(in crate::fs) fn mount_id(_dir: &Directory) -> Option<u64> {
     None
 }
 
-pub(in crate::fs) fn expect_use(_buf: &mut [MaybeUninit<u8>]) {}
+pub(crate) fn expect_use(_buf: &mut [MaybeUninit<u8>]) {}
 
-pub(in crate::fs) fn running_threads() -> Option<usize> {
+pub(crate) fn running_threads() -> Option<usize> {
     None
 }
 
