@@ -20,11 +20,6 @@ enum Bytes {
 
 impl Mapping {
     #[cfg(unix)]
-    pub(super) fn empty() -> Self {
-        Mapping(Bytes::Copied(Vec::new()))
-    }
-
-    #[cfg(unix)]
     pub(super) fn over(view: View) -> Self {
         Mapping(Bytes::Mapped(view))
     }

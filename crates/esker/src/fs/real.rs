@@ -131,19 +131,17 @@ impl RealFs {
         Ok((file, metadata.len()))
     }
 
-    /// Opens a regular file, bypassing the page cache.
+    /// Opens a regular file, bypassing the page cache; returns it, its length and the unit of reads and writes. `None` if
+    /// the kernel or the file system refuses.
     fn open_past_cache(&self, doing: &str, path: &Path, access: Access) -> Result<Option<(File, u64, u64)>> {
         let place = self.place(path)?;
-        let mut unit = None;
-        let opened = os::open_direct(&place, access).transpose().map(|opened| {
-            opened.map(|(file, found)| {
-                unit = Some(found);
-                file
-            })
-        });
-        let Some(opened) = opened else { return Ok(None) };
+        let (opened, unit) = match os::open_direct(&place, access) {
+            Ok(None) => return Ok(None),
+            Ok(Some((file, unit))) => (Ok(file), unit),
+            Err(error) => (Err(error), 0),
+        };
         let (file, len) = self.checked(doing, path, &place, opened)?;
-        Ok(unit.map(|unit| (file, len, unit)))
+        Ok(Some((file, len, unit)))
     }
 
     /// Removes a file whose creation failed halfway. Errors are ignored: the caller reports the first error, and the

@@ -90,7 +90,7 @@ impl History {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Files {
     pub(super) history: History,
     /// Segments that recovery may still need.

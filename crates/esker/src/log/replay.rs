@@ -32,7 +32,7 @@ pub(crate) struct LogFloor {
 
 /// A segment file and what its first page says.
 #[derive(Debug, Clone)]
-pub(super) struct Found {
+pub(super) struct SegmentFile {
     pub(super) path: PathBuf,
     pub(super) header: SegmentHeader,
     page: Vec<u8>,
@@ -44,7 +44,7 @@ pub(crate) struct Segments {
     dir: PathBuf,
     /// [`mount_mark`] of the directory now.
     mount: [u8; 16],
-    pub(super) used: Vec<Found>,
+    pub(super) used: Vec<SegmentFile>,
     /// Every segment file, used or not.
     pub(crate) paths: Vec<PathBuf>,
 }
@@ -103,7 +103,7 @@ impl Segments {
             let mut page = vec![0; RECORDS_AT as usize];
             file.read_exact_at(&mut page[..RECORDS_AT.min(file.len()) as usize], 0)?;
             if let Some(header) = SegmentHeader::decode(&page, path)? {
-                used.push(Found { path: path.clone(), header, page });
+                used.push(SegmentFile { path: path.clone(), header, page });
             }
         }
         used.sort_by_key(|found| found.header.id);
@@ -117,7 +117,7 @@ impl Segments {
 
     /// The offset in a segment before which everything was acknowledged, according to its mark; 0 if unknown, also
     /// when it was written through another mount than the directory's now.
-    pub(super) fn published(&self, found: &Found) -> u64 {
+    pub(super) fn published(&self, found: &SegmentFile) -> u64 {
         let is_same = found.header.mount == self.mount && self.mount != [0; 16];
         if is_same { published_mark(&found.page, found.header.epoch) } else { 0 }
     }
@@ -144,7 +144,7 @@ impl Segments {
         lens.try_fold(0, |sum: u64, len| Ok(sum.saturating_add(len?)))
     }
 
-    pub(super) fn live(&self, floor: LogFloor) -> impl Iterator<Item = &Found> {
+    pub(super) fn live(&self, floor: LogFloor) -> impl Iterator<Item = &SegmentFile> {
         self.used.iter().filter(move |found| found.header.id >= floor.segment)
     }
 
@@ -196,9 +196,14 @@ impl Segments {
     ) -> Result<ReplayReport> {
         let last_id = self.used.last().map_or(0, |found| found.header.id);
         let mut report = ReplayReport { last_id, position: floor.start, ..ReplayReport::default() };
-        let live: Vec<&Found> = self.live(floor).collect();
+        let live: Vec<&SegmentFile> = self.live(floor).collect();
         let Some(first) = live.first() else {
-            return if report.position < synced { Err(missing(&self.dir, floor)) } else { Ok(report) };
+            if report.position < synced {
+                let message =
+                    format!("log segment {} is missing, and recovery begins with it", floor.segment);
+                return Err(Error::new(ErrorKind::Corruption, message).at(&self.dir));
+            }
+            return Ok(report);
         };
         let mut expected_seq = first.header.first_seq;
         let (mut stop, mut untouched) = (None, None);
@@ -249,7 +254,7 @@ impl Segments {
     fn judge_end(
         &self,
         fs: &dyn FileSystem,
-        live: &[&Found],
+        live: &[&SegmentFile],
         stop: Option<(PathBuf, u64)>,
         synced: u64,
         report: &mut ReplayReport,
@@ -295,12 +300,6 @@ impl Segments {
         }
         Ok(())
     }
-}
-
-/// The error for a directory without the first segment that recovery needs.
-fn missing(dir: &Path, floor: LogFloor) -> Error {
-    let message = format!("log segment {} is missing, and recovery begins with it", floor.segment);
-    Error::new(ErrorKind::Corruption, message).at(dir)
 }
 
 /// The segment number in the file name `name`, if it is a segment's name.

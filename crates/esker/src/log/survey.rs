@@ -71,7 +71,7 @@ pub(crate) fn survey_stream(
 }
 
 /// A place in the log: its position, file and offset.
-struct Place {
+struct LogPlace {
     position: i64,
     path: PathBuf,
     offset: u64,
@@ -103,7 +103,8 @@ impl Segments {
             if walk.claimed > i64::MIN {
                 sure = sure.max(position(walk.claimed));
             }
-            let place = |offset: u64| Place { position: position(offset as i64), path: path.clone(), offset };
+            let place =
+                |offset: u64| LogPlace { position: position(offset as i64), path: path.clone(), offset };
             places.extend(walk.gaps.iter().map(|&gap| place(gap)));
             let next = segments.get(index + 1).map(|next| &next.header);
             let goes_on = next.is_some_and(|next| {

@@ -78,23 +78,23 @@ pub(crate) struct LogPart {
 /// A segment with bytes that may not be synced. The segment is not kept mapped for the sync: syncing a mapped file
 /// interrupts every core for every page.
 #[derive(Debug, Clone)]
-struct Unsynced {
+struct UnsyncedSegment {
     id: u64,
     start: u64,
     file: Arc<dyn SyncFile>,
 }
 
-impl Unsynced {
-    fn of(segment: &Segment) -> Result<Unsynced> {
+impl UnsyncedSegment {
+    fn of(segment: &Segment) -> Result<UnsyncedSegment> {
         let SegmentHeader { id, start, .. } = *segment.header();
-        Ok(Unsynced { id, start, file: segment.sync_handle()? })
+        Ok(UnsyncedSegment { id, start, file: segment.sync_handle()? })
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct SyncState {
     /// Segments with bytes that may not be synced, oldest first. The last one is the current segment.
-    unsynced: VecDeque<Unsynced>,
+    unsynced: VecDeque<UnsyncedSegment>,
     /// The segment that takes records.
     current: Option<Arc<Segment>>,
     syncing: bool,
@@ -150,23 +150,16 @@ impl Wal {
             len_max: len_max.max(SEGMENT_LEN_MIN),
             files: Mutex::new(Files {
                 history,
-                sealed: VecDeque::new(),
-                going: Vec::new(),
                 retired: reuse
                     .into_iter()
                     .map(|(path, len)| Retired { path, len, bulk: false, left: false })
                     .collect(),
-                spare: None,
                 next_number,
                 next_len: if broken("rule-9") { len_max } else { SEGMENT_LEN_MIN },
                 len_bound: len_max.max(SEGMENT_LEN_MIN),
+                ..Files::default()
             }),
-            sync: Mutex::new(SyncState {
-                unsynced: VecDeque::new(),
-                current: None,
-                syncing: false,
-                failed: None,
-            }),
+            sync: Mutex::default(),
             sync_done: Condvar::new(),
             synced: AtomicU64::new(at.start),
             syncs: AtomicU64::new(0),
@@ -185,7 +178,7 @@ impl Wal {
 
     fn make_current(&self, segment: &Arc<Segment>) -> Result<()> {
         let mut state = self.sync.lock();
-        state.unsynced.push_back(Unsynced::of(segment)?);
+        state.unsynced.push_back(UnsyncedSegment::of(segment)?);
         forget_synced(&mut state.unsynced, self.synced());
         state.current = Some(Arc::clone(segment));
         Ok(())
@@ -375,7 +368,7 @@ impl Wal {
         }
         state.syncing = true;
         let goal = published.load(Ordering::Acquire);
-        let segments: Vec<Unsynced> =
+        let segments: Vec<UnsyncedSegment> =
             state.unsynced.iter().filter(|segment| segment.start < goal).cloned().collect();
         drop(state);
 
@@ -498,7 +491,7 @@ impl Wal {
 
 /// Drops the sealed segments that are durable when the log is synced up to `synced`. A segment without records stays,
 /// although all positions before its end are synced: no sync has covered its header yet, and replay needs it.
-fn forget_synced(unsynced: &mut VecDeque<Unsynced>, synced: u64) {
+fn forget_synced(unsynced: &mut VecDeque<UnsyncedSegment>, synced: u64) {
     while unsynced.len() > 1 && unsynced[0].start < synced && unsynced[1].start <= synced {
         unsynced.pop_front();
     }

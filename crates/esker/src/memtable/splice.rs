@@ -60,16 +60,16 @@ impl Splice {
 
     /// The path, unless another thread has it.
     #[inline]
-    pub(super) fn try_take(&self) -> Option<Held<'_>> {
-        // Create `Held` only after taking the flag: dropping it gives the path back.
-        (!self.taken.swap(true, Ordering::Acquire)).then(|| Held(self))
+    pub(super) fn try_take(&self) -> Option<TakenPath<'_>> {
+        // Create `TakenPath` only after taking the flag: dropping it gives the path back.
+        (!self.taken.swap(true, Ordering::Acquire)).then(|| TakenPath(self))
     }
 }
 
 /// Exclusive use of the path, until dropped.
-pub(super) struct Held<'a>(&'a Splice);
+pub(super) struct TakenPath<'a>(&'a Splice);
 
-impl Deref for Held<'_> {
+impl Deref for TakenPath<'_> {
     type Target = Path;
 
     #[inline]
@@ -79,7 +79,7 @@ impl Deref for Held<'_> {
     }
 }
 
-impl DerefMut for Held<'_> {
+impl DerefMut for TakenPath<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Path {
         // SAFETY: this thread set `taken` and has not cleared it.
@@ -87,7 +87,7 @@ impl DerefMut for Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for TakenPath<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.taken.store(false, Ordering::Release);

@@ -6,19 +6,19 @@ use super::Policy;
 use super::list::{Links, List};
 
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct OneQueue {
     links: Links,
     queue: List,
     is_lru: bool,
 }
 
-impl Queue {
-    pub(super) fn lru() -> Queue {
-        Queue { is_lru: true, ..Queue::default() }
+impl OneQueue {
+    pub(super) fn lru() -> OneQueue {
+        OneQueue { is_lru: true, ..OneQueue::default() }
     }
 }
 
-impl Policy for Queue {
+impl Policy for OneQueue {
     fn page_bytes(&self) -> usize {
         8
     }

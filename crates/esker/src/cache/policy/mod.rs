@@ -57,8 +57,8 @@ pub(crate) trait Policy: Send + Debug {
 
 fn new_policy(policy: CachePolicy) -> Box<dyn Policy> {
     match policy {
-        CachePolicy::Fifo => Box::new(lru::Queue::default()),
-        CachePolicy::Lru => Box::new(lru::Queue::lru()),
+        CachePolicy::Fifo => Box::new(lru::OneQueue::default()),
+        CachePolicy::Lru => Box::new(lru::OneQueue::lru()),
         CachePolicy::TwoQ => Box::new(two_q::TwoQ::default()),
         CachePolicy::Arc => Box::new(arc::Adaptive::default()),
         CachePolicy::S3Fifo => Box::new(s3_fifo::S3Fifo::default()),

@@ -16,29 +16,29 @@ const READ_MAX: usize = 512 << 10;
 const WRITE: usize = 512 << 10;
 
 thread_local! {
-    static FETCHED: RefCell<Aligned> = const { RefCell::new(Aligned { bytes: Vec::new(), skipped: 0 }) };
+    static FETCHED: RefCell<AlignedBytes> = const { RefCell::new(AlignedBytes { bytes: Vec::new(), skipped: 0 }) };
 }
 
 /// Memory aligned to a page.
 #[derive(Debug)]
-struct Aligned {
+struct AlignedBytes {
     /// Longer than the part that is used.
     bytes: Vec<u8>,
     /// The offset at which the page begins.
     skipped: usize,
 }
 
-impl Aligned {
-    fn new(len: usize) -> Aligned {
+impl AlignedBytes {
+    fn new(len: usize) -> AlignedBytes {
         let bytes = vec![0; len + BLOCK as usize];
         let begin = bytes.as_ptr().addr();
-        Aligned { skipped: begin.next_multiple_of(BLOCK as usize) - begin, bytes }
+        AlignedBytes { skipped: begin.next_multiple_of(BLOCK as usize) - begin, bytes }
     }
 
     /// The first `len` bytes, with any content; takes more memory if there are too few.
     fn first(&mut self, len: usize) -> &mut [u8] {
         if self.skipped + len > self.bytes.len() {
-            *self = Aligned::new(len);
+            *self = AlignedBytes::new(len);
         }
         &mut self.bytes[self.skipped..][..len]
     }
@@ -60,7 +60,7 @@ impl DirectRead {
     }
 
     /// Reads the beginning of `buf` and returns how many bytes; 0 at the end of the file.
-    fn read_some(&self, fetched: &mut Aligned, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    fn read_some(&self, fetched: &mut AlignedBytes, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let before = (offset % self.unit as u64) as usize;
         let wanted = (before + buf.len()).next_multiple_of(self.unit).min(READ_MAX);
         let units = fetched.first(wanted);
@@ -109,7 +109,7 @@ pub(super) struct DirectWrite {
     file: File,
     /// Offsets and lengths of writes are multiples of this power of two.
     unit: usize,
-    gathered: Aligned,
+    gathered: AlignedBytes,
     /// How much of the buffer is filled with bytes of the file. They begin at file offset `written`, a multiple of the
     /// unit.
     filled: usize,
@@ -122,7 +122,7 @@ pub(super) struct DirectWrite {
 impl DirectWrite {
     /// A new file with its unit, if this code supports the unit.
     pub(super) fn of((file, _, unit): (File, u64, u64), path: &Path) -> Option<Self> {
-        let (gathered, path) = (Aligned::new(WRITE), path.to_path_buf());
+        let (gathered, path) = (AlignedBytes::new(WRITE), path.to_path_buf());
         let unit = usable(unit)?;
         Some(DirectWrite { file, unit, gathered, filled: 0, written: 0, failed: false, path })
     }

@@ -115,7 +115,7 @@ impl ReadFile for RealFile {
         let file_len = self.file.metadata().map_err(failed)?.len().min(ReadFile::len(self));
         let len = crate::fs::mapping::check_range(&self.path, file_len, offset, len)?;
         if len == 0 {
-            return Ok(Mapping::empty());
+            return Mapping::by_reading(self, offset, 0);
         }
         Ok(Mapping::over(os::View::new(&self.file, offset, len).map_err(failed)?))
     }

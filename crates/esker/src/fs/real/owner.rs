@@ -8,9 +8,8 @@
 //!
 //! Readers write nothing. Linux lists them in `/proc/locks`, by the file's device and number.
 
-use std::fmt::Write;
 use std::fs;
-use std::io::{Read, Seek, SeekFrom, Write as _};
+use std::io::{Read, Seek, SeekFrom, Write};
 
 use super::*;
 
@@ -53,11 +52,8 @@ pub(super) fn holders(file: &File) -> Option<String> {
         None => in_kernel_table(file),
     };
     let named: Vec<String> = ids.iter().take(NAMED_MAX).map(|id| name(*id)).collect();
-    match named.as_slice() {
-        [] => None,
-        [one] => Some(one.clone()),
-        many => Some(format!("{}{}", many.join(", "), if ids.len() > NAMED_MAX { " and more" } else { "" })),
-    }
+    let more = if ids.len() > NAMED_MAX { " and more" } else { "" };
+    (!named.is_empty()).then(|| named.join(", ") + more)
 }
 
 fn replace(mut file: &File, note: &str) -> std::io::Result<()> {
@@ -157,12 +153,10 @@ fn name(id: u32) -> String {
     if id == std::process::id() {
         return format!("this process, {id}, through another handle");
     }
-    let mut name = format!("process {id}");
-    if let Some(command) = command(id) {
-        // Writing to memory cannot fail.
-        let _ = write!(name, " ({command})");
+    match command(id) {
+        Some(command) => format!("process {id} ({command})"),
+        None => format!("process {id}"),
     }
-    name
 }
 
 /// The beginning of the command line, without the directory of the program. The process chose these characters, so

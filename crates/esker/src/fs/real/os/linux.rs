@@ -162,13 +162,9 @@ pub(in crate::fs) fn mount_id(dir: &Directory) -> Option<u64> {
 
 /// Parses the 16 bytes of a UUID: 32 hexadecimal digits, with hyphens anywhere.
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
-    let mut digits = text.trim().chars().filter(|&c| c != '-').map(|c| c.to_digit(16));
-    let mut id = [0; 16];
-    for byte in &mut id {
-        let (high, low) = (digits.next()??, digits.next()??);
-        *byte = (high << 4 | low) as u8;
-    }
-    digits.next().is_none().then_some(id)
+    let digits = text.trim().replace('-', "");
+    let is_whole = digits.len() == 32 && !digits.starts_with('+');
+    u128::from_str_radix(&digits, 16).ok().filter(|_| is_whole).map(u128::to_be_bytes)
 }
 
 /// Tells the kernel that all of `buf`, which is large and new, will be written, so that it backs the memory with pages of
