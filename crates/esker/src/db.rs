@@ -134,15 +134,15 @@ impl Db {
     /// `AlreadyExists`, `InvalidInput` when an option is out of range, or as [`Db::tree`].
     pub fn create_tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
         check_tree_name(name)?;
-        self.store.ensure_writable()?;
+        self.store.disk().ensure_writable()?;
         options.check()?;
         crate::table::check_supported(options.compression)?;
         // Earlier writes must not be lost if the new tree survives: the store must stay a prefix of its history.
-        self.store.sync_published()?;
+        self.store.log().sync_published()?;
         let mut versions = self.store.versions().lock();
         versions.check_free(name)?;
         let edit = Edit::CreateTree { tree: versions.next_tree(), name: name.to_owned(), options };
-        self.store.apply(&mut versions, &Change::of(vec![edit]))?;
+        self.store.installer().apply(&mut versions, &Change::of(vec![edit]))?;
         Ok(Tree::new(&self.store, versions.tree_called(name)?))
     }
 
@@ -163,11 +163,11 @@ impl Db {
     /// `NotFound`, `InvalidInput` for the default tree, or as [`Db::tree`].
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         check_tree_name(name)?;
-        self.store.check_changeable()?;
+        self.store.log().check_changeable()?;
         if name == DEFAULT_TREE {
             return Err(Error::invalid("the default tree cannot be dropped"));
         }
-        self.store.drop_tree(name)
+        self.store.reshaper().drop_tree(name)
     }
 
     /// The names of all trees, sorted.
@@ -205,13 +205,13 @@ impl Db {
     /// ```
     pub fn split(&self, tree: &Tree, at: impl AsRef<[u8]>, name: &str) -> Result<Tree> {
         check_tree_name(name)?;
-        self.store.ensure_writable()?;
+        self.store.disk().ensure_writable()?;
         let (inner, at) = (tree.inner(), at.as_ref());
         if inner.store != self.store.id() {
             return Err(Error::invalid("the tree belongs to another store"));
         }
         check_key(at)?;
-        let new = self.store.split(inner, at, name)?;
+        let new = self.store.reshaper().split(inner, at, name)?;
         Ok(Tree::new(&self.store, new))
     }
 
@@ -245,7 +245,7 @@ impl Db {
     /// # }
     /// ```
     pub fn export_tree(&self, name: &str, dir: impl AsRef<Path>) -> Result<TreeFiles> {
-        self.store.ensure_writable()?;
+        self.store.disk().ensure_writable()?;
         crate::admin::checkpoint::check_outside(&self.store, dir.as_ref())?;
         crate::admin::export::export(&self.store, name, dir.as_ref())
     }
@@ -266,7 +266,7 @@ impl Db {
     /// manifest names; otherwise as [`Db::flush`]. After an error the store is as it was.
     pub fn import_tree(&self, dir: impl AsRef<Path>, name: &str) -> Result<(Tree, TreeFiles)> {
         check_tree_name(name)?;
-        self.store.ensure_writable()?;
+        self.store.disk().ensure_writable()?;
         let (tree, files) = crate::admin::import::import(&self.store, dir.as_ref(), name)?;
         Ok((Tree::new(&self.store, tree), files))
     }
@@ -331,7 +331,7 @@ impl Db {
     /// # Errors
     /// `InvalidInput` when it holds a tree of another store; otherwise as [`Tree::put`].
     pub fn write(&self, batch: &Batch) -> Result<()> {
-        self.store.write(batch, self.store.options().durability)
+        self.store.writes().write(batch, self.store.options().durability)
     }
 
     /// Like [`Db::write`], with the given durability.
@@ -339,7 +339,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write`].
     pub fn write_with(&self, batch: &Batch, durability: Durability) -> Result<()> {
-        self.store.write(batch, durability)
+        self.store.writes().write(batch, durability)
     }
 
     /// Begins a transaction.
@@ -388,10 +388,10 @@ impl Db {
     /// # Errors
     /// `Poisoned` when the disk failed: reopen the store; `OutOfSpace` when there is no room for such tables.
     pub fn sync(&self) -> Result<()> {
-        self.store.check_changeable()?;
+        self.store.log().check_changeable()?;
         let sync = || {
-            self.store.sync_published()?;
-            self.store.flush_volatile()
+            self.store.log().sync_published()?;
+            self.store.flusher().flush_volatile()
         };
         let metrics = self.store.metrics();
         metrics.measure(Operation::Sync, Subject::none, || {
@@ -442,7 +442,7 @@ impl Db {
     /// # Errors
     /// `Io` or `OutOfSpace`; the data stays in the log and in memory.
     pub fn flush(&self) -> Result<()> {
-        self.store.flush()
+        self.store.flusher().flush()
     }
 
     /// Flushes, merges each tree into one sorted run, and drops what no reader can see any more. Returns when the space
@@ -451,8 +451,8 @@ impl Db {
     /// # Errors
     /// As [`Db::flush`], and `Corruption` when a table cannot be read.
     pub fn compact(&self) -> Result<()> {
-        self.store.check_changeable()?;
-        self.store.compact()
+        self.store.log().check_changeable()?;
+        self.store.compactor().compact()
     }
 
     /// Empties the buffer pool, so that the next reads go to the files. Counts of hits and misses continue. Use it to
@@ -468,7 +468,7 @@ impl Db {
     /// # Errors
     /// `InvalidInput` when `dir` lies in the store's own directory; `AlreadyExists`, `Io`, `OutOfSpace`.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
-        self.store.ensure_writable()?;
+        self.store.disk().ensure_writable()?;
         crate::admin::checkpoint::check_outside(&self.store, dir.as_ref())?;
         crate::admin::checkpoint::checkpoint(&self.store, dir.as_ref()).map(drop)
     }
@@ -484,7 +484,7 @@ impl Db {
     /// directory; `Corruption` when the list of an earlier backup's files is damaged; `Locked` when another backup or
     /// restore uses `dir`; `Io`, `OutOfSpace`. Earlier backups stay as they were.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<BackupReport> {
-        self.store.ensure_writable()?;
+        self.store.disk().ensure_writable()?;
         crate::admin::checkpoint::check_outside(&self.store, dir.as_ref())?;
         crate::admin::backup::backup(&self.store, dir.as_ref())
     }

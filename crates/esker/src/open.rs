@@ -19,13 +19,12 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::blob::{BlobFileId, BlobSet};
-use crate::cache::BufferPool;
 use crate::canary::broken;
 use crate::cursor::SeqNo;
-use crate::env::{Env, Executor, ThreadExecutor};
+use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::gone::remove_for_good;
 use crate::fs::{DirLock, FileSystem, LockMode, MemoryFs, give_back_free_memory};
@@ -34,13 +33,12 @@ use crate::log::segment::is_shared;
 use crate::log::wal::{History, LogTail, Wal, is_usual_len};
 use crate::memtable::{ChunkPool, Memtable};
 use crate::options::{Options, TreeOptions};
-use crate::space::{self, Space};
+use crate::space::Space;
 use crate::state::versions::{Change, Surroundings, Versions};
-use crate::store::{Owner, Parts, Store, compaction};
-use crate::trace::Metrics;
+use crate::store::{Core, Owner, Store};
 use crate::version::edit::{Edit, ManifestState};
 use crate::version::manifest::{Manifest, manifest_path, read_manifest};
-use crate::version::tables::{TableRegistry, table_path};
+use crate::version::tables::table_path;
 use crate::write::commit::Commit;
 use crate::write::lookups::Lookup;
 
@@ -92,7 +90,7 @@ pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<
     let purpose = if read_only { Purpose::Read } else { Purpose::Write };
     let opening = Opening::new(dir, &options, &found, purpose)?;
     let replayed = opening.replay(&found.segments, &found.state)?;
-    let store = opening.finish(options, &found, replayed, purpose, Some(Arc::clone(&lock)))?;
+    let store = opening.finish(&found, replayed, purpose, Some(Arc::clone(&lock)))?;
     store.blobs().note_lock(lock);
     store.start()?;
     Ok(Owner::of(store))
@@ -152,18 +150,12 @@ enum Purpose {
     Shorten,
 }
 
+/// A store that is being opened.
 struct Opening {
-    id: u64,
-    dir: PathBuf,
-    env: Env,
-    registry: Arc<TableRegistry>,
-    pool: Arc<BufferPool>,
-    blobs: Arc<BlobSet>,
+    core: Arc<Core>,
     unneeded: blob_files::Unneeded,
     /// Writes that may have overwritten a huge value.
     lookups: RefCell<Vec<Lookup>>,
-    next_file: Arc<AtomicU64>,
-    executor: Arc<dyn Executor>,
     versions: Versions,
 }
 
@@ -174,55 +166,40 @@ struct Replayed {
     log_seq: SeqNo,
 }
 
-/// The number of the next opening of a store in this process.
-static NEXT_STORE: AtomicU64 = AtomicU64::new(1);
-
 impl Opening {
     fn new(dir: &Path, options: &Options, found: &OnDisk, purpose: Purpose) -> Result<Opening> {
         let OnDisk { listing, state, .. } = found;
         let read_only = purpose == Purpose::Read;
-        let env = options.env.clone();
-        let mapped = 2 * options.segment_len_max() as usize;
-        let memtables = space::immutable_max(options.memtable_limit()) + options.memtable_limit();
-        let pool_bytes = options.memory().saturating_sub(memtables + mapped).max(options.memory() / 8);
-        let pool = Arc::new(BufferPool::new(pool_bytes, options.cache_policy));
-        let registry = TableRegistry::new(options, dir, Arc::clone(&pool), pool_bytes / 2);
         check_tables(dir, listing, state)?;
-        let next_file = Arc::new(AtomicU64::new(state.next_file.max(listing.next_file())));
-        let default_executor = || Arc::new(ThreadExecutor::new(options.threads)) as Arc<dyn Executor>;
-        let executor = env.executor.clone().unwrap_or_else(default_executor);
-        let (numbers, signal) = (Arc::clone(&next_file), Arc::clone(&executor));
-        let metrics = Metrics::new(&env.clock);
-        let blobs = Arc::new(BlobSet::new(&env, dir, numbers, signal, metrics, options));
-        let id = NEXT_STORE.fetch_add(1, Ordering::Relaxed);
+        let next_file = state.next_file.max(listing.next_file());
+        let core = Core::new(dir, options.clone(), read_only, next_file, state.clock_us);
         let versions = Versions::recover(
             state,
             Surroundings {
-                store: id,
-                registry: Arc::clone(&registry),
-                blobs: Arc::clone(&blobs),
+                store: core.id(),
+                registry: Arc::clone(core.registry()),
+                blobs: Arc::clone(core.blobs()),
                 chunks: Arc::new(ChunkPool::new(options.memtable_limit())),
             },
         );
-        let unneeded = blob_files::find(&blobs, &env, dir, listing, state, read_only)?;
-        let (lookups, dir) = (RefCell::default(), dir.to_path_buf());
-        Ok(Opening { id, dir, env, registry, pool, blobs, unneeded, lookups, next_file, executor, versions })
+        let unneeded = blob_files::find(core.blobs(), core.env(), dir, listing, state, read_only)?;
+        Ok(Opening { core, unneeded, lookups: RefCell::default(), versions })
     }
 
     fn finish(
         self,
-        options: Options,
         found: &OnDisk,
         replayed: Replayed,
         purpose: Purpose,
         lock: Option<Arc<dyn DirLock>>,
     ) -> Result<Arc<Store>> {
-        let Opening { id, dir, env, registry, pool, blobs, next_file, executor, mut versions, .. } = self;
+        let Opening { core, mut versions, .. } = self;
+        let (env, dir, options, blobs) = (core.env(), core.dir(), core.options(), core.blobs());
         let blobs_to_go: BTreeSet<BlobFileId> = self.unneeded.files.iter().copied().collect();
-        let unclaimed = unclaimed(self.unneeded, &blobs, purpose);
+        let unclaimed = unclaimed(self.unneeded, blobs, purpose);
         let (listing, mut state, read_only) = (&found.listing, found.state.clone(), purpose == Purpose::Read);
         let reuse = match purpose {
-            Purpose::Write => reusable(&env, found, &replayed.report, options.segment_len_max())?,
+            Purpose::Write => reusable(env, found, &replayed.report, options.segment_len_max())?,
             Purpose::Read | Purpose::Shorten => None,
         };
         let fresh = fresh_floor(&replayed, state.floor, reuse.is_some());
@@ -230,49 +207,33 @@ impl Opening {
             if replayed.report.records == 0 {
                 state.floor = fresh;
             }
-            state.next_file = next_file.load(Ordering::Relaxed);
+            state.next_file = core.tables().next_file.load(Ordering::Relaxed);
             state.last_seq = state.last_seq.max(replayed.next_seq - 1);
         }
         let at = (fresh, replayed.log_seq);
-        let (wal, tail, kept) = start_log(&env, &dir, &options, found, purpose, at, reuse)?;
+        let (wal, tail, kept) = start_log(env, dir, options, found, purpose, at, reuse)?;
         if read_only {
             // Readers see an empty default tree if the store has none.
             versions.show(default_tree(&versions).as_slice());
         } else {
-            let unneeded = Strays::find(found, &dir, &state, &blobs_to_go, &kept);
-            let manifest = Manifest::create(&env, &dir, listing.manifest() + 1, state)?;
+            let unneeded = Strays::find(found, dir, &state, &blobs_to_go, &kept);
+            let manifest = Manifest::create(env, dir, listing.manifest() + 1, state)?;
             let (number, len) = manifest.synced();
             wal.mark_manifest(number, len)?;
             versions.go_on_with(manifest);
             // This makes room for what follows.
-            unneeded.remove(&env, &dir)?;
+            unneeded.remove(env, dir)?;
         }
-        let space = Space::find(&options, &dir, &blobs.gate, purpose == Purpose::Write)?;
-        let store = Store::new(Parts {
-            id,
-            dir,
-            options,
-            read_only,
-            clock_us: found.state.clock_us,
-            commit: Commit::new(replayed.next_seq, replayed.log_seq, tail),
-            wal,
-            versions,
-            registry,
-            pool,
-            blobs,
-            replayed: replayed.report,
-            next_file,
-            executor,
-            space,
-            lock,
-        });
+        let space = Space::find(options, dir, &blobs.gate, purpose == Purpose::Write)?;
+        let commit = Commit::new(replayed.next_seq, replayed.log_seq, tail);
+        let store = Store::new(core, (commit, wal), versions, space, replayed.report, lock);
         if !read_only {
-            store.adopt_garbage(unclaimed)?;
+            store.finder().adopt_garbage(unclaimed)?;
             self.lookups.into_inner().into_iter().for_each(|lookup| store.commit().lookups.add(lookup));
             complete(&store, fresh)?;
             conclude(&store, listing, &kept)?;
             if purpose == Purpose::Write {
-                compaction::merge_what_was_left(&store);
+                store.compactor().merge_what_was_left();
             }
         }
         Ok(store)
@@ -370,7 +331,7 @@ fn conclude(store: &Store, listing: &Listing, kept: &BTreeSet<PathBuf>) -> Resul
     if store.replayed().records > 0 && store.versions().lock().trees().len() >= MANY_TREES {
         give_back_free_memory();
     }
-    store.begin_reserve()
+    store.disk().begin_reserve()
 }
 
 /// Makes what was replayed durable, and moves the floor to the fresh segment.
@@ -380,21 +341,22 @@ fn complete(store: &Arc<Store>, fresh: LogFloor) -> Result<()> {
     }
     // Huge values that the log points to become durable before tables do. The log itself counts as synced already.
     store.blobs().sync()?;
-    store.flush()?;
-    store.find_overwritten(store.commit().visible())?;
+    store.flusher().flush()?;
+    store.finder().find_overwritten(store.commit().visible())?;
     let mut versions = store.versions().lock();
     let Some(floor) = versions.known().map(|known| known.floor) else { return Ok(()) };
     // Blobs without an owner are freed only once the log that might name them is out of use. Otherwise a second
     // recovery would accept a record whose blob is missing.
-    let mut blobs = store.blob_edits_of_opening(&versions);
+    let mut blobs = store.finder().blob_edits_of_opening(&versions);
     let mut edits = blobs.take_edits();
     if floor != fresh {
         edits.push(Edit::Floor(fresh));
     }
     edits.extend(default_tree(&versions));
-    let committed = if edits.is_empty() { Ok(()) } else { store.apply(&mut versions, &Change::of(edits)) };
+    let committed =
+        if edits.is_empty() { Ok(()) } else { store.installer().apply(&mut versions, &Change::of(edits)) };
     drop(versions);
-    store.after_blob_edits(blobs, committed.is_ok());
+    store.finder().after_blob_edits(blobs, committed.is_ok());
     committed?;
     store.wal().retire(fresh);
     Ok(())

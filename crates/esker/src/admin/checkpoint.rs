@@ -44,8 +44,8 @@ pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<ManifestState> {
 
 /// Seals and syncs most of the files that a copy needs, while writers go on.
 pub(super) fn prepare(store: &Store) -> Result<()> {
-    store.flush()?;
-    store.seal_blobs(true).map(drop)
+    store.flusher().flush()?;
+    store.log().seal_blobs(true).map(drop)
 }
 
 pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> {
@@ -61,7 +61,7 @@ pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> 
     let parts = {
         let commit = store.commit().lock_quiet();
         state.log_synced = commit.tail.position();
-        state.blobs = store.blob_files_of_copy(&state, state.log_synced)?;
+        state.blobs = store.finder().blob_files_of_copy(&state, state.log_synced)?;
         store.wal().parts(state.floor, &commit.tail)
     };
     for &file in state.blobs.live.keys() {

@@ -64,7 +64,7 @@ pub(crate) fn export(store: &Store, name: &str, dir: &Path) -> Result<TreeFiles>
 /// Gives the tree's files second names in `target`.
 fn link(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState, TreeFiles)> {
     let (fs, target_fs) = (&store.env().fs, &target.env.fs);
-    store.while_exportable(name, |state| {
+    store.reshaper().while_exportable(name, |state| {
         let mut files = TreeFiles::default();
         for (from, to) in files_of(state, store.dir(), target.dir) {
             fs.hard_link_to(&from, &**target_fs, &to)?;

@@ -72,7 +72,7 @@ pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeI
     let brought = arrival.bring(&tables, &found.state.blobs, record.lineage);
     let brought = brought.and_then(|(tables, blobs)| {
         let imported = Imported { record: record.clone(), tables, blobs, greatest, clock_us };
-        store.import(name, imported)
+        store.reshaper().import(name, imported)
     });
     let tree = brought.inspect_err(|_| arrival.undo())?;
     Ok((tree, arrival.files))

@@ -1,6 +1,6 @@
 //! The parts of a merge: [`queue`] knows which trees may need one, [`pick`] chooses the tables (`leveled` and `tiered`
 //! know how), [`retain`] chooses the versions that survive, [`operands`] combines the operands of a key, and [`output`]
-//! writes the tables. `store/compaction.rs` does the merge.
+//! writes the tables. `store/compactor/mod.rs` does the merge.
 
 mod leveled;
 pub(crate) mod operands;

@@ -26,7 +26,7 @@ impl Opening {
             }
             Ok(visited)
         };
-        let report = segments.replay(&*self.env.fs, state.floor, state.log_synced, &mut visit)?;
+        let report = segments.replay(&*self.core.env().fs, state.floor, state.log_synced, &mut visit)?;
         // The log may hold writes of trees that were dropped.
         next_seq = next_seq.max(report.next_seq);
         let log_seq = if report.next_seq > 0 { report.next_seq } else { next_seq };
@@ -43,9 +43,9 @@ impl Opening {
             if content.kind != Kind::Blob {
                 continue;
             }
-            self.blobs.note_used();
+            self.core.blobs().note_used();
             let Some(pointer) = Pointer::decode(content.value) else { return Ok(Visited::Nonsense) };
-            if !broken("rule-4-replay") && !blob_files::is_there(&self.blobs, state, &pointer, kept) {
+            if !broken("rule-4-replay") && !blob_files::is_there(self.core.blobs(), state, &pointer, kept) {
                 return Ok(Visited::EndsHere);
             }
         }
@@ -56,7 +56,7 @@ impl Opening {
                 continue;
             }
             if let Some(pointer) = Pointer::of_entry(op.kind, op.value) {
-                blob_files::claim(&self.blobs, &pointer, key_hash(tree.lineage, op.key));
+                blob_files::claim(self.core.blobs(), &pointer, key_hash(tree.lineage, op.key));
             }
             let mem = tree.mem();
             if op.kind == Kind::DeleteRange {
@@ -67,7 +67,8 @@ impl Opening {
                 mem.note_write(seq, Some((state.floor, end)));
                 continue;
             }
-            if op.kind != Kind::Merge && self.blobs.filter.may_contain(key_hash(tree.lineage, op.key)) {
+            if op.kind != Kind::Merge && self.core.blobs().filter.may_contain(key_hash(tree.lineage, op.key))
+            {
                 let what = What::Key(op.key.to_vec());
                 self.lookups.borrow_mut().push(Lookup { tree: Arc::clone(tree), what, seq });
             }

@@ -26,7 +26,7 @@
 //!   as table, beside all that.
 //!
 //! When the room shrinks, s and M shrink at the next look. The reserve of before covers what memtables hold then. It is
-//! shortened only when the log has none of its longer segments any more (`store/shrink.rs`).
+//! shortened only when the log has none of its longer segments any more (`store/flusher/shrink.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

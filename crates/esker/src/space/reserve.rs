@@ -4,7 +4,7 @@
 //! fail, finds no room, the file is cut, and the work is done once more; as soon as there is room, the file
 //! gets its length back, and only then are puts taken again. It is [`PER_SEGMENT`] times as long as the
 //! longest log segment so far, so that a small store stays small, and one that was emptied gets small again
-//! (`store/shrink.rs`); how long segments get follows the disk ([`Space::fit`](super::Space::fit)):
+//! (`store/flusher/shrink.rs`); how long segments get follows the disk ([`Space::fit`](super::Space::fit)):
 //!
 //! ```text
 //! |  1 x: log segments for deletes  |  4 x: opening (a first segment, a manifest, the tables of one segment)  |

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::Store;
+use super::Core;
 
 thread_local! {
     /// The stores whose work this thread is doing, the innermost last.
@@ -13,16 +13,16 @@ thread_local! {
 pub(super) struct AtWork(());
 
 impl AtWork {
-    pub(super) fn on(store: &Store) -> AtWork {
+    pub(super) fn on(core: &Core) -> AtWork {
         // A thread that ends may close a store after this thread-local is gone. It then runs no user code that could
         // ask.
-        let _gone = AT_WORK.try_with(|stores| stores.borrow_mut().push(store.id));
+        let _gone = AT_WORK.try_with(|stores| stores.borrow_mut().push(core.id));
         AtWork(())
     }
 
-    /// Whether this thread works for `store`, so that it cannot wait for the store's work to end.
-    pub(super) fn is_on(store: &Store) -> bool {
-        AT_WORK.try_with(|stores| stores.borrow().contains(&store.id)).unwrap_or(false)
+    /// Whether this thread works for the store of `core`, so that it cannot wait for the store's work to end.
+    pub(super) fn is_on(core: &Core) -> bool {
+        AT_WORK.try_with(|stores| stores.borrow().contains(&core.id)).unwrap_or(false)
     }
 }
 

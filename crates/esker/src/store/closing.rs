@@ -38,10 +38,10 @@ impl Store {
     /// Ends the background work, syncs the log and unlocks the directory. A later call, or one meanwhile, gets the
     /// same result, and gets it when all is done.
     pub(crate) fn close(&self) -> Result<()> {
-        if AtWork::is_on(self) {
+        if AtWork::is_on(&self.core) {
             let message =
                 "a store cannot be closed by its own work, such as a merge operator: close it elsewhere";
-            return Err(Error::new(ErrorKind::InvalidInput, message).at(&self.dir));
+            return Err(Error::new(ErrorKind::InvalidInput, message).at(&self.core.dir));
         }
         let mut outcome = self.closing.outcome.lock();
         if let Some(before) = &*outcome {
@@ -55,7 +55,7 @@ impl Store {
     /// Closes the store because the last handle was dropped. A program that needs to know whether the last sync
     /// succeeded calls `close` before.
     pub(super) fn close_with_last_handle(&self) {
-        if AtWork::is_on(self) {
+        if AtWork::is_on(&self.core) {
             self.closing.due.store(true, Ordering::Release);
         } else {
             drop(self.close());
@@ -71,38 +71,40 @@ impl Store {
     }
 
     fn close_now(&self) -> Result<()> {
-        let _at_work = AtWork::on(self);
+        let _at_work = AtWork::on(&self.core);
         // Merges under way are not held up any more.
-        let _hurry = self.io_budget.hurry();
+        let _hurry = self.core.io_budget.hurry();
         let mut flushed = Ok(());
-        if !self.health.is_read_only() && self.health.failure().is_none_or(|error| is_full(&error)) {
+        if !self.core.health.is_read_only() && self.core.health.failure().is_none_or(|error| is_full(&error))
+        {
             // Without it the next opening has more to do, and finds a larger store.
-            drop(self.flush_and_shrink());
-            flushed = self.flush_when_closing();
+            drop(self.flusher.flush_and_shrink());
+            flushed = self.flusher.flush_when_closing();
             self.collect_when_closing();
         }
-        self.health.begin_closing();
-        self.executor.stop();
-        self.health.signal();
+        self.core.health.begin_closing();
+        self.core.executor.stop();
+        self.core.health.signal();
         // Another thread may be giving space back still; from here on it finds the store closing.
-        drop(self.blob_gc.begin_round());
-        self.reclaim.end();
+        drop(self.finder.blob_gc().begin_round());
+        self.collector.end_reclaim();
         self.scrub.stop();
-        let last = self.blobs.gate.close();
-        if !self.health.is_read_only() {
+        let last = self.core.blobs.gate.close();
+        if !self.core.health.is_read_only() {
             // The next opening has less to read. A file that cannot be sealed is read all the same.
-            drop(self.seal_blobs(true));
+            drop(self.log.seal_blobs(true));
         }
-        self.blobs.close();
-        let sealed = if self.health.is_read_only() { Ok(()) } else { self.seal_log() };
+        self.core.blobs.close();
+        let sealed = if self.core.health.is_read_only() { Ok(()) } else { self.seal_log() };
         // Callers' threads may still be flushing, merging or changing trees: they end before the lock goes.
-        let ended = (self.compacting.lock(), self.flushing.lock(), self.versions.lock());
+        let ended =
+            (self.installer.compacting().lock(), self.flusher.flushing().lock(), self.versions.lock());
         let result = sealed.and_then(|()| self.remove_unused());
         drop(ended);
         drop(last);
         self.release_all();
         self.lock.lock().take();
-        match self.health.failure() {
+        match self.core.health.failure() {
             Some(error) if error.kind() != ErrorKind::OutOfSpace => Err(error),
             _ => flushed.and(result),
         }
@@ -111,11 +113,11 @@ impl Store {
     /// Gives back the space of overwritten huge values for up to two seconds, so that a process that deletes and ends
     /// leaves none behind. The next opening does the rest, and frees what only snapshots see.
     fn collect_when_closing(&self) {
-        let clock = &self.env.clock;
+        let clock = &self.core.env().clock;
         let until = clock.monotonic_us() + CLOSING_US;
-        let mut round = self.blob_gc.begin_round();
-        while self.has_blob_garbage() && clock.monotonic_us() < until {
-            if !matches!(self.run_gc_round(&mut round), Ok(true)) {
+        let mut round = self.finder.blob_gc().begin_round();
+        while self.collector.has_blob_garbage() && clock.monotonic_us() < until {
+            if !matches!(self.collector.run_gc_round(&mut round), Ok(true)) {
                 break;
             }
         }
@@ -124,57 +126,57 @@ impl Store {
     /// Ends all writes, makes the log durable and records in the manifest how far it goes. So the next opening notices
     /// if any of it is lost.
     fn seal_log(&self) -> Result<()> {
-        let state = self.commit.lock_quiet();
+        let state = self.log.commit().lock_quiet();
         // The manifest must not confirm a log with a hole.
-        self.commit.check()?;
+        self.log.commit().check()?;
         let end = state.tail.position();
         // A writer that got past the first check must not be acknowledged once the directory may belong to another
         // opening.
-        self.commit.poison();
+        self.log.commit().poison();
         drop(state);
-        self.sync_log_when_closing(end)?;
+        self.log.sync_log_when_closing(end)?;
         let mut versions = self.versions.lock();
         let Some(known) = versions.known() else { return Ok(()) };
         let (floor, noted) = (known.floor.start, known.log_synced);
         // If the floor is before the start of this log, what was replayed is not in tables and not known to be on the
         // disk.
-        if floor < self.wal.began_at() {
+        if floor < self.log.wal().began_at() {
             return Ok(());
         }
-        let mut edits = self.blob_edits_of_closing(&versions);
+        let mut edits = self.finder.blob_edits_of_closing(&versions);
         // The manifest must not name a file before its name is durable.
-        self.blobs.sync_names()?;
+        self.core.blobs.sync_names()?;
         if end > noted.max(floor) {
             edits.push(Edit::LogSynced { position: end });
         }
-        if !edits.is_empty() || self.has_expiring(&versions) {
-            edits.push(self.clock_edit());
-            self.apply_when_closing(&mut versions, &Change::of(edits))?;
+        if !edits.is_empty() || self.installer.has_expiring(&versions) {
+            edits.push(self.core.clock_edit());
+            self.installer.apply_when_closing(&mut versions, &Change::of(edits))?;
         }
         Ok(())
     }
 
     /// Removes the files that the next opening does not need.
     fn remove_unused(&self) -> Result<()> {
-        if self.health.is_read_only() {
+        if self.core.health.is_read_only() {
             return Ok(());
         }
-        remove_for_good(&*self.env.fs, &self.dir, &mut self.wal.close(), |path| path)?;
-        self.remove_obsolete()
+        remove_for_good(&*self.core.env().fs, &self.core.dir, &mut self.log.wal().close(), |path| path)?;
+        self.disk.remove_obsolete()
     }
 
     /// Releases descriptors, maps and memory, whatever handles are left. From here on a tree's state is not what the
     /// tree holds: a thread that has loaded it checks afterwards whether the store is closing.
     fn release_all(&self) {
-        self.immutable.clear();
-        self.compactions.clear();
-        self.commit.lookups.clear();
+        self.installer.immutable().clear();
+        self.installer.compactions().clear();
+        self.log.commit().lookups.clear();
         self.versions.lock().release_all();
-        self.registry.close();
-        self.pool.clear();
-        self.blobs.close_files();
-        let mut state = self.commit.lock_quiet();
-        self.wal.release(&mut state.tail);
+        self.core.registry.close();
+        self.core.pool.clear();
+        self.core.blobs.close_files();
+        let mut state = self.log.commit().lock_quiet();
+        self.log.wal().release(&mut state.tail);
     }
 }
 

@@ -47,7 +47,7 @@ impl Deref for Owner {
 
 impl Scanned for Owner {
     fn metrics(&self) -> &Metrics {
-        &self.store.metrics
+        self.store.metrics()
     }
 
     fn operators(&self) -> &MergeOperators {

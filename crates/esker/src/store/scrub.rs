@@ -6,15 +6,17 @@
 //! store is closed, the progress of a pass is lost.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::Store;
+use super::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{CheckReport, Finding};
 use crate::rate::RateLimit;
+use crate::state::versions::VersionSet;
 use crate::stats::Stats;
 
 mod blobs;
@@ -39,8 +41,10 @@ const REMEMBERED_MAX: usize = 100;
 const UNBOUNDED_STEP: u64 = 1 << 20;
 
 /// What is known about damage in the files.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Scrub {
+    core: Arc<Core>,
+    versions: Arc<VersionSet>,
     background: Mutex<Background>,
     found: Mutex<Found>,
     bytes: AtomicU64,
@@ -65,6 +69,17 @@ struct Found {
 }
 
 impl Scrub {
+    pub(super) fn new(core: &Arc<Core>, versions: &Arc<VersionSet>) -> Scrub {
+        Scrub {
+            core: Arc::clone(core),
+            versions: Arc::clone(versions),
+            background: Mutex::default(),
+            found: Mutex::default(),
+            bytes: AtomicU64::new(0),
+            passes: AtomicU64::new(0),
+        }
+    }
+
     fn note(&self, report: &CheckReport, from: usize) {
         let mut found = self.found.lock();
         for finding in &report.findings[from.min(report.findings.len())..] {
@@ -92,32 +107,30 @@ impl Scrub {
         stats.scrubbed_bytes = self.bytes.load(Ordering::Relaxed);
         stats.scrubs = self.passes.load(Ordering::Relaxed);
     }
-}
 
-impl Store {
-    /// Reads everything now.
-    pub(crate) fn scrub(&self) -> Result<CheckReport> {
+    /// Reads everything now, and reports what is damaged.
+    pub(super) fn run(&self) -> Result<CheckReport> {
         let mut pass = Pass::begin(self);
-        while self.scrub_step(&mut pass, UNBOUNDED_STEP)? {}
-        self.scrub.end_pass();
+        while self.step(&mut pass, UNBOUNDED_STEP)? {}
+        self.end_pass();
         Ok(pass.into_report())
     }
 
     /// Reads about `bytes` more bytes. `false` at the end of the pass.
-    fn scrub_step(&self, pass: &mut Pass, bytes: u64) -> Result<bool> {
-        self.health.check_open()?;
+    fn step(&self, pass: &mut Pass, bytes: u64) -> Result<bool> {
+        self.core.health.check_open()?;
         let (findings, before) = (pass.report().findings.len(), pass.report().bytes);
         let goes_on = pass.advance(self, bytes);
-        self.scrub.bytes.fetch_add(pass.report().bytes - before, Ordering::Relaxed);
-        self.scrub.note(pass.report(), findings);
+        self.bytes.fetch_add(pass.report().bytes - before, Ordering::Relaxed);
+        self.note(pass.report(), findings);
         Ok(goes_on)
     }
 
     /// Reads as much as the rate allows since the last call, if a pass is due.
-    pub(super) fn scrub_some(&self) {
-        let rate = self.options.scrub_rate.min(self.options.background_io.unwrap_or(u64::MAX));
-        let Some(mut background) = self.scrub.background.try_lock() else { return };
-        let now = self.env.clock.monotonic_us();
+    pub(super) fn run_some(&self) {
+        let rate = self.core.options.scrub_rate.min(self.core.options.background_io.unwrap_or(u64::MAX));
+        let Some(mut background) = self.background.try_lock() else { return };
+        let now = self.core.env().clock.monotonic_us();
         let next = *background.next_us.get_or_insert(now.saturating_add(micros(FIRST_AFTER)));
         if rate == 0 || (background.pass.is_none() && now < next) {
             return;
@@ -135,18 +148,18 @@ impl Store {
         }
         let before = pass.report().bytes;
         // It fails where the store is closing.
-        let goes_on = self.scrub_step(pass, allowed).unwrap_or(true);
+        let goes_on = self.step(pass, allowed).unwrap_or(true);
         // Often more than is allowed: a chunk, a block or a table's index is read whole.
         limit.spend_with_credit(now, unused_us, pass.report().bytes - before, rate);
         if !goes_on {
             background.pass = None;
-            self.scrub.end_pass();
+            self.end_pass();
         }
     }
 
     /// How soon the compaction job has to continue a running pass, if there is one.
-    pub(super) fn scrub_again(&self) -> Option<Duration> {
-        let background = self.scrub.background.try_lock()?;
+    pub(super) fn run_again(&self) -> Option<Duration> {
+        let background = self.background.try_lock()?;
         background.pass.is_some().then_some(STEP)
     }
 }

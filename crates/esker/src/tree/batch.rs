@@ -66,7 +66,7 @@ impl Batch {
             return self.add_until(tree.inner(), Kind::Put, expires_us, key, value);
         }
         check_key(key)?;
-        let blob = tree.store.put_blob(tree.inner.lineage, key, value)?;
+        let blob = tree.store.writes().put_blob(tree.inner.lineage, key, value)?;
         self.add_blob(tree.inner(), key, blob, expires_us)
     }
 

@@ -63,7 +63,7 @@ fn output(tree: &Tree, filter_bits: u32, limits: TableLimits) -> Output {
 impl Ingest {
     fn new(tree: &Tree) -> Result<Ingest> {
         let store = &tree.store;
-        store.ensure_writable()?;
+        store.disk().ensure_writable()?;
         let filter_bits = filter_bits(store.options().filter_bits, LEVELS - 1, LEVELS - 1);
         let additions = store.blobs().filter.additions();
         let gathered = Ingested { additions, ..Ingested::default() };
@@ -102,7 +102,7 @@ impl Ingest {
             if !separate {
                 return ingest.add(key, Kind::Put, value);
             }
-            let blob = ingest.tree.store.put_blob(ingest.tree.inner.lineage, key, value)?;
+            let blob = ingest.tree.store.writes().put_blob(ingest.tree.inner.lineage, key, value)?;
             let mut pointer = Vec::new();
             blob.pointer.encode(&mut pointer);
             ingest.gathered.blobs.push(blob);
@@ -132,7 +132,7 @@ impl Ingest {
     fn add(&mut self, key: &[u8], kind: Kind, stored: &[u8]) -> Result<()> {
         self.unchecked += (key.len() + stored.len()) as u64;
         if self.unchecked >= ROOM_EVERY {
-            self.tree.store.check_room_for_blob(self.unchecked)?;
+            self.tree.store.disk().check_room_for_blob(self.unchecked)?;
             self.unchecked = 0;
         }
         self.output.add(key, 0, kind, stored)?;
@@ -157,10 +157,10 @@ impl Ingest {
         let Ingest { tree, output, count, mut gathered, .. } = self;
         if count == 0 {
             // Earlier writes must become durable even so.
-            return tree.store.make_durable(&tree.inner).map(|()| 0);
+            return tree.store.reshaper().make_durable(&tree.inner).map(|()| 0);
         }
         gathered.tables = output.finish()?;
-        tree.store.ingest(&tree.inner, gathered)?;
+        tree.store.reshaper().ingest(&tree.inner, gathered)?;
         Ok(count)
     }
 }
@@ -196,7 +196,7 @@ impl IngestUnsorted {
             (Kind::Put, value.to_vec())
         } else {
             self.ingest.watch(key);
-            let blob = store.put_blob(self.ingest.tree.inner.lineage, key, value)?;
+            let blob = store.writes().put_blob(self.ingest.tree.inner.lineage, key, value)?;
             let mut pointer = Vec::new();
             blob.pointer.encode(&mut pointer);
             self.blobs.insert((blob.pointer.file, blob.pointer.ordinal), blob);
@@ -228,7 +228,7 @@ impl IngestUnsorted {
         let mut written = None;
         self.ingest.attempt(|_| {
             let store = &tree.store;
-            store.check_room_for_blob(store.options().memtable_limit() as u64)?;
+            store.disk().check_room_for_blob(store.options().memtable_limit() as u64)?;
             let mut output = output(&tree, 0, TableLimits::NONE);
             for (key, (kind, stored)) in &gathered {
                 output.add(key, seq, *kind, stored)?;

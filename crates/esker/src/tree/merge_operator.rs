@@ -48,7 +48,7 @@ impl Tree {
         let key = key.as_ref();
         Batch::with_scratch(|batch| {
             batch.merge(self, key, operator, operand)?;
-            self.store.write(batch, self.store.options().durability)
+            self.store.writes().write(batch, self.store.options().durability)
         })?;
         if self.store.env().random.next_u64().is_multiple_of(SETTLED_ONCE_IN) {
             // The operand is written; this only helps later readers.
@@ -77,7 +77,7 @@ impl Tree {
         let unchanged = || self.is_unchanged(key, seen);
         Batch::with_scratch(|batch| {
             batch.add(&self.inner, Kind::Put, key, &value)?;
-            self.store.write_if(batch, Durability::Process, Some(&unchanged)).map(drop)
+            self.store.writes().write_if(batch, Durability::Process, Some(&unchanged)).map(drop)
         })
     }
 

@@ -156,7 +156,7 @@ impl Tree {
     pub fn put_for(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
         let mut batch = Batch::new();
         batch.put_for(self, key, value, ttl)?;
-        self.store.write(&batch, self.store.options().durability)
+        self.store.writes().write(&batch, self.store.options().durability)
     }
 
     /// Deletes all keys of `range`; its direction does not matter. Later puts in the range are not affected. A range
@@ -191,18 +191,18 @@ impl Tree {
     pub fn delete_range(&self, range: &ScanRange) -> Result<()> {
         let mut batch = Batch::new();
         batch.delete_range(self, range)?;
-        self.store.write(&batch, self.store.options().durability)
+        self.store.writes().write(&batch, self.store.options().durability)
     }
 
     fn write_one(&self, kind: Kind, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
         if value.len() >= self.store.options().separate_at.max(1) {
             let mut batch = Batch::new();
             batch.put(self, key, value)?;
-            return self.store.write(&batch, durability);
+            return self.store.writes().write(&batch, durability);
         }
         Batch::with_scratch(|batch| {
             batch.add(&self.inner, kind, key, value)?;
-            self.store.write(batch, durability)
+            self.store.writes().write(batch, durability)
         })
     }
 
@@ -267,7 +267,7 @@ impl Tree {
             // sequence numbers that show them to be newer.
             let snapshot = Snapshot::for_one_call(&self.owner);
             let current = snapshot.get(self, key)?;
-            let lasting = self.store.lasting(current.as_ref().and_then(Value::lapses_us));
+            let lasting = self.store.finder().lasting(current.as_ref().and_then(Value::lapses_us));
             let current = current.map(Value::into_vec).transpose()?;
             let Some(new) = decide(current.as_deref()) else { return Ok(()) };
             let mut batch = Batch::new();
@@ -277,7 +277,12 @@ impl Tree {
             }
             let seen = snapshot.seq();
             let unchanged = || Ok(self.is_unchanged(key, seen)? && lasting.holds());
-            if self.store.write_if(&batch, self.store.options().durability, Some(&unchanged))?.is_some() {
+            if self
+                .store
+                .writes()
+                .write_if(&batch, self.store.options().durability, Some(&unchanged))?
+                .is_some()
+            {
                 return Ok(());
             }
         }
@@ -289,11 +294,11 @@ impl Tree {
     /// # Errors
     /// `Io` or `OutOfSpace`; the data stays in memory. `Closed` when the tree was dropped.
     pub fn flush(&self) -> Result<()> {
-        self.store.check_changeable()?;
+        self.store.log().check_changeable()?;
         if self.inner.is_dropped() {
             return Err(self.inner.dropped_error());
         }
-        self.store.flush_trees(std::iter::once(&self.inner))
+        self.store.flusher().flush_trees(std::iter::once(&self.inner))
     }
 
     // ---- reading -------------------------------------------------------------------------------------
@@ -309,7 +314,7 @@ impl Tree {
             return Err(self.inner.dropped_error());
         }
         if state.levels.read_cost().is_some_and(ReadCost::take_due) {
-            self.store.consider_merging(&self.inner);
+            self.store.installer().consider_merging(&self.inner);
         }
         Ok(state)
     }

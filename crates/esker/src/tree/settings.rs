@@ -19,7 +19,7 @@ impl Tree {
     /// # Errors
     /// `InvalidInput` when the tag is too long, or as a write.
     pub fn set_tag(&self, tag: &str) -> Result<()> {
-        self.store.ensure_writable()?;
+        self.store.disk().ensure_writable()?;
         if tag.len() > TAG_LEN_MAX {
             let message = format!("the tag has {} bytes; the limit is {TAG_LEN_MAX}", tag.len());
             return Err(Error::invalid(message));
@@ -37,7 +37,7 @@ impl Tree {
     /// # Errors
     /// `InvalidInput` when an option is out of range or [`TreeOptions::log`] differs from the tree's; or as a write.
     pub fn set_options(&self, options: TreeOptions) -> Result<()> {
-        self.store.ensure_writable()?;
+        self.store.disk().ensure_writable()?;
         options.check()?;
         crate::table::check_supported(options.compression)?;
         if options.log != self.inner.log {
@@ -50,11 +50,11 @@ impl Tree {
     /// Makes `edit` about the tree durable, and then visible.
     fn change(&self, edit: Edit) -> Result<()> {
         // Earlier writes must not be lost if this edit survives: the store must stay a prefix of its history.
-        self.store.sync_published()?;
+        self.store.log().sync_published()?;
         let mut versions = self.store.versions().lock();
         if self.inner.is_dropped() {
             return Err(self.inner.dropped_error());
         }
-        self.store.apply(&mut versions, &Change::of(vec![edit]))
+        self.store.installer().apply(&mut versions, &Change::of(vec![edit]))
     }
 }

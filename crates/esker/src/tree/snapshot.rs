@@ -35,7 +35,7 @@ impl Drop for ReadPoint {
             self.store.snapshots().note_closed();
         }
         // Huge values that only this snapshot could see may now be freed.
-        self.store.snapshot_released();
+        self.store.finder().snapshot_released();
     }
 }
 

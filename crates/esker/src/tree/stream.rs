@@ -50,7 +50,7 @@ pub struct ValueWriter {
 impl ValueWriter {
     pub(super) fn new(tree: &Tree, key: &[u8]) -> Result<ValueWriter> {
         check_key(key)?;
-        tree.store.ensure_writable()?;
+        tree.store.disk().ensure_writable()?;
         Ok(ValueWriter {
             tree: tree.clone(),
             key: key.to_vec(),
@@ -124,7 +124,7 @@ impl ValueWriter {
         }
         let Ok(file) = UserFile::of(file) else { return Ok(0) };
         // Some file systems copy if they cannot share.
-        store.make_room_for_blob(len)?;
+        store.writes().make_room_for_blob(len)?;
         let mut stream = store.blobs().stream()?;
         let shared = stream.share(&file, len).inspect_err(|_| self.failed = true)?;
         if shared > 0 {
@@ -147,7 +147,7 @@ impl ValueWriter {
         let before = self.len / ROOM_EVERY;
         self.len += bytes.len() as u64;
         if self.stream.is_some() && self.len / ROOM_EVERY != before {
-            self.tree.store.make_room_for_blob(ROOM_EVERY.max(bytes.len() as u64))?;
+            self.tree.store.writes().make_room_for_blob(ROOM_EVERY.max(bytes.len() as u64))?;
         }
         if let Some(stream) = &mut self.stream {
             return stream.write(bytes);
@@ -157,7 +157,7 @@ impl ValueWriter {
             self.held.extend_from_slice(bytes);
             return Ok(());
         }
-        self.tree.store.make_room_for_blob(self.len)?;
+        self.tree.store.writes().make_room_for_blob(self.len)?;
         let stream = self.stream.insert(self.tree.store.blobs().stream()?);
         stream.write(&std::mem::take(&mut self.held))?;
         stream.write(bytes)
@@ -180,7 +180,7 @@ impl ValueWriter {
         let mut batch = Batch::new();
         let tree = self.tree.clone();
         self.add_to(&mut batch)?;
-        tree.store.write(&batch, durability)
+        tree.store.writes().write(&batch, durability)
     }
 
     /// Ends the value and adds it to `batch`: the key gets the value when the batch is written.

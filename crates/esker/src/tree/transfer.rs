@@ -70,7 +70,7 @@ impl Tree {
                 batch.put(self, to, value.into_vec()?)?;
             } else if entry.kind == Kind::Blob {
                 let copied = match Pointer::decode(entry.value) {
-                    Some(pointer) => self.store.copy_blob(self.inner.lineage, to, &pointer)?,
+                    Some(pointer) => self.store.writes().copy_blob(self.inner.lineage, to, &pointer)?,
                     None => None,
                 };
                 match copied {
@@ -91,9 +91,14 @@ impl Tree {
             if !keep {
                 batch.delete(self, from)?;
             }
-            let lasting = self.store.lasting(lapses_us);
+            let lasting = self.store.finder().lasting(lapses_us);
             let unchanged = || Ok(self.is_unchanged(from, seen)? && lasting.holds());
-            if self.store.write_if(&batch, self.store.options().durability, Some(&unchanged))?.is_some() {
+            if self
+                .store
+                .writes()
+                .write_if(&batch, self.store.options().durability, Some(&unchanged))?
+                .is_some()
+            {
                 return Ok(true);
             }
         }

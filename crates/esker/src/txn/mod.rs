@@ -507,13 +507,13 @@ impl Txn {
         }
         let durability = self.options.durability.unwrap_or(self.store.options().durability);
         if validation.is_empty() {
-            return self.store.write_if(&writes.to_batch()?, durability, None);
+            return self.store.writes().write_if(&writes.to_batch()?, durability, None);
         }
         // Everything up to here is in the memtables, so the check sees it.
         let seen = self.store.commit().visible();
         validation.check(0)?;
         let batch = writes.to_batch()?;
-        let lasting = self.store.lasting(lapse.map(|(expiry, ..)| expiry));
+        let lasting = self.store.finder().lasting(lapse.map(|(expiry, ..)| expiry));
         let unchanged = || {
             if !broken("txn-atomic") {
                 validation.check(seen)?;
@@ -523,6 +523,6 @@ impl Txn {
                 _ => Ok(true),
             }
         };
-        self.store.write_if(&batch, durability, Some(&unchanged))
+        self.store.writes().write_if(&batch, durability, Some(&unchanged))
     }
 }

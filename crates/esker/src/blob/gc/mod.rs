@@ -22,15 +22,15 @@
 //! - The overwritten references are listed in memory only. No snapshot survives the process. So a flush notes in the
 //!   manifest which values only snapshots see ([`BlobEdit::Overwrite`](crate::version::blob_edits::BlobEdit)), and the
 //!   next opening frees these.
-//! - A write to a key that may have had a huge value leaves a lookup (`write/lookups.rs`). `store/blob_gc.rs` finds
-//!   which value the write has overwritten. `store/gc_rounds.rs` drives the rounds: overwritten, unreferenced, freed,
-//!   punched, rewritten.
+//! - A write to a key that may have had a huge value leaves a lookup (`write/lookups.rs`). `store/garbage_finder.rs`
+//!   finds which value the write has overwritten. `store/collector/mod.rs` drives the rounds: overwritten,
+//!   unreferenced, freed, punched, rewritten.
 //! - The edit of a flush or merge that drops an entry frees its value, if that was the last reference. A value that was
 //!   copied becomes unreferenced in the edit that frees it.
 //! - A value stays freed, and is not punched, if its file has a second name or the file system has no holes. A rewrite
 //!   of the file gives a punched value its blocks again: then it is freed once more.
 //! - The file of a value is removed, instead of punched, when all its values are freed and none is pinned. Space that
-//!   holes cannot give back is won by rewriting files (`store/reclaim.rs`).
+//!   holes cannot give back is won by rewriting files (`store/collector/reclaim.rs`).
 //! - [`Backpressure`] holds up writers that overwrite faster than space is given back.
 //!
 //! [`Values`] has the state of each value of one file, under the lock of that file. [`Garbage`] has what is on its way

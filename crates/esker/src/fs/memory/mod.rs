@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::{
-    Entry, FileSystem, LockMode, MappedFile, NameKind, PLENTY, RandomFile, ReadFile, WriteFile,
-    check_below, check_punch, check_segment_len, lock_held_message, without_steps_up,
+    Entry, FileSystem, LockMode, MappedFile, NameKind, PLENTY, RandomFile, ReadFile, WriteFile, check_below,
+    check_punch, check_segment_len, lock_held_message, without_steps_up,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::DirLock;

@@ -2,12 +2,11 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::is_damage;
+use super::{Scrub, is_damage};
 use crate::blob::gc::Stage;
 use crate::blob::{BlobFile, BlobFileId, Entry, LiveFile, Unverified, blob_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::CheckReport;
-use crate::store::Store;
 
 /// A file, and those of its values that were not read yet.
 #[derive(Debug)]
@@ -20,8 +19,8 @@ pub(super) struct FileOfValues {
 
 impl FileOfValues {
     /// Reads which values the file has. `None` if that is damaged, or if nobody needs any of them.
-    pub(super) fn open(store: &Store, id: BlobFileId, report: &mut CheckReport) -> Option<FileOfValues> {
-        let live = store.blobs.get(id)?;
+    pub(super) fn open(scrub: &Scrub, id: BlobFileId, report: &mut CheckReport) -> Option<FileOfValues> {
+        let live = scrub.core.blobs.get(id)?;
         // Values that are being appended now are left out.
         let (sealed, written, wanted) = {
             let values = live.values.lock();
@@ -31,7 +30,7 @@ impl FileOfValues {
             return None;
         }
         report.files += 1;
-        let read = read(store, id, sealed, &live, report);
+        let read = read(scrub, id, sealed, &live, report);
         // Values that were freed meanwhile may be gone, and so may the file.
         let values = live.values.lock();
         let wanted: Vec<u64> =
@@ -43,14 +42,17 @@ impl FileOfValues {
                 let missing = wanted.iter().filter(|ordinal| !there.contains(ordinal)).count();
                 if missing > 0 {
                     let message = format!("{missing} of {} values of a blob file are missing", wanted.len());
-                    report.found(&Error::corruption(&blob_path(&store.dir, id), 0, message), &store.dir);
+                    report.found(
+                        &Error::corruption(&blob_path(&scrub.core.dir, id), 0, message),
+                        &scrub.core.dir,
+                    );
                 }
                 let left = entries.into_iter().filter(|entry| entry.ordinal < written).collect();
                 Some(FileOfValues { id, file, left, value: None })
             }
             Err(error) => {
                 if !wanted.is_empty() && is_damage(&error) {
-                    report.found(&error, &store.dir);
+                    report.found(&error, &scrub.core.dir);
                 }
                 None
             }
@@ -58,14 +60,14 @@ impl FileOfValues {
     }
 
     /// Reads about `bytes` more bytes. `false` at the end.
-    pub(super) fn advance(&mut self, store: &Store, bytes: u64, report: &mut CheckReport) -> bool {
+    pub(super) fn advance(&mut self, scrub: &Scrub, bytes: u64, report: &mut CheckReport) -> bool {
         let Some(entry) = self.value.as_ref().map(|(entry, _)| *entry).or_else(|| self.left.pop_front())
         else {
             return false;
         };
         let pointer = entry.pointer(self.id);
         // While it is pinned, its bytes stay. A freed value need not be sound.
-        let pin = store.blobs.get(self.id).and_then(|_| store.blobs.pin(&pointer));
+        let pin = scrub.core.blobs.get(self.id).and_then(|_| scrub.core.blobs.pin(&pointer));
         let Some(_pin) = pin else {
             self.value = None;
             return true;
@@ -81,7 +83,7 @@ impl FileOfValues {
                 report.bytes += read;
                 self.value = Some((entry, left));
             }
-            Err(error) if is_damage(&error) => report.found(&error, &store.dir),
+            Err(error) if is_damage(&error) => report.found(&error, &scrub.core.dir),
             Err(_) => {}
         }
         true
@@ -90,20 +92,20 @@ impl FileOfValues {
 
 /// Opens the file again, and reads which values it has.
 fn read(
-    store: &Store,
+    scrub: &Scrub,
     id: BlobFileId,
     sealed: bool,
     live: &LiveFile,
     report: &mut CheckReport,
 ) -> Result<(BlobFile, Vec<Entry>)> {
-    let path = blob_path(&store.dir, id);
-    let source = store.env.fs.open_read(&path).map_err(|error| match error.kind() {
+    let path = blob_path(&scrub.core.dir, id);
+    let source = scrub.core.env().fs.open_read(&path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::corruption(&path, 0, "a blob file is missing"),
         _ => error,
     })?;
     let (file, entries) = if sealed {
         let (file, entries, damage) = BlobFile::open_damaged(&source, live.name())?;
-        damage.iter().for_each(|damage| report.found(damage, &store.dir));
+        damage.iter().for_each(|damage| report.found(damage, &scrub.core.dir));
         (file, entries)
     } else {
         let (file, scan) = BlobFile::scan(source, live.name())?;

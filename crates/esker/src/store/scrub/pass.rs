@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::Scrub;
 use super::blobs::FileOfValues;
 use super::tables::{Described, TableUnderWay};
 use crate::blob::BlobFileId;
 use crate::finding::CheckReport;
-use crate::store::Store;
 
 /// See the module.
 #[derive(Debug)]
@@ -19,11 +19,11 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    pub(super) fn begin(store: &Store) -> Pass {
+    pub(super) fn begin(scrub: &Scrub) -> Pass {
         Pass {
-            tables: Described::all(store),
+            tables: Described::all(scrub),
             table: None,
-            blobs: store.blobs.files().iter().map(|live| live.id).collect(),
+            blobs: scrub.core.blobs.files().iter().map(|live| live.id).collect(),
             blob: None,
             report: CheckReport::default(),
         }
@@ -38,22 +38,22 @@ impl Pass {
     }
 
     /// Reads about `bytes` more bytes. `false` at the end.
-    pub(super) fn advance(&mut self, store: &Store, bytes: u64) -> bool {
+    pub(super) fn advance(&mut self, scrub: &Scrub, bytes: u64) -> bool {
         let enough = self.report.bytes.saturating_add(bytes);
         while self.report.bytes < enough {
             let left = enough - self.report.bytes;
             if let Some(table) = &mut self.table {
-                if !table.advance(store, left, &mut self.report) {
+                if !table.advance(scrub, left, &mut self.report) {
                     self.table = None;
                 }
             } else if let Some(described) = self.tables.pop_front() {
-                self.table = described.open(store, &mut self.report);
+                self.table = described.open(scrub, &mut self.report);
             } else if let Some(file) = &mut self.blob {
-                if !file.advance(store, left, &mut self.report) {
+                if !file.advance(scrub, left, &mut self.report) {
                     self.blob = None;
                 }
             } else if let Some(id) = self.blobs.pop_front() {
-                self.blob = FileOfValues::open(store, id, &mut self.report);
+                self.blob = FileOfValues::open(scrub, id, &mut self.report);
             } else {
                 return false;
             }

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use super::is_damage;
+use super::{Scrub, is_damage};
 use crate::cache::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::CheckReport;
 use crate::options::CachePolicy;
-use crate::store::Store;
 use crate::table::{TableReader, Verification};
 use crate::version::edit::{FileId, TableInfo};
 use crate::version::table_info::check_described;
@@ -38,8 +37,8 @@ impl fmt::Debug for TableUnderWay {
 
 impl Described {
     /// The tables of all trees.
-    pub(super) fn all(store: &Store) -> VecDeque<Described> {
-        let trees = store.versions.trees();
+    pub(super) fn all(scrub: &Scrub) -> VecDeque<Described> {
+        let trees = scrub.versions.trees();
         let mut tables: BTreeMap<FileId, Described> = BTreeMap::new();
         for tree in trees {
             for (_, table) in tree.state.load().levels.tables() {
@@ -53,28 +52,28 @@ impl Described {
     }
 
     /// Reads everything except the blocks. `None` if the blocks cannot be found then, or if nobody needs them any more.
-    pub(super) fn open(self, store: &Store, report: &mut CheckReport) -> Option<TableUnderWay> {
+    pub(super) fn open(self, scrub: &Scrub, report: &mut CheckReport) -> Option<TableUnderWay> {
         // While it is held, the file is not removed.
         let _held = self.file.upgrade()?;
         report.files += 1;
-        match self.read(store, report) {
+        match self.read(scrub, report) {
             Ok(reader) => {
                 let verification = Verification::begin(Arc::new(reader));
                 Some(TableUnderWay { file: self.file, verification })
             }
             Err(error) => {
                 if is_damage(&error) {
-                    report.found(&error, &store.dir);
+                    report.found(&error, &scrub.core.dir);
                 }
                 None
             }
         }
     }
 
-    fn read(&self, store: &Store, report: &mut CheckReport) -> Result<TableReader> {
-        let path = table_path(&store.dir, self.id);
+    fn read(&self, scrub: &Scrub, report: &mut CheckReport) -> Result<TableReader> {
+        let path = table_path(&scrub.core.dir, self.id);
         let pool = Arc::new(BufferPool::new(0, CachePolicy::None));
-        let source = store.registry.open_file(self.id).map_err(|error| match error.kind() {
+        let source = scrub.core.registry.open_file(self.id).map_err(|error| match error.kind() {
             ErrorKind::NotFound => Error::corruption(&path, 0, "a table is missing"),
             _ => error,
         })?;
@@ -86,13 +85,13 @@ impl Described {
 
 impl TableUnderWay {
     /// Reads about `bytes` more bytes. `false` at the end.
-    pub(super) fn advance(&mut self, store: &Store, bytes: u64, report: &mut CheckReport) -> bool {
+    pub(super) fn advance(&mut self, scrub: &Scrub, bytes: u64, report: &mut CheckReport) -> bool {
         // A table that was merged away meanwhile need not be sound.
         let Some(_held) = self.file.upgrade() else { return false };
         let mut damage = Vec::new();
         let (before, read) =
             (self.verification.entries(), self.verification.advance(bytes, &mut |error| damage.push(error)));
-        damage.iter().for_each(|error| report.found(error, &store.dir));
+        damage.iter().for_each(|error| report.found(error, &scrub.core.dir));
         report.entries += self.verification.entries() - before;
         report.bytes += read.unwrap_or(0);
         read.is_some()

@@ -364,7 +364,7 @@ impl History<'_> {
             own.insert(key, Own::given(version));
         }
         let store = &self.place.store;
-        let place = store.write_if(&batch, store.options().durability, None).unwrap();
+        let place = store.writes().write_if(&batch, store.options().durability, None).unwrap();
         Some(Node { place, writes: written(own), ..Node::default() })
     }
 

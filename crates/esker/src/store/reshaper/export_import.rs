@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Store;
+use super::Reshaper;
 use super::drop_tree::{pointers_in, shares_lineage};
 use crate::blob::LiveFile;
 use crate::blob::gc::BlobChanges;
@@ -61,7 +61,7 @@ pub(crate) struct ImportedBlobs {
     pub(crate) key_hashes: Vec<u64>,
 }
 
-impl Store {
+impl Reshaper {
     // ---- leaving -------------------------------------------------------------------------------------
 
     /// Lets `link` give second names to the files of the tree called `name`, while the files are there and do not
@@ -72,22 +72,22 @@ impl Store {
         link: impl FnOnce(&ManifestState) -> Result<T>,
     ) -> Result<(ManifestState, T)> {
         let _one_at_a_time = self.reshaping.lock();
-        self.check_changeable()?;
+        self.log.check_changeable()?;
         let tree = self.versions.lock().tree_called(name)?;
         // This seals and syncs most of it while others write.
-        self.seal_blobs(true)?;
-        self.blobs.sync()?;
+        self.log.seal_blobs(true)?;
+        self.core.blobs.sync()?;
         let mut filed = Filed::new();
-        for live in self.blobs.files().iter().filter(|live| live.values.lock().is_sealed()) {
+        for live in self.core.blobs.files().iter().filter(|live| live.values.lock().is_sealed()) {
             // A file that is gone meanwhile, or cannot be read, is handled below.
             filed.extend(self.filed_under(tree.lineage, live).ok().map(|values| (live.id, values)));
         }
         self.while_paused(&tree, &|| Ok(!tree.is_flushed()), || {
             // Overwritten values do not belong in the copy.
-            self.find_overwritten(self.commit.visible())?;
+            self.finder.find_overwritten(self.log.commit().visible())?;
             let named = self.named_apart(&tree)?;
             let versions = self.versions.lock();
-            self.check_changeable()?;
+            self.log.check_changeable()?;
             let state = self.state_of_copy(&versions, &tree, named.as_ref(), &filed)?;
             let linked = link(&state)?;
             Ok((state, linked))
@@ -96,7 +96,10 @@ impl Store {
 
     /// The values that the tree's pointers name, if only these tell its huge values from another tree's.
     fn named_apart(&self, tree: &TreeInner) -> Result<Option<Named>> {
-        if !self.blobs.is_used() || !shares_lineage(&self.versions.lock(), tree) || broken("export-lineage") {
+        if !self.core.blobs.is_used()
+            || !shares_lineage(&self.versions.lock(), tree)
+            || broken("export-lineage")
+        {
             return Ok(None);
         }
         let mut named = Named::new();
@@ -116,9 +119,9 @@ impl Store {
         let record = versions.known().and_then(|known| Some((known, known.trees.get(&tree.id)?)));
         let Some((known, record)) = record else { return Err(tree.dropped_error()) };
         let (blobs, last_seq) = {
-            let commit = self.commit.lock_quiet();
+            let commit = self.log.commit().lock_quiet();
             let end = commit.tail.position();
-            (self.blob_files_of_copy(known, end)?, commit.next_seq - 1)
+            (self.finder.blob_files_of_copy(known, end)?, commit.next_seq - 1)
         };
         let record = TreeRecord { flushed: last_seq, ..record.clone() };
         let tables = known.tables_of(tree.id);
@@ -134,14 +137,14 @@ impl Store {
             next_file: known.next_file,
             next_tree: versions.next_tree(),
             last_seq,
-            clock_us: known.clock_us.max(self.clock.now_us()),
-            identity: self.env.random.next_u64(),
+            clock_us: known.clock_us.max(self.core.clock.now_us()),
+            identity: self.core.env().random.next_u64(),
         })
     }
 
     /// The values in a file under `lineage`.
     fn filed_under(&self, lineage: TreeId, live: &LiveFile) -> Result<BTreeSet<u64>> {
-        let entries = self.blobs.entries(live)?;
+        let entries = self.core.blobs.entries(live)?;
         Ok(entries.iter().filter(|entry| entry.tree == lineage).map(|entry| entry.ordinal).collect())
     }
 
@@ -157,7 +160,9 @@ impl Store {
         let mut kept = BTreeMap::new();
         for (file, mut record) in files.live {
             // A file that cannot be read here cannot be read there either.
-            let Some(live) = self.blobs.get(file).filter(|live| live.readable().is_ok()) else { continue };
+            let Some(live) = self.core.blobs.get(file).filter(|live| live.readable().is_ok()) else {
+                continue;
+            };
             let mut of_tree = match filed.get(&file) {
                 Some(known) => known.clone(),
                 None => self.filed_under(lineage, &live)?,
@@ -181,26 +186,26 @@ impl Store {
     pub(crate) fn import(&self, name: &str, imported: Imported) -> Result<Arc<TreeInner>> {
         let _one_at_a_time = self.reshaping.lock();
         // This syncs most of it while others write.
-        let visible = self.commit.visible();
-        self.find_overwritten(visible)?;
-        self.sync_published()?;
-        self.blobs.sync_names()?;
+        let visible = self.log.commit().visible();
+        self.finder.find_overwritten(visible)?;
+        self.log.sync_published()?;
+        self.core.blobs.sync_names()?;
         let mut versions = self.versions.lock();
-        self.check_changeable()?;
+        self.log.check_changeable()?;
         versions.check_free(name)?;
         let least = if broken("import-numbers") { 0 } else { imported.greatest };
-        let number = self.commit.take_number_above(least)?;
+        let number = self.log.commit().take_number_above(least)?;
         // After a crash nothing else would tell which values under the same lineage were overwritten before, so the
         // edit does.
         let changes =
             BlobChanges { durable_up_to: Some(visible), note_overwritten: true, ..BlobChanges::default() };
-        let mut blobs = self.blob_edits(&versions, &changes);
+        let mut blobs = self.finder.blob_edits(&versions, &changes);
         let edits = blobs.take_edits();
-        let synced = self.sync_log(number.end).and_then(|()| self.blobs.sync_names());
+        let synced = self.log.sync_log(number.end).and_then(|()| self.core.blobs.sync_names());
         let tree =
             synced.and_then(|()| self.install_imported(&mut versions, name, imported, (number.seq, edits)));
-        self.after_blob_edits(blobs, tree.is_ok());
-        self.commit.show_number(&number);
+        self.finder.after_blob_edits(blobs, tree.is_ok());
+        self.log.commit().show_number(&number);
         tree
     }
 
@@ -235,16 +240,16 @@ impl Store {
         edits.extend(ranges.map(|one| Edit::DeleteRange { tree: id, seq: one.seq, range: one.range }));
         let tables = imported.tables.into_iter();
         edits.extend(tables.map(|(level, table)| Edit::AddTable { tree: id, level, table }));
-        let next_file = self.tables.next_file.load(std::sync::atomic::Ordering::Relaxed);
+        let next_file = self.core.tables.next_file.load(std::sync::atomic::Ordering::Relaxed);
         edits.push(Edit::Counters { next_file, next_tree, last_seq: seq });
-        edits.extend([self.clock_edit(), Edit::Clock { us: imported.clock_us }]);
+        edits.extend([self.core.clock_edit(), Edit::Clock { us: imported.clock_us }]);
         // This comes before anybody writes to the tree. A key in the filter without a huge value costs a lookup.
         let known = imported.blobs.iter().flat_map(|blobs| &blobs.key_hashes);
-        known.filter(|_| !broken("import-filter")).for_each(|&hash| self.blobs.filter.add(hash));
+        known.filter(|_| !broken("import-filter")).for_each(|&hash| self.core.blobs.filter.add(hash));
         let blobs = imported.blobs.into_iter().map(|blobs| blobs.live).collect();
         let origin = Origin::Imported { seq };
-        self.apply(versions, &Change { origin, blobs, ..Change::of(edits) })?;
-        self.clock.raise(imported.clock_us);
+        self.installer.apply(versions, &Change { origin, blobs, ..Change::of(edits) })?;
+        self.core.clock.raise(imported.clock_us);
         versions.tree_called(name)
     }
 }

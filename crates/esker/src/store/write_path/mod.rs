@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Store;
+use super::{Collector, CommitLog, Core, Disk, Flusher, Installer};
 use crate::cursor::Kind;
 use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
@@ -15,6 +15,8 @@ use crate::state::KeyBounds;
 use crate::trace::{Cause, Operation, Step, Subject, perf_context};
 use crate::write::batch::Batch;
 use crate::write::commit::Committed;
+
+mod new_blobs;
 
 /// Refuses a batch with keys outside of their trees' present bounds.
 fn check_key_bounds(batch: &Batch) -> Result<()> {
@@ -40,7 +42,36 @@ fn subject(batch: &Batch) -> Subject {
     first.map_or_else(Subject::none, |(part, _, op)| Subject::of(&batch.parts()[part].tree.name, op.key))
 }
 
-impl Store {
+/// Takes batches and huge values.
+#[derive(Debug)]
+pub(crate) struct WritePath {
+    core: Arc<Core>,
+    log: Arc<CommitLog>,
+    disk: Arc<Disk>,
+    installer: Arc<Installer>,
+    flusher: Arc<Flusher>,
+    collector: Arc<Collector>,
+}
+
+impl WritePath {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        log: &Arc<CommitLog>,
+        disk: &Arc<Disk>,
+        installer: &Arc<Installer>,
+        flusher: &Arc<Flusher>,
+        collector: &Arc<Collector>,
+    ) -> WritePath {
+        WritePath {
+            core: Arc::clone(core),
+            log: Arc::clone(log),
+            disk: Arc::clone(disk),
+            installer: Arc::clone(installer),
+            flusher: Arc::clone(flusher),
+            collector: Arc::clone(collector),
+        }
+    }
+
     /// Writes `batch` with `durability`.
     pub(crate) fn write(&self, batch: &Batch, durability: Durability) -> Result<()> {
         self.write_if(batch, durability, None).map(drop)
@@ -55,7 +86,7 @@ impl Store {
         condition: Option<&dyn Fn() -> Result<bool>>,
     ) -> Result<Option<u64>> {
         let work = || self.write_checked(batch, durability, condition);
-        self.metrics.measure(Operation::Write, || subject(batch), work)
+        self.core.metrics().measure(Operation::Write, || subject(batch), work)
     }
 
     fn write_checked(
@@ -66,9 +97,9 @@ impl Store {
     ) -> Result<Option<u64>> {
         self.check_admits(batch)?;
         if batch.is_empty() {
-            return Ok(Some(self.commit.published()));
+            return Ok(Some(self.log.commit().published()));
         }
-        if batch.parts().iter().any(|part| part.tree.store != self.id) {
+        if batch.parts().iter().any(|part| part.tree.store != self.core.id) {
             let message = "the batch holds a tree of another store, or of an earlier opening of this one";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
@@ -86,8 +117,11 @@ impl Store {
     /// Fails if merges fall behind because they lack descriptors or memory. Slowing the writer more and more would not
     /// tell it why.
     fn check_merging(&self) -> Result<()> {
-        let lacking =
-            if self.throttle.is_outrun() { self.health.shortage_in(JobKind::Compact) } else { None };
+        let lacking = if self.core.throttle.is_outrun() {
+            self.core.health.shortage_in(JobKind::Compact)
+        } else {
+            None
+        };
         lacking.map_or(Ok(()), Err)
     }
 
@@ -98,64 +132,66 @@ impl Store {
         condition: Option<&dyn Fn() -> Result<bool>>,
     ) -> Result<Option<u64>> {
         let header = batch.is_logged()?.then(|| record::header_for(batch.payload()));
-        let mut seen = self.blobs.filter.additions();
+        let mut seen = self.core.blobs.filter.additions();
         let mut lookups = self.lookups_of(batch);
-        if self.throttle.is_slowing() {
+        if self.core.throttle.is_slowing() {
             self.check_merging()?;
-            self.throttle.admit(&*self.env.clock, batch.size_bytes());
+            self.core.throttle.admit(&*self.core.env().clock, batch.size_bytes());
         }
         let mut has_lookups = !lookups.is_empty();
-        let mut splits = self.splits.load(Ordering::Acquire);
+        let mut splits = self.installer.splits().load(Ordering::Acquire);
         check_key_bounds(batch)?;
         let end = loop {
             self.wait_for_memtables(batch)?;
             let state = match condition {
-                None => self.commit.lock(),
+                None => self.log.commit().lock(),
                 Some(condition) => {
-                    let state = self.commit.lock_quiet();
+                    let state = self.log.commit().lock_quiet();
                     if !condition()? {
                         return Ok(None);
                     }
                     state
                 }
             };
-            if seen != self.blobs.filter.additions() {
+            if seen != self.core.blobs.filter.additions() {
                 // One of the keys may have got a huge value meanwhile.
-                seen = self.blobs.filter.additions();
+                seen = self.core.blobs.filter.additions();
                 lookups = self.lookups_of(batch);
                 has_lookups = !lookups.is_empty();
             }
-            if splits != self.splits.load(Ordering::Acquire) {
-                splits = self.splits.load(Ordering::Acquire);
+            if splits != self.installer.splits().load(Ordering::Acquire) {
+                splits = self.installer.splits().load(Ordering::Acquire);
                 check_key_bounds(batch)?;
             }
             let power = durability == Durability::Power;
-            match self.commit.commit(state, &self.wal, batch, header, power, &mut lookups) {
+            match self.log.commit().commit(state, self.log.wal(), batch, header, power, &mut lookups) {
                 Ok(Committed::Done { end }) => break end,
                 Ok(Committed::Paused) => {
-                    perf_context::waiting(&*self.env.clock, Cause::Ingest, || self.wait_while_paused(batch));
+                    perf_context::waiting(&*self.core.env().clock, Cause::Ingest, || {
+                        self.wait_while_paused(batch);
+                    });
                 }
                 Ok(Committed::NeedsSegment(len)) => {
-                    let prepare = || self.prepare_segment(len, batch.only_deletes());
-                    perf_context::waiting(&*self.env.clock, Cause::Segment, prepare)?;
+                    let prepare = || self.flusher.prepare_segment(len, batch.only_deletes());
+                    perf_context::waiting(&*self.core.env().clock, Cause::Segment, prepare)?;
                 }
-                Err(_) if self.health.is_closing() => return Err(self.health.closed_error()),
+                Err(_) if self.core.health.is_closing() => return Err(self.core.health.closed_error()),
                 Err(error) => return Err(error),
             }
         };
         self.after_write(batch);
         if has_lookups {
-            self.notify(JobKind::Blobs);
+            self.core.notify(JobKind::Blobs);
         }
         if durability == Durability::Power {
             let make_durable = || match header {
                 Some(_) => {
-                    self.wal.note_waiter();
-                    self.sync_log(end)
+                    self.log.wal().note_waiter();
+                    self.log.sync_log(end)
                 }
-                None => self.flush_trees(batch.parts().iter().map(|part| &part.tree)),
+                None => self.flusher.flush_trees(batch.parts().iter().map(|part| &part.tree)),
             };
-            perf_context::waiting(&*self.env.clock, Cause::Sync, make_durable)?;
+            perf_context::waiting(&*self.core.env().clock, Cause::Sync, make_durable)?;
         }
         perf_context::step(|| Step::Write { bytes: (record::HEADER_LEN + batch.payload().len()) as u64 });
         Ok(Some(end))
@@ -163,42 +199,50 @@ impl Store {
 
     /// Refuses a batch that cannot be written. On a full disk deletes go on, since they free space.
     fn check_admits(&self, batch: &Batch) -> Result<()> {
-        if self.health.has_failed() && batch.only_deletes() {
-            return self.check_changeable();
+        if self.core.health.has_failed() && batch.only_deletes() {
+            return self.log.check_changeable();
         }
-        self.ensure_writable()
+        self.disk.ensure_writable()
     }
 
     /// Makes full memtables immutable, and notifies the jobs that the write has made work for.
     fn after_write(&self, batch: &Batch) {
-        let limit = self.space.memtable_limit();
+        let limit = self.disk.space().memtable_limit();
         for part in batch.parts() {
             if part.tree.state.load().mem.table.memory() >= limit {
-                self.switch_memtable(&part.tree, limit);
+                self.flusher.switch_memtable(&part.tree, limit);
             }
         }
-        if !self.wal.has_spare() {
+        if !self.log.wal().has_spare() {
             // A segment was begun: the next one has to be prepared, and the log may have outgrown its budget.
-            self.executor.notify(JobKind::Log);
-            self.executor.notify(JobKind::Flush);
+            self.core.executor.notify(JobKind::Log);
+            self.core.executor.notify(JobKind::Flush);
         }
     }
 
     /// Delays a writer while the waiting memtables are at their limit.
     fn wait_for_memtables(&self, batch: &Batch) -> Result<()> {
-        let limit = self.space.immutable_max();
-        let full = || self.immutable.bytes() >= limit;
+        let limit = self.disk.space().immutable_max();
+        let full = || self.installer.immutable().bytes() >= limit;
         if !full() {
             return Ok(());
         }
-        self.executor.notify(JobKind::Flush);
-        match perf_context::waiting(&*self.env.clock, Cause::Memtables, || self.wait_until(|| !full())) {
+        self.core.executor.notify(JobKind::Flush);
+        match perf_context::waiting(&*self.core.env().clock, Cause::Memtables, || {
+            self.disk.wait_until(|| !full())
+        }) {
             // The background may have given up. A delete tries whether a flush is possible.
             Err(error) if is_full(&error) && batch.only_deletes() => {
-                while full() && self.flush_some()? {}
+                while full() && self.flusher.flush_some()? {}
                 Ok(())
             }
             waited => waited,
         }
+    }
+
+    /// Waits until no tree of the batch is paused.
+    pub(super) fn wait_while_paused(&self, batch: &Batch) {
+        // It never fails.
+        let _ = self.core.health.wait(|| Ok(!batch.is_paused()));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::Store;
+use super::Compactor;
 use crate::blob::Pointer;
 use crate::canary::broken;
 use crate::cursor::{Cursor, SeqNo};
@@ -12,7 +12,7 @@ use crate::ranges::{KeyRange, RangeTombstone};
 use crate::state::TreeInner;
 use crate::state::versions::Change;
 use crate::table::ScanHint;
-use crate::version::edit::{Edit, TreeId};
+use crate::version::edit::Edit;
 use crate::version::levels::Table;
 
 /// How many of the next tombstones are checked for one that covers an earlier one.
@@ -34,32 +34,14 @@ fn pointers_of(table: &Arc<Table>, pointers: &mut Vec<Pointer>) -> Result<()> {
     Ok(())
 }
 
-impl Store {
-    /// The sequence number up to which the tree's writes are in tables, by the manifest.
-    pub(super) fn flushed_up_to(&self, tree: TreeId) -> SeqNo {
-        let versions = self.versions.lock();
-        let record = versions.known().and_then(|known| known.trees.get(&tree));
-        record.map_or(0, |record| record.flushed)
-    }
-
-    /// The edits that note the tree's range tombstones in the manifest, when all up to `seq` is flushed.
-    pub(super) fn ranges_to_note(&self, tree: &TreeInner, seq: SeqNo) -> Vec<Edit> {
-        let list = tree.state.load().ranges.list();
-        if list.is_empty() {
-            return Vec::new();
-        }
-        let known = self.flushed_up_to(tree.id);
-        let new = list.into_iter().filter(|one| one.seq > known && one.seq <= seq);
-        new.map(|one| Edit::DeleteRange { tree: tree.id, seq: one.seq, range: one.range }).collect()
-    }
-
+impl Compactor {
     /// The tables in which a flushed range tombstone hides everything from everybody.
     fn deleted_tables(&self, tree: &TreeInner) -> Vec<(usize, Arc<Table>)> {
         let state = tree.state.load();
         if state.ranges.is_empty() {
             return Vec::new();
         }
-        let (oldest, flushed) = (self.oldest_snapshot(), self.flushed_up_to(tree.id));
+        let (oldest, flushed) = (self.finder.oldest_snapshot(), self.installer.flushed_up_to(tree.id));
         let list = state.ranges.list();
         let counts = |one: &&RangeTombstone| one.seq <= oldest.min(flushed);
         let counting: Vec<&RangeTombstone> = list.iter().filter(counts).collect();
@@ -70,25 +52,20 @@ impl Store {
         deleted.map(|(level, table)| (level, Arc::clone(table))).collect()
     }
 
-    fn oldest_snapshot(&self) -> SeqNo {
-        let snapshots = self.snapshots.read_points(&self.commit, &self.clock);
-        snapshots.seqs.first().copied().unwrap_or(0)
-    }
-
     /// Whether a table of the tree holds only entries that a range tombstone hides.
-    pub(super) fn has_deleted(&self, tree: &TreeInner) -> bool {
+    pub(in crate::store) fn has_deleted(&self, tree: &TreeInner) -> bool {
         !self.deleted_tables(tree).is_empty()
     }
 
     /// Drops the tables of the tree that hold only entries that range tombstones hide. Returns whether there were any.
     /// Called under the locks of a merge.
-    pub(super) fn drop_deleted(&self, tree: &Arc<TreeInner>) -> Result<bool> {
+    pub(in crate::store) fn drop_deleted(&self, tree: &Arc<TreeInner>) -> Result<bool> {
         let tables = self.deleted_tables(tree);
         if tables.is_empty() {
             return Ok(false);
         }
         let mut dropped = Vec::new();
-        if self.blobs.is_used() {
+        if self.core.blobs.is_used() {
             // The edit frees their huge values, as those that a merge drops.
             for (_, table) in &tables {
                 pointers_of(table, &mut dropped)?;
@@ -99,20 +76,20 @@ impl Store {
             level: *level as u8,
             file: table.info.file,
         };
-        self.install(tables.iter().map(edit).collect(), &dropped)?;
+        self.installer.install(tables.iter().map(edit).collect(), &dropped)?;
         Ok(true)
     }
 
     /// Removes the range tombstones that hide nothing any more, and those that later ones cover. Returns whether there
     /// were any.
-    pub(super) fn forget_ranges(&self) -> Result<bool> {
+    pub(in crate::store) fn forget_ranges(&self) -> Result<bool> {
         let trees = self.versions.trees();
         let mut worked = false;
         for tree in trees.iter().filter(|tree| !tree.state.load().ranges.is_empty()) {
             // No table that was begun before may come meanwhile. A flush or merge that holds the lock asks for another
             // round when it ends.
             let Some(_no_merge) = tree.below_level_0.try_lock() else { continue };
-            let Some(_no_flush) = self.flushing.try_lock() else { continue };
+            let Some(_no_flush) = self.flusher.flushing().try_lock() else { continue };
             if self.has_deleted(tree) {
                 // A snapshot may have gone that saw what is in it.
                 self.compactions.add([Arc::clone(tree)]);
@@ -128,7 +105,7 @@ impl Store {
             if tree.is_dropped() {
                 continue;
             }
-            self.apply(&mut versions, &Change::of(edits))?;
+            self.installer.apply(&mut versions, &Change::of(edits))?;
             worked = true;
         }
         Ok(worked)
@@ -136,8 +113,8 @@ impl Store {
 
     /// The sequence numbers of the tree's range tombstones that are in the manifest and not needed.
     fn spent_ranges(&self, tree: &TreeInner) -> Vec<SeqNo> {
-        let flushed = self.flushed_up_to(tree.id);
-        let snapshots = self.snapshots.read_points(&self.commit, &self.clock).seqs;
+        let flushed = self.installer.flushed_up_to(tree.id);
+        let snapshots = self.core.snapshots.read_points(self.log.commit(), &self.core.clock).seqs;
         let stretch = |seq: SeqNo| snapshots.partition_point(|&snapshot| snapshot < seq);
         let state = tree.state.load();
         let noted: Vec<RangeTombstone> =

@@ -31,19 +31,20 @@ fn a_split_of_deleted_ranges_does_not_wait_for_those_who_wait_for_its_number() {
     let new = std::thread::scope(|scope| {
         let split = || {
             let mut versions = store.versions.lock();
-            let number = store.commit.take_number()?;
+            let number = store.commit().take_number()?;
             let swap = scope.spawn(|| db.default_tree().compare_and_swap("key", None, Some(b"value")));
-            while !store.commit.is_quiet_wanted() {
+            while !store.commit().is_quiet_wanted() {
                 std::thread::yield_now();
             }
-            let new = store.install_split(&mut versions, inner, halves.clone(), "behind", number.seq);
-            store.commit.show_number(&number);
+            let new =
+                store.reshaper().install_split(&mut versions, inner, halves.clone(), "behind", number.seq);
+            store.commit().show_number(&number);
             drop(versions);
             assert!(swap.join().unwrap().unwrap());
             new
         };
-        let _one_at_a_time = store.reshaping.lock();
-        store.while_paused(inner, &is_unflushed, split).unwrap()
+        let _one_at_a_time = store.reshaper().reshaping.lock();
+        store.reshaper().while_paused(inner, &is_unflushed, split).unwrap()
     });
     assert_eq!(db.get_vec("key").unwrap().as_deref(), Some(&b"value"[..]));
     let ranges = |tree: &TreeInner| tree.state.load().ranges.list();

@@ -2,12 +2,12 @@
 //!
 //! An open store keeps some log segments for reuse, and five times the longest in reserve: up to 240 MB. That is little
 //! beside the data that caused it, but much if all of the data was deleted and merged away, or was one row that was
-//! written again and again. If the reserve is longer than all tables, it is shortened: by [`Store::compact`], by a
+//! written again and again. If the reserve is longer than all tables, it is shortened: by `Compactor::compact`, by a
 //! close, and by the background when nothing was written for [`IDLE_US`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Store;
+use super::Flusher;
 use crate::blob::gc::BlobChanges;
 use crate::error::Result;
 use crate::space::{is_full, size_for};
@@ -26,38 +26,38 @@ pub(super) struct Idle {
     since_us: AtomicU64,
 }
 
-impl Store {
+impl Flusher {
     /// If the reserve is larger than all tables, begins a short log segment, and gives back the long ones and their
     /// reserve. If one of these still holds data that is not in tables, the next call may do it.
-    pub(super) fn shrink(&self) -> Result<()> {
+    pub(in crate::store) fn shrink(&self) -> Result<()> {
         if !self.is_worth_shrinking() {
             return Ok(());
         }
         let _no_flush = self.flushing.lock();
         // A close waits for this lock; after it the directory may belong to another opening.
-        self.check_changeable()?;
-        self.wal.begin_short();
-        self.wal.retire_spare();
-        self.remove_surplus(0)?;
-        match self.wal.prepare_spare(0) {
+        self.log.check_changeable()?;
+        self.log.wal().begin_short();
+        self.log.wal().retire_spare();
+        self.disk.remove_surplus(0)?;
+        match self.log.wal().prepare_spare(0) {
             Err(error) if is_full(&error) => return Ok(()),
             prepared => prepared?,
         }
-        let mut state = self.commit.lock();
+        let mut state = self.log.commit().lock();
         let log_seq = state.log_seq;
-        if self.wal.rotate(&mut state.tail, log_seq, 0).is_err() {
-            self.commit.poison();
+        if self.log.wal().rotate(&mut state.tail, log_seq, 0).is_err() {
+            self.log.commit().poison();
         }
         drop(state);
         self.move_floor()?;
-        self.remove_surplus(0)?;
-        self.space.reserve().shrink(self.longest_segment())?;
+        self.disk.remove_surplus(0)?;
+        self.disk.space().reserve().shrink(self.log.longest_segment())?;
         // The log job may have made a longer one meanwhile.
-        self.space.reserve().cover(self.longest_segment())
+        self.disk.space().reserve().cover(self.log.longest_segment())
     }
 
     fn is_worth_shrinking(&self) -> bool {
-        let longest = self.longest_segment().max(self.space.reserve().covered());
+        let longest = self.log.longest_segment().max(self.disk.space().reserve().covered());
         if longest <= SHORT {
             return false;
         }
@@ -67,9 +67,9 @@ impl Store {
         tables.sum::<u64>() < size_for(longest)
     }
 
-    /// [`Store::shrink`], if nothing was written for some time.
-    pub(super) fn shrink_when_idle(&self) -> Result<()> {
-        let (seq, now) = (self.commit.visible(), self.env.clock.monotonic_us());
+    /// [`Flusher::shrink`], if nothing was written for some time.
+    pub(in crate::store) fn shrink_when_idle(&self) -> Result<()> {
+        let (seq, now) = (self.log.commit().visible(), self.core.env().clock.monotonic_us());
         if self.idle.seq.swap(seq, Ordering::Relaxed) != seq {
             self.idle.since_us.store(now, Ordering::Relaxed);
         }
@@ -77,9 +77,9 @@ impl Store {
         if is_idle { self.flush_and_shrink() } else { Ok(()) }
     }
 
-    /// [`Store::shrink`], after a flush of what the log holds. On a full disk it does nothing.
-    pub(super) fn flush_and_shrink(&self) -> Result<()> {
-        if self.health.has_failed() || !self.is_worth_shrinking() {
+    /// [`Flusher::shrink`], after a flush of what the log holds. On a full disk it does nothing.
+    pub(in crate::store) fn flush_and_shrink(&self) -> Result<()> {
+        if self.core.health.has_failed() || !self.is_worth_shrinking() {
             return Ok(());
         }
         match self.flush().and_then(|()| self.shrink()) {
@@ -90,15 +90,11 @@ impl Store {
 
     /// Moves the log's floor, as an empty flush would.
     fn move_floor(&self) -> Result<()> {
-        let visible = self.commit.visible();
-        self.sync_log(self.commit.published())?;
-        self.find_overwritten(visible)?;
+        let visible = self.log.commit().visible();
+        self.log.sync_log(self.log.commit().published())?;
+        self.finder.find_overwritten(visible)?;
         let changes =
             BlobChanges { durable_up_to: Some(visible), note_overwritten: true, ..BlobChanges::default() };
-        self.install_flush(&[], Vec::new(), &changes)
-    }
-
-    pub(super) fn longest_segment(&self) -> u64 {
-        self.wal.longest(&self.commit.lock().tail)
+        self.installer.install_flush(&[], Vec::new(), &changes)
     }
 }

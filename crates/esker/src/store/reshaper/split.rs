@@ -16,7 +16,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Store;
+use super::Reshaper;
 use crate::cursor::{Cursor, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ranges::{KeyRange, RangeTombstone};
@@ -107,19 +107,19 @@ fn split_ranges(state: &TreeState, (old, new): (TreeId, TreeId), halves: &Halves
     edits
 }
 
-impl Store {
+impl Reshaper {
     /// Moves the keys of `tree` from `at` on to a new tree, called `name`.
     pub(crate) fn split(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
         let _one_at_a_time = self.reshaping.lock();
-        self.sync_published()?;
+        self.log.sync_published()?;
         self.while_paused(tree, &|| Ok(!tree.is_flushed()), || self.split_paused(tree, at, name))
     }
 
     fn split_paused(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
         // Values that writes have overwritten are looked up in the tree that was written to.
-        self.find_overwritten(self.commit.visible())?;
+        self.finder.find_overwritten(self.log.commit().visible())?;
         let mut versions = self.versions.lock();
-        self.check_changeable()?;
+        self.log.check_changeable()?;
         if tree.is_dropped() {
             return Err(tree.dropped_error());
         }
@@ -133,11 +133,11 @@ impl Store {
             let message = format!("\"{}\" lies not within the bounds of the tree", at.escape_ascii());
             return Err(Error::new(ErrorKind::InvalidInput, message));
         };
-        let number = self.commit.take_number()?;
-        let synced = self.sync_log(number.end);
+        let number = self.log.commit().take_number()?;
+        let synced = self.log.sync_log(number.end);
         let split = synced
             .and_then(|()| self.install_split(&mut versions, tree, Halves { low, high }, name, number.seq));
-        self.commit.show_number(&number);
+        self.log.commit().show_number(&number);
         split
     }
 
@@ -166,8 +166,8 @@ impl Store {
         edits.extend(table_edits);
         edits.extend(range_edits);
         let origin = Origin::SplitOff { from, to, seq };
-        self.apply(versions, &Change { origin, ..Change::of(edits) })?;
-        self.splits.fetch_add(1, Ordering::AcqRel);
+        self.installer.apply(versions, &Change { origin, ..Change::of(edits) })?;
+        self.installer.splits().fetch_add(1, Ordering::AcqRel);
         versions.tree_called(name)
     }
 }

@@ -11,9 +11,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
-use super::Store;
+use super::Collector;
 use crate::blob::BlobFileId;
 use crate::blob::rewrite::{Replaced, Rewrite};
 use crate::error::{Error, ErrorKind, Result};
@@ -24,12 +22,7 @@ const STEPS: u64 = 16;
 
 /// The state of reclaim. Only the blob job and the close of the store touch it.
 #[derive(Debug, Default)]
-pub(crate) struct Reclaim {
-    state: Mutex<ReclaimState>,
-}
-
-#[derive(Debug, Default)]
-struct ReclaimState {
+pub(super) struct ReclaimState {
     current: Option<Rewrite>,
     /// Whether there was too much garbage, and there still is more than half of the limit.
     under_way: bool,
@@ -51,20 +44,18 @@ impl ReclaimState {
     }
 }
 
-impl Reclaim {
+impl Collector {
     /// Abandons a running rewrite, while the directory still belongs to the store.
-    pub(super) fn end(&self) {
-        self.state.lock().current.take();
+    pub(in crate::store) fn end_reclaim(&self) {
+        self.reclaim.lock().current.take();
     }
-}
 
-impl Store {
     /// Does one step of reclaim. `false` if there is nothing to do, or if the last step is not paid for yet.
-    pub(super) fn reclaim_blobs(&self) -> Result<bool> {
+    pub(in crate::store) fn reclaim_blobs(&self) -> Result<bool> {
         if self.reclaim_waits().is_some() {
             return Ok(false);
         }
-        let mut state = self.reclaim.state.lock();
+        let mut state = self.reclaim.lock();
         let worked = match state.current.take() {
             Some(rewrite) => self.go_on_with(rewrite, &mut state),
             None => self.begin_if_due(&mut state),
@@ -80,8 +71,8 @@ impl Store {
     }
 
     fn begin_if_due(&self, state: &mut ReclaimState) -> Result<bool> {
-        let unit = self.options.blob_file_bytes / 4;
-        if !state.under_way && !self.blobs.take_punched(unit / 4) {
+        let unit = self.core.options.blob_file_bytes / 4;
+        if !state.under_way && !self.core.blobs.take_punched(unit / 4) {
             return Ok(false);
         }
         if !state.under_way {
@@ -89,20 +80,20 @@ impl Store {
         }
         let mut may_go = self.known_blob_files();
         may_go.retain(|file| !state.left.contains(file) && !state.busy.contains(file));
-        let sum = self.blobs.garbage_bytes(&may_go)?;
+        let sum = self.core.blobs.garbage_bytes(&may_go)?;
         let limit = unit + sum.needed / 10;
         state.under_way = sum.garbage > if state.under_way { limit / 2 } else { limit };
         let Some((live, needed)) = sum.worst.filter(|_| state.under_way) else {
             state.under_way = false;
             return Ok(false);
         };
-        if self.blobs.is_held_up(&live)? {
+        if self.core.blobs.is_held_up(&live)? {
             state.busy.insert(live.id);
             return Ok(true);
         }
         let gone = self.gone_from(live.id).unwrap_or_default();
-        self.check_room_for_blob(needed)?;
-        match self.blobs.begin_rewrite(&live, |ordinal| gone.contains(&ordinal)) {
+        self.disk.check_room_for_blob(needed)?;
+        match self.core.blobs.begin_rewrite(&live, |ordinal| gone.contains(&ordinal)) {
             Ok(rewrite) => state.current = Some(rewrite),
             Err(error) => state.leave(live.id, error)?,
         }
@@ -113,15 +104,15 @@ impl Store {
         let file = rewrite.file();
         // All its values may have been freed since.
         let Some(gone) = self.gone_from(file) else { return Ok(true) };
-        let bytes = self.options.blob_file_bytes.div_ceil(STEPS);
+        let bytes = self.core.options.blob_file_bytes.div_ceil(STEPS);
         // Read, and written.
-        self.io_budget.note_reclaim(2 * bytes);
+        self.core.io_budget.note_reclaim(2 * bytes);
         match rewrite.step(bytes, |ordinal| gone.contains(&ordinal)) {
             Ok(true) => state.current = Some(rewrite),
             Ok(false) => match self.finish_rewrite(rewrite) {
                 Ok(Some(replaced)) => {
-                    self.blob_gc.after_rewrite(file, replaced.ordinals.iter().copied());
-                    replaced.finish(&self.dir)?;
+                    self.finder.blob_gc().after_rewrite(file, replaced.ordinals.iter().copied());
+                    replaced.finish(&self.core.dir)?;
                 }
                 Ok(None) => drop(state.busy.insert(file)),
                 Err(error) => state.leave(file, error)?,
@@ -136,7 +127,7 @@ impl Store {
         rewrite.seal()?;
         // Checkpoints link files under this lock.
         let _nobody_links = self.versions.lock();
-        rewrite.take_place(&self.blobs.handles)
+        rewrite.take_place(&self.core.blobs.handles)
     }
 
     /// The files that the manifest names. For others it does not tell what is freed.
@@ -149,13 +140,13 @@ impl Store {
     fn gone_from(&self, file: BlobFileId) -> Option<BTreeSet<u64>> {
         let versions = self.versions.lock();
         let record = versions.known()?.blobs.live.get(&file)?;
-        let live = self.blobs.get(file)?;
+        let live = self.core.blobs.get(file)?;
         let values = live.values.lock();
         Some(record.freed.iter().copied().filter(|&ordinal| values.is_unneeded(ordinal)).collect())
     }
 
     /// How long the rewriting of files of huge values has to wait, if it has.
-    pub(super) fn reclaim_waits(&self) -> Option<Duration> {
-        self.io_budget.reclaim_waits(|| self.executor.is_stepped() || self.is_urgent())
+    pub(in crate::store) fn reclaim_waits(&self) -> Option<Duration> {
+        self.core.io_budget.reclaim_waits(|| self.core.executor.is_stepped() || self.core.is_urgent())
     }
 }

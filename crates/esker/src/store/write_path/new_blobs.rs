@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Store;
+use super::WritePath;
 use crate::blob::{NewBlob, Pointer, key_hash};
 use crate::canary::broken;
 use crate::cursor::{Content, Kind, SeqNo};
@@ -13,22 +13,22 @@ use crate::version::edit::TreeId;
 use crate::write::batch::{Batch, Op};
 use crate::write::lookups::{Lookup, What};
 
-impl Store {
+impl WritePath {
     /// Writes `value` to a blob file, for `key` of a tree with the lineage `tree`.
     pub(crate) fn put_blob(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<NewBlob> {
         self.make_room_for_blob(value.len() as u64)?;
-        self.blobs.put(tree, key, value)
+        self.core.blobs.put(tree, key, value)
     }
 
     /// Waits for space that is being given back. Refuses a huge value if there is still no room for it.
     pub(crate) fn make_room_for_blob(&self, len: u64) -> Result<()> {
-        self.ensure_writable()?;
-        self.wait_for_backlog(len)?;
-        self.check_room_for_blob(len)
+        self.disk.ensure_writable()?;
+        self.collector.wait_for_backlog(len)?;
+        self.disk.check_room_for_blob(len)
     }
 
     /// A copy of `batch` with copies of its huge values, to write the batch once more.
-    pub(super) fn copy_of_batch(&self, batch: &Batch) -> Result<Batch> {
+    pub(in crate::store) fn copy_of_batch(&self, batch: &Batch) -> Result<Batch> {
         let mut copy = Batch::new();
         for (part, _, op) in batch.planned_ops() {
             let tree = &batch.parts()[part].tree;
@@ -51,8 +51,8 @@ impl Store {
     }
 
     /// The writes of `batch` to keys that may hold a blob, numbered by their places in it.
-    pub(super) fn lookups_of(&self, batch: &Batch) -> Vec<Lookup> {
-        let filter = &self.blobs.filter;
+    pub(in crate::store) fn lookups_of(&self, batch: &Batch) -> Vec<Lookup> {
+        let filter = &self.core.blobs.filter;
         if filter.is_empty() {
             return Vec::new();
         }
@@ -73,5 +73,12 @@ impl Store {
         let mut lookups: Vec<Lookup> = watched.map(lookup).chain(batch.ranges().map(of_range)).collect();
         lookups.sort_by_key(|lookup| lookup.seq);
         lookups
+    }
+
+    /// Adds an entry, that of `key` in a tree with the lineage `tree`, to the huge value of `pointer`. `None` if the
+    /// value was freed, because the entry that had the pointer is gone.
+    pub(crate) fn copy_blob(&self, tree: TreeId, key: &[u8], pointer: &Pointer) -> Result<Option<NewBlob>> {
+        self.disk.ensure_writable()?;
+        Ok(self.core.blobs.add_reference(tree, key, pointer))
     }
 }

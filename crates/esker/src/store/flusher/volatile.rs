@@ -4,7 +4,7 @@
 //! which differs between trees. In such a tree, a new huge value counts, and an old one is overwritten, from the flush
 //! of the write on. Until then the manifest has the new one as pending, and the old one stays.
 
-use super::Store;
+use super::Flusher;
 use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::{is_full, shown};
@@ -12,7 +12,7 @@ use crate::space::{is_full, shown};
 /// How many trees a message names.
 const NAMED_MAX: usize = 20;
 
-impl Store {
+impl Flusher {
     /// Makes trees that skip the log durable.
     pub(crate) fn flush_volatile(&self) -> Result<()> {
         let trees = self.versions.trees();
@@ -20,9 +20,9 @@ impl Store {
     }
 
     /// Ends all writes, and flushes trees that skip the log while the store still can.
-    pub(super) fn flush_when_closing(&self) -> Result<()> {
-        self.commit.end_writes();
-        if self.health.is_closing() || broken("rule-21-close") {
+    pub(in crate::store) fn flush_when_closing(&self) -> Result<()> {
+        self.log.commit().end_writes();
+        if self.core.health.is_closing() || broken("rule-21-close") {
             return Ok(());
         }
         self.flush_volatile().map_err(|error| if is_full(&error) { self.full_for_volatile() } else { error })
@@ -49,9 +49,9 @@ impl Store {
         let message = format!(
             "the disk is full: {} free, and some {} that trees without the log held in memory found no room: what was \
              written since the last flush to {names:?}{more} is lost; everything else is there",
-            self.space.shown_free(),
+            self.disk.space().shown_free(),
             shown(bytes),
         );
-        Error::new(ErrorKind::OutOfSpace, message).at(&self.dir)
+        Error::new(ErrorKind::OutOfSpace, message).at(&self.core.dir)
     }
 }

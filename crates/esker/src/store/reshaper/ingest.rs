@@ -12,8 +12,7 @@
 
 use std::sync::Arc;
 
-use super::Store;
-use super::blob_gc::overwritten;
+use super::Reshaper;
 use crate::blob::gc::{BlobChanges, Overwritten};
 use crate::blob::{NewBlob, Pointer, VOLATILE, key_hash};
 use crate::canary::broken;
@@ -23,6 +22,7 @@ use crate::error::{ErrorKind, Result};
 use crate::read::get::base_at;
 use crate::state::TreeInner;
 use crate::state::versions::Change;
+use crate::store::garbage_finder::overwritten;
 use crate::table::ScanHint;
 use crate::version::edit::{Edit, TableInfo};
 use crate::version::levels::{LEVELS, Levels, Table};
@@ -53,7 +53,7 @@ fn level_of(levels: &Levels, table: &TableInfo) -> usize {
     (0..LEVELS).find(meets).map_or(LEVELS - 1, |level| level.saturating_sub(1))
 }
 
-impl Store {
+impl Reshaper {
     /// Makes `ingested` part of `tree`, newer than everything in it.
     pub(crate) fn ingest(&self, tree: &Arc<TreeInner>, mut ingested: Ingested) -> Result<()> {
         let edits = ingested.tables.iter().map(|table| Edit::AddTable {
@@ -64,7 +64,7 @@ impl Store {
         let added: Vec<Edit> = edits.collect();
         let done = self.ingest_now(tree, &mut ingested);
         if done.is_err() {
-            self.discard_tables(&added);
+            self.installer.discard_tables(&added);
         }
         done
     }
@@ -74,15 +74,15 @@ impl Store {
         if tree.is_dropped() {
             return Err(tree.dropped_error());
         }
-        self.sync_published()?;
-        if tree.log { Ok(()) } else { self.flush_trees(std::iter::once(tree)) }
+        self.log.sync_published()?;
+        if tree.log { Ok(()) } else { self.flusher.flush_trees(std::iter::once(tree)) }
     }
 
     fn ingest_now(&self, tree: &Arc<TreeInner>, ingested: &mut Ingested) -> Result<()> {
         let _one_at_a_time = self.reshaping.lock();
         // This syncs most of it while others write.
-        self.blobs.sync()?;
-        self.sync_published()?;
+        self.core.blobs.sync()?;
+        self.log.sync_published()?;
         let tables = ingested.tables.clone();
         self.while_paused(tree, &|| Ok(Self::must_be_flushed(tree)), || {
             check_bounds_of_tables(tree, &tables)?;
@@ -101,13 +101,13 @@ impl Store {
     /// Searches all keys again for keys that may have had a huge value, if huge values were written since the first
     /// search. Nobody writes to the tree now.
     fn watch_again(&self, tree: &TreeInner, ingested: &mut Ingested) -> Result<()> {
-        let filter = &self.blobs.filter;
+        let filter = &self.core.blobs.filter;
         if ingested.additions + ingested.blobs.len() as u64 == filter.additions() {
             return Ok(());
         }
         ingested.watched.clear();
         for info in &ingested.tables {
-            let file = self.registry.file(info.file, info.salt);
+            let file = self.core.registry.file(info.file, info.salt);
             let mut cursor = Table::new(file, info.clone()).cursor(ScanHint::Compaction)?;
             cursor.seek_to_first()?;
             while cursor.valid() {
@@ -125,7 +125,7 @@ impl Store {
     fn replaced_by(&self, tree: &TreeInner, ingested: &mut Ingested) -> Result<Vec<Overwritten>> {
         ingested.watched.sort_unstable();
         ingested.watched.dedup();
-        self.find_overwritten(self.commit.visible())?;
+        self.finder.find_overwritten(self.log.commit().visible())?;
         let state = tree.state.load_full();
         let mut replaced = Vec::new();
         for key in &ingested.watched {
@@ -148,11 +148,11 @@ impl Store {
         replaced: &mut Vec<Overwritten>,
     ) -> Result<()> {
         let mut versions = self.versions.lock();
-        self.check_changeable()?;
+        self.log.check_changeable()?;
         if tree.is_dropped() {
             return Err(tree.dropped_error());
         }
-        let number = self.commit.take_number()?;
+        let number = self.log.commit().take_number()?;
         let levels = Arc::clone(&tree.state.load().levels);
         let mut edits: Vec<Edit> = Vec::new();
         for table in &ingested.tables {
@@ -168,25 +168,25 @@ impl Store {
         }
         let by = number.seq;
         replaced.iter_mut().for_each(|one| (one.until, one.by) = (by, by));
-        let installed = self.sync_log(number.end).and_then(|()| {
+        let installed = self.log.sync_log(number.end).and_then(|()| {
             ingested.blobs.iter_mut().for_each(|blob| blob.commit(Some(VOLATILE)));
             let named: Vec<Pointer> = ingested.blobs.iter().map(|blob| blob.pointer).collect();
             // The edit records the replaced values, since no log record does.
             let changes = BlobChanges { named: &named, replaced, ..BlobChanges::default() };
-            self.install_with_blobs(&mut versions, Change::of(edits), &changes)
+            self.installer.install_with_blobs(&mut versions, Change::of(edits), &changes)
         });
         if installed.is_err() {
-            self.blob_gc.restore(replaced);
+            self.finder.blob_gc().restore(replaced);
             ingested.blobs.iter_mut().for_each(NewBlob::withdraw);
         } else if !tree.log {
-            self.note_flushed(&[(tree.id, by)]);
+            self.finder.note_flushed(&[(tree.id, by)]);
         }
-        self.commit.show_number(&number);
+        self.log.commit().show_number(&number);
         if installed.is_ok() {
             // Not earlier: the search for values that nobody sees assumes that the number is visible.
-            self.blob_gc.add_overwritten(replaced.drain(..));
+            self.finder.blob_gc().add_overwritten(replaced.drain(..));
         }
-        self.notify(JobKind::Blobs);
+        self.core.notify(JobKind::Blobs);
         installed
     }
 }

@@ -1,17 +1,48 @@
 //! Whether the store takes writes: failures of background work, a full disk, and the wait until either is over.
 
-use super::Store;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{CommitLog, Core};
 use crate::canary::broken;
-use crate::env::{JobKind, Worker};
+use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::{LogNeed, is_full};
+use crate::space::{LogNeed, Space, is_full};
 use crate::write::commit::poisoned;
 
-impl Store {
+mod log_space;
+mod obsolete;
+
+/// How many retired log segments are kept for reuse.
+const SPARE_SEGMENTS: usize = 8;
+/// How many are kept on a full disk.
+const SPARE_WHEN_FULL: usize = 1;
+
+/// What the store has of the disk: it admits writes, and gives back what nothing needs.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    core: Arc<Core>,
+    log: Arc<CommitLog>,
+    space: Space,
+    /// Held by the thread that removes obsolete tables. Others wait for it.
+    removing: Mutex<()>,
+}
+
+impl Disk {
+    pub(super) fn new(core: &Arc<Core>, log: &Arc<CommitLog>, space: Space) -> Disk {
+        Disk { core: Arc::clone(core), log: Arc::clone(log), space, removing: Mutex::new(()) }
+    }
+
+    #[inline]
+    pub(crate) fn space(&self) -> &Space {
+        &self.space
+    }
+
     /// Fails if the store takes no puts. Ends the refusal of puts if the disk has room again.
     pub(crate) fn ensure_writable(&self) -> Result<()> {
-        self.check_changeable()?;
-        if !self.health.has_failed() {
+        self.log.check_changeable()?;
+        if !self.core.health.has_failed() {
             return Ok(());
         }
         // Says what is free now, and not what was free when the disk filled up.
@@ -21,30 +52,31 @@ impl Store {
     /// Waits until `done`. Does the background work itself if no thread does it. Fails when that work lacks descriptors
     /// or memory meanwhile.
     pub(crate) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
-        let shortages = self.health.shortages();
-        if self.executor.is_stepped() {
+        let shortages = self.core.health.shortages();
+        if self.core.executor.is_stepped() {
             while !done() {
                 self.ensure_writable()?;
-                if !JobKind::ALL.iter().any(|&job| self.run_one(job)) && !done() {
-                    let error = self.health.failure().or_else(|| self.health.shortage_since(shortages));
+                if !self.core.work_here() && !done() {
+                    let error =
+                        self.core.health.failure().or_else(|| self.core.health.shortage_since(shortages));
                     return Err(error.unwrap_or_else(poisoned));
                 }
             }
             return Ok(());
         }
-        self.health.wait(|| {
+        self.core.health.wait(|| {
             if done() {
                 return Ok(true);
             }
             self.ensure_writable()?;
-            self.health.shortage_since(shortages).map_or(Ok(false), Err)
+            self.core.health.shortage_since(shortages).map_or(Ok(false), Err)
         })
     }
 
     /// What the log needs for a record of `record_len` bytes.
     pub(super) fn log_need(&self, record_len: usize) -> LogNeed {
-        let new = self.wal.missing_spare(record_len).unwrap_or(0);
-        LogNeed { new, usual_max: self.wal.len_bound() }
+        let new = self.log.wal().missing_spare(record_len).unwrap_or(0);
+        LogNeed { new, usual_max: self.log.wal().len_bound() }
     }
 
     /// Whether the disk has room for puts.
@@ -66,7 +98,7 @@ impl Store {
             let message = format!(
                 "the disk has no room for a value of {len} bytes: {free} bytes are free, and {low} of them have to stay so"
             );
-            return Err(Error::new(ErrorKind::OutOfSpace, message).at(&self.dir));
+            return Err(Error::new(ErrorKind::OutOfSpace, message).at(&self.core.dir));
         }
         Ok(())
     }
@@ -83,10 +115,10 @@ impl Store {
                 Error::new(ErrorKind::Poisoned, message)
             }
         };
-        self.health.fail(new);
+        self.core.health.fail(new);
     }
 
-    /// [`Store::fail`]. Returns the error for the caller that has asked for the work.
+    /// [`Disk::fail`]. Returns the error for the caller that has asked for the work.
     pub(super) fn failed(&self, error: Error) -> Error {
         self.fail(&error);
         if is_full(&error) { self.full_error(0) } else { error }
@@ -98,8 +130,8 @@ impl Store {
         if !self.has_space() {
             return Err(self.full_error(0));
         }
-        self.health.recover();
-        JobKind::ALL.iter().for_each(|&job| self.executor.notify(job));
+        self.core.health.recover();
+        JobKind::ALL.iter().for_each(|&job| self.core.executor.notify(job));
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Store;
+use super::Reshaper;
 use crate::blob::Pointer;
 use crate::blob::gc::{BlobChanges, Overwritten};
 use crate::canary::broken;
@@ -15,12 +15,12 @@ use crate::table::ScanHint;
 use crate::version::edit::Edit;
 
 /// Whether another tree has the same lineage for its huge values, because both were one tree.
-pub(super) fn shares_lineage(versions: &Versions, tree: &TreeInner) -> bool {
+pub(in crate::store) fn shares_lineage(versions: &Versions, tree: &TreeInner) -> bool {
     versions.trees().any(|other| other.id != tree.id && other.lineage == tree.lineage)
 }
 
 /// The pointers to huge values in the tree.
-pub(super) fn pointers_in(tree: &TreeInner) -> Result<Vec<Pointer>> {
+pub(in crate::store) fn pointers_in(tree: &TreeInner) -> Result<Vec<Pointer>> {
     let state = tree.state.load_full();
     let mut merge = MergeCursor::new(sources_of(&state, ScanHint::Compaction)?, Direction::Forward);
     merge.seek_to_start()?;
@@ -32,64 +32,64 @@ pub(super) fn pointers_in(tree: &TreeInner) -> Result<Vec<Pointer>> {
     Ok(pointers)
 }
 
-impl Store {
+impl Reshaper {
     /// Drops the tree called `name`.
     pub(crate) fn drop_tree(&self, name: &str) -> Result<()> {
         // No import may add values under the tree's lineage before all of them are freed.
         let _one_at_a_time = self.reshaping.lock();
-        self.sync_published()?;
+        self.log.sync_published()?;
         let mut versions = self.versions.lock();
         let tree = versions.tree_called(name)?;
         if shares_lineage(&versions, &tree) && !broken("rule-20-drop") {
             drop(versions);
             return self.drop_one_of_lineage(&tree);
         }
-        self.apply(&mut versions, &Change::of(vec![Edit::DropTree { tree: tree.id }]))?;
+        self.installer.apply(&mut versions, &Change::of(vec![Edit::DropTree { tree: tree.id }]))?;
         drop(versions);
-        self.overwrite_blobs_of(tree.lineage);
+        self.finder.overwrite_blobs_of(tree.lineage);
         Ok(())
     }
 
     /// Drops a tree that shares its lineage with another tree: only its own pointers tell which huge values belong to
     /// it. Called under `reshaping`.
     fn drop_one_of_lineage(&self, tree: &Arc<TreeInner>) -> Result<()> {
-        let _paused = self.pause_writes(tree);
-        let visible = self.commit.visible();
-        self.find_overwritten(visible)?;
-        self.sync_published()?;
-        let pointers = if self.blobs.is_used() { pointers_in(tree)? } else { Vec::new() };
+        let _paused = self.log.pause_writes(tree);
+        let visible = self.log.commit().visible();
+        self.finder.find_overwritten(visible)?;
+        self.log.sync_published()?;
+        let pointers = if self.core.blobs.is_used() { pointers_in(tree)? } else { Vec::new() };
         let mut versions = self.versions.lock();
         if tree.is_dropped() {
             return Err(tree.dropped_error());
         }
         // Scans and snapshots continue to read what they see.
-        let until = self.commit.visible() + 1;
+        let until = self.log.commit().visible() + 1;
         let is_there = |pointer: &&Pointer| {
             let known = versions.known().and_then(|known| known.blobs.live.get(&pointer.file));
             let is_freed = known.is_some_and(|record| record.freed.contains(&pointer.ordinal));
-            !is_freed && self.blobs.get(pointer.file).is_some()
+            !is_freed && self.core.blobs.get(pointer.file).is_some()
         };
         let overwritten = pointers.iter().filter(is_there).map(|pointer| Overwritten {
             until,
             len: pointer.len,
             ..Overwritten::unseen(pointer.file, pointer.ordinal, Some(pointer.reference))
         });
-        self.blob_gc.add_overwritten(overwritten);
+        self.finder.blob_gc().add_overwritten(overwritten);
         // After a crash nothing else would tell which values belonged to the tree, so the edit that drops it does.
         let changes =
             BlobChanges { durable_up_to: Some(visible), note_overwritten: true, ..BlobChanges::default() };
-        let mut blobs = self.blob_edits(&versions, &changes);
+        let mut blobs = self.finder.blob_edits(&versions, &changes);
         let change = Change::of([vec![Edit::DropTree { tree: tree.id }], blobs.take_edits()].concat());
-        let named = self.blobs.sync_names();
-        let dropped = named.and_then(|()| self.apply(&mut versions, &change));
-        self.after_blob_edits(blobs, dropped.is_ok());
+        let named = self.core.blobs.sync_names();
+        let dropped = named.and_then(|()| self.installer.apply(&mut versions, &change));
+        self.finder.after_blob_edits(blobs, dropped.is_ok());
         if dropped.is_err() {
             // In memory its values are already unreferenced: nothing of that may become durable.
-            self.commit.poison();
+            self.log.commit().poison();
             return dropped;
         }
         drop(versions);
-        self.notify(JobKind::Blobs);
+        self.core.notify(JobKind::Blobs);
         Ok(())
     }
 }

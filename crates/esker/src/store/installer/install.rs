@@ -1,20 +1,21 @@
 //! Adds to a change of tables what goes with it (edits about blob files, counters, clock, the log's floor), and passes
-//! it to [`Store::apply`].
+//! it to [`Installer::apply`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Store;
+use super::Installer;
 use crate::blob::Pointer;
 use crate::blob::gc::BlobChanges;
+use crate::cursor::SeqNo;
 use crate::error::Result;
 use crate::flush::Flushed;
 use crate::log::replay::LogFloor;
 use crate::state::versions::{Change, Versions};
 use crate::state::{Mem, TreeInner};
-use crate::version::edit::Edit;
+use crate::version::edit::{Edit, TreeId};
 
-impl Store {
+impl Installer {
     /// Makes `edits` durable and shows them. `dropped` are pointers to huge values whose last version a merge has left
     /// out.
     pub(crate) fn install(&self, edits: Vec<Edit>, dropped: &[Pointer]) -> Result<()> {
@@ -23,33 +24,33 @@ impl Store {
     }
 
     /// Makes `change` durable, with the changes of blob files and what `changes` lists, and shows it.
-    pub(super) fn install_with_blobs(
+    pub(in crate::store) fn install_with_blobs(
         &self,
         versions: &mut Versions,
         mut change: Change<'_>,
         changes: &BlobChanges<'_>,
     ) -> Result<()> {
-        let in_tables = self.blobs.note_in_tables(changes.named);
-        let mut blobs = self.blob_edits(versions, changes);
+        let in_tables = self.core.blobs.note_in_tables(changes.named);
+        let mut blobs = self.finder.blob_edits(versions, changes);
         change.edits.append(&mut blobs.take_edits());
         change.edits.push(Edit::Counters {
-            next_file: self.tables.next_file.load(Ordering::Relaxed),
+            next_file: self.core.tables.next_file.load(Ordering::Relaxed),
             next_tree: versions.next_tree(),
             last_seq: 0,
         });
-        change.edits.push(self.clock_edit());
+        change.edits.push(self.core.clock_edit());
         // The manifest must not name a file before its name is durable.
-        let named = self.blobs.sync_names();
+        let named = self.core.blobs.sync_names();
         let installed = named.and_then(|()| self.apply(versions, &change));
         if installed.is_err() {
-            self.blobs.note_not_in_tables(&in_tables);
+            self.core.blobs.note_not_in_tables(&in_tables);
         }
-        self.after_blob_edits(blobs, installed.is_ok());
+        self.finder.after_blob_edits(blobs, installed.is_ok());
         installed
     }
 
     /// Installs flushed memtables, and moves the log's floor up to the oldest record that is still needed.
-    pub(super) fn install_flush(
+    pub(in crate::store) fn install_flush(
         &self,
         flushed: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
         mut edits: Vec<Edit>,
@@ -59,22 +60,22 @@ impl Store {
         let mut versions = self.versions.lock();
         let floor = self.floor_without(&versions, &in_tables);
         edits.push(Edit::Floor(floor));
-        edits.push(Edit::LogSynced { position: self.wal.synced() });
+        edits.push(Edit::LogSynced { position: self.log.wal().synced() });
         let change = Change { flushed, ..Change::of(edits) };
         self.install_with_blobs(&mut versions, change, changes)?;
         // Called under the lock: while a checkpoint holds it, the segments that it copies stay.
-        self.wal.retire(floor);
+        self.log.wal().retire(floor);
         drop(versions);
         self.immutable.remove(&in_tables);
-        self.update_memory();
-        self.health.signal();
+        self.disk.update_memory();
+        self.core.health.signal();
         Ok(())
     }
 
     /// Where recovery would have to begin if `flushed` were in tables.
     fn floor_without(&self, versions: &Versions, flushed: &Flushed) -> LogFloor {
         // Under the lock, no tree can take its first write in the current segment unseen.
-        let state = self.commit.lock();
+        let state = self.log.commit().lock();
         let header = state.tail.segment.header();
         let current = LogFloor { segment: header.id, start: header.start };
         let needed = versions.trees().flat_map(|tree| {
@@ -85,5 +86,49 @@ impl Store {
         needed
             .min_by_key(|floor| floor.segment)
             .map_or(current, |floor| if floor.segment < current.segment { floor } else { current })
+    }
+
+    /// Removes the tables that `edits` would have added, after the edits have failed. If it is unknown whether they
+    /// have, the tables stay, and the next opening decides.
+    pub(in crate::store) fn discard_tables(&self, edits: &[Edit]) {
+        // If the store is closed, the names may belong to another opening by now.
+        let Ok(_inside) = self.core.blobs.gate.enter() else { return };
+        if self.log.commit().check().is_err() {
+            return;
+        }
+        let versions = self.versions.lock();
+        for edit in edits {
+            if let Edit::AddTable { table, .. } = edit
+                && !versions.has_table(table.file)
+            {
+                self.disk.discard_file(table.file);
+            }
+        }
+    }
+
+    /// The sequence number up to which the tree's writes are in tables, by the manifest.
+    pub(in crate::store) fn flushed_up_to(&self, tree: TreeId) -> SeqNo {
+        let versions = self.versions.lock();
+        let record = versions.known().and_then(|known| known.trees.get(&tree));
+        record.map_or(0, |record| record.flushed)
+    }
+
+    /// The edits that note the tree's range tombstones in the manifest, when all up to `seq` is flushed.
+    pub(in crate::store) fn ranges_to_note(&self, tree: &TreeInner, seq: SeqNo) -> Vec<Edit> {
+        let list = tree.state.load().ranges.list();
+        if list.is_empty() {
+            return Vec::new();
+        }
+        let known = self.flushed_up_to(tree.id);
+        let new = list.into_iter().filter(|one| one.seq > known && one.seq <= seq);
+        new.map(|one| Edit::DeleteRange { tree: tree.id, seq: one.seq, range: one.range }).collect()
+    }
+
+    /// Whether some table holds entries that expire.
+    pub(in crate::store) fn has_expiring(&self, versions: &Versions) -> bool {
+        let expires = |tree: &Arc<TreeInner>| {
+            tree.state.load().levels.tables().any(|(_, table)| table.info.expiring.count > 0)
+        };
+        versions.trees().any(expires)
     }
 }

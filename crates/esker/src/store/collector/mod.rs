@@ -7,7 +7,9 @@
 
 use std::sync::Arc;
 
-use super::Store;
+use parking_lot::Mutex;
+
+use super::{CommitLog, Core, Disk, Flusher, GarbageFinder, Installer};
 use crate::blob::gc::BlobChanges;
 use crate::blob::{BlobFileId, LiveFile, blob_number};
 use crate::canary::broken;
@@ -15,53 +17,93 @@ use crate::cursor::SeqNo;
 use crate::env::JobKind;
 use crate::error::{ErrorKind, Result};
 use crate::fs::gone;
-use crate::state::versions::Change;
+use crate::state::TreeInner;
+use crate::state::versions::{Change, VersionSet};
 use crate::trace::{Cause, Operation, Subject, perf_context};
 use crate::version::blob_edits::BlobEdit;
 use crate::version::edit::Edit;
 
-impl Store {
-    /// Does one round of giving space back. Returns `false` if there was nothing to do.
-    pub(super) fn run_blob_job(&self) -> Result<bool> {
-        self.run_gc_round(&mut self.blob_gc.begin_round())
+mod reclaim;
+
+use reclaim::ReclaimState;
+
+/// Gives back the space of huge values that nobody sees.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    core: Arc<Core>,
+    log: Arc<CommitLog>,
+    disk: Arc<Disk>,
+    finder: Arc<GarbageFinder>,
+    installer: Arc<Installer>,
+    flusher: Arc<Flusher>,
+    versions: Arc<VersionSet>,
+    reclaim: Mutex<ReclaimState>,
+}
+
+impl Collector {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        log: &Arc<CommitLog>,
+        disk: &Arc<Disk>,
+        finder: &Arc<GarbageFinder>,
+        installer: &Arc<Installer>,
+        flusher: &Arc<Flusher>,
+        versions: &Arc<VersionSet>,
+    ) -> Collector {
+        Collector {
+            core: Arc::clone(core),
+            log: Arc::clone(log),
+            disk: Arc::clone(disk),
+            finder: Arc::clone(finder),
+            installer: Arc::clone(installer),
+            flusher: Arc::clone(flusher),
+            versions: Arc::clone(versions),
+            reclaim: Mutex::default(),
+        }
     }
 
-    /// [`Store::run_blob_job`], for a caller that has begun the round.
+    /// Does one round of giving space back. Returns `false` if there was nothing to do.
+    pub(super) fn run_blob_job(&self) -> Result<bool> {
+        self.run_gc_round(&mut self.finder.blob_gc().begin_round())
+    }
+
+    /// [`Collector::run_blob_job`], for a caller that has begun the round.
     pub(super) fn run_gc_round(&self, _round: &mut ()) -> Result<bool> {
-        let backpressure = self.blob_gc.backpressure();
+        let backpressure = self.finder.blob_gc().backpressure();
         let (backlog, before) = (backpressure.backlog(), backpressure.given_back());
         let freed = self.free_unseen()?;
-        let (punched, files_to_remove) = self.blob_gc.punch_freed(|bytes| self.note_given_back(bytes))?;
+        let (punched, files_to_remove) =
+            self.finder.blob_gc().punch_freed(|bytes| self.note_given_back(bytes))?;
         let removed = self.remove_blob_files(&files_to_remove)?;
-        self.end_backlog(backlog.max(self.blob_gc.backlog_if_all_is_freed()), before)?;
-        let unpinned = self.blob_gc.punch_unpinned()?;
+        self.end_backlog(backlog.max(self.finder.blob_gc().backlog_if_all_is_freed()), before)?;
+        let unpinned = self.finder.blob_gc().punch_unpinned()?;
         // This comes late, since a footer may find no room before space is given back.
-        let sealed = match self.seal_blobs(false) {
+        let sealed = match self.log.seal_blobs(false) {
             Err(error) if error.kind() == ErrorKind::OutOfSpace => false,
             sealed => sealed?,
         };
-        self.blobs.close_writers();
+        self.core.blobs.close_writers();
         let reclaimed = self.reclaim_blobs()?;
         Ok(freed | punched | removed | unpinned | sealed | reclaimed)
     }
 
     /// Whether there is space to give back.
     pub(super) fn has_blob_garbage(&self) -> bool {
-        !self.commit.lookups.is_empty() || self.blob_gc.has_work()
+        !self.log.commit().lookups.is_empty() || self.finder.blob_gc().has_work()
     }
 
     /// Frees in the manifest the values that nobody sees. Makes the overwriting writes durable first, by a sync of the
     /// log.
     fn free_unseen(&self) -> Result<bool> {
         // Everything visible now is published when the log is synced below.
-        let visible = self.commit.visible();
-        self.find_overwritten(visible)?;
-        self.trees_that_keep_space().iter().for_each(|tree| self.switch_memtable(tree, 0));
-        if !self.blob_gc.has_unseen() {
+        let visible = self.log.commit().visible();
+        self.finder.find_overwritten(visible)?;
+        self.trees_that_keep_space().iter().for_each(|tree| self.flusher.switch_memtable(tree, 0));
+        if !self.finder.blob_gc().has_unseen() {
             return Ok(false);
         }
         if !broken("rule-12") {
-            self.sync_log(self.commit.published())?;
+            self.log.sync_log(self.log.commit().published())?;
         }
         self.free_up_to(visible)
     }
@@ -70,20 +112,20 @@ impl Store {
     /// whether there were any.
     fn free_up_to(&self, limit: SeqNo) -> Result<bool> {
         // Work that is done before the lock is taken delays nobody.
-        self.blobs.sync_names()?;
+        self.core.blobs.sync_names()?;
         let mut versions = self.versions.lock();
         let changes = BlobChanges { durable_up_to: Some(limit), ..BlobChanges::default() };
-        let mut edits = self.blob_edits(&versions, &changes);
+        let mut edits = self.finder.blob_edits(&versions, &changes);
         let change = Change::of(edits.take_edits());
         let committed = if change.edits.is_empty() {
             Ok(())
         } else {
             // The manifest must not name a file before its name is durable.
-            self.blobs.sync_names().and_then(|()| self.apply(&mut versions, &change))
+            self.core.blobs.sync_names().and_then(|()| self.installer.apply(&mut versions, &change))
         };
         drop(versions);
         let freed = edits.frees_any();
-        self.after_blob_edits(edits, committed.is_ok());
+        self.finder.after_blob_edits(edits, committed.is_ok());
         committed.map(|()| freed)
     }
 
@@ -101,14 +143,14 @@ impl Store {
         if gone.is_empty() {
             return Ok(false);
         }
-        let position = self.commit.published();
+        let position = self.log.commit().published();
         let edits = gone.iter().map(|&file| Edit::Blob(BlobEdit::Remove { file, position }));
-        self.apply(&mut versions, &Change::of(edits.collect()))?;
+        self.installer.apply(&mut versions, &Change::of(edits.collect()))?;
         drop(versions);
         for file in gone {
-            let path = self.blobs.path_of(file);
-            let bytes = self.env.fs.allocated_bytes(&path).unwrap_or(0);
-            match self.env.fs.remove_file(&path) {
+            let path = self.core.blobs.path_of(file);
+            let bytes = self.core.env().fs.allocated_bytes(&path).unwrap_or(0);
+            match self.core.env().fs.remove_file(&path) {
                 // Its values were lost before.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 removed => removed.map(|()| self.note_given_back(bytes))?,
@@ -119,17 +161,17 @@ impl Store {
 
     /// Waits while the backlog is too large. `coming` bytes of a huge value are about to be written.
     pub(crate) fn wait_for_backlog(&self, coming: u64) -> Result<()> {
-        let backpressure = self.blob_gc.backpressure();
-        let unit = self.options.blob_file_bytes / 4;
+        let backpressure = self.finder.blob_gc().backpressure();
+        let unit = self.core.options.blob_file_bytes / 4;
         let Some(put) = backpressure.put(coming, unit / 4) else { return Ok(()) };
         // The blob job meets this error too, and reports it.
-        if self.find_overwritten(self.commit.visible()).is_err() {
+        if self.finder.find_overwritten(self.log.commit().visible()).is_err() {
             return Ok(());
         }
         let unflushed = self.trees_that_keep_space();
         if !unflushed.is_empty() {
-            self.flush_trees(unflushed.iter())?;
-            self.notify(JobKind::Blobs);
+            self.flusher.flush_trees(unflushed.iter())?;
+            self.core.notify(JobKind::Blobs);
         }
         let fits = || backpressure.is_within_limit() == Some(true);
         if backpressure.backlog() <= unit || fits() {
@@ -141,14 +183,14 @@ impl Store {
             return Ok(());
         }
         let enough = backpressure.given_back().saturating_add(put);
-        self.notify(JobKind::Blobs);
+        self.core.notify(JobKind::Blobs);
         // If the disk gives nothing back now, waiting does not help: there is room for the put, or there is not.
         perf_context::begin();
-        let is_over = || fits() || backpressure.given_back() >= enough || self.health.has_failed();
-        let wait = || self.wait_until(is_over);
-        let waited = perf_context::waiting(&*self.env.clock, Cause::Space, wait);
+        let is_over = || fits() || backpressure.given_back() >= enough || self.core.health.has_failed();
+        let wait = || self.disk.wait_until(is_over);
+        let waited = perf_context::waiting(&*self.core.env().clock, Cause::Space, wait);
         if perf_context::are_there() {
-            self.metrics.end(Operation::Write, Subject::none);
+            self.core.metrics().end(Operation::Write, Subject::none);
         }
         waited
     }
@@ -156,30 +198,41 @@ impl Store {
     /// Notes that `bytes` were given back.
     fn note_given_back(&self, bytes: u64) {
         if bytes > 0 {
-            self.blob_gc.backpressure().give_back(bytes);
-            self.health.signal();
+            self.finder.blob_gc().backpressure().give_back(bytes);
+            self.core.health.signal();
         }
     }
 
     /// Called when a round has succeeded: all of the `backlog` at its beginning is given back. `before` is what was
     /// given back until then.
     fn end_backlog(&self, backlog: u64, before: u64) -> Result<()> {
-        let backpressure = self.blob_gc.backpressure();
+        let backpressure = self.finder.blob_gc().backpressure();
         let given_back = backpressure.given_back() - before;
         self.note_given_back(backlog.saturating_sub(given_back));
         // The store may have become small, so the limit may be lower for the next put.
-        let is_much = backlog.max(given_back) >= self.options.blob_file_bytes / 4;
+        let is_much = backlog.max(given_back) >= self.core.options.blob_file_bytes / 4;
         if is_much && backpressure.is_within_limit().is_some() { self.limit_backlog() } else { Ok(()) }
     }
 
     /// Computes from the directory which backlog is allowed.
     fn limit_backlog(&self) -> Result<()> {
         let (mut blobs, mut others) = (0_u64, 0_u64);
-        for name in self.env.fs.list(&self.dir)? {
+        for name in self.core.env().fs.list(&self.core.dir)? {
             let sum = if blob_number(&name).is_some() { &mut blobs } else { &mut others };
-            *sum = sum.saturating_add(gone::allocated_bytes(&*self.env.fs, &self.dir.join(&name))?);
+            *sum =
+                sum.saturating_add(gone::allocated_bytes(&*self.core.env().fs, &self.core.dir.join(&name))?);
         }
-        self.blob_gc.backpressure().set_limit(self.options.blob_file_bytes / 4, blobs, others);
+        self.finder.blob_gc().backpressure().set_limit(self.core.options.blob_file_bytes / 4, blobs, others);
         Ok(())
+    }
+
+    /// The trees in which a flush would free much space of huge values.
+    fn trees_that_keep_space(&self) -> Vec<Arc<TreeInner>> {
+        let kept = self.finder.blob_gc().trees_that_keep(self.core.options.blob_file_bytes / 4);
+        if kept.is_empty() {
+            return Vec::new();
+        }
+        let versions = self.versions.lock();
+        kept.iter().filter_map(|&tree| versions.tree(tree)).cloned().collect()
     }
 }

@@ -9,14 +9,14 @@
 
 use std::sync::Arc;
 
-use super::Store;
-use crate::blob::gc::{BlobChanges, BlobEdits, Garbage, Overwritten};
-use crate::blob::{BlobFileId, NewBlob, Pointer};
-use crate::canary::broken;
-use crate::cursor::{Kind, SeqNo};
+use super::{CommitLog, Core};
+use crate::blob::BlobFileId;
+use crate::blob::gc::{BlobChanges, BlobEdits, BlobGc, Garbage, Overwritten};
+use crate::cursor::{Expiry, Kind, SeqNo};
 use crate::env::JobKind;
 use crate::error::{ErrorKind, Result};
 use crate::read::get::{base_at, bases_in};
+use crate::read::snapshots::Lasting;
 use crate::state::TreeInner;
 use crate::state::versions::Versions;
 use crate::version::blob_edits::BlobFiles;
@@ -55,17 +55,34 @@ pub(super) fn overwritten(
     Overwritten::of_entry(from, kind, stored, by, (!tree.log).then_some(tree.id))
 }
 
-impl Store {
+/// Finds huge values that were overwritten, and builds the edits of blob files.
+#[derive(Debug)]
+pub(crate) struct GarbageFinder {
+    core: Arc<Core>,
+    log: Arc<CommitLog>,
+    blob_gc: BlobGc,
+}
+
+impl GarbageFinder {
+    pub(super) fn new(core: &Arc<Core>, log: &Arc<CommitLog>) -> GarbageFinder {
+        GarbageFinder { core: Arc::clone(core), log: Arc::clone(log), blob_gc: BlobGc::new(core.blobs()) }
+    }
+
+    #[inline]
+    pub(crate) fn blob_gc(&self) -> &BlobGc {
+        &self.blob_gc
+    }
+
     // ---- finding out ---------------------------------------------------------------------------------
 
     /// Finds the huge values that writes up to `limit` have overwritten, and those that nobody sees any more.
     pub(crate) fn find_overwritten(&self, limit: SeqNo) -> Result<()> {
         let mut garbage = self.blob_gc.garbage();
-        while let Some(lookup) = self.commit.lookups.take_up_to(limit) {
+        while let Some(lookup) = self.log.commit().lookups.take_up_to(limit) {
             if lookup.tree.is_dropped() {
                 continue;
             }
-            if matches!(lookup.what, What::Range(_)) && self.blobs.filter.is_empty() {
+            if matches!(lookup.what, What::Range(_)) && self.core.blobs.filter.is_empty() {
                 // No key ever held a huge value, so a replayed deletion need not be looked into.
                 continue;
             }
@@ -74,7 +91,7 @@ impl Store {
                 // If a table on the way is damaged, the space stays taken until a merge drops the value.
                 Err(error) if error.kind() == ErrorKind::Corruption => {}
                 Err(error) => {
-                    self.commit.lookups.put_back(lookup);
+                    self.log.commit().lookups.put_back(lookup);
                     return Err(error);
                 }
             }
@@ -84,37 +101,27 @@ impl Store {
     }
 
     fn find_unseen(&self, garbage: &mut Garbage) {
-        self.blob_gc.find_unseen(garbage, || self.snapshots.registered());
+        self.blob_gc.find_unseen(garbage, || self.core.snapshots.registered());
     }
 
     /// Notes that a snapshot or a scan was released.
     pub(crate) fn snapshot_released(&self) {
         if self.blob_gc.has_overwritten() {
-            self.notify(JobKind::Blobs);
+            self.core.notify(JobKind::Blobs);
         }
     }
 
     /// Notes that all values under the lineage `tree` are overwritten, because the manifest has no tree with this
     /// lineage any more. Scans that are open continue.
     pub(super) fn overwrite_blobs_of(&self, tree: TreeId) {
-        self.blob_gc.overwrite_tree(tree, self.commit.visible() + 1);
-        self.notify(JobKind::Blobs);
+        self.blob_gc.overwrite_tree(tree, self.log.commit().visible() + 1);
+        self.core.notify(JobKind::Blobs);
     }
 
     /// Notes how far trees that skip the log are in tables. Values that those writes have overwritten may be freed.
     pub(super) fn note_flushed(&self, trees: &[(TreeId, SeqNo)]) {
         self.blob_gc.note_flushed(trees);
-        self.notify(JobKind::Blobs);
-    }
-
-    /// The trees in which a flush would free much space of huge values.
-    pub(super) fn trees_that_keep_space(&self) -> Vec<Arc<TreeInner>> {
-        let kept = self.blob_gc.trees_that_keep(self.options.blob_file_bytes / 4);
-        if kept.is_empty() {
-            return Vec::new();
-        }
-        let versions = self.versions.lock();
-        kept.iter().filter_map(|&tree| versions.tree(tree)).cloned().collect()
+        self.core.notify(JobKind::Blobs);
     }
 
     /// Takes over the values that recovery has found unneeded, and those that are freed and not punched yet.
@@ -126,14 +133,14 @@ impl Store {
 
     /// Edits that record changes of blob files and free what `changes` lists.
     pub(super) fn blob_edits(&self, versions: &Versions, changes: &BlobChanges<'_>) -> BlobEdits {
-        let edits = |manifest| self.blob_gc.edits(manifest, self.wal.synced(), changes);
+        let edits = |manifest| self.blob_gc.edits(manifest, self.log.wal().synced(), changes);
         versions.known().map(edits).unwrap_or_default()
     }
 
     /// Notes the result of `edits`: their values are freed or, if the edits failed, a later round has to free them.
     pub(crate) fn after_blob_edits(&self, edits: BlobEdits, durable: bool) {
         if self.blob_gc.after_edits(edits, durable) {
-            self.notify(JobKind::Blobs);
+            self.core.notify(JobKind::Blobs);
         }
     }
 
@@ -151,23 +158,17 @@ impl Store {
     /// The blob files for the manifest of a copy whose log holds everything published. Called under the version lock,
     /// while no reservation is in progress. Nothing is appended to these files any more, and all of them are synced.
     pub(crate) fn blob_files_of_copy(&self, manifest: &ManifestState, end: u64) -> Result<BlobFiles> {
-        self.seal_blobs(true)?;
+        self.log.seal_blobs(true)?;
         self.blob_gc.files_of_copy(manifest, end)
     }
 
-    /// Adds an entry, that of `key` in a tree with the lineage `tree`, to the huge value of `pointer`. `None` if the
-    /// value was freed, because the entry that had the pointer is gone.
-    pub(crate) fn copy_blob(&self, tree: TreeId, key: &[u8], pointer: &Pointer) -> Result<Option<NewBlob>> {
-        self.ensure_writable()?;
-        Ok(self.blobs.add_reference(tree, key, pointer))
+    /// For a write that depends on values that were read; the first of them expires at `expiry`.
+    pub(crate) fn lasting(&self, expiry: Option<Expiry>) -> Lasting<'_> {
+        Lasting::new(&self.core.snapshots, self.log.commit(), &self.core.clock, expiry)
     }
 
-    /// [`seal_files`](crate::blob::BlobSet::seal_files). After a failed sync the store takes no more writes.
-    pub(crate) fn seal_blobs(&self, all: bool) -> Result<bool> {
-        self.blobs.seal_files(all && !broken("rule-14-roll")).inspect_err(|error| {
-            if error.kind() != ErrorKind::OutOfSpace {
-                self.commit.poison();
-            }
-        })
+    pub(super) fn oldest_snapshot(&self) -> SeqNo {
+        let snapshots = self.core.snapshots.read_points(self.log.commit(), &self.core.clock);
+        snapshots.seqs.first().copied().unwrap_or(0)
     }
 }

@@ -1,0 +1,37 @@
+//! Removes expired entries: a table with many of them is merged even if nothing else requires that.
+
+use std::sync::Arc;
+
+use super::Compactor;
+use crate::version::levels::Levels;
+
+/// How soon due tables are checked again if an old snapshot still reads them, in microseconds.
+const AGAIN_US: u64 = 30_000_000;
+
+/// When the first of the tables is due, if any ever is.
+fn first_due(levels: &Levels) -> Option<u64> {
+    levels.tables().filter_map(|(_, table)| table.info.due_us()).min()
+}
+
+impl Compactor {
+    /// Makes the trees with due tables candidates for a merge.
+    pub(in crate::store) fn consider_expired(&self) {
+        let now = self.core.clock.now_us();
+        if !self.compactions.begin_due(now) {
+            return;
+        }
+        let trees = self.versions.trees();
+        let dues = trees.iter().filter_map(|tree| Some((first_due(&tree.state.load().levels)?, tree)));
+        let (mut next, mut due_now) = (u64::MAX, Vec::new());
+        for (due, tree) in dues {
+            if due <= now {
+                due_now.push(Arc::clone(tree));
+                next = next.min(now.saturating_add(AGAIN_US));
+            } else {
+                next = next.min(due);
+            }
+        }
+        self.compactions.note_due(next);
+        self.compactions.add(due_now);
+    }
+}

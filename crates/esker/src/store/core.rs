@@ -1,0 +1,199 @@
+//! What every part of an open store needs: where it is, its options, its files, and the state of its health.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use crate::blob::BlobSet;
+use crate::cache::BufferPool;
+use crate::compact::output::TableMaker;
+use crate::cursor::Expiry;
+use crate::env::{Env, Executor, JobKind, SteadyClock, ThreadExecutor, Worker};
+use crate::error::{Error, Result};
+use crate::health::Health;
+use crate::io_budget::IoBudget;
+use crate::options::Options;
+use crate::read::snapshots::SnapshotRegistry;
+use crate::space;
+use crate::stats::Counters;
+use crate::trace::Metrics;
+use crate::version::edit::{CLOCK_MAX, Edit};
+use crate::version::tables::TableRegistry;
+use crate::write::throttle::Throttle;
+
+/// See the module's comment.
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// Identifies this opening of the store.
+    pub(super) id: u64,
+    pub(super) dir: PathBuf,
+    pub(super) options: Options,
+    pub(super) health: Health,
+    pub(super) executor: Arc<dyn Executor>,
+    /// The store, for callers that do its background work themselves.
+    pub(super) worker: OnceLock<Weak<dyn Worker>>,
+    /// The clock by which values expire.
+    pub(super) clock: SteadyClock,
+    pub(super) io_budget: IoBudget,
+    pub(super) throttle: Throttle,
+    pub(super) counters: Counters,
+    pub(super) snapshots: SnapshotRegistry,
+    pub(super) registry: Arc<TableRegistry>,
+    pub(super) pool: Arc<BufferPool>,
+    pub(super) blobs: Arc<BlobSet>,
+    pub(super) tables: Arc<TableMaker>,
+}
+
+/// Gives each opening of a store in this process its own number.
+fn next_store_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Core {
+    /// For a store in `dir` whose next file gets the number `next_file`, and whose clock had reached `clock_us`
+    /// microseconds since 1970.
+    pub(crate) fn new(
+        dir: &Path,
+        options: Options,
+        read_only: bool,
+        next_file: u64,
+        clock_us: u64,
+    ) -> Arc<Core> {
+        let env = &options.env;
+        let mapped = 2 * options.segment_len_max() as usize;
+        let memtables = space::immutable_max(options.memtable_limit()) + options.memtable_limit();
+        let pool_bytes = options.memory().saturating_sub(memtables + mapped).max(options.memory() / 8);
+        let pool = Arc::new(BufferPool::new(pool_bytes, options.cache_policy));
+        let registry = TableRegistry::new(&options, dir, Arc::clone(&pool), pool_bytes / 2);
+        let default_executor = || Arc::new(ThreadExecutor::new(options.threads)) as Arc<dyn Executor>;
+        let executor = env.executor.clone().unwrap_or_else(default_executor);
+        let next_file = Arc::new(AtomicU64::new(next_file));
+        let (numbers, signal) = (Arc::clone(&next_file), Arc::clone(&executor));
+        let blobs = Arc::new(BlobSet::new(env, dir, numbers, signal, Metrics::new(&env.clock), &options));
+        let tables = Arc::new(TableMaker {
+            env: env.clone(),
+            dir: dir.to_path_buf(),
+            next_file,
+            block_bytes: options.block_bytes,
+            direct: options.direct_io,
+            pool: Arc::clone(&pool),
+            gate: Arc::clone(&blobs.gate),
+        });
+        Arc::new(Core {
+            id: next_store_id(),
+            dir: dir.to_path_buf(),
+            health: Health::new(dir.to_path_buf(), read_only),
+            executor,
+            worker: OnceLock::new(),
+            clock: SteadyClock::new(Arc::clone(&env.clock), clock_us),
+            io_budget: IoBudget::new(Arc::clone(&env.clock), options.background_io),
+            throttle: Throttle::default(),
+            counters: Counters::default(),
+            snapshots: SnapshotRegistry::default(),
+            registry,
+            pool,
+            blobs,
+            tables,
+            options,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    #[inline]
+    pub(crate) fn env(&self) -> &Env {
+        &self.options.env
+    }
+
+    #[inline]
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    #[inline]
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    #[inline]
+    pub(crate) fn clock(&self) -> &SteadyClock {
+        &self.clock
+    }
+
+    #[inline]
+    pub(crate) fn snapshots(&self) -> &SnapshotRegistry {
+        &self.snapshots
+    }
+
+    #[inline]
+    pub(crate) fn registry(&self) -> &Arc<TableRegistry> {
+        &self.registry
+    }
+
+    #[inline]
+    pub(crate) fn pool(&self) -> &Arc<BufferPool> {
+        &self.pool
+    }
+
+    #[inline]
+    pub(crate) fn blobs(&self) -> &Arc<BlobSet> {
+        &self.blobs
+    }
+
+    #[inline]
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.blobs.metrics
+    }
+
+    /// Makes tables.
+    #[inline]
+    pub(crate) fn tables(&self) -> &Arc<TableMaker> {
+        &self.tables
+    }
+
+    /// Does one piece of background work on this thread, for an executor that has no threads. `false` if there is none.
+    pub(super) fn work_here(&self) -> bool {
+        let worker = self.worker.get().and_then(Weak::upgrade);
+        worker.is_some_and(|worker| JobKind::ALL.iter().any(|&job| worker.run_one(job)))
+    }
+
+    /// When a value expires that is written now with the lifetime `ttl`.
+    pub(crate) fn expiry_after(&self, ttl: Duration) -> Expiry {
+        self.clock.now_us().saturating_add(u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// There may be work in `job`.
+    pub(crate) fn notify(&self, job: JobKind) {
+        self.executor.notify(job);
+    }
+
+    /// Whether merges and the rewriting of files of huge values are not to be held up.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.health.is_closing() || self.throttle.is_slowing() || self.health.has_failed()
+    }
+
+    /// Fails if the store is closing or closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.health.check_open()
+    }
+
+    /// Whether the store was opened for reading only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.health.is_read_only()
+    }
+
+    /// What stopped the background work, if anything did.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.health.failure()
+    }
+
+    /// The edit that records the clock in the manifest.
+    pub(super) fn clock_edit(&self) -> Edit {
+        Edit::Clock { us: self.clock.now_us().min(CLOCK_MAX) }
+    }
+}

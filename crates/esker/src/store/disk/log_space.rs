@@ -1,0 +1,60 @@
+//! Space for the log's next segment: whether the disk has it, and where else it comes from.
+
+use super::{Disk, SPARE_WHEN_FULL};
+use crate::error::Result;
+use crate::space::is_full;
+
+impl Disk {
+    /// Fits log segments and memtables to the disk; returns the greatest length of a segment.
+    pub(in crate::store) fn fit_to_disk(&self) -> u64 {
+        let log = self.log.wal().disk_bytes().saturating_add(self.log.commit().lock().tail.segment.end());
+        self.space.fit(log, |len| self.log.wal().bound_len(len))
+    }
+
+    /// [`Disk::has_space`]. If there is none, this first gives back what is kept for speed alone.
+    pub(in crate::store) fn free_spares_for_space(&self) -> Result<bool> {
+        if self.has_space() {
+            return Ok(true);
+        }
+        self.log.wal().begin_short();
+        self.log.wal().forget_history();
+        self.remove_surplus(SPARE_WHEN_FULL)?;
+        Ok(self.has_space())
+    }
+
+    /// Whether a segment may be made for a put with a record of `record_len` bytes.
+    pub(in crate::store) fn admits_segment(&self, record_len: usize) -> Result<bool> {
+        let admits = || {
+            let need = self.log_need(record_len);
+            need.new == 0 || self.space.has_room(need)
+        };
+        Ok(admits() || (self.free_spares_for_space()? && admits()))
+    }
+
+    pub(in crate::store) fn prepare_out_of_reserve(&self, record_len: usize) -> Result<()> {
+        match self.log.wal().prepare_spare(record_len) {
+            Err(error)
+                if is_full(&error)
+                    && self
+                        .log
+                        .wal()
+                        .missing_spare(record_len)
+                        .is_some_and(|len| self.space.reserve().spend(len)) =>
+            {
+                self.log.wal().prepare_spare(record_len)
+            }
+            result => result,
+        }
+    }
+
+    /// Sets aside what the store needs, now that it is open.
+    pub(crate) fn begin_reserve(&self) -> Result<()> {
+        self.fit_to_disk();
+        let segment = self.log.commit().lock().tail.segment.end();
+        match self.space.reserve().cover(segment).and_then(|()| self.space.reserve().restore()) {
+            Err(error) if is_full(&error) => self.fail(&error),
+            result => return result,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! Makes log segments ready: by a flush, if the disk has no room for one otherwise.
+
+use super::Flusher;
+use crate::error::Result;
+use crate::space::is_full;
+use crate::store::at_work::AtWork;
+
+impl Flusher {
+    /// Makes a log segment ready that has room for a record of `record_len` bytes, and sets aside what a
+    /// store with such segments needs. `urgent`: it is needed for deletes, for which part of the reserve may
+    /// be spent.
+    pub(in crate::store) fn prepare_segment(&self, record_len: usize, urgent: bool) -> Result<()> {
+        let _inside = self.core.blobs.gate.enter()?;
+        let longest = self.disk.fit_to_disk();
+        let prepare = || {
+            if let Some(len) = self.log.wal().missing_spare(record_len) {
+                self.disk.space().reserve().cover(len.min(longest))?;
+            }
+            self.log.wal().prepare_spare(record_len)
+        };
+        if urgent || self.disk.admits_segment(record_len)? {
+            match prepare() {
+                Err(error) if is_full(&error) => self.disk.fail(&error),
+                result => return result,
+            }
+        }
+        self.log.wal().begin_short();
+        if !urgent {
+            let error = self.disk.full_error(record_len);
+            // One that is longer than others may find no room where they do.
+            if !self.disk.has_space() {
+                self.disk.fail(&error);
+            }
+            return Err(error);
+        }
+        match self.disk.prepare_out_of_reserve(record_len) {
+            Err(error) if is_full(&error) && !AtWork::is_on(&self.core) => self.prepare_alone(record_len),
+            result => result,
+        }
+    }
+
+    /// [`Disk::prepare_out_of_reserve`](crate::store::Disk::prepare_out_of_reserve) when no flush or merge is under way: one may have taken what was free, and the
+    /// reserve, and gives back more at its end. None begins meanwhile, which could take that again.
+    fn prepare_alone(&self, record_len: usize) -> Result<()> {
+        let at_work = AtWork::on(&self.core);
+        let hurry = self.core.io_budget.hurry();
+        let _no_merge = self.installer.compacting().lock();
+        drop(hurry);
+        // What waits for it is turned into tables, which gives its log back.
+        match self.disk.space().with_reserve(|| self.flush_immutable()) {
+            Err(error) if !is_full(&error) => return Err(error),
+            _ => {}
+        }
+        drop(at_work);
+        let _no_flush = self.flushing.lock();
+        self.disk.remove_obsolete()?;
+        self.disk.prepare_out_of_reserve(record_len)
+    }
+}

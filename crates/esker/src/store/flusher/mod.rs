@@ -1,0 +1,448 @@
+//! Flushes memtables into tables.
+//!
+//! Before the manifest names a table, the log is synced through the table's largest sequence number (rule 3). Otherwise
+//! a table could survive a power loss that an older write to another tree does not survive. The memtables of small
+//! trees go into one shared table. So thousands of idle trees do not cost a file each, and none of them pins the log
+//! (rule 19).
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::at_work::AtWork;
+use super::survivors::Survivors;
+use super::{CommitLog, Core, Disk, GarbageFinder, Installer};
+use crate::blob::Pointer;
+use crate::blob::gc::BlobChanges;
+use crate::cache::Offer;
+use crate::canary::broken;
+use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shared_part};
+use crate::compact::retain::Retention;
+use crate::cursor::{Cursor, SeqNo};
+use crate::env::JobKind;
+use crate::error::Result;
+use crate::flush::{FlushQueue, Immutable};
+use crate::options::{Compression, TableLimits};
+use crate::read::merging_cursor::{Direction, MergeCursor, Source};
+use crate::space::is_full;
+use crate::state::versions::{ByTree, VersionSet};
+use crate::state::{Mem, TreeInner};
+use crate::version::edit::{Edit, TableInfo};
+use crate::version::levels::{LEVELS, Levels, shared_key};
+
+mod log_segments;
+mod shrink;
+mod volatile;
+
+use shrink::Idle;
+
+/// When a memtable of at least this many bytes becomes immutable, a new log segment begins.
+const ROTATE_WITH: usize = 8 << 20;
+/// Memtables with fewer bytes than this share a table.
+const SMALL: usize = 256 << 10;
+
+/// Turns memtables into tables, and prepares segments of the log.
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    core: Arc<Core>,
+    log: Arc<CommitLog>,
+    disk: Arc<Disk>,
+    finder: Arc<GarbageFinder>,
+    installer: Arc<Installer>,
+    versions: Arc<VersionSet>,
+    immutable: Arc<FlushQueue>,
+    /// Held during a flush.
+    flushing: Mutex<()>,
+    idle: Idle,
+}
+
+impl Flusher {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        log: &Arc<CommitLog>,
+        disk: &Arc<Disk>,
+        finder: &Arc<GarbageFinder>,
+        installer: &Arc<Installer>,
+        versions: &Arc<VersionSet>,
+    ) -> Flusher {
+        Flusher {
+            core: Arc::clone(core),
+            log: Arc::clone(log),
+            disk: Arc::clone(disk),
+            finder: Arc::clone(finder),
+            installer: Arc::clone(installer),
+            versions: Arc::clone(versions),
+            immutable: Arc::clone(installer.immutable()),
+            flushing: Mutex::new(()),
+            idle: Idle::default(),
+        }
+    }
+
+    /// Held during a flush.
+    #[inline]
+    pub(crate) fn flushing(&self) -> &Mutex<()> {
+        &self.flushing
+    }
+
+    pub(super) fn run_log_job(&self) -> Result<bool> {
+        let mut worked = false;
+        if !self.log.wal().has_spare() {
+            self.prepare_segment(0, false)?;
+            worked = true;
+        }
+        if self.log.wal().has_sealed_unsynced() {
+            self.log.sync_log(self.log.wal().current_start())?;
+            worked = true;
+        }
+        Ok(worked)
+    }
+
+    pub(super) fn run_flush_job(&self) -> Result<bool> {
+        self.disk.fit_to_disk();
+        if !self.disk.free_spares_for_space()? {
+            // Puts are refused while there is still room for flushing, merging and deletes.
+            self.disk.fail(&self.disk.full_error(0));
+        }
+        self.relieve_log();
+        self.relieve_memory();
+        self.flush_some()
+    }
+
+    /// Flushes the trees that pin the oldest part of the log, if the log is over its budget.
+    fn relieve_log(&self) {
+        let live = self.log.commit().published().saturating_sub(self.log.wal().floor_start());
+        if live < self.disk.space().log_max() || broken("rule-19") {
+            return;
+        }
+        let horizon = self.log.wal().floor_start() + live / 2;
+        let trees = self.versions.trees();
+        let pinning = trees.iter().filter(|tree| tree.floor().is_some_and(|floor| floor.start < horizon));
+        pinning.for_each(|tree| self.switch_memtable(tree, 0));
+    }
+
+    /// Flushes the largest memtable, if all memtables together are over the budget.
+    fn relieve_memory(&self) {
+        let trees = self.versions.trees();
+        let sizes = trees.iter().map(|tree| tree.mem().table.memory());
+        let active: usize = sizes.clone().sum();
+        if active + self.immutable.bytes() > self.disk.space().immutable_max()
+            && let Some((_, tree)) = sizes.zip(&trees).max_by_key(|(size, _)| *size)
+        {
+            self.switch_memtable(tree, 1);
+        }
+    }
+
+    /// Makes the tree's memtable immutable if it holds at least `bytes` bytes, and anything at all.
+    pub(super) fn switch_memtable(&self, tree: &Arc<TreeInner>, bytes: usize) {
+        let mut state = self.log.commit().lock();
+        let mem = tree.mem();
+        if tree.is_dropped() || mem.is_untouched() || mem.table.memory() < bytes {
+            return;
+        }
+        if mem.table.memory() >= ROTATE_WITH && mem.floor().is_some() {
+            // The flush has to sync the log up to here. That is easier if nobody stores into that segment. Without a
+            // spare segment the log stays in the old one, which works too.
+            let log_seq = state.log_seq;
+            if self.log.wal().rotate(&mut state.tail, log_seq, 0).is_err() {
+                self.log.commit().poison();
+            }
+        }
+        tree.switch_mem();
+        self.immutable.push(Arc::clone(tree), mem);
+        drop(state);
+        self.core.executor.notify(JobKind::Flush);
+    }
+
+    /// Makes every memtable immutable and waits until all that wait are flushed.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.log.check_changeable()?;
+        self.versions.trees().iter().for_each(|tree| self.switch_memtable(tree, 0));
+        while self.flush_some().map_err(|error| self.disk.failed(error))? {}
+        Ok(())
+    }
+
+    pub(super) fn flush_some(&self) -> Result<bool> {
+        let _at_work = AtWork::on(&self.core);
+        let flush = || self.disk.space().with_reserve(|| self.flush_immutable());
+        flush().or_else(|error| {
+            if !is_full(&error) {
+                return Err(error);
+            }
+            // A merge under way may have taken the reserve: it gives back more at its end.
+            let hurry = self.core.io_budget.hurry();
+            let _no_merge = self.installer.compacting().lock();
+            drop(hurry);
+            self.disk.remove_obsolete()?;
+            flush()
+        })
+    }
+
+    /// Waits until everything that `trees` hold now is in tables.
+    pub(crate) fn flush_trees<'a>(&self, trees: impl Iterator<Item = &'a Arc<TreeInner>>) -> Result<()> {
+        let mut due: Vec<(&Arc<TreeInner>, Arc<Mem>)> = Vec::new();
+        for tree in trees {
+            self.switch_memtable(tree, 0);
+            due.extend(tree.state.load().immutable.iter().map(|mem| (tree, Arc::clone(mem))));
+        }
+        let is_waiting = |(tree, mem): &(&Arc<TreeInner>, Arc<Mem>)| {
+            tree.state.load().immutable.iter().any(|other| Arc::ptr_eq(other, mem))
+        };
+        while due.iter().any(is_waiting) {
+            if !self.flush_some().map_err(|error| self.disk.failed(error))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes the immutable memtables, oldest first. Returns `false` if there are none.
+    pub(crate) fn flush_immutable(&self) -> Result<bool> {
+        let _one_at_a_time = self.flushing().lock();
+        let mut immutable = self.immutable.memtables();
+        if self.core.health.has_failed() {
+            // One after the other they need less of a full disk at once.
+            immutable.truncate(oldest_within(&immutable, self.disk.space().memtable_limit()));
+        }
+        if immutable.is_empty() {
+            return Ok(false);
+        }
+        let last_seq = immutable.iter().map(|(_, mem)| mem.last_seq()).max().unwrap_or(0);
+        // The newest logged write, and where the log ends for it: it is unknown whether later writes are durable.
+        let logged = immutable.iter().filter(|(_, mem)| mem.floor().is_some());
+        let (logged_seq, end) = logged.map(|(_, mem)| (mem.last_seq(), mem.end())).max().unwrap_or((0, 0));
+        self.log.commit().wait_visible(last_seq);
+        self.log.commit().check()?;
+
+        // A tree that is being merged gets its tables in level 0, because the output of the merge may go to any level
+        // below.
+        let trees: Vec<Arc<TreeInner>> =
+            by_tree(immutable.clone()).into_iter().map(|(tree, _)| tree).collect();
+        let unmerged: Vec<_> =
+            trees.iter().filter_map(|tree| Some((tree.id, tree.below_level_0.try_lock()?))).collect();
+        let may_go_below = |tree: &TreeInner| unmerged.iter().any(|(id, _)| *id == tree.id);
+
+        let (mut edits, mut dropped) = (Vec::new(), Vec::new());
+        let result =
+            self.write_tables(&immutable, &may_go_below, &mut edits, &mut dropped).and_then(|flushed| {
+                // This comes last, since the log is synced in the background while the tables are written.
+                if !broken("rule-3") {
+                    self.log.sync_log(end)?;
+                }
+                // The log may lose these writes from now on, so what they have overwritten must be known.
+                self.finder.find_overwritten(last_seq)?;
+                let volatile = pointers_of_volatile(&immutable)?;
+                if !volatile.is_empty() && !broken("rule-21-blobs") {
+                    self.core.blobs.sync()?;
+                }
+                let unlogged = flushed.iter().filter(|(tree, _)| !tree.log);
+                let seqs: Vec<_> = unlogged.map(|(tree, mems)| (tree.id, self::last_seq(mems))).collect();
+                let durable_up_to = Some(if broken("rule-21") { last_seq } else { logged_seq });
+                let changes = BlobChanges {
+                    durable_up_to,
+                    flushed: &seqs,
+                    dropped: &dropped,
+                    named: &volatile,
+                    replaced: &[],
+                    note_overwritten: true,
+                };
+                self.installer.install_flush(&flushed, edits.clone(), &changes)?;
+                if !seqs.is_empty() {
+                    self.finder.note_flushed(&seqs);
+                }
+                Ok(())
+            });
+        if result.is_err() {
+            self.installer.discard_tables(&edits);
+        }
+        result.map(|()| true)
+    }
+
+    /// Writes the tables of a flush. `edits` lists them, also after an error.
+    fn write_tables(
+        &self,
+        immutable: &[Immutable],
+        may_go_below: &dyn Fn(&TreeInner) -> bool,
+        edits: &mut Vec<Edit>,
+        dropped: &mut Vec<Pointer>,
+    ) -> Result<ByTree> {
+        // All memtables of a tree go the same way: no table of level 0 may hold versions from both before and after
+        // another's.
+        let is_large = |tree: &Arc<TreeInner>| {
+            let mut mems = immutable.iter().filter(|(other, _)| Arc::ptr_eq(other, tree));
+            mems.any(|(_, mem)| mem.table.memory() >= SMALL)
+        };
+        let (large, small): (Vec<Immutable>, Vec<Immutable>) =
+            immutable.iter().cloned().partition(|(tree, _)| is_large(tree));
+        for (tree, mem) in &large {
+            let alone = immutable.iter().filter(|(other, _)| Arc::ptr_eq(other, tree)).count() == 1;
+            let below = alone && may_go_below(tree);
+            let (level, tables) = self.write_own(tree, std::slice::from_ref(mem), below, dropped)?;
+            edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
+        }
+        let groups = by_tree(small);
+        if let [(tree, mems)] = groups.as_slice() {
+            let (level, tables) =
+                self.write_own(tree, mems, large.is_empty() && may_go_below(tree), dropped)?;
+            edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
+        } else if !groups.is_empty() {
+            edits.extend(self.write_shared(&groups, dropped)?);
+        }
+        let flushed = by_tree(immutable.to_vec());
+        for (tree, mems) in &flushed {
+            let seq = last_seq(mems);
+            edits.push(Edit::Flushed { tree: tree.id, seq });
+            edits.extend(self.installer.ranges_to_note(tree, seq));
+        }
+        Ok(flushed)
+    }
+
+    /// Writes a tree's memtables to tables of its own. `below`: no older memtable of the tree is being flushed and no merge
+    /// of it is running, so keys that overlap no table may go straight to the bottom.
+    fn write_own(
+        &self,
+        tree: &TreeInner,
+        mems: &[Arc<Mem>],
+        below: bool,
+        dropped: &mut Vec<Pointer>,
+    ) -> Result<(u8, Vec<TableInfo>)> {
+        let levels = Arc::clone(&tree.state.load().levels);
+        let bounds = bounds_of(mems)?;
+        let level = match &bounds {
+            Some((smallest, largest)) if below => level_for(&levels, smallest, largest),
+            _ => 0,
+        };
+        let bottom = level == LEVELS - 1;
+        let snapshots = self.core.snapshots.read_points(self.log.commit(), &self.core.clock);
+        let retention = Retention::new(snapshots, &tree.state.load().ranges, last_seq(mems));
+        let mut output = Output::new(
+            &self.core.tables,
+            OutputOptions {
+                compression: tree.options().compression,
+                filter_bits: filter_bits(self.core.options.filter_bits, level, levels.deepest().max(level)),
+                // In level 0 the output is one table, which is a run.
+                limits: if bottom { self.core.options.table_limits() } else { TableLimits::NONE },
+                offer: Some(Offer::Unasked),
+                cleared: retention.cleared(),
+                tree: Some(tree.id),
+            },
+        );
+        let operators = &self.core.options.merge_operators;
+        Survivors { operators, retention, nothing_below: bottom, dropped }.write_all(
+            &mut merged(mems)?,
+            &|| Ok(()),
+            |key, seq, kind, stored| output.add(key, seq, kind, stored),
+        )?;
+        let tables = output.finish()?;
+        self.core.counters.note_flush(&tables);
+        Ok((level as u8, tables))
+    }
+
+    /// Writes the memtables of several trees to one table. Each key follows its tree's number.
+    fn write_shared(
+        &self,
+        groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
+        dropped: &mut Vec<Pointer>,
+    ) -> Result<Vec<Edit>> {
+        let snapshots = self.core.snapshots.read_points(self.log.commit(), &self.core.clock);
+        let options = OutputOptions {
+            compression: Compression::None,
+            filter_bits: filter_bits(self.core.options.filter_bits, 0, LEVELS - 1),
+            limits: TableLimits::NONE,
+            offer: Some(Offer::Unasked),
+            // This must hold for every tree in the table.
+            cleared: groups
+                .iter()
+                .map(|(_, mems)| last_seq(mems))
+                .chain(snapshots.seqs.first().copied())
+                .min()
+                .unwrap_or(0),
+            tree: None,
+        };
+        let mut output = Output::new(&self.core.tables, options);
+        let mut parts = Vec::new();
+        for (tree, mems) in groups {
+            let retention = Retention::new(snapshots.clone(), &tree.state.load().ranges, last_seq(mems));
+            let operators = &self.core.options.merge_operators;
+            let mut part = TablePart::new(tree.id);
+            Survivors { operators, retention, nothing_below: false, dropped }.write_all(
+                &mut merged(mems)?,
+                &|| Ok(()),
+                |key, seq, kind, stored| {
+                    part.note(key, seq, kind, stored);
+                    output.add(&shared_key(tree.id, key), seq, kind, stored)
+                },
+            )?;
+            parts.push(part);
+        }
+        let tables = output.finish()?;
+        self.core.counters.note_flush(&tables);
+        let Some(whole) = tables.first() else { return Ok(Vec::new()) };
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        Ok(parts
+            .map(|part| Edit::AddTable { tree: part.tree, level: 0, table: shared_part(whole, part) })
+            .collect())
+    }
+}
+
+/// The pointers to huge values in those of some memtables that no log has.
+fn pointers_of_volatile(waiting: &[Immutable]) -> Result<Vec<Pointer>> {
+    let mut pointers = Vec::new();
+    for (_, mem) in waiting.iter().filter(|(tree, _)| !tree.log) {
+        let mut cursor = mem.table.cursor();
+        cursor.seek_to_first()?;
+        while cursor.valid() {
+            pointers.extend(Pointer::of_entry(cursor.kind(), cursor.value()));
+            cursor.next()?;
+        }
+    }
+    Ok(pointers)
+}
+
+/// How many of the memtables hold at most `bytes` together; at least one.
+fn oldest_within(immutable: &[Immutable], bytes: usize) -> usize {
+    let mut sum = 0;
+    let within = immutable.iter().take_while(|(_, mem)| {
+        sum += mem.table.memory();
+        sum <= bytes
+    });
+    within.count().max(1)
+}
+
+/// The newest sequence number in the memtables. The log is synced up to there before the flush counts.
+fn last_seq(mems: &[Arc<Mem>]) -> SeqNo {
+    mems.iter().map(|mem| mem.last_seq()).max().unwrap_or(0)
+}
+
+fn by_tree(immutable: Vec<Immutable>) -> ByTree {
+    let mut groups: std::collections::BTreeMap<u32, (Arc<TreeInner>, Vec<Arc<Mem>>)> = Default::default();
+    for (tree, mem) in immutable {
+        groups.entry(tree.id).or_insert_with(|| (tree, Vec::new())).1.push(mem);
+    }
+    groups.into_values().collect()
+}
+
+fn merged(mems: &[Arc<Mem>]) -> Result<MergeCursor> {
+    let sources = mems.iter().map(|mem| Source::Mem(mem.table.cursor())).collect();
+    let mut merge = MergeCursor::new(sources, Direction::Forward);
+    merge.seek_to_start()?;
+    Ok(merge)
+}
+
+/// The deepest level for the keys `smallest..=largest`: the bottom if they overlap none of the tree's tables, otherwise
+/// level 0.
+fn level_for(levels: &Levels, smallest: &[u8], largest: &[u8]) -> usize {
+    let meets = levels.tables().any(|(_, table)| table.overlaps(smallest, largest));
+    if meets { 0 } else { LEVELS - 1 }
+}
+
+/// The smallest and largest key of the memtables.
+fn bounds_of(mems: &[Arc<Mem>]) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let first = merged(mems)?;
+    if !first.valid() {
+        return Ok(None);
+    }
+    let sources = mems.iter().map(|mem| Source::Mem(mem.table.cursor())).collect();
+    let mut last = MergeCursor::new(sources, Direction::Backward);
+    last.seek_to_start()?;
+    Ok(Some((first.key().to_vec(), last.key().to_vec())))
+}

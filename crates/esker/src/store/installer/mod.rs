@@ -1,0 +1,151 @@
+//! Applies changes of versions: makes edits durable in the manifest, shows them to readers through
+//! [`crate::state::versions`], and notes the work that they make due.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+
+use super::{CommitLog, Core, Disk, GarbageFinder};
+use crate::compact::pick;
+use crate::compact::queue::CompactionQueue;
+use crate::cursor::SeqNo;
+use crate::env::JobKind;
+use crate::error::Result;
+use crate::flush::FlushQueue;
+use crate::state::TreeInner;
+use crate::state::versions::{Applied, Change, VersionSet, Versions};
+use crate::version::edit::Edit;
+use crate::version::manifest::Manifest;
+
+mod install;
+
+/// Makes edits durable, shows them to readers, and queues the work that they make due.
+#[derive(Debug)]
+pub(crate) struct Installer {
+    core: Arc<Core>,
+    log: Arc<CommitLog>,
+    disk: Arc<Disk>,
+    finder: Arc<GarbageFinder>,
+    versions: Arc<VersionSet>,
+    immutable: Arc<FlushQueue>,
+    compactions: Arc<CompactionQueue>,
+    /// Held during a merge.
+    compacting: Mutex<()>,
+    /// How often trees were split. It rises before the tree takes writes again.
+    splits: AtomicU64,
+}
+
+impl Installer {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        log: &Arc<CommitLog>,
+        disk: &Arc<Disk>,
+        finder: &Arc<GarbageFinder>,
+        versions: &Arc<VersionSet>,
+    ) -> Installer {
+        Installer {
+            core: Arc::clone(core),
+            log: Arc::clone(log),
+            disk: Arc::clone(disk),
+            finder: Arc::clone(finder),
+            versions: Arc::clone(versions),
+            immutable: Arc::default(),
+            compactions: Arc::new(CompactionQueue::new(versions.trees().iter())),
+            compacting: Mutex::new(()),
+            splits: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn immutable(&self) -> &Arc<FlushQueue> {
+        &self.immutable
+    }
+
+    #[inline]
+    pub(crate) fn compactions(&self) -> &Arc<CompactionQueue> {
+        &self.compactions
+    }
+
+    /// Held during a merge.
+    #[inline]
+    pub(crate) fn compacting(&self) -> &Mutex<()> {
+        &self.compacting
+    }
+
+    /// How often trees were split. It rises before the tree takes writes again.
+    #[inline]
+    pub(crate) fn splits(&self) -> &AtomicU64 {
+        &self.splits
+    }
+
+    /// Makes `change` durable and shows it.
+    pub(crate) fn apply(&self, versions: &mut Versions, change: &Change<'_>) -> Result<()> {
+        self.core.health.check_open()?;
+        self.apply_when_closing(versions, change)
+    }
+
+    /// [`Installer::apply`] for the last edits of a store that is closing.
+    pub(super) fn apply_when_closing(&self, versions: &mut Versions, change: &Change<'_>) -> Result<()> {
+        let commit = |manifest: &mut Manifest, edits: &[Edit]| self.commit_edits(manifest, edits);
+        let applied = versions.apply(change, commit, || self.log.commit().lock_briefly())?;
+        self.follow(applied);
+        Ok(())
+    }
+
+    /// Writes `edits` to the manifest and notes in the log how far it is synced.
+    fn commit_edits(&self, manifest: &mut Manifest, edits: &[Edit]) -> Result<()> {
+        let result = self.disk.space().with_reserve(|| manifest.commit(edits));
+        if manifest.failure().is_some() {
+            self.log.commit().poison();
+        }
+        result?;
+        let (number, len) = manifest.synced();
+        if self.log.wal().mark_manifest(number, len).is_err() {
+            // The edits count all the same, so they are shown.
+            self.log.commit().poison();
+        }
+        Ok(())
+    }
+
+    /// Does what a change of versions makes due. Called under the version lock.
+    fn follow(&self, applied: Applied) {
+        let Applied { changed, dropped, orphans, due_us } = applied;
+        due_us.into_iter().for_each(|due_us| self.compactions.note_due(due_us));
+        orphans.into_iter().for_each(|file| self.disk.discard_file(file));
+        for tree in &dropped {
+            self.immutable.remove_tree(tree);
+            self.compactions.forget(tree);
+            self.core.health.signal();
+            if !tree.log {
+                // With the tree, everything that could come back is gone.
+                self.finder.note_flushed(&[(tree.id, SeqNo::MAX)]);
+            }
+        }
+        // The same job removes the tables of dropped trees.
+        let has_work = !changed.is_empty() || !dropped.is_empty();
+        if !changed.is_empty() {
+            self.compactions.add(changed);
+            self.update_throttle();
+        }
+        if has_work {
+            self.core.notify(JobKind::Compact);
+        }
+    }
+
+    /// Slows writers according to how far merges are behind.
+    fn update_throttle(&self) {
+        let behind = |tree: &TreeInner| pick::runs_behind(&tree.state.load().levels, &tree.options());
+        // A wait helps no merge that has no room.
+        self.core.throttle.set_runs(self.compactions.most(behind));
+    }
+
+    /// Reads of `tree` may have paid for a merge.
+    #[cold]
+    pub(crate) fn consider_merging(&self, tree: &Arc<TreeInner>) {
+        if !self.core.health.is_read_only() {
+            self.compactions.add([Arc::clone(tree)]);
+            self.core.notify(JobKind::Compact);
+        }
+    }
+}
