@@ -64,7 +64,7 @@ impl Backpressure {
     /// is a quarter of a blob file's greatest length.
     pub(crate) fn set_limit(&self, unit: u64, blobs: u64, others: u64) {
         let live = blobs.saturating_sub(self.backlog());
-        let limit = (live / 4).saturating_add(5 * unit / 2).saturating_sub(others).max(unit);
+        let limit = (live / 4).saturating_add(5 * unit / 2).saturating_sub(others).max(unit).max(1);
         self.limit.store(limit, Ordering::Relaxed);
     }
 }

@@ -16,6 +16,7 @@ pub(crate) enum Stage {
     Unreferenced,
     /// The manifest says that nothing needs it. The stage may lag behind the manifest, but is never ahead.
     Freed,
+    /// Its blocks are given back.
     Punched,
 }
 
@@ -29,8 +30,11 @@ pub(crate) struct InTable {
 
 #[derive(Debug, Default)]
 pub(crate) struct Values {
+    /// Whether the file ends with a footer.
     sealed: bool,
+    /// Whether more may be appended.
     open: bool,
+    /// How many values were written so far.
     entries: u64,
     /// Values whose log record may still be lost, each with the log position behind the record once there is one.
     pending: BTreeMap<u64, Option<u64>>,
