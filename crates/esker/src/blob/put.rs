@@ -29,7 +29,8 @@ impl BlobSet {
                 live.values.lock().add(entry.ordinal);
                 self.note_dirty(&live);
                 self.filter.add(key_hash(tree, key));
-                let takes_more = appender.writer.len() < self.shared_len_max;
+                let takes_more =
+                    appender.writer.len() < self.shared_len_max && entry.ordinal + 1 < self.shared_count_max;
                 self.give_back(appender, takes_more);
                 Ok(NewBlob::new(self, live, &entry))
             }

@@ -26,6 +26,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, ReadFile};
 use crate::options::{Durability, Options};
 use crate::trace::Metrics;
+use crate::version::blob_edits::ORDINALS_MAX;
 
 #[derive(Debug)]
 pub(crate) struct BlobSet {
@@ -40,6 +41,8 @@ pub(crate) struct BlobSet {
     pub(super) sync_follows: bool,
     /// A shared file of this many bytes takes no further value.
     pub(super) shared_len_max: u64,
+    /// So does one of this many values: readers take a greater number for damage.
+    pub(super) shared_count_max: u64,
     pub(crate) handles: Arc<Handles>,
     files: RwLock<BTreeMap<BlobFileId, Arc<LiveFile>>>,
     pub(super) appenders: Mutex<Appenders>,
@@ -84,6 +87,7 @@ impl BlobSet {
             metrics,
             sync_follows: options.durability == Durability::Power,
             shared_len_max: options.blob_file_bytes,
+            shared_count_max: ORDINALS_MAX,
             handles: Handles::new(&env.fs),
             files: RwLock::default(),
             appenders: Mutex::default(),

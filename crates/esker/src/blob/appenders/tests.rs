@@ -82,3 +82,16 @@ fn a_file_that_could_not_be_sealed_is_kept() {
     assert!(is_sealed(live));
     assert!(!set.seal_files(true).unwrap());
 }
+
+#[test]
+fn a_file_gets_no_more_values_than_readers_expect() {
+    let mut set = set(&SimFs::new(1));
+    Arc::get_mut(&mut set).unwrap().shared_count_max = 3;
+    let put = |key: u8| set.put(1, &[key], b"value").unwrap();
+    let values: Vec<NewBlob> = (0..7).map(put).collect();
+    let places: Vec<(u64, u64)> = values
+        .iter()
+        .map(|value| (value.pointer.file - values[0].pointer.file, value.pointer.ordinal))
+        .collect();
+    assert_eq!(places, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0)]);
+}
