@@ -53,7 +53,6 @@ impl Db {
             stats.memtable_bytes += tree.mem().table.memory() as u64;
             stats.trees.push(tree_stats(tree)?);
         }
-        stats.memtable_bytes += store.immutable_bytes() as u64;
         stats.open_tables = store.registry().open_count() as u64;
         stats.log_bytes = if store.is_read_only() {
             let paths = Listing::read(store.env(), store.dir())?.segments;

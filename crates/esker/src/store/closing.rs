@@ -10,6 +10,7 @@
 //! Space is given back here because a process may delete and end at once, as the command line does. Otherwise all of it
 //! would be left to the next opening.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
@@ -19,7 +20,8 @@ use super::at_work::AtWork;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::gone::remove_for_good;
 use crate::space::is_full;
-use crate::state::versions::Change;
+use crate::state::TreeInner;
+use crate::state::versions::{Change, Versions};
 use crate::version::edit::Edit;
 
 /// How long a close gives space back, in microseconds.
@@ -32,6 +34,14 @@ pub(super) struct Closing {
     due: AtomicBool,
     /// The result, for later calls. The call that closes holds the lock, so others wait.
     outcome: Mutex<Option<Result<()>>>,
+}
+
+/// Whether some table holds entries that expire.
+fn has_expiring(versions: &Versions) -> bool {
+    let expires = |tree: &Arc<TreeInner>| {
+        tree.state.load().levels.tables().any(|(_, table)| table.info.expiring.count > 0)
+    };
+    versions.trees().any(expires)
 }
 
 impl Store {
@@ -149,7 +159,7 @@ impl Store {
         if end > noted.max(floor) {
             edits.push(Edit::LogSynced { position: end });
         }
-        if !edits.is_empty() || self.installer.has_expiring(&versions) {
+        if !edits.is_empty() || has_expiring(&versions) {
             edits.push(self.core.clock_edit());
             self.installer.apply_when_closing(&mut versions, &Change::of(edits))?;
         }

@@ -1,31 +1,17 @@
-//! The commit pipeline with the log that it writes to: syncs, after which everything before a log position survives
-//! power loss, and pauses of the writes to a tree.
+//! The commit pipeline and its log. A sync makes everything before a log position survive power loss.
 
 use std::sync::Arc;
 
 use super::Core;
 use crate::canary::broken;
+use crate::compact::retain::ReadPoints;
+use crate::cursor::Expiry;
 use crate::error::{ErrorKind, Result};
 use crate::log::wal::Wal;
-use crate::state::TreeInner;
+use crate::read::snapshots::Lasting;
 use crate::write::commit::Commit;
 
-/// A tree takes no writes until this is dropped.
-#[derive(Debug)]
-pub(super) struct WritePause<'a> {
-    log: &'a CommitLog,
-    tree: Arc<TreeInner>,
-}
-
-impl Drop for WritePause<'_> {
-    fn drop(&mut self) {
-        self.tree.set_paused(false);
-        self.log.core.health.signal();
-    }
-}
-
-/// The commit pipeline and the log.
-#[derive(Debug)]
+/// See the module's comment.
 pub(crate) struct CommitLog {
     core: Arc<Core>,
     commit: Commit,
@@ -48,7 +34,7 @@ impl CommitLog {
     }
 
     /// When this returns, everything before log position `end` survives power loss.
-    pub(crate) fn sync_log(&self, end: u64) -> Result<()> {
+    pub(super) fn sync_log(&self, end: u64) -> Result<()> {
         self.commit.check()?;
         let synced = self.sync_log_when_closing(end);
         if synced.is_err() && !broken("rule-8") {
@@ -83,15 +69,13 @@ impl CommitLog {
         })
     }
 
-    pub(super) fn longest_segment(&self) -> u64 {
-        self.wal.longest(&self.commit.lock().tail)
+    /// For a write that depends on values that were read; the first of them expires at `expiry`.
+    pub(crate) fn lasting(&self, expiry: Option<Expiry>) -> Lasting<'_> {
+        Lasting::new(&self.core.snapshots, &self.commit, &self.core.clock, expiry)
     }
 
-    /// Makes writes to `tree` wait from now on. Writes that have begun are visible when this returns. Called under
-    /// `reshaping`.
-    pub(super) fn pause_writes(&self, tree: &Arc<TreeInner>) -> WritePause<'_> {
-        let _quiet = self.commit.lock_quiet();
-        tree.set_paused(true);
-        WritePause { log: self, tree: Arc::clone(tree) }
+    /// What snapshots and scans read now.
+    pub(super) fn read_points(&self) -> ReadPoints {
+        self.core.snapshots.read_points(&self.commit, &self.core.clock)
     }
 }

@@ -23,7 +23,6 @@ use crate::version::tables::TableRegistry;
 use crate::write::throttle::Throttle;
 
 /// See the module's comment.
-#[derive(Debug)]
 pub(crate) struct Core {
     /// Identifies this opening of the store.
     pub(super) id: u64,
@@ -32,7 +31,7 @@ pub(crate) struct Core {
     pub(super) health: Health,
     pub(super) executor: Arc<dyn Executor>,
     /// The store, for callers that do its background work themselves.
-    pub(super) worker: OnceLock<Weak<dyn Worker>>,
+    worker: OnceLock<Weak<dyn Worker>>,
     /// The clock by which values expire.
     pub(super) clock: SteadyClock,
     pub(super) io_budget: IoBudget,
@@ -42,6 +41,7 @@ pub(crate) struct Core {
     pub(super) registry: Arc<TableRegistry>,
     pub(super) pool: Arc<BufferPool>,
     pub(super) blobs: Arc<BlobSet>,
+    pub(super) metrics: Arc<Metrics>,
     pub(super) tables: Arc<TableMaker>,
 }
 
@@ -52,7 +52,7 @@ fn next_store_id() -> u64 {
 }
 
 impl Core {
-    /// For a store in `dir` whose next file gets the number `next_file`, and whose clock had reached `clock_us`
+    /// The core of a store in `dir`. The next file gets the number `next_file`. The clock has reached `clock_us`
     /// microseconds since 1970.
     pub(crate) fn new(
         dir: &Path,
@@ -94,6 +94,7 @@ impl Core {
             snapshots: SnapshotRegistry::default(),
             registry,
             pool,
+            metrics: Arc::clone(&blobs.metrics),
             blobs,
             tables,
             options,
@@ -147,7 +148,7 @@ impl Core {
 
     #[inline]
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
-        &self.blobs.metrics
+        &self.metrics
     }
 
     /// Makes tables.
@@ -156,7 +157,8 @@ impl Core {
         &self.tables
     }
 
-    /// Does one piece of background work on this thread, for an executor that has no threads. `false` if there is none.
+    /// Does one step of background work on this thread, because the executor has no threads. Returns whether there was
+    /// work.
     pub(super) fn work_here(&self) -> bool {
         let worker = self.worker.get().and_then(Weak::upgrade);
         worker.is_some_and(|worker| JobKind::ALL.iter().any(|&job| worker.run_one(job)))
@@ -172,7 +174,7 @@ impl Core {
         self.executor.notify(job);
     }
 
-    /// Whether merges and the rewriting of files of huge values are not to be held up.
+    /// Whether nothing may delay merges and the rewriting of blob files.
     pub(super) fn is_urgent(&self) -> bool {
         self.health.is_closing() || self.throttle.is_slowing() || self.health.has_failed()
     }
@@ -195,5 +197,14 @@ impl Core {
     /// The edit that records the clock in the manifest.
     pub(super) fn clock_edit(&self) -> Edit {
         Edit::Clock { us: self.clock.now_us().min(CLOCK_MAX) }
+    }
+
+    /// Begins the background work, which `worker` does.
+    pub(super) fn start(&self, worker: Weak<dyn Worker>) -> Result<()> {
+        // A store is started once.
+        let _ = self.worker.set(Weak::clone(&worker));
+        self.executor.start(worker)?;
+        JobKind::ALL.iter().for_each(|&job| self.notify(job));
+        Ok(())
     }
 }

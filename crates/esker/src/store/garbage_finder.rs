@@ -1,5 +1,5 @@
 //! What the store adds to the garbage collection of huge values ([`crate::blob::gc`]): it looks up what writes have
-//! overwritten, and builds the edits about blob files. `gc_rounds.rs` drives the rounds (rule 12).
+//! overwritten, and builds the edits about blob files. [`Collector`](super::Collector) drives the rounds (rule 12).
 //!
 //! - A write to a key that may have had a huge value leaves a lookup ([`crate::write::lookups`]). A flush does the
 //!   lookups of all writes up to its last sequence number, before the log can lose those writes.
@@ -12,11 +12,10 @@ use std::sync::Arc;
 use super::{CommitLog, Core};
 use crate::blob::BlobFileId;
 use crate::blob::gc::{BlobChanges, BlobEdits, BlobGc, Garbage, Overwritten};
-use crate::cursor::{Expiry, Kind, SeqNo};
+use crate::cursor::{Kind, SeqNo};
 use crate::env::JobKind;
 use crate::error::{ErrorKind, Result};
 use crate::read::get::{base_at, bases_in};
-use crate::read::snapshots::Lasting;
 use crate::state::TreeInner;
 use crate::state::versions::Versions;
 use crate::version::blob_edits::BlobFiles;
@@ -56,7 +55,6 @@ pub(super) fn overwritten(
 }
 
 /// Finds huge values that were overwritten, and builds the edits of blob files.
-#[derive(Debug)]
 pub(crate) struct GarbageFinder {
     core: Arc<Core>,
     log: Arc<CommitLog>,
@@ -65,11 +63,11 @@ pub(crate) struct GarbageFinder {
 
 impl GarbageFinder {
     pub(super) fn new(core: &Arc<Core>, log: &Arc<CommitLog>) -> GarbageFinder {
-        GarbageFinder { core: Arc::clone(core), log: Arc::clone(log), blob_gc: BlobGc::new(core.blobs()) }
+        GarbageFinder { core: Arc::clone(core), log: Arc::clone(log), blob_gc: BlobGc::new(&core.blobs) }
     }
 
     #[inline]
-    pub(crate) fn blob_gc(&self) -> &BlobGc {
+    pub(super) fn blob_gc(&self) -> &BlobGc {
         &self.blob_gc
     }
 
@@ -118,7 +116,7 @@ impl GarbageFinder {
         self.core.notify(JobKind::Blobs);
     }
 
-    /// Notes how far trees that skip the log are in tables. Values that those writes have overwritten may be freed.
+    /// Notes up to which writes trees without the log are in tables. What these writes have overwritten may be freed.
     pub(super) fn note_flushed(&self, trees: &[(TreeId, SeqNo)]) {
         self.blob_gc.note_flushed(trees);
         self.core.notify(JobKind::Blobs);
@@ -160,15 +158,5 @@ impl GarbageFinder {
     pub(crate) fn blob_files_of_copy(&self, manifest: &ManifestState, end: u64) -> Result<BlobFiles> {
         self.log.seal_blobs(true)?;
         self.blob_gc.files_of_copy(manifest, end)
-    }
-
-    /// For a write that depends on values that were read; the first of them expires at `expiry`.
-    pub(crate) fn lasting(&self, expiry: Option<Expiry>) -> Lasting<'_> {
-        Lasting::new(&self.core.snapshots, self.log.commit(), &self.core.clock, expiry)
-    }
-
-    pub(super) fn oldest_snapshot(&self) -> SeqNo {
-        let snapshots = self.core.snapshots.read_points(self.log.commit(), &self.core.clock);
-        snapshots.seqs.first().copied().unwrap_or(0)
     }
 }

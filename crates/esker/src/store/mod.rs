@@ -1,7 +1,8 @@
 //! The open store behind every handle: its parts, and its background work.
 //!
 //! ```text
-//! Store        opens, closes, and divides the background work among the parts
+//! Store        closes, and divides the background work among the parts
+//!   Scrub                    reads all files now and then
 //!   WritePath  Reshaper      writes; ingests, splits, drops, exports, imports
 //!   Collector  Compactor     gives back the space of huge values; merges tables
 //!   Flusher                  turns memtables into tables; prepares log segments; shrinks an idle store
@@ -12,7 +13,8 @@
 //!   Core                     what every part needs: options, files, clock, health
 //! ```
 //!
-//! A part calls only parts below it, which it has as fields.
+//! A part calls only parts below it, which it has as fields. One exception: where no thread does the background work, a
+//! thread that waits for it in `Disk::wait_until` does it, through `Core::work_here`.
 //!
 //! Locks, in the order in which they may be taken:
 //! 1. `Closing::outcome`: one thread closes the store, others wait;
@@ -25,13 +27,15 @@
 //!
 //! Reads take none of them. `docs/architecture.md` lists the locks below these.
 
+use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::env::{JobKind, Worker};
+use crate::env::Worker;
 use crate::error::Result;
+use crate::finding::CheckReport;
 use crate::fs::DirLock;
 use crate::log::replay::ReplayReport;
 use crate::log::wal::Wal;
@@ -73,7 +77,6 @@ use scrub::Scrub;
 use write_path::WritePath;
 
 /// See the module's comment.
-#[derive(Debug)]
 pub(crate) struct Store {
     core: Arc<Core>,
     log: Arc<CommitLog>,
@@ -110,7 +113,7 @@ impl Store {
         let finder = Arc::new(GarbageFinder::new(&core, &log));
         let installer = Arc::new(Installer::new(&core, &log, &disk, &finder, &versions));
         let flusher = Arc::new(Flusher::new(&core, &log, &disk, &finder, &installer, &versions));
-        let compactor = Compactor::new(&core, &log, &disk, &finder, &installer, &flusher, &versions);
+        let compactor = Compactor::new(&core, &log, &disk, &installer, &flusher, &versions);
         let collector =
             Arc::new(Collector::new(&core, &log, &disk, &finder, &installer, &flusher, &versions));
         let writes = WritePath::new(&core, &log, &disk, &installer, &flusher, &collector);
@@ -140,11 +143,7 @@ impl Store {
     /// Begins the background work.
     pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
         if !self.core.health.is_read_only() {
-            let worker: std::sync::Weak<dyn Worker> = Arc::<Store>::downgrade(self);
-            // It is set once.
-            let _ = self.core.worker.set(std::sync::Weak::clone(&worker));
-            self.core.executor.start(worker)?;
-            JobKind::ALL.iter().for_each(|&job| self.core.notify(job));
+            self.core.start(Arc::<Store>::downgrade(self) as Weak<dyn Worker>)?;
         }
         Ok(())
     }
@@ -218,12 +217,13 @@ impl Store {
     }
 
     /// Reads everything now, and reports what is damaged.
-    pub(crate) fn scrub(&self) -> Result<crate::finding::CheckReport> {
+    pub(crate) fn scrub(&self) -> Result<CheckReport> {
         self.scrub.run()
     }
 
     /// Puts what the store has counted into `stats`.
     pub(crate) fn fill_stats(&self, stats: &mut Stats) {
+        stats.memtable_bytes += self.installer.immutable().bytes() as u64;
         stats.throttled_us = self.core.throttle.slept_us();
         self.scrub.fill(stats);
         self.core.counters.fill(stats);
@@ -233,13 +233,15 @@ impl Store {
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.disk.space().reserve().held()
     }
+}
 
-    /// Bytes of the memtables that wait for a flush.
-    pub(crate) fn immutable_bytes(&self) -> usize {
-        self.installer.immutable().bytes()
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("dir", &self.core.dir).finish_non_exhaustive()
     }
 }
 
+/// What every part needs, handles find on the store itself.
 impl Deref for Store {
     type Target = Core;
 

@@ -41,7 +41,6 @@ const REMEMBERED_MAX: usize = 100;
 const UNBOUNDED_STEP: u64 = 1 << 20;
 
 /// What is known about damage in the files.
-#[derive(Debug)]
 pub(crate) struct Scrub {
     core: Arc<Core>,
     versions: Arc<VersionSet>,
@@ -101,7 +100,7 @@ impl Scrub {
         self.background.lock().pass = None;
     }
 
-    pub(crate) fn fill(&self, stats: &mut Stats) {
+    pub(super) fn fill(&self, stats: &mut Stats) {
         let found = self.found.lock();
         stats.damage = found.last.union(&found.new).cloned().collect();
         stats.scrubbed_bytes = self.bytes.load(Ordering::Relaxed);

@@ -157,7 +157,7 @@ impl Ingest {
         let Ingest { tree, output, count, mut gathered, .. } = self;
         if count == 0 {
             // Earlier writes must become durable even so.
-            return tree.store.reshaper().make_durable(&tree.inner).map(|()| 0);
+            return tree.store.flusher().make_durable(&tree.inner).map(|()| 0);
         }
         gathered.tables = output.finish()?;
         tree.store.reshaper().ingest(&tree.inner, gathered)?;

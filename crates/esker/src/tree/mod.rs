@@ -267,7 +267,7 @@ impl Tree {
             // sequence numbers that show them to be newer.
             let snapshot = Snapshot::for_one_call(&self.owner);
             let current = snapshot.get(self, key)?;
-            let lasting = self.store.finder().lasting(current.as_ref().and_then(Value::lapses_us));
+            let lasting = self.store.log().lasting(current.as_ref().and_then(Value::lapses_us));
             let current = current.map(Value::into_vec).transpose()?;
             let Some(new) = decide(current.as_deref()) else { return Ok(()) };
             let mut batch = Batch::new();
@@ -314,7 +314,7 @@ impl Tree {
             return Err(self.inner.dropped_error());
         }
         if state.levels.read_cost().is_some_and(ReadCost::take_due) {
-            self.store.installer().consider_merging(&self.inner);
+            self.store.compactor().consider_merging(&self.inner);
         }
         Ok(state)
     }

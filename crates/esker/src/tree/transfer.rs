@@ -91,7 +91,7 @@ impl Tree {
             if !keep {
                 batch.delete(self, from)?;
             }
-            let lasting = self.store.finder().lasting(lapses_us);
+            let lasting = self.store.log().lasting(lapses_us);
             let unchanged = || Ok(self.is_unchanged(from, seen)? && lasting.holds());
             if self
                 .store

@@ -513,7 +513,7 @@ impl Txn {
         let seen = self.store.commit().visible();
         validation.check(0)?;
         let batch = writes.to_batch()?;
-        let lasting = self.store.finder().lasting(lapse.map(|(expiry, ..)| expiry));
+        let lasting = self.store.log().lasting(lapse.map(|(expiry, ..)| expiry));
         let unchanged = || {
             if !broken("txn-atomic") {
                 validation.check(seen)?;

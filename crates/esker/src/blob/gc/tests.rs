@@ -1,4 +1,4 @@
-//! The collector alone, on a simulated disk: a manifest that applies its edits, and no store.
+//! [`BlobGc`] alone, on a simulated disk: a manifest that applies its edits, and no store.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -28,7 +28,6 @@ mod reclaim;
 use reclaim::ReclaimState;
 
 /// Gives back the space of huge values that nobody sees.
-#[derive(Debug)]
 pub(crate) struct Collector {
     core: Arc<Core>,
     log: Arc<CommitLog>,
@@ -103,7 +102,7 @@ impl Collector {
             return Ok(false);
         }
         if !broken("rule-12") {
-            self.log.sync_log(self.log.commit().published())?;
+            self.log.sync_published()?;
         }
         self.free_up_to(visible)
     }
@@ -160,7 +159,7 @@ impl Collector {
     }
 
     /// Waits while the backlog is too large. `coming` bytes of a huge value are about to be written.
-    pub(crate) fn wait_for_backlog(&self, coming: u64) -> Result<()> {
+    pub(super) fn wait_for_backlog(&self, coming: u64) -> Result<()> {
         let backpressure = self.finder.blob_gc().backpressure();
         let unit = self.core.options.blob_file_bytes / 4;
         let Some(put) = backpressure.put(coming, unit / 4) else { return Ok(()) };
@@ -190,7 +189,7 @@ impl Collector {
         let wait = || self.disk.wait_until(is_over);
         let waited = perf_context::waiting(&*self.core.env().clock, Cause::Space, wait);
         if perf_context::are_there() {
-            self.core.metrics().end(Operation::Write, Subject::none);
+            self.core.metrics.end(Operation::Write, Subject::none);
         }
         waited
     }

@@ -51,7 +51,7 @@ impl Collector {
     }
 
     /// Does one step of reclaim. `false` if there is nothing to do, or if the last step is not paid for yet.
-    pub(in crate::store) fn reclaim_blobs(&self) -> Result<bool> {
+    pub(super) fn reclaim_blobs(&self) -> Result<bool> {
         if self.reclaim_waits().is_some() {
             return Ok(false);
         }
@@ -145,7 +145,7 @@ impl Collector {
         Some(record.freed.iter().copied().filter(|&ordinal| values.is_unneeded(ordinal)).collect())
     }
 
-    /// How long the rewriting of files of huge values has to wait, if it has.
+    /// How long the next step of a rewrite has to wait, if at all.
     pub(in crate::store) fn reclaim_waits(&self) -> Option<Duration> {
         self.core.io_budget.reclaim_waits(|| self.core.executor.is_stepped() || self.core.is_urgent())
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::Compactor;
+use crate::env::JobKind;
+use crate::state::TreeInner;
 use crate::version::levels::Levels;
 
 /// How soon due tables are checked again if an old snapshot still reads them, in microseconds.
@@ -33,5 +35,14 @@ impl Compactor {
         }
         self.compactions.note_due(next);
         self.compactions.add(due_now);
+    }
+
+    /// Reads of `tree` may have paid for a merge.
+    #[cold]
+    pub(crate) fn consider_merging(&self, tree: &Arc<TreeInner>) {
+        if !self.core.health.is_read_only() {
+            self.compactions.add([Arc::clone(tree)]);
+            self.core.notify(JobKind::Compact);
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::at_work::AtWork;
 use super::survivors::Survivors;
-use super::{CommitLog, Core, Disk, Flusher, GarbageFinder, Installer};
+use super::{CommitLog, Core, Disk, Flusher, Installer};
 use crate::blob::Pointer;
 use crate::cache::Offer;
 use crate::compact::output::{Output, OutputOptions, filter_bits, run_filter_bits};
@@ -37,6 +37,9 @@ const TABLES_LEFT: usize = 12;
 /// The most bytes that such a merge reads per table: some milliseconds.
 const BYTES_FOR_TABLE: u64 = 1 << 20;
 
+/// The most merges that an opening does in a tree.
+const MERGES_AT_OPENING: usize = 8;
+
 /// After this many keys, some tens of milliseconds, a merge checks whether a shorter one has become urgent. Tests merge
 /// less.
 const KEYS_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 5 } else { 1 << 16 };
@@ -44,13 +47,68 @@ const KEYS_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 5 } else { 1 << 16 };
 /// After this many bytes of keys and values, a merge pays for them from the budget for background I/O.
 const BYTES_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 19 };
 
+/// A running merge, and the merges that wait for it.
+#[derive(Debug, Clone, Copy)]
+struct UnderWay<'a> {
+    tree: &'a TreeInner,
+    /// The newest entry that it merges.
+    newest: SeqNo,
+    bytes: u64,
+    /// Whether a caller has asked for it and waits.
+    asked_for: bool,
+    interrupted: Option<&'a UnderWay<'a>>,
+}
+
+impl UnderWay<'_> {
+    /// The newest entry of `tree` that is being merged.
+    fn newest_of(&self, tree: &TreeInner) -> Option<SeqNo> {
+        let here = (self.tree.id == tree.id).then_some(self.newest);
+        here.max(self.interrupted.and_then(|outer| outer.newest_of(tree)))
+    }
+
+    fn is_shorter(&self, compaction: &Compaction) -> bool {
+        compaction.bytes().saturating_mul(MUCH_SHORTER) <= self.bytes
+    }
+}
+
+/// The newest entry that a merge takes.
+fn newest_of(compaction: &Compaction) -> SeqNo {
+    compaction.inputs.iter().map(|(_, table)| table.info.max_seq).max().unwrap_or(0)
+}
+
+fn removals<'a>(tree: &'a TreeInner, compaction: &'a Compaction) -> impl Iterator<Item = Edit> + 'a {
+    compaction.inputs.iter().map(|(level, table)| Edit::RemoveTable {
+        tree: tree.id,
+        level: *level as u8,
+        file: table.info.file,
+    })
+}
+
+/// One source per run.
+fn sources(inputs: &[(usize, Arc<Table>)]) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    for level in 0..LEVELS {
+        let of_level = inputs.iter().filter(|(of, _)| *of == level).map(|(_, table)| Arc::clone(table));
+        let mut tables: Vec<Arc<Table>> = of_level.collect();
+        let places = if level == 0 {
+            runs_among(&mut tables)
+        } else {
+            tables.sort_by(|a, b| a.info.smallest.cmp(&b.info.smallest));
+            std::iter::once(0..tables.len()).collect()
+        };
+        let tables = Arc::new(tables);
+        for place in places.into_iter().filter(|place| !place.is_empty()) {
+            sources.push(Source::of_run(Arc::clone(&tables), place, ScanHint::Compaction)?);
+        }
+    }
+    Ok(sources)
+}
+
 /// Merges tables.
-#[derive(Debug)]
 pub(crate) struct Compactor {
     core: Arc<Core>,
     log: Arc<CommitLog>,
     disk: Arc<Disk>,
-    finder: Arc<GarbageFinder>,
     installer: Arc<Installer>,
     flusher: Arc<Flusher>,
     versions: Arc<VersionSet>,
@@ -62,7 +120,6 @@ impl Compactor {
         core: &Arc<Core>,
         log: &Arc<CommitLog>,
         disk: &Arc<Disk>,
-        finder: &Arc<GarbageFinder>,
         installer: &Arc<Installer>,
         flusher: &Arc<Flusher>,
         versions: &Arc<VersionSet>,
@@ -71,7 +128,6 @@ impl Compactor {
             core: Arc::clone(core),
             log: Arc::clone(log),
             disk: Arc::clone(disk),
-            finder: Arc::clone(finder),
             installer: Arc::clone(installer),
             flusher: Arc::clone(flusher),
             versions: Arc::clone(versions),
@@ -81,7 +137,7 @@ impl Compactor {
 
     /// Does one merge, if there is room for it.
     pub(super) fn merge_some(&self) -> Result<bool> {
-        let merge = || self.compact_some();
+        let merge = || self.merge_most_urgent();
         let merged =
             if self.core.health.has_failed() { self.disk.space().with_reserve(merge) } else { merge() };
         match merged {
@@ -114,7 +170,7 @@ impl Compactor {
     }
 
     /// Does one merge in the tree that needs it most. `false` if no tree needs one.
-    pub(crate) fn compact_some(&self) -> Result<bool> {
+    fn merge_most_urgent(&self) -> Result<bool> {
         let _one_at_a_time = self.installer.compacting().lock();
         let urgent = {
             let trees = self.compactions.take();
@@ -187,7 +243,7 @@ impl Compactor {
     }
 
     /// Merges all of `tree` into its bottom level.
-    pub(crate) fn compact_all(&self, tree: &Arc<TreeInner>) -> Result<()> {
+    fn compact_all(&self, tree: &Arc<TreeInner>) -> Result<()> {
         let hurry = self.core.io_budget.hurry();
         let _one_at_a_time = self.installer.compacting().lock();
         let _no_flush_below = tree.below_level_0.lock();
@@ -206,9 +262,9 @@ impl Compactor {
     }
 
     /// The tables of `tree`, and the merge of all of them, if there is something to merge.
-    pub(super) fn all_of(&self, tree: &TreeInner) -> (Arc<Levels>, Option<Compaction>) {
+    fn all_of(&self, tree: &TreeInner) -> (Arc<Levels>, Option<Compaction>) {
         let levels = Arc::clone(&tree.state.load().levels);
-        let time_us = self.core.snapshots.read_points(self.log.commit(), &self.core.clock).time_us;
+        let time_us = self.log.read_points().time_us;
         let has_ranges = !tree.state.load().ranges.is_empty();
         let compaction = pick::pick_all(&levels, time_us, has_ranges);
         (levels, compaction)
@@ -229,7 +285,7 @@ impl Compactor {
     }
 
     /// The error of a `compact` that finds no room for merging all of `tree`.
-    pub(super) fn full_error(&self, tree: &TreeInner) -> Error {
+    fn full_error(&self, tree: &TreeInner) -> Error {
         let output = self.all_of(tree).1.map_or(0, |compaction| output_bytes(&compaction));
         let message = format!(
             "the disk is full: {} free, RESERVE holds {} more, and merging the tree \"{}\" writes about {} before what it \
@@ -244,7 +300,7 @@ impl Compactor {
 
     /// What the tables of `tree`, which are `levels`, are to be like.
     fn goal_of(&self, tree: &TreeInner, levels: &Levels) -> Goal {
-        let time_us = self.core.snapshots.read_points(self.log.commit(), &self.core.clock).time_us;
+        let time_us = self.log.read_points().time_us;
         Goal::new(&tree.options(), levels, &self.core.options, time_us)
     }
 
@@ -293,7 +349,7 @@ impl Compactor {
         tree: &Arc<TreeInner>,
         levels: &Levels,
         compaction: &Compaction,
-        interrupted: Interrupted<'_>,
+        interrupted: Option<&UnderWay<'_>>,
     ) -> Result<()> {
         if compaction.is_move() {
             return self.move_table(tree, compaction);
@@ -359,7 +415,7 @@ impl Compactor {
     ) -> Result<Vec<TableInfo>> {
         let Compaction { inputs, target, .. } = compaction;
         let nothing_below = !compaction.has_older_below(levels);
-        let snapshots = self.core.snapshots.read_points(self.log.commit(), &self.core.clock);
+        let snapshots = self.log.read_points();
         let certain = self.installer.flushed_up_to(tree.id);
         let retention = Retention::new(snapshots, &tree.state.load().ranges, certain);
         // Tables of the target level that are not inputs lie between the keys of the merge. No output table may span one.
@@ -417,66 +473,4 @@ impl Compactor {
         self.core.counters.note_merge(inputs.iter().map(|(_, table)| table.info.size).sum(), &written);
         Ok(written)
     }
-}
-
-/// The most merges that an opening does in a tree.
-const MERGES_AT_OPENING: usize = 8;
-
-/// A running merge, and the merges that wait for it.
-#[derive(Debug, Clone, Copy)]
-struct UnderWay<'a> {
-    tree: &'a TreeInner,
-    /// The newest entry that it merges.
-    newest: SeqNo,
-    bytes: u64,
-    /// Whether a caller has asked for it and waits.
-    asked_for: bool,
-    interrupted: Option<&'a UnderWay<'a>>,
-}
-
-impl UnderWay<'_> {
-    /// The newest entry of `tree` that is being merged.
-    fn newest_of(&self, tree: &TreeInner) -> Option<SeqNo> {
-        let here = (self.tree.id == tree.id).then_some(self.newest);
-        here.max(self.interrupted.and_then(|outer| outer.newest_of(tree)))
-    }
-
-    fn is_shorter(&self, compaction: &Compaction) -> bool {
-        compaction.bytes().saturating_mul(MUCH_SHORTER) <= self.bytes
-    }
-}
-
-type Interrupted<'a> = Option<&'a UnderWay<'a>>;
-
-/// The newest entry that a merge takes.
-fn newest_of(compaction: &Compaction) -> SeqNo {
-    compaction.inputs.iter().map(|(_, table)| table.info.max_seq).max().unwrap_or(0)
-}
-
-fn removals<'a>(tree: &'a TreeInner, compaction: &'a Compaction) -> impl Iterator<Item = Edit> + 'a {
-    compaction.inputs.iter().map(|(level, table)| Edit::RemoveTable {
-        tree: tree.id,
-        level: *level as u8,
-        file: table.info.file,
-    })
-}
-
-/// One source per run.
-fn sources(inputs: &[(usize, Arc<Table>)]) -> Result<Vec<Source>> {
-    let mut sources = Vec::new();
-    for level in 0..LEVELS {
-        let of_level = inputs.iter().filter(|(of, _)| *of == level).map(|(_, table)| Arc::clone(table));
-        let mut tables: Vec<Arc<Table>> = of_level.collect();
-        let places = if level == 0 {
-            runs_among(&mut tables)
-        } else {
-            tables.sort_by(|a, b| a.info.smallest.cmp(&b.info.smallest));
-            std::iter::once(0..tables.len()).collect()
-        };
-        let tables = Arc::new(tables);
-        for place in places.into_iter().filter(|place| !place.is_empty()) {
-            sources.push(Source::of_run(Arc::clone(&tables), place, ScanHint::Compaction)?);
-        }
-    }
-    Ok(sources)
 }

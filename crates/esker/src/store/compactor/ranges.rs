@@ -41,7 +41,10 @@ impl Compactor {
         if state.ranges.is_empty() {
             return Vec::new();
         }
-        let (oldest, flushed) = (self.finder.oldest_snapshot(), self.installer.flushed_up_to(tree.id));
+        let (oldest, flushed) = (
+            self.log.read_points().seqs.first().copied().unwrap_or(0),
+            self.installer.flushed_up_to(tree.id),
+        );
         let list = state.ranges.list();
         let counts = |one: &&RangeTombstone| one.seq <= oldest.min(flushed);
         let counting: Vec<&RangeTombstone> = list.iter().filter(counts).collect();
@@ -53,13 +56,13 @@ impl Compactor {
     }
 
     /// Whether a table of the tree holds only entries that a range tombstone hides.
-    pub(in crate::store) fn has_deleted(&self, tree: &TreeInner) -> bool {
+    pub(super) fn has_deleted(&self, tree: &TreeInner) -> bool {
         !self.deleted_tables(tree).is_empty()
     }
 
     /// Drops the tables of the tree that hold only entries that range tombstones hide. Returns whether there were any.
     /// Called under the locks of a merge.
-    pub(in crate::store) fn drop_deleted(&self, tree: &Arc<TreeInner>) -> Result<bool> {
+    pub(super) fn drop_deleted(&self, tree: &Arc<TreeInner>) -> Result<bool> {
         let tables = self.deleted_tables(tree);
         if tables.is_empty() {
             return Ok(false);
@@ -114,7 +117,7 @@ impl Compactor {
     /// The sequence numbers of the tree's range tombstones that are in the manifest and not needed.
     fn spent_ranges(&self, tree: &TreeInner) -> Vec<SeqNo> {
         let flushed = self.installer.flushed_up_to(tree.id);
-        let snapshots = self.core.snapshots.read_points(self.log.commit(), &self.core.clock).seqs;
+        let snapshots = self.log.read_points().seqs;
         let stretch = |seq: SeqNo| snapshots.partition_point(|&snapshot| snapshot < seq);
         let state = tree.state.load();
         let noted: Vec<RangeTombstone> =

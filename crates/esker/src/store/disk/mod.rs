@@ -1,4 +1,4 @@
-//! Whether the store takes writes: failures of background work, a full disk, and the wait until either is over.
+//! Decides whether the store takes writes, waits until it does, and removes files that nobody needs.
 
 use std::sync::Arc;
 
@@ -19,8 +19,7 @@ const SPARE_SEGMENTS: usize = 8;
 /// How many are kept on a full disk.
 const SPARE_WHEN_FULL: usize = 1;
 
-/// What the store has of the disk: it admits writes, and gives back what nothing needs.
-#[derive(Debug)]
+/// See the module's comment.
 pub(crate) struct Disk {
     core: Arc<Core>,
     log: Arc<CommitLog>,
@@ -35,7 +34,7 @@ impl Disk {
     }
 
     #[inline]
-    pub(crate) fn space(&self) -> &Space {
+    pub(super) fn space(&self) -> &Space {
         &self.space
     }
 
@@ -51,7 +50,7 @@ impl Disk {
 
     /// Waits until `done`. Does the background work itself if no thread does it. Fails when that work lacks descriptors
     /// or memory meanwhile.
-    pub(crate) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
+    pub(super) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
         let shortages = self.core.health.shortages();
         if self.core.executor.is_stepped() {
             while !done() {
@@ -74,7 +73,7 @@ impl Disk {
     }
 
     /// What the log needs for a record of `record_len` bytes.
-    pub(super) fn log_need(&self, record_len: usize) -> LogNeed {
+    fn log_need(&self, record_len: usize) -> LogNeed {
         let new = self.log.wal().missing_spare(record_len).unwrap_or(0);
         LogNeed { new, usual_max: self.log.wal().len_bound() }
     }
@@ -125,13 +124,13 @@ impl Disk {
     }
 
     /// Restores the reserve and continues background work, because there is space again.
-    pub(super) fn resume(&self) -> Result<()> {
+    fn resume(&self) -> Result<()> {
         self.space.reserve().restore()?;
         if !self.has_space() {
             return Err(self.full_error(0));
         }
         self.core.health.recover();
-        JobKind::ALL.iter().for_each(|&job| self.core.executor.notify(job));
+        JobKind::ALL.iter().for_each(|&job| self.core.notify(job));
         Ok(())
     }
 }

@@ -30,11 +30,6 @@ impl Disk {
         if self.core.health.is_closing() { Ok(()) } else { self.space.reserve().restore() }
     }
 
-    /// Tells the buffer pool how much of the memory budget others take.
-    pub(in crate::store) fn update_memory(&self) {
-        self.core.pool.set_reserved(self.core.registry.memory());
-    }
-
     /// Removes a table that no edit names.
     pub(in crate::store) fn discard_file(&self, file: FileId) {
         drop(self.core.env().fs.remove_file(&table_path(&self.core.dir, file)));

@@ -1,4 +1,4 @@
-//! Makes log segments ready: by a flush, if the disk has no room for one otherwise.
+//! Prepares log segments. If the disk has no room for one, a flush makes room.
 
 use super::Flusher;
 use crate::error::Result;
@@ -55,5 +55,18 @@ impl Flusher {
         let _no_flush = self.flushing.lock();
         self.disk.remove_obsolete()?;
         self.disk.prepare_out_of_reserve(record_len)
+    }
+
+    pub(in crate::store) fn run_log_job(&self) -> Result<bool> {
+        let mut worked = false;
+        if !self.log.wal().has_spare() {
+            self.prepare_segment(0, false)?;
+            worked = true;
+        }
+        if self.log.wal().has_sealed_unsynced() {
+            self.log.sync_log(self.log.wal().current_start())?;
+            worked = true;
+        }
+        Ok(worked)
     }
 }

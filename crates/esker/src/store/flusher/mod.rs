@@ -1,4 +1,4 @@
-//! Flushes memtables into tables.
+//! Turns memtables into tables, prepares log segments, and shrinks an idle store.
 //!
 //! Before the manifest names a table, the log is synced through the table's largest sequence number (rule 3). Otherwise
 //! a table could survive a power loss that an older write to another tree does not survive. The memtables of small
@@ -41,8 +41,7 @@ const ROTATE_WITH: usize = 8 << 20;
 /// Memtables with fewer bytes than this share a table.
 const SMALL: usize = 256 << 10;
 
-/// Turns memtables into tables, and prepares segments of the log.
-#[derive(Debug)]
+/// See the module's comment.
 pub(crate) struct Flusher {
     core: Arc<Core>,
     log: Arc<CommitLog>,
@@ -51,7 +50,6 @@ pub(crate) struct Flusher {
     installer: Arc<Installer>,
     versions: Arc<VersionSet>,
     immutable: Arc<FlushQueue>,
-    /// Held during a flush.
     flushing: Mutex<()>,
     idle: Idle,
 }
@@ -80,21 +78,8 @@ impl Flusher {
 
     /// Held during a flush.
     #[inline]
-    pub(crate) fn flushing(&self) -> &Mutex<()> {
+    pub(super) fn flushing(&self) -> &Mutex<()> {
         &self.flushing
-    }
-
-    pub(super) fn run_log_job(&self) -> Result<bool> {
-        let mut worked = false;
-        if !self.log.wal().has_spare() {
-            self.prepare_segment(0, false)?;
-            worked = true;
-        }
-        if self.log.wal().has_sealed_unsynced() {
-            self.log.sync_log(self.log.wal().current_start())?;
-            worked = true;
-        }
-        Ok(worked)
     }
 
     pub(super) fn run_flush_job(&self) -> Result<bool> {
@@ -150,7 +135,7 @@ impl Flusher {
         tree.switch_mem();
         self.immutable.push(Arc::clone(tree), mem);
         drop(state);
-        self.core.executor.notify(JobKind::Flush);
+        self.core.notify(JobKind::Flush);
     }
 
     /// Makes every memtable immutable and waits until all that wait are flushed.
@@ -196,8 +181,8 @@ impl Flusher {
     }
 
     /// Flushes the immutable memtables, oldest first. Returns `false` if there are none.
-    pub(crate) fn flush_immutable(&self) -> Result<bool> {
-        let _one_at_a_time = self.flushing().lock();
+    fn flush_immutable(&self) -> Result<bool> {
+        let _one_at_a_time = self.flushing.lock();
         let mut immutable = self.immutable.memtables();
         if self.core.health.has_failed() {
             // One after the other they need less of a full disk at once.
@@ -312,7 +297,7 @@ impl Flusher {
             _ => 0,
         };
         let bottom = level == LEVELS - 1;
-        let snapshots = self.core.snapshots.read_points(self.log.commit(), &self.core.clock);
+        let snapshots = self.log.read_points();
         let retention = Retention::new(snapshots, &tree.state.load().ranges, last_seq(mems));
         let mut output = Output::new(
             &self.core.tables,
@@ -343,7 +328,7 @@ impl Flusher {
         groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
         dropped: &mut Vec<Pointer>,
     ) -> Result<Vec<Edit>> {
-        let snapshots = self.core.snapshots.read_points(self.log.commit(), &self.core.clock);
+        let snapshots = self.log.read_points();
         let options = OutputOptions {
             compression: Compression::None,
             filter_bits: filter_bits(self.core.options.filter_bits, 0, LEVELS - 1),

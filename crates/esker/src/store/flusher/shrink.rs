@@ -51,13 +51,13 @@ impl Flusher {
         drop(state);
         self.move_floor()?;
         self.disk.remove_surplus(0)?;
-        self.disk.space().reserve().shrink(self.log.longest_segment())?;
+        self.disk.space().reserve().shrink(self.longest_segment())?;
         // The log job may have made a longer one meanwhile.
-        self.disk.space().reserve().cover(self.log.longest_segment())
+        self.disk.space().reserve().cover(self.longest_segment())
     }
 
     fn is_worth_shrinking(&self) -> bool {
-        let longest = self.log.longest_segment().max(self.disk.space().reserve().covered());
+        let longest = self.longest_segment().max(self.disk.space().reserve().covered());
         if longest <= SHORT {
             return false;
         }
@@ -91,10 +91,14 @@ impl Flusher {
     /// Moves the log's floor, as an empty flush would.
     fn move_floor(&self) -> Result<()> {
         let visible = self.log.commit().visible();
-        self.log.sync_log(self.log.commit().published())?;
+        self.log.sync_published()?;
         self.finder.find_overwritten(visible)?;
         let changes =
             BlobChanges { durable_up_to: Some(visible), note_overwritten: true, ..BlobChanges::default() };
         self.installer.install_flush(&[], Vec::new(), &changes)
+    }
+
+    fn longest_segment(&self) -> u64 {
+        self.log.wal().longest(&self.log.commit().lock().tail)
     }
 }

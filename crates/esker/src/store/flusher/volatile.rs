@@ -4,10 +4,13 @@
 //! which differs between trees. In such a tree, a new huge value counts, and an old one is overwritten, from the flush
 //! of the write on. Until then the manifest has the new one as pending, and the old one stays.
 
+use std::sync::Arc;
+
 use super::Flusher;
 use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::{is_full, shown};
+use crate::state::TreeInner;
 
 /// How many trees a message names.
 const NAMED_MAX: usize = 20;
@@ -53,5 +56,14 @@ impl Flusher {
             shown(bytes),
         );
         Error::new(ErrorKind::OutOfSpace, message).at(&self.core.dir)
+    }
+
+    /// When this returns, everything written to `tree`, and everything in the log, survives power loss.
+    pub(crate) fn make_durable(&self, tree: &Arc<TreeInner>) -> Result<()> {
+        if tree.is_dropped() {
+            return Err(tree.dropped_error());
+        }
+        self.log.sync_published()?;
+        if tree.log { Ok(()) } else { self.flush_trees(std::iter::once(tree)) }
     }
 }

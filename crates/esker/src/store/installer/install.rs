@@ -18,7 +18,7 @@ use crate::version::edit::{Edit, TreeId};
 impl Installer {
     /// Makes `edits` durable and shows them. `dropped` are pointers to huge values whose last version a merge has left
     /// out.
-    pub(crate) fn install(&self, edits: Vec<Edit>, dropped: &[Pointer]) -> Result<()> {
+    pub(in crate::store) fn install(&self, edits: Vec<Edit>, dropped: &[Pointer]) -> Result<()> {
         let changes = BlobChanges { dropped, ..BlobChanges::default() };
         self.install_with_blobs(&mut self.versions.lock(), Change::of(edits), &changes)
     }
@@ -67,7 +67,7 @@ impl Installer {
         self.log.wal().retire(floor);
         drop(versions);
         self.immutable.remove(&in_tables);
-        self.disk.update_memory();
+        self.core.pool.set_reserved(self.core.registry.memory());
         self.core.health.signal();
         Ok(())
     }
@@ -122,13 +122,5 @@ impl Installer {
         let known = self.flushed_up_to(tree.id);
         let new = list.into_iter().filter(|one| one.seq > known && one.seq <= seq);
         new.map(|one| Edit::DeleteRange { tree: tree.id, seq: one.seq, range: one.range }).collect()
-    }
-
-    /// Whether some table holds entries that expire.
-    pub(in crate::store) fn has_expiring(&self, versions: &Versions) -> bool {
-        let expires = |tree: &Arc<TreeInner>| {
-            tree.state.load().levels.tables().any(|(_, table)| table.info.expiring.count > 0)
-        };
-        versions.trees().any(expires)
     }
 }

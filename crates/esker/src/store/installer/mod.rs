@@ -21,7 +21,6 @@ use crate::version::manifest::Manifest;
 mod install;
 
 /// Makes edits durable, shows them to readers, and queues the work that they make due.
-#[derive(Debug)]
 pub(crate) struct Installer {
     core: Arc<Core>,
     log: Arc<CommitLog>,
@@ -30,9 +29,7 @@ pub(crate) struct Installer {
     versions: Arc<VersionSet>,
     immutable: Arc<FlushQueue>,
     compactions: Arc<CompactionQueue>,
-    /// Held during a merge.
     compacting: Mutex<()>,
-    /// How often trees were split. It rises before the tree takes writes again.
     splits: AtomicU64,
 }
 
@@ -58,24 +55,24 @@ impl Installer {
     }
 
     #[inline]
-    pub(crate) fn immutable(&self) -> &Arc<FlushQueue> {
+    pub(super) fn immutable(&self) -> &Arc<FlushQueue> {
         &self.immutable
     }
 
     #[inline]
-    pub(crate) fn compactions(&self) -> &Arc<CompactionQueue> {
+    pub(super) fn compactions(&self) -> &Arc<CompactionQueue> {
         &self.compactions
     }
 
     /// Held during a merge.
     #[inline]
-    pub(crate) fn compacting(&self) -> &Mutex<()> {
+    pub(super) fn compacting(&self) -> &Mutex<()> {
         &self.compacting
     }
 
-    /// How often trees were split. It rises before the tree takes writes again.
+    /// Counts splits. Each is counted before its tree takes writes again.
     #[inline]
-    pub(crate) fn splits(&self) -> &AtomicU64 {
+    pub(super) fn splits(&self) -> &AtomicU64 {
         &self.splits
     }
 
@@ -138,14 +135,5 @@ impl Installer {
         let behind = |tree: &TreeInner| pick::runs_behind(&tree.state.load().levels, &tree.options());
         // A wait helps no merge that has no room.
         self.core.throttle.set_runs(self.compactions.most(behind));
-    }
-
-    /// Reads of `tree` may have paid for a merge.
-    #[cold]
-    pub(crate) fn consider_merging(&self, tree: &Arc<TreeInner>) {
-        if !self.core.health.is_read_only() {
-            self.compactions.add([Arc::clone(tree)]);
-            self.core.notify(JobKind::Compact);
-        }
     }
 }

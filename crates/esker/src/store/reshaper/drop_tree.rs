@@ -15,12 +15,12 @@ use crate::table::ScanHint;
 use crate::version::edit::Edit;
 
 /// Whether another tree has the same lineage for its huge values, because both were one tree.
-pub(in crate::store) fn shares_lineage(versions: &Versions, tree: &TreeInner) -> bool {
+pub(super) fn shares_lineage(versions: &Versions, tree: &TreeInner) -> bool {
     versions.trees().any(|other| other.id != tree.id && other.lineage == tree.lineage)
 }
 
 /// The pointers to huge values in the tree.
-pub(in crate::store) fn pointers_in(tree: &TreeInner) -> Result<Vec<Pointer>> {
+pub(super) fn pointers_in(tree: &TreeInner) -> Result<Vec<Pointer>> {
     let state = tree.state.load_full();
     let mut merge = MergeCursor::new(sources_of(&state, ScanHint::Compaction)?, Direction::Forward);
     merge.seek_to_start()?;
@@ -51,9 +51,9 @@ impl Reshaper {
     }
 
     /// Drops a tree that shares its lineage with another tree: only its own pointers tell which huge values belong to
-    /// it. Called under `reshaping`.
+    /// it. Called under `Reshaper::reshaping`.
     fn drop_one_of_lineage(&self, tree: &Arc<TreeInner>) -> Result<()> {
-        let _paused = self.log.pause_writes(tree);
+        let _paused = self.pause_writes(tree);
         let visible = self.log.commit().visible();
         self.finder.find_overwritten(visible)?;
         self.log.sync_published()?;

@@ -69,15 +69,6 @@ impl Reshaper {
         done
     }
 
-    /// When this returns, everything written to `tree`, and everything in the log, survives power loss.
-    pub(crate) fn make_durable(&self, tree: &Arc<TreeInner>) -> Result<()> {
-        if tree.is_dropped() {
-            return Err(tree.dropped_error());
-        }
-        self.log.sync_published()?;
-        if tree.log { Ok(()) } else { self.flusher.flush_trees(std::iter::once(tree)) }
-    }
-
     fn ingest_now(&self, tree: &Arc<TreeInner>, ingested: &mut Ingested) -> Result<()> {
         let _one_at_a_time = self.reshaping.lock();
         // This syncs most of it while others write.

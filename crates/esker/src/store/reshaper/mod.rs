@@ -1,5 +1,5 @@
-//! Changes trees as a whole: ingests, splits, drops, exports, imports. Meanwhile the writers to the tree wait, and only
-//! these.
+//! Changes trees as a whole: ingests, splits, drops, exports, imports. All but imports and most drops pause the writers
+//! to the tree. Other writers go on.
 
 use std::sync::Arc;
 
@@ -18,12 +18,23 @@ mod split;
 pub(crate) use export_import::{Imported, ImportedBlobs};
 pub(crate) use ingest::Ingested;
 
-/// How often a pause ends early because a merge of it has begun. After that many times the merge is awaited
-/// although writers wait too.
+/// How often a pause may end early because a merge of the tree has begun. After that, writers wait for the merge.
 const TRIES_MAX: usize = 4;
 
+/// A tree takes no writes until this is dropped.
+pub(super) struct WritePause<'a> {
+    core: &'a Core,
+    tree: Arc<TreeInner>,
+}
+
+impl Drop for WritePause<'_> {
+    fn drop(&mut self) {
+        self.tree.set_paused(false);
+        self.core.health.signal();
+    }
+}
+
 /// Changes trees as a whole: ingests, splits, drops, exports and imports them.
-#[derive(Debug)]
 pub(crate) struct Reshaper {
     core: Arc<Core>,
     log: Arc<CommitLog>,
@@ -56,8 +67,8 @@ impl Reshaper {
     }
 
     /// Runs `change` while nobody writes to `tree`, no merge of it is running, and its memtables hold nothing that
-    /// `must_be_flushed`. Most of the flushing happens while others still write. Called under `reshaping`.
-    pub(super) fn while_paused<T>(
+    /// `must_be_flushed`. Most of the flushing happens while others still write. Called under `Reshaper::reshaping`.
+    fn while_paused<T>(
         &self,
         tree: &Arc<TreeInner>,
         must_be_flushed: &dyn Fn() -> Result<bool>,
@@ -71,7 +82,7 @@ impl Reshaper {
             }
             // Wait for a running merge.
             drop(tree.below_level_0.lock());
-            let paused = self.log.pause_writes(tree);
+            let paused = self.pause_writes(tree);
             if must_be_flushed()? {
                 self.flusher.flush_trees(std::iter::once(tree))?;
             }
@@ -86,5 +97,13 @@ impl Reshaper {
             }
             drop(paused);
         }
+    }
+
+    /// Makes writes to `tree` wait from now on. Writes that have begun are visible when this returns. Called under
+    /// `Reshaper::reshaping`.
+    fn pause_writes(&self, tree: &Arc<TreeInner>) -> WritePause<'_> {
+        let _quiet = self.log.commit().lock_quiet();
+        tree.set_paused(true);
+        WritePause { core: &self.core, tree: Arc::clone(tree) }
     }
 }

@@ -43,7 +43,6 @@ fn subject(batch: &Batch) -> Subject {
 }
 
 /// Takes batches and huge values.
-#[derive(Debug)]
 pub(crate) struct WritePath {
     core: Arc<Core>,
     log: Arc<CommitLog>,
@@ -86,7 +85,7 @@ impl WritePath {
         condition: Option<&dyn Fn() -> Result<bool>>,
     ) -> Result<Option<u64>> {
         let work = || self.write_checked(batch, durability, condition);
-        self.core.metrics().measure(Operation::Write, || subject(batch), work)
+        self.core.metrics.measure(Operation::Write, || subject(batch), work)
     }
 
     fn write_checked(
@@ -215,8 +214,8 @@ impl WritePath {
         }
         if !self.log.wal().has_spare() {
             // A segment was begun: the next one has to be prepared, and the log may have outgrown its budget.
-            self.core.executor.notify(JobKind::Log);
-            self.core.executor.notify(JobKind::Flush);
+            self.core.notify(JobKind::Log);
+            self.core.notify(JobKind::Flush);
         }
     }
 
@@ -227,7 +226,7 @@ impl WritePath {
         if !full() {
             return Ok(());
         }
-        self.core.executor.notify(JobKind::Flush);
+        self.core.notify(JobKind::Flush);
         match perf_context::waiting(&*self.core.env().clock, Cause::Memtables, || {
             self.disk.wait_until(|| !full())
         }) {
@@ -241,7 +240,7 @@ impl WritePath {
     }
 
     /// Waits until no tree of the batch is paused.
-    pub(super) fn wait_while_paused(&self, batch: &Batch) {
+    fn wait_while_paused(&self, batch: &Batch) {
         // It never fails.
         let _ = self.core.health.wait(|| Ok(!batch.is_paused()));
     }

@@ -28,7 +28,7 @@ impl WritePath {
     }
 
     /// A copy of `batch` with copies of its huge values, to write the batch once more.
-    pub(in crate::store) fn copy_of_batch(&self, batch: &Batch) -> Result<Batch> {
+    pub(super) fn copy_of_batch(&self, batch: &Batch) -> Result<Batch> {
         let mut copy = Batch::new();
         for (part, _, op) in batch.planned_ops() {
             let tree = &batch.parts()[part].tree;
@@ -51,7 +51,7 @@ impl WritePath {
     }
 
     /// The writes of `batch` to keys that may hold a blob, numbered by their places in it.
-    pub(in crate::store) fn lookups_of(&self, batch: &Batch) -> Vec<Lookup> {
+    pub(super) fn lookups_of(&self, batch: &Batch) -> Vec<Lookup> {
         let filter = &self.core.blobs.filter;
         if filter.is_empty() {
             return Vec::new();

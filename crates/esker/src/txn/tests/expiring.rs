@@ -182,13 +182,13 @@ fn no_read_has_an_expiry_without_the_write_that_was_judged_before_it() {
         let expiry = db.get("lease").unwrap().unwrap().expires_us();
         // As compare-and-swap does between its look at the clock and its publication.
         let txn = db.begin(TxnOptions::default()).unwrap();
-        let lasting = txn.store.finder().lasting(expiry);
+        let lasting = txn.store.log().lasting(expiry);
         assert!(lasting.holds());
         pass(11);
         assert!(read(&db), "{name}");
         drop(lasting);
         assert!(!read(&db), "{name}");
-        assert!(!txn.store.finder().lasting(expiry).holds());
+        assert!(!txn.store.log().lasting(expiry).holds());
         assert!(!read(&db), "{name}");
     }
 }
