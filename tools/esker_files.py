@@ -113,7 +113,7 @@ def descriptors(path, size, salt, chunk_log2, single):
         at = last_descriptor(path, size, salt, chunk_log2)
         return [] if at is None else [descriptor(path, size, salt, chunk_log2, at)[0]]
     at = PAGE
-    while (entry := descriptor(path, size, salt, chunk_log2, at)) is not None:
+    while (entry := descriptor(path, size, salt, chunk_log2, at)) is not None and entry[1] > at:
         found.append(entry[0])
         at = entry[1]
     return found

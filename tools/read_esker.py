@@ -340,6 +340,8 @@ class Store:
             return
         if header[:8] != b"eskerBLB" or checksum(0, header[:40]) != u64(header, 40) or u32(header, 8) != 1:
             raise Damage("the header is damaged, or of a newer format")
+        if not 12 <= header[13] <= 20:
+            raise Damage("the header is damaged")
         # A file that was imported has another number in itself than in its name, which pointers have once they are read.
         own, salt, chunk_log2 = u64(header, 16), u64(header, 24), header[13]
         listed = footer(path, size, own, salt)

@@ -138,7 +138,8 @@ impl<'a> Staging<'a> {
             return Err(Error::new(ErrorKind::Locked, message).at(dir));
         }
         let new = NewDir::make_below(store.env(), dir)?;
-        // On failure nothing is removed: an opening may have cleared the directory and made its own.
+        // On failure nothing is removed: an opening may have cleared the directory and made its own. Ours is empty, and
+        // the next opening clears it.
         let lock = new.env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive)?;
         Ok(Staging { new, lock: Some(lock) })
     }

@@ -342,7 +342,8 @@ impl<'a> Arrival<'a> {
                 false
             }
         };
-        // The name may be a symbolic link: holes would be punched in a file that others use.
+        // The name may be a symbolic link, or something that is no file: holes would be punched in a file that others
+        // use.
         if !env.fs.is_regular(to)? {
             return Err(refused(
                 from,

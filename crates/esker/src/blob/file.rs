@@ -96,7 +96,8 @@ impl BlobFile {
             true => Self::open_damaged(file, info)?,
             false => Self::scan(Arc::clone(file), info).map(|(file, scan)| (file, scan.entries, None))?,
         };
-        if opened.0.header.salt != info.salt {
+        let header = &opened.0.header;
+        if header.salt != info.salt || (header.layout == super::format::Layout::Single) != info.single {
             let message = "the blob file is not the one that the manifest describes";
             return Err(Error::corruption(file.path(), 0, message));
         }
@@ -155,7 +156,7 @@ impl BlobFile {
         is_cold
     }
 
-    /// Maps a whole value; a short one is read instead. With `verify`, all of it has passed its checksum.
+    /// Maps a whole value; a short one is read instead. With `verify`, all of it has passed its checksum since the file was opened.
     pub(crate) fn map(&self, pointer: &Pointer, verify: bool) -> Result<Mapping> {
         let value = self.find(pointer)?;
         let mapping = match value.len <= MAP_ABOVE {

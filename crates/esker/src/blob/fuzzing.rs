@@ -14,6 +14,7 @@ pub(crate) fn parts(part: u8, payload: &[u8]) {
     let mut page = [0; PAGE as usize];
     let len = payload.len().min(page.len());
     page[..len].copy_from_slice(&payload[..len]);
+    page[13] = 12 + page[13] % 9;
     mend_header(&mut page);
     match part % 3 {
         0 => {

@@ -64,8 +64,8 @@ impl Index {
 
     /// Where in `places` a value is, if the file has it.
     fn slot(&self, ordinal: u64) -> Option<usize> {
-        // If no ordinal is missing, the ordinal tells the place.
-        let guess = usize::try_from(ordinal).ok();
+        // If no ordinal is missing since the first one, the ordinal tells the place.
+        let guess = usize::try_from(ordinal.checked_sub(self.places.first()?.ordinal)?).ok();
         let guessed = guess.filter(|&at| self.places.get(at).is_some_and(|place| place.ordinal == ordinal));
         guessed.or_else(|| self.places.binary_search_by_key(&ordinal, |place| place.ordinal).ok())
     }

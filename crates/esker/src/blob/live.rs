@@ -53,7 +53,8 @@ impl LiveFile {
         Ok((PAGE + needed, gone))
     }
 
-    /// Closes the descriptor for syncing a file that was found unsealed at opening: it is synced only once.
+    /// Closes the descriptor for syncing a file that was found unsealed at opening and never written to: it
+    /// is synced only once.
     pub(super) fn close_writer_if_found(&self) {
         if self.lazy.lock().is_some() {
             self.written.lock().take();

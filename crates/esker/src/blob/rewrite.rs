@@ -164,6 +164,7 @@ pub(crate) struct Replaced {
     fs: Arc<dyn FileSystem>,
     live: Arc<LiveFile>,
     pub(crate) ordinals: Vec<u64>,
+    /// Held open: where there are no second names, this keeps its blocks.
     _old: Arc<BlobFile>,
     second_name: Option<PathBuf>,
 }

@@ -49,7 +49,8 @@ impl Gathered {
         self.bytes >= GATHERED_MAX / 2
     }
 
-    /// Applies them to `value` and writes the result. `false` if their operators fail or the result is too long.
+    /// Applies them to `value` and writes the result. Writes nothing and returns `false` if their operators fail or the
+    /// result is too long.
     pub(crate) fn settle(
         &mut self,
         operators: &MergeOperators,

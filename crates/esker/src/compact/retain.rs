@@ -118,7 +118,8 @@ impl Retention {
         self.beneath
     }
 
-    /// Judges the next entry, which holds `stored`. `nothing_below`: no older version lies outside this merge.
+    /// Judges the next entry, which holds `stored`. `nothing_below`: no older version of this key lies
+    /// outside this merge.
     pub(crate) fn judge(
         &mut self,
         key: &[u8],

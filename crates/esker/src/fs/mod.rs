@@ -377,10 +377,10 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Whether this is a regular file itself and not a link to one.
     fn is_regular(&self, path: &Path) -> Result<bool>;
 
-    /// Removes a file's name, or a link itself.
+    /// Removes a file's name, or a link itself; `NotFound` if there is none.
     fn remove_file(&self, path: &Path) -> Result<()>;
 
-    /// Removes an empty directory.
+    /// Removes an empty directory; `NotFound` if there is none.
     fn remove_dir(&self, dir: &Path) -> Result<()>;
 
     /// Renames, replacing the target.

@@ -65,7 +65,8 @@ fn check_number(dir: &Path, name: &str) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidInput, message).at(&dir.join(name)))
 }
 
-/// Refuses an entry that has the name of one of our files or directories and is something else.
+/// Refuses an entry that has the name of one of our files or directories and is something else. This comes before
+/// anything is changed.
 fn check_kind(dir: &Path, entry: &Entry) -> Result<()> {
     let path = || dir.join(&entry.name);
     let is_dir_name = entry.name == BACKUP_DIR || is_quarantine(&entry.name);

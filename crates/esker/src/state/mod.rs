@@ -291,7 +291,8 @@ impl TreeInner {
         self.state.swap(TreeState::empty(Mem::new(None), KeyBounds::default()))
     }
 
-    /// Releases memtables and tables, because the store is closed.
+    /// Releases memtables and tables, because the store is closed. What is loaded from here on is not what the tree
+    /// holds.
     fn release(&self) {
         let range = self.state.load().key_bounds.range.clone();
         let key_bounds = KeyBounds { range, ..KeyBounds::default() };

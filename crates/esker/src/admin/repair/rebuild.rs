@@ -131,7 +131,7 @@ impl Repair<'_> {
         // name it, the log's entry is kept.
         let payloads = self.unflushed(records);
         let mut held: BTreeSet<Pointer> = log::pointers(&payloads).map(|(_, _, pointer)| pointer).collect();
-        // The newest tree comes first and keeps the value: it may have been split off the other, unknown since.
+        // The newest tree comes first and keeps the value: it may have been split off the other, which is not known any more.
         for (tree, parts) in parts.into_iter().rev() {
             let of_tree = ranges.iter().filter(|(of, _)| *of == tree).map(|(_, range)| range.clone());
             let before = self.pointers.len();
@@ -234,6 +234,8 @@ impl Repair<'_> {
         let mut found: BTreeMap<TreeId, TableInfo> = BTreeMap::new();
         while salvage.advance()? {
             let prefix = salvage.key().first_chunk().map(|prefix| u32::from_be_bytes(*prefix));
+            // No tree has the greatest number: the next tree's number is one more.
+            let prefix = prefix.filter(|&tree| tree < TreeId::MAX);
             let Some(tree) = owner.tree.or(prefix) else { continue };
             let prefix = if owner.tree.is_none() { prefix } else { None };
             let key = &salvage.key()[prefix.map_or(0, |_| 4)..];

@@ -85,7 +85,9 @@ fn pointers_of(mut salvage: Salvage, info: &TableInfo) -> Result<Vec<(Vec<u8>, P
         }
         let kind = salvage.kind();
         let pointer = Pointer::of_entry(kind, &info.reread(kind, salvage.value()));
-        found.extend(info.strip(salvage.key()).map(<[u8]>::to_vec).zip(pointer));
+        if let (Some(pointer), Some(key)) = (pointer, info.strip(salvage.key())) {
+            found.push((key.to_vec(), pointer));
+        }
     }
     Ok(found)
 }

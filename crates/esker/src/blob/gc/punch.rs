@@ -55,7 +55,7 @@ impl BlobSet {
         let unpinned: Vec<u64> = ordinals.filter(|&ordinal| is_due(ordinal)).collect();
         let will_go = values.are_unreferenced();
         drop(values);
-        // There is nothing to punch in a file that will be removed. If a checkpoint has it too, a hole is damage.
+        // A file that will be removed needs no holes. In a file that a checkpoint has too, a hole would be damage.
         let Ok(readable) = live.readable() else { return Ok(0) };
         let places: Vec<(u64, u64)> =
             unpinned.iter().filter_map(|&ordinal| readable.locate(ordinal)).collect();

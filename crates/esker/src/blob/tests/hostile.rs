@@ -45,25 +45,32 @@ fn headers_with_another_chunk_size_are_refused() {
     }
 }
 
+/// Headers with the least, the usual and the greatest chunk size.
+fn headers() -> impl Iterator<Item = Header> {
+    [12, 16, 20].into_iter().map(|chunk_log2| Header { chunk_log2, ..header() })
+}
+
 /// Whether value and sums lie in the first `limit` bytes, computed without overflow.
-fn lies_within(entry: &Entry, limit: u64) -> bool {
+fn lies_within(entry: &Entry, header: &Header, limit: u64) -> bool {
     let value_end = u128::from(entry.offset) + u128::from(entry.len);
-    let chunks = u128::from(entry.len).div_ceil(1 << 12);
+    let chunks = u128::from(entry.len).div_ceil(1 << header.chunk_log2);
     entry.offset >= PAGE && value_end.next_multiple_of(8) + chunks * 8 <= u128::from(limit)
 }
 
 #[test]
 fn entries_beyond_their_file_are_refused() {
-    let (header, footer_at) = (header(), 20_000);
+    let footer_at = 20_000;
     let mut sound = 0;
-    for entry in changed() {
+    for (header, entry) in
+        headers().flat_map(|header| changed().into_iter().map(move |entry| (header, entry)))
+    {
         let footer = encode_footer(&header, footer_at, &[entry]);
         let (entries, tail) = footer.split_at(ENTRY);
         let tail = tail.try_into().expect("a tail");
         let tail = Tail::decode(tail, &header, footer_at + (ENTRY + TAIL) as u64).expect("a sound tail");
         if let Ok(decoded) = tail.decode_entries(entries, &header) {
             assert_eq!(decoded, [entry]);
-            assert!(lies_within(&entry, footer_at), "{entry:?}");
+            assert!(lies_within(&entry, &header, footer_at), "{entry:?}");
             sound += 1;
         }
     }
@@ -73,21 +80,39 @@ fn entries_beyond_their_file_are_refused() {
 #[test]
 fn descriptors_beyond_their_file_are_refused() {
     let mut sound = 0;
-    for layout in [Layout::Shared, Layout::Single] {
-        let header = Header { layout, ..header() };
+    for header in headers()
+        .flat_map(|header| [Layout::Shared, Layout::Single].map(|layout| Header { layout, ..header }))
+    {
         for entry in changed() {
             let mut bytes = Vec::new();
             entry.encode_descriptor(b"key", header.salt, &mut bytes);
             for &limit in NUMBERS {
                 if let Some((decoded, key)) = Entry::decode_descriptor(&bytes, &header, PAGE, limit) {
                     assert_eq!((decoded, key), (Entry { desc_offset: PAGE, ..entry }, &b"key"[..]));
-                    assert!(lies_within(&entry, limit), "{entry:?}");
+                    assert!(lies_within(&entry, &header, limit), "{entry:?}");
                     sound += 1;
                 }
             }
         }
     }
     assert!(sound > 5, "{sound}");
+}
+
+#[test]
+fn what_has_another_salt_is_refused() {
+    let (header, entry) = (header(), entry());
+    let other = Header { salt: header.salt + 1, ..header };
+    let mut bytes = Vec::new();
+    entry.encode_descriptor(b"key", other.salt, &mut bytes);
+    assert!(Entry::decode_descriptor(&bytes, &other, PAGE, 1 << 20).is_some());
+    assert!(Entry::decode_descriptor(&bytes, &header, PAGE, 1 << 20).is_none());
+    let footer_at = 20_000;
+    let (footer, sound) =
+        (encode_footer(&other, footer_at, &[entry]), encode_footer(&header, footer_at, &[entry]));
+    let tail =
+        Tail::decode(sound[ENTRY..].try_into().unwrap(), &header, footer_at + (ENTRY + TAIL) as u64).unwrap();
+    assert!(tail.decode_entries(&sound[..ENTRY], &header).is_ok());
+    assert!(tail.decode_entries(&footer[..ENTRY], &header).is_err());
 }
 
 #[test]
