@@ -23,6 +23,7 @@ use crate::write::batch::{Batch, check_key};
 
 mod insight;
 
+/// In bytes.
 const TREE_NAME_MAX: usize = 255;
 
 /// An open store. Cheap to clone; any number of threads may use it at once.

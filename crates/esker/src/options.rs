@@ -100,7 +100,7 @@ pub struct Options {
     pub create: bool,
     /// Bytes of memory for everything that the store keeps: buffer pool, memtables, filters, indexes and the mapped
     /// log. Default: 1 GiB, at most a quarter of the machine's memory or of what control groups leave to this process
-    /// (Linux). At least 8 MiB.
+    /// (Linux), as the system says when a process first asks. At least 8 MiB.
     pub memory_budget: usize,
     /// Bytes per second that merges may read and write, so that reads and other programs get the rest of the disk. The
     /// rewriting of files of huge values may take as many again. At least 64 KiB. Flushes and the log are not limited.

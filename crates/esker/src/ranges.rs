@@ -378,6 +378,19 @@ mod tests {
     }
 
     #[test]
+    fn a_range_of_one_key_is_known() {
+        for key in [&b""[..], b"\0", b"a", b"a\0", &[255]] {
+            assert_eq!(KeyRange::one_key(key).only_key(), Some(key));
+        }
+        let upper = |upper: &[u8]| KeyRange { lower: b"a".to_vec(), upper: Some(upper.to_vec()) };
+        for range in
+            [upper(b"a\0\0"), upper(b"b"), upper(b"a"), KeyRange { lower: b"a".to_vec(), upper: None }]
+        {
+            assert_eq!(range.only_key(), None, "{range:?}");
+        }
+    }
+
+    #[test]
     fn ranges_come_back_from_their_bytes() {
         for range in [
             KeyRange { lower: Vec::new(), upper: None },

@@ -131,7 +131,7 @@ pub trait ReadFile: Send + Sync + Debug {
     /// Where the file is, for messages.
     fn path(&self) -> &Path;
 
-    /// Tells the kernel that `len` bytes from `offset` will be read soon. A hint: it cannot fail.
+    /// Tells the kernel that `len` bytes from `offset` will be read soon. A hint, which a wrapper passes on.
     fn prefetch(&self, _offset: u64, _len: u64) {}
 
     /// Whether the byte at `offset` can be read without waiting for a disk, as far as is known.
@@ -176,7 +176,8 @@ pub trait WriteFile: Send + Debug {
     /// Makes all appended bytes, and the length, durable.
     fn sync(&mut self) -> Result<()>;
 
-    /// Starts writing back the appended bytes, without waiting, to shorten a later `sync`.
+    /// Starts writing back the appended bytes, without waiting, to shorten a later `sync`. A hint, which a wrapper passes
+    /// on.
     fn start_writeback(&mut self) {}
 
     /// Where the file is, for messages.
@@ -201,7 +202,8 @@ pub trait RandomFile: ReadFile {
     /// Makes all writes, holes and the length durable.
     fn sync(&self) -> Result<()>;
 
-    /// Starts writing back `len` bytes from `offset`, without waiting, to shorten a later `sync`. A hint.
+    /// Starts writing back `len` bytes from `offset`, without waiting, to shorten a later `sync`. A hint, which a
+    /// wrapper passes on.
     fn start_writeback(&self, _offset: u64, _len: u64) {}
 
     /// Cuts the file, or extends it with zeros that take no space.
@@ -233,7 +235,7 @@ pub trait MappedFile: Send + Sync + Debug {
 
     /// Takes the page faults of `len` bytes from `offset` now (2.4 us a page), so that the first store into each page
     /// does not. The pages then count as dirty and the next `sync` writes them whole, so use this for segments that are
-    /// filled before they are synced. A hint: it cannot fail, and changes no byte.
+    /// filled before they are synced. A hint, which a wrapper passes on; it changes no byte.
     fn warm(&self, _offset: u64, _len: u64) {}
 
     /// Makes every store that happened before the call durable.

@@ -29,6 +29,8 @@ pub(crate) struct Pieces {
     /// The bytes of the file from `start` on.
     window: Vec<u8>,
     start: u64,
+    /// How many bytes are read at once, unless a record is longer.
+    piece: usize,
 }
 
 impl Pieces {
@@ -37,7 +39,12 @@ impl Pieces {
     }
 
     pub(super) fn of(file: Arc<dyn ReadFile>, epoch: u64) -> Pieces {
-        Pieces { file, epoch, end: u64::MAX, window: Vec::new(), start: 0 }
+        Pieces { file, epoch, end: u64::MAX, window: Vec::new(), start: 0, piece: PIECE }
+    }
+
+    /// [`Pieces::of`] with another size of what is read at once.
+    pub(super) fn of_pieces(file: Arc<dyn ReadFile>, epoch: u64, piece: usize) -> Pieces {
+        Pieces { piece, ..Pieces::of(file, epoch) }
     }
 
     /// Reads nothing from `end` on, until the next call.
@@ -169,7 +176,7 @@ impl Pieces {
             return Ok(true);
         }
         let left = usize::try_from(self.len() - offset).unwrap_or(usize::MAX);
-        let wanted = len.max(PIECE).min(left);
+        let wanted = len.max(self.piece).min(left);
         if let Some(more) = wanted.checked_sub(self.window.len()) {
             self.window.try_reserve_exact(more).map_err(|_| no_memory(self.file.path(), offset, wanted))?;
         }

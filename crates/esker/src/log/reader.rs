@@ -12,6 +12,9 @@ use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, ReadFile, descriptors};
 
+/// How many bytes a reader reads at once. Each has as much memory.
+const PIECE: usize = 256 << 10;
+
 /// Reads the log record by record.
 #[derive(Debug)]
 pub(crate) struct LogReader {
@@ -48,7 +51,7 @@ impl LogReader {
                 ErrorKind::NotFound => gone(seq),
                 _ => error,
             })?;
-        let pieces = Pieces::of(Arc::clone(&file), segment.header.epoch);
+        let pieces = Pieces::of_pieces(Arc::clone(&file), segment.header.epoch, PIECE);
         Ok(LogReader { fs: Arc::clone(fs), file, pieces, segment, offset: RECORDS_AT, seq })
     }
 

@@ -172,16 +172,15 @@ impl Wal {
         let spare =
             wal.take_spare(0).ok_or_else(|| Error::new(ErrorKind::Io, "the log has no spare segment"))?;
         let segment = Arc::new(Segment::start(spare, wal.header(at.segment, first_seq, at.start))?);
-        wal.make_current(&segment)?;
+        wal.make_current(&segment, UnsyncedSegment::of(&segment)?);
         Ok((wal, LogTail { segment, offset: RECORDS_AT, records: 0 }))
     }
 
-    fn make_current(&self, segment: &Arc<Segment>) -> Result<()> {
+    fn make_current(&self, segment: &Arc<Segment>, unsynced: UnsyncedSegment) {
         let mut state = self.sync.lock();
-        state.unsynced.push_back(UnsyncedSegment::of(segment)?);
+        state.unsynced.push_back(unsynced);
         forget_synced(&mut state.unsynced, self.synced());
         state.current = Some(Arc::clone(segment));
-        Ok(())
     }
 
     fn header(&self, id: u64, first_seq: SeqNo, start: u64) -> SegmentHeader {
@@ -296,6 +295,7 @@ impl Wal {
         let Some(spare) = self.take_spare(record_len) else { return Ok(false) };
         let id = tail.segment.header().id + 1;
         let segment = Arc::new(Segment::start(spare, self.header(id, first_seq, tail.position()))?);
+        let unsynced = UnsyncedSegment::of(&segment)?;
         self.files.lock().sealed.push_back(Sealed {
             header: *tail.segment.header(),
             file: Retired {
@@ -307,7 +307,7 @@ impl Wal {
             end: tail.offset,
         });
         self.bulk.store(tail.holds_bulk(), Ordering::Relaxed);
-        self.make_current(&segment)?;
+        self.make_current(&segment, unsynced);
         *tail = LogTail { segment, offset: RECORDS_AT, records: 0 };
         Ok(true)
     }

@@ -13,20 +13,21 @@ pub enum CompactionStyle {
     /// tables, and old versions take a tenth of the space. Each entry is rewritten several times in each level. The
     /// default.
     #[default]
-    Leveled,
+    Leveled = 0,
     /// Runs of about one size are merged into one when there are as many of them as the size ratio. Each such step
     /// writes an entry once: this writes the least. Reads look into all runs, and several runs may hold the same keys.
     /// So the tree takes up to the size ratio times the space of its live data, and as much again while the largest
     /// runs are merged.
-    Tiered,
+    Tiered = 1,
     /// Tiered, but with one sorted run at the bottom. The other runs are merged into it when they have grown to a part
     /// of it (1 in size ratio). It writes little more than tiered, and takes little more space than leveled (Dayan,
     /// Idreos: Dostoevsky, SIGMOD 2018, section 4).
-    LazyLeveled,
+    LazyLeveled = 2,
 }
 
 impl CompactionStyle {
-    /// Every style, at the place of the number that stands for it in files.
+    /// Every style.
+    // In the order of the numbers that stand for them in files.
     pub const ALL: &[CompactionStyle] =
         &[CompactionStyle::Leveled, CompactionStyle::Tiered, CompactionStyle::LazyLeveled];
 }

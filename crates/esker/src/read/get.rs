@@ -15,6 +15,7 @@ use crate::table::ScanHint;
 use crate::trace::{Step, perf_context};
 
 /// The result of `use_version` for the newest version of `key` that is not newer than `seq`; `None` if there is none.
+/// Every write up to `seq` is visible: the filters of memtables know no other.
 #[inline]
 fn newest_at<T>(
     state: &TreeState,

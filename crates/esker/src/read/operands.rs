@@ -57,7 +57,7 @@ pub(crate) fn gather(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<(Vec<V
 
 /// The huge values, where there may be some: a version that refers to one is damage elsewhere.
 pub(super) fn blobs_of(blobs: Option<&Arc<BlobSet>>) -> Result<&Arc<BlobSet>> {
-    let message = "a read found a huge value where there was none";
+    let message = "a huge value was found where there was none";
     blobs.ok_or_else(|| Error::new(ErrorKind::Corruption, message))
 }
 

@@ -6,6 +6,7 @@ use crate::options::TreeOptions;
 use crate::state::versions::Change;
 use crate::version::edit::Edit;
 
+/// In bytes.
 const TAG_LEN_MAX: usize = 4096;
 
 impl Tree {

@@ -85,8 +85,12 @@ struct TreeLocks {
 impl TreeLocks {
     /// Every lock that overlaps `keys`, as owner and mode.
     fn on(&self, keys: &KeyRange) -> impl Iterator<Item = (Owner, LockMode)> {
-        let within = keys.bounds().map(|bounds| self.keys.range::<[u8], _>(bounds));
-        let on_keys = within.into_iter().flatten().flat_map(|(_, holders)| holders.iter().copied());
+        let only = keys.only_key();
+        let on_key = only.and_then(|key| self.keys.get(key));
+        let within =
+            keys.bounds().filter(|_| only.is_none()).map(|bounds| self.keys.range::<[u8], _>(bounds));
+        let holders = on_key.into_iter().chain(within.into_iter().flatten().map(|(_, holders)| holders));
+        let on_keys = holders.flatten().copied();
         let on_ranges = self.ranges.iter().filter(|(_, _, range)| range.meets(keys));
         on_keys.chain(on_ranges.map(|&(owner, mode, _)| (owner, mode)))
     }
