@@ -107,12 +107,13 @@ fn what_has_another_salt_is_refused() {
     assert!(Entry::decode_descriptor(&bytes, &other, PAGE, 1 << 20).is_some());
     assert!(Entry::decode_descriptor(&bytes, &header, PAGE, 1 << 20).is_none());
     let footer_at = 20_000;
-    let (footer, sound) =
-        (encode_footer(&other, footer_at, &[entry]), encode_footer(&header, footer_at, &[entry]));
-    let tail =
-        Tail::decode(sound[ENTRY..].try_into().unwrap(), &header, footer_at + (ENTRY + TAIL) as u64).unwrap();
-    assert!(tail.decode_entries(&sound[..ENTRY], &header).is_ok());
-    assert!(tail.decode_entries(&footer[..ENTRY], &header).is_err());
+    let footer = encode_footer(&header, footer_at, &[entry]);
+    let (entries, tail) = footer.split_at(ENTRY);
+    let (tail, file_len) = (tail.try_into().unwrap(), footer_at + (ENTRY + TAIL) as u64);
+    assert!(Tail::decode(tail, &other, file_len).is_err());
+    let tail = Tail::decode(tail, &header, file_len).unwrap();
+    assert!(tail.decode_entries(entries, &header).is_ok());
+    assert!(tail.decode_entries(entries, &other).is_err());
 }
 
 #[test]
