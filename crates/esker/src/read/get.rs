@@ -14,28 +14,6 @@ use crate::state::TreeState;
 use crate::table::ScanHint;
 use crate::trace::{Step, perf_context};
 
-/// The result of `use_version` for the newest version of `key` that is not newer than `seq`; `None` if there is none.
-/// Every write up to `seq` is visible: the filters of memtables know no other.
-#[inline]
-fn newest_at<T>(
-    state: &TreeState,
-    key: &[u8],
-    seq: SeqNo,
-    use_version: impl FnOnce(SeqNo, Kind, &[u8]) -> Option<T>,
-) -> Result<Option<T>> {
-    let hash = hash_key(key);
-    let mems = std::iter::once(&state.mem).chain(&state.immutable);
-    for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
-        let found = mem.table.get(key, seq);
-        perf_context::step(|| Step::Memtable { found: found.is_some() });
-        if let Some((found, kind, stored)) = found {
-            return Ok(use_version(found, kind, stored));
-        }
-    }
-    let found = state.levels.get(key, hash, seq)?;
-    Ok(found.and_then(|found| use_version(found.seq, found.kind, &found.value)))
-}
-
 /// Calls `use_value` with the value that `key` had at `seq`, if it had one that has not expired at the time
 /// that `now` returns.
 #[inline]
@@ -46,21 +24,38 @@ pub(crate) fn get_at<T>(
     now: impl FnOnce() -> u64,
     use_value: impl FnOnce(Content<'_>) -> T,
 ) -> Result<Option<T>> {
-    newest_at(state, key, seq, |found, kind, stored| {
-        let entry = Content::open(kind, stored);
-        let lives = entry.lives(now) && state.ranges.newest_over(key, seq) <= found;
-        lives.then(|| use_value(entry))
-    })
+    let hash = hash_key(key);
+    let mems = std::iter::once(&state.mem).chain(&state.immutable);
+    for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
+        let found = mem.table.get(key, seq);
+        perf_context::step(|| Step::Memtable { found: found.is_some() });
+        if let Some((found, kind, value)) = found {
+            let entry = Content::open(kind, value);
+            let lives = entry.lives(now) && state.ranges.newest_over(key, seq) <= found;
+            return Ok(lives.then(|| use_value(entry)));
+        }
+    }
+    let Some(found) = state.levels.get(key, hash, seq)? else { return Ok(None) };
+    let entry = Content::open(found.kind, &found.value);
+    let lives = entry.lives(now) && state.ranges.newest_over(key, seq) <= found.seq;
+    Ok(lives.then(|| use_value(entry)))
 }
 
 /// The newest version of `key` that is not newer than `seq`. It may be a tombstone, also that of a range, or
 /// have expired.
 pub(crate) fn version_at(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<Option<Version>> {
     let deleted = state.ranges.newest_over(key, seq);
-    newest_at(state, key, seq, |found, kind, stored| match deleted > found {
-        true => Some((deleted, Kind::Delete, Vec::new())),
-        false => Some((found, kind, stored.to_vec())),
-    })
+    let version = |(found, kind, value): (SeqNo, Kind, &[u8])| match deleted > found {
+        true => (deleted, Kind::Delete, Vec::new()),
+        false => (found, kind, value.to_vec()),
+    };
+    for mem in std::iter::once(&state.mem).chain(&state.immutable) {
+        if let Some(found) = mem.table.get(key, seq) {
+            return Ok(Some(version(found)));
+        }
+    }
+    let found = state.levels.get(key, hash_key(key), seq)?;
+    Ok(found.map(|found| version((found.seq, found.kind, &found.value))))
 }
 
 /// Like [`version_at`], but returns the version below any operands.

@@ -59,10 +59,13 @@ impl Table {
     /// The newest version of `key`, which the table covers, at or before `seq`; `hash` is [`hash_key`] of `key`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
-        if self.info.is_reread() { self.get_reread(key, hash, seq) } else { self.get_stored(key, hash, seq) }
+        if self.info.is_reread() {
+            return self.get_reread(key, hash, seq);
+        }
+        self.get_stored(key, hash, seq)
     }
 
-    #[inline]
+    #[inline(always)]
     fn get_stored(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {
         if let Some(tree) = self.info.prefix {
             let key = shared_key(tree, key);
@@ -246,8 +249,10 @@ impl Levels {
         if let Some(cost) = self.read_cost() {
             cost.note_get(hash, passed);
         }
-        for table in (1..LEVELS).filter_map(|level| self.find(level, key)) {
-            if let Some(found) = table.get(key, hash, seq)? {
+        for level in 1..LEVELS {
+            if let Some(table) = self.find(level, key)
+                && let Some(found) = table.get(key, hash, seq)?
+            {
                 return Ok(Some(found));
             }
         }

@@ -163,7 +163,7 @@ impl Reopenable for TableFile {
 }
 
 impl TableFile {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with_reader<T>(
         self: &Arc<Self>,
         read: impl FnOnce(&Arc<TableReader>) -> Result<T>,
