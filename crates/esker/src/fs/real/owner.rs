@@ -109,6 +109,7 @@ fn exists(_: u32) -> bool {
 }
 
 /// The start time of the process `id`, from `/proc`.
+#[expect(clippy::disallowed_methods, reason = "this is the room that touches files")]
 fn started(id: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // The second field is the program's name in parentheses, which may contain any characters.
@@ -118,6 +119,7 @@ fn started(id: u32) -> Option<u64> {
 
 /// The processes that the kernel lists as holders of a `flock` on `file`.
 #[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "this is the room that touches files")]
 fn in_kernel_table(file: &File) -> Vec<u32> {
     use std::os::unix::fs::MetadataExt;
     let (Ok(found), Ok(table)) = (file.metadata(), fs::read_to_string("/proc/locks")) else {

@@ -125,6 +125,7 @@ fn a_synced_store_dirties_one_page() {
 }
 
 /// What the kernel counts as written by this thread: whole folios, when they become dirty. 0 if it does not count.
+#[expect(clippy::disallowed_methods, reason = "tests look at files as anybody may")]
 fn bytes_dirtied() -> u64 {
     let counts = fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
     let written = counts.lines().find_map(|line| line.strip_prefix("write_bytes: "));
