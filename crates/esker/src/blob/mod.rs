@@ -9,6 +9,7 @@
 //! - `chunks.rs`: the checksums of a value, one for each chunk;
 //! - `writer.rs`, `single.rs`: files of many values, files of one stream;
 //! - `set.rs`, `live.rs`, `put.rs`, `pin.rs`, `appenders.rs`: the files of an open store, its readers and writers;
+//! - `handles.rs`: sealed files that are opened when they are read; `filter.rs`: which keys ever had a value here;
 //! - `gc/`: the life of each value, from its write until its blocks are given back;
 //! - `rewrite.rs`: shared files rewritten without freed values;
 //! - `scan.rs`: which values a file holds, with its footer or without;

@@ -1,4 +1,4 @@
-//! What turns memtables into tables.
+//! The queue of immutable memtables. `store/flusher/mod.rs` turns them into tables.
 
 mod queue;
 

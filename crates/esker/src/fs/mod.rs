@@ -3,7 +3,7 @@
 //! Nothing outside this room touches `std::fs` (a lint forbids it). So every test can run on `SimFs`, which tells
 //! synced from unsynced data and can "crash". Every error names the file and the operation.
 //!
-//! Durability contract, the same for both file systems:
+//! Durability contract, the same for the real and the simulated file system (in memory nothing is durable):
 //! - bytes and length of a file are durable after *that file's* `sync`;
 //! - a created, renamed, linked or removed name is durable after `sync_dir` of its directory;
 //! - a rename is atomic: after a crash the target is the old or the new file, whole as far as it was synced;
@@ -176,8 +176,8 @@ pub trait WriteFile: Send + Debug {
     /// Makes all appended bytes, and the length, durable.
     fn sync(&mut self) -> Result<()>;
 
-    /// Starts writing back the appended bytes, without waiting, to shorten a later `sync`. A hint, which a wrapper passes
-    /// on.
+    /// Starts writing back the appended bytes, without waiting, to shorten a later `sync`. A hint, which a wrapper
+    /// passes on.
     fn start_writeback(&mut self) {}
 
     /// Where the file is, for messages.

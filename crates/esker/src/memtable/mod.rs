@@ -18,7 +18,7 @@
 //!
 //! Files: `arena` (memory), `node` (an entry's bytes; why searches touch little memory), `search` (the
 //! walk, linking), `splice` (cheap inserts next to the last one), `filter` (which keys are not here),
-//! `height`, `cursor`.
+//! `height`, `cursor`, `chunk_pool` (chunks of dropped memtables, kept for the next).
 
 mod arena;
 mod chunk_pool;

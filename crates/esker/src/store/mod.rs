@@ -20,8 +20,8 @@
 //! 1. `Closing::outcome`: one thread closes the store, others wait;
 //! 2. `Store::backing_up`, `Reshaper::reshaping`, `Installer::compacting`, `Flusher::flushing`: one backup, one change
 //!    of a tree as a whole, one merge and one flush at a time; then `TreeInner::below_level_0`;
-//! 3. the round of [`BlobGc`](crate::blob::gc::BlobGc), `Collector::reclaim`, `Scrub::background`: one round of giving space back, one step of
-//!    rewriting a blob file and one step of scrubbing at a time;
+//! 3. the round of [`BlobGc`](crate::blob::gc::BlobGc), `Collector::reclaim`, `Scrub::background`: one round of giving
+//!    space back, one step of rewriting a blob file and one step of scrubbing at a time;
 //! 4. `versions` ([`VersionSet`]): the manifest, and the trees that follow from it; held while an edit is made durable;
 //! 5. the commit lock ([`Commit`]): sequence, log tail, which memtable takes writes.
 //!

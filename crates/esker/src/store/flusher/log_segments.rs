@@ -39,8 +39,9 @@ impl Flusher {
         }
     }
 
-    /// [`Disk::prepare_out_of_reserve`](crate::store::Disk::prepare_out_of_reserve) when no flush or merge is under way: one may have taken what was free, and the
-    /// reserve, and gives back more at its end. None begins meanwhile, which could take that again.
+    /// [`Disk::prepare_out_of_reserve`](crate::store::Disk::prepare_out_of_reserve) when no flush or merge is under
+    /// way: one may have taken what was free, and the reserve, and gives back more at its end. None begins meanwhile,
+    /// which could take that again.
     fn prepare_alone(&self, record_len: usize) -> Result<()> {
         let at_work = AtWork::on(&self.core);
         let hurry = self.core.io_budget.hurry();
