@@ -17,8 +17,8 @@ pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
         Some(_) => Types { values: DataType::I64, ..Types::TEXT },
         None => Types::TEXT,
     };
-    // Nor must an operation or a value that the tree of a new store refuses. Without a directory, or in an empty one, the
-    // store would be new.
+    // Nor must an operation or a value that the tree of a new store refuses. Without a directory, or in an empty one,
+    // the store would be new.
     let is_empty = || fs::read_dir(&global.db).map_or(true, |mut names| names.next().is_none());
     if global.open.is_none() && is_empty() {
         let types = global.types(fallback);

@@ -156,7 +156,8 @@ impl BlobFile {
         is_cold
     }
 
-    /// Maps a whole value; a short one is read instead. With `verify`, all of it has passed its checksum since the file was opened.
+    /// Maps a whole value; a short one is read instead. With `verify`, all of it has passed its checksum
+    /// since the file was opened.
     pub(crate) fn map(&self, pointer: &Pointer, verify: bool) -> Result<Mapping> {
         let value = self.find(pointer)?;
         let mapping = match value.len <= MAP_ABOVE {

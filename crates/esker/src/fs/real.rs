@@ -131,8 +131,8 @@ impl RealFs {
         Ok((file, metadata.len()))
     }
 
-    /// Opens a regular file, bypassing the page cache; returns it, its length and the unit of reads and writes. `None` if
-    /// the kernel or the file system refuses.
+    /// Opens a regular file, bypassing the page cache; returns it, its length and the unit of reads and writes. `None`
+    /// if the kernel or the file system refuses.
     fn open_past_cache(&self, doing: &str, path: &Path, access: Access) -> Result<Option<(File, u64, u64)>> {
         let place = self.place(path)?;
         let (opened, unit) = match os::open_direct(&place, access) {

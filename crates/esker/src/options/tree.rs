@@ -62,11 +62,11 @@ setters! {
         /// Sets [`TreeOptions::log`]. Writes to a tree without the log become durable only by a flush. Each of these
         /// flushes the tree: [`Tree::flush`](crate::Tree::flush), [`Db::flush`](crate::Db::flush),
         /// [`Db::sync`](crate::Db::sync), closing the store, a need for memory elsewhere, and a write with
-        /// [`Durability::Power`](crate::Durability::Power). After a crash the tree holds all its writes up to some flush,
-        /// with batches whole, whatever other trees hold.
+        /// [`Durability::Power`](crate::Durability::Power). After a crash the tree holds all its writes up to some
+        /// flush, with batches whole, whatever other trees hold.
         ///
-        /// Use it for data that can be made again, or that comes in bulk: it is written once instead of twice. A batch or
-        /// transaction that writes to such a tree may write to no other tree.
+        /// Use it for data that can be made again, or that comes in bulk: it is written once instead of twice. A batch
+        /// or transaction that writes to such a tree may write to no other tree.
         ///
         /// # Example
         /// ```

@@ -131,7 +131,8 @@ impl Repair<'_> {
         // name it, the log's entry is kept.
         let payloads = self.unflushed(records);
         let mut held: BTreeSet<Pointer> = log::pointers(&payloads).map(|(_, _, pointer)| pointer).collect();
-        // The newest tree comes first and keeps the value: it may have been split off the other, which is not known any more.
+        // The newest tree comes first and keeps the value: it may have been split off the other, which is not known any
+        // more.
         for (tree, parts) in parts.into_iter().rev() {
             let of_tree = ranges.iter().filter(|(of, _)| *of == tree).map(|(_, range)| range.clone());
             let before = self.pointers.len();

@@ -1,6 +1,6 @@
-//! FIFO and LRU: one queue, which pages leave at the back. FIFO (source 001 describes it) drops the page that came first,
-//! however often it was asked for. LRU moves a page to the front when it is asked for, so it drops the least recently
-//! used one.
+//! FIFO and LRU: one queue, which pages leave at the back. FIFO (source 001 describes it) drops the page that came
+//! first, however often it was asked for. LRU moves a page to the front when it is asked for, so it drops the least
+//! recently used one.
 
 use super::Policy;
 use super::list::{Links, List};

@@ -2,8 +2,8 @@
 //!
 //! Nothing is buffered: a read is one `pread`. On Linux a write is normally one `pwritev`. One that comes back short (a
 //! signal, more parts than the kernel takes at once, a disk that fills up) continues where it stopped. A write that
-//! fails half-way is cut off again. So once a full disk has space again, the file still ends where its owner believes it
-//! does. The length is stored beside the file, so reading it needs no system call.
+//! fails half-way is cut off again. So once a full disk has space again, the file still ends where its owner believes
+//! it does. The length is stored beside the file, so reading it needs no system call.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;

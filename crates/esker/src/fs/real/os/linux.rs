@@ -166,8 +166,8 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     u128::from_str_radix(&digits, 16).ok().filter(|_| is_whole).map(u128::to_be_bytes)
 }
 
-/// Tells the kernel that all of `buf`, which is large and new, will be written, so that it backs the memory with pages of
-/// 2 MiB if possible: a page fault for 4 KiB costs more than reading them.
+/// Tells the kernel that all of `buf`, which is large and new, will be written, so that it backs the memory with pages
+/// of 2 MiB if possible: a page fault for 4 KiB costs more than reading them.
 pub(crate) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
     const PAGE: usize = 4096;
     if cfg!(miri) {
