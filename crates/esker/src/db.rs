@@ -11,7 +11,7 @@ use crate::open::DEFAULT_TREE;
 use crate::options::{Durability, Options, TreeOptions};
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
-use crate::state::versions::Change;
+use crate::state::versions::VersionEdit;
 use crate::store::Owner;
 use crate::trace::{Cause, Operation, Subject, perf_context};
 use crate::tree::{Snapshot, Tree};
@@ -143,7 +143,7 @@ impl Db {
         let mut versions = self.store.versions().lock();
         versions.check_free(name)?;
         let edit = Edit::CreateTree { tree: versions.next_tree(), name: name.to_owned(), options };
-        self.store.installer().apply(&mut versions, &Change::of(vec![edit]))?;
+        self.store.installer().apply(&mut versions, &VersionEdit::of(vec![edit]))?;
         Ok(Tree::new(&self.store, versions.tree_called(name)?))
     }
 

@@ -34,7 +34,7 @@ use crate::log::wal::{History, LogTail, Wal, is_usual_len};
 use crate::memtable::{ChunkPool, Memtable};
 use crate::options::{Options, TreeOptions};
 use crate::space::Space;
-use crate::state::versions::{Change, Surroundings, Versions};
+use crate::state::versions::{Surroundings, VersionEdit, Versions};
 use crate::store::{Core, Owner, Store};
 use crate::version::edit::{Edit, ManifestState};
 use crate::version::manifest::{Manifest, manifest_path, read_manifest};
@@ -353,8 +353,11 @@ fn complete(store: &Arc<Store>, fresh: LogFloor) -> Result<()> {
         edits.push(Edit::Floor(fresh));
     }
     edits.extend(default_tree(&versions));
-    let committed =
-        if edits.is_empty() { Ok(()) } else { store.installer().apply(&mut versions, &Change::of(edits)) };
+    let committed = if edits.is_empty() {
+        Ok(())
+    } else {
+        store.installer().apply(&mut versions, &VersionEdit::of(edits))
+    };
     drop(versions);
     store.finder().after_blob_edits(blobs, committed.is_ok());
     committed?;

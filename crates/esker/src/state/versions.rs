@@ -2,7 +2,7 @@
 //! keeps them on the disk. [`Versions`] keeps them in memory and derives them from the manifest's edits.
 //!
 //! ```text
-//! apply     Change -- edits of trees that are gone left out -- manifest: durable -- derive -- Applied
+//! apply     VersionEdit -- edits of trees that are gone left out -- manifest: durable -- derive -- Applied
 //! recover   ManifestState -- the edits of one tree after the other ------------------'
 //! ```
 //!
@@ -42,7 +42,7 @@ pub(crate) type ByTree = Vec<(Arc<TreeInner>, Vec<Arc<Mem>>)>;
 
 /// Edits that take effect together, and what memory needs to know beside them.
 #[derive(Debug, Default)]
-pub(crate) struct Change<'a> {
+pub(crate) struct VersionEdit<'a> {
     pub(crate) edits: Vec<Edit>,
     /// The memtables that the tables of the edits replace.
     pub(crate) flushed: &'a [(Arc<TreeInner>, Vec<Arc<Mem>>)],
@@ -51,10 +51,10 @@ pub(crate) struct Change<'a> {
     pub(crate) blobs: Vec<Arc<LiveFile>>,
 }
 
-impl Change<'_> {
+impl VersionEdit<'_> {
     /// Edits that need nothing beside them.
     pub(crate) fn of(edits: Vec<Edit>) -> Self {
-        Change { edits, ..Change::default() }
+        VersionEdit { edits, ..VersionEdit::default() }
     }
 }
 
@@ -148,7 +148,7 @@ impl Versions {
 
     /// Applies `edits` to memory alone: they are durable, or the store is open for reading only.
     pub(crate) fn show(&mut self, edits: &[Edit]) {
-        self.derive(edits, &Change::default(), &|| ());
+        self.derive(edits, &VersionEdit::default(), &|| ());
     }
 
     /// Makes later changes durable in `manifest`, which describes these versions.
@@ -223,7 +223,7 @@ impl Versions {
     /// Has `commit` make the edits durable in the manifest, and shows them. `no_writes` takes the commit lock.
     pub(crate) fn apply<G>(
         &mut self,
-        change: &Change<'_>,
+        change: &VersionEdit<'_>,
         commit: impl FnOnce(&mut Manifest, &[Edit]) -> Result<()>,
         no_writes: impl Fn() -> G,
     ) -> Result<Applied> {
@@ -263,7 +263,7 @@ impl Versions {
     }
 
     /// Changes the versions in memory by `edits`: those of `change` whose trees exist.
-    fn derive<G>(&mut self, edits: &[Edit], change: &Change<'_>, no_writes: &impl Fn() -> G) -> Applied {
+    fn derive<G>(&mut self, edits: &[Edit], change: &VersionEdit<'_>, no_writes: &impl Fn() -> G) -> Applied {
         let deltas = Delta::of(edits, change.flushed);
         let mut applied = Applied::default();
         change.blobs.iter().for_each(|live| self.around.blobs.insert(Arc::clone(live)));

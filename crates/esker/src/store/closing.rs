@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::gone::remove_for_good;
 use crate::space::is_full;
 use crate::state::TreeInner;
-use crate::state::versions::{Change, Versions};
+use crate::state::versions::{VersionEdit, Versions};
 use crate::version::edit::Edit;
 
 /// How long a close gives space back, in microseconds.
@@ -144,7 +144,7 @@ impl Store {
         // opening.
         self.log.commit().poison();
         drop(state);
-        self.log.sync_log_when_closing(end)?;
+        self.log.sync_when_closing(end)?;
         let mut versions = self.versions.lock();
         let Some(known) = versions.known() else { return Ok(()) };
         let (floor, noted) = (known.floor.start, known.log_synced);
@@ -161,7 +161,7 @@ impl Store {
         }
         if !edits.is_empty() || has_expiring(&versions) {
             edits.push(self.core.clock_edit());
-            self.installer.apply_when_closing(&mut versions, &Change::of(edits))?;
+            self.installer.apply_when_closing(&mut versions, &VersionEdit::of(edits))?;
         }
         Ok(())
     }

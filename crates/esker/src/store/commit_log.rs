@@ -34,9 +34,9 @@ impl CommitLog {
     }
 
     /// When this returns, everything before log position `end` survives power loss.
-    pub(super) fn sync_log(&self, end: u64) -> Result<()> {
+    pub(super) fn sync_to(&self, end: u64) -> Result<()> {
         self.commit.check()?;
-        let synced = self.sync_log_when_closing(end);
+        let synced = self.sync_when_closing(end);
         if synced.is_err() && !broken("rule-8") {
             self.commit.poison();
         }
@@ -45,11 +45,11 @@ impl CommitLog {
 
     /// When this returns, everything in the log that was acknowledged survives power loss.
     pub(crate) fn sync_published(&self) -> Result<()> {
-        self.sync_log(self.commit.published())
+        self.sync_to(self.commit.published())
     }
 
-    /// As [`CommitLog::sync_log`], also for a closing store that takes no more writes.
-    pub(super) fn sync_log_when_closing(&self, end: u64) -> Result<()> {
+    /// As [`CommitLog::sync_to`], also for a closing store that takes no more writes.
+    pub(super) fn sync_when_closing(&self, end: u64) -> Result<()> {
         let blobs_first = || if broken("rule-4") { Ok(()) } else { self.core.blobs.sync() };
         self.wal.sync_to(end, &self.commit.published, &blobs_first)
     }

@@ -3,7 +3,7 @@
 use super::Tree;
 use crate::error::{Error, Result};
 use crate::options::TreeOptions;
-use crate::state::versions::Change;
+use crate::state::versions::VersionEdit;
 use crate::version::edit::Edit;
 
 /// In bytes.
@@ -56,6 +56,6 @@ impl Tree {
         if self.inner.is_dropped() {
             return Err(self.inner.dropped_error());
         }
-        self.store.installer().apply(&mut versions, &Change::of(vec![edit]))
+        self.store.installer().apply(&mut versions, &VersionEdit::of(vec![edit]))
     }
 }

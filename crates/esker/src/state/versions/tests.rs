@@ -224,7 +224,7 @@ fn tables_of_a_tree_that_was_dropped_meanwhile_are_nobodys() {
     let mut versions = db.store().versions().lock();
     assert!(!versions.has_table(table.file));
     let new = TableInfo { file: table.file + 100, ..table.clone() };
-    let change = Change::of(vec![
+    let change = VersionEdit::of(vec![
         Edit::RemoveTable { tree: id, level, file: table.file },
         Edit::AddTable { tree: id, level: 6, table: table.clone() },
         Edit::AddTable { tree: id, level: 6, table: new.clone() },
@@ -248,7 +248,7 @@ fn nothing_is_shown_that_is_not_durable() {
     let mut versions = db.store().versions().lock();
     let tree = versions.next_tree();
     let edit = Edit::CreateTree { tree, name: "new".to_owned(), options: TreeOptions::default() };
-    let change = Change::of(vec![edit]);
+    let change = VersionEdit::of(vec![edit]);
     let fails = |_: &mut Manifest, _: &[Edit]| Err(Error::new(ErrorKind::OutOfSpace, "full"));
     let error = versions.apply(&change, fails, || ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfSpace);

@@ -18,7 +18,7 @@ use crate::env::JobKind;
 use crate::error::{ErrorKind, Result};
 use crate::fs::gone;
 use crate::state::TreeInner;
-use crate::state::versions::{Change, VersionSet};
+use crate::state::versions::{VersionEdit, VersionSet};
 use crate::trace::{Cause, Operation, Subject, perf_context};
 use crate::version::blob_edits::BlobEdit;
 use crate::version::edit::Edit;
@@ -115,7 +115,7 @@ impl Collector {
         let mut versions = self.versions.lock();
         let changes = BlobChanges { durable_up_to: Some(limit), ..BlobChanges::default() };
         let mut edits = self.finder.blob_edits(&versions, &changes);
-        let change = Change::of(edits.take_edits());
+        let change = VersionEdit::of(edits.take_edits());
         let committed = if change.edits.is_empty() {
             Ok(())
         } else {
@@ -144,7 +144,7 @@ impl Collector {
         }
         let position = self.log.commit().published();
         let edits = gone.iter().map(|&file| Edit::Blob(BlobEdit::Remove { file, position }));
-        self.installer.apply(&mut versions, &Change::of(edits.collect()))?;
+        self.installer.apply(&mut versions, &VersionEdit::of(edits.collect()))?;
         drop(versions);
         for file in gone {
             let path = self.core.blobs.path_of(file);

@@ -10,7 +10,7 @@ use crate::cursor::{Cursor, SeqNo};
 use crate::error::Result;
 use crate::ranges::{KeyRange, RangeTombstone};
 use crate::state::TreeInner;
-use crate::state::versions::Change;
+use crate::state::versions::VersionEdit;
 use crate::table::ScanHint;
 use crate::version::edit::Edit;
 use crate::version::levels::Table;
@@ -108,7 +108,7 @@ impl Compactor {
             if tree.is_dropped() {
                 continue;
             }
-            self.installer.apply(&mut versions, &Change::of(edits))?;
+            self.installer.apply(&mut versions, &VersionEdit::of(edits))?;
             worked = true;
         }
         Ok(worked)

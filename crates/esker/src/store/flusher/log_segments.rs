@@ -65,7 +65,7 @@ impl Flusher {
             worked = true;
         }
         if self.log.wal().has_sealed_unsynced() {
-            self.log.sync_log(self.log.wal().current_start())?;
+            self.log.sync_to(self.log.wal().current_start())?;
             worked = true;
         }
         Ok(worked)

@@ -211,7 +211,7 @@ impl Flusher {
             self.write_tables(&immutable, &may_go_below, &mut edits, &mut dropped).and_then(|flushed| {
                 // This comes last, since the log is synced in the background while the tables are written.
                 if !broken("rule-3") {
-                    self.log.sync_log(end)?;
+                    self.log.sync_to(end)?;
                 }
                 // The log may lose these writes from now on, so what they have overwritten must be known.
                 self.finder.find_overwritten(last_seq)?;

@@ -11,7 +11,7 @@ use crate::cursor::SeqNo;
 use crate::error::Result;
 use crate::flush::Flushed;
 use crate::log::replay::LogFloor;
-use crate::state::versions::{Change, Versions};
+use crate::state::versions::{VersionEdit, Versions};
 use crate::state::{Mem, TreeInner};
 use crate::version::edit::{Edit, TreeId};
 
@@ -20,14 +20,14 @@ impl Installer {
     /// out.
     pub(in crate::store) fn install(&self, edits: Vec<Edit>, dropped: &[Pointer]) -> Result<()> {
         let changes = BlobChanges { dropped, ..BlobChanges::default() };
-        self.install_with_blobs(&mut self.versions.lock(), Change::of(edits), &changes)
+        self.install_with_blobs(&mut self.versions.lock(), VersionEdit::of(edits), &changes)
     }
 
     /// Makes `change` durable, with the changes of blob files and what `changes` lists, and shows it.
     pub(in crate::store) fn install_with_blobs(
         &self,
         versions: &mut Versions,
-        mut change: Change<'_>,
+        mut change: VersionEdit<'_>,
         changes: &BlobChanges<'_>,
     ) -> Result<()> {
         let in_tables = self.core.blobs.note_in_tables(changes.named);
@@ -61,7 +61,7 @@ impl Installer {
         let floor = self.floor_without(&versions, &in_tables);
         edits.push(Edit::Floor(floor));
         edits.push(Edit::LogSynced { position: self.log.wal().synced() });
-        let change = Change { flushed, ..Change::of(edits) };
+        let change = VersionEdit { flushed, ..VersionEdit::of(edits) };
         self.install_with_blobs(&mut versions, change, changes)?;
         // Called under the lock: while a checkpoint holds it, the segments that it copies stay.
         self.log.wal().retire(floor);

@@ -14,7 +14,7 @@ use crate::env::JobKind;
 use crate::error::Result;
 use crate::flush::FlushQueue;
 use crate::state::TreeInner;
-use crate::state::versions::{Applied, Change, VersionSet, Versions};
+use crate::state::versions::{Applied, VersionEdit, VersionSet, Versions};
 use crate::version::edit::Edit;
 use crate::version::manifest::Manifest;
 
@@ -77,13 +77,13 @@ impl Installer {
     }
 
     /// Makes `change` durable and shows it.
-    pub(crate) fn apply(&self, versions: &mut Versions, change: &Change<'_>) -> Result<()> {
+    pub(crate) fn apply(&self, versions: &mut Versions, change: &VersionEdit<'_>) -> Result<()> {
         self.core.health.check_open()?;
         self.apply_when_closing(versions, change)
     }
 
     /// [`Installer::apply`] for the last edits of a store that is closing.
-    pub(super) fn apply_when_closing(&self, versions: &mut Versions, change: &Change<'_>) -> Result<()> {
+    pub(super) fn apply_when_closing(&self, versions: &mut Versions, change: &VersionEdit<'_>) -> Result<()> {
         let commit = |manifest: &mut Manifest, edits: &[Edit]| self.commit_edits(manifest, edits);
         let applied = versions.apply(change, commit, || self.log.commit().lock_briefly())?;
         self.follow(applied);

@@ -10,7 +10,7 @@ use crate::env::JobKind;
 use crate::error::Result;
 use crate::read::merging_cursor::{Direction, MergeCursor, sources_of};
 use crate::state::TreeInner;
-use crate::state::versions::{Change, Versions};
+use crate::state::versions::{VersionEdit, Versions};
 use crate::table::ScanHint;
 use crate::version::edit::Edit;
 
@@ -44,7 +44,7 @@ impl Reshaper {
             drop(versions);
             return self.drop_one_of_lineage(&tree);
         }
-        self.installer.apply(&mut versions, &Change::of(vec![Edit::DropTree { tree: tree.id }]))?;
+        self.installer.apply(&mut versions, &VersionEdit::of(vec![Edit::DropTree { tree: tree.id }]))?;
         drop(versions);
         self.finder.overwrite_blobs_of(tree.lineage);
         Ok(())
@@ -79,7 +79,7 @@ impl Reshaper {
         let changes =
             BlobChanges { durable_up_to: Some(visible), note_overwritten: true, ..BlobChanges::default() };
         let mut blobs = self.finder.blob_edits(&versions, &changes);
-        let change = Change::of([vec![Edit::DropTree { tree: tree.id }], blobs.take_edits()].concat());
+        let change = VersionEdit::of([vec![Edit::DropTree { tree: tree.id }], blobs.take_edits()].concat());
         let named = self.core.blobs.sync_names();
         let dropped = named.and_then(|()| self.installer.apply(&mut versions, &change));
         self.finder.after_blob_edits(blobs, dropped.is_ok());

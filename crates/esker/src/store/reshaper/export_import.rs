@@ -24,7 +24,7 @@ use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::replay::LogFloor;
 use crate::state::TreeInner;
-use crate::state::versions::{Change, Origin, Versions};
+use crate::state::versions::{Origin, VersionEdit, Versions};
 use crate::version::blob_edits::{BlobFileRecord, BlobFiles};
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
 use crate::version::tree_record::TreeRecord;
@@ -201,7 +201,7 @@ impl Reshaper {
             BlobChanges { durable_up_to: Some(visible), note_overwritten: true, ..BlobChanges::default() };
         let mut blobs = self.finder.blob_edits(&versions, &changes);
         let edits = blobs.take_edits();
-        let synced = self.log.sync_log(number.end).and_then(|()| self.core.blobs.sync_names());
+        let synced = self.log.sync_to(number.end).and_then(|()| self.core.blobs.sync_names());
         let tree =
             synced.and_then(|()| self.install_imported(&mut versions, name, imported, (number.seq, edits)));
         self.finder.after_blob_edits(blobs, tree.is_ok());
@@ -248,7 +248,7 @@ impl Reshaper {
         known.filter(|_| !broken("import-filter")).for_each(|&hash| self.core.blobs.filter.add(hash));
         let blobs = imported.blobs.into_iter().map(|blobs| blobs.live).collect();
         let origin = Origin::Imported { seq };
-        self.installer.apply(versions, &Change { origin, blobs, ..Change::of(edits) })?;
+        self.installer.apply(versions, &VersionEdit { origin, blobs, ..VersionEdit::of(edits) })?;
         self.core.clock.raise(imported.clock_us);
         versions.tree_called(name)
     }

@@ -21,7 +21,7 @@ use crate::env::JobKind;
 use crate::error::{ErrorKind, Result};
 use crate::read::get::base_at;
 use crate::state::TreeInner;
-use crate::state::versions::Change;
+use crate::state::versions::VersionEdit;
 use crate::store::garbage_finder::overwritten;
 use crate::table::ScanHint;
 use crate::version::edit::{Edit, TableInfo};
@@ -159,12 +159,12 @@ impl Reshaper {
         }
         let by = number.seq;
         replaced.iter_mut().for_each(|one| (one.until, one.by) = (by, by));
-        let installed = self.log.sync_log(number.end).and_then(|()| {
+        let installed = self.log.sync_to(number.end).and_then(|()| {
             ingested.blobs.iter_mut().for_each(|blob| blob.commit(Some(VOLATILE)));
             let named: Vec<Pointer> = ingested.blobs.iter().map(|blob| blob.pointer).collect();
             // The edit records the replaced values, since no log record does.
             let changes = BlobChanges { named: &named, replaced, ..BlobChanges::default() };
-            self.installer.install_with_blobs(&mut versions, Change::of(edits), &changes)
+            self.installer.install_with_blobs(&mut versions, VersionEdit::of(edits), &changes)
         });
         if installed.is_err() {
             self.finder.blob_gc().restore(replaced);

@@ -20,7 +20,7 @@ use super::Reshaper;
 use crate::cursor::{Cursor, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ranges::{KeyRange, RangeTombstone};
-use crate::state::versions::{Change, Origin, Versions};
+use crate::state::versions::{Origin, VersionEdit, Versions};
 use crate::state::{TreeInner, TreeState};
 use crate::table::{Expiring, ScanHint};
 use crate::version::edit::{Edit, TableInfo, TreeId};
@@ -134,7 +134,7 @@ impl Reshaper {
             return Err(Error::new(ErrorKind::InvalidInput, message));
         };
         let number = self.log.commit().take_number()?;
-        let synced = self.log.sync_log(number.end);
+        let synced = self.log.sync_to(number.end);
         let split = synced
             .and_then(|()| self.install_split(&mut versions, tree, Halves { low, high }, name, number.seq));
         self.log.commit().show_number(&number);
@@ -166,7 +166,7 @@ impl Reshaper {
         edits.extend(table_edits);
         edits.extend(range_edits);
         let origin = Origin::SplitOff { from, to, seq };
-        self.installer.apply(versions, &Change { origin, ..Change::of(edits) })?;
+        self.installer.apply(versions, &VersionEdit { origin, ..VersionEdit::of(edits) })?;
         self.installer.splits().fetch_add(1, Ordering::AcqRel);
         versions.tree_called(name)
     }

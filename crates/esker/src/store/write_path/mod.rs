@@ -186,7 +186,7 @@ impl WritePath {
             let make_durable = || match header {
                 Some(_) => {
                     self.log.wal().note_waiter();
-                    self.log.sync_log(end)
+                    self.log.sync_to(end)
                 }
                 None => self.flusher.flush_trees(batch.parts().iter().map(|part| &part.tree)),
             };
