@@ -103,3 +103,11 @@ pub(crate) fn remove_for_good<T>(
     files.append(&mut renamed);
     all_renamed.and(removed)
 }
+
+/// Removes the new file `path`, which could not be prepared. It may be left under its second name, for the next opening:
+/// what has failed for the file may fail for the directory.
+pub(in crate::fs) fn give_up(fs: &dyn FileSystem, path: &Path) {
+    if let Some(dir) = path.parent() {
+        drop(remove_for_good(fs, dir, &mut vec![path], |path| path));
+    }
+}

@@ -25,6 +25,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use super::gone::give_up;
 use super::{
     DirLock, Entry, FileSystem, LockMode, MappedFile, NameKind, PLENTY, RandomFile, ReadFile, UserFile,
     WriteFile, check_punch, check_segment_len, no_direct, not_a_directory, not_a_file,
@@ -164,7 +165,7 @@ impl RealFs {
     fn create_segment(&self, path: &Path, len: u64, stores: Stores) -> Result<Arc<dyn MappedFile>> {
         check_segment_len(len).map_err(|message| Error::new(ErrorKind::InvalidInput, message).at(path))?;
         let (file, _) = self.open("create the segment", path, Access::New)?;
-        let made = RealMapped::prepare(file, path, len, stores).inspect_err(|_| self.take_back(path));
+        let made = RealMapped::prepare(file, path, len, stores).inspect_err(|_| give_up(self, path));
         Ok(Arc::new(made?))
     }
 

@@ -3,6 +3,7 @@
 //! A missing or damaged blob file does not keep the store from opening. Its values are lost; reading one of them
 //! reports that. All others are served.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +22,9 @@ pub(super) struct Unneeded {
     pub(super) blobs: Vec<(BlobFileId, u64)>,
     /// Files that were removed, or created and never written to.
     pub(super) files: Vec<BlobFileId>,
+    /// Damaged files that neither the manifest nor the log, as far as it was replayed, names. A file whose removal was
+    /// not durable comes back like this after a power loss.
+    pub(super) damaged: RefCell<BTreeSet<BlobFileId>>,
 }
 
 pub(super) fn find(
@@ -75,8 +79,11 @@ pub(super) fn find(
             unneeded.files.push(id);
             continue;
         }
-        // A damaged file stays where it is, so that somebody can look at it.
-        let Ok((file, scan, lazy)) = damage_apart(open(set, id, None))? else { continue };
+        // If the log names it, a damaged file stays where it is, so that somebody can look at it.
+        let Ok((file, scan, lazy)) = damage_apart(open(set, id, None))? else {
+            unneeded.damaged.get_mut().insert(id);
+            continue;
+        };
         if scan.is_empty() {
             // A stream, or the first value of a file, was cut off.
             unneeded.files.push(id);
@@ -166,7 +173,8 @@ pub(super) fn is_there(set: &BlobSet, state: &ManifestState, pointer: &Pointer, 
 }
 
 /// Notes that the log names the blob, in an entry whose key has the hash `key_hash`. So the blob counts.
-pub(super) fn claim(set: &BlobSet, pointer: &Pointer, key_hash: u64) {
+pub(super) fn claim(set: &BlobSet, unneeded: &Unneeded, pointer: &Pointer, key_hash: u64) {
+    unneeded.damaged.borrow_mut().remove(&pointer.file);
     if let Some(live) = set.get(pointer.file) {
         let is_copy = live.values.lock().claim(pointer, key_hash);
         if is_copy {

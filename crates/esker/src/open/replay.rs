@@ -56,7 +56,8 @@ impl Opening {
                 continue;
             }
             if let Some(pointer) = Pointer::of_entry(op.kind, op.value) {
-                blob_files::claim(self.core.blobs(), &pointer, key_hash(tree.lineage, op.key));
+                let hash = key_hash(tree.lineage, op.key);
+                blob_files::claim(self.core.blobs(), &self.unneeded, &pointer, hash);
             }
             let mem = tree.mem();
             if op.kind == Kind::DeleteRange {

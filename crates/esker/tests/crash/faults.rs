@@ -66,7 +66,8 @@ fn live_with(seed: u64, kind: Op, fault: Fault) -> Outcome<bool> {
 fn a_call_that_fails_costs_nothing_that_was_promised() {
     let mut lives = 0;
     let nth = common::variable("ESKER_NTH");
-    for seed in common::seeds(8) {
+    // 31: a log segment that could not be prepared came back with the bytes of another file.
+    for seed in common::seeds(8).chain([31]) {
         for kind in KINDS.into_iter().filter(|kind| chosen(*kind)) {
             // Stores are many and alike: of these one in seven will do.
             let step = if matches!(kind, Op::Store | Op::Read) { 7 } else { 1 };

@@ -1,6 +1,7 @@
 //! The [`FileSystem`] calls: what a store sees of a simulated disk.
 
 use super::*;
+use crate::fs::gone::give_up;
 
 impl FileSystem for SimFs {
     /// There is no working directory here, and no other process.
@@ -51,9 +52,11 @@ impl FileSystem for SimFs {
         content.allocate(len);
         let id = world.add_file(name, content);
         if let Err(error) = world.begin(Op::Sync, path) {
-            if !world.dead {
+            let is_dead = world.dead;
+            drop(world);
+            if !is_dead {
                 // A surviving process cleans up after a failure, as the real file system does.
-                drop(world.names.remove_file(path));
+                give_up(self, path);
             }
             return Err(error);
         }
