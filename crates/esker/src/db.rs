@@ -351,9 +351,10 @@ impl Db {
         Txn::begin(&self.store, &self.locks, options)
     }
 
-    /// Runs `work` in a transaction and commits it. While that fails with `Conflict` or `Deadlock`, repeats it, at most
-    /// 64 times, with pauses of at most 13 ms. So `work` may run several times, and should have no other effects that
-    /// matter if it runs again. Any other error of `work` rolls the transaction back.
+    /// Runs `work` in a transaction and commits it. While the commit or a call of the transaction fails with `Conflict`
+    /// or `Deadlock`, repeats it, at most 64 times, with pauses of at most 13 ms. So `work` may run several times, and
+    /// should have no other effects that matter if it runs again. Any other error of `work`, which may be of any type,
+    /// rolls the transaction back.
     ///
     /// # Errors
     /// `Conflict` or `Deadlock` of the last try; any other error of `work` or [`Txn::commit`].
@@ -364,17 +365,25 @@ impl Db {
     /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
     /// let stock = db.tree("stock")?;
     /// stock.put("screws", [9])?;
-    /// let left = db.transact(&esker::TxnOptions::default(), |txn| {
-    ///     let count = txn.get_vec(&stock, "screws")?.map_or(0, |value| value[0]);
-    ///     txn.put(&stock, "screws", [count - 1])?;
-    ///     txn.put(&stock, "orders/1", "one screw")?;
-    ///     Ok(count - 1)
-    /// })?;
-    /// assert_eq!(left, 8);
+    /// let order = |screws: u8| {
+    ///     db.transact(&esker::TxnOptions::default(), |txn| -> Result<u8, Box<dyn std::error::Error>> {
+    ///         let count = txn.get_vec(&stock, "screws")?.map_or(0, |value| value[0]);
+    ///         let left = count.checked_sub(screws).ok_or("so many are not there")?;
+    ///         txn.put(&stock, "screws", [left])?;
+    ///         txn.put(&stock, "orders/1", [screws])?;
+    ///         Ok(left)
+    ///     })
+    /// };
+    /// assert_eq!(order(1).ok(), Some(8));
+    /// assert_eq!(order(10).unwrap_err().to_string(), "so many are not there");
     /// # Ok(())
     /// # }
     /// ```
-    pub fn transact<T>(&self, options: &TxnOptions, work: impl FnMut(&Txn) -> Result<T>) -> Result<T> {
+    pub fn transact<T, E: From<Error>>(
+        &self,
+        options: &TxnOptions,
+        work: impl FnMut(&Txn) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
         Txn::transact(&self.store, &self.locks, options, work)
     }
 

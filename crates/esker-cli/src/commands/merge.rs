@@ -66,19 +66,13 @@ fn fits(global: &Global, args: &Merge, values: DataType) -> Outcome {
 /// no other addition comes between them.
 fn add(store: &Store, key: &[u8], number: i64) -> Outcome {
     let tree = &store.tree;
-    let overflow = store.db.transact(&TxnOptions::default(), |txn| {
+    store.db.transact(&TxnOptions::default(), |txn| {
         let value = txn.get_vec(tree, key)?;
         let before = value.as_deref().map_or(Ok(0), keys::decode_i64)?;
         if before.checked_add(number).is_none() {
-            return Ok(Some(before));
+            let message = format!("the sum of {before} and {number} does not fit in i64; nothing was added");
+            return Err(Failure::usage(message));
         }
-        txn.add(tree, key, number)?;
-        Ok(None)
-    })?;
-    match overflow {
-        None => Ok(()),
-        Some(before) => Err(Failure::usage(format!(
-            "the sum of {before} and {number} does not fit in i64; nothing was added"
-        ))),
-    }
+        Ok(txn.add(tree, key, number)?)
+    })
 }

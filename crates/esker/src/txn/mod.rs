@@ -28,7 +28,7 @@
 //! - A transaction that writes nothing reads at one read point and needs no check. Serializable pessimistic ones are
 //!   the exception: they may conflict because something has expired.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,6 +106,8 @@ pub struct Txn {
     store: Arc<Owner>,
     options: TxnOptions,
     inner: RefCell<Inner>,
+    /// A call has failed because of other transactions or writes.
+    hindered: Cell<bool>,
     /// Dropped last, after the commit.
     locks: Locks,
 }
@@ -120,6 +122,12 @@ struct Inner {
     writes: WriteSet,
 }
 
+/// Whether a transaction that failed with `error` may succeed when it is repeated. One that waited for a lock in vain has
+/// waited long enough.
+fn is_transient(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Deadlock)
+}
+
 impl Txn {
     pub(crate) fn begin(store: &Arc<Owner>, locks: &Arc<LockTable>, options: TxnOptions) -> Result<Txn> {
         store.check_open()?;
@@ -130,32 +138,47 @@ impl Txn {
             writes: WriteSet::default(),
         };
         let (store, locks) = (Arc::clone(store), Locks::new(locks));
-        Ok(Txn { store, options, inner: RefCell::new(inner), locks })
+        Ok(Txn { store, options, inner: RefCell::new(inner), hindered: Cell::new(false), locks })
     }
 
     /// Runs `work` in transactions until one commits or fails with an error that a retry cannot help.
-    pub(crate) fn transact<T>(
+    pub(crate) fn transact<T, E: From<Error>>(
         store: &Arc<Owner>,
         locks: &Arc<LockTable>,
         options: &TxnOptions,
-        mut work: impl FnMut(&Txn) -> Result<T>,
-    ) -> Result<T> {
+        mut work: impl FnMut(&Txn) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
         let mut tries = 0;
         loop {
             let txn = Txn::begin(store, locks, options.clone())?;
-            let done = work(&txn).and_then(|made| txn.commit().map(|()| made));
             tries += 1;
-            // A transaction that waited for a lock in vain has waited long enough.
-            let is_transient =
-                |error: &Error| matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Deadlock);
-            if tries == TRIES_MAX || !done.as_ref().is_err_and(is_transient) {
-                return done;
+            let (error, retry) = match work(&txn) {
+                Ok(made) => match txn.commit() {
+                    Ok(()) => return Ok(made),
+                    Err(error) => {
+                        let retry = is_transient(&error);
+                        (error.into(), retry)
+                    }
+                },
+                // What the work made of the error is its own affair, so the transaction remembers the cause.
+                Err(error) => (error, txn.hindered.get()),
+            };
+            if tries == TRIES_MAX || !retry {
+                return Err(error);
             }
             // A random time, so that two conflicting transactions do not meet again.
             let longest = (PAUSE_US << (tries - 1).min(16)).min(PAUSE_US_MAX);
             let pause = store.env().random.next_u64() % (longest + 1);
             store.env().clock.sleep(Duration::from_micros(pause));
         }
+    }
+
+    /// Notes whether a retry may help against the error of a call.
+    fn noted<T>(&self, result: Result<T>) -> Result<T> {
+        if result.as_ref().is_err_and(is_transient) {
+            self.hindered.set(true);
+        }
+        result
     }
 
     fn is_pessimistic(&self) -> bool {
@@ -175,7 +198,7 @@ impl Txn {
     /// serializable pessimistic transaction does not get the lock. Its writes and locks are then unchanged, and it is
     /// best rolled back.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.read_key(tree, key.as_ref(), false)
+        self.noted(self.read_key(tree, key.as_ref(), false))
     }
 
     /// The bytes of the value of `key`.
@@ -194,7 +217,7 @@ impl Txn {
     /// As [`Txn::get`]. `Conflict` when a pessimistic transaction under snapshot isolation has already read, and the
     /// key was changed since.
     pub fn get_for_update(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.read_key(tree, key.as_ref(), true)
+        self.noted(self.read_key(tree, key.as_ref(), true))
     }
 
     /// The pairs in `range`. Only the keys that the scan has passed count as read. A serializable pessimistic
@@ -203,7 +226,7 @@ impl Txn {
     /// # Errors
     /// As [`Txn::get`].
     pub fn scan(&self, tree: &Tree, range: ScanRange) -> Result<TxnScan<'_>> {
-        self.read_range(tree, range, false)
+        self.noted(self.read_range(tree, range, false))
     }
 
     /// The pairs in `range`, protected as by [`Txn::get_for_update`], absent keys included. A pessimistic transaction
@@ -212,7 +235,7 @@ impl Txn {
     /// # Errors
     /// As [`Txn::get`].
     pub fn scan_for_update(&self, tree: &Tree, range: ScanRange) -> Result<TxnScan<'_>> {
-        self.read_range(tree, range, true)
+        self.noted(self.read_range(tree, range, true))
     }
 
     fn read_key(&self, tree: &Tree, key: &[u8], for_update: bool) -> Result<Option<Value>> {
@@ -307,7 +330,7 @@ impl Txn {
         tree.check_store(&self.store, "transaction")?;
         let keys = range.keys.clone();
         if self.is_pessimistic() {
-            self.lock(tree, keys.clone(), LockMode::Exclusive)?;
+            self.noted(self.lock(tree, keys.clone(), LockMode::Exclusive))?;
         }
         let mut inner = self.inner.borrow_mut();
         if !self.is_serializable() {
@@ -389,9 +412,9 @@ impl Txn {
         check_key(key)?;
         tree.check_store(&self.store, "transaction")?;
         if self.is_pessimistic() {
-            self.lock(tree, KeyRange::one_key(key), LockMode::Exclusive)?;
+            self.noted(self.lock(tree, KeyRange::one_key(key), LockMode::Exclusive))?;
             if !self.is_serializable() {
-                check_key_unchanged(tree, key, self.inner.borrow().snapshot.seq())?;
+                self.noted(check_key_unchanged(tree, key, self.inner.borrow().snapshot.seq()))?;
             }
         }
         change(&mut self.inner.borrow_mut().writes);

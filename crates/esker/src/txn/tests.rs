@@ -385,7 +385,7 @@ fn transact_tries_again_as_often_as_it_says() {
     let mut tries = 0;
     let mut interfering = |times: u32| {
         tries = 0;
-        let done = db.transact(&TxnOptions::default(), |txn| {
+        let done = db.transact(&TxnOptions::default(), |txn| -> crate::error::Result<_> {
             let found = get(txn, tree, "x");
             tries += 1;
             if tries <= times {
@@ -403,6 +403,45 @@ fn transact_tries_again_as_often_as_it_says() {
         Err::<(), _>(Error::new(ErrorKind::InvalidInput, "enough"))
     });
     assert_eq!(failed.unwrap_err().message(), "enough");
+    assert!(!tree.contains("z").unwrap());
+}
+
+#[test]
+fn an_error_of_the_works_own_is_repeated_where_another_write_was_its_cause() {
+    #[derive(Debug, PartialEq)]
+    enum Own {
+        Store,
+        Enough,
+    }
+    impl From<Error> for Own {
+        fn from(_: Error) -> Own {
+            Own::Store
+        }
+    }
+    let db = still_store();
+    let tree = db.default_tree();
+    let options = TxnOptions::default().mode(TxnMode::Pessimistic).isolation(Isolation::Snapshot);
+    let mut tries = 0;
+    let mut hindered = |times: u32| {
+        tries = 0;
+        let done = db.transact(&options, |txn| {
+            drop(get(txn, tree, "x"));
+            tries += 1;
+            if tries <= times {
+                db.put("x", "other").unwrap();
+            }
+            Ok(txn.put(tree, "x", "1")?)
+        });
+        (done, tries)
+    };
+    assert_eq!(hindered(2), (Ok(()), 3));
+    assert_eq!(hindered(u32::MAX), (Err(Own::Store), 64));
+    let enough = db.transact(&options, |txn| {
+        txn.put(tree, "z", "1")?;
+        tries += 1;
+        Err::<(), _>(Own::Enough)
+    });
+    assert_eq!((enough, tries), (Err(Own::Enough), 65));
     assert!(!tree.contains("z").unwrap());
 }
 
