@@ -23,7 +23,7 @@ fn store(db: &Db, path: &str, title: &str, mut source: impl Read) -> io::Result<
     let len = film.len();
     // Where the source fails, `film` is dropped before this and leaves nothing.
     let mut batch = esker::Batch::new();
-    film.add_to(&mut batch)?;
+    batch.put_stored(&films, path, &film.finish()?)?;
     batch.put(&titles, path, title)?;
     db.write(&batch)?;
     Ok(len)

@@ -92,7 +92,7 @@ pub use stats::{Stats, TreeStats};
 pub use trace::{
     Cause, Latency, Operation, OperationStats, SlowOperation, Spent, Step, Trace, WaitStats, WhySlow,
 };
-pub use tree::{Ingest, IngestUnsorted, Snapshot, Tree, ValueWriter};
+pub use tree::{Ingest, IngestUnsorted, Snapshot, StoredValue, Tree, ValueWriter};
 pub use txn::{Isolation, Savepoint, Txn, TxnMode, TxnOptions, TxnScan};
 pub use updates::{Change, Update, Updates, What};
 pub use value::{Value, ValueMap, ValueReader};

@@ -17,7 +17,7 @@ const NOTED_FROM: u64 = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct NewBlob {
     pub(crate) pointer: Pointer,
-    /// Keeps its bytes while the batch may be written again.
+    /// Keeps its bytes until it is committed or dropped.
     pub(crate) pin: Arc<Pin>,
     committed: bool,
 }
@@ -33,11 +33,6 @@ impl NewBlob {
     /// The reference of `pointer` to a value that `pin` keeps.
     pub(super) fn copied(pointer: Pointer, pin: Pin) -> NewBlob {
         NewBlob { pointer, pin: Arc::new(pin), committed: false }
-    }
-
-    /// Whether the log names the blob, or may name it.
-    pub(crate) fn is_committed(&self) -> bool {
-        self.committed
     }
 
     /// Notes that the log names the blob, in a record that ends at position `end` ([`VOLATILE`]: a table will name it).

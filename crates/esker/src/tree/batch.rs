@@ -1,19 +1,19 @@
 //! The changes of trees that a batch may hold.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::Tree;
+use super::{StoredValue, Tree};
 use crate::cursor::Kind;
 use crate::error::Result;
 use crate::read::range::ScanRange;
-use crate::write::batch::{Batch, check_key};
+use crate::write::batch::{Batch, HugeValue};
 
 impl Batch {
-    /// Adds: `key` of `tree` gets `value`.
+    /// Adds: `key` of `tree` gets `value`, which is copied.
     ///
     /// # Errors
-    /// `InvalidInput` when the key is empty or longer than 64 KiB, or the batch would exceed 4 GiB. A huge value is
-    /// written to its file at once, which fails as a put of it does: `OutOfSpace`, `OutOfResources`, `Io`, `Closed`.
+    /// `InvalidInput` when the key is empty or longer than 64 KiB, or the batch would exceed 4 GiB in the log.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_until(tree, key, value, None)
     }
@@ -62,12 +62,52 @@ impl Batch {
         expires_us: Option<u64>,
     ) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        if value.len() < tree.store.options().separate_at.max(1) {
-            return self.add_until(tree.inner(), Kind::Put, expires_us, key, value);
+        if tree.is_huge(value.len()) {
+            let value = HugeValue::Bytes(Arc::new(value.to_vec()));
+            return self.add_huge(tree.inner(), key, value, expires_us);
         }
-        check_key(key)?;
-        let blob = tree.store.writes().put_blob(tree.inner.lineage, key, value)?;
-        self.add_blob(tree.inner(), key, blob, expires_us)
+        self.add_until(tree.inner(), Kind::Put, expires_us, key, value)
+    }
+
+    /// Like [`Batch::put_until`], for a value that the batch may keep. A value that is stored outside the tree is not
+    /// copied.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let film: std::sync::Arc<[u8]> = vec![7; 1 << 20].into();
+    /// let mut batch = esker::Batch::new();
+    /// batch.put_owned(db.default_tree(), "film", film.clone(), None)?;
+    /// db.write(&batch)?;
+    /// assert_eq!(db.get_vec("film")?.as_deref(), Some(&film[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn put_owned(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]> + Send + Sync + 'static,
+        expires_us: Option<u64>,
+    ) -> Result<()> {
+        let key = key.as_ref();
+        if tree.is_huge(value.as_ref().len()) {
+            return self.add_huge(tree.inner(), key, HugeValue::Bytes(Arc::new(value)), expires_us);
+        }
+        self.add_until(tree.inner(), Kind::Put, expires_us, key, value.as_ref())
+    }
+
+    /// Adds: `key` of `tree` gets the value `stored`, whose bytes stay where they are, until its expiry
+    /// ([`ValueWriter::expiring_after`](crate::ValueWriter::expiring_after)).
+    ///
+    /// # Errors
+    /// As [`Batch::put`], and `InvalidInput` when the value was written for another tree.
+    pub fn put_stored(&mut self, tree: &Tree, key: impl AsRef<[u8]>, stored: &StoredValue) -> Result<()> {
+        stored.add_to(self, tree, key.as_ref())
     }
 
     /// Adds: all keys of `range` become absent, including those put earlier in the batch ([`Tree::delete_range`]).

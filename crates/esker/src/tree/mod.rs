@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::Guard;
 
+use crate::blob::NewBlob;
 use crate::canary::broken;
 use crate::cursor::{Content, Expiry, Kind, SeqNo};
 use crate::error::{Error, Result};
@@ -37,7 +38,7 @@ const ROOM_EVERY: u64 = 16 << 20;
 
 pub use ingest::{Ingest, IngestUnsorted};
 pub use snapshot::Snapshot;
-pub use stream::ValueWriter;
+pub use stream::{StoredValue, ValueWriter};
 
 /// A tree's content at a read point, with its number and time.
 type Passing = (Arc<TreeState>, (SeqNo, u64));
@@ -111,7 +112,7 @@ impl Tree {
         value: impl AsRef<[u8]>,
         durability: Durability,
     ) -> Result<()> {
-        self.write_one(Kind::Put, key.as_ref(), value.as_ref(), durability)
+        self.put_one(key.as_ref(), value.as_ref(), None, durability)
     }
 
     /// Deletes `key`. An absent key is no error.
@@ -127,7 +128,10 @@ impl Tree {
     /// # Errors
     /// As [`Tree::put`].
     pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
-        self.write_one(Kind::Delete, key.as_ref(), &[], durability)
+        Batch::with_scratch(|batch| {
+            batch.delete(self, key)?;
+            self.store.writes().write(batch, durability)
+        })
     }
 
     /// Gives `key` the value `value` for the time `ttl`. Then the key is absent, as if it had been deleted at that
@@ -154,9 +158,45 @@ impl Tree {
     /// # Errors
     /// As [`Tree::put`].
     pub fn put_for(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
+        let expiry = Some(self.store.expiry_after(ttl));
+        self.put_one(key.as_ref(), value.as_ref(), expiry, self.store.options().durability)
+    }
+
+    /// Whether a value of `len` bytes is stored outside the tree.
+    fn is_huge(&self, len: usize) -> bool {
+        len >= self.store.options().separate_at.max(1)
+    }
+
+    fn put_one(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        expiry: Option<Expiry>,
+        durability: Durability,
+    ) -> Result<()> {
+        if self.is_huge(value.len()) {
+            check_key(key)?;
+            // It goes to its file without a copy.
+            let blob = self.store.writes().put_blob(self.inner.lineage, key, value)?;
+            return self.put_blob(key, blob, expiry, durability);
+        }
+        Batch::with_scratch(|batch| {
+            batch.add_until(&self.inner, Kind::Put, expiry, key, value)?;
+            self.store.writes().write(batch, durability)
+        })
+    }
+
+    /// Gives `key` the huge value `blob`.
+    fn put_blob(
+        &self,
+        key: &[u8],
+        blob: NewBlob,
+        expiry: Option<Expiry>,
+        durability: Durability,
+    ) -> Result<()> {
         let mut batch = Batch::new();
-        batch.put_for(self, key, value, ttl)?;
-        self.store.writes().write(&batch, self.store.options().durability)
+        batch.add_pointer(&self.inner, key, &blob.pointer, expiry)?;
+        self.store.writes().write_blobs_if(&batch, vec![blob], durability, None).map(drop)
     }
 
     /// Deletes all keys of `range`; its direction does not matter. Later puts in the range are not affected. A range
@@ -192,18 +232,6 @@ impl Tree {
         let mut batch = Batch::new();
         batch.delete_range(self, range)?;
         self.store.writes().write(&batch, self.store.options().durability)
-    }
-
-    fn write_one(&self, kind: Kind, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        if value.len() >= self.store.options().separate_at.max(1) {
-            let mut batch = Batch::new();
-            batch.put(self, key, value)?;
-            return self.store.writes().write(&batch, durability);
-        }
-        Batch::with_scratch(|batch| {
-            batch.add(&self.inner, kind, key, value)?;
-            self.store.writes().write(batch, durability)
-        })
     }
 
     /// Writes `new` (or deletes, for `None`) if the value of `key` is `expected` (`None`: absent) at exactly that
@@ -271,8 +299,8 @@ impl Tree {
             let current = current.map(Value::into_vec).transpose()?;
             let Some(new) = decide(current.as_deref()) else { return Ok(()) };
             let mut batch = Batch::new();
-            match &new {
-                Some(value) => batch.put(self, key, value)?,
+            match new {
+                Some(value) => batch.put_owned(self, key, value, None)?,
                 None => batch.delete(self, key)?,
             }
             let seen = snapshot.seq();

@@ -1,15 +1,16 @@
 //! Writes values piece by piece.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ROOM_EVERY, Tree};
 use crate::blob::BlobStream;
-use crate::cursor::Expiry;
+use crate::cursor::{Expiry, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{OpenFile, UserFile};
 use crate::options::Durability;
-use crate::write::batch::{Batch, check_key};
+use crate::write::batch::{Batch, HugeValue, check_key};
 
 /// Bytes that are kept in memory before the value gets its own file.
 const HELD_MAX: usize = 1 << 20;
@@ -177,24 +178,75 @@ impl ValueWriter {
     /// # Errors
     /// As [`ValueWriter::commit`].
     pub fn commit_with(self, durability: Durability) -> Result<()> {
-        let mut batch = Batch::new();
-        let tree = self.tree.clone();
-        self.add_to(&mut batch)?;
-        tree.store.writes().write(&batch, durability)
-    }
-
-    /// Ends the value and adds it to `batch`: the key gets the value when the batch is written.
-    ///
-    /// # Errors
-    /// As [`Batch::put`].
-    pub fn add_to(self, batch: &mut Batch) -> Result<()> {
         self.check_whole()?;
         match self.stream {
-            None => batch.put_until(&self.tree, &self.key, &self.held, self.expiry),
+            None => self.tree.put_one(&self.key, &self.held, self.expiry, durability),
             Some(stream) => {
                 let blob = stream.finish(self.tree.inner.lineage, &self.key)?;
-                batch.add_blob(&self.tree.inner, &self.key, blob, self.expiry)
+                self.tree.put_blob(&self.key, blob, self.expiry, durability)
             }
+        }
+    }
+
+    /// Ends the value without writing its key: batches can give it to any key of its tree ([`Batch::put_stored`]). A
+    /// crash frees a value that no written batch names.
+    ///
+    /// # Errors
+    /// As [`ValueWriter::add`].
+    pub fn finish(self) -> Result<StoredValue> {
+        self.check_whole()?;
+        let value = match self.stream {
+            None => HugeValue::Bytes(Arc::new(self.held)),
+            Some(stream) => HugeValue::Stored(Arc::new(stream.finish(self.tree.inner.lineage, &self.key)?)),
+        };
+        Ok(StoredValue { value, expiry: self.expiry, tree: self.tree })
+    }
+}
+
+/// A value that was written piece by piece and waits for a key: [`ValueWriter::finish`]. Batches share its bytes with
+/// its clones: each written batch adds a reference. When the last clone, and the last batch with one, is dropped, the
+/// value is freed unless some key has it. Open clones keep the store open.
+///
+/// # Example
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+/// let films = db.tree("films")?;
+/// let mut film = films.writer("draft")?;
+/// film.add(&[7; 1 << 20])?;
+/// let film = film.finish()?;
+/// let mut batch = esker::Batch::new();
+/// batch.put_stored(&films, "final", &film)?;
+/// batch.put_stored(&films, "backup", &film)?;
+/// db.write(&batch)?;
+/// assert_eq!(films.get("backup")?.expect("it was written").len(), 1 << 20);
+/// assert!(!films.contains("draft")?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct StoredValue {
+    value: HugeValue,
+    expiry: Option<Expiry>,
+    /// Dropped last: it may be the last handle of the store.
+    tree: Tree,
+}
+
+impl StoredValue {
+    pub(super) fn add_to(&self, batch: &mut Batch, tree: &Tree, key: &[u8]) -> Result<()> {
+        let (own, other) = (&self.tree.inner, &tree.inner);
+        if (own.store, own.lineage) != (other.store, other.lineage) {
+            let message = format!(
+                "the value was written for the tree \"{}\": the tree \"{}\" cannot have it",
+                own.name, other.name
+            );
+            return Err(Error::invalid(message));
+        }
+        match &self.value {
+            HugeValue::Bytes(bytes) if !tree.is_huge((**bytes).as_ref().len()) => {
+                batch.add_until(other, Kind::Put, self.expiry, key, (**bytes).as_ref())
+            }
+            value => batch.add_huge(other, key, value.clone(), self.expiry),
         }
     }
 }

@@ -62,19 +62,22 @@ impl Tree {
             if from == to {
                 return Ok(true);
             }
-            let (mut batch, mut lapses_us) = (Batch::new(), entry.expiry);
+            let (mut batch, mut blobs, mut lapses_us) = (Batch::new(), Vec::new(), entry.expiry);
             if entry.kind == Kind::Merge {
                 // The target gets the computed value; later operands of `from` do not change it.
                 let Some(value) = snapshot.get(self, from)? else { return Ok(false) };
                 lapses_us = value.lapses_us();
-                batch.put(self, to, value.into_vec()?)?;
+                batch.put_owned(self, to, value.into_vec()?, None)?;
             } else if entry.kind == Kind::Blob {
                 let copied = match Pointer::decode(entry.value) {
                     Some(pointer) => self.store.writes().copy_blob(self.inner.lineage, to, &pointer)?,
                     None => None,
                 };
                 match copied {
-                    Some(blob) => batch.add_blob(&self.inner, to, blob, entry.expiry)?,
+                    Some(blob) => {
+                        batch.add_pointer(&self.inner, to, &blob.pointer, entry.expiry)?;
+                        blobs.push(blob);
+                    }
                     // It was overwritten meanwhile: there is a newer version now, unless this is damage.
                     None if freed_at != Some(*seq) => {
                         freed_at = Some(*seq);
@@ -96,7 +99,7 @@ impl Tree {
             if self
                 .store
                 .writes()
-                .write_if(&batch, self.store.options().durability, Some(&unchanged))?
+                .write_blobs_if(&batch, blobs, self.store.options().durability, Some(&unchanged))?
                 .is_some()
             {
                 return Ok(true);

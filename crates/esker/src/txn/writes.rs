@@ -107,7 +107,7 @@ impl KeyChange {
         match &self.base {
             Base::Store => {}
             Base::Absent => batch.delete(tree, key)?,
-            Base::Value(value, expiry) => batch.put_until(tree, key, value, *expiry)?,
+            Base::Value(value, expiry) => batch.put_owned(tree, key, Arc::clone(value), *expiry)?,
         }
         self.operands.iter().try_for_each(|operand| batch.add(tree.inner(), Kind::Merge, key, operand))
     }

@@ -15,14 +15,12 @@
 //! gap        0, 4 | next number, 8
 //! ```
 
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
-
-use crate::blob::{NewBlob, Pin, Pointer};
+use crate::blob::{NewBlob, Pointer};
 use crate::codec::{Decoder, put_slice, put_varint, u32_at, u64_at};
-use crate::cursor::{Expiry, Kind, MAX_SEQ, SeqNo};
+use crate::cursor::{Content, Expiry, Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
 use crate::operators;
@@ -49,7 +47,9 @@ const COUNT_LEN: usize = 4;
 
 /// Writes that take effect together or not at all, in one or more trees.
 ///
-/// A later write to the same key wins. A batch may be applied more than once.
+/// A later write to the same key wins. A batch is data: it touches no file, and it may be cloned, dropped, and written
+/// more than once. It holds values that are stored outside the tree ([`Options::separate_at`](crate::Options)) as
+/// buffers, which its clones share. [`Db::write`](crate::Db::write) puts them into their files.
 ///
 /// # Example
 /// ```
@@ -64,18 +64,16 @@ const COUNT_LEN: usize = 4;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Batch {
+    /// The value of an op in `huge` is left out.
     payload: Vec<u8>,
     ops: Vec<OpPlan>,
     parts: Vec<TreePart>,
-    /// The huge values that the batch points to. They are written already.
-    blobs: Mutex<Vec<NewBlob>>,
-    has_blobs: bool,
+    /// The huge values, in the order of their ops.
+    huge: Vec<HugePut>,
     /// Whether an op deletes a range.
     has_ranges: bool,
-    /// A write has claimed the huge values: they belong to the store, or are about to.
-    applied: AtomicBool,
 }
 
 /// What an op needs in its tree's memtable.
@@ -85,8 +83,33 @@ struct OpPlan {
     height: u8,
 }
 
+/// A put of a huge value.
+#[derive(Debug, Clone)]
+struct HugePut {
+    /// The index of its op.
+    op: usize,
+    value: HugeValue,
+}
+
+/// A value that goes to a blob file when its batch is written, or is in one already.
+#[derive(Clone)]
+pub(crate) enum HugeValue {
+    Bytes(Arc<dyn AsRef<[u8]> + Send + Sync>),
+    /// Each write of it adds a reference.
+    Stored(Arc<NewBlob>),
+}
+
+impl fmt::Debug for HugeValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HugeValue::Bytes(bytes) => write!(f, "{} bytes", (**bytes).as_ref().len()),
+            HugeValue::Stored(blob) => fmt::Debug::fmt(&blob.pointer, f),
+        }
+    }
+}
+
 /// What a batch needs of one tree.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct TreePart {
     pub(crate) tree: Arc<TreeInner>,
     /// How many bytes of memtable space it needs.
@@ -130,7 +153,7 @@ impl Batch {
         self.ops.is_empty()
     }
 
-    /// The size of the batch in the log, in bytes.
+    /// The size of the batch in the log, in bytes. Values that are stored outside the tree do not count.
     pub fn size_bytes(&self) -> usize {
         self.payload.len()
     }
@@ -139,11 +162,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.payload.clear();
         self.ops.clear();
-        if self.has_blobs {
-            self.blobs.get_mut().clear();
-            self.has_blobs = false;
-        }
-        *self.applied.get_mut() = false;
+        self.huge.clear();
         self.has_ranges = false;
         // The handle of one tree is kept, so a batch that is reused for one tree clones none.
         if self.parts.len() > 1 {
@@ -187,9 +206,7 @@ impl Batch {
         let kind = if expiry.is_some() { kind.until() } else { kind };
         let expiry = expiry.map(Expiry::to_le_bytes);
         let stored = [expiry.as_ref().map_or(&[][..], |bytes| bytes), value];
-        let height = Memtable::random_height();
-        let memory = Memtable::entry_size(height, key.len(), stored[0].len() + value.len());
-        self.push(tree, kind, key, stored, OpPlan { part: 0, height }, memory)
+        self.push(tree, kind, key, stored, Memtable::random_height())
     }
 
     /// Adds a deletion of the keys in `range`.
@@ -205,21 +222,17 @@ impl Batch {
         }
         let mut upper = Vec::new();
         range.encode_upper(&mut upper);
-        // It takes no space among the entries, but counts with the space that it takes elsewhere.
-        let memory = RANGE_MEMORY + range.lower.len() + upper.len();
-        self.has_ranges = true;
-        self.push(tree, Kind::DeleteRange, &range.lower, [&[], &upper], OpPlan { part: 0, height: 0 }, memory)
+        self.push(tree, Kind::DeleteRange, &range.lower, [&[], &upper], 0)
     }
 
-    /// Adds an op that stores `stored`, given in two parts, and takes `memory` bytes in its memtable.
+    /// Adds an op that stores `stored`, given in two parts, in a memtable node of `height`.
     fn push(
         &mut self,
         tree: &Arc<TreeInner>,
         kind: Kind,
         key: &[u8],
         stored: [&[u8]; 2],
-        plan: OpPlan,
-        memory: usize,
+        height: u8,
     ) -> Result<()> {
         let stored_len = stored[0].len() + stored[1].len();
         let len = self.payload.len() + key.len() + stored_len + 32;
@@ -232,8 +245,13 @@ impl Batch {
             self.payload.resize(COUNT_LEN, 0);
         }
         let part = self.part_of(tree);
-        self.parts[part].memory += memory;
-        self.ops.push(OpPlan { part: part as u32, ..plan });
+        self.parts[part].memory += match kind {
+            // It takes no space among the entries, but counts with the space that it takes elsewhere.
+            Kind::DeleteRange => RANGE_MEMORY + key.len() + stored_len,
+            _ => Memtable::entry_size(height, key.len(), stored_len),
+        };
+        self.has_ranges |= kind == Kind::DeleteRange;
+        self.ops.push(OpPlan { part: part as u32, height });
         self.payload.push(kind as u8);
         put_varint(&mut self.payload, u64::from(tree.id));
         put_slice(&mut self.payload, key);
@@ -247,47 +265,61 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds a put of the huge value `blob`, until `expiry`, for `key` of `tree`. If the batch is not written, dropping
-    /// it drops the value.
-    pub(crate) fn add_blob(
+    /// Adds a put of the value that `pointer` names, until `expiry`, for `key` of `tree`.
+    pub(crate) fn add_pointer(
         &mut self,
         tree: &Arc<TreeInner>,
         key: &[u8],
-        blob: NewBlob,
+        pointer: &Pointer,
         expiry: Option<Expiry>,
     ) -> Result<()> {
-        let mut pointer = Vec::new();
-        blob.pointer.encode(&mut pointer);
-        self.add_until(tree, Kind::Blob, expiry, key, &pointer)?;
-        self.blobs.get_mut().push(blob);
-        self.has_blobs = true;
+        let mut encoded = Vec::new();
+        pointer.encode(&mut encoded);
+        self.add_until(tree, Kind::Blob, expiry, key, &encoded)
+    }
+
+    /// Adds a put of the huge value `value`, until `expiry`, for `key` of `tree`.
+    pub(crate) fn add_huge(
+        &mut self,
+        tree: &Arc<TreeInner>,
+        key: &[u8],
+        value: HugeValue,
+        expiry: Option<Expiry>,
+    ) -> Result<()> {
+        self.add_until(tree, Kind::Put, expiry, key, &[])?;
+        self.huge.push(HugePut { op: self.ops.len() - 1, value });
         Ok(())
     }
 
-    /// Claims the huge values of the batch for the write that is about to begin. `false` if another write has claimed
-    /// them.
-    pub(crate) fn claim(&self) -> bool {
-        !self.has_blobs || !self.applied.swap(true, Ordering::AcqRel)
+    /// The huge values, in the order of their ops: each with its tree and key.
+    pub(crate) fn huge(&self) -> impl Iterator<Item = (&Arc<TreeInner>, &[u8], &HugeValue)> {
+        let mut huge = self.huge.iter().peekable();
+        let ops = (!self.huge.is_empty()).then(|| self.planned_ops().enumerate());
+        ops.into_iter().flatten().filter_map(move |(place, (part, _, op))| {
+            let put = huge.next_if(|put| put.op == place)?;
+            Some((&self.parts[part].tree, op.key, &put.value))
+        })
     }
 
-    /// Undoes [`Batch::claim`] after the write has failed.
-    pub(crate) fn unclaim(&self) {
-        if self.has_blobs && !self.blobs.lock().iter().any(NewBlob::is_committed) {
-            self.applied.store(false, Ordering::Release);
+    pub(crate) fn has_huge(&self) -> bool {
+        !self.huge.is_empty()
+    }
+
+    /// The batch as the log holds it: with `pointers` in the places of the huge values.
+    pub(crate) fn separated<'a>(&self, pointers: impl IntoIterator<Item = &'a Pointer>) -> Result<Batch> {
+        let mut separated = Batch { payload: Vec::with_capacity(self.payload.len()), ..Batch::default() };
+        let mut huge = self.huge.iter().zip(pointers).peekable();
+        for (place, (part, height, op)) in self.planned_ops().enumerate() {
+            let tree = &self.parts[part].tree;
+            match huge.next_if(|(put, _)| put.op == place) {
+                Some((_, pointer)) => {
+                    let expiry = Content::open(op.kind, op.value).expiry;
+                    separated.add_pointer(tree, op.key, pointer, expiry)?;
+                }
+                None => separated.push(tree, op.kind, op.key, [op.value, &[]], height)?,
+            }
         }
-    }
-
-    /// The pin of the huge value that `pointer` names, if it is one of this batch.
-    pub(crate) fn pin_of(&self, pointer: &Pointer) -> Option<Arc<Pin>> {
-        self.blobs.lock().iter().find(|blob| blob.pointer == *pointer).map(|blob| Arc::clone(&blob.pin))
-    }
-
-    /// Notes that the log holds the batch, in a record that ends at position `end`. `None`: it is unknown whether it
-    /// does.
-    pub(crate) fn note_commit(&self, end: Option<u64>) {
-        if self.has_blobs {
-            self.blobs.lock().iter_mut().for_each(|blob| blob.commit(end));
-        }
+        Ok(separated)
     }
 
     fn part_of(&mut self, tree: &Arc<TreeInner>) -> usize {

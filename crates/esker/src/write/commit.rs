@@ -24,6 +24,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::batch::{Batch, GAP_LEN, gap};
 use super::lookups::{Lookup, LookupQueue};
+use crate::blob::NewBlob;
 use crate::blob::VOLATILE;
 use crate::canary::broken;
 use crate::cursor::{Kind, MAX_SEQ, SeqNo};
@@ -109,6 +110,19 @@ pub(crate) struct Number {
     /// The log position after all earlier records.
     pub(crate) end: u64,
     ticket: u64,
+}
+
+/// What to commit.
+#[derive(Debug)]
+pub(crate) struct NewRecord<'a> {
+    /// It holds pointers in the places of its huge values.
+    pub(crate) batch: &'a Batch,
+    /// The values that become referenced by this. The log names them, or it is unknown whether it does.
+    pub(crate) blobs: &'a mut [NewBlob],
+    /// The header of its log record; `None`: the batch skips the log.
+    pub(crate) header: Option<[u8; record::HEADER_LEN]>,
+    /// The log's published mark stays as it is: the caller is about to sync.
+    pub(crate) unmarked: bool,
 }
 
 /// The result of an attempt to commit.
@@ -226,19 +240,16 @@ impl Commit {
         self.advanced.notify_all();
     }
 
-    /// Writes `batch` to the log and the memtables, and makes it visible. `header` begins its log record (`None`: the
-    /// batch skips the log). With `unmarked`, the log's published mark stays as it is (the caller is about to sync).
-    /// `lookups`, numbered by their places in the batch, are queued for the search for huge values to free. `state` is
-    /// the held lock.
+    /// Writes a batch to the log and the memtables, and makes it visible. `lookups`, numbered by their places in the
+    /// batch, are queued for the search for huge values to free. `state` is the held lock.
     pub(crate) fn commit(
         &self,
         mut state: MutexGuard<'_, CommitState>,
         wal: &Wal,
-        batch: &Batch,
-        header: Option<[u8; record::HEADER_LEN]>,
-        unmarked: bool,
+        record: NewRecord<'_>,
         lookups: &mut Vec<Lookup>,
     ) -> Result<Committed> {
+        let NewRecord { batch, blobs, header, unmarked } = record;
         self.check()?;
         if batch.is_paused() {
             return Ok(Committed::Paused);
@@ -283,7 +294,7 @@ impl Commit {
         // This comes before anything can flush the batch: a flush must know its huge values as committed. A batch that
         // skips the log never reaches the disk by way of the log.
         let position = if reservation.logged.is_some() { end } else { VOLATILE };
-        batch.note_commit(logged.is_ok().then_some(position));
+        blobs.iter_mut().for_each(|blob| blob.commit(logged.is_ok().then_some(position)));
         self.publish(reservation.ticket, unmarked);
         logged?;
         // If an earlier record is not in the log, this one is lost too.

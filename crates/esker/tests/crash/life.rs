@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esker::env::JobKind;
 use esker::fs::sim::SimFs;
-use esker::{APPEND, Batch, Db, Durability, Error, ErrorKind, ScanRange, Tree, TreeOptions};
+use esker::{APPEND, Batch, Db, Durability, Error, ErrorKind, ScanRange, StoredValue, Tree, TreeOptions};
 
 use crate::common::{Rng, any_style};
 use crate::counts::Counts;
@@ -81,6 +81,8 @@ pub(crate) struct Life {
     trees: BTreeMap<String, Tree>,
     checkpoint: Option<(PathBuf, State)>,
     stream: Option<stream::Unfinished>,
+    /// A value that a handle keeps.
+    stored: Option<StoredValue>,
     writes: u64,
     checkpoints: u64,
     exports: u64,
@@ -108,6 +110,7 @@ impl Life {
             trees: BTreeMap::new(),
             checkpoint: None,
             stream: None,
+            stored: None,
             writes: 0,
             checkpoints: 0,
             exports: 0,
@@ -438,6 +441,7 @@ impl Life {
             return Ok(());
         }
         self.stream = None;
+        self.stored = None;
         let result = self.db().drop_tree(&name);
         self.history.begin(Event::Drop(name.clone()));
         self.withdraw_or_set_apart(&result);

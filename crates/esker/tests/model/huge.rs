@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use esker::{Batch, Durability, ErrorKind, Value, ValueMap, ValueReader, ValueWriter};
+use esker::{Batch, Durability, ErrorKind, Tree, Value, ValueMap, ValueReader, ValueWriter};
 
 use crate::common::ttl;
 use crate::model::Bytes;
@@ -14,6 +14,7 @@ use crate::values::read;
 /// A value that is being written.
 pub(crate) struct OpenStream {
     writer: ValueWriter,
+    handle: Tree,
     tree: usize,
     key: Key,
     value: Bytes,
@@ -65,7 +66,7 @@ impl Session {
                 }
                 let (tree, key, value, until) = (*tree, key.clone(), value.bytes(), self.until(*hours));
                 self.streams[*slot] =
-                    Some(OpenStream { writer, tree, key, value, until, fed: 0, orphaned: false });
+                    Some(OpenStream { writer, handle, tree, key, value, until, fed: 0, orphaned: false });
                 Ok(0)
             }
             Op::FeedStream { slot, len } => {
@@ -113,19 +114,26 @@ impl Session {
             return Ok(0);
         }
         stream.feed(usize::MAX)?;
-        let OpenStream { writer, tree, key, value, until, orphaned, .. } = stream;
+        let OpenStream { writer, handle, tree, key, value, until, orphaned, .. } = stream;
         let len = value.len() as u64;
         same!((writer.len(), writer.is_empty()), (len, len == 0), "the length of a stream");
         let mut writes = vec![(TREES[tree].to_owned(), Arc::clone(&key.0), Some((value, until)))];
         let ended = match how {
             StreamEnd::Batch => {
-                let mut batch = Batch::new();
                 let beside: Bytes = Arc::from(&b"beside a stream"[..]);
                 writes.push((TREES[0].to_owned(), Arc::clone(&beside), Some((Arc::clone(&beside), None))));
-                writer
-                    .add_to(&mut batch)
-                    .and_then(|()| batch.put(self.db().default_tree(), &beside, &beside))
-                    .and_then(|()| self.db().write(&batch))
+                let again: Bytes = Arc::from(&b"a stream once more"[..]);
+                let (_, _, whole) = &writes[0];
+                writes.push((TREES[tree].to_owned(), Arc::clone(&again), whole.clone()));
+                writer.finish().and_then(|stored| {
+                    let mut batch = Batch::new();
+                    batch.put_stored(&handle, &*key, &stored)?;
+                    batch.put(self.db().default_tree(), &beside, &beside)?;
+                    // A batch that is dropped takes nothing with it.
+                    drop(batch.clone());
+                    batch.put_stored(&handle, &again, &stored)?;
+                    self.db().write(&batch)
+                })
             }
             StreamEnd::Power => writer.commit_with(Durability::Power),
             _ => writer.commit(),

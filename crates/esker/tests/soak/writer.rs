@@ -226,12 +226,13 @@ impl Attempt<'_> {
     fn add(&self, batch: &mut Batch, change: &Change) -> esker::Result<()> {
         match change {
             Change::Put { family, key, entry, is_stream: true } => {
-                let mut writer = self.routes.part(*family, key).writer(key)?;
+                let tree = self.routes.part(*family, key);
+                let mut writer = tree.writer(key)?;
                 let bytes = entry.content.bytes();
                 for piece in bytes.chunks(1 + (self.op.whim % 20_000) as usize) {
                     writer.add(piece)?;
                 }
-                writer.add_to(batch)
+                batch.put_stored(tree, key, &writer.finish()?)
             }
             Change::Put { family, key, entry, .. } => {
                 let tree = self.routes.part(*family, key);
@@ -316,7 +317,7 @@ impl Attempt<'_> {
         let mode = if whim & 1 == 0 { TxnMode::Optimistic } else { TxnMode::Pessimistic };
         let isolation = if whim & 2 == 0 { Isolation::Serializable } else { Isolation::Snapshot };
         let options = TxnOptions::default().mode(mode).isolation(isolation).durability(self.durability());
-        shared.db.transact(&options, |txn| {
+        shared.db.transact(&options, |txn| -> esker::Result<()> {
             let (from, to) = (account_key(transfer.from), account_key(transfer.to));
             let balance = |key: &str| -> esker::Result<i64> {
                 let value = if whim & 4 == 0 {

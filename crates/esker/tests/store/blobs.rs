@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker::env::{JobKind, StepExecutor};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
-use esker::{Batch, Db, Durability, Options, ScanRange};
+use esker::{Batch, Db, Durability, Options, ScanRange, StoredValue};
 
 use crate::common::{settle, world};
 
@@ -160,6 +160,107 @@ fn a_batch_is_whole_and_one_that_is_dropped_leaves_nothing() {
     settle(&db);
     assert!(db.get_vec("huge").unwrap().unwrap() == value(2, 500_000), "a batch may be written again");
     assert!(blob_bytes(&disk) < 600_000, "{}", blob_bytes(&disk));
+}
+
+#[test]
+fn a_batch_is_data_and_touches_no_file() {
+    let disk = SimFs::new(1);
+    let db = open(&disk);
+    let tree = db.default_tree();
+    let mut batch = Batch::new();
+    batch.put(tree, "a", value(1, 500_000)).unwrap();
+    batch.put_owned(tree, "b", value(2, 500_000), None).unwrap();
+    batch.put_owned(tree, "c", value(3, 10), None).unwrap();
+    batch.delete_range(tree, &ScanRange::prefix("x")).unwrap();
+    batch.put_until(tree, "d", value(4, 5000), Some(0)).unwrap();
+    assert_eq!(blob_bytes(&disk), 0);
+    assert!(batch.size_bytes() < 200, "{}", batch.size_bytes());
+    db.put("x1", "is deleted").unwrap();
+    let copy = batch.clone();
+    drop(batch);
+    db.write(&copy).unwrap();
+    assert_eq!(copy.len(), 5);
+    for (key, seed, len) in [("a", 1, 500_000), ("b", 2, 500_000), ("c", 3, 10)] {
+        assert!(db.get_vec(key).unwrap().unwrap() == value(seed, len), "{key}");
+    }
+    assert!(!db.contains("d").unwrap() && !db.contains("x1").unwrap());
+    // One that is refused leaves nothing.
+    let before = blob_bytes(&disk);
+    let gone = db.create_tree("gone", esker::TreeOptions::default()).unwrap();
+    let mut refused = copy.clone();
+    refused.put(&gone, "e", value(5, 500_000)).unwrap();
+    db.drop_tree("gone").unwrap();
+    assert_eq!(db.write(&refused).unwrap_err().kind(), esker::ErrorKind::Closed);
+    settle(&db);
+    assert!(blob_bytes(&disk) < before + 100_000, "{} and {before}", blob_bytes(&disk));
+}
+
+/// A value of 2 MB, which has a file of its own.
+fn stored(db: &Db, seed: u8) -> StoredValue {
+    let mut writer = db.default_tree().writer("any").unwrap();
+    writer.add(&value(seed, 2_000_000)).unwrap();
+    writer.finish().unwrap()
+}
+
+fn put_stored(db: &Db, key: &str, value: &StoredValue) {
+    let mut batch = Batch::new();
+    batch.put_stored(db.default_tree(), key, value).unwrap();
+    db.write(&batch).unwrap();
+}
+
+#[test]
+fn a_stored_value_lasts_as_long_as_its_handles_and_keys() {
+    let disk = SimFs::new(1);
+    let db = open(&disk);
+    drop(stored(&db, 1));
+    settle(&db);
+    assert_eq!(blob_bytes(&disk), 0, "no key and no handle");
+
+    let film = stored(&db, 2);
+    put_stored(&db, "a", &film);
+    db.delete("a").unwrap();
+    db.flush().unwrap();
+    settle(&db);
+    put_stored(&db, "b", &film);
+    put_stored(&db, "c", &film.clone());
+    assert!(blob_bytes(&disk) < 2_200_000, "{}", blob_bytes(&disk));
+    drop(film);
+    db.delete("b").unwrap();
+    settle(&db);
+    assert!(!db.contains("any").unwrap());
+    assert!(db.get_vec("c").unwrap().unwrap() == value(2, 2_000_000));
+    db.delete("c").unwrap();
+    settle(&db);
+    assert_eq!(blob_bytes(&disk), 0);
+
+    let other = db.create_tree("other", esker::TreeOptions::default()).unwrap();
+    let film = stored(&db, 3);
+    let refused = Batch::new().put_stored(&other, "a", &film).unwrap_err();
+    assert_eq!(refused.kind(), esker::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn after_a_crash_a_stored_value_belongs_to_the_keys_that_have_it() {
+    for flush in [false, true] {
+        let disk = SimFs::new(1);
+        let db = open(&disk);
+        let (unwritten, film) = (stored(&db, 1), stored(&db, 2));
+        put_stored(&db, "film", &film);
+        if flush {
+            db.flush().unwrap();
+        }
+        db.sync().unwrap();
+        let again = disk.crash_keeping(0.0, 1);
+        drop((unwritten, film, db));
+        let db = open(&again);
+        settle(&db);
+        assert!(blob_bytes(&again) < 2_200_000, "flushed {flush}: {}", blob_bytes(&again));
+        let found = db.get_vec("film").unwrap_or_else(|error| panic!("flushed {flush}: {error}"));
+        assert!(found.unwrap() == value(2, 2_000_000), "flushed {flush}");
+        db.delete("film").unwrap();
+        settle(&db);
+        assert_eq!(blob_bytes(&again), 0, "flushed {flush}: no handle has survived");
+    }
 }
 
 #[test]

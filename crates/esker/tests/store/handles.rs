@@ -235,7 +235,7 @@ fn what_writes_in_bulk_or_by_pieces_writes_nothing_when_its_store_is_closed() {
     }
     assert_eq!(kind(film.add(&vec![1; 3 << 20])), closed);
     assert_eq!(kind(note.add(&vec![1; 3 << 20])), closed);
-    assert_eq!(kind(batch.put(&tree, "more", vec![2; 1 << 20])), closed);
+    assert_eq!(kind(batch.put(&tree, "more", vec![2; 1 << 20])), None);
     assert_eq!(kind(db.write(&batch)), closed);
     assert_eq!(kind(txn.commit()), closed);
     assert_eq!(kind(sorted.commit()), closed);

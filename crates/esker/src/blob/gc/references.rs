@@ -38,9 +38,11 @@ impl Reference {
 }
 
 impl References {
-    /// The references of a value that was not copied yet.
-    pub(super) fn first() -> References {
-        References { next: 1, live: [(0, Reference::durable(0))].into(), undecided: BTreeSet::new() }
+    /// The references of a value that was not copied yet. Whether the first one counts depends on `is_written`: whether
+    /// an entry names the value. If not, a handle keeps it for a later write.
+    pub(super) fn first(is_written: bool) -> References {
+        let first = Reference { position: is_written.then_some(0), ..Reference::durable(0) };
+        References { next: 1, live: [(0, first)].into(), undecided: BTreeSet::new() }
     }
 
     pub(super) fn of(record: &ReferenceRecord) -> References {
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_reference_counts_when_the_log_cannot_lose_it_and_until_it_is_removed() {
-        let mut references = References::first();
+        let mut references = References::first(true);
         let (a, b) = (references.issue(7), references.issue(8));
         assert_eq!((a, b), (1, 2));
         references.commit(a, Some(100));
@@ -190,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_reference_that_is_gone_does_not_come_back() {
-        let mut references = References::first();
+        let mut references = References::first(true);
         let reference = references.issue(7);
         references.commit(reference, Some(1));
         references.remove(reference);
@@ -201,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_only_snapshots_see_is_not_recorded() {
-        let mut references = References::first();
+        let mut references = References::first(true);
         let reference = references.issue(7);
         references.commit(reference, Some(1));
         references.set_overwritten(Some(0), true);

@@ -109,11 +109,15 @@ impl Values {
     /// Notes that the log names the reference of `pointer`, in a record that ends at position `end` ([`VOLATILE`]: a
     /// table will name it). `None`: it is unknown whether the log does.
     pub(in crate::blob) fn commit(&mut self, pointer: &Pointer, end: Option<u64>) {
-        if pointer.reference != 0 {
-            if let Some(references) = self.references_mut(pointer.ordinal) {
-                references.commit(pointer.reference, end);
-            }
-        } else if let Some(position) = self.pending.get_mut(&pointer.ordinal) {
+        if pointer.reference != 0
+            && let Some(references) = self.references_mut(pointer.ordinal)
+        {
+            references.commit(pointer.reference, end);
+        }
+        // A further reference is the first that the log names if only a handle has the first one.
+        if let Some(position) = self.pending.get_mut(&pointer.ordinal)
+            && (pointer.reference == 0 || position.is_none())
+        {
             *position = end;
         }
     }
@@ -121,13 +125,18 @@ impl Values {
     /// Notes that replay has found the reference of `pointer`, in an entry whose key has the hash `key_hash`. The file
     /// counts the value even if a scan did not find it. Returns whether the value was copied for this entry.
     pub(crate) fn claim(&mut self, pointer: &Pointer, key_hash: u64) -> bool {
-        self.pending.remove(&pointer.ordinal);
+        // The log names the first reference before all others, or never: then only a handle had it.
+        let is_first_written = self.pending.remove(&pointer.ordinal).is_none() || broken("stored-value");
         self.count(pointer.ordinal);
         let is_copy = pointer.reference != 0
             && !broken("references-replay")
             && self.stage(pointer.ordinal) == Stage::Referenced;
         if is_copy {
-            self.references_or_first(pointer.ordinal).claim(pointer.reference, key_hash);
+            let references = self.references_or_first(pointer.ordinal);
+            references.claim(pointer.reference, key_hash);
+            if !is_first_written {
+                references.remove(0);
+            }
         }
         is_copy
     }
@@ -308,7 +317,8 @@ impl Values {
     /// [`Values::references_mut`] of a value that is being copied; creates the first reference if needed.
     pub(super) fn references_or_first(&mut self, ordinal: u64) -> &mut References {
         self.unnoted.insert(ordinal);
-        self.references.entry(ordinal).or_insert_with(References::first)
+        let is_written = self.pending.get(&ordinal) != Some(&None);
+        self.references.entry(ordinal).or_insert_with(|| References::first(is_written))
     }
 
     /// Takes over the references of a copied value from the manifest.

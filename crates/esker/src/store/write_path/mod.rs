@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Collector, CommitLog, Core, Disk, Flusher, Installer};
+use crate::blob::NewBlob;
 use crate::cursor::Kind;
 use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
@@ -14,7 +15,7 @@ use crate::space::is_full;
 use crate::state::KeyBounds;
 use crate::trace::{Cause, Operation, Step, Subject, perf_context};
 use crate::write::batch::Batch;
-use crate::write::commit::Committed;
+use crate::write::commit::{Committed, NewRecord};
 
 mod new_blobs;
 
@@ -84,33 +85,45 @@ impl WritePath {
         durability: Durability,
         condition: Option<&dyn Fn() -> Result<bool>>,
     ) -> Result<Option<u64>> {
-        let work = || self.write_checked(batch, durability, condition);
-        self.core.metrics.measure(Operation::Write, || subject(batch), work)
+        self.write_blobs_if(batch, Vec::new(), durability, condition)
     }
 
-    fn write_checked(
+    /// [`WritePath::write_if`] of a batch with pointers to `blobs`, which are freed if it is not written.
+    pub(crate) fn write_blobs_if(
         &self,
         batch: &Batch,
+        mut blobs: Vec<NewBlob>,
         durability: Durability,
         condition: Option<&dyn Fn() -> Result<bool>>,
     ) -> Result<Option<u64>> {
+        let work = || {
+            if !self.admits(batch)? {
+                return Ok(Some(self.log.commit().published()));
+            }
+            if !batch.has_huge() {
+                return self.write_separated(batch, &mut blobs, durability, condition);
+            }
+            // A write that is refused should write no huge value.
+            batch.is_logged()?;
+            check_key_bounds(batch)?;
+            let (batch, new) = self.separate(batch)?;
+            blobs.extend(new);
+            self.write_separated(&batch, &mut blobs, durability, condition)
+        };
+        self.core.metrics.measure(Operation::Write, || subject(batch), work)
+    }
+
+    /// Refuses a batch that this store cannot write now. `false`: it has nothing to write.
+    fn admits(&self, batch: &Batch) -> Result<bool> {
         self.check_admits(batch)?;
         if batch.is_empty() {
-            return Ok(Some(self.log.commit().published()));
+            return Ok(false);
         }
         if batch.parts().iter().any(|part| part.tree.store != self.core.id) {
             let message = "the batch holds a tree of another store, or of an earlier opening of this one";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
-        if !batch.claim() {
-            // Its values may have been overwritten and freed since.
-            return self.write_checked(&self.copy_of_batch(batch)?, durability, condition);
-        }
-        let written = self.write_claimed(batch, durability, condition);
-        if !matches!(written, Ok(Some(_))) {
-            batch.unclaim();
-        }
-        written
+        Ok(true)
     }
 
     /// Fails if merges fall behind because they lack descriptors or memory. Slowing the writer more and more would not
@@ -124,9 +137,11 @@ impl WritePath {
         lacking.map_or(Ok(()), Err)
     }
 
-    fn write_claimed(
+    /// Writes a batch that holds pointers in the places of its huge values: those to `blobs` count from then on.
+    fn write_separated(
         &self,
         batch: &Batch,
+        blobs: &mut [NewBlob],
         durability: Durability,
         condition: Option<&dyn Fn() -> Result<bool>>,
     ) -> Result<Option<u64>> {
@@ -162,8 +177,9 @@ impl WritePath {
                 splits = self.installer.splits().load(Ordering::Acquire);
                 check_key_bounds(batch)?;
             }
-            let power = durability == Durability::Power;
-            match self.log.commit().commit(state, self.log.wal(), batch, header, power, &mut lookups) {
+            let record =
+                NewRecord { batch, blobs: &mut *blobs, header, unmarked: durability == Durability::Power };
+            match self.log.commit().commit(state, self.log.wal(), record, &mut lookups) {
                 Ok(Committed::Done { end }) => break end,
                 Ok(Committed::Paused) => {
                     perf_context::waiting(&*self.core.env().clock, Cause::Ingest, || {

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use super::WritePath;
 use crate::blob::{NewBlob, Pointer, key_hash};
 use crate::canary::broken;
-use crate::cursor::{Content, Kind, SeqNo};
+use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ranges::KeyRange;
-use crate::value::Value;
 use crate::version::edit::TreeId;
-use crate::write::batch::{Batch, Op};
+use crate::write::batch::{Batch, HugeValue, Op};
 use crate::write::lookups::{Lookup, What};
+
+fn missing(pointer: &Pointer) -> Error {
+    let message = format!("a value that was stored for a later write is missing: {pointer:?}");
+    Error::new(ErrorKind::Corruption, message)
+}
 
 impl WritePath {
     /// Writes `value` to a blob file, for `key` of a tree with the lineage `tree`.
@@ -27,27 +30,22 @@ impl WritePath {
         self.disk.check_room_for_blob(len)
     }
 
-    /// A copy of `batch` with copies of its huge values, to write the batch once more.
-    pub(super) fn copy_of_batch(&self, batch: &Batch) -> Result<Batch> {
-        let mut copy = Batch::new();
-        for (part, _, op) in batch.planned_ops() {
-            let tree = &batch.parts()[part].tree;
-            let entry = Content::open(op.kind, op.value);
-            match Pointer::of_entry(op.kind, op.value) {
-                Some(pointer) => {
-                    let gone = || Error::new(ErrorKind::InvalidInput, "a huge value of the batch is gone");
-                    let pin = batch.pin_of(&pointer).ok_or_else(gone)?;
-                    let value = Value::of_pin(pin, pointer).into_vec()?;
-                    copy.add_blob(tree, op.key, self.put_blob(tree.lineage, op.key, &value)?, entry.expiry)?;
+    /// Writes the huge values of `batch` to blob files, and adds references to those that are there already. Returns the
+    /// batch with pointers to them.
+    pub(super) fn separate(&self, batch: &Batch) -> Result<(Batch, Vec<NewBlob>)> {
+        let mut blobs = Vec::new();
+        for (tree, key, value) in batch.huge() {
+            blobs.push(match value {
+                HugeValue::Bytes(bytes) => self.put_blob(tree.lineage, key, (**bytes).as_ref())?,
+                HugeValue::Stored(stored) => {
+                    self.copy_blob(tree.lineage, key, &stored.pointer)?.ok_or_else(|| {
+                        // Nothing but the drop of its tree frees a value that a handle keeps.
+                        if tree.is_dropped() { tree.dropped_error() } else { missing(&stored.pointer) }
+                    })?
                 }
-                None if op.kind == Kind::DeleteRange => {
-                    KeyRange::decode(op.key, op.value)
-                        .map_or(Ok(()), |range| copy.add_range(tree, &range))?;
-                }
-                None => copy.add_until(tree, entry.kind, entry.expiry, op.key, entry.value)?,
-            }
+            });
         }
-        Ok(copy)
+        Ok((batch.separated(blobs.iter().map(|blob| &blob.pointer))?, blobs))
     }
 
     /// The writes of `batch` to keys that may hold a blob, numbered by their places in it.

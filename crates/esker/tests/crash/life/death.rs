@@ -11,6 +11,7 @@ impl Life {
     /// Closes the store and opens it again.
     pub(super) fn reopen(&mut self) -> Outcome<()> {
         self.stream = None;
+        self.stored = None;
         self.trees.clear();
         let Some(db) = self.db.take() else { return Ok(()) };
         self.count(&db);
@@ -108,6 +109,7 @@ impl Life {
         self.counts.crashes += u64::from(!killed);
         // The old handles end in the dead world.
         self.stream = None;
+        self.stored = None;
         self.trees.clear();
         if let Some(db) = self.db.take() {
             self.count(&db);

@@ -1,13 +1,14 @@
 //! A value that comes piece by piece, while the rest of the work goes on.
 
-use esker::{Durability, ValueWriter};
+use esker::{Batch, Durability, Tree, ValueWriter};
 
 use super::{Life, Outcome};
-use crate::history::{Bytes, Event};
+use crate::history::{Bytes, Event, Write};
 
 /// A stream that is neither committed nor abandoned yet.
 pub(super) struct Unfinished {
     writer: ValueWriter,
+    handle: Tree,
     tree: String,
     key: Bytes,
     value: Bytes,
@@ -45,9 +46,20 @@ impl Life {
                     return self.settle(fed, false);
                 }
                 let durability = if self.rng.one_in(2) { Durability::Power } else { Durability::Process };
-                let Unfinished { writer, tree, key, value, .. } = stream;
-                let result = writer.commit_with(durability);
-                self.history.begin(Event::Batch(vec![(tree, key, Some(value))]));
+                let Unfinished { writer, handle, tree, key, value, .. } = stream;
+                let mut writes = vec![(tree, key, Some(value))];
+                let result = if self.rng.one_in(2) {
+                    writer.commit_with(durability)
+                } else {
+                    // Under a second key too, or twice under the same.
+                    let mut other = writes[0].clone();
+                    if self.rng.one_in(2) {
+                        other.1 = self.key();
+                    }
+                    writes.push(other);
+                    self.write_stored(writer, &handle, &writes, durability)
+                };
+                self.history.begin(Event::Batch(writes));
                 self.withdraw_if_refused(&result);
                 if result.is_ok() && !self.disk.is_dead() {
                     self.history.acknowledge();
@@ -55,6 +67,25 @@ impl Life {
                 self.settle(result, durability == Durability::Power)
             }
         }
+    }
+
+    /// Writes one value for all keys of `writes`. Sometimes another handle of it outlives the write.
+    fn write_stored(
+        &mut self,
+        writer: ValueWriter,
+        tree: &Tree,
+        writes: &[Write],
+        durability: Durability,
+    ) -> esker::Result<()> {
+        let stored = writer.finish()?;
+        let mut batch = Batch::new();
+        for (_, key, _) in writes {
+            batch.put_stored(tree, key, &stored)?;
+        }
+        if self.rng.one_in(2) {
+            self.stored = Some(stored);
+        }
+        self.db().write_with(&batch, durability)
     }
 
     /// One of a length that gets a file of its own, where values are kept apart at all.
@@ -67,7 +98,8 @@ impl Life {
         let mut value = self.writes.to_le_bytes().to_vec();
         value.resize(len, self.writes as u8 | 1);
         let result = self.trees[&tree].writer(&key).and_then(|writer| {
-            let mut stream = Unfinished { writer, tree, key, value: value.into(), fed: 0 };
+            let handle = self.trees[&tree].clone();
+            let mut stream = Unfinished { writer, handle, tree, key, value: value.into(), fed: 0 };
             stream.feed(900_000)?;
             self.stream = Some(stream);
             Ok(())
