@@ -197,7 +197,7 @@ fuzz_target!(|data: &[u8]| {
                 let expected =
                     if op & 32 == 0 { model.get(which, &key).cloned() } else { Some(b"no".to_vec()) };
                 let swaps = expected.as_ref() == model.get(which, &key);
-                let swapped = tree.compare_and_swap(&key, expected.as_deref(), Some(&value)).expect("a swap");
+                let swapped = tree.compare_and_swap(&key, expected.as_deref(), Some(&value)).expect("a swap").is_done();
                 assert_eq!(swapped, swaps);
                 if swaps {
                     model.put(which, &key, &value);

@@ -118,7 +118,7 @@ impl Failure {
 impl From<esker::Error> for Failure {
     fn from(error: esker::Error) -> Self {
         let code = match error.kind() {
-            ErrorKind::InvalidInput => USAGE,
+            ErrorKind::InvalidInput | ErrorKind::KeyMoved => USAGE,
             _ => STORE,
         };
         let advice = if error.kind() == ErrorKind::Corruption {

@@ -33,8 +33,14 @@ pub enum ErrorKind {
     ReadOnly,
     /// An earlier write or sync failed. Reopen the store: opening recovers everything that was acknowledged.
     Poisoned,
-    /// The store was closed, or the tree dropped.
+    /// The store was closed.
     Closed,
+    /// The tree was dropped. A tree of the same name may have been created since: open it by its name.
+    TreeDropped,
+    /// The tree was split, and another tree has the key now: [`Error::moved`] says which, if it is known.
+    KeyMoved,
+    /// The tree did not exist when the snapshot was taken. Take a new one.
+    SnapshotTooOld,
     /// The process or the system has no descriptors, threads or memory left, or another program holds a file for a
     /// moment. Nothing is broken: call again when some are free, or raise the limit.
     OutOfResources,
@@ -59,18 +65,31 @@ pub enum ErrorKind {
 /// ```
 pub struct Error(Box<Inner>);
 
+/// Where a key went when its tree was split: [`Error::moved`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyMoved {
+    /// The name of the tree that was split off with the key. It may have been split or dropped since.
+    pub tree: String,
+    /// The keys of that tree, as far as they are known: from this key on.
+    pub lower: Vec<u8>,
+    /// Up to this key, which is not one of them; `None`: without end.
+    pub upper: Option<Vec<u8>>,
+}
+
 struct Inner {
     kind: ErrorKind,
     message: String,
     path: Option<PathBuf>,
     offset: Option<u64>,
     source: Option<io::Error>,
+    moved: Option<KeyMoved>,
 }
 
 impl Error {
     /// An error of `kind`, described by `message` (lower case, no full stop).
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Box::new(Inner { kind, message: message.into(), path: None, offset: None, source: None }))
+        let (path, offset, source, moved) = (None, None, None, None);
+        Error(Box::new(Inner { kind, message: message.into(), path, offset, source, moved }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -136,6 +155,18 @@ impl Error {
         self.0.offset
     }
 
+    /// Says where the key went.
+    pub(crate) fn with_moved(mut self, moved: KeyMoved) -> Self {
+        self.0.moved = Some(moved);
+        self
+    }
+
+    /// Of a [`ErrorKind::KeyMoved`]: which tree was split off with the key. `None` if the split came before this opening
+    /// of the store: ask [`Tree::range`](crate::Tree::range) of the trees.
+    pub fn moved(&self) -> Option<&KeyMoved> {
+        self.0.moved.as_ref()
+    }
+
     /// A copy that carries the source as text, so that one failure can be handed to many waiters.
     #[must_use]
     pub fn duplicate(&self) -> Self {
@@ -148,6 +179,7 @@ impl Error {
             path: self.0.path.clone(),
             offset: self.0.offset,
             source: None,
+            moved: self.0.moved.clone(),
         }))
     }
 }
@@ -213,6 +245,7 @@ impl From<Error> for io::Error {
             ErrorKind::LockTimeout => io::ErrorKind::TimedOut,
             ErrorKind::Io | ErrorKind::Poisoned | ErrorKind::Closed => io::ErrorKind::Other,
             ErrorKind::OutOfResources | ErrorKind::Conflict | ErrorKind::Cancelled => io::ErrorKind::Other,
+            ErrorKind::TreeDropped | ErrorKind::KeyMoved | ErrorKind::SnapshotTooOld => io::ErrorKind::Other,
         };
         let kind = error.0.source.as_ref().map_or_else(of_kind, io::Error::kind);
         io::Error::new(kind, error)

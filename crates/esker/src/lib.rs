@@ -82,7 +82,7 @@ pub use admin::{
 };
 pub use cache::sim as cache_sim;
 pub use db::Db;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, KeyMoved, Result};
 pub use finding::{CheckReport, Finding};
 pub use operators::{ADD, APPEND, MergeOperator, MergeOperators, OPERATOR_NAME_MAX};
 pub use options::{CachePolicy, CompactionStyle, Compression, Durability, Options, TreeOptions};
@@ -92,7 +92,7 @@ pub use stats::{Stats, TreeStats};
 pub use trace::{
     Cause, Latency, Operation, OperationStats, SlowOperation, Spent, Step, Trace, WaitStats, WhySlow,
 };
-pub use tree::{Ingest, IngestUnsorted, Snapshot, StoredValue, Tree, ValueWriter};
+pub use tree::{Ingest, IngestUnsorted, Snapshot, StoredValue, Swap, Tree, ValueWriter};
 pub use txn::{Isolation, Savepoint, Txn, TxnMode, TxnOptions, TxnScan};
 pub use updates::{Change, Update, Updates, What};
 pub use value::{Value, ValueMap, ValueReader};

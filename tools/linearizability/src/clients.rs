@@ -245,7 +245,7 @@ fn swap(store: &Store, key: u64, expected: u64, new: u64) -> Result<Came, Failed
     let expected = (expected != 0).then(|| stored(expected));
     let swapped =
         store.tree.compare_and_swap(key_of(store.history, key), expected.as_deref(), Some(&stored(new)))?;
-    Ok(Came::Swapped(swapped))
+    Ok(Came::Swapped(swapped.is_done()))
 }
 
 fn all(store: &Store, scan: bool) -> Result<Came, Failed> {

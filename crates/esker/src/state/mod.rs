@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::canary::broken;
 use crate::cursor::SeqNo;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, KeyMoved, Result};
 use crate::log::replay::LogFloor;
 use crate::memtable::{ChunkPool, Memtable};
 use crate::options::TreeOptions;
@@ -130,12 +130,21 @@ impl KeyBounds {
         if self.range.contains(key) {
             return Ok(());
         }
+        let moved = self.moved.iter().find(|moved| moved.range.contains(key));
+        let other =
+            moved.map_or("another tree".to_owned(), |moved| format!("the tree \"{}\"", moved.to.name));
         let message = format!(
-            "the key \"{}\" is outside the tree \"{name}\": that tree was split, and another tree has the key \
-             now",
+            "the key \"{}\" is outside the tree \"{name}\": that tree was split, and {other} has the key now",
             key.escape_ascii()
         );
-        Err(Error::new(ErrorKind::InvalidInput, message))
+        let error = Error::new(ErrorKind::KeyMoved, message);
+        Err(match moved {
+            Some(Moved { range, to, .. }) => {
+                let KeyRange { lower, upper } = range.clone();
+                error.with_moved(KeyMoved { tree: to.name.clone(), lower, upper })
+            }
+            None => error,
+        })
     }
 
     /// Refuses a moment at which the tree `name` was another store's.
@@ -144,7 +153,7 @@ impl KeyBounds {
             return Ok(());
         }
         let message = format!("the tree \"{name}\" was imported after this snapshot");
-        Err(Error::new(ErrorKind::Conflict, message))
+        Err(Error::new(ErrorKind::SnapshotTooOld, message))
     }
 
     /// The tree that had `key` at the moment `seq`, if it was split off since.
@@ -300,6 +309,6 @@ impl TreeInner {
     }
 
     pub(crate) fn dropped_error(&self) -> Error {
-        Error::new(ErrorKind::Closed, format!("the tree \"{}\" was dropped", self.name))
+        Error::new(ErrorKind::TreeDropped, format!("the tree \"{}\" was dropped", self.name))
     }
 }

@@ -149,7 +149,7 @@ impl Ingest {
     /// wait for two syncs.
     ///
     /// # Errors
-    /// `Io` and `OutOfSpace`: the tree is unchanged. `Closed` when the tree was dropped; `InvalidInput` after a failed
+    /// `Io` and `OutOfSpace`: the tree is unchanged. `TreeDropped` when the tree was dropped; `InvalidInput` after a failed
     /// [`Ingest::put`]. After `Poisoned`, as with every write, only reopening the store shows whether the pairs are
     /// there.
     pub fn commit(mut self) -> Result<u64> {

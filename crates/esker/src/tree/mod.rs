@@ -25,6 +25,7 @@ use crate::version::read_cost::ReadCost;
 use crate::write::batch::{Batch, check_key};
 
 mod batch;
+mod conditional;
 mod estimate;
 mod ingest;
 mod merge_operator;
@@ -36,6 +37,7 @@ mod transfer;
 /// How many bytes of a large value or load are written between checks for free disk space.
 const ROOM_EVERY: u64 = 16 << 20;
 
+pub use conditional::Swap;
 pub use ingest::{Ingest, IngestUnsorted};
 pub use snapshot::Snapshot;
 pub use stream::{StoredValue, ValueWriter};
@@ -174,29 +176,43 @@ impl Tree {
         expiry: Option<Expiry>,
         durability: Durability,
     ) -> Result<()> {
+        self.put_one_if(key, value, expiry, durability, None).map(drop)
+    }
+
+    /// Gives `key` the value `value` if `condition` holds while no other write is in progress. Returns whether it did.
+    fn put_one_if(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        expiry: Option<Expiry>,
+        durability: Durability,
+        condition: Option<&dyn Fn() -> Result<bool>>,
+    ) -> Result<bool> {
         if self.is_huge(value.len()) {
             check_key(key)?;
             // It goes to its file without a copy.
             let blob = self.store.writes().put_blob(self.inner.lineage, key, value)?;
-            return self.put_blob(key, blob, expiry, durability);
+            return self.put_blob_if(key, blob, expiry, durability, condition);
         }
         Batch::with_scratch(|batch| {
             batch.add_until(&self.inner, Kind::Put, expiry, key, value)?;
-            self.store.writes().write(batch, durability)
+            self.store.writes().write_if(batch, durability, condition).map(|end| end.is_some())
         })
     }
 
-    /// Gives `key` the huge value `blob`.
-    fn put_blob(
+    /// [`Tree::put_one_if`] of the huge value `blob`.
+    fn put_blob_if(
         &self,
         key: &[u8],
         blob: NewBlob,
         expiry: Option<Expiry>,
         durability: Durability,
-    ) -> Result<()> {
+        condition: Option<&dyn Fn() -> Result<bool>>,
+    ) -> Result<bool> {
         let mut batch = Batch::new();
         batch.add_pointer(&self.inner, key, &blob.pointer, expiry)?;
-        self.store.writes().write_blobs_if(&batch, vec![blob], durability, None).map(drop)
+        let written = self.store.writes().write_blobs_if(&batch, vec![blob], durability, condition)?;
+        Ok(written.is_some())
     }
 
     /// Deletes all keys of `range`; its direction does not matter. Later puts in the range are not affected. A range
@@ -234,93 +250,11 @@ impl Tree {
         self.store.writes().write(&batch, self.store.options().durability)
     }
 
-    /// Writes `new` (or deletes, for `None`) if the value of `key` is `expected` (`None`: absent) at exactly that
-    /// moment. Returns whether it was.
-    ///
-    /// # Errors
-    /// As [`Tree::put`] and [`Tree::get`].
-    pub fn compare_and_swap(
-        &self,
-        key: impl AsRef<[u8]>,
-        expected: Option<&[u8]>,
-        new: Option<&[u8]>,
-    ) -> Result<bool> {
-        let mut matched = false;
-        self.modify(key.as_ref(), |current| {
-            matched = current == expected;
-            matched.then(|| new.map(<[u8]>::to_vec))
-        })?;
-        Ok(matched)
-    }
-
-    /// Replaces the value of `key` by the result of `change` (`None`: absent). No other write to the key comes in
-    /// between: if one did, `change` is called again. Returns the new value.
-    ///
-    /// # Errors
-    /// As [`Tree::put`] and [`Tree::get`].
-    ///
-    /// # Example
-    /// ```
-    /// # fn main() -> esker::Result<()> {
-    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
-    /// let counters = db.tree("counters")?;
-    /// let add_one = |old: Option<&[u8]>| Some((old.map_or(0, |v| v[0]) + 1).to_le_bytes().to_vec());
-    /// counters.update("visits", add_one)?;
-    /// assert_eq!(counters.update("visits", add_one)?, Some(vec![2]));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn update(
-        &self,
-        key: impl AsRef<[u8]>,
-        mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
-    ) -> Result<Option<Vec<u8>>> {
-        let mut new = None;
-        self.modify(key.as_ref(), |current| {
-            new = change(current);
-            Some(new.clone())
-        })?;
-        Ok(new)
-    }
-
-    /// Reads, calls `decide` (`None`: no change), and writes if no newer version has come meanwhile.
-    fn modify(
-        &self,
-        key: &[u8],
-        mut decide: impl FnMut(Option<&[u8]>) -> Option<Option<Vec<u8>>>,
-    ) -> Result<()> {
-        check_key(key)?;
-        loop {
-            // The snapshot keeps merges from folding later versions into the bottom level, where they would lose the
-            // sequence numbers that show them to be newer.
-            let snapshot = Snapshot::for_one_call(&self.owner);
-            let current = snapshot.get(self, key)?;
-            let lasting = self.store.log().lasting(current.as_ref().and_then(Value::lapses_us));
-            let current = current.map(Value::into_vec).transpose()?;
-            let Some(new) = decide(current.as_deref()) else { return Ok(()) };
-            let mut batch = Batch::new();
-            match new {
-                Some(value) => batch.put_owned(self, key, value, None)?,
-                None => batch.delete(self, key)?,
-            }
-            let seen = snapshot.seq();
-            let unchanged = || Ok(self.is_unchanged(key, seen)? && lasting.holds());
-            if self
-                .store
-                .writes()
-                .write_if(&batch, self.store.options().durability, Some(&unchanged))?
-                .is_some()
-            {
-                return Ok(());
-            }
-        }
-    }
-
     /// Writes the tree's memtables into tables. This is needed only if its writes skip the log
     /// ([`TreeOptions::log`](crate::TreeOptions::log)): all earlier writes then survive power loss.
     ///
     /// # Errors
-    /// `Io` or `OutOfSpace`; the data stays in memory. `Closed` when the tree was dropped.
+    /// `Io` or `OutOfSpace`; the data stays in memory. `TreeDropped` when the tree was dropped.
     pub fn flush(&self) -> Result<()> {
         self.store.log().check_changeable()?;
         if self.inner.is_dropped() {
@@ -446,8 +380,8 @@ impl Tree {
     /// The value of `key`.
     ///
     /// # Errors
-    /// `Corruption` or `Io` when a table cannot be read, `Closed` when the store is closed or the tree
-    /// dropped.
+    /// `Corruption` or `Io` when a table cannot be read, `Closed` when the store is closed, `TreeDropped` when the tree
+    /// was dropped.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         Ok(self.get_now(key.as_ref(), Value::copy_of)?.map(|found| match found {

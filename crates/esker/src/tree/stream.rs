@@ -183,7 +183,7 @@ impl ValueWriter {
             None => self.tree.put_one(&self.key, &self.held, self.expiry, durability),
             Some(stream) => {
                 let blob = stream.finish(self.tree.inner.lineage, &self.key)?;
-                self.tree.put_blob(&self.key, blob, self.expiry, durability)
+                self.tree.put_blob_if(&self.key, blob, self.expiry, durability, None).map(drop)
             }
         }
     }

@@ -125,7 +125,7 @@ struct Inner {
 /// Whether a transaction that failed with `error` may succeed when it is repeated. One that waited for a lock in vain has
 /// waited long enough.
 fn is_transient(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Deadlock)
+    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Deadlock | ErrorKind::SnapshotTooOld)
 }
 
 impl Txn {

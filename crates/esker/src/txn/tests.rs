@@ -458,7 +458,7 @@ fn trees_of_other_stores_and_of_the_past_are_refused() {
     assert!(txn.get(&dropped, "x").unwrap().is_none());
     txn.put(db.default_tree(), "x", "1").unwrap();
     db.drop_tree("dropped").unwrap();
-    assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::TreeDropped);
     assert!(!db.contains("x").unwrap());
     db.close().unwrap();
     assert_eq!(db.begin(TxnOptions::default()).unwrap_err().kind(), ErrorKind::Closed);

@@ -4,11 +4,11 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use esker::{APPEND, Batch, Durability, Tree};
+use esker::{APPEND, Batch, Durability, Swap, Tree, Value};
 
 use crate::common::{Longest, ttl};
 use crate::model::{Bytes, Content};
-use crate::ops::{Key, Op, Range, Recipe, TREES, Write};
+use crate::ops::{Exchange, Key, Op, Range, Recipe, TREES, Write};
 use crate::session::{Check, OpenScan, Session, compare, digest, same};
 use crate::values::read_found;
 
@@ -54,6 +54,7 @@ impl Session {
             | Op::Delete { .. }
             | Op::Batch { .. }
             | Op::Swap { .. }
+            | Op::Exchange { .. }
             | Op::Update { .. }
             | Op::DeleteRange { .. }
             | Op::Merge { .. }
@@ -103,6 +104,7 @@ impl Session {
             }
             Op::Batch { writes, power, twice } => self.write_batch(writes, *power, *twice)?,
             Op::Swap { tree, key, right, new } => return self.swap(*tree, key, *right, *new),
+            Op::Exchange { tree, key, how } => return self.exchange(*tree, key, *how),
             Op::Transfer { tree, from, to, keep } => return self.transfer(*tree, from, to, *keep),
             Op::DeleteRange { tree, range, around } => self.delete_range(*tree, range, around.as_ref())?,
             Op::Merge { tree, key, longest, operands } => self.merge(*tree, key, *longest, operands)?,
@@ -202,14 +204,54 @@ impl Session {
             Some(value) => Some(Arc::from(&value[1..])),
             None => Some(Arc::from(&[][..])),
         };
-        let guess: Option<Bytes> = if right { current } else { other };
+        let guess: Option<Bytes> = if right { current.clone() } else { other };
         let new = new.map(Recipe::bytes);
-        let swapped = handle.compare_and_swap(&**key, guess.as_deref(), new.as_deref())?;
-        same!(swapped, right, "whether {key:?} was swapped");
+        match handle.compare_and_swap(&**key, guess.as_deref(), new.as_deref())? {
+            Swap::Done => same!(true, right, "whether {key:?} was swapped"),
+            Swap::Found(found) => {
+                same!(false, right, "whether {key:?} was swapped");
+                Session::same_value(found.as_ref(), current.as_ref(), key)?;
+            }
+        }
         if right {
             self.note(tree, key, new.map(|new| (new, None)));
         }
-        Ok(digest(swapped))
+        Ok(digest(right))
+    }
+
+    /// Writes that return the value that the key had.
+    fn exchange(&mut self, tree: usize, key: &Key, how: Exchange) -> Check<u64> {
+        let Some(handle) = self.tree(tree)? else { return Ok(0) };
+        let current = self.expected(tree, key);
+        let result = digest(current.as_deref());
+        match how {
+            Exchange::Insert(new) => {
+                let new = new.bytes();
+                Session::same_value(handle.insert(&**key, &new)?.as_ref(), current.as_ref(), key)?;
+                self.note(tree, key, Some((new, None)));
+            }
+            Exchange::Remove => {
+                let was_there = current.is_some();
+                Session::same_value(handle.remove(&**key)?.as_ref(), current.as_ref(), key)?;
+                if was_there {
+                    self.note(tree, key, None);
+                }
+            }
+            Exchange::PutIfAbsent(new) => {
+                let (new, is_absent) = (new.bytes(), current.is_none());
+                Session::same_value(handle.put_if_absent(&**key, &new)?.as_ref(), current.as_ref(), key)?;
+                if is_absent {
+                    self.note(tree, key, Some((new, None)));
+                }
+            }
+        }
+        Ok(result)
+    }
+
+    fn same_value(found: Option<&Value>, expected: Option<&Bytes>, key: &Key) -> Check<()> {
+        let found = read_found(found)?;
+        same!(found.as_deref(), expected.map(|bytes| &**bytes), "the value of {key:?} before a write");
+        Ok(())
     }
 
     fn transfer(&mut self, tree: usize, from: &Key, to: &Key, keep: bool) -> Check<u64> {

@@ -76,15 +76,15 @@ impl Session {
         self.model.trees.remove(name);
         self.handles.remove(name);
         self.orphan_streams(tree);
-        let closed = Some(ErrorKind::Closed);
-        same!(kind_of(handle.get("k")), closed, "a get from a dropped tree");
-        same!(kind_of(handle.put("k", "v")), closed, "a put into a dropped tree");
-        same!(kind_of(handle.scan(Range::all().to_scan_range())), closed, "a scan of a dropped tree");
-        same!(kind_of(handle.update("k", |_| None)), closed, "an update in a dropped tree");
+        let dropped = Some(ErrorKind::TreeDropped);
+        same!(kind_of(handle.get("k")), dropped, "a get from a dropped tree");
+        same!(kind_of(handle.put("k", "v")), dropped, "a put into a dropped tree");
+        same!(kind_of(handle.scan(Range::all().to_scan_range())), dropped, "a scan of a dropped tree");
+        same!(kind_of(handle.update("k", |_| None)), dropped, "an update in a dropped tree");
         let mut batch = Batch::new();
         batch.put(self.db().default_tree(), "never written", "")?;
         batch.put(&handle, "k", "v")?;
-        same!(kind_of(self.db().write(&batch)), closed, "a batch with a dropped tree");
+        same!(kind_of(self.db().write(&batch)), dropped, "a batch with a dropped tree");
         same!(self.db().contains("never written")?, false, "half a batch");
         Ok(())
     }

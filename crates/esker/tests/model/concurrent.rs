@@ -182,7 +182,8 @@ fn no_update_and_no_swap_is_lost() {
                             let old = tree.get_vec("swapped").unwrap();
                             let new = old.as_deref().map_or(0, number) + 1;
                             let new = new.to_le_bytes();
-                            if tree.compare_and_swap("swapped", old.as_deref(), Some(&new)).unwrap() {
+                            if tree.compare_and_swap("swapped", old.as_deref(), Some(&new)).unwrap().is_done()
+                            {
                                 swapped.fetch_add(1, Ordering::Relaxed);
                             }
                             // Company, so that memtables fill and tables are merged.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use esker::{CompactionStyle, Compression, KEY_LEN_MAX};
 
 use crate::common::Rng;
-use crate::ops::{JOBS, Key, Op, Range, Recipe, Reopen, SLOTS, StreamEnd, TREES, Write};
+use crate::ops::{Exchange, JOBS, Key, Op, Range, Recipe, Reopen, SLOTS, StreamEnd, TREES, Write};
 
 /// Makes histories.
 pub(crate) struct Generator {
@@ -282,7 +282,15 @@ impl Generator {
                 let (tree, key, right) = (self.tree(), self.key(), self.rng.percent(70));
                 Op::Swap { tree, key, right, new: self.maybe_value() }
             }
-            730..770 => Op::Update { tree: self.tree(), key: self.key(), longest: 40 },
+            730..750 => Op::Update { tree: self.tree(), key: self.key(), longest: 40 },
+            750..770 => {
+                let how = match self.rng.below(3) {
+                    0 => Exchange::Insert(self.value()),
+                    1 => Exchange::Remove,
+                    _ => Exchange::PutIfAbsent(self.value()),
+                };
+                Op::Exchange { tree: self.tree(), key: self.key(), how }
+            }
             770..810 => Op::Scan { tree: self.tree(), range: self.range(), copies: self.rng.percent(50) },
             810..820 => Op::Count { tree: self.tree(), range: self.range() },
             820..840 => {

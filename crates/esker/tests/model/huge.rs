@@ -139,7 +139,7 @@ impl Session {
             _ => writer.commit(),
         };
         if orphaned {
-            same!(kind_of(ended), Some(ErrorKind::Closed), "a stream to a dropped tree");
+            same!(kind_of(ended), Some(ErrorKind::TreeDropped), "a stream to a dropped tree");
             return Ok(1);
         }
         ended?;

@@ -148,6 +148,11 @@ pub(crate) enum Op {
         right: bool,
         new: Option<Recipe>,
     },
+    Exchange {
+        tree: usize,
+        key: Key,
+        how: Exchange,
+    },
     /// Renames, or with `keep` copies.
     Transfer {
         tree: usize,
@@ -334,6 +339,14 @@ pub(crate) enum Reopen {
     Kill,
     /// `close`, then a look through a read-only opening.
     ReadOnly,
+}
+
+/// A write that returns the value that the key had.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Exchange {
+    Insert(Recipe),
+    Remove,
+    PutIfAbsent(Recipe),
 }
 
 /// How a stream ends.

@@ -91,7 +91,7 @@ impl Writer<'_> {
                 Ok(was_power) => break was_power,
                 Err(error) => match error.kind() {
                     // The key's tree was split meanwhile.
-                    ErrorKind::InvalidInput if !Arc::ptr_eq(&routes, &world.shared.routes()) => {}
+                    ErrorKind::KeyMoved if !Arc::ptr_eq(&routes, &world.shared.routes()) => {}
                     ErrorKind::Conflict | ErrorKind::Deadlock | ErrorKind::LockTimeout => {}
                     _ => fail(&format!("{actor:?}, operation {n}, {op:?}: {error}")),
                 },
@@ -205,7 +205,7 @@ impl Attempt<'_> {
             Action::Swap => {
                 let old = shared.heads.get_vec(head_key(writer))?;
                 let new = self.head.encode();
-                if !shared.heads.compare_and_swap(head_key(writer), old.as_deref(), Some(&new))? {
+                if !shared.heads.compare_and_swap(head_key(writer), old.as_deref(), Some(&new))?.is_done() {
                     fail(&format!("writer {writer}: somebody else changed its head"));
                 }
                 Ok(false)

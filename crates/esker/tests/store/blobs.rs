@@ -190,7 +190,7 @@ fn a_batch_is_data_and_touches_no_file() {
     let mut refused = copy.clone();
     refused.put(&gone, "e", value(5, 500_000)).unwrap();
     db.drop_tree("gone").unwrap();
-    assert_eq!(db.write(&refused).unwrap_err().kind(), esker::ErrorKind::Closed);
+    assert_eq!(db.write(&refused).unwrap_err().kind(), esker::ErrorKind::TreeDropped);
     settle(&db);
     assert!(blob_bytes(&disk) < before + 100_000, "{} and {before}", blob_bytes(&disk));
 }

@@ -191,7 +191,7 @@ impl Session {
         let snapshot = self.dbs[store].snapshot();
         let (tree, files) = self.dbs[store].import_tree(&dir, &name).unwrap();
         assert_eq!(files.copied_files, 0);
-        assert_eq!(snapshot.get(&tree, "000").unwrap_err().kind(), ErrorKind::Conflict);
+        assert_eq!(snapshot.get(&tree, "000").unwrap_err().kind(), ErrorKind::SnapshotTooOld);
         assert!(snapshot.scan(&tree, ScanRange::all()).is_err());
         let held = self.exports[&dir].clone();
         assert!(tree.tag().is_some());

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker::env::{JobKind, StepExecutor};
 use esker::fs::sim::SimFs;
-use esker::{Db, ErrorKind, Options, ScanRange, Snapshot, Tree, TreeOptions, TxnMode, TxnOptions};
+use esker::{Db, ErrorKind, KeyMoved, Options, ScanRange, Snapshot, Tree, TreeOptions, TxnMode, TxnOptions};
 
 use crate::common::{Rng, any_style, contents, seeds, settle, tables, tiny_options, world};
 
@@ -134,8 +134,11 @@ impl Session {
         let tree = split.unwrap();
         let pairs = self.halves.get_mut(name).unwrap().pairs.split_off(&at);
         let old = self.halves.get_mut(name).unwrap();
-        old.upper = Some(at.clone());
-        assert_eq!(old.tree.put(&at, "late").unwrap_err().kind(), ErrorKind::InvalidInput);
+        let upper = old.upper.replace(at.clone());
+        let refused = old.tree.put(&at, "late").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::KeyMoved);
+        let expected = KeyMoved { tree: new_name.clone(), lower: at.clone(), upper: upper.clone() };
+        assert_eq!(refused.moved(), Some(&expected));
         assert!(old.tree.get(&at).unwrap().is_none());
         self.halves.insert(new_name, Half { tree, pairs, lower: at, ..half });
     }
@@ -311,10 +314,10 @@ fn what_was_read_before_conflicts_and_what_moves_is_refused() {
     }
     assert_eq!(reader.commit().unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(scanner.commit().unwrap_err().kind(), ErrorKind::Conflict);
-    assert_eq!(writer.commit().unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(writer.commit().unwrap_err().kind(), ErrorKind::KeyMoved);
     bystander.commit().unwrap();
     for (key, value) in [("k", "1"), ("z", "1")] {
-        assert_eq!(tree.put(key, value).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(tree.put(key, value).unwrap_err().kind(), ErrorKind::KeyMoved);
         assert!(tree.update(key, |_| Some(vec![1])).is_err());
         assert!(tree.rename("a", key).is_err());
     }
@@ -370,7 +373,7 @@ fn others_write_meanwhile() {
                         let number = round.wrapping_mul(2_654_435_761) % 1000 * 2 + writer;
                         match tree.put(number.to_be_bytes(), round.to_be_bytes()) {
                             Ok(()) => drop(written.insert(number, round)),
-                            Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidInput),
+                            Err(error) => assert_eq!(error.kind(), ErrorKind::KeyMoved),
                         }
                     }
                     written

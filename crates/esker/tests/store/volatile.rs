@@ -52,7 +52,7 @@ fn closing_loses_nothing() {
         }
         tree.put([round], vec![round; 100_000]).unwrap();
         db.put([round], "logged").unwrap();
-        assert!(tree.compare_and_swap("cas", None, Some(b"1")).unwrap());
+        assert!(tree.compare_and_swap("cas", None, Some(b"1")).unwrap().is_done());
         tree.delete("cas").unwrap();
         match round {
             0 => db.close().unwrap(),

@@ -40,7 +40,7 @@ fn a_split_of_deleted_ranges_does_not_wait_for_those_who_wait_for_its_number() {
                 store.reshaper().install_split(&mut versions, inner, halves.clone(), "behind", number.seq);
             store.commit().show_number(&number);
             drop(versions);
-            assert!(swap.join().unwrap().unwrap());
+            assert!(swap.join().unwrap().unwrap().is_done());
             new
         };
         let _one_at_a_time = store.reshaper().reshaping.lock();
