@@ -106,7 +106,7 @@ impl Writes {
 
     #[inline]
     fn apply_if_full(&mut self, store: &mut Store) -> Result<(), Refused> {
-        if self.batch.len() >= ROWS || self.batch.size_bytes() >= BYTES {
+        if self.batch.len() >= ROWS || self.batch.memory_bytes() >= BYTES {
             self.apply(store)?;
         }
         Ok(())

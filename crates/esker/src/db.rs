@@ -180,7 +180,7 @@ impl Db {
     /// options and tag. `tree` keeps the keys before `at`. No table is rewritten, however large the tree is: both trees
     /// share the files that hold keys of both, until merges rewrite them.
     ///
-    /// Handles of `tree` stay valid. A write of a key from `at` on through such a handle fails with `InvalidInput`. A
+    /// Handles of `tree` stay valid. A write of a key from `at` on through such a handle fails with `KeyMoved`. A
     /// [`Tree::delete_range`] that reaches beyond `at` deletes only the keys before `at` and succeeds. So a program
     /// that deletes ranges while another thread splits the tree compares its range with [`Tree::range`] afterwards.
     /// Snapshots and scans that began before the split continue to see one tree through its handle. Writes to `tree`
@@ -330,7 +330,8 @@ impl Db {
     /// Applies `batch`, all or nothing, with the store's default durability.
     ///
     /// # Errors
-    /// `InvalidInput` when it holds a tree of another store; otherwise as [`Tree::put`].
+    /// `InvalidInput` when it holds a tree of another store, or has 4 GiB or more in the log with the pointers to huge
+    /// values; otherwise as [`Tree::put`].
     pub fn write(&self, batch: &Batch) -> Result<()> {
         self.store.writes().write(batch, self.store.options().durability)
     }
@@ -351,13 +352,15 @@ impl Db {
         Txn::begin(&self.store, &self.locks, options)
     }
 
-    /// Runs `work` in a transaction and commits it. While the commit or a call of the transaction fails with `Conflict`
-    /// or `Deadlock`, repeats it, at most 64 times, with pauses of at most 13 ms. So `work` may run several times, and
-    /// should have no other effects that matter if it runs again. Any other error of `work`, which may be of any type,
-    /// rolls the transaction back.
+    /// Runs `work` in a transaction and commits it. `work` may fail with an error of any type, which rolls the
+    /// transaction back.
+    ///
+    /// It is repeated, at most 64 times, with pauses of at most 13 ms, if the commit fails with `Conflict`, or if `work`
+    /// fails and the last call of the transaction that failed did so with `Conflict`, `Deadlock` or `SnapshotTooOld`. So
+    /// `work` may run several times, and should have no other effects that matter if it runs again.
     ///
     /// # Errors
-    /// `Conflict` or `Deadlock` of the last try; any other error of `work` or [`Txn::commit`].
+    /// Those of `work` and of [`Txn::commit`] in the last try.
     ///
     /// # Example
     /// ```

@@ -37,9 +37,10 @@ pub enum ErrorKind {
     Closed,
     /// The tree was dropped. A tree of the same name may have been created since: open it by its name.
     TreeDropped,
-    /// The tree was split, and another tree has the key now: [`Error::moved`] says which, if it is known.
+    /// The key is outside the bounds that the tree has since a split. Another tree has the key: [`Error::moved`] says
+    /// which, if it is known.
     KeyMoved,
-    /// The tree did not exist when the snapshot was taken. Take a new one.
+    /// The tree was imported after the snapshot was taken. Take a new one.
     SnapshotTooOld,
     /// The process or the system has no descriptors, threads or memory left, or another program holds a file for a
     /// moment. Nothing is broken: call again when some are free, or raise the limit.
@@ -70,9 +71,9 @@ pub struct Error(Box<Inner>);
 pub struct KeyMoved {
     /// The name of the tree that was split off with the key. It may have been split or dropped since.
     pub tree: String,
-    /// The keys of that tree, as far as they are known: from this key on.
+    /// The inclusive lower bound of the keys that moved.
     pub lower: Vec<u8>,
-    /// Up to this key, which is not one of them; `None`: without end.
+    /// The exclusive upper bound of the keys that moved; `None`: unbounded.
     pub upper: Option<Vec<u8>>,
 }
 
@@ -161,8 +162,9 @@ impl Error {
         self
     }
 
-    /// Of a [`ErrorKind::KeyMoved`]: which tree was split off with the key. `None` if the split came before this opening
-    /// of the store: ask [`Tree::range`](crate::Tree::range) of the trees.
+    /// Of a [`ErrorKind::KeyMoved`]: which tree was split off with the key. `None` if that is not known, because the split
+    /// came before this opening of the store, or because the tree is itself the one that was split off: compare the key
+    /// with [`Tree::range`](crate::Tree::range) of the trees.
     pub fn moved(&self) -> Option<&KeyMoved> {
         self.0.moved.as_ref()
     }

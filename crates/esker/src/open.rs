@@ -195,8 +195,11 @@ impl Opening {
     ) -> Result<Arc<Store>> {
         let Opening { core, mut versions, .. } = self;
         let (env, dir, options, blobs) = (core.env(), core.dir(), core.options(), core.blobs());
-        let mut blobs_to_go = self.unneeded.damaged.take();
-        blobs_to_go.extend(&self.unneeded.files);
+        let mut blobs_to_go: BTreeSet<BlobFileId> = self.unneeded.files.iter().copied().collect();
+        if purpose == Purpose::Write {
+            // `Shorten` does not know what the rest of the log names.
+            blobs_to_go.append(&mut self.unneeded.damaged.take());
+        }
         let unclaimed = unclaimed(self.unneeded, blobs, purpose);
         let (listing, mut state, read_only) = (&found.listing, found.state.clone(), purpose == Purpose::Read);
         let reuse = match purpose {

@@ -342,10 +342,10 @@ impl<'a> Repair<'a> {
         if self.needs_manifest {
             self.unused.extend(self.listing.manifest_paths(self.dir));
         }
-        if !self.unused.is_empty() {
+        let blobs = self.listing.blobs.iter().map(|&id| blob_path(self.dir, id));
+        let blobs: Vec<PathBuf> = blobs.filter(|_| self.needs_manifest && keeps_blobs).collect();
+        if !self.unused.is_empty() || !blobs.is_empty() {
             let quarantine = self.quarantine()?;
-            let blobs = self.listing.blobs.iter().map(|&id| blob_path(self.dir, id));
-            let blobs: Vec<PathBuf> = blobs.filter(|_| self.needs_manifest && keeps_blobs).collect();
             for path in self.unused.iter().chain(&blobs) {
                 if let Some(name) = path.file_name().filter(|_| fs.exists(path).unwrap_or(false)) {
                     fs.hard_link(path, &quarantine.join(name))?;

@@ -17,7 +17,7 @@ const NOTED_FROM: u64 = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct NewBlob {
     pub(crate) pointer: Pointer,
-    /// Keeps its bytes until it is committed or dropped.
+    /// Keeps its bytes until this is dropped.
     pub(crate) pin: Arc<Pin>,
     committed: bool,
 }

@@ -52,7 +52,7 @@ pub(crate) struct BlobSet {
     /// Whether there is a new file whose name is not durable yet.
     pub(super) new_name: AtomicBool,
     syncing_names: Mutex<()>,
-    /// Values whose batch was dropped unwritten.
+    /// Values whose write has failed, and those whose last handle was dropped.
     pub(super) unwritten: Mutex<Vec<Pointer>>,
     /// Freed values whose last pin was dropped.
     pub(super) unpinned: Mutex<Vec<(BlobFileId, u64)>>,

@@ -104,10 +104,12 @@ pub(crate) fn remove_for_good<T>(
     all_renamed.and(removed)
 }
 
-/// Removes the new file `path`, which could not be prepared. It may be left under its second name, for the next opening:
-/// what has failed for the file may fail for the directory.
+/// Removes the new file `path`, which could not be prepared. What has failed for the file may fail for the directory: so
+/// it may be left under one of its names, for the next opening.
 pub(in crate::fs) fn give_up(fs: &dyn FileSystem, path: &Path) {
-    if let Some(dir) = path.parent() {
-        drop(remove_for_good(fs, dir, &mut vec![path], |path| path));
+    if let Some(dir) = path.parent()
+        && remove_for_good(fs, dir, &mut vec![path], |path| path).is_err()
+    {
+        drop(fs.remove_file(path));
     }
 }

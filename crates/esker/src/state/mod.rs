@@ -134,7 +134,7 @@ impl KeyBounds {
         let other =
             moved.map_or("another tree".to_owned(), |moved| format!("the tree \"{}\"", moved.to.name));
         let message = format!(
-            "the key \"{}\" is outside the tree \"{name}\": that tree was split, and {other} has the key now",
+            "the key \"{}\" is outside the bounds that the tree \"{name}\" has since a split: {other} has it",
             key.escape_ascii()
         );
         let error = Error::new(ErrorKind::KeyMoved, message);

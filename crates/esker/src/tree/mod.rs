@@ -98,8 +98,8 @@ impl Tree {
     /// Gives `key` the value `value`, with the store's default durability.
     ///
     /// # Errors
-    /// `InvalidInput` when the key is empty or too long; `Poisoned`, `ReadOnly`, `Closed`, `OutOfSpace`
-    /// when the store takes no writes; `Io` when the disk fails.
+    /// `InvalidInput` when the key is empty or too long; `KeyMoved` and `TreeDropped` when the tree does not have the key
+    /// any more; `Poisoned`, `ReadOnly`, `Closed`, `OutOfSpace` when the store takes no writes; `Io` when the disk fails.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, self.store.options().durability)
     }
@@ -190,6 +190,11 @@ impl Tree {
     ) -> Result<bool> {
         if self.is_huge(value.len()) {
             check_key(key)?;
+            // A write that is refused should write no huge value.
+            self.inner.state.load().key_bounds.check(&self.inner.name, key)?;
+            if self.inner.is_dropped() {
+                return Err(self.inner.dropped_error());
+            }
             // It goes to its file without a copy.
             let blob = self.store.writes().put_blob(self.inner.lineage, key, value)?;
             return self.put_blob_if(key, blob, expiry, durability, condition);

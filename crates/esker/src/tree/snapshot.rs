@@ -114,7 +114,8 @@ impl Snapshot {
     /// The value of `key` in `tree` at this moment.
     ///
     /// # Errors
-    /// `Corruption` or `Io` when a table cannot be read, `TreeDropped` when the tree was dropped.
+    /// `Corruption` or `Io` when a table cannot be read, `TreeDropped` when the tree was dropped,
+    /// `SnapshotTooOld` when it was imported after the snapshot was taken.
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         tree.measured(key, || self.find(tree, key))

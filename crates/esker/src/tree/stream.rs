@@ -203,9 +203,9 @@ impl ValueWriter {
     }
 }
 
-/// A value that was written piece by piece and waits for a key: [`ValueWriter::finish`]. Batches share its bytes with
-/// its clones: each written batch adds a reference. When the last clone, and the last batch with one, is dropped, the
-/// value is freed unless some key has it. Open clones keep the store open.
+/// A value that was written piece by piece and waits for a key: [`ValueWriter::finish`]. Clones and batches share its
+/// bytes, and each put of it adds a reference. When the last clone and the last batch with it are dropped, the value is
+/// freed, unless some key has it. A clone keeps the store open, as every handle does; a batch does not.
 ///
 /// # Example
 /// ```

@@ -106,7 +106,7 @@ pub struct Txn {
     store: Arc<Owner>,
     options: TxnOptions,
     inner: RefCell<Inner>,
-    /// A call has failed because of other transactions or writes.
+    /// The last call that failed did so because of other transactions or writes.
     hindered: Cell<bool>,
     /// Dropped last, after the commit.
     locks: Locks,
@@ -160,7 +160,7 @@ impl Txn {
                         (error.into(), retry)
                     }
                 },
-                // What the work made of the error is its own affair, so the transaction remembers the cause.
+                // The work may have turned the error of a call into any other, so the transaction remembers the cause.
                 Err(error) => (error, txn.hindered.get()),
             };
             if tries == TRIES_MAX || !retry {
@@ -175,8 +175,8 @@ impl Txn {
 
     /// Notes whether a retry may help against the error of a call.
     fn noted<T>(&self, result: Result<T>) -> Result<T> {
-        if result.as_ref().is_err_and(is_transient) {
-            self.hindered.set(true);
+        if let Err(error) = &result {
+            self.hindered.set(is_transient(error));
         }
         result
     }

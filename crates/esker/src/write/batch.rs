@@ -153,9 +153,19 @@ impl Batch {
         self.ops.is_empty()
     }
 
-    /// The size of the batch in the log, in bytes. Values that are stored outside the tree do not count.
+    /// The size of the batch in the log, in bytes, without the pointers (some 25 bytes each) to values that are stored
+    /// outside the tree.
     pub fn size_bytes(&self) -> usize {
         self.payload.len()
+    }
+
+    /// How many bytes of memory the batch holds for keys and values, with the buffers that its clones share.
+    pub fn memory_bytes(&self) -> usize {
+        let buffered = self.huge.iter().map(|put| match &put.value {
+            HugeValue::Bytes(bytes) => (**bytes).as_ref().len(),
+            HugeValue::Stored(_) => 0,
+        });
+        self.payload.len() + buffered.sum::<usize>()
     }
 
     /// Empties the batch and keeps its memory for the next use.

@@ -117,7 +117,7 @@ pub(crate) struct Number {
 pub(crate) struct NewRecord<'a> {
     /// It holds pointers in the places of its huge values.
     pub(crate) batch: &'a Batch,
-    /// The values that become referenced by this. The log names them, or it is unknown whether it does.
+    /// The values that the batch points to. The commit notes in each that the log names it.
     pub(crate) blobs: &'a mut [NewBlob],
     /// The header of its log record; `None`: the batch skips the log.
     pub(crate) header: Option<[u8; record::HEADER_LEN]>,

@@ -8,7 +8,7 @@ use crate::cursor::{Kind, SeqNo};
 use crate::version::edit::{ManifestState, TreeId};
 
 /// A reference that is no longer the newest version of its key. Also one that no snapshot of this opening can
-/// see: its batch was dropped unwritten, or recovery found its value unneeded.
+/// see: its write has failed, its handles are gone, or recovery found its value unneeded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Overwritten {
     pub(crate) file: BlobFileId,

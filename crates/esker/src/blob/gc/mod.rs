@@ -5,7 +5,7 @@
 //!
 //!   pending --- the log or a table has it durably ---> current --- a write to its key ---> overwritten
 //!      |                                                                                        |
-//!      | the batch is dropped unwritten                 no snapshot sees it any more; if the    |
+//!      | the write fails, or the last handle is dropped   no snapshot sees it any more; if the    |
 //!      |                                      overwriting write skipped the log, tables have it |
 //!      '------------------------------------> gone <--------------------------------------------'
 //!                                               |
@@ -151,8 +151,8 @@ impl BlobGc {
 
     // ---- unreferenced ----------------------------------------------------------------------------------
 
-    /// Finds the references in `garbage` that none of the registered `snapshots` sees, and those whose batch was
-    /// dropped unwritten.
+    /// Finds the references in `garbage` that none of the registered `snapshots` sees, and those that
+    /// were not written.
     pub(crate) fn find_unseen(&self, garbage: &mut Garbage, snapshots: impl FnOnce() -> Vec<SeqNo>) {
         let unwritten = std::mem::take(&mut *self.blobs.unwritten.lock()).into_iter();
         let mut unseen: Vec<Overwritten> = unwritten

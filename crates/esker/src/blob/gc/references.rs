@@ -1,7 +1,7 @@
 //! The references of a value that was copied: the entries that name it, if there may be more than one.
 //!
-//! - Reference 0 is the entry for which the value was written. Each copy gets the next number. No number is given out
-//!   twice, so a reference may be removed more than once.
+//! - Reference 0 is the entry for which the value was written, or the handle that keeps the value for later writes. Each
+//!   copy gets the next number. No number is given out twice, so a reference may be removed more than once.
 //! - The value is needed until the last reference is gone.
 //! - A reference that the log may still lose counts only if the log names it: [`ReferenceRecord`] tells them apart.
 
@@ -28,7 +28,14 @@ pub(crate) struct References {
     live: BTreeMap<u64, Reference>,
     /// References of an earlier opening that count only if the log names them.
     undecided: BTreeSet<u64>,
+    /// So are those from this number on that are not live: the log may name them in any order, because threads that
+    /// write one value commit in any order. After the replay this is `next`.
+    decided: u64,
 }
+
+/// So many undecided numbers at most are noted, if an opening ends between two parts of the log. More lie between two
+/// references that were issued at one time only if so many writes failed meanwhile.
+const UNDECIDED_MAX: u64 = 1 << 16;
 
 impl Reference {
     /// One that the log cannot lose.
@@ -38,22 +45,24 @@ impl Reference {
 }
 
 impl References {
-    /// The references of a value that was not copied yet. Whether the first one counts depends on `is_written`: whether
-    /// an entry names the value. If not, a handle keeps it for a later write.
+    /// The references of a value that was not copied yet. `is_written`: an entry names it, so the first reference counts
+    /// after a crash. Otherwise a handle has it.
     pub(super) fn first(is_written: bool) -> References {
         let first = Reference { position: is_written.then_some(0), ..Reference::durable(0) };
-        References { next: 1, live: [(0, first)].into(), undecided: BTreeSet::new() }
+        References { next: 1, live: [(0, first)].into(), undecided: BTreeSet::new(), decided: 1 }
     }
 
     pub(super) fn of(record: &ReferenceRecord) -> References {
         let live = record.live.iter().map(|(&reference, &hash)| (reference, Reference::durable(hash)));
-        References { next: record.next, live: live.collect(), undecided: record.pending.clone() }
+        let undecided = record.pending.clone();
+        References { next: record.next, live: live.collect(), undecided, decided: record.next }
     }
 
     /// Gives out a new reference, which is not committed yet.
     pub(super) fn issue(&mut self, key_hash: u64) -> u64 {
         let reference = self.next;
         self.next += 1;
+        self.decided = self.next;
         self.live.insert(reference, Reference { key_hash, position: None, overwritten: false });
         reference
     }
@@ -74,7 +83,7 @@ impl References {
 
     /// Notes that replay has found the reference. If the manifest knew it and does not count it, it is gone since.
     pub(super) fn claim(&mut self, reference: u64, key_hash: u64) {
-        if reference >= self.next || self.undecided.remove(&reference) {
+        if reference >= self.decided || self.undecided.remove(&reference) {
             self.next = self.next.max(reference.saturating_add(1));
             self.live.insert(reference, Reference::durable(key_hash));
         }
@@ -83,6 +92,7 @@ impl References {
     /// Notes that the whole log was replayed: references that it does not name do not count.
     pub(super) fn decide(&mut self) {
         self.undecided.clear();
+        self.decided = self.next;
     }
 
     pub(super) fn remove(&mut self, reference: u64) {
@@ -96,14 +106,21 @@ impl References {
         meant.for_each(|(_, reference)| reference.overwritten = is_overwritten);
     }
 
+    /// Whether a reference but the first is live.
+    pub(super) fn has_further(&self) -> bool {
+        self.live.range(1..).next().is_some()
+    }
+
     pub(super) fn are_gone(&self) -> bool {
-        self.live.is_empty() && self.undecided.is_empty()
+        self.live.is_empty() && self.undecided.is_empty() && self.decided == self.next
     }
 
     /// The record for a manifest, if the log is on the disk up to position `synced`.
     pub(super) fn record(&self, synced: u64) -> ReferenceRecord {
         let mut record =
             ReferenceRecord { next: self.next, pending: self.undecided.clone(), ..Default::default() };
+        let unseen = self.decided.max(self.next.saturating_sub(UNDECIDED_MAX))..self.next;
+        record.pending.extend(unseen.filter(|number| !self.live.contains_key(number)));
         for (&number, reference) in self.live.iter().filter(|(_, reference)| !reference.overwritten) {
             if reference.position.is_some_and(|position| position <= synced) {
                 record.live.insert(number, reference.key_hash);
@@ -188,6 +205,31 @@ mod tests {
         assert!(!again.are_gone(), "the log may still name the second copy");
         again.decide();
         assert!(again.are_gone());
+    }
+
+    #[test]
+    fn the_log_may_name_references_in_any_order() {
+        let mut replayed = References::first(true);
+        replayed.claim(3, 9);
+        assert!(!replayed.are_gone());
+        // An opening that replays a part of the log only leaves the rest undecided.
+        let record = replayed.record(u64::MAX);
+        assert_eq!(record.pending, BTreeSet::from([1, 2]));
+        for mut replayed in [replayed, References::of(&record)] {
+            replayed.claim(1, 7);
+            replayed.decide();
+            let record = replayed.record(u64::MAX);
+            assert_eq!(record.live, BTreeMap::from([(0, 0), (1, 7), (3, 9)]));
+            assert!(record.pending.is_empty());
+            [0, 3].into_iter().for_each(|reference| replayed.remove(reference));
+            assert!(!replayed.are_gone());
+            replayed.remove(1);
+            assert!(replayed.are_gone());
+        }
+        // A damaged number costs no time.
+        let mut replayed = References::first(true);
+        replayed.claim(1 << 48, 9);
+        assert_eq!(replayed.record(u64::MAX).pending.len() as u64, UNDECIDED_MAX - 1);
     }
 
     #[test]

@@ -114,11 +114,13 @@ impl Values {
         {
             references.commit(pointer.reference, end);
         }
-        // A further reference is the first that the log names if only a handle has the first one.
-        if let Some(position) = self.pending.get_mut(&pointer.ordinal)
-            && (pointer.reference == 0 || position.is_none())
-        {
-            *position = end;
+        if let Some(position) = self.pending.get_mut(&pointer.ordinal) {
+            // If only a handle has the first reference, one of the further ones is the first that the log names. Threads
+            // come here in any order.
+            *position = match (pointer.reference, *position, end) {
+                (0, ..) | (_, None, _) => end,
+                (_, Some(old), end) => Some(end.map_or(old, |end| end.min(old))),
+            };
         }
     }
 
@@ -253,7 +255,7 @@ impl Values {
     }
 
     /// Pins a value that was just written. Its tree may have been dropped meanwhile: then it is not referenced any
-    /// more, and its bytes stay for its batch all the same.
+    /// more, and its bytes stay for its write all the same.
     pub(in crate::blob) fn pin_new(&mut self, ordinal: u64) {
         *self.pins.entry(ordinal).or_insert(0) += 1;
     }
@@ -289,8 +291,8 @@ impl Values {
     // ---- references ------------------------------------------------------------------------------------
 
     /// Removes a reference (`None`: every reference) of a value. Returns whether it was the last: then the caller
-    /// unreferences the value. No reference can come in between, because a thread that copies a value has registered a
-    /// snapshot that sees the one it copies.
+    /// unreferences the value. No reference can come in between: a thread that copies a value has registered a snapshot
+    /// that sees the one it copies, or has a handle of the value, which is a reference too.
     pub(super) fn remove_reference(&mut self, ordinal: u64, reference: Option<u64>) -> bool {
         match (self.references_mut(ordinal), reference) {
             (Some(_), Some(_)) if broken("references") => true,
@@ -330,6 +332,9 @@ impl Values {
     /// Decides which references count, after the replay of the whole log. Returns copied values without one.
     pub(crate) fn decide_references(&mut self) -> Vec<u64> {
         self.references.values_mut().for_each(References::decide);
+        // A table may name a further reference although the log has lost the first one of all.
+        let (references, pending) = (&self.references, &mut self.pending);
+        pending.retain(|ordinal, _| references.get(ordinal).is_none_or(|one| !one.has_further()));
         let gone = self.references.iter().filter(|(_, references)| references.are_gone());
         gone.map(|(&ordinal, _)| ordinal)
             .filter(|&ordinal| self.stage(ordinal) == Stage::Referenced)

@@ -106,6 +106,9 @@ impl WritePath {
             // A write that is refused should write no huge value.
             batch.is_logged()?;
             check_key_bounds(batch)?;
+            if let Some(part) = batch.parts().iter().find(|part| part.tree.is_dropped()) {
+                return Err(part.tree.dropped_error());
+            }
             let (batch, new) = self.separate(batch)?;
             blobs.extend(new);
             self.write_separated(&batch, &mut blobs, durability, condition)
