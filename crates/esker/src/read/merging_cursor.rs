@@ -214,23 +214,33 @@ impl LevelCursor {
         &self.tables[self.place.clone()]
     }
 
+    /// Opens a table, with the buffers of the last one. If there is no such table, the cursor becomes invalid.
     fn open(&mut self, index: usize) -> Result<Option<&mut TreeCursor>> {
+        let Some(table) = self.tables[self.place.clone()].get(index) else {
+            self.leave();
+            return Ok(None);
+        };
         if self.index != index || self.current.is_none() {
-            self.current = None;
-            self.current = match self.run().get(index) {
-                Some(table) => Some(table.cursor(self.hint)?),
-                None => None,
-            };
+            let used = self.current.take();
+            self.current = Some(table.cursor_of(used, self.hint)?);
             self.index = index;
         }
         Ok(self.current.as_mut())
     }
 
+    /// Becomes invalid.
+    fn leave(&mut self) {
+        if let Some(cursor) = &mut self.current {
+            cursor.leave();
+        }
+    }
+
     /// Moves to the first entry of the next table while the current one is exhausted.
     fn skip_forward(&mut self) -> Result<()> {
         while self.current.as_ref().is_some_and(|cursor| !cursor.valid()) {
-            if let Some(cursor) = self.open(self.index + 1)? {
-                cursor.seek_to_first()?;
+            match self.open(self.index + 1)? {
+                Some(cursor) => cursor.seek_to_first()?,
+                None => break,
             }
         }
         Ok(())
@@ -239,13 +249,9 @@ impl LevelCursor {
     /// Moves to the last entry of the table before while the current one is exhausted.
     fn skip_backward(&mut self) -> Result<()> {
         while self.current.as_ref().is_some_and(|cursor| !cursor.valid()) {
-            match self.index.checked_sub(1) {
-                None => self.current = None,
-                Some(previous) => {
-                    if let Some(cursor) = self.open(previous)? {
-                        cursor.seek_to_last()?;
-                    }
-                }
+            let Some(previous) = self.index.checked_sub(1) else { break };
+            if let Some(cursor) = self.open(previous)? {
+                cursor.seek_to_last()?;
             }
         }
         Ok(())
@@ -264,24 +270,21 @@ impl Cursor for LevelCursor {
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        if let Some(cursor) = self.open(0)? {
-            cursor.seek_to_first()?;
-        }
+        let Some(cursor) = self.open(0)? else { return Ok(()) };
+        cursor.seek_to_first()?;
         self.skip_forward()
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        if let Some(cursor) = self.open(self.run().len().saturating_sub(1))? {
-            cursor.seek_to_last()?;
-        }
+        let Some(cursor) = self.open(self.run().len().saturating_sub(1))? else { return Ok(()) };
+        cursor.seek_to_last()?;
         self.skip_backward()
     }
 
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         let index = self.run().partition_point(|table| table.info.largest.as_slice() < key);
-        if let Some(cursor) = self.open(index)? {
-            cursor.seek(key, seq)?;
-        }
+        let Some(cursor) = self.open(index)? else { return Ok(()) };
+        cursor.seek(key, seq)?;
         self.skip_forward()
     }
 
@@ -289,12 +292,11 @@ impl Cursor for LevelCursor {
         // The last table that begins at or before `key` holds the answer, or else the table before it does.
         let behind = self.run().partition_point(|table| table.info.smallest.as_slice() <= key);
         let Some(index) = behind.checked_sub(1) else {
-            self.current = None;
+            self.leave();
             return Ok(());
         };
-        if let Some(cursor) = self.open(index)? {
-            cursor.seek_before(key, seq)?;
-        }
+        let Some(cursor) = self.open(index)? else { return Ok(()) };
+        cursor.seek_before(key, seq)?;
         self.skip_backward()
     }
 

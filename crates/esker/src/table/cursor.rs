@@ -8,11 +8,15 @@ use std::sync::Arc;
 use super::block::{Block, HEAD, Layout, kind_of, seq_of};
 use super::read_ahead::{ReadAhead, ScanHint};
 use super::reader::TableReader;
+use crate::cache::prefetch;
 use crate::cursor::{Cursor, Kind, SeqNo};
 use crate::error::Result;
 
 /// Room after a key, so that a short rest is copied as whole words.
 const ROOM: usize = 16;
+
+/// How many cache lines behind the entry that a seek has found are fetched: a KiB.
+const WARM_LINES: usize = 16;
 
 /// See the module. `block` is empty while the cursor is invalid.
 #[derive(Debug)]
@@ -46,6 +50,16 @@ impl TableCursor {
             value_at: 0,
             value_end: 0,
         }
+    }
+
+    /// The cursor with its buffers, over another table.
+    pub(crate) fn over_table(self, table: Arc<TableReader>) -> Self {
+        TableCursor { table, source: self.source.over_table(), block: None, ..self }
+    }
+
+    /// Becomes invalid, and lets go of the block.
+    pub(crate) fn leave(&mut self) {
+        self.block = None;
     }
 
     /// A cursor over block `i`, which the caller has loaded.
@@ -116,6 +130,15 @@ impl TableCursor {
         Ok(())
     }
 
+    /// Fetches what comes after the current entry into the processor's cache: most seeks are followed by steps.
+    fn warm_up(&self) {
+        if let Some(block) = &self.block {
+            for line in 0..WARM_LINES {
+                prefetch(block, self.value_end + 64 * line);
+            }
+        }
+    }
+
     /// Loads the block of the first entry at or after `(key, seq)` and returns the entry's position in it. If
     /// all entries come before, returns `None` and loads no block.
     fn find(&mut self, key: &[u8], seq: SeqNo) -> Result<Option<usize>> {
@@ -154,6 +177,7 @@ impl Cursor for TableCursor {
     fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         if let Some(position) = self.find(key, seq)? {
             self.show(position);
+            self.warm_up();
         }
         Ok(())
     }

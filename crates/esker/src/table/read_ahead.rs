@@ -31,6 +31,8 @@ pub(super) struct ReadAhead {
     window: u64,
     misses: u32,
     last: Option<usize>,
+    /// Whether the cursor came to the last block from a neighbour.
+    beside: bool,
     /// The next block in the cursor's direction.
     ahead: Option<(usize, Block)>,
 }
@@ -44,8 +46,15 @@ impl ReadAhead {
             window: FIRST_WINDOW,
             misses: 0,
             last: None,
+            beside: false,
             ahead: None,
         }
+    }
+
+    /// Begins anew with another table.
+    pub(super) fn over_table(mut self) -> Self {
+        self.buffer.clear();
+        ReadAhead { buffer: self.buffer, ..ReadAhead::new(self.hint) }
     }
 
     #[inline]
@@ -63,12 +72,16 @@ impl ReadAhead {
         self.missed(table, i)
     }
 
-    /// Gets the block after `i` from the pool, if the cursor came to `i` from a neighbour.
+    /// Gets the block after `i` from the pool, if the cursor came to `i` from a neighbour, and to that from another
+    /// one. A seek and a few steps end before that block.
     fn look_ahead(&mut self, table: &TableReader, last: Option<usize>, i: usize) {
+        let is_beside = last.is_some_and(|last| last.abs_diff(i) == 1);
+        let was_beside = std::mem::replace(&mut self.beside, is_beside);
         let next = match last {
-            Some(last) if last + 1 == i => Some(i + 1).filter(|&next| next < table.blocks()),
-            Some(last) if last == i + 1 => i.checked_sub(1),
-            _ => None,
+            Some(last) if !(is_beside && was_beside) || last == i => None,
+            Some(last) if last < i => Some(i + 1).filter(|&next| next < table.blocks()),
+            Some(_) => i.checked_sub(1),
+            None => None,
         };
         self.ahead = next.and_then(|next| table.cached(next).map(|block| (next, block)));
     }

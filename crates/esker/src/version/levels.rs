@@ -89,7 +89,16 @@ impl Table {
     }
 
     pub(crate) fn cursor(&self, hint: ScanHint) -> Result<TreeCursor> {
-        let cursor = self.file.reader()?.cursor(hint);
+        self.cursor_of(None, hint)
+    }
+
+    /// A cursor that takes over the buffers of one that is used no more.
+    pub(crate) fn cursor_of(&self, used: Option<TreeCursor>, hint: ScanHint) -> Result<TreeCursor> {
+        let reader = self.file.reader()?;
+        let cursor = match used {
+            Some(used) => used.into_stored().over_table(reader),
+            None => reader.cursor(hint),
+        };
         let info = &self.info;
         if info.prefix.is_none() && !info.is_reread() && !info.clipped {
             return Ok(TreeCursor::Whole(cursor));

@@ -143,6 +143,24 @@ impl PartCursor {
     }
 }
 
+impl TreeCursor {
+    /// Becomes invalid.
+    pub(crate) fn leave(&mut self) {
+        match self {
+            TreeCursor::Whole(cursor) => cursor.leave(),
+            TreeCursor::Part(part) => part.cursor.leave(),
+        }
+    }
+
+    /// The cursor over the entries as they are stored.
+    pub(super) fn into_stored(self) -> TableCursor {
+        match self {
+            TreeCursor::Whole(cursor) => cursor,
+            TreeCursor::Part(part) => part.cursor,
+        }
+    }
+}
+
 macro_rules! either {
     ($self:expr, $cursor:ident => $whole:expr, $part:ident => $partial:expr) => {
         match $self {
