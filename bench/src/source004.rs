@@ -115,7 +115,7 @@ fn scans(tree: &Tree, seed: u64, pairs: u64) -> Result<f64> {
     let begun = Instant::now();
     for draw in 0..SCANS {
         let from = key(seed, draws.below(draw, pairs));
-        let mut scan = tree.scan(ScanRange::all().from(from))?;
+        let mut scan = tree.scan(from..)?;
         for _ in 0..ROWS_PER_SCAN {
             if !scan.advance()? {
                 break;

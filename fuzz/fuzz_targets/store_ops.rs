@@ -168,7 +168,7 @@ fuzz_target!(|data: &[u8]| {
             }
             7 => {
                 let (from, to) = (input.key(), input.key());
-                tree.delete_range(&ScanRange::all().from(&from).before(&to)).expect("a deletion");
+                tree.delete_range(&from..&to).expect("a deletion");
                 if from < to {
                     model.delete_range(which, &from, &to);
                 }

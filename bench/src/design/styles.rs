@@ -69,7 +69,7 @@ fn row(args: &Args, (name, style, ratio): (&str, CompactionStyle, u8)) -> Result
             Some(_) => Err("an absent key is there".into()),
         })?;
     let (scan, _) = each(&db, SCANS, |i| {
-        let mut scan = tree.scan(ScanRange::all().from(key16(draws.below(i, args.n))))?;
+        let mut scan = tree.scan(key16(draws.below(i, args.n))..)?;
         for _ in 0..ROWS_PER_SCAN {
             if !scan.advance()? {
                 break;

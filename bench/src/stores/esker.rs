@@ -1,7 +1,8 @@
 //! Esker, through its library.
 
 use super::{CACHE_BYTES, Result, Row, Settings, Store, WRITE_BUFFER_BYTES};
-use esker::{Batch, Db, Durability, Options, ScanRange, Tree};
+use esker::{Batch, Db, Durability, Options, Tree};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -54,14 +55,7 @@ impl Store for Esker {
     }
 
     fn scan(&self, from: &[u8], to: Option<&[u8]>, limit: u64, row: &mut Row<'_>) -> Result<u64> {
-        let mut range = ScanRange::all();
-        if !from.is_empty() {
-            range = range.from(from);
-        }
-        if let Some(to) = to {
-            range = range.to(to);
-        }
-        let mut scan = self.tree.scan(range)?;
+        let mut scan = self.tree.scan((Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Included)))?;
         let mut rows = 0;
         while rows < limit && scan.advance()? {
             let (key, value) = scan.pair()?;

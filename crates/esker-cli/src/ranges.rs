@@ -87,15 +87,11 @@ impl KeyBounds {
         let prefix = self.prefix.as_deref().unwrap_or_default();
         let lo = self.lo.as_deref().unwrap_or_default().max(prefix);
         let past_prefix = successor(prefix);
-        let mut range = ScanRange::all();
-        if !lo.is_empty() {
-            range = range.from(lo);
-        }
-        match (self.hi.as_deref(), past_prefix) {
-            (Some(hi), Some(past)) if hi < past.as_slice() => (lo <= hi).then(|| range.to(hi)),
-            (_, Some(past)) => (lo < past.as_slice()).then(|| range.before(past)),
-            (Some(hi), None) => (lo <= hi).then(|| range.to(hi)),
-            (None, None) => Some(range),
+        match (self.hi.as_deref(), past_prefix.as_deref()) {
+            (Some(hi), Some(past)) if hi < past => (lo <= hi).then(|| ScanRange::from(lo..=hi)),
+            (_, Some(past)) => (lo < past).then(|| ScanRange::from(lo..past)),
+            (Some(hi), None) => (lo <= hi).then(|| ScanRange::from(lo..=hi)),
+            (None, None) => Some(ScanRange::from(lo..)),
         }
     }
 }

@@ -66,7 +66,7 @@ impl Queue {
             Some(taken) => taken?.0,
             None => now.get_vec(&self.marks, "take")?.unwrap_or_default(),
         };
-        self.jobs.delete_range(&ScanRange::all().before(first))
+        self.jobs.delete_range(..first)
     }
 }
 

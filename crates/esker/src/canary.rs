@@ -1,4 +1,5 @@
-//! Deliberate breaks of the rules of durability and of the isolation of transactions. They prove that the tests notice.
+//! Deliberate breaks of the rules of durability, of the isolation of transactions, and of the steps of cursors. They
+//! prove that the tests notice.
 //!
 //! Without `--cfg esker_canary`, every call here is `false` at compile time. With it, the environment variable
 //! `ESKER_CANARY` names the one rule that this run breaks. `scripts/canaries` goes through all of them and requires

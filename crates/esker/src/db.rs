@@ -182,7 +182,7 @@ impl Db {
     ///
     /// Handles of `tree` stay valid. A write of a key from `at` on through such a handle fails with `KeyMoved`. A
     /// [`Tree::delete_range`] that reaches beyond `at` deletes only the keys before `at` and succeeds. So a program
-    /// that deletes ranges while another thread splits the tree compares its range with [`Tree::range`] afterwards.
+    /// that deletes ranges while another thread splits the tree compares its range with [`Tree::key_range`] afterwards.
     /// Snapshots and scans that began before the split continue to see one tree through its handle. Writes to `tree`
     /// wait while the split flushes recent writes and, if needed, while a merge of the tree ends. A transaction that
     /// has read a key that moves fails with a conflict.
@@ -321,7 +321,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Tree::get`].
-    pub fn scan(&self, range: ScanRange) -> Result<Scan> {
+    pub fn scan(&self, range: impl Into<ScanRange>) -> Result<Scan> {
         self.default.scan(range)
     }
 

@@ -112,7 +112,7 @@ fn make_base() -> Result<SimFs> {
     db.default_tree().put_from("stream", &mut &[7; 5000][..])?;
     db.default_tree().copy("huge1", "copy")?;
     db.delete("huge0")?;
-    packed.delete_range(&ScanRange::all().from("key030"))?;
+    packed.delete_range("key030"..)?;
     db.compact()?;
     settle(&db);
     db.backup(BACKUPS)?;

@@ -2,8 +2,8 @@
 //!
 //! A [`Db`] is a directory. A [`Tree`] in it is a sorted map from keys to values. Writes are atomic, also across trees
 //! ([`Batch`]). The caller chooses what an acknowledged write survives ([`Durability`]). Readers see one moment and
-//! never wait for writers ([`Snapshot`], [`Scan`]). Several reads and writes take effect together in a transaction
-//! ([`Txn`]).
+//! never wait for writers ([`Snapshot`], [`Scan`], [`Range`], [`Cursor`]). Several reads and writes take effect
+//! together in a transaction ([`Txn`]).
 //!
 //! ```
 //! use esker::{Db, Options, ScanRange};
@@ -86,13 +86,15 @@ pub use error::{Error, ErrorKind, KeyMoved, Result};
 pub use finding::{CheckReport, Finding};
 pub use operators::{ADD, APPEND, MergeOperator, MergeOperators, OPERATOR_NAME_MAX};
 pub use options::{CachePolicy, CompactionStyle, Compression, Durability, Options, TreeOptions};
+pub use read::both_ends::{Range, RangeIter};
+pub use read::lent::ValueRef;
 pub use read::range::ScanRange;
 pub use read::scan::Scan;
 pub use stats::{Stats, TreeStats};
 pub use trace::{
     Cause, Latency, Operation, OperationStats, SlowOperation, Spent, Step, Trace, WaitStats, WhySlow,
 };
-pub use tree::{Ingest, IngestUnsorted, Snapshot, StoredValue, Swap, Tree, ValueWriter};
+pub use tree::{Cursor, Ingest, IngestUnsorted, Snapshot, StoredValue, Swap, Tree, ValueWriter};
 pub use txn::{Isolation, Savepoint, Txn, TxnMode, TxnOptions, TxnScan};
 pub use updates::{Change, Update, Updates, What};
 pub use value::{Value, ValueMap, ValueReader};

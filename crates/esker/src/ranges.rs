@@ -272,7 +272,7 @@ impl RangeTombstones {
 }
 
 /// What range tombstones hide at one moment.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Cover {
     /// The newest tombstone over each range, ascending and disjoint.
     pieces: Vec<RangeTombstone>,

@@ -1,4 +1,4 @@
-//! Records a scan in the statistics of its store.
+//! Records a scan in the statistics of its store. Each seek of a cursor is a scan there.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) trait Scanned: Send + Sync {
     fn blobs(&self) -> &Arc<BlobSet>;
 }
 
-/// Measures one scan. When it is dropped, its notes are recorded as one operation.
+/// Measures one scan, or one after the other. When one ends, its notes are recorded as one operation.
 pub(crate) struct ScanMeter {
     store: Arc<dyn Scanned>,
     tree: Arc<TreeInner>,
@@ -28,9 +28,36 @@ pub(crate) struct ScanMeter {
 
 impl ScanMeter {
     pub(crate) fn begin(store: Arc<dyn Scanned>, tree: &Arc<TreeInner>) -> ScanMeter {
-        let metrics = store.metrics();
-        let began_ns = metrics.count(Operation::Scan).then(|| metrics.clock.monotonic_ns());
-        ScanMeter { store, tree: Arc::clone(tree), began_ns, noted: None }
+        let mut meter = ScanMeter::silent(store, tree);
+        meter.count();
+        meter
+    }
+
+    /// For what is no scan of its own, or not yet.
+    pub(crate) fn silent(store: Arc<dyn Scanned>, tree: &Arc<TreeInner>) -> ScanMeter {
+        ScanMeter { store, tree: Arc::clone(tree), began_ns: None, noted: None }
+    }
+
+    /// Ends one scan and begins another.
+    #[inline]
+    pub(crate) fn begin_again(&mut self) {
+        if self.noted.is_some() {
+            self.record();
+        }
+        self.count();
+    }
+
+    #[inline]
+    fn count(&mut self) {
+        let metrics = self.store.metrics();
+        self.began_ns = metrics.count(Operation::Scan).then(|| metrics.clock.monotonic_ns());
+    }
+
+    fn record(&mut self) {
+        if let Some(noted) = self.noted.take() {
+            let subject = || Subject::of(&self.tree.name, &[]);
+            self.store.metrics().add(Operation::Scan, noted.1, &noted.0, subject);
+        }
     }
 
     pub(crate) fn store(&self) -> &dyn Scanned {
@@ -68,9 +95,6 @@ impl ScanMeter {
 
 impl Drop for ScanMeter {
     fn drop(&mut self) {
-        if let Some(noted) = &self.noted {
-            let subject = || Subject::of(&self.tree.name, &[]);
-            self.store.metrics().add(Operation::Scan, noted.1, &noted.0, subject);
-        }
+        self.record();
     }
 }

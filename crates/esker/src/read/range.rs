@@ -1,14 +1,23 @@
 //! The range of keys that a caller asks for.
 
+use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
 use crate::ranges::{KeyRange, next_key};
 
 /// Which keys a scan visits, and how. The default is all of them, ascending.
 ///
+/// It is made of a prefix, or of any range of Rust: `"a".."n"`, `"a"..="n"`, `"a"..`, `.."n"`, `..="n"`, `..`, or a
+/// pair of [`Bound`]s. A range that ends before it begins has no keys. Calls that take a range take those of Rust as
+/// they are.
+///
 /// # Example
 /// ```
+/// use std::ops::Bound;
+///
 /// use esker::ScanRange;
 /// let newest_first = ScanRange::prefix("log/").reverse();
-/// let some = ScanRange::all().from("a").before("n").keys_only();
+/// let some = ScanRange::from("a".."n").keys_only();
+/// let behind = ScanRange::from((Bound::Excluded("m"), Bound::Unbounded));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScanRange {
@@ -24,38 +33,10 @@ impl ScanRange {
         ScanRange::default()
     }
 
-    /// The keys that begin with `prefix`.
+    /// The keys that begin with `prefix`, ascending.
     #[must_use]
     pub fn prefix(prefix: impl AsRef<[u8]>) -> Self {
         ScanRange::of(KeyRange::prefix(prefix.as_ref()))
-    }
-
-    /// From `key` on, `key` included.
-    #[must_use]
-    pub fn from(mut self, key: impl AsRef<[u8]>) -> Self {
-        self.keys.lower = key.as_ref().to_vec();
-        self
-    }
-
-    /// After `key`, `key` excluded.
-    #[must_use]
-    pub fn after(mut self, key: impl AsRef<[u8]>) -> Self {
-        self.keys.lower = next_key(key.as_ref());
-        self
-    }
-
-    /// Up to `key`, `key` included.
-    #[must_use]
-    pub fn to(mut self, key: impl AsRef<[u8]>) -> Self {
-        self.keys.upper = Some(next_key(key.as_ref()));
-        self
-    }
-
-    /// Up to `key`, `key` excluded.
-    #[must_use]
-    pub fn before(mut self, key: impl AsRef<[u8]>) -> Self {
-        self.keys.upper = Some(key.as_ref().to_vec());
-        self
     }
 
     /// Descending instead of ascending.
@@ -76,6 +57,46 @@ impl ScanRange {
     pub(crate) fn of(keys: KeyRange) -> Self {
         ScanRange { keys, ..ScanRange::default() }
     }
+
+    fn within<K: AsRef<[u8]>>(bounds: &impl RangeBounds<K>) -> Self {
+        let lower = match bounds.start_bound() {
+            Bound::Included(key) => key.as_ref().to_vec(),
+            Bound::Excluded(key) => next_key(key.as_ref()),
+            Bound::Unbounded => Vec::new(),
+        };
+        let upper = match bounds.end_bound() {
+            Bound::Included(key) => Some(next_key(key.as_ref())),
+            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+            Bound::Unbounded => None,
+        };
+        ScanRange::of(KeyRange { lower, upper })
+    }
+}
+
+/// One `From` for each range of Rust. With one for all of `RangeBounds`, the compiler could not tell the type of the
+/// keys of `b"a"..b"b"`.
+macro_rules! made_of {
+    ($($range:ty),*) => {$(
+        impl<K: AsRef<[u8]>> From<$range> for ScanRange {
+            fn from(range: $range) -> Self {
+                ScanRange::within(&range)
+            }
+        }
+    )*};
+}
+
+made_of!(Range<K>, RangeInclusive<K>, RangeFrom<K>, RangeTo<K>, RangeToInclusive<K>, (Bound<K>, Bound<K>));
+
+impl From<RangeFull> for ScanRange {
+    fn from(RangeFull: RangeFull) -> Self {
+        ScanRange::all()
+    }
+}
+
+impl From<&ScanRange> for ScanRange {
+    fn from(range: &ScanRange) -> Self {
+        range.clone()
+    }
 }
 
 #[cfg(test)]
@@ -83,16 +104,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bounds_are_what_their_names_say() {
+    fn the_bounds_are_those_of_rust() {
         let keys: [&[u8]; 7] = [b"", b"a", b"a\0", b"a\0\0", b"b", b"b\0", b"c"];
         let has = |range: &ScanRange| keys.map(|key| range.keys.contains(key));
-        for bound in keys {
-            assert_eq!(has(&ScanRange::all().from(bound)), keys.map(|key| key >= bound));
-            assert_eq!(has(&ScanRange::all().after(bound)), keys.map(|key| key > bound));
-            assert_eq!(has(&ScanRange::all().to(bound)), keys.map(|key| key <= bound));
-            assert_eq!(has(&ScanRange::all().before(bound)), keys.map(|key| key < bound));
-            assert_eq!(has(&ScanRange::prefix(bound)), keys.map(|key| key.starts_with(bound)));
+        let bounds = |key| [Bound::Included(key), Bound::Excluded(key), Bound::Unbounded];
+        for lower in keys {
+            assert_eq!(has(&ScanRange::from(lower..)), keys.map(|key| (lower..).contains(&key)));
+            assert_eq!(has(&ScanRange::from(..lower)), keys.map(|key| (..lower).contains(&key)));
+            assert_eq!(has(&ScanRange::from(..=lower)), keys.map(|key| (..=lower).contains(&key)));
+            assert_eq!(has(&ScanRange::prefix(lower)), keys.map(|key| key.starts_with(lower)));
+            for upper in keys {
+                let expected = keys.map(|key| (lower..upper).contains(&key));
+                assert_eq!(has(&ScanRange::from(lower..upper)), expected);
+                let expected = keys.map(|key| (lower..=upper).contains(&key));
+                assert_eq!(has(&ScanRange::from(lower..=upper)), expected);
+                for pair in bounds(lower).into_iter().flat_map(|low| bounds(upper).map(|up| (low, up))) {
+                    assert_eq!(has(&ScanRange::from(pair)), keys.map(|key| pair.contains(&key)), "{pair:?}");
+                }
+            }
         }
-        assert!(has(&ScanRange::all().after("a").before("a\0")).iter().all(|has| !has));
+        assert_eq!(ScanRange::from(..), ScanRange::all());
+        assert_eq!(ScanRange::from(b"a"..b"b"), ScanRange::from("a".to_owned().."b".to_owned()));
     }
 }

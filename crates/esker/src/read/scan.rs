@@ -2,15 +2,19 @@
 //!
 //! Forward, the first version of a key that is not newer than the moment decides. Backward, versions come
 //! oldest first, so the last such version decides, and it is known only when the key changes.
+//!
+//! A scan goes one way. [`Scan::go`] sends it elsewhere and turns it around: that is what a cursor does.
 
-use std::any::Any;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::merging_cursor::{Direction, MergeCursor, sources_of};
 use super::meter::ScanMeter;
 use super::operands::{blobs_of, bytes_below};
 use super::range::ScanRange;
+use super::view::{Held, cover_of};
 use crate::blob::{BlobSet, Pointer};
+use crate::canary::broken;
 use crate::cursor::{Content, Expiry, Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, Result};
 use crate::ranges::{Cover, KeyRange};
@@ -50,8 +54,38 @@ pub struct Scan {
     /// Used forward: the merge has already moved on.
     is_ahead: bool,
     /// Keeps a moment registered while the scan lasts, if there are huge values.
-    snapshot: Option<Box<dyn Any + Send + Sync>>,
+    snapshot: Option<Held>,
     meter: ScanMeter,
+}
+
+/// Where [`Scan::go`] goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Goal<'a> {
+    First,
+    Last,
+    AtOrAfter(&'a [u8]),
+    AtOrBefore(&'a [u8]),
+    /// From a pair to the next one.
+    Next,
+    /// From a pair to the one before it.
+    Previous,
+}
+
+impl Goal<'_> {
+    fn direction(self) -> Direction {
+        match self {
+            Goal::First | Goal::AtOrAfter(_) | Goal::Next => Direction::Forward,
+            Goal::Last | Goal::AtOrBefore(_) | Goal::Previous => Direction::Backward,
+        }
+    }
+
+    pub(crate) fn is_backward(self) -> bool {
+        self.direction() == Direction::Backward
+    }
+
+    fn is_step(self) -> bool {
+        matches!(self, Goal::Next | Goal::Previous)
+    }
 }
 
 impl std::fmt::Debug for Scan {
@@ -66,17 +100,29 @@ impl Scan {
         states: &[Arc<TreeState>],
         (seq, time_us): (SeqNo, u64),
         range: ScanRange,
-        snapshot: Option<Box<dyn Any + Send + Sync>>,
+        snapshot: Option<Held>,
+        meter: ScanMeter,
+    ) -> Result<Scan> {
+        let cover = cover_of(states, &range.keys, seq);
+        Scan::under(states, (seq, time_us), range, cover, snapshot, meter)
+    }
+
+    /// The same, with what range tombstones hide.
+    pub(crate) fn under(
+        states: &[Arc<TreeState>],
+        (seq, time_us): (SeqNo, u64),
+        range: ScanRange,
+        cover: Cover,
+        snapshot: Option<Held>,
         mut meter: ScanMeter,
     ) -> Result<Scan> {
         let direction = if range.reverse { Direction::Backward } else { Direction::Forward };
-        let (mut sources, mut cover) = (Vec::new(), Cover::default());
+        let mut sources = Vec::new();
         for state in states {
             if let Some(cost) = state.levels.read_cost() {
                 cost.note_scan(state.levels.run_places().count());
             }
             sources.extend(meter.measured(|| sources_of(state, ScanHint::Scan))?);
-            cover.join(state.ranges.cover(&range.keys, seq));
         }
         perf_context::step(|| Step::Sources { count: sources.len() as u64 });
         let merge = MergeCursor::new(sources, direction);
@@ -107,7 +153,74 @@ impl Scan {
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         perf_context::begin();
-        let mut moved = if self.range.reverse { self.advance_backward() } else { self.advance_forward() };
+        let moved = self.step();
+        self.stepped(moved)
+    }
+
+    /// Goes anywhere, in either direction. A scan that does so has no bounds. After an error it must be sent
+    /// somewhere by a seek.
+    #[inline]
+    pub(crate) fn go(&mut self, goal: Goal<'_>) -> Result<bool> {
+        let goes_on = goal.is_step() && goal.is_backward() == self.range.reverse;
+        if !goal.is_step() {
+            self.meter.begin_again();
+        }
+        perf_context::begin();
+        let moved = if goes_on { self.step() } else { self.place(goal).and_then(|()| self.step()) };
+        self.stepped(moved)
+    }
+
+    /// Positions the merge so that the next step comes to `goal`.
+    fn place(&mut self, goal: Goal<'_>) -> Result<()> {
+        self.range.reverse = goal.is_backward();
+        self.merge.turn(goal.direction());
+        (self.started, self.is_ahead) = (true, true);
+        match goal {
+            Goal::First | Goal::Last => {
+                self.key.clear();
+                self.merge.seek_to_start()?;
+            }
+            Goal::AtOrAfter(key) => {
+                self.key.clear();
+                self.merge.seek(key, self.seq)?;
+            }
+            Goal::AtOrBefore(key) => {
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                self.key.push(0);
+                self.merge.seek(&self.key, MAX_SEQ)?;
+            }
+            // The step passes over what is left of the current key.
+            Goal::Next => return self.merge.seek(&self.key, 0),
+            Goal::Previous => {
+                let before = if broken("cursor-turn") { 0 } else { MAX_SEQ };
+                return self.merge.seek(&self.key, before);
+            }
+        }
+        self.meter.has_begun();
+        Ok(())
+    }
+
+    /// Shows another moment of the same states from the next seek on.
+    pub(crate) fn renew(&mut self, (seq, time_us): (SeqNo, u64), cover: Cover, snapshot: Option<Held>) {
+        (self.seq, self.time_us, self.cover, self.snapshot) = (seq, time_us, cover, snapshot);
+        self.leave();
+    }
+
+    /// Is at no pair from now on.
+    pub(crate) fn leave(&mut self) {
+        self.on_pair = false;
+        (self.loaded, self.unmade, self.below) = (None, None, None);
+    }
+
+    #[inline]
+    fn step(&mut self) -> Result<bool> {
+        if self.range.reverse { self.advance_backward() } else { self.advance_forward() }
+    }
+
+    /// Completes a step, whose result is `moved`.
+    #[inline]
+    fn stepped(&mut self, mut moved: Result<bool>) -> Result<bool> {
         if self.loaded.is_some() || self.unmade.is_some() {
             (self.loaded, self.unmade, self.below) = (None, None, None);
         }
@@ -145,6 +258,17 @@ impl Scan {
     pub fn pair(&mut self) -> Result<(&[u8], &[u8])> {
         self.load()?;
         Ok((self.key(), self.loaded.as_deref().unwrap_or_else(|| self.entry().value)))
+    }
+
+    /// What [`Scan::value`] gives, borrowed if it is in memory.
+    #[inline]
+    pub(super) fn bytes(&self) -> Result<Cow<'_, [u8]>> {
+        let entry = self.entry();
+        match (&self.loaded, entry.kind) {
+            (Some(bytes), _) => Ok(Cow::Borrowed(bytes)),
+            (None, Kind::Blob | Kind::Merge) => self.handle()?.into_vec().map(Cow::Owned),
+            (None, _) => Ok(Cow::Borrowed(entry.value)),
+        }
     }
 
     /// How many bytes [`Scan::value`] gives, without reading them.

@@ -114,8 +114,8 @@ impl Batch {
     ///
     /// # Errors
     /// `InvalidInput` when the batch would exceed 4 GiB.
-    pub fn delete_range(&mut self, tree: &Tree, range: &ScanRange) -> Result<()> {
-        self.add_range(tree.inner(), &range.keys)
+    pub fn delete_range(&mut self, tree: &Tree, range: impl Into<ScanRange>) -> Result<()> {
+        self.add_range(tree.inner(), &range.into().keys)
     }
 
     /// Adds: `key` of `tree` becomes absent.

@@ -13,8 +13,8 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::get`].
-    #[expect(clippy::needless_pass_by_value, reason = "called as `scan` and `count` are")]
-    pub fn approximate_count(&self, range: ScanRange) -> Result<u64> {
+    pub fn approximate_count(&self, range: impl Into<ScanRange>) -> Result<u64> {
+        let range = range.into();
         let (state, _) = self.consistent_state()?;
         let mut total = 0;
         for mem in std::iter::once(&state.mem).chain(&state.immutable) {

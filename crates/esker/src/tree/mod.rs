@@ -11,12 +11,14 @@ use crate::canary::broken;
 use crate::cursor::{Content, Expiry, Kind, SeqNo};
 use crate::error::{Error, Result};
 use crate::options::Durability;
+use crate::read::both_ends::Range;
 use crate::read::get::get_at;
 use crate::read::meter::{ScanMeter, Scanned};
 use crate::read::newer::Newer;
 use crate::read::operands::merged_at;
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
+use crate::read::view::View;
 use crate::state::{TreeInner, TreeState};
 use crate::store::{Owner, Store};
 use crate::trace::{Operation, Subject, perf_context};
@@ -26,6 +28,7 @@ use crate::write::batch::{Batch, check_key};
 
 mod batch;
 mod conditional;
+mod cursor;
 mod estimate;
 mod ingest;
 mod merge_operator;
@@ -38,6 +41,7 @@ mod transfer;
 const ROOM_EVERY: u64 = 16 << 20;
 
 pub use conditional::Swap;
+pub use cursor::Cursor;
 pub use ingest::{Ingest, IngestUnsorted};
 pub use snapshot::Snapshot;
 pub use stream::{StoredValue, ValueWriter};
@@ -89,7 +93,7 @@ impl Tree {
     }
 
     /// The keys that the tree may hold: all, unless it was split ([`Db::split`](crate::Db::split)).
-    pub fn range(&self) -> ScanRange {
+    pub fn key_range(&self) -> ScanRange {
         ScanRange::of(self.inner.state.load().key_bounds.range.clone())
     }
 
@@ -224,7 +228,7 @@ impl Tree {
     /// that is empty or has reversed bounds changes nothing.
     ///
     /// In a tree that was split, or is being split, this deletes the keys that the tree has at that time
-    /// ([`Tree::range`]). A range with none of the tree's keys is refused. Keys of the range that belong to another
+    /// ([`Tree::key_range`]). A range with none of the tree's keys is refused. Keys of the range that belong to another
     /// tree stay.
     ///
     /// It takes as long as one write, however many keys there are. Until merges have passed everything that it hides,
@@ -241,7 +245,7 @@ impl Tree {
     /// for day in 1..=9 {
     ///     log.put(format!("2026-11-0{day}"), "a line")?;
     /// }
-    /// log.delete_range(&ScanRange::all().before("2026-11-08"))?;
+    /// log.delete_range(.."2026-11-08")?;
     /// assert_eq!(log.count(ScanRange::prefix("2026-"))?, 2);
     /// # Ok(())
     /// # }
@@ -249,7 +253,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::put`].
-    pub fn delete_range(&self, range: &ScanRange) -> Result<()> {
+    pub fn delete_range(&self, range: impl Into<ScanRange>) -> Result<()> {
         let mut batch = Batch::new();
         batch.delete_range(self, range)?;
         self.store.writes().write(&batch, self.store.options().durability)
@@ -458,24 +462,135 @@ impl Tree {
         })
     }
 
-    /// The pairs in `range` at the current moment.
+    /// The pairs in `range` at the current moment, in one direction.
     ///
     /// # Errors
     /// As [`Tree::get`].
-    pub fn scan(&self, range: ScanRange) -> Result<Scan> {
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// use esker::ScanRange;
+    /// let log = db.tree("log")?;
+    /// log.put("2026-11-01", "a line")?;
+    /// log.put("2026-11-02", "another")?;
+    /// let mut newest_first = log.scan(ScanRange::from("2026-11-01"..).reverse())?;
+    /// while newest_first.advance()? {
+    ///     let (day, line) = newest_first.pair()?;
+    ///     println!("{day:?} {line:?}");
+    /// }
+    /// assert_eq!(log.scan(..="2026-11-01")?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scan(&self, range: impl Into<ScanRange>) -> Result<Scan> {
+        self.scan_of(range.into())
+    }
+
+    fn scan_of(&self, range: ScanRange) -> Result<Scan> {
         let Some((state, (seq, time))) = self.passing_read_point()? else {
             return Snapshot::for_one_call(&self.owner).scan(self, range);
         };
-        let meter = ScanMeter::begin(Arc::clone(&self.owner) as Arc<dyn Scanned>, &self.inner);
+        let meter = ScanMeter::begin(self.scanned(), &self.inner);
         Scan::new(&[state], (seq, time), range, None, meter)
+    }
+
+    /// The pairs in `range` at the current moment, from either end or from both. For one direction, [`Tree::scan`] does
+    /// less.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let words = db.tree("words")?;
+    /// for word in ["ant", "bee", "cat", "dog"] {
+    ///     words.put(word, [])?;
+    /// }
+    /// let mut range = words.range("b".."d")?;
+    /// assert_eq!(range.next_back()?.map(|(word, _)| word), Some(&b"cat"[..]));
+    /// assert_eq!(range.next()?.map(|(word, _)| word), Some(&b"bee"[..]));
+    /// assert!(range.next_back()?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range(&self, range: impl Into<ScanRange>) -> Result<Range> {
+        Ok(Range::new(self.view()?, range.into()))
+    }
+
+    /// All pairs at the current moment: [`Tree::range`] of all keys.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// db.put("ant", "6 legs")?;
+    /// for pair in db.default_tree().iter()? {
+    ///     let (key, value) = pair?;
+    ///     assert_eq!((&key[..], &value[..]), (&b"ant"[..], &b"6 legs"[..]));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn iter(&self) -> Result<Range> {
+        self.range(..)
+    }
+
+    /// The pairs whose keys begin with `prefix`: [`Tree::range`] of [`ScanRange::prefix`].
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let mails = db.tree("mails")?;
+    /// mails.put("ann/1", "hello")?;
+    /// mails.put("bob/1", "hello")?;
+    /// mails.put("bob/2", "hello again")?;
+    /// let newest = mails.prefix("bob/")?.into_iter().next_back().expect("there are two")?;
+    /// assert_eq!(newest.1, b"hello again");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
+        self.range(ScanRange::prefix(prefix))
+    }
+
+    /// A cursor over the tree at the current moment. It is at no pair yet.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn cursor(&self) -> Result<Cursor> {
+        Cursor::new(self.view()?, Some(self.clone()))
+    }
+
+    /// The tree at the current moment.
+    fn view(&self) -> Result<View> {
+        let Some((state, point)) = self.passing_read_point()? else {
+            return Snapshot::for_one_call(&self.owner).view(self);
+        };
+        let (store, tree) = (self.scanned(), Arc::clone(&self.inner));
+        Ok(View { store, tree, states: vec![state], point, held: None })
+    }
+
+    fn scanned(&self) -> Arc<dyn Scanned> {
+        Arc::clone(&self.owner) as Arc<dyn Scanned>
     }
 
     /// How many keys in `range` have a value, counted one by one.
     ///
     /// # Errors
     /// As [`Tree::get`].
-    pub fn count(&self, range: ScanRange) -> Result<u64> {
-        let mut scan = self.scan(range.keys_only())?;
+    pub fn count(&self, range: impl Into<ScanRange>) -> Result<u64> {
+        let mut scan = self.scan_of(range.into().keys_only())?;
         let mut count = 0;
         while scan.advance()? {
             count += 1;

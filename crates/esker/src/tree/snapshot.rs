@@ -1,18 +1,19 @@
 //! The whole store at one moment: a user's snapshot.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use arc_swap::Guard;
 
-use super::Tree;
+use super::{Cursor, Tree};
 use crate::cursor::{Kind, SeqNo};
 use crate::error::Result;
+use crate::read::both_ends::Range;
 use crate::read::get::get_at;
 use crate::read::meter::{ScanMeter, Scanned};
 use crate::read::operands::merged_at;
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
+use crate::read::view::{Held, View};
 use crate::state::{TreeInner, TreeState};
 use crate::store::Owner;
 use crate::value::Value;
@@ -159,16 +160,55 @@ impl Snapshot {
         })
     }
 
-    /// The pairs of `tree` in `range` at this moment.
+    /// The pairs of `tree` in `range` at this moment, in one direction.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
-    pub fn scan(&self, tree: &Tree, range: ScanRange) -> Result<Scan> {
+    pub fn scan(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<Scan> {
+        let View { store, tree, states, point, held } = self.view(tree)?;
+        Scan::new(&states, point, range.into(), held, ScanMeter::begin(store, &tree))
+    }
+
+    /// The pairs of `tree` in `range` at this moment, from either end or from both, as [`Tree::range`] lends them.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let tree = db.default_tree();
+    /// tree.put("ant", "6 legs")?;
+    /// let before = db.snapshot();
+    /// tree.put("bee", "6 legs")?;
+    /// assert_eq!(before.range(tree, ..)?.into_iter().count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<Range> {
+        Ok(Range::new(self.view(tree)?, range.into()))
+    }
+
+    /// A cursor over `tree` at this moment. It is at no pair yet.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn cursor(&self, tree: &Tree) -> Result<Cursor> {
+        Cursor::new(self.view(tree)?, None)
+    }
+
+    /// The tree at this moment.
+    pub(super) fn view(&self, tree: &Tree) -> Result<View> {
         let mut states = Vec::new();
         self.states_of(Guard::into_inner(self.state_of(tree)?), &mut states)?;
-        let store = &self.point.store;
-        let meter = ScanMeter::begin(Arc::clone(store) as Arc<dyn Scanned>, tree.inner());
-        let held: Box<dyn Any + Send + Sync> = Box::new(self.clone());
-        Scan::new(&states, (self.point.seq, self.point.time_us), range, Some(held), meter)
+        let point = &self.point;
+        Ok(View {
+            store: Arc::clone(&point.store) as Arc<dyn Scanned>,
+            tree: Arc::clone(tree.inner()),
+            states,
+            point: (point.seq, point.time_us),
+            held: Some(Arc::clone(point) as Held),
+        })
     }
 }

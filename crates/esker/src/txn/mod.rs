@@ -225,8 +225,8 @@ impl Txn {
     ///
     /// # Errors
     /// As [`Txn::get`].
-    pub fn scan(&self, tree: &Tree, range: ScanRange) -> Result<TxnScan<'_>> {
-        self.noted(self.read_range(tree, range, false))
+    pub fn scan(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<TxnScan<'_>> {
+        self.noted(self.read_range(tree, range.into(), false))
     }
 
     /// The pairs in `range`, protected as by [`Txn::get_for_update`], absent keys included. A pessimistic transaction
@@ -234,8 +234,8 @@ impl Txn {
     ///
     /// # Errors
     /// As [`Txn::get`].
-    pub fn scan_for_update(&self, tree: &Tree, range: ScanRange) -> Result<TxnScan<'_>> {
-        self.noted(self.read_range(tree, range, true))
+    pub fn scan_for_update(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<TxnScan<'_>> {
+        self.noted(self.read_range(tree, range.into(), true))
     }
 
     fn read_key(&self, tree: &Tree, key: &[u8], for_update: bool) -> Result<Option<Value>> {
@@ -326,9 +326,9 @@ impl Txn {
     ///
     /// # Errors
     /// As [`Txn::put`].
-    pub fn delete_range(&self, tree: &Tree, range: &ScanRange) -> Result<()> {
+    pub fn delete_range(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<()> {
         tree.check_store(&self.store, "transaction")?;
-        let keys = range.keys.clone();
+        let keys = range.into().keys;
         if self.is_pessimistic() {
             self.noted(self.lock(tree, keys.clone(), LockMode::Exclusive))?;
         }

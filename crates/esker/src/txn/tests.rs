@@ -154,7 +154,7 @@ fn a_read_of_any_kind_is_validated_wherever_the_newer_version_lies() {
         ("absent key", |txn, tree| assert!(txn.get(tree, "k6").unwrap().is_none())),
         ("range", |txn, tree| assert_eq!(txn.scan(tree, ScanRange::prefix("k")).unwrap().count(), 3)),
         ("empty range", |txn, tree| {
-            assert_eq!(txn.scan(tree, ScanRange::all().from("k6").before("k7")).unwrap().count(), 0);
+            assert_eq!(txn.scan(tree, "k6".."k7").unwrap().count(), 0);
         }),
         ("begun range", |txn, tree| {
             let mut scan = txn.scan(tree, ScanRange::prefix("k")).unwrap();
@@ -480,7 +480,7 @@ fn a_transaction_reads_what_it_has_merged() {
         let before = txn.savepoint();
         txn.append(tree, "gone", "back").unwrap();
         txn.append(tree, "a", "+2").unwrap();
-        txn.delete_range(tree, &ScanRange::all().from("b").to("c")).unwrap();
+        txn.delete_range(tree, "b"..="c").unwrap();
         txn.append(tree, "b", "y").unwrap();
         txn.append(tree, "b", "z").unwrap();
         assert_eq!(get(&txn, tree, "a").as_deref(), Some("old+1+2"));

@@ -44,7 +44,7 @@ pub(crate) fn filled(seed: u64) -> (SimFs, Db, Pairs) {
             break;
         }
     }
-    tree.delete_range(&ScanRange::all().from("010").before("020")).unwrap();
+    tree.delete_range("010".."020").unwrap();
     let pairs = contents(&tree);
     assert!(pairs.len() > 300);
     (disk, db, pairs)

@@ -323,7 +323,7 @@ impl Life {
         let key = |number: u64| Bytes::from(format!("key{number:04}").into_bytes());
         let mut writes: Vec<Write> = (first..end).map(|number| (tree.clone(), key(number), None)).collect();
         let mut batch = Batch::new();
-        let range = ScanRange::all().from(key(first)).before(key(end));
+        let range = ScanRange::from(key(first)..key(end));
         let beside = self.rng.one_in(2).then(|| self.random_write());
         let mut fill = || {
             batch.delete_range(&self.trees[&tree], &range)?;

@@ -245,7 +245,7 @@ impl Life {
                 }
                 3 => {
                     let end = self.key(which).max(key.clone());
-                    batch.delete_range(&tree, &ScanRange::all().from(&key).before(&end)).unwrap();
+                    batch.delete_range(&tree, &key..&end).unwrap();
                     next.retain(|other, _| *other < key || *other >= end);
                 }
                 _ => {

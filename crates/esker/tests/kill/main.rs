@@ -18,7 +18,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use esker::{Batch, Db, Durability, ErrorKind, Options, ScanRange, Tree};
+use esker::{Batch, Db, Durability, ErrorKind, Options, Tree};
 
 use rng::Rng;
 
@@ -145,7 +145,7 @@ fn look(db: &Db, acknowledged: &mut [u64; WRITERS], children: u64) {
         let possible = told..=told + children;
         assert!(possible.contains(&last), "writer {writer} was told {told}, the store holds {last}");
         let mut expected = (last.saturating_sub(KEPT) + 1)..=last;
-        let mut scan = tree.scan(ScanRange::all().before("head")).unwrap();
+        let mut scan = tree.scan(.."head").unwrap();
         while scan.advance().unwrap() {
             let number = expected.next().expect("a key too many");
             assert_eq!(scan.key(), number.to_be_bytes(), "a key of writer {writer}");

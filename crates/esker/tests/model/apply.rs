@@ -72,6 +72,11 @@ impl Session {
             | Op::SnapshotGet { .. }
             | Op::SnapshotScan { .. }
             | Op::DropSnapshot { .. } => self.apply_moment(op),
+            Op::OpenCursor { .. }
+            | Op::MoveCursor { .. }
+            | Op::RefreshCursor { .. }
+            | Op::CloseCursor { .. }
+            | Op::BothEnds { .. } => self.apply_cursor(op),
             Op::PutFrom { .. }
             | Op::BeginStream { .. }
             | Op::FeedStream { .. }

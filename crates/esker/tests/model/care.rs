@@ -163,8 +163,15 @@ impl Session {
         }
         let held = self.snapshots.iter().flatten().count() as u64;
         let scans = self.scans.iter().flatten().filter(|scan| scan.keeps_snapshot).count() as u64;
+        let cursors = self.cursors.iter().flatten().filter(|cursor| cursor.keeps_snapshot).count() as u64;
+        let scans = scans + cursors;
         let counted = held <= stats.snapshots && stats.snapshots <= held + scans;
-        same!(counted, true, "{} snapshots counted, {held} held, {scans} scans of some", stats.snapshots);
+        same!(
+            counted,
+            true,
+            "{} snapshots counted, {held} held, {scans} scans and cursors of some",
+            stats.snapshots
+        );
         if stats.pool_bytes > stats.pool_capacity {
             let (bytes, capacity) = (stats.pool_bytes, stats.pool_capacity);
             return Err(Difference(format!("the pool holds {bytes} bytes and may hold {capacity}")));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use esker::{CompactionStyle, Compression, KEY_LEN_MAX};
 
 use crate::common::Rng;
-use crate::ops::{Exchange, JOBS, Key, Op, Range, Recipe, Reopen, SLOTS, StreamEnd, TREES, Write};
+use crate::ops::{Exchange, JOBS, Key, Move, Op, Range, Recipe, Reopen, SLOTS, StreamEnd, TREES, Write};
 
 /// Makes histories.
 pub(crate) struct Generator {
@@ -228,10 +228,45 @@ impl Generator {
         }
     }
 
+    fn cursor_move(&mut self) -> Move {
+        match self.rng.index(20) {
+            0 => Move::First,
+            1 => Move::Last,
+            2..4 => Move::Seek(self.key()),
+            4..6 => Move::SeekForPrev(self.key()),
+            6..13 => Move::Next,
+            _ => Move::Prev,
+        }
+    }
+
+    /// An operation on cursors, or on both ends of a range.
+    fn cursor_op(&mut self) -> Op {
+        let slot = self.rng.index(SLOTS);
+        let snapshot = self.rng.percent(30).then(|| self.rng.index(SLOTS));
+        match self.rng.index(100) {
+            0..20 => Op::OpenCursor { slot, tree: self.tree(), snapshot },
+            20..65 => {
+                let count = self.rng.between(1, 25);
+                Op::MoveCursor { slot, moves: (0..count).map(|_| self.cursor_move()).collect() }
+            }
+            65..75 => Op::RefreshCursor { slot },
+            75..85 => Op::CloseCursor { slot },
+            _ => {
+                let count = self.rng.between(1, 6);
+                let ends = (0..count).map(|_| self.rng.percent(50)).collect();
+                let copies = self.rng.percent(30);
+                Op::BothEnds { tree: self.tree(), range: self.range(), snapshot, ends, copies }
+            }
+        }
+    }
+
     /// An operation whose result does not depend on how the store is kept.
     pub(crate) fn data_op(&mut self) -> Op {
         if self.rng.percent(8) {
             return self.huge_op();
+        }
+        if self.rng.percent(5) {
+            return self.cursor_op();
         }
         let slot = self.rng.index(SLOTS);
         match self.rng.index(1000) {

@@ -11,6 +11,7 @@ mod bugs;
 mod care;
 mod checkpoint;
 mod concurrent;
+mod cursors;
 mod generate;
 mod huge;
 mod metamorphic;

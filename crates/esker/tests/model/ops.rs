@@ -14,7 +14,7 @@ use crate::model::Bytes;
 /// The trees that come and go; the first one is always there.
 pub(crate) const TREES: [&str; 5] = ["default", "a", "b", "naïve tree", "\u{0}odd\n"];
 
-/// Snapshots, scans, streams and values that can be open or held at a time.
+/// Snapshots, scans, cursors, streams and values that can be open or held at a time.
 pub(crate) const SLOTS: usize = 4;
 
 /// What is stepped together.
@@ -61,6 +61,10 @@ impl Recipe {
     }
 }
 
+fn bytes_of(bound: &Bound<Key>) -> Bound<&[u8]> {
+    bound.as_ref().map(|key| &**key)
+}
+
 /// What a scan visits.
 #[derive(Debug, Clone)]
 pub(crate) struct Range {
@@ -84,22 +88,24 @@ impl Range {
     }
 
     pub(crate) fn to_scan_range(&self) -> ScanRange {
-        let mut range = match (&self.prefix, &self.lower) {
-            (Some(prefix), _) => ScanRange::prefix(&**prefix),
-            (None, Bound::Included(key)) => ScanRange::all().from(&**key),
-            (None, Bound::Excluded(key)) => ScanRange::all().after(&**key),
-            (None, Bound::Unbounded) => ScanRange::all(),
+        let mut range = match &self.prefix {
+            Some(prefix) => ScanRange::prefix(&**prefix),
+            None => ScanRange::from((bytes_of(&self.lower), bytes_of(&self.upper))),
         };
-        if self.prefix.is_none() {
-            range = match &self.upper {
-                Bound::Included(key) => range.to(&**key),
-                Bound::Excluded(key) => range.before(&**key),
-                Bound::Unbounded => range,
-            };
-        }
         range = if self.reverse { range.reverse() } else { range };
         if self.keys_only { range.keys_only() } else { range }
     }
+}
+
+/// Where a cursor goes.
+#[derive(Debug, Clone)]
+pub(crate) enum Move {
+    First,
+    Last,
+    Seek(Key),
+    SeekForPrev(Key),
+    Next,
+    Prev,
 }
 
 /// One write of a batch, for some hours; a value of `None` deletes.
@@ -194,6 +200,29 @@ pub(crate) enum Op {
     },
     CloseScan {
         slot: usize,
+    },
+    OpenCursor {
+        slot: usize,
+        tree: usize,
+        snapshot: Option<usize>,
+    },
+    MoveCursor {
+        slot: usize,
+        moves: Vec<Move>,
+    },
+    RefreshCursor {
+        slot: usize,
+    },
+    CloseCursor {
+        slot: usize,
+    },
+    /// Reads all of a range from the ends that `ends` says, over and over; `true` is the back.
+    BothEnds {
+        tree: usize,
+        range: Range,
+        snapshot: Option<usize>,
+        ends: Vec<bool>,
+        copies: bool,
     },
     TakeSnapshot {
         slot: usize,
@@ -309,7 +338,7 @@ pub(crate) enum Op {
         tree: usize,
     },
     VerifyAll,
-    /// Lets go of all snapshots, scans, streams and values, so that the store may be reopened here.
+    /// Lets go of all snapshots, scans, cursors, streams and values, so that the store may be reopened here.
     Quiesce,
     Flush,
     Compact,

@@ -10,6 +10,7 @@ use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind, Options, Scan, ScanRange, Snapshot, Tree};
 
 use crate::common::{HourClock, Longest, Rng, tiny_options, world};
+use crate::cursors::OpenCursor;
 use crate::huge::{Held, OpenStream};
 use crate::model::{At, Bytes, Model};
 use crate::ops::{Range, Reopen, SLOTS, TREES};
@@ -87,6 +88,7 @@ pub(crate) struct Session {
     pub(crate) handles: BTreeMap<String, Tree>,
     pub(crate) snapshots: [Option<(Snapshot, At)>; SLOTS],
     pub(crate) scans: [Option<OpenScan>; SLOTS],
+    pub(crate) cursors: [Option<OpenCursor>; SLOTS],
     pub(crate) streams: [Option<OpenStream>; SLOTS],
     pub(crate) held: [Option<Held>; SLOTS],
     rng: Rng,
@@ -118,6 +120,7 @@ impl Session {
             handles: BTreeMap::new(),
             snapshots: Default::default(),
             scans: Default::default(),
+            cursors: Default::default(),
             streams: Default::default(),
             held: Default::default(),
             rng: Rng::new(seed),
@@ -186,13 +189,16 @@ impl Session {
 
     /// Whether nothing keeps old versions alive.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.snapshots.iter().all(Option::is_none) && self.scans.iter().all(Option::is_none)
+        self.snapshots.iter().all(Option::is_none)
+            && self.scans.iter().all(Option::is_none)
+            && self.cursors.iter().all(Option::is_none)
     }
 
-    /// Lets go of all snapshots, scans, streams and values.
+    /// Lets go of all snapshots, scans, cursors, streams and values.
     pub(crate) fn quiesce(&mut self) {
         self.snapshots = Default::default();
         self.scans = Default::default();
+        self.cursors = Default::default();
         self.streams = Default::default();
         self.held = Default::default();
     }

@@ -125,7 +125,7 @@ impl Routes {
             let from = start.as_slice().max(prefix);
             let to = parts.get(at + 1).map_or(end.as_slice(), |next| next.0.as_slice().min(&end));
             if from < to {
-                ranges.push((tree, ScanRange::all().from(from).before(to)));
+                ranges.push((tree, ScanRange::from(from..to)));
             }
         }
         ranges

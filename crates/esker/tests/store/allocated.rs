@@ -1,6 +1,7 @@
-//! Counts the bytes that this process has allocated and not freed.
+//! Counts the bytes that this process has allocated and not freed, and how often each thread allocates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The system's allocator, with a counter.
@@ -16,9 +17,19 @@ pub(crate) fn allocated() -> usize {
     ALLOCATED.load(Ordering::SeqCst)
 }
 
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How often this thread has allocated memory.
+pub(crate) fn allocations() -> usize {
+    ALLOCATIONS.get()
+}
+
 fn count(made: *mut u8, len: usize) -> *mut u8 {
     if !made.is_null() {
         ALLOCATED.fetch_add(len, Ordering::Relaxed);
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
     }
     made
 }

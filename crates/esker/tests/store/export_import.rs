@@ -124,7 +124,7 @@ impl Session {
             }
             3 => {
                 let end = self.key(&held);
-                tree.delete_range(&ScanRange::all().from(&key).before(&end)).unwrap();
+                tree.delete_range(&key..&end).unwrap();
                 held.pairs.retain(|other, _| *other < key || *other >= end);
             }
             4 | 5 => {

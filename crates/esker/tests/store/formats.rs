@@ -40,7 +40,7 @@ fn contents(db: &Db) -> String {
     names.sort();
     for name in names {
         let tree = db.open_tree(&name).unwrap().unwrap();
-        writeln!(out, "tree {name} tag {:?} {:?}", tree.tag(), tree.range()).unwrap();
+        writeln!(out, "tree {name} tag {:?} {:?}", tree.tag(), tree.key_range()).unwrap();
         for pair in tree.scan(ScanRange::all()).unwrap() {
             let (key, value) = pair.unwrap();
             assert_eq!(
@@ -92,8 +92,8 @@ fn fill(db: &Db) {
     db.compact().unwrap();
     main.append("text", "cd").unwrap();
     main.delete("key0007").unwrap();
-    main.delete_range(&ScanRange::all().from("key0100").before("key0150")).unwrap();
-    packed.delete_range(&ScanRange::all().from(190_u32.to_be_bytes())).unwrap();
+    main.delete_range("key0100".."key0150").unwrap();
+    packed.delete_range(190_u32.to_be_bytes()..).unwrap();
     db.split(main, "key0120", "upper half").unwrap();
     db.drop_tree("packed").unwrap();
     db.create_tree("packed", TreeOptions::default()).unwrap().put("again", "here").unwrap();

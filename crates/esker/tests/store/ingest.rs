@@ -56,7 +56,7 @@ impl Session {
 
     fn delete_range(&mut self) {
         let (from, end) = (self.key(), self.key());
-        self.tree.delete_range(&ScanRange::all().from(&from).before(&end)).unwrap();
+        self.tree.delete_range(&from..&end).unwrap();
         self.model.retain(|key, _| *key < from || *key >= end);
     }
 

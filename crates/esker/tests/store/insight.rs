@@ -103,7 +103,7 @@ fn a_trace_tells_files_from_the_pool() {
     let huge = get("huge");
     assert_eq!((huge.pool_blocks, huge.file_bytes), (1, 100_000), "{huge}");
 
-    let rows = || db.scan(ScanRange::all().before("h")).unwrap().count();
+    let rows = || db.scan(.."h").unwrap().count();
     let (count, scan) = db.trace(rows);
     assert_eq!((count, scan.steps[0]), (1000, Step::Sources { count: 1 }), "{scan}");
     assert!(scan.file_bytes > 50_000 && scan.waited_us == 0, "{scan}");

@@ -18,6 +18,7 @@ mod blobs;
 mod budgets;
 mod bulk_log;
 mod compaction;
+mod cursors;
 mod devices;
 mod direct_io;
 mod examples;

@@ -1,6 +1,7 @@
 //! Ranges of keys that are deleted at once: what becomes of their space, and who still sees them. (The model test reads
 //! them in every way there is, the crash test loses power over them.)
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use esker::env::{JobKind, StepExecutor};
@@ -30,7 +31,7 @@ fn key(number: u32) -> String {
 }
 
 fn below(number: u32) -> ScanRange {
-    ScanRange::all().before(key(number))
+    ScanRange::from(..key(number))
 }
 
 fn count(db: &Db) -> u64 {
@@ -75,7 +76,7 @@ fn the_space_of_huge_values_comes_back_at_once() {
     while db.step(JobKind::Blobs) {}
     assert_eq!((count(&db), kept(&db).2), (100, 50));
     // After a crash too.
-    db.default_tree().delete_range(&ScanRange::all().from(key(150))).unwrap();
+    db.default_tree().delete_range(key(150)..).unwrap();
     let disk = disk.kill();
     drop(db);
     let db = open(&disk);
@@ -160,14 +161,14 @@ fn odd_bounds_delete_what_a_scan_would_show() {
         put_some(&db, 0..10);
     };
     let ranges = [
-        ScanRange::all().from("b").to("a"),
-        ScanRange::all().after(key(3)).before(key(4)),
-        ScanRange::all().after(key(3)).to(key(4)),
-        ScanRange::all().from(&longer),
-        ScanRange::all().to(&longer).after(key(9)),
-        ScanRange::all().before(&longer),
-        ScanRange::all().after(&longest),
-        ScanRange::all().from("").to(""),
+        ScanRange::from("b"..="a"),
+        ScanRange::from((Bound::Excluded(key(3)), Bound::Excluded(key(4)))),
+        ScanRange::from((Bound::Excluded(key(3)), Bound::Included(key(4)))),
+        ScanRange::from(&longer..),
+        ScanRange::from((Bound::Excluded(key(9).into_bytes()), Bound::Included(longer.clone()))),
+        ScanRange::from(..&longer),
+        ScanRange::from((Bound::Excluded(&longest), Bound::Unbounded)),
+        ScanRange::from(""..=""),
         ScanRange::prefix("").reverse().keys_only(),
     ];
     for range in ranges {
@@ -192,13 +193,13 @@ fn a_transaction_that_has_read_what_is_deleted_conflicts() {
     for (reads_range, flushed) in [(false, false), (false, true), (true, false), (true, true)] {
         let txn = db.begin(TxnOptions::default()).unwrap();
         if reads_range {
-            let mut scan = txn.scan(tree, ScanRange::all().from(key(3)).to(key(8))).unwrap();
+            let mut scan = txn.scan(tree, key(3)..=key(8)).unwrap();
             while scan.advance().unwrap() {}
         } else {
             txn.get(tree, key(5)).unwrap();
         }
         txn.put(tree, "result", "").unwrap();
-        tree.delete_range(&ScanRange::all().from(key(5)).before(key(6))).unwrap();
+        tree.delete_range(key(5)..key(6)).unwrap();
         if flushed {
             db.flush().unwrap();
             settle(&db);

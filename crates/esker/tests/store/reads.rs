@@ -30,7 +30,7 @@ fn runs(db: &Db) -> u64 {
 /// Scans until the runs are merged; returns after how many scans, or `None` if `most` were not enough.
 fn scans_until_merged(db: &Db, most: u32) -> Option<u32> {
     (1..=most).find(|i| {
-        let mut scan = db.scan(ScanRange::all().from((i % KEYS).to_be_bytes())).unwrap();
+        let mut scan = db.scan((i % KEYS).to_be_bytes()..).unwrap();
         assert!(scan.advance().unwrap());
         settle(db);
         runs(db) == 0

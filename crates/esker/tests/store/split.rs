@@ -9,6 +9,7 @@ use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind, KeyMoved, Options, ScanRange, Snapshot, Tree, TreeOptions, TxnMode, TxnOptions};
 
 use crate::common::{Rng, any_style, contents, seeds, settle, tables, tiny_options, world};
+use crate::cursors::agree;
 
 const STORE: &str = "/store";
 
@@ -87,7 +88,7 @@ impl Session {
     fn delete_range(&mut self, name: &str) {
         let (from, end) = (self.key(name), self.key(name));
         let half = self.halves.get_mut(name).unwrap();
-        half.tree.delete_range(&ScanRange::all().from(&from).before(&end)).unwrap();
+        half.tree.delete_range(&from..&end).unwrap();
         half.pairs.retain(|key, _| *key < from || *key >= end);
     }
 
@@ -225,12 +226,16 @@ impl Session {
             let backward: esker::Result<Pairs> =
                 half.tree.scan(ScanRange::all().reverse()).unwrap().collect();
             assert!(backward.unwrap() == half.pairs, "{name} backward");
+            let read = (half.tree.cursor().unwrap(), half.tree.iter().unwrap());
+            agree(read, &half.pairs, &mut self.rng);
         }
         for (snapshot, halves) in &self.snapshots {
             for half in halves {
                 let range = if self.rng.one_in(2) { ScanRange::all() } else { ScanRange::all().reverse() };
                 let seen: esker::Result<Pairs> = snapshot.scan(&half.tree, range).unwrap().collect();
                 assert!(seen.unwrap() == half.pairs, "a snapshot sees something else than it saw");
+                let read = (snapshot.cursor(&half.tree).unwrap(), snapshot.range(&half.tree, ..).unwrap());
+                agree(read, &half.pairs, &mut self.rng);
                 let key = format!("{:03}", self.rng.below(200)).into_bytes();
                 assert_eq!(snapshot.get_vec(&half.tree, &key).unwrap().as_ref(), half.pairs.get(&key));
             }
@@ -284,8 +289,8 @@ fn the_halves_share_their_tables() {
         assert!(estimated.abs_diff(expected) < 500, "{estimated} for {expected}");
         assert_eq!(tree.count(ScanRange::all()).unwrap(), expected);
     }
-    assert_eq!(right.range(), ScanRange::all().from(15_000_u32.to_be_bytes()));
-    assert_eq!(tree.range(), ScanRange::all().before(15_000_u32.to_be_bytes()));
+    assert_eq!(right.key_range(), ScanRange::from(15_000_u32.to_be_bytes()..));
+    assert_eq!(tree.key_range(), ScanRange::from(..15_000_u32.to_be_bytes()));
     let before = tables(&disk, STORE);
     db.drop_tree("t").unwrap();
     settle(&db);
@@ -322,7 +327,7 @@ fn what_was_read_before_conflicts_and_what_moves_is_refused() {
         assert!(tree.rename("a", key).is_err());
     }
     assert!(new.put("a", "1").is_err());
-    assert!(new.delete_range(&ScanRange::all().before("j")).is_err());
+    assert!(new.delete_range(.."j").is_err());
     new.delete_range(&ScanRange::all()).unwrap();
     assert_eq!((tree.count(ScanRange::all()).unwrap(), new.count(ScanRange::all()).unwrap()), (2, 0));
     assert_eq!(db.split(&tree, "b", "new").unwrap_err().kind(), ErrorKind::AlreadyExists);
@@ -342,12 +347,12 @@ fn of_a_range_each_half_deletes_its_own_part() {
     for key in ["b", "f", "n", "r", "z"] {
         tree.put(key, "1").unwrap();
     }
-    let range = ScanRange::all().from("c").before("t");
+    let range = ScanRange::from("c".."t");
     let new = db.split(&tree, "m", "new").unwrap();
     tree.delete_range(&range).unwrap();
     assert_eq!((tree.count(ScanRange::all()).unwrap(), new.count(ScanRange::all()).unwrap()), (1, 3));
     assert!(!tree.contains("f").unwrap() && new.contains("n").unwrap());
-    assert_eq!(tree.range(), ScanRange::all().before("m"));
+    assert_eq!(tree.key_range(), ScanRange::from(.."m"));
     new.delete_range(&range).unwrap();
     assert!(new.contains("z").unwrap() && new.count(ScanRange::all()).unwrap() == 1);
 }

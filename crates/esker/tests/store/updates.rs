@@ -67,7 +67,7 @@ fn write(db: &Db, rng: &mut Rng) {
     match rng.index(20) {
         0..8 => tree.put(key(rng), value).unwrap(),
         8..11 => tree.delete(key(rng)).unwrap(),
-        11 if rng.one_in(5) => tree.delete_range(&ScanRange::all().from(key(rng)).to(key(rng))).unwrap(),
+        11 if rng.one_in(5) => tree.delete_range(key(rng)..=key(rng)).unwrap(),
         11..15 => tree.append(key(rng), &value[..value.len().min(20)]).unwrap(),
         15 => drop(tree.rename(key(rng), key(rng)).unwrap()),
         _ => {

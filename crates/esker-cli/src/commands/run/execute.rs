@@ -1,6 +1,5 @@
 //! Executes the lines of a command file.
 
-use esker::ScanRange;
 use serde_json::json;
 
 use super::parse::{Command, Malformed, parse};
@@ -97,7 +96,7 @@ impl Runner {
         self.writes.apply(&mut self.store)?;
         let mut any = false;
         if lo <= hi {
-            let mut rows = self.store.tree.scan(ScanRange::all().from(lo).to(hi))?;
+            let mut rows = self.store.tree.scan(lo..=hi)?;
             while rows.advance()? {
                 any = true;
                 let expires_us = rows.expires_us();

@@ -6,7 +6,6 @@ use crate::env::{Env, JobKind, StepExecutor};
 use crate::fs::sim::SimFs;
 use crate::options::{CompactionStyle, Options, TreeOptions};
 use crate::ranges::{KeyRange, RangeTombstone};
-use crate::read::range::ScanRange;
 use crate::rng::Rng;
 use crate::tree::Tree;
 
@@ -121,7 +120,7 @@ impl History {
             let (key, huge) = (self.key(), self.rng.index(8) == 0);
             let value = vec![b'v'; if huge { 300 } else { 10 + self.rng.index(50) }];
             let _refused = match self.rng.index(10) {
-                0 => tree.delete_range(&ScanRange::all().from(&key).before(self.key())),
+                0 => tree.delete_range(key.clone()..self.key()),
                 1 | 2 => tree.delete(&key),
                 _ => tree.put(&key, value),
             };

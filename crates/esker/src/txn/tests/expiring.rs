@@ -14,7 +14,7 @@ fn lease(db: &Db, seconds: u64) {
 
 /// Every way of reading one key.
 fn read_in_every_way(txn: &Txn, tree: &Tree, way: usize) -> Option<String> {
-    let range = || ScanRange::all().from("lease").to("lease");
+    let range = || ScanRange::from("lease"..="lease");
     let scanned = |scan: TxnScan<'_>| scan.map(|pair| String::from_utf8(pair.unwrap().1).unwrap()).next();
     match way {
         0 => get(txn, tree, "lease"),

@@ -230,7 +230,7 @@ impl History<'_> {
         let (tree, lower) = self.key(first);
         let (_, upper) = self.key(last);
         let reverse = rng.chance(0.5);
-        let range = ScanRange::all().from(lower).to(upper);
+        let range = ScanRange::from(lower..=upper);
         let range = if reverse { range.reverse() } else { range };
         let mut scan =
             if rng.chance(0.2) { txn.scan_for_update(tree, range)? } else { txn.scan(tree, range)? };

@@ -2,6 +2,7 @@
 //! may commit, also when values expire meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 use super::*;
@@ -181,8 +182,7 @@ impl Model {
     fn delete_range(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
         let (tree, first) = (rng.index(2), rng.index(KEYS));
         let last = first + rng.index((KEYS - first).min(4));
-        let range = ScanRange::all().from(name(first)).to(name(last));
-        self.txn.delete_range(&trees[tree], &range).unwrap();
+        self.txn.delete_range(&trees[tree], name(first)..=name(last)).unwrap();
         for key in first..=last {
             let place = (tree, name(key));
             if self.options.isolation == Isolation::Snapshot {
@@ -194,17 +194,12 @@ impl Model {
 
     fn scan(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
         let (index, for_update) = (rng.index(2), rng.chance(0.3));
-        let mut range = ScanRange::all();
-        range = match rng.index(3) {
-            0 => range.from(name(rng.index(KEYS))),
-            1 => range.after(name(rng.index(KEYS))),
-            _ => range,
+        let mut bound = || match rng.index(3) {
+            0 => Bound::Included(name(rng.index(KEYS))),
+            1 => Bound::Excluded(name(rng.index(KEYS))),
+            _ => Bound::Unbounded,
         };
-        range = match rng.index(3) {
-            0 => range.to(name(rng.index(KEYS))),
-            1 => range.before(name(rng.index(KEYS))),
-            _ => range,
-        };
+        let range = ScanRange::from((bound(), bound()));
         let within = |place: &Place| place.0 == index && range.keys.contains(&place.1);
         let mut expected: Vec<_> = self.view().into_iter().filter(|(place, _)| within(place)).collect();
         let mut walked: Vec<Place> = all_places().filter(|place| within(place)).collect();

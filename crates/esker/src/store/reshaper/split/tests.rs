@@ -21,7 +21,7 @@ fn a_split_of_deleted_ranges_does_not_wait_for_those_who_wait_for_its_number() {
     for key in b'a'..=b'z' {
         tree.put([key], "here").unwrap();
     }
-    tree.delete_range(&ScanRange::all().from("k").before("q")).unwrap();
+    tree.delete_range("k".."q").unwrap();
     let (store, inner) = (db.store(), tree.inner());
     let is_unflushed = || Ok(!inner.is_flushed());
     let halves = Halves {

@@ -1,0 +1,48 @@
+//! A tree at one read point, for readers that make scans of it later or several times.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::meter::Scanned;
+use crate::cursor::SeqNo;
+use crate::ranges::{Cover, KeyRange};
+use crate::state::{TreeInner, TreeState};
+
+/// Keeps a read point registered.
+pub(crate) type Held = Arc<dyn Any + Send + Sync>;
+
+/// What the tree `tree` is made of at a read point.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) store: Arc<dyn Scanned>,
+    pub(crate) tree: Arc<TreeInner>,
+    /// They have no key in common.
+    pub(crate) states: Vec<Arc<TreeState>>,
+    /// The read point: a sequence number and a time.
+    pub(crate) point: (SeqNo, u64),
+    /// `None` if the read point need not be registered.
+    pub(crate) held: Option<Held>,
+}
+
+impl View {
+    /// How many memtables of the states in use have been written to. A scan leaves the others out.
+    pub(crate) fn written(&self) -> usize {
+        self.states.iter().filter(|state| !state.mem.is_untouched()).count()
+    }
+
+    /// Whether `other` has the same states.
+    pub(crate) fn has_states_of(&self, other: &View) -> bool {
+        self.states.len() == other.states.len()
+            && self.states.iter().zip(&other.states).all(|(one, two)| Arc::ptr_eq(one, two))
+    }
+}
+
+/// What range tombstones hide of `keys` at `seq`. It must be asked for while `states` are new: tombstones that hide
+/// nothing in newer states are forgotten.
+pub(crate) fn cover_of(states: &[Arc<TreeState>], keys: &KeyRange, seq: SeqNo) -> Cover {
+    let mut cover = Cover::default();
+    for state in states {
+        cover.join(state.ranges.cover(keys, seq));
+    }
+    cover
+}
