@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::data::{Draws, mix};
 use crate::plot::{Plot, Series, number};
 use crate::stores::Result;
-use esker::{CompactionStyle, Db, Options, ScanRange, Tree};
+use esker::{CompactionStyle, Db, Options, Tree};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Instant;

@@ -55,7 +55,8 @@ impl Store for Esker {
     }
 
     fn scan(&self, from: &[u8], to: Option<&[u8]>, limit: u64, row: &mut Row<'_>) -> Result<u64> {
-        let mut scan = self.tree.scan((Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Included)))?;
+        let mut scan =
+            self.tree.scan((Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Included)))?;
         let mut rows = 0;
         while rows < limit && scan.advance()? {
             let (key, value) = scan.pair()?;

@@ -29,7 +29,7 @@ impl Pages {
 
     /// All pages of a user go: one write, however many there are.
     fn forget(&self, user: &str) -> Result<()> {
-        self.tree.delete_range(&ScanRange::prefix(format!("{user}/")))
+        self.tree.delete_range(ScanRange::prefix(format!("{user}/")))
     }
 }
 

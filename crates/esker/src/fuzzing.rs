@@ -120,7 +120,7 @@ fn make_base() -> Result<SimFs> {
     let mut batch = Batch::new();
     batch.put(&packed, "a", "1")?;
     batch.delete(&packed, "key001")?;
-    batch.delete_range(&packed, &ScanRange::prefix("key01"))?;
+    batch.delete_range(&packed, ScanRange::prefix("key01"))?;
     batch.put(db.default_tree(), "late", [9; 500])?;
     db.write(&batch)?;
     packed.append("a", "2")?;

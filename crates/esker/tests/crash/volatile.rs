@@ -408,7 +408,7 @@ fn a_tree_without_the_log_holds_what_it_held_at_some_moment() {
 fn nothing_is_left(life: &mut Life) {
     let db = life.db.clone().unwrap();
     for known in &life.trees {
-        known.tree().delete_range(&ScanRange::all()).unwrap();
+        known.tree().delete_range(ScanRange::all()).unwrap();
     }
     db.compact().unwrap();
     while db.step(JobKind::Blobs) {}

@@ -23,7 +23,7 @@ fn put(tree: &Tree, expected: &mut Expected, key: String, value: &[u8]) {
 }
 
 fn delete_prefix(tree: &Tree, expected: &mut Expected, prefix: &str) {
-    tree.delete_range(&ScanRange::prefix(prefix)).unwrap();
+    tree.delete_range(ScanRange::prefix(prefix)).unwrap();
     expected.retain(|key, _| !key.starts_with(prefix));
 }
 

@@ -76,7 +76,7 @@ impl Session {
             noted.truncate(len);
         }
         if let (Some(range), Some(handle)) = (range, self.tree(0)?) {
-            txn.delete_range(&handle, &range.to_scan_range())?;
+            txn.delete_range(&handle, range.to_scan_range())?;
             let own = noted.iter().filter(|(of, ..)| of == TREES[0]).map(|(_, key, _)| key);
             let all = self.model.trees[TREES[0]].keys().chain(own);
             let gone: Vec<Bytes> = all.filter(|key| is_in(range, key)).cloned().collect();

@@ -153,7 +153,7 @@ fn it_is_as_if_all_had_been_put_at_once() {
         session.look();
         session.reopen();
         session.look();
-        session.tree.delete_range(&ScanRange::all()).unwrap();
+        session.tree.delete_range(ScanRange::all()).unwrap();
         session.db.compact().unwrap();
         settle(&session.db);
         assert_eq!(session.db.stats().unwrap().blob_values, 0, "values that nobody has keep their space");

@@ -167,7 +167,7 @@ fn live(disk: &SimFs, fault: Fault) -> (u32, u64) {
         until_done(lacked, || tree.put((i % 1_000).to_be_bytes(), value(i)));
         if i % 300 == 7 {
             until_done(lacked, || tree.put("huge", vec![1; 50_000 + i as usize]));
-            until_done(lacked, || tree.delete_range(&ScanRange::prefix((i % 1_000).to_be_bytes())));
+            until_done(lacked, || tree.delete_range(ScanRange::prefix((i % 1_000).to_be_bytes())));
             for job in JobKind::ALL {
                 db.step(job);
             }

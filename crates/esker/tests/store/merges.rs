@@ -74,7 +74,7 @@ fn what_was_deleted_with_its_range_is_not_merged_into() {
         tree.append("k", part).unwrap();
         let snapshot = db.snapshot();
         if part == "old" {
-            tree.delete_range(&ScanRange::all()).unwrap();
+            tree.delete_range(ScanRange::all()).unwrap();
         }
         assert_eq!(snapshot.get_vec(tree, "k").unwrap().unwrap(), part.as_bytes());
     }

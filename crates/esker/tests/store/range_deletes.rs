@@ -51,7 +51,7 @@ fn tables_of_which_nothing_is_left_go_without_being_merged() {
     let db = open(&disk);
     put_some(&db, 0..4000);
     db.compact().unwrap();
-    db.default_tree().delete_range(&below(3000)).unwrap();
+    db.default_tree().delete_range(below(3000)).unwrap();
     assert_eq!(count(&db), 1000);
     db.flush().unwrap();
     settle(&db);
@@ -72,7 +72,7 @@ fn the_space_of_huge_values_comes_back_at_once() {
     put_some(&db, 0..100);
     db.flush().unwrap();
     put_some(&db, 100..200);
-    db.default_tree().delete_range(&ScanRange::prefix("000").reverse()).unwrap();
+    db.default_tree().delete_range(ScanRange::prefix("000").reverse()).unwrap();
     while db.step(JobKind::Blobs) {}
     assert_eq!((count(&db), kept(&db).2), (100, 50));
     // After a crash too.
@@ -91,7 +91,7 @@ fn a_snapshot_sees_what_was_there_and_then_it_goes() {
     put_some(&db, 0..1000);
     db.compact().unwrap();
     let snapshot = db.snapshot();
-    db.default_tree().delete_range(&ScanRange::all()).unwrap();
+    db.default_tree().delete_range(ScanRange::all()).unwrap();
     put_some(&db, 10..20);
     for _ in 0..2 {
         db.flush().unwrap();
@@ -121,7 +121,7 @@ fn deletions_that_later_ones_enclose_are_forgotten() {
     db.compact().unwrap();
     for round in 0..200 {
         put_some(&db, round * 10..round * 10 + 10);
-        db.default_tree().delete_range(&below(round * 10 + 5)).unwrap();
+        db.default_tree().delete_range(below(round * 10 + 5)).unwrap();
         if round % 5 == 0 {
             db.flush().unwrap();
             settle(&db);
@@ -139,7 +139,7 @@ fn reopening_finds_them_wherever_they_are() {
     put_some(&db, 0..100);
     db.compact().unwrap();
     for step in 1..=9 {
-        db.default_tree().delete_range(&below(step * 10)).unwrap();
+        db.default_tree().delete_range(below(step * 10)).unwrap();
         put_some(&db, 0..1);
         if step % 3 == 0 {
             db.flush().unwrap();

@@ -328,7 +328,7 @@ fn what_was_read_before_conflicts_and_what_moves_is_refused() {
     }
     assert!(new.put("a", "1").is_err());
     assert!(new.delete_range(.."j").is_err());
-    new.delete_range(&ScanRange::all()).unwrap();
+    new.delete_range(ScanRange::all()).unwrap();
     assert_eq!((tree.count(ScanRange::all()).unwrap(), new.count(ScanRange::all()).unwrap()), (2, 0));
     assert_eq!(db.split(&tree, "b", "new").unwrap_err().kind(), ErrorKind::AlreadyExists);
     assert_eq!(db.split(&tree, "k", "other").unwrap_err().kind(), ErrorKind::InvalidInput);

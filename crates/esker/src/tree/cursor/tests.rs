@@ -169,7 +169,7 @@ fn a_refreshed_cursor_sees_what_was_written() {
             assert_eq!(shown(cursor), None);
         }
         assert!(cursor.last().unwrap() && cursor.key() == [b'z', round], "round {round}");
-        assert_eq!(cursor.prev().unwrap(), true);
+        assert!(cursor.prev().unwrap());
         let before = match round {
             0 | 4 => b"hazel".to_vec(),
             _ => vec![b'z', round - 1],
