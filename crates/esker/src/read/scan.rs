@@ -153,21 +153,39 @@ impl Scan {
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         perf_context::begin();
-        let moved = self.step();
-        self.stepped(moved)
+        let mut moved = if self.range.reverse { self.advance_backward() } else { self.advance_forward() };
+        if self.loaded.is_some() || self.unmade.is_some() {
+            (self.loaded, self.unmade, self.below) = (None, None, None);
+        }
+        if self.kind == Kind::Merge && matches!(moved, Ok(true)) && !self.range.keys_only {
+            moved = self.make_value().map(|()| true);
+        }
+        if perf_context::are_there() {
+            self.meter.note();
+        }
+        self.on_pair = matches!(moved, Ok(true));
+        moved
     }
 
     /// Goes anywhere, in either direction. A scan that does so has no bounds. After an error it must be sent
     /// somewhere by a seek.
-    #[inline]
     pub(crate) fn go(&mut self, goal: Goal<'_>) -> Result<bool> {
         let goes_on = goal.is_step() && goal.is_backward() == self.range.reverse;
-        if !goal.is_step() {
-            self.meter.begin_again();
+        if !goes_on {
+            if !goal.is_step() {
+                self.meter.begin_again();
+            }
+            perf_context::begin();
+            let placed = self.place(goal);
+            if perf_context::are_there() {
+                self.meter.note();
+            }
+            if placed.is_err() {
+                self.leave();
+            }
+            placed?;
         }
-        perf_context::begin();
-        let moved = if goes_on { self.step() } else { self.place(goal).and_then(|()| self.step()) };
-        self.stepped(moved)
+        self.advance()
     }
 
     /// Positions the merge so that the next step comes to `goal`.
@@ -211,27 +229,6 @@ impl Scan {
     pub(crate) fn leave(&mut self) {
         self.on_pair = false;
         (self.loaded, self.unmade, self.below) = (None, None, None);
-    }
-
-    #[inline]
-    fn step(&mut self) -> Result<bool> {
-        if self.range.reverse { self.advance_backward() } else { self.advance_forward() }
-    }
-
-    /// Completes a step, whose result is `moved`.
-    #[inline]
-    fn stepped(&mut self, mut moved: Result<bool>) -> Result<bool> {
-        if self.loaded.is_some() || self.unmade.is_some() {
-            (self.loaded, self.unmade, self.below) = (None, None, None);
-        }
-        if self.kind == Kind::Merge && matches!(moved, Ok(true)) && !self.range.keys_only {
-            moved = self.make_value().map(|()| true);
-        }
-        if perf_context::are_there() {
-            self.meter.note();
-        }
-        self.on_pair = matches!(moved, Ok(true));
-        moved
     }
 
     /// The current pair's key. Empty before the first pair and after the last one.
