@@ -83,7 +83,7 @@ impl Range {
         let moved = self.advance(descending);
         if !matches!(moved, Ok(true)) {
             (self.is_over, self.ascending, self.descending) = (true, None, None);
-            self.view.states.clear();
+            self.view.release();
         }
         moved?;
         let scan = if descending { &self.descending } else { &self.ascending };

@@ -12,7 +12,7 @@ use super::merging_cursor::{Direction, MergeCursor, sources_of};
 use super::meter::ScanMeter;
 use super::operands::{blobs_of, bytes_below};
 use super::range::ScanRange;
-use super::view::{Held, cover_of};
+use super::view::{Held, cover_of, pay};
 use crate::blob::{BlobSet, Pointer};
 use crate::canary::broken;
 use crate::cursor::{Content, Expiry, Kind, MAX_SEQ, SeqNo};
@@ -83,7 +83,7 @@ impl Goal<'_> {
         self.direction() == Direction::Backward
     }
 
-    fn is_step(self) -> bool {
+    pub(crate) fn is_step(self) -> bool {
         matches!(self, Goal::Next | Goal::Previous)
     }
 }
@@ -118,10 +118,8 @@ impl Scan {
     ) -> Result<Scan> {
         let direction = if range.reverse { Direction::Backward } else { Direction::Forward };
         let mut sources = Vec::new();
+        pay(states);
         for state in states {
-            if let Some(cost) = state.levels.read_cost() {
-                cost.note_scan(state.levels.run_places().count());
-            }
             sources.extend(meter.measured(|| sources_of(state, ScanHint::Scan))?);
         }
         perf_context::step(|| Step::Sources { count: sources.len() as u64 });

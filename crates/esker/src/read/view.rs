@@ -30,10 +30,24 @@ impl View {
         self.states.iter().filter(|state| !state.mem.is_untouched()).count()
     }
 
+    /// Lets go of what a scan would read.
+    pub(crate) fn release(&mut self) {
+        (self.states, self.held) = (Vec::new(), None);
+    }
+
     /// Whether `other` has the same states.
     pub(crate) fn has_states_of(&self, other: &View) -> bool {
         self.states.len() == other.states.len()
             && self.states.iter().zip(&other.states).all(|(one, two)| Arc::ptr_eq(one, two))
+    }
+}
+
+/// A scan of `states` begins, or seeks: it pays for merges of the runs of level 0 that it passes.
+pub(crate) fn pay(states: &[Arc<TreeState>]) {
+    for state in states {
+        if let Some(cost) = state.levels.read_cost() {
+            cost.note_scan(state.levels.run_places().count());
+        }
     }
 }
 

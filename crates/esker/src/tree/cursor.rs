@@ -13,7 +13,7 @@ use crate::read::lent::ValueRef;
 use crate::read::meter::ScanMeter;
 use crate::read::range::ScanRange;
 use crate::read::scan::{Goal, Scan};
-use crate::read::view::{View, cover_of};
+use crate::read::view::{View, cover_of, pay};
 
 /// A position in a tree that moves in both directions and to any key. It sees the tree at one moment, whatever is
 /// written meanwhile: that of the snapshot that it was made of, or that of [`Tree::cursor`] and [`Cursor::refresh`].
@@ -142,6 +142,9 @@ impl Cursor {
 
     #[inline]
     fn go(&mut self, goal: Goal<'_>) -> Result<bool> {
+        if !goal.is_step() {
+            pay(&self.view.states);
+        }
         let moved = self.scan.go(goal);
         self.at = match (&moved, goal.is_backward()) {
             (Ok(true), _) => At::Pair,

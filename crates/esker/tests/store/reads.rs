@@ -38,6 +38,23 @@ fn scans_until_merged(db: &Db, most: u32) -> Option<u32> {
 }
 
 #[test]
+fn seeks_of_a_cursor_pay_for_a_merge_as_scans_do() {
+    let store = tempfile::tempdir().unwrap();
+    let db = Db::open(store.path(), stepped()).unwrap();
+    (0..=2).for_each(|run| write_run(&db, run));
+    assert_eq!(runs(&db), 2);
+    let mut cursor = db.default_tree().cursor().unwrap();
+    let merged = (0..10_000_u32).find(|i| {
+        cursor.refresh().unwrap();
+        assert!(cursor.seek((i % KEYS).to_be_bytes()).unwrap());
+        settle(&db);
+        runs(&db) == 0
+    });
+    assert!(merged.is_some(), "10,000 seeks have not paid for a merge");
+    db.close().unwrap();
+}
+
+#[test]
 fn scans_pay_for_a_merge_of_two_runs_and_of_three() {
     let store = tempfile::tempdir().unwrap();
     let db = Db::open(store.path(), stepped()).unwrap();

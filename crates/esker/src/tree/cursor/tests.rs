@@ -6,6 +6,10 @@ use crate::env::{Env, StepExecutor};
 use crate::operators::APPEND;
 use crate::options::Options;
 
+const fn goes_to_another_thread<T: Send>() {}
+const _: () = goes_to_another_thread::<Cursor>();
+const _: () = goes_to_another_thread::<crate::read::both_ends::RangeIter>();
+
 const EXPECTED: [(&str, &str); 6] =
     [("apple", "1"), ("cherry", "12"), ("date", "2"), ("elder", "2"), ("grape", "3"), ("hazel", "old")];
 
