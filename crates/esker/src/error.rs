@@ -164,7 +164,7 @@ impl Error {
 
     /// Of a [`ErrorKind::KeyMoved`]: which tree was split off with the key. `None` if that is not known, because the split
     /// came before this opening of the store, or because the tree is itself the one that was split off: compare the key
-    /// with [`Tree::range`](crate::Tree::range) of the trees.
+    /// with [`Tree::key_range`](crate::Tree::key_range) of the trees.
     pub fn moved(&self) -> Option<&KeyMoved> {
         self.0.moved.as_ref()
     }
