@@ -51,7 +51,7 @@ impl Tree {
     /// let locks = db.tree("locks")?;
     /// assert!(locks.compare_and_swap("door", None, Some(b"Ann"))?.is_done());
     /// match locks.compare_and_swap("door", None, Some(b"Bob"))? {
-    ///     Swap::Found(Some(holder)) => assert_eq!(holder.bytes()?, b"Ann"),
+    ///     Swap::Found(Some(holder)) => assert_eq!(holder.bytes()?[..], b"Ann"[..]),
     ///     other => panic!("{other:?}"),
     /// }
     /// # Ok(())
@@ -147,9 +147,9 @@ impl Tree {
     /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
     /// let names = db.tree("names")?;
     /// assert!(names.insert("7", "Ada")?.is_none());
-    /// assert_eq!(names.insert("7", "Bo")?.expect("it was there").bytes()?, b"Ada");
-    /// assert_eq!(names.put_if_absent("7", "Cy")?.expect("it is there").bytes()?, b"Bo");
-    /// assert_eq!(names.remove("7")?.expect("it was there").bytes()?, b"Bo");
+    /// assert_eq!(names.insert("7", "Bo")?.expect("it was there").bytes()?[..], b"Ada"[..]);
+    /// assert_eq!(names.put_if_absent("7", "Cy")?.expect("it is there").bytes()?[..], b"Bo"[..]);
+    /// assert_eq!(names.remove("7")?.expect("it was there").bytes()?[..], b"Bo"[..]);
     /// assert!(names.remove("7")?.is_none());
     /// # Ok(())
     /// # }
