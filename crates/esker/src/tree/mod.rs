@@ -29,6 +29,7 @@ use crate::write::batch::{Batch, check_key};
 mod batch;
 mod conditional;
 mod cursor;
+mod ends;
 mod estimate;
 mod ingest;
 mod merge_operator;

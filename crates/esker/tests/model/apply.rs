@@ -242,6 +242,7 @@ impl Session {
                     self.note(tree, key, None);
                 }
             }
+            Exchange::End { last, pop } => return self.look_at_end(&handle, tree, last, pop),
             Exchange::PutIfAbsent(new) => {
                 let (new, is_absent) = (new.bytes(), current.is_none());
                 Session::same_value(handle.put_if_absent(&**key, &new)?.as_ref(), current.as_ref(), key)?;
@@ -251,6 +252,29 @@ impl Session {
             }
         }
         Ok(result)
+    }
+
+    fn look_at_end(&mut self, handle: &Tree, tree: usize, last: bool, pop: bool) -> Check<u64> {
+        let model = self.model.trees.get(TREES[tree]);
+        let pairs = model.map(|model| model.scan(&Range::all(), self.model.now)).unwrap_or_default();
+        let expected = if last { pairs.last() } else { pairs.first() }.cloned();
+        same!(handle.is_empty()?, pairs.is_empty(), "whether {:?} is empty", TREES[tree]);
+        let found = match (last, pop) {
+            (false, false) => handle.first()?,
+            (true, false) => handle.last()?,
+            (false, true) => handle.pop_first()?,
+            (true, true) => handle.pop_last()?,
+        };
+        let read = match &found {
+            Some((key, value)) => Some((key.clone(), read_found(Some(value))?.unwrap_or_default())),
+            None => None,
+        };
+        let plain = expected.as_ref().map(|(key, value)| (key.to_vec(), value.to_vec()));
+        same!(read, plain, "the pair at an end of {:?} (last {last}, taken out {pop})", TREES[tree]);
+        if let Some((key, _)) = expected.filter(|_| pop) {
+            self.note(tree, &Key(key), None);
+        }
+        Ok(digest(plain))
     }
 
     fn same_value(found: Option<&Value>, expected: Option<&Bytes>, key: &Key) -> Check<()> {

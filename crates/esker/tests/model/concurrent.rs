@@ -202,6 +202,52 @@ fn no_update_and_no_swap_is_lost() {
     db.close().unwrap();
 }
 
+/// Threads push and pop at both ends. Each pair comes out once.
+#[test]
+fn what_is_popped_is_popped_once() {
+    let seed = seed(0x909);
+    eprintln!("ESKER_SEED={seed}");
+    let db = Db::open("/store", options(seed)).unwrap();
+    let tree = db.tree("queue").unwrap();
+    let rounds = rounds(1_000);
+    let popped: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let tree = &tree;
+                scope.spawn(move || {
+                    let (mut rng, mut popped) = (Rng::new(seed + writer), Vec::new());
+                    for round in 0..rounds {
+                        let key = [round.to_be_bytes(), writer.to_be_bytes()].concat();
+                        tree.put(&key, &key).unwrap();
+                        let pair = if rng.one_in(2) { tree.pop_first() } else { tree.pop_last() };
+                        if let Some((key, value)) = pair.unwrap() {
+                            assert_eq!(value.bytes().unwrap()[..], key[..]);
+                            popped.push(key);
+                        }
+                    }
+                    popped
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut all = popped;
+    while let Some((key, _)) = tree.pop_first().unwrap() {
+        all.push(key);
+    }
+    all.sort();
+    let mut pushed: Vec<Vec<u8>> = (0..rounds)
+        .flat_map(|round| {
+            (0..WRITERS).map(move |writer| [round.to_be_bytes(), writer.to_be_bytes()].concat())
+        })
+        .collect();
+    pushed.sort();
+    assert_eq!(all.len(), pushed.len());
+    assert!(all == pushed);
+    assert!(tree.is_empty().unwrap());
+    db.close().unwrap();
+}
+
 /// Each writer owns a range of keys, and knows at any time what it must find there; ranges are disjoint, so
 /// that flushes put tables below level 0 while merges are at work beside them.
 #[test]

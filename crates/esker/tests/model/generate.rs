@@ -319,10 +319,11 @@ impl Generator {
             }
             730..750 => Op::Update { tree: self.tree(), key: self.key(), longest: 40 },
             750..770 => {
-                let how = match self.rng.below(3) {
+                let how = match self.rng.below(5) {
                     0 => Exchange::Insert(self.value()),
                     1 => Exchange::Remove,
-                    _ => Exchange::PutIfAbsent(self.value()),
+                    2 => Exchange::PutIfAbsent(self.value()),
+                    _ => Exchange::End { last: self.rng.percent(50), pop: self.rng.percent(50) },
                 };
                 Op::Exchange { tree: self.tree(), key: self.key(), how }
             }

@@ -376,6 +376,11 @@ pub(crate) enum Exchange {
     Insert(Recipe),
     Remove,
     PutIfAbsent(Recipe),
+    /// Looks at the first pair of the tree, or the last one, and maybe takes it out. The key does not matter.
+    End {
+        last: bool,
+        pop: bool,
+    },
 }
 
 /// How a stream ends.

@@ -1,0 +1,115 @@
+//! The first and the last pair of a tree.
+
+use super::{Snapshot, Tree};
+use crate::error::{ErrorKind, Result};
+use crate::read::newer::Newer;
+use crate::read::range::ScanRange;
+use crate::value::Value;
+use crate::write::batch::Batch;
+
+/// Which pair of a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    First,
+    Last,
+}
+
+impl Tree {
+    /// The pair with the least key.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let jobs = db.tree("jobs")?;
+    /// assert!(jobs.is_empty()? && jobs.first()?.is_none());
+    /// jobs.put("1", "wash")?;
+    /// jobs.put("2", "dry")?;
+    /// let (key, value) = jobs.pop_first()?.expect("there are two");
+    /// assert_eq!((&key[..], &value.bytes()?[..]), (&b"1"[..], &b"wash"[..]));
+    /// assert_eq!(jobs.last()?.map(|(key, _)| key), Some(b"2".to_vec()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn first(&self) -> Result<Option<(Vec<u8>, Value)>> {
+        self.pair_at(End::First, &Snapshot::for_one_call(&self.owner))
+    }
+
+    /// The pair with the greatest key.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn last(&self) -> Result<Option<(Vec<u8>, Value)>> {
+        self.pair_at(End::Last, &Snapshot::for_one_call(&self.owner))
+    }
+
+    /// Deletes the pair with the least key, and returns it. It is the first one at the moment of the deletion, and no
+    /// two threads get the same pair: so a tree can be a queue.
+    ///
+    /// Until merges have dropped them, each call passes over the entries that earlier calls have deleted. A long queue
+    /// does better with a counter of its own for its first key, as the example `queue` shows.
+    ///
+    /// # Errors
+    /// As [`Tree::put`] and [`Tree::get`].
+    pub fn pop_first(&self) -> Result<Option<(Vec<u8>, Value)>> {
+        self.pop(End::First)
+    }
+
+    /// Deletes the pair with the greatest key, and returns it. See [`Tree::pop_first`].
+    ///
+    /// # Errors
+    /// As [`Tree::put`] and [`Tree::get`].
+    pub fn pop_last(&self) -> Result<Option<(Vec<u8>, Value)>> {
+        self.pop(End::Last)
+    }
+
+    /// Whether no key has a value.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(!self.scan(ScanRange::all().keys_only())?.advance()?)
+    }
+
+    fn pair_at(&self, end: End, snapshot: &Snapshot) -> Result<Option<(Vec<u8>, Value)>> {
+        let range = match end {
+            End::First => ScanRange::all(),
+            End::Last => ScanRange::all().reverse(),
+        };
+        let mut scan = snapshot.scan(self, range)?;
+        if !scan.advance()? {
+            return Ok(None);
+        }
+        Ok(Some((scan.key().to_vec(), scan.handle()?)))
+    }
+
+    fn pop(&self, end: End) -> Result<Option<(Vec<u8>, Value)>> {
+        loop {
+            // As in `modify`, the snapshot keeps the numbers of later versions.
+            let snapshot = Snapshot::for_one_call(&self.owner);
+            let Some((key, value)) = self.pair_at(end, &snapshot)? else { return Ok(None) };
+            let lasting = self.store.log().lasting(value.lapses_us());
+            let (seen, up_to_key) = match end {
+                End::First => (snapshot.seq(), ScanRange::from(..=&key)),
+                End::Last => (snapshot.seq(), ScanRange::from(&key..)),
+            };
+            let unchanged = || {
+                let state = self.readable_state()?;
+                Ok(Newer::than(seen, &state).key_in(&up_to_key.keys, seen)?.is_none() && lasting.holds())
+            };
+            let mut batch = Batch::new();
+            batch.delete(self, &key)?;
+            let durability = self.store.options().durability;
+            match self.store.writes().write_if(&batch, durability, Some(&unchanged)) {
+                Ok(Some(_)) => return Ok(Some((key, value))),
+                Ok(None) => {}
+                // The tree was split meanwhile, and has another pair at this end.
+                Err(error) if error.kind() == ErrorKind::KeyMoved => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
