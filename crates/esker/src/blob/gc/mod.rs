@@ -5,7 +5,8 @@
 //!
 //!   pending --- the log or a table has it durably ---> current --- a write to its key ---> overwritten
 //!      |                                                                                        |
-//!      | the write fails, or the last handle is dropped   no snapshot sees it any more; if the    |
+//!      | the write fails, or the                        no snapshot sees it any more; if the    |
+//!      | last handle is dropped                                                                 |
 //!      |                                      overwriting write skipped the log, tables have it |
 //!      '------------------------------------> gone <--------------------------------------------'
 //!                                               |

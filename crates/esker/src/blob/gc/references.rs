@@ -28,13 +28,13 @@ pub(crate) struct References {
     live: BTreeMap<u64, Reference>,
     /// References of an earlier opening that count only if the log names them.
     undecided: BTreeSet<u64>,
-    /// So are those from this number on that are not live: the log may name them in any order, because threads that
-    /// write one value commit in any order. After the replay this is `next`.
+    /// Numbers from this one on that are not live are undecided too: the log may name them in any order, because threads
+    /// that write one value commit in any order. After the replay this is `next`.
     decided: u64,
 }
 
-/// So many undecided numbers at most are noted, if an opening ends between two parts of the log. More lie between two
-/// references that were issued at one time only if so many writes failed meanwhile.
+/// At most this many undecided numbers are noted when an opening replays only a part of the log. Two writes of one value
+/// that run side by side have numbers further apart only if that many writes of the value failed between them.
 const UNDECIDED_MAX: u64 = 1 << 16;
 
 impl Reference {

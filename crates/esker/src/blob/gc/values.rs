@@ -332,7 +332,7 @@ impl Values {
     /// Decides which references count, after the replay of the whole log. Returns copied values without one.
     pub(crate) fn decide_references(&mut self) -> Vec<u64> {
         self.references.values_mut().for_each(References::decide);
-        // A table may name a further reference although the log has lost the first one of all.
+        // The log may have lost the first record of a value that a table names by another reference: the value counts.
         let (references, pending) = (&self.references, &mut self.pending);
         pending.retain(|ordinal, _| references.get(ordinal).is_none_or(|one| !one.has_further()));
         let gone = self.references.iter().filter(|(_, references)| references.are_gone());
