@@ -156,7 +156,7 @@ class Store:
         elif tag == 1:
             tree = edit.varint()
             self.trees[tree] = Tree(edit.slice())
-            edit.u8(), edit.u8(), edit.u8(), edit.u8()
+            edit.u8(), edit.u8(), edit.u8(), edit.u8(), edit.slice()
         elif tag == 2:
             del self.trees[edit.varint()]
         else:
@@ -195,7 +195,7 @@ class Store:
         elif tag == 14:
             edit.varint(), edit.slice(), edit.slice()
         elif tag == 15:
-            edit.u8(), edit.u8(), edit.u8(), edit.u8()
+            edit.u8(), edit.u8(), edit.u8(), edit.u8(), edit.slice()
         else:
             raise Damage(f"the manifest has an edit {tag} that this reader does not know")
 

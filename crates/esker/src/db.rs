@@ -3,28 +3,27 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::admin::import::As;
 use crate::admin::{BackupReport, TreeFiles};
 use crate::env::{Env, JobKind, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::MemoryFs;
 use crate::open::DEFAULT_TREE;
-use crate::options::{Durability, Options, TreeOptions};
+use crate::options::{Durability, Options, TreeOptions, check_name};
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
-use crate::state::versions::VersionEdit;
-use crate::store::Owner;
+use crate::store::{Owner, SplitAt, Whole};
 use crate::trace::{Cause, Operation, Subject, perf_context};
 use crate::tree::{Snapshot, Tree};
 use crate::txn::{LockTable, Txn, TxnOptions};
 use crate::updates::Updates;
 use crate::value::Value;
-use crate::version::edit::Edit;
 use crate::write::batch::{Batch, check_key};
 
+mod groups;
 mod insight;
 
-/// In bytes.
-const TREE_NAME_MAX: usize = 255;
+pub use groups::TreeSplit;
 
 /// An open store. Cheap to clone; any number of threads may use it at once.
 ///
@@ -53,11 +52,7 @@ pub struct Db {
 }
 
 fn check_tree_name(name: &str) -> Result<()> {
-    if name.is_empty() || name.len() > TREE_NAME_MAX {
-        let message = format!("a tree's name has 1 to {TREE_NAME_MAX} bytes; this one has {}", name.len());
-        return Err(Error::invalid(message));
-    }
-    Ok(())
+    check_name("tree", name)
 }
 
 impl Db {
@@ -132,19 +127,15 @@ impl Db {
     /// Creates the tree called `name`.
     ///
     /// # Errors
-    /// `AlreadyExists`, `InvalidInput` when an option is out of range, or as [`Db::tree`].
+    /// `AlreadyExists`, `InvalidInput` when an option is out of range or [`TreeOptions::log`] differs from that of the
+    /// group's trees, or as [`Db::tree`].
     pub fn create_tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
         check_tree_name(name)?;
         self.store.disk().ensure_writable()?;
         options.check()?;
         crate::table::check_supported(options.compression)?;
-        // Earlier writes must not be lost if the new tree survives: the store must stay a prefix of its history.
-        self.store.log().sync_published()?;
-        let mut versions = self.store.versions().lock();
-        versions.check_free(name)?;
-        let edit = Edit::CreateTree { tree: versions.next_tree(), name: name.to_owned(), options };
-        self.store.installer().apply(&mut versions, &VersionEdit::of(vec![edit]))?;
-        Ok(Tree::new(&self.store, versions.tree_called(name)?))
+        let tree = self.store.reshaper().create_tree(name, options)?;
+        Ok(Tree::new(&self.store, tree))
     }
 
     /// The tree called `name`, if there is one.
@@ -168,7 +159,7 @@ impl Db {
         if name == DEFAULT_TREE {
             return Err(Error::invalid("the default tree cannot be dropped"));
         }
-        self.store.reshaper().drop_tree(name)
+        self.store.reshaper().drop(Whole::Tree(name), &[])
     }
 
     /// The names of all trees, sorted.
@@ -212,7 +203,7 @@ impl Db {
             return Err(Error::invalid("the tree belongs to another store"));
         }
         check_key(at)?;
-        let new = self.store.reshaper().split(inner, at, name)?;
+        let new = self.store.reshaper().split(SplitAt { tree: inner, at, name })?;
         Ok(Tree::new(&self.store, new))
     }
 
@@ -248,7 +239,7 @@ impl Db {
     pub fn export_tree(&self, name: &str, dir: impl AsRef<Path>) -> Result<TreeFiles> {
         self.store.disk().ensure_writable()?;
         crate::admin::checkpoint::check_outside(&self.store, dir.as_ref())?;
-        crate::admin::export::export(&self.store, name, dir.as_ref())
+        crate::admin::export::export(&self.store, Whole::Tree(name), &[], dir.as_ref())
     }
 
     /// Makes a new tree called `name` from the only tree of the store in `dir`, with its options and its tag.
@@ -268,8 +259,8 @@ impl Db {
     pub fn import_tree(&self, dir: impl AsRef<Path>, name: &str) -> Result<(Tree, TreeFiles)> {
         check_tree_name(name)?;
         self.store.disk().ensure_writable()?;
-        let (tree, files) = crate::admin::import::import(&self.store, dir.as_ref(), name)?;
-        Ok((Tree::new(&self.store, tree), files))
+        let (_, files) = crate::admin::import::import(&self.store, dir.as_ref(), As::Tree(name))?;
+        Ok((Tree::new(&self.store, self.store.versions().lock().tree_called(name)?), files))
     }
 
     /// The tree that every store has.

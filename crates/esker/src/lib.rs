@@ -50,6 +50,7 @@ pub mod fuzzing;
 mod health;
 mod io_budget;
 pub mod keys;
+mod listener;
 mod log;
 #[cfg(esker_measure)]
 #[doc(hidden)]
@@ -81,9 +82,10 @@ pub use admin::{
     dump_with, forget_backups, repair, repair_until, restore, restore_until,
 };
 pub use cache::sim as cache_sim;
-pub use db::Db;
+pub use db::{Db, TreeSplit};
 pub use error::{Error, ErrorKind, KeyMoved, Result};
 pub use finding::{CheckReport, Finding};
+pub use listener::{FlushedTree, Listener};
 pub use operators::{ADD, APPEND, MergeOperator, MergeOperators, OPERATOR_NAME_MAX};
 pub use options::{CachePolicy, CompactionStyle, Compression, Durability, Options, TreeOptions};
 pub use read::both_ends::{Range, RangeIter};

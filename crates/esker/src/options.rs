@@ -4,11 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::listener::{Listener, ListenerHandle};
 use crate::operators::{MergeOperator, MergeOperators};
 use crate::trace::named;
 
 mod tree;
 
+pub(crate) use tree::check_name;
 pub use tree::{CompactionStyle, TreeOptions};
 
 /// What an acknowledged write survives. See `docs/guarantees.md`.
@@ -148,6 +150,7 @@ pub struct Options {
     /// values, which have no cache but the system's. Opening fails with [`Unsupported`](crate::ErrorKind::Unsupported)
     /// if the file system refuses. Default: no.
     pub direct_io: bool,
+    pub(crate) listener: Option<ListenerHandle>,
     /// Files, clock, randomness and background work.
     pub env: Env,
 }
@@ -172,6 +175,7 @@ impl Default for Options {
             open_tables_max: 512,
             scrub_rate: 4 << 20,
             direct_io: false,
+            listener: None,
             env: Env::system(),
         }
     }
@@ -188,6 +192,13 @@ impl Options {
     #[must_use]
     pub fn merge_operator(mut self, operator: impl MergeOperator) -> Self {
         self.merge_operators.add(Arc::new(operator));
+        self
+    }
+
+    /// Has `listener` hear of what the store does. Default: nobody does.
+    #[must_use]
+    pub fn listener(mut self, listener: impl Listener + 'static) -> Self {
+        self.listener = Some(ListenerHandle::new(listener));
         self
     }
 

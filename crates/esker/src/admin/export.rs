@@ -20,7 +20,7 @@ use crate::fs::gone;
 use crate::log::replay::segment_path;
 use crate::log::segment::create_empty;
 use crate::open::{BACKUP_DIR, LOCK_FILE};
-use crate::store::Store;
+use crate::store::{Store, Whole};
 use crate::version::edit::ManifestState;
 use crate::version::manifest::Manifest;
 use crate::version::tables::table_path;
@@ -49,11 +49,11 @@ impl TreeFiles {
     }
 }
 
-/// Makes a store in `dir`, which must not exist, from the tree called `name`.
-pub(crate) fn export(store: &Store, name: &str, dir: &Path) -> Result<TreeFiles> {
+/// Makes a store in `dir`, which must not exist, from the trees of `what`, with `tags`.
+pub(crate) fn export(store: &Store, what: Whole<'_>, tags: &[(&str, &str)], dir: &Path) -> Result<TreeFiles> {
     let target = NewDir::make(store.env(), dir)?;
-    let made = match link(store, name, &target) {
-        Err(error) if error.kind() == ErrorKind::Unsupported => copy(store, name, &target),
+    let made = match link(store, what, tags, &target) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => copy(store, what, tags, &target),
         linked => linked,
     };
     let finished = made.and_then(|(state, files)| finish(&target, state).map(|()| files));
@@ -61,10 +61,15 @@ pub(crate) fn export(store: &Store, name: &str, dir: &Path) -> Result<TreeFiles>
     finished.inspect_err(|_| target.discard())
 }
 
-/// Gives the tree's files second names in `target`.
-fn link(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState, TreeFiles)> {
+/// Gives the trees' files second names in `target`.
+fn link(
+    store: &Store,
+    what: Whole<'_>,
+    tags: &[(&str, &str)],
+    target: &NewDir<'_>,
+) -> Result<(ManifestState, TreeFiles)> {
     let (fs, target_fs) = (&store.env().fs, &target.env.fs);
-    store.reshaper().while_exportable(name, |state| {
+    store.reshaper().while_exportable(what, tags, |state| {
         let mut files = TreeFiles::default();
         for (from, to) in files_of(state, store.dir(), target.dir) {
             fs.hard_link_to(&from, &**target_fs, &to)?;
@@ -75,12 +80,17 @@ fn link(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState
     })
 }
 
-/// Copies the tree's files to `target`, if they cannot be linked.
-fn copy(store: &Store, name: &str, target: &NewDir<'_>) -> Result<(ManifestState, TreeFiles)> {
+/// Copies the trees' files to `target`, if they cannot be linked.
+fn copy(
+    store: &Store,
+    what: Whole<'_>,
+    tags: &[(&str, &str)],
+    target: &NewDir<'_>,
+) -> Result<(ManifestState, TreeFiles)> {
     let _alone = store.begin_backup();
     let staging = store.dir().join(BACKUP_DIR);
     let staging = Staging::make(store, &staging)?;
-    let (state, _) = link(store, name, &staging.new)?;
+    let (state, _) = link(store, what, tags, &staging.new)?;
     let (env, mut files) = (&target.env, TreeFiles::default());
     for (from, to) in files_of(&state, staging.new.dir, target.dir) {
         gone::remove_file(&*env.fs, &to)?;

@@ -1,10 +1,10 @@
-//! Imports the tree of a store in another directory into an open store, by hard links.
+//! Imports the tree, or the group of trees, of a store in another directory into an open store, by hard links.
 //!
 //! ```text
-//! read     the directory's manifest: one tree, nothing left in the log
+//! read     the directory's manifest: one tree or one group, nothing left in the log
 //! mark     that the numbers taken are those of an import; the mark is synced
 //! link     tables and blob files under these numbers; their names are synced
-//! install  one edit of the manifest makes them a tree
+//! install  one edit of the manifest makes them trees
 //! ```
 //! The other store is not trusted, and may be forged. An import refuses numbers that would leave this store too few,
 //! and tables that are not those of the manifest. Of each table it reads only the end, and of each blob file only which
@@ -27,8 +27,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{LockMode, ReadFile};
 use crate::log::replay::{Visit, Visited};
 use crate::open::{DEFAULT_TREE, LOCK_FILE, OnDisk};
-use crate::state::TreeInner;
-use crate::store::{Imported, ImportedBlobs, Store};
+use crate::options::TreeOptions;
+use crate::store::{Imported, ImportedBlobs, ImportedTree, Store};
 use crate::table::table_salt;
 use crate::version::blob_edits::{BlobFileInfo, BlobFileRecord, BlobFiles, ORDINALS_MAX};
 use crate::version::edit::{FileId, ManifestState, TableInfo, TreeId};
@@ -47,7 +47,18 @@ const CLOCK_AHEAD_MAX_US: u64 = 24 * 3_600_000_000;
 
 type Tables = Vec<(u8, TableInfo)>;
 
-pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeInner>, TreeFiles)> {
+/// What to make of the trees in another store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum As<'a> {
+    /// The only tree becomes a tree of this name, in no group.
+    Tree(&'a str),
+    /// All trees, which are of one group, become that group, and get these tags. With `replace`, they take the place of
+    /// the group's trees, if there are any.
+    Group { replace: bool, tags: &'a [(&'a str, &'a str)] },
+}
+
+/// Imports the trees of the store in `dir`. Returns the name of their group, if they have one.
+pub(crate) fn import(store: &Store, dir: &Path, what: As<'_>) -> Result<(Option<String>, TreeFiles)> {
     let outside = store.env().outside();
     if !outside.fs.exists(dir)? {
         return Err(no_store(dir));
@@ -58,24 +69,37 @@ pub(crate) fn import(store: &Store, dir: &Path, name: &str) -> Result<(Arc<TreeI
     if found.listing.manifest() == 0 {
         return Err(no_store(dir));
     }
-    let (tree, record) = only_tree(&found.state, dir)?;
+    let trees = trees_for(&found.state, what, dir)?;
+    let Some(lineage) = trees.first().map(|(_, record)| record.lineage) else {
+        return Err(refused(dir, "there is no tree to import"));
+    };
     check_log(env, &found, dir)?;
-    let tables: Tables = found.state.tables_of(tree).map(|(level, info)| (level, info.clone())).collect();
-    check_tables(env, dir, &tables)?;
-    found.state.overlaps(dir, tree).into_iter().next().map_or(Ok(()), Err)?;
-    let greatest = greatest_number(store, record, &tables, dir)?;
-    let clock_us = clock_of(store, found.state.clock_us, &tables, dir)?;
+    let (mut imported, mut greatest, mut clock_us) = (Vec::new(), 0, 0);
+    for (tree, record) in trees {
+        let tables: Tables = found.state.tables_of(tree).map(|(level, info)| (level, info.clone())).collect();
+        check_tables(env, dir, &tables)?;
+        found.state.overlaps(dir, tree).into_iter().next().map_or(Ok(()), Err)?;
+        greatest = greatest.max(greatest_number(store, &record, &tables, dir)?);
+        clock_us = clock_us.max(clock_of(store, found.state.clock_us, &tables, dir)?);
+        imported.push(ImportedTree { record, tables });
+    }
+    let group = imported.first().and_then(|tree| tree.record.options.group.clone());
     // A close waits until the import has installed the files or removed them. Otherwise another opening could give out
     // the same file numbers, and the import would remove that opening's files as its own.
     let _inside = store.blobs().gate.enter()?;
-    let mut arrival = Arrival::begin(store, (env, dir), &found.state, &tables)?;
-    let brought = arrival.bring(&tables, &found.state.blobs, record.lineage);
-    let brought = brought.and_then(|(tables, blobs)| {
-        let imported = Imported { record: record.clone(), tables, blobs, greatest, clock_us };
-        store.reshaper().import(name, imported)
+    let count = imported.iter().map(|tree| tree.tables.len() as u64).sum();
+    let mut arrival = Arrival::begin(store, (env, dir), &found.state, count)?;
+    let brought = arrival.bring(&mut imported, &found.state.blobs, lineage);
+    let brought = brought.and_then(|blobs| {
+        let (replace, tags) = match what {
+            As::Tree(_) => (None, &[][..]),
+            As::Group { replace, tags } => (group.as_deref().filter(|_| replace), tags),
+        };
+        let imported = Imported { trees: imported, blobs, greatest, clock_us };
+        store.reshaper().import(imported, replace, tags)
     });
-    let tree = brought.inspect_err(|_| arrival.undo())?;
-    Ok((tree, arrival.files))
+    brought.inspect_err(|_| arrival.undo())?;
+    Ok((group, arrival.files))
 }
 
 fn no_store(dir: &Path) -> Error {
@@ -86,25 +110,41 @@ fn refused(dir: &Path, message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidInput, message).at(dir)
 }
 
-/// The one tree to import. Opening an export creates an empty default tree in it, which does not count.
-fn only_tree<'a>(state: &'a ManifestState, dir: &Path) -> Result<(TreeId, &'a TreeRecord)> {
+/// The trees to import, with what they become here. Opening an export creates an empty default tree in it, which does
+/// not count.
+fn trees_for(state: &ManifestState, what: As<'_>, dir: &Path) -> Result<Vec<(TreeId, TreeRecord)>> {
     let is_empty = |tree: TreeId| state.tables_of(tree).next().is_none();
     let mut trees: Vec<(TreeId, &TreeRecord)> =
         state.trees.iter().map(|(&tree, record)| (tree, record)).collect();
     if trees.len() > 1 {
         trees.retain(|(tree, record)| record.name != DEFAULT_TREE || !is_empty(*tree));
     }
-    match trees.as_slice() {
-        [only] => Ok(*only),
-        several => {
-            let names: Vec<&str> = several.iter().map(|(_, record)| record.name.as_str()).collect();
+    let names = || trees.iter().map(|(_, record)| record.name.as_str()).collect::<Vec<_>>().join(", ");
+    match (what, trees.as_slice()) {
+        (As::Tree(name), [(tree, record)]) => {
+            let options = TreeOptions { group: None, ..record.options.clone() };
+            Ok(vec![(*tree, TreeRecord { name: name.to_owned(), options, ..(*record).clone() })])
+        }
+        (As::Tree(_), several) => {
             let message = format!(
-                "only a store with one tree can be imported, and this one has {} ({}): open it and export the \
-                 tree that you want",
+                "only a store with one tree can be imported as a tree, and this one has {} ({}): open it and export \
+                 the tree that you want",
                 several.len(),
-                names.join(", ")
+                names()
             );
             Err(refused(dir, message))
+        }
+        (As::Group { .. }, several) => {
+            let of = |record: &TreeRecord| (record.options.group.clone(), record.options.log, record.lineage);
+            let first = several.first().map(|(_, record)| of(record));
+            let is_group = first.as_ref().is_some_and(|(group, ..)| group.is_some())
+                && several.iter().all(|(_, record)| Some(of(record)) == first);
+            let distinct: BTreeSet<&str> = several.iter().map(|(_, record)| record.name.as_str()).collect();
+            if !is_group || distinct.len() < several.len() {
+                let message = format!("the trees of this store ({}) are not those of one group", names());
+                return Err(refused(dir, message));
+            }
+            Ok(several.iter().map(|&(tree, record)| (tree, record.clone())).collect())
         }
     }
 }
@@ -204,7 +244,7 @@ impl<'a> Arrival<'a> {
         store: &'a Store,
         (source, dir): (&'a Env, &'a Path),
         state: &ManifestState,
-        tables: &[(u8, TableInfo)],
+        of_tables: u64,
     ) -> Result<Arrival<'a>> {
         let next_file = &store.tables().next_file;
         let of_blobs = &state.blobs.live;
@@ -217,7 +257,6 @@ impl<'a> Arrival<'a> {
                  file numbers left";
             return Err(Error::new(ErrorKind::Unsupported, message).at(dir));
         }
-        let of_tables = tables.len() as u64;
         let first_table = next_file.fetch_add(of_tables + 1 + count, Ordering::Relaxed);
         let none = first_table + of_tables;
         let numbers = ImportedFiles { first: first_table, last: none + count };
@@ -235,29 +274,29 @@ impl<'a> Arrival<'a> {
         })
     }
 
-    /// Links or copies the files and makes their names durable. Returns what the manifest has to say about them.
+    /// Links or copies the files and makes their names durable. Changes the tables of `trees` to what the manifest has
+    /// to say about them, and returns what it has to say about blob files.
     fn bring(
         &mut self,
-        tables: &[(u8, TableInfo)],
+        trees: &mut [ImportedTree],
         blobs: &BlobFiles,
         lineage: TreeId,
-    ) -> Result<(Tables, Vec<ImportedBlobs>)> {
+    ) -> Result<Vec<ImportedBlobs>> {
         let (fs, dir) = (&self.store.env().fs, self.store.dir());
         let mark = self.numbers.mark(dir);
         drop(fs.create(&mark)?);
         self.made.push(mark);
         // The mark must be durable before any file of the import.
         fs.sync_dir(dir)?;
-        let mut brought = Vec::with_capacity(tables.len());
         let mut named: BTreeMap<FileId, FileId> = BTreeMap::new();
-        for (level, info) in tables {
+        for (_, info) in trees.iter_mut().flat_map(|tree| &mut tree.tables) {
             let next = self.first_table + named.len() as u64;
             let file = *named.entry(info.file).or_insert(next);
             if file == next {
                 let (len, copied) = self.take(&table_path(self.dir, info.file), &table_path(dir, file))?;
                 self.files.note(len, copied);
             }
-            brought.push((*level, self.renumbered(info, file)));
+            *info = self.renumbered(info, file);
         }
         let mut of_blobs = Vec::with_capacity(blobs.live.len());
         for record in blobs.live.values() {
@@ -269,7 +308,7 @@ impl<'a> Arrival<'a> {
         // Their writer may not have synced them. If it has, these syncs cost nothing, as no other metadata of the files
         // is left to write.
         self.linked.iter().try_for_each(|path| fs.open_random(path)?.sync())?;
-        Ok((brought, of_blobs))
+        Ok(of_blobs)
     }
 
     /// Links or copies a blob file, if the tree with `lineage` needs one of its values.
@@ -378,7 +417,7 @@ mod tests {
     use super::*;
     use crate::db::Db;
     use crate::fs::MemoryFs;
-    use crate::options::{Options, TreeOptions};
+    use crate::options::Options;
     use crate::version::manifest::Manifest;
 
     #[test]

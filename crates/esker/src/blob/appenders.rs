@@ -1,7 +1,7 @@
 //! The shared files that values are appended to. Lends each of them to one writer at a time, and seals them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{BlobSet, Layout, LiveFile, SharedWriter};
 use crate::env::JobKind;
@@ -11,17 +11,37 @@ use crate::error::{ErrorKind, Result};
 /// values that come and go do not cost a file each.
 const GARBAGE_PARTS: u64 = 16;
 
+/// The most files that wait for their next value. With them, groups that are seldom written to do not keep descriptors.
+const IDLE_MAX: usize = 64;
+
+/// Whose values a shared file takes: those of one group of trees, or of all trees without a group. A number of this
+/// process; a file that is opened again takes no more values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlobOwner(u64);
+
+impl BlobOwner {
+    /// The owner of the files of trees without a group.
+    pub(crate) const NO_GROUP: BlobOwner = BlobOwner(0);
+
+    /// A new group's.
+    pub(crate) fn new() -> BlobOwner {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        BlobOwner(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Appender {
     pub(super) writer: SharedWriter,
     pub(super) live: Arc<LiveFile>,
+    owner: BlobOwner,
     /// The generation of [`Appenders`] when it was borrowed.
     generation: u64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Appenders {
-    /// Files that no writer has borrowed.
+    /// Files that no writer has borrowed; at most [`IDLE_MAX`]. The one that was returned last comes last.
     idle: Vec<Appender>,
     /// Files that are full, or whose last append failed, or that were lent when all had to be sealed.
     to_seal: Vec<Appender>,
@@ -42,22 +62,24 @@ impl Appenders {
 }
 
 impl BlobSet {
-    pub(super) fn new_appender(&self) -> Result<Appender> {
+    pub(super) fn new_appender(&self, owner: BlobOwner) -> Result<Appender> {
         let header = self.new_header(Layout::Shared);
         let writer = SharedWriter::create(&*self.env.fs, &self.path_of(header.number), header)?;
         let live = LiveFile::begun(writer.blob(), writer.file());
         self.new_name.store(true, Ordering::Release);
         self.insert(Arc::clone(&live));
-        Ok(Appender { writer, live, generation: 0 })
+        Ok(Appender { writer, live, owner, generation: 0 })
     }
 
-    pub(super) fn borrow_appender(&self) -> Result<Appender> {
+    /// Borrows a file for a value of `owner`.
+    pub(super) fn borrow_appender(&self, owner: BlobOwner) -> Result<Appender> {
         let mut appenders = self.appenders.lock();
         let generation = appenders.generation;
         appenders.lent += 1;
-        let idle = appenders.idle.pop();
+        let place = appenders.idle.iter().rposition(|appender| appender.owner == owner);
+        let idle = place.map(|place| appenders.idle.remove(place));
         drop(appenders);
-        match idle.map_or_else(|| self.new_appender(), Ok) {
+        match idle.map_or_else(|| self.new_appender(owner), Ok) {
             Ok(appender) => Ok(Appender { generation, ..appender }),
             Err(error) => {
                 self.no_longer_lent(generation, |_, _| {});
@@ -81,7 +103,16 @@ impl BlobSet {
         let mut ended = !takes_more;
         self.no_longer_lent(appender.generation, |all, is_over| {
             ended |= is_over;
-            if ended { all.to_seal.push(appender) } else { all.idle.push(appender) }
+            if ended {
+                all.to_seal.push(appender);
+                return;
+            }
+            all.idle.push(appender);
+            if all.idle.len() > IDLE_MAX {
+                let longest_idle = all.idle.remove(0);
+                all.to_seal.push(longest_idle);
+                ended = true;
+            }
         });
         if ended {
             self.executor.notify(JobKind::Blobs);

@@ -53,6 +53,7 @@ mod tests;
 mod verified;
 mod writer;
 
+pub(crate) use appenders::BlobOwner;
 pub(crate) use chunks::CHUNK_LOG2;
 pub(crate) use file::{BlobFile, Unverified};
 pub(crate) use format::{Entry, Pointer, key_hash};

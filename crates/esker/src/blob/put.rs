@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{BlobSet, BlobStream, Layout, NewBlob, SingleWriter, key_hash};
+use super::{BlobOwner, BlobSet, BlobStream, Layout, NewBlob, SingleWriter, key_hash};
 use crate::error::Result;
 
 /// A value of at least this many bytes gets a file of its own: its deletion is an unlink, and it is never rewritten.
@@ -13,15 +13,21 @@ use crate::error::Result;
 const SINGLE_AT: usize = 8 << 20;
 
 impl BlobSet {
-    /// Writes `value` for `key` of `tree`. It counts once the log names it.
-    pub(crate) fn put(self: &Arc<Self>, tree: u32, key: &[u8], value: &[u8]) -> Result<NewBlob> {
+    /// Writes `value` for `key` of `tree`, to a file of `owner` or of its own. It counts once the log names it.
+    pub(crate) fn put(
+        self: &Arc<Self>,
+        owner: BlobOwner,
+        tree: u32,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<NewBlob> {
         let _inside = self.gate.enter()?;
         if value.len() >= SINGLE_AT {
             let mut stream = self.stream()?;
             stream.write(value)?;
             return stream.finish(tree, key);
         }
-        let mut appender = self.borrow_appender()?;
+        let mut appender = self.borrow_appender(owner)?;
         let live = Arc::clone(&appender.live);
         let now = self.env.clock.wall_us();
         match appender.writer.append(tree, key, value, now) {

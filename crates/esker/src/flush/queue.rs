@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::canary::broken;
 use crate::state::{Mem, TreeInner};
 
 /// An immutable memtable and its tree.
@@ -14,18 +15,24 @@ pub(crate) type Immutable = (Arc<TreeInner>, Arc<Mem>);
 /// See the module's comment. All methods may be called by many threads at once.
 #[derive(Debug, Default)]
 pub(crate) struct FlushQueue {
-    /// Oldest first.
-    memtables: Mutex<Vec<Immutable>>,
+    /// Oldest first: sets of memtables that became immutable together, and have to be flushed together (rule 21). None
+    /// is empty.
+    sets: Mutex<Vec<Vec<Immutable>>>,
     /// Bytes of memory that they take. Changed under the lock, so that writers can read it without.
     bytes: AtomicUsize,
 }
 
 impl FlushQueue {
-    /// Adds the newest memtable.
-    pub(crate) fn push(&self, tree: Arc<TreeInner>, mem: Arc<Mem>) {
-        let mut memtables = self.memtables.lock();
-        self.bytes.fetch_add(mem.table.memory(), Ordering::Relaxed);
-        memtables.push((tree, mem));
+    /// Adds the newest memtables, which became immutable together.
+    pub(crate) fn push(&self, set: Vec<Immutable>) {
+        let bytes = set.iter().map(|(_, mem)| mem.table.memory()).sum();
+        let mut sets = self.sets.lock();
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if broken("rule-21-full") {
+            sets.extend(set.into_iter().map(|one| vec![one]));
+        } else {
+            sets.push(set);
+        }
     }
 
     /// Bytes of memory that the memtables take.
@@ -33,9 +40,13 @@ impl FlushQueue {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The memtables of trees that still exist, oldest first.
-    pub(crate) fn memtables(&self) -> Vec<Immutable> {
-        self.memtables.lock().iter().filter(|(tree, _)| !tree.is_dropped()).cloned().collect()
+    /// The memtables of trees that still exist, in sets, oldest first.
+    pub(crate) fn sets(&self) -> Vec<Vec<Immutable>> {
+        let sets = self.sets.lock();
+        let there = |set: &Vec<Immutable>| -> Vec<Immutable> {
+            set.iter().filter(|(tree, _)| !tree.is_dropped()).cloned().collect()
+        };
+        sets.iter().map(there).filter(|set| !set.is_empty()).collect()
     }
 
     /// Removes memtables that are in tables now.
@@ -54,11 +65,13 @@ impl FlushQueue {
     }
 
     fn retain(&self, stays: impl Fn(&Immutable) -> bool) {
-        let mut memtables = self.memtables.lock();
-        let removed: Vec<Immutable> = memtables.extract_if(.., |entry| !stays(entry)).collect();
+        let mut sets = self.sets.lock();
+        let removed: Vec<Immutable> =
+            sets.iter_mut().flat_map(|set| set.extract_if(.., |entry| !stays(entry))).collect();
+        sets.retain(|set| !set.is_empty());
         let bytes = removed.iter().map(|(_, mem)| mem.table.memory()).sum();
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        drop(memtables);
+        drop(sets);
         // Here, since it may free memory, for which writers would wait under the lock.
         drop(removed);
     }

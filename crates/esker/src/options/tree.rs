@@ -1,7 +1,7 @@
 //! Options of one tree.
 
 use super::{Compression, setters};
-use crate::codec::Decoder;
+use crate::codec::{Decoder, put_slice};
 use crate::error::{Error, Result};
 
 /// How a tree's tables are merged: a trade of the cost of writing against those of reading and space. `docs/tuning.md`
@@ -32,9 +32,21 @@ impl CompactionStyle {
         &[CompactionStyle::Leveled, CompactionStyle::Tiered, CompactionStyle::LazyLeveled];
 }
 
+/// Fails if `name`, that of a `what`, is empty or too long.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        let message = format!("a {what}'s name has 1 to {NAME_MAX} bytes; this one has {}", name.len());
+        return Err(Error::invalid(message));
+    }
+    Ok(())
+}
+
 const SIZE_RATIOS: std::ops::RangeInclusive<u8> = 2..=32;
 
-/// Options that are set when a tree is created. All but [`TreeOptions::log`] may change later
+/// The longest name of a tree or a group, in bytes.
+pub(crate) const NAME_MAX: usize = 255;
+
+/// Options that are set when a tree is created. All but [`TreeOptions::log`] and [`TreeOptions::group`] may change later
 /// ([`Tree::set_options`](crate::Tree::set_options)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -48,12 +60,15 @@ pub struct TreeOptions {
     /// How many times as large as the level above a level is, or how many runs of one size are merged into one: 2 to
     /// 32; `None`: 10 for leveled, 4 otherwise.
     pub size_ratio: Option<u8>,
+    /// The group that the tree belongs to, by its name of at most 255 bytes. Default: none. [`TreeOptions::group`]
+    /// describes groups.
+    pub group: Option<String>,
 }
 
 impl Default for TreeOptions {
     fn default() -> Self {
         let (compression, compaction) = (Compression::default(), CompactionStyle::default());
-        TreeOptions { compression, log: true, compaction, size_ratio: None }
+        TreeOptions { compression, log: true, compaction, size_ratio: None, group: None }
     }
 }
 
@@ -65,8 +80,9 @@ setters! {
         /// [`Durability::Power`](crate::Durability::Power). After a crash the tree holds all its writes up to some
         /// flush, with batches whole, whatever other trees hold.
         ///
-        /// Use it for data that can be made again, or that comes in bulk: it is written once instead of twice. A batch
-        /// or transaction that writes to such a tree may write to no other tree.
+        /// Use it for data that can be made again, that comes in bulk, or whose log is kept elsewhere: it is written
+        /// once instead of twice. A batch or transaction that writes to such a tree may write to no other tree but
+        /// those of its group ([`TreeOptions::group`]).
         ///
         /// # Example
         /// ```
@@ -103,6 +119,37 @@ setters! {
 }
 
 impl TreeOptions {
+    /// Sets [`TreeOptions::group`]. The trees with the same group name are a group. A tree stays in its group until
+    /// it is dropped. All trees of a group write to the log, or none does.
+    ///
+    /// - A batch may write to several trees of a group without the log, and stays whole: all of them are flushed
+    ///   together, in one step.
+    /// - The trees can be split, dropped, exported and imported together, in one step
+    ///   ([`Db::split_group`](crate::Db::split_group), [`Db::export_group`](crate::Db::export_group)).
+    /// - A huge value that was written for one of them can be given to keys of the others
+    ///   ([`Batch::put_stored`](crate::Batch::put_stored)).
+    /// - Huge values of a group are in files of its own.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let options = esker::TreeOptions::default().log(false).group("region 7");
+    /// let rows = db.create_tree("region 7 rows", options.clone())?;
+    /// let state = db.create_tree("region 7 state", options)?;
+    /// let mut batch = esker::Batch::new();
+    /// batch.put(&rows, "ada", "1")?;
+    /// batch.put(&state, "applied", "17")?;
+    /// db.write(&batch)?; // a crash leaves both or neither
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.group = Some(name.into());
+        self
+    }
+
     /// The size ratio; the style's default if none was set.
     pub(crate) fn ratio(&self) -> usize {
         let own = if self.compaction == CompactionStyle::Leveled { 10 } else { 4 };
@@ -110,17 +157,16 @@ impl TreeOptions {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        match self.size_ratio {
-            Some(ratio) if !SIZE_RATIOS.contains(&ratio) => {
-                Err(Error::invalid(format!("the size ratio is {ratio}; it must be from 2 to 32")))
-            }
-            _ => Ok(()),
+        if let Some(ratio) = self.size_ratio.filter(|ratio| !SIZE_RATIOS.contains(ratio)) {
+            return Err(Error::invalid(format!("the size ratio is {ratio}; it must be from 2 to 32")));
         }
+        self.group.as_deref().map_or(Ok(()), |name| check_name("group", name))
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let ratio = self.size_ratio.unwrap_or(0);
         out.extend_from_slice(&[self.compression.to_u8(), u8::from(self.log), self.compaction as u8, ratio]);
+        put_slice(out, self.group.as_deref().unwrap_or("").as_bytes());
     }
 
     pub(crate) fn decode(from: &mut Decoder<'_>) -> Option<Self> {
@@ -128,7 +174,9 @@ impl TreeOptions {
         let log = from.u8().filter(|&flag| flag <= 1)? != 0;
         let compaction = *CompactionStyle::ALL.get(usize::from(from.u8()?))?;
         let size_ratio = Some(from.u8()?).filter(|&ratio| ratio != 0);
-        let options = TreeOptions { compression, log, compaction, size_ratio };
-        size_ratio.is_none_or(|ratio| SIZE_RATIOS.contains(&ratio)).then_some(options)
+        let group = std::str::from_utf8(from.slice()?).ok()?;
+        let group = Some(group.to_owned()).filter(|name| !name.is_empty());
+        let options = TreeOptions { compression, log, compaction, size_ratio, group };
+        options.check().is_ok().then_some(options)
     }
 }

@@ -24,8 +24,8 @@ pub(super) struct Delta<'a> {
     /// Range tombstones, by sequence number. Forgotten ones go before new ones come.
     forgotten: Vec<SeqNo>,
     deleted: Vec<(SeqNo, &'a KeyRange)>,
-    /// A flush has written more of the tree to tables; `flushed` are the memtables that it has written.
-    is_flushed: bool,
+    /// All writes up to this one are in tables; `flushed` are the memtables that were written to them.
+    pub(super) flushed_up_to: Option<SeqNo>,
     pub(super) flushed: &'a [Arc<Mem>],
 }
 
@@ -55,7 +55,7 @@ impl<'a> Delta<'a> {
             Edit::SetOptions { options, .. } => self.options = Some(options),
             Edit::AddTable { level, table, .. } => self.added.push((usize::from(*level), table)),
             Edit::RemoveTable { level, file, .. } => self.removed.push((usize::from(*level), *file)),
-            Edit::Flushed { .. } => self.is_flushed = true,
+            Edit::Flushed { seq, .. } => self.flushed_up_to = Some(*seq),
             Edit::DeleteRange { seq, range, .. } => self.deleted.push((*seq, range)),
             Edit::ForgetRange { seq, .. } => self.forgotten.push(*seq),
             Edit::KeyBounds { lineage, range, .. } => self.key_bounds = Some((*lineage, range)),
@@ -74,7 +74,7 @@ impl<'a> Delta<'a> {
 
     /// Whether the tree may need a merge that it did not need before.
     pub(super) fn may_want_merge(&self) -> bool {
-        self.has_tables() || self.is_flushed || self.options.is_some()
+        self.has_tables() || self.flushed_up_to.is_some() || self.options.is_some()
     }
 
     /// When the first of the new tables is due for a merge because pairs in it expire.

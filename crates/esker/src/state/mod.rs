@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use crate::blob::BlobOwner;
 use crate::canary::broken;
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, KeyMoved, Result};
@@ -22,7 +23,10 @@ use crate::version::edit::TreeId;
 use crate::version::levels::Levels;
 
 mod delta;
+mod group;
 pub(crate) mod versions;
+
+pub(crate) use group::Group;
 
 /// A memtable and its place in the log. The fields are written under the commit lock.
 #[derive(Debug)]
@@ -181,12 +185,16 @@ pub(crate) struct TreeInner {
     pub(crate) name: String,
     /// Whether its writes go to the log: as its options say, which never change that.
     pub(crate) log: bool,
+    /// The group that it belongs to for good.
+    group: Option<Arc<Group>>,
     options: Mutex<TreeOptions>,
     pub(crate) tag: Mutex<Option<String>>,
     pub(crate) state: ArcSwap<TreeState>,
     /// Held while the tree's tables are merged or moved, and while a flush puts new ones below level 0:
     /// either decides by what lies in the levels, so they must not change each other's.
     pub(crate) below_level_0: Mutex<()>,
+    /// All writes to it up to this one are in tables, by the manifest.
+    flushed: AtomicU64,
     dropped: AtomicBool,
     /// Writers wait. Set under the commit lock when no reservation is under way; cleared without it.
     paused: AtomicBool,
@@ -198,7 +206,7 @@ impl TreeInner {
         (id, lineage): (TreeId, TreeId),
         store: u64,
         name: &str,
-        options: TreeOptions,
+        (options, group): (TreeOptions, Option<Arc<Group>>),
         since: SeqNo,
         chunks: &Arc<ChunkPool>,
     ) -> Arc<TreeInner> {
@@ -210,10 +218,12 @@ impl TreeInner {
             store,
             name: name.to_owned(),
             log: options.log,
+            group,
             options: Mutex::new(options),
             tag: Mutex::default(),
             state: ArcSwap::new(state),
             below_level_0: Mutex::new(()),
+            flushed: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
             paused: AtomicBool::new(false),
         })
@@ -221,6 +231,37 @@ impl TreeInner {
 
     pub(crate) fn options(&self) -> TreeOptions {
         self.options.lock().clone()
+    }
+
+    pub(crate) fn group(&self) -> Option<&Arc<Group>> {
+        self.group.as_ref()
+    }
+
+    /// Whose blob files its huge values go to.
+    pub(crate) fn blob_owner(&self) -> BlobOwner {
+        self.group.as_ref().map_or(BlobOwner::NO_GROUP, |group| group.owner)
+    }
+
+    /// The group with whose trees it is flushed: a flush of a tree that skips the log keeps batches whole (rule 21).
+    fn flush_group(&self) -> Option<&Arc<Group>> {
+        self.group.as_ref().filter(|_| !self.log)
+    }
+
+    /// The trees that are flushed whenever this one is, itself among them.
+    pub(crate) fn flushed_together(self: &Arc<Self>) -> Vec<Arc<TreeInner>> {
+        let group = self.flush_group().filter(|_| !broken("rule-21-group"));
+        group.map_or_else(|| vec![Arc::clone(self)], |group| group.trees())
+    }
+
+    /// Whether both trees are flushed by the same flushes always.
+    pub(crate) fn is_flushed_with(&self, other: &TreeInner) -> bool {
+        let same_group = |(one, other)| Arc::ptr_eq(one, other);
+        std::ptr::eq(self, other) || self.flush_group().zip(other.flush_group()).is_some_and(same_group)
+    }
+
+    /// Bytes of memory that its next flush will write: with the memtables of the trees that are flushed with it.
+    pub(crate) fn memory_to_flush(&self) -> usize {
+        self.flush_group().map_or_else(|| self.state.load().mem.table.memory(), |group| group.memory())
     }
 
     /// The memtable that takes writes. Stays so only under the commit lock.
@@ -267,6 +308,12 @@ impl TreeInner {
     pub(crate) fn is_flushed(&self) -> bool {
         let state = self.state.load();
         state.mem.is_untouched() && state.immutable.is_empty()
+    }
+
+    /// The sequence number up to which all writes to it are in tables. A state that was loaded before has them all, in
+    /// tables or in memtables.
+    pub(crate) fn flushed_up_to(&self) -> SeqNo {
+        self.flushed.load(Ordering::Acquire)
     }
 
     /// Whether some of it is in memory alone: its writes skip the log, and were not all flushed.

@@ -20,11 +20,12 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::{Mutex, MutexGuard};
 
 use super::delta::Delta;
-use super::{KeyBounds, Mem, Moved, TreeInner};
+use super::{Group, KeyBounds, Mem, Moved, TreeInner};
 use crate::blob::{BlobSet, LiveFile};
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
@@ -58,26 +59,27 @@ impl VersionEdit<'_> {
     }
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) enum Origin {
     /// From nowhere: it is empty, or it was there when the store was opened.
     #[default]
     Created,
-    /// From the tree `from`, some of whose keys it takes. Snapshots before `seq` read them in `from`.
-    SplitOff { from: TreeId, to: TreeId, seq: SeqNo },
+    /// Each second tree of `pairs` takes some of the keys of the first. Snapshots before `seq` read them in the first.
+    SplitOff { pairs: Vec<(TreeId, TreeId)>, seq: SeqNo },
     /// From another store. Snapshots before `seq` do not see it.
     Imported { seq: SeqNo },
 }
 
 impl Origin {
-    /// The sequence number from which on a new tree can be read. `trees` are those that exist already.
-    fn since(self, trees: &BTreeMap<TreeId, Arc<TreeInner>>) -> SeqNo {
+    /// The sequence number from which on the new tree `id` can be read. `trees` are those that exist already.
+    fn since(&self, id: TreeId, trees: &BTreeMap<TreeId, Arc<TreeInner>>) -> SeqNo {
         match self {
             Origin::Created => 0,
-            Origin::SplitOff { from, .. } => {
-                trees.get(&from).map_or(0, |tree| tree.state.load().key_bounds.since)
+            Origin::SplitOff { pairs, .. } => {
+                let from = pairs.iter().find(|(_, to)| *to == id).and_then(|(from, _)| trees.get(from));
+                from.map_or(0, |tree| tree.state.load().key_bounds.since)
             }
-            Origin::Imported { seq } => seq,
+            Origin::Imported { seq } => *seq,
         }
     }
 }
@@ -108,6 +110,7 @@ pub(crate) struct Versions {
     manifest: Option<Manifest>,
     trees: BTreeMap<TreeId, Arc<TreeInner>>,
     by_name: BTreeMap<String, TreeId>,
+    groups: BTreeMap<String, Arc<Group>>,
     /// Each table file in use, and how many levels of trees name it.
     files: HashMap<FileId, (Arc<TableFile>, usize)>,
     next_tree: TreeId,
@@ -135,6 +138,7 @@ impl Versions {
             manifest: None,
             trees: BTreeMap::new(),
             by_name: BTreeMap::new(),
+            groups: BTreeMap::new(),
             files: HashMap::new(),
             next_tree: state.next_tree.max(1),
             around,
@@ -205,6 +209,23 @@ impl Versions {
         }
     }
 
+    /// The group called `name`, if it has trees.
+    pub(crate) fn group(&self, name: &str) -> Option<&Arc<Group>> {
+        self.groups.get(name)
+    }
+
+    /// The names of the groups, in order.
+    pub(crate) fn group_names(&self) -> impl Iterator<Item = &str> {
+        self.groups.keys().map(String::as_str)
+    }
+
+    pub(crate) fn check_group_free(&self, name: &str) -> Result<()> {
+        match self.groups.contains_key(name) {
+            true => Err(Error::new(ErrorKind::AlreadyExists, format!("there is a group \"{name}\" already"))),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn next_tree(&self) -> TreeId {
         self.next_tree
     }
@@ -269,7 +290,7 @@ impl Versions {
         change.blobs.iter().for_each(|live| self.around.blobs.insert(Arc::clone(live)));
         // New trees first: a tree that is split points to the new one.
         for (&id, delta) in deltas.iter().filter(|(_, delta)| delta.created.is_some()) {
-            self.create(id, delta, change.origin);
+            self.create(id, delta, &change.origin);
         }
         for (id, delta) in &deltas {
             let Some(tree) = self.trees.get(id).cloned() else { continue };
@@ -279,7 +300,7 @@ impl Versions {
                 continue;
             }
             if delta.created.is_none() {
-                self.change(&tree, delta, change.origin, no_writes);
+                self.change(&tree, delta, &change.origin, no_writes);
             }
             applied.due_us = applied.due_us.into_iter().chain(delta.due_us()).min();
             if delta.may_want_merge() {
@@ -298,11 +319,17 @@ impl Versions {
         applied
     }
 
-    fn create(&mut self, id: TreeId, delta: &Delta<'_>, origin: Origin) {
+    fn create(&mut self, id: TreeId, delta: &Delta<'_>, origin: &Origin) {
         let Some((name, options)) = delta.created else { return };
         let ids = (id, delta.key_bounds.map_or(id, |(lineage, _)| lineage));
-        let (options, since) = (delta.options.unwrap_or(options).clone(), origin.since(&self.trees));
+        let (options, since) = (delta.options.unwrap_or(options).clone(), origin.since(id, &self.trees));
+        let group = options.group.as_deref().map(|name| {
+            let group = self.groups.entry(name.to_owned()).or_insert_with(|| Group::new(name));
+            Arc::clone(group)
+        });
+        let options = (options, group.clone());
         let tree = TreeInner::new(ids, self.around.store, name, options, since, &self.around.chunks);
+        group.iter().for_each(|group| group.add(&tree));
         // Nobody writes to it yet.
         self.change(&tree, delta, origin, &|| ());
         self.next_tree = self.next_tree.max(id + 1);
@@ -314,7 +341,7 @@ impl Versions {
         &mut self,
         tree: &Arc<TreeInner>,
         delta: &Delta<'_>,
-        origin: Origin,
+        origin: &Origin,
         no_writes: &impl Fn() -> G,
     ) {
         delta.options.into_iter().for_each(|options| *tree.options.lock() = options.clone());
@@ -332,22 +359,28 @@ impl Versions {
         let (levels, ranges, key_bounds) =
             (levels.map(Arc::new), ranges.map(Arc::new), key_bounds.map(KeyBounds::shared));
         tree.install(levels.as_ref(), ranges.as_ref(), key_bounds.as_ref(), delta.flushed);
-    }
-
-    /// The keys that a split moves from the tree `from` to a new one.
-    fn moved_from(&self, from: TreeId, origin: Origin) -> Option<Moved> {
-        match origin {
-            Origin::SplitOff { from: of, to, seq } if of == from => {
-                let to = Arc::clone(self.trees.get(&to)?);
-                Some(Moved { range: to.state.load().key_bounds.range.clone(), seq, to })
-            }
-            _ => None,
+        if let Some(seq) = delta.flushed_up_to {
+            tree.flushed.fetch_max(seq, Ordering::AcqRel);
         }
     }
 
+    /// The keys that a split moves from the tree `from` to a new one.
+    fn moved_from(&self, from: TreeId, origin: &Origin) -> Option<Moved> {
+        let Origin::SplitOff { pairs, seq } = origin else { return None };
+        let (_, to) = pairs.iter().find(|(of, _)| *of == from)?;
+        let to = Arc::clone(self.trees.get(to)?);
+        Some(Moved { range: to.state.load().key_bounds.range.clone(), seq: *seq, to })
+    }
+
     fn drop_tree<G>(&mut self, tree: &TreeInner, no_writes: &impl Fn() -> G) {
-        self.by_name.remove(&tree.name);
+        // A tree that replaces it has its name already.
+        if self.by_name.get(&tree.name) == Some(&tree.id) {
+            self.by_name.remove(&tree.name);
+        }
         self.trees.remove(&tree.id);
+        if let Some(group) = tree.group().filter(|group| group.remove(tree)) {
+            self.groups.remove(&group.name);
+        }
         let state = {
             let _no_writes = no_writes();
             tree.mark_dropped()

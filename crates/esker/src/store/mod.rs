@@ -72,7 +72,7 @@ use garbage_finder::GarbageFinder;
 use installer::Installer;
 pub(crate) use owner::Owner;
 use reshaper::Reshaper;
-pub(crate) use reshaper::{Imported, ImportedBlobs, Ingested};
+pub(crate) use reshaper::{Imported, ImportedBlobs, ImportedTree, Ingested, SplitAt, Whole};
 use scrub::Scrub;
 use write_path::WritePath;
 

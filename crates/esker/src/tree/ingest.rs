@@ -102,7 +102,7 @@ impl Ingest {
             if !separate {
                 return ingest.add(key, Kind::Put, value);
             }
-            let blob = ingest.tree.store.writes().put_blob(ingest.tree.inner.lineage, key, value)?;
+            let blob = ingest.tree.store.writes().put_blob(&ingest.tree.inner, key, value)?;
             let mut pointer = Vec::new();
             blob.pointer.encode(&mut pointer);
             ingest.gathered.blobs.push(blob);
@@ -196,7 +196,7 @@ impl IngestUnsorted {
             (Kind::Put, value.to_vec())
         } else {
             self.ingest.watch(key);
-            let blob = store.writes().put_blob(self.ingest.tree.inner.lineage, key, value)?;
+            let blob = store.writes().put_blob(&self.ingest.tree.inner, key, value)?;
             let mut pointer = Vec::new();
             blob.pointer.encode(&mut pointer);
             self.blobs.insert((blob.pointer.file, blob.pointer.ordinal), blob);

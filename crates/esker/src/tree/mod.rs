@@ -29,6 +29,7 @@ use crate::write::batch::{Batch, check_key};
 mod batch;
 mod conditional;
 mod cursor;
+mod durable;
 mod ends;
 mod estimate;
 mod ingest;
@@ -44,6 +45,7 @@ const ROOM_EVERY: u64 = 16 << 20;
 pub use conditional::Swap;
 pub use cursor::Cursor;
 pub use ingest::{Ingest, IngestUnsorted};
+pub(crate) use settings::check_tag;
 pub use snapshot::Snapshot;
 pub use stream::{StoredValue, ValueWriter};
 
@@ -201,7 +203,7 @@ impl Tree {
                 return Err(self.inner.dropped_error());
             }
             // It goes to its file without a copy.
-            let blob = self.store.writes().put_blob(self.inner.lineage, key, value)?;
+            let blob = self.store.writes().put_blob(&self.inner, key, value)?;
             return self.put_blob_if(key, blob, expiry, durability, condition);
         }
         Batch::with_scratch(|batch| {

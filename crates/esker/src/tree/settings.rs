@@ -9,6 +9,15 @@ use crate::version::edit::Edit;
 /// In bytes.
 const TAG_LEN_MAX: usize = 4096;
 
+/// Refuses a tag that is too long.
+pub(crate) fn check_tag(tag: &str) -> Result<()> {
+    if tag.len() > TAG_LEN_MAX {
+        let message = format!("the tag has {} bytes; the limit is {TAG_LEN_MAX}", tag.len());
+        return Err(Error::invalid(message));
+    }
+    Ok(())
+}
+
 impl Tree {
     /// The note that [`Tree::set_tag`] left, if any.
     pub fn tag(&self) -> Option<String> {
@@ -21,10 +30,7 @@ impl Tree {
     /// `InvalidInput` when the tag is too long, or as a write.
     pub fn set_tag(&self, tag: &str) -> Result<()> {
         self.store.disk().ensure_writable()?;
-        if tag.len() > TAG_LEN_MAX {
-            let message = format!("the tag has {} bytes; the limit is {TAG_LEN_MAX}", tag.len());
-            return Err(Error::invalid(message));
-        }
+        check_tag(tag)?;
         self.change(Edit::SetTag { tree: self.inner.id, tag: tag.to_owned() })
     }
 
@@ -36,7 +42,8 @@ impl Tree {
     /// Changes the tree's options. Tables written from now on follow them.
     ///
     /// # Errors
-    /// `InvalidInput` when an option is out of range or [`TreeOptions::log`] differs from the tree's; or as a write.
+    /// `InvalidInput` when an option is out of range, or when [`TreeOptions::log`] or [`TreeOptions::group`] differs from
+    /// the tree's; or as a write.
     pub fn set_options(&self, options: TreeOptions) -> Result<()> {
         self.store.disk().ensure_writable()?;
         options.check()?;
@@ -44,6 +51,9 @@ impl Tree {
         if options.log != self.inner.log {
             let message = "whether writes go to the log is fixed when a tree is created";
             return Err(Error::invalid(message));
+        }
+        if options.group != self.inner.options().group {
+            return Err(Error::invalid("the group of a tree is fixed when it is created"));
         }
         self.change(Edit::SetOptions { tree: self.inner.id, options })
     }

@@ -346,14 +346,16 @@ impl Batch {
         })
     }
 
-    /// Whether the batch goes to the log. A batch that writes to a tree that skips the log must not write to another
-    /// tree: a crash could keep the other trees' part of the batch and lose this one's (rule 21).
+    /// Whether the batch goes to the log. A batch that writes to a tree that skips the log must write to no other tree
+    /// but those that are flushed with it: a crash could keep the other trees' part of the batch and lose this one's
+    /// (rule 21).
     pub(crate) fn is_logged(&self) -> Result<bool> {
         let Some(volatile) = self.parts.iter().find(|part| !part.tree.log) else { return Ok(true) };
-        if self.parts.len() > 1 {
-            let name = &volatile.tree.name;
+        if let Some(other) = self.parts.iter().find(|part| !part.tree.is_flushed_with(&volatile.tree)) {
             let message = format!(
-                "writes to the tree \"{name}\" skip the log: a batch that writes to it cannot write to another tree"
+                "writes to the tree \"{}\" skip the log: a batch that writes to it can write only to trees of the \
+                 same group, and \"{}\" is none",
+                volatile.tree.name, other.tree.name
             );
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }

@@ -10,6 +10,7 @@
 mod common;
 mod counts;
 mod faults;
+mod groups;
 mod history;
 mod life;
 mod rules;

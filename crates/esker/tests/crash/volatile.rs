@@ -13,20 +13,20 @@ use crate::common::{Rng, seeds};
 use crate::life::STORE;
 use crate::world::env;
 
-type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What a tree held after each write to it, and how much of that cannot be lost.
-struct History {
-    states: Vec<Pairs>,
+pub(crate) struct History {
+    pub(crate) states: Vec<Pairs>,
     durable: usize,
 }
 
 impl History {
-    fn of(pairs: Pairs) -> History {
+    pub(crate) fn of(pairs: Pairs) -> History {
         History { states: vec![pairs], durable: 0 }
     }
 
-    fn now(&self) -> &Pairs {
+    pub(crate) fn now(&self) -> &Pairs {
         self.states.last().unwrap()
     }
 
@@ -36,12 +36,17 @@ impl History {
         self.states.push(next);
     }
 
-    fn make_durable(&mut self) {
+    pub(crate) fn make_durable(&mut self) {
         self.durable = self.states.len() - 1;
     }
 
+    /// Whether a crash now may leave `found`.
+    pub(crate) fn may_leave(&self, found: &Pairs) -> bool {
+        self.states[self.durable..].contains(found)
+    }
+
     /// Goes on with what is left.
-    fn settle(&mut self, found: &Pairs, all: bool, what: &str) {
+    pub(crate) fn settle(&mut self, found: &Pairs, all: bool, what: &str) {
         let from = if all { self.states.len() - 1 } else { self.durable };
         let at = self.states[from..].iter().position(|state| state == found);
         if at.is_none() {
@@ -63,7 +68,7 @@ impl History {
     }
 }
 
-fn contents(tree: &Tree) -> Pairs {
+pub(crate) fn contents(tree: &Tree) -> Pairs {
     tree.scan(ScanRange::all()).unwrap().collect::<esker::Result<_>>().unwrap()
 }
 
@@ -111,7 +116,7 @@ struct Life {
 }
 
 /// Dead disks fail calls; nothing else does.
-fn alive(disk: &SimFs, result: esker::Result<()>) -> bool {
+pub(crate) fn alive(disk: &SimFs, result: esker::Result<()>) -> bool {
     match result {
         Ok(()) => !disk.is_dead(),
         Err(error) => {

@@ -29,6 +29,7 @@ mod export_import_moves;
 mod filters_left_out;
 mod formats;
 mod full_disk;
+mod groups;
 mod handles;
 mod hostile_paths;
 mod ingest;

@@ -28,14 +28,14 @@ fn is_sealed(live: &LiveFile) -> bool {
 #[test]
 fn sealing_waits_for_no_append_that_began_later() {
     let set = set(&SimFs::new(1));
-    let early = set.borrow_appender().unwrap();
+    let early = set.borrow_appender(BlobOwner::NO_GROUP).unwrap();
     let file = Arc::clone(&early.live);
     std::thread::scope(|scope| {
         let sealer = scope.spawn(|| set.seal_files(true));
         while set.appenders.lock().generation == 0 {
             std::thread::yield_now();
         }
-        let late = set.borrow_appender().unwrap();
+        let late = set.borrow_appender(BlobOwner::NO_GROUP).unwrap();
         assert_ne!(late.live.id, file.id);
         assert!(!is_sealed(&file) && !sealer.is_finished());
         set.give_back(early, true);
@@ -43,7 +43,7 @@ fn sealing_waits_for_no_append_that_began_later() {
         assert!(is_sealed(&file) && !is_sealed(&late.live));
         let id = late.live.id;
         set.give_back(late, true);
-        assert_eq!(set.borrow_appender().unwrap().live.id, id, "it takes the next value");
+        assert_eq!(set.borrow_appender(BlobOwner::NO_GROUP).unwrap().live.id, id, "it takes the next value");
     });
 }
 
@@ -72,7 +72,8 @@ fn sealing_waits_for_files_that_another_seals() {
 fn a_file_that_could_not_be_sealed_is_kept() {
     let disk = SimFs::new(1);
     let set = set(&disk);
-    let blobs: Vec<NewBlob> = (0..60).map(|_| set.put(0, b"key", &[7; 100]).unwrap()).collect();
+    let blobs: Vec<NewBlob> =
+        (0..60).map(|_| set.put(BlobOwner::NO_GROUP, 0, b"key", &[7; 100]).unwrap()).collect();
     let live = &blobs[0].pin.live;
     disk.set_capacity(Some(disk.used()));
     assert_eq!(set.seal_files(true).unwrap_err().kind(), ErrorKind::OutOfSpace);
@@ -87,7 +88,7 @@ fn a_file_that_could_not_be_sealed_is_kept() {
 fn a_file_gets_no_more_values_than_readers_expect() {
     let mut set = set(&SimFs::new(1));
     Arc::get_mut(&mut set).unwrap().shared_count_max = 3;
-    let put = |key: u8| set.put(1, &[key], b"value").unwrap();
+    let put = |key: u8| set.put(BlobOwner::NO_GROUP, 1, &[key], b"value").unwrap();
     let values: Vec<NewBlob> = (0..7).map(put).collect();
     let places: Vec<(u64, u64)> = values
         .iter()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::blob::NewBlob;
+use crate::blob::{BlobOwner, NewBlob};
 use crate::env::{Env, StepExecutor};
 use crate::fs::FileSystem;
 use crate::fs::sim::{Fault, Op, SimFs};
@@ -38,7 +38,7 @@ impl Place {
 
     /// Puts a value that the log names in a record that ends at `position`.
     fn put(&self, key: &str, position: u64) -> NewBlob {
-        let mut new = self.blobs.put(1, key.as_bytes(), &vec![7; LEN]).unwrap();
+        let mut new = self.blobs.put(BlobOwner::NO_GROUP, 1, key.as_bytes(), &vec![7; LEN]).unwrap();
         new.commit(Some(position));
         new
     }
@@ -152,7 +152,7 @@ fn what_could_not_be_punched_is_punched_by_a_later_round() {
 #[test]
 fn a_batch_that_is_dropped_unwritten_leaves_nothing_and_failed_edits_free_later() {
     let (mut place, _one, other) = two();
-    let new = place.blobs.put(1, b"never written", &vec![7; LEN]).unwrap();
+    let new = place.blobs.put(BlobOwner::NO_GROUP, 1, b"never written", &vec![7; LEN]).unwrap();
     let (file, ordinal) = (new.pointer.file, new.pointer.ordinal);
     drop(new);
     place.find_unseen(&[1, 2, 3]);

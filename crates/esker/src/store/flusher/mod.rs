@@ -22,6 +22,7 @@ use crate::cursor::{Cursor, SeqNo};
 use crate::env::JobKind;
 use crate::error::Result;
 use crate::flush::{FlushQueue, Immutable};
+use crate::listener::FlushedTree;
 use crate::options::{Compression, TableLimits};
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::space::is_full;
@@ -117,14 +118,21 @@ impl Flusher {
         }
     }
 
-    /// Makes the tree's memtable immutable if it holds at least `bytes` bytes, and anything at all.
+    /// Makes immutable the memtables of the tree and of those that are flushed with it, if they hold at least `bytes`
+    /// bytes, and anything at all.
     pub(super) fn switch_memtable(&self, tree: &Arc<TreeInner>, bytes: usize) {
         let mut state = self.log.commit().lock();
-        let mem = tree.mem();
-        if tree.is_dropped() || mem.is_untouched() || mem.table.memory() < bytes {
+        // Under one lock: no batch gets between the memtables of a group (rule 21).
+        let trees = tree.flushed_together().into_iter().filter(|tree| !tree.is_dropped());
+        let switched: Vec<Immutable> = trees
+            .map(|tree| (Arc::clone(&tree), tree.mem()))
+            .filter(|(_, mem)| !mem.is_untouched())
+            .collect();
+        let memory: usize = switched.iter().map(|(_, mem)| mem.table.memory()).sum();
+        if switched.is_empty() || memory < bytes {
             return;
         }
-        if mem.table.memory() >= ROTATE_WITH && mem.floor().is_some() {
+        if memory >= ROTATE_WITH && switched.iter().any(|(_, mem)| mem.floor().is_some()) {
             // The flush has to sync the log up to here. That is easier if nobody stores into that segment. Without a
             // spare segment the log stays in the old one, which works too.
             let log_seq = state.log_seq;
@@ -132,8 +140,8 @@ impl Flusher {
                 self.log.commit().poison();
             }
         }
-        tree.switch_mem();
-        self.immutable.push(Arc::clone(tree), mem);
+        switched.iter().for_each(|(tree, _)| tree.switch_mem());
+        self.immutable.push(switched);
         drop(state);
         self.core.notify(JobKind::Flush);
     }
@@ -149,7 +157,7 @@ impl Flusher {
     pub(super) fn flush_some(&self) -> Result<bool> {
         let _at_work = AtWork::on(&self.core);
         let flush = || self.disk.space().with_reserve(|| self.flush_immutable());
-        flush().or_else(|error| {
+        let flushed = flush().or_else(|error| {
             if !is_full(&error) {
                 return Err(error);
             }
@@ -159,19 +167,31 @@ impl Flusher {
             drop(hurry);
             self.disk.remove_obsolete()?;
             flush()
-        })
+        })?;
+        if let Some(listener) = self.core.options.listener.as_ref().filter(|_| !flushed.is_empty()) {
+            let told = |(tree, mems): &(Arc<TreeInner>, Vec<Arc<Mem>>)| FlushedTree {
+                tree: tree.name.clone(),
+                group: tree.group().map(|group| group.name.clone()),
+                sequence: last_seq(mems),
+            };
+            listener.flushed(&flushed.iter().map(told).collect::<Vec<_>>());
+        }
+        Ok(!flushed.is_empty())
     }
 
-    /// Waits until everything that `trees` hold now is in tables.
+    /// Waits until everything that `trees`, and those that are flushed with them, hold now is in tables.
     pub(crate) fn flush_trees<'a>(&self, trees: impl Iterator<Item = &'a Arc<TreeInner>>) -> Result<()> {
-        let mut due: Vec<(&Arc<TreeInner>, Arc<Mem>)> = Vec::new();
+        let mut due: Vec<Immutable> = Vec::new();
         for tree in trees {
             self.switch_memtable(tree, 0);
-            due.extend(tree.state.load().immutable.iter().map(|mem| (tree, Arc::clone(mem))));
+            for tree in tree.flushed_together() {
+                due.extend(
+                    tree.state.load().immutable.iter().map(|mem| (Arc::clone(&tree), Arc::clone(mem))),
+                );
+            }
         }
-        let is_waiting = |(tree, mem): &(&Arc<TreeInner>, Arc<Mem>)| {
-            tree.state.load().immutable.iter().any(|other| Arc::ptr_eq(other, mem))
-        };
+        let is_waiting =
+            |(tree, mem): &Immutable| tree.state.load().immutable.iter().any(|other| Arc::ptr_eq(other, mem));
         while due.iter().any(is_waiting) {
             if !self.flush_some().map_err(|error| self.disk.failed(error))? {
                 break;
@@ -180,16 +200,17 @@ impl Flusher {
         Ok(())
     }
 
-    /// Flushes the immutable memtables, oldest first. Returns `false` if there are none.
-    fn flush_immutable(&self) -> Result<bool> {
+    /// Flushes the immutable memtables, oldest first. Returns those that it has flushed.
+    fn flush_immutable(&self) -> Result<ByTree> {
         let _one_at_a_time = self.flushing.lock();
-        let mut immutable = self.immutable.memtables();
+        let mut sets = self.immutable.sets();
         if self.core.health.has_failed() {
             // One after the other they need less of a full disk at once.
-            immutable.truncate(oldest_within(&immutable, self.disk.space().memtable_limit()));
+            sets.truncate(oldest_within(&sets, self.disk.space().memtable_limit()));
         }
+        let immutable: Vec<Immutable> = sets.into_iter().flatten().collect();
         if immutable.is_empty() {
-            return Ok(false);
+            return Ok(ByTree::new());
         }
         let last_seq = immutable.iter().map(|(_, mem)| mem.last_seq()).max().unwrap_or(0);
         // The newest logged write, and where the log ends for it: it is unknown whether later writes are durable.
@@ -234,12 +255,12 @@ impl Flusher {
                 if !seqs.is_empty() {
                     self.finder.note_flushed(&seqs);
                 }
-                Ok(())
+                Ok(flushed)
             });
         if result.is_err() {
             self.installer.discard_tables(&edits);
         }
-        result.map(|()| true)
+        result
     }
 
     /// Writes the tables of a flush. `edits` lists them, also after an error.
@@ -383,11 +404,11 @@ fn pointers_of_volatile(waiting: &[Immutable]) -> Result<Vec<Pointer>> {
     Ok(pointers)
 }
 
-/// How many of the memtables hold at most `bytes` together; at least one.
-fn oldest_within(immutable: &[Immutable], bytes: usize) -> usize {
+/// How many of the sets hold at most `bytes` together; at least one.
+fn oldest_within(sets: &[Vec<Immutable>], bytes: usize) -> usize {
     let mut sum = 0;
-    let within = immutable.iter().take_while(|(_, mem)| {
-        sum += mem.table.memory();
+    let within = sets.iter().take_while(|set| {
+        sum += set.iter().map(|(_, mem)| mem.table.memory()).sum::<usize>();
         sum <= bytes
     });
     within.count().max(1)
@@ -431,3 +452,6 @@ fn bounds_of(mems: &[Arc<Mem>]) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     last.seek_to_start()?;
     Ok(Some((first.key().to_vec(), last.key().to_vec())))
 }
+
+#[cfg(test)]
+mod tests;

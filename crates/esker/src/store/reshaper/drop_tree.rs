@@ -1,22 +1,38 @@
-//! Drops a tree, and frees the huge values that belong to it alone.
+//! Drops a tree or a group of trees, and frees the huge values that belong to these alone.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Reshaper;
+use super::group::{Whole, add_tags};
 use crate::blob::Pointer;
 use crate::blob::gc::{BlobChanges, Overwritten};
 use crate::canary::broken;
+use crate::cursor::SeqNo;
 use crate::env::JobKind;
 use crate::error::Result;
 use crate::read::merging_cursor::{Direction, MergeCursor, sources_of};
 use crate::state::TreeInner;
 use crate::state::versions::{VersionEdit, Versions};
 use crate::table::ScanHint;
-use crate::version::edit::Edit;
+use crate::version::edit::{Edit, TreeId};
 
-/// Whether another tree has the same lineage for its huge values, because both were one tree.
-pub(super) fn shares_lineage(versions: &Versions, tree: &TreeInner) -> bool {
-    versions.trees().any(|other| other.id != tree.id && other.lineage == tree.lineage)
+/// Whether another tree has the lineage of one of `trees` for its huge values, because both were one tree or are in one
+/// group.
+pub(super) fn shares_lineage(versions: &Versions, trees: &[Arc<TreeInner>]) -> bool {
+    let others = versions.trees().filter(|other| !trees.iter().any(|tree| tree.id == other.id));
+    others.into_iter().any(|other| trees.iter().any(|tree| tree.lineage == other.lineage))
+}
+
+fn drop_edits(trees: &[Arc<TreeInner>]) -> Vec<Edit> {
+    trees.iter().map(|tree| Edit::DropTree { tree: tree.id }).collect()
+}
+
+/// The pointers to huge values in trees that are about to be dropped.
+pub(super) struct OwnPointers {
+    pointers: Vec<Pointer>,
+    /// All writes that have overwritten others in them are at most as new as this one, and synced.
+    visible: SeqNo,
 }
 
 /// The pointers to huge values in the tree.
@@ -33,35 +49,73 @@ pub(super) fn pointers_in(tree: &TreeInner) -> Result<Vec<Pointer>> {
 }
 
 impl Reshaper {
-    /// Drops the tree called `name`.
-    pub(crate) fn drop_tree(&self, name: &str) -> Result<()> {
-        // No import may add values under the tree's lineage before all of them are freed.
+    /// Drops trees, and sets `tags` of others in the same step.
+    pub(crate) fn drop(&self, what: Whole<'_>, tags: &[(&str, &str)]) -> Result<()> {
+        // No import may add values under the trees' lineage before all of them are freed, and a group gets no tree.
         let _one_at_a_time = self.reshaping.lock();
         self.log.sync_published()?;
         let mut versions = self.versions.lock();
-        let tree = versions.tree_called(name)?;
-        if shares_lineage(&versions, &tree) && !broken("rule-20-drop") {
+        let trees = what.trees(&versions)?;
+        if shares_lineage(&versions, &trees) && !broken("rule-20-drop") {
             drop(versions);
-            return self.drop_one_of_lineage(&tree);
+            return self.drop_by_pointers(&trees, tags);
         }
-        self.installer.apply(&mut versions, &VersionEdit::of(vec![Edit::DropTree { tree: tree.id }]))?;
+        let mut edits = drop_edits(&trees);
+        add_tags(&mut edits, &versions, tags)?;
+        self.installer.apply(&mut versions, &VersionEdit::of(edits))?;
         drop(versions);
-        self.finder.overwrite_blobs_of(tree.lineage);
+        let lineages: BTreeSet<TreeId> = trees.iter().map(|tree| tree.lineage).collect();
+        lineages.into_iter().for_each(|lineage| self.finder.overwrite_blobs_of(lineage));
         Ok(())
     }
 
-    /// Drops a tree that shares its lineage with another tree: only its own pointers tell which huge values belong to
-    /// it. Called under `Reshaper::reshaping`.
-    fn drop_one_of_lineage(&self, tree: &Arc<TreeInner>) -> Result<()> {
-        let _paused = self.pause_writes(tree);
+    /// Drops trees that share their lineage with others: only their own pointers tell which huge values belong to them.
+    /// Called under `Reshaper::reshaping`.
+    fn drop_by_pointers(&self, trees: &[Arc<TreeInner>], tags: &[(&str, &str)]) -> Result<()> {
+        let _paused = self.pause_writes(trees);
+        let own = self.own_pointers(trees)?;
+        let mut versions = self.versions.lock();
+        if let Some(gone) = trees.iter().find(|tree| tree.is_dropped()) {
+            return Err(gone.dropped_error());
+        }
+        let mut edits = drop_edits(trees);
+        add_tags(&mut edits, &versions, tags)?;
+        self.overwrite_own(&versions, &own);
+        // After a crash nothing else would tell which values belonged to the trees, so the edit that drops them does.
+        let changes = BlobChanges {
+            durable_up_to: Some(own.visible),
+            note_overwritten: true,
+            ..BlobChanges::default()
+        };
+        let mut blobs = self.finder.blob_edits(&versions, &changes);
+        edits.extend(blobs.take_edits());
+        let named = self.core.blobs.sync_names();
+        let dropped = named.and_then(|()| self.installer.apply(&mut versions, &VersionEdit::of(edits)));
+        self.finder.after_blob_edits(blobs, dropped.is_ok());
+        if dropped.is_err() {
+            // In memory the values are already unreferenced: nothing of that may become durable.
+            self.log.commit().poison();
+            return dropped;
+        }
+        drop(versions);
+        self.core.notify(JobKind::Blobs);
+        Ok(())
+    }
+
+    /// The pointers of trees that nobody writes to. All of their writes are synced.
+    pub(super) fn own_pointers(&self, trees: &[Arc<TreeInner>]) -> Result<OwnPointers> {
         let visible = self.log.commit().visible();
         self.finder.find_overwritten(visible)?;
         self.log.sync_published()?;
-        let pointers = if self.core.blobs.is_used() { pointers_in(tree)? } else { Vec::new() };
-        let mut versions = self.versions.lock();
-        if tree.is_dropped() {
-            return Err(tree.dropped_error());
+        let mut pointers = Vec::new();
+        if self.core.blobs.is_used() {
+            trees.iter().try_for_each(|tree| pointers_in(tree).map(|found| pointers.extend(found)))?;
         }
+        Ok(OwnPointers { pointers, visible })
+    }
+
+    /// Notes that the values of `own` are overwritten: their trees are about to be dropped. Under the version lock.
+    pub(super) fn overwrite_own(&self, versions: &Versions, own: &OwnPointers) {
         // Scans and snapshots continue to read what they see.
         let until = self.log.commit().visible() + 1;
         let is_there = |pointer: &&Pointer| {
@@ -69,27 +123,11 @@ impl Reshaper {
             let is_freed = known.is_some_and(|record| record.freed.contains(&pointer.ordinal));
             !is_freed && self.core.blobs.get(pointer.file).is_some()
         };
-        let overwritten = pointers.iter().filter(is_there).map(|pointer| Overwritten {
+        let overwritten = own.pointers.iter().filter(is_there).map(|pointer| Overwritten {
             until,
             len: pointer.len,
             ..Overwritten::unseen(pointer.file, pointer.ordinal, Some(pointer.reference))
         });
         self.finder.blob_gc().add_overwritten(overwritten);
-        // After a crash nothing else would tell which values belonged to the tree, so the edit that drops it does.
-        let changes =
-            BlobChanges { durable_up_to: Some(visible), note_overwritten: true, ..BlobChanges::default() };
-        let mut blobs = self.finder.blob_edits(&versions, &changes);
-        let change = VersionEdit::of([vec![Edit::DropTree { tree: tree.id }], blobs.take_edits()].concat());
-        let named = self.core.blobs.sync_names();
-        let dropped = named.and_then(|()| self.installer.apply(&mut versions, &change));
-        self.finder.after_blob_edits(blobs, dropped.is_ok());
-        if dropped.is_err() {
-            // In memory its values are already unreferenced: nothing of that may become durable.
-            self.log.commit().poison();
-            return dropped;
-        }
-        drop(versions);
-        self.core.notify(JobKind::Blobs);
-        Ok(())
     }
 }

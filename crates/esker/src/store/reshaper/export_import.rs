@@ -1,5 +1,5 @@
-//! Exports a tree to a store of its own, or imports it from one: the same files get second names, and a manifest
-//! describes them.
+//! Exports a tree, or a group of trees, to a store of its own, or imports it from one: the same files get second names,
+//! and a manifest describes them.
 //!
 //! ```text
 //! export   tree flushed, its writers wait: what the copy's manifest is to say -- files linked -- writers go on
@@ -17,10 +17,12 @@ use std::sync::Arc;
 
 use super::Reshaper;
 use super::drop_tree::{pointers_in, shares_lineage};
+use super::group::{Whole, add_tags};
 use crate::blob::LiveFile;
 use crate::blob::gc::BlobChanges;
 use crate::canary::broken;
 use crate::cursor::SeqNo;
+use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::replay::LogFloor;
 use crate::state::TreeInner;
@@ -38,12 +40,11 @@ type Named = BTreeMap<(FileId, u64), BTreeSet<u64>>;
 /// The values under a tree's lineage, by file. A sealed file gets no more of them.
 type Filed = BTreeMap<FileId, BTreeSet<u64>>;
 
-/// A tree to install: its files are in the store's directory, and nothing names them yet.
+/// Trees to install: their files are in the store's directory, and nothing names them yet.
 #[derive(Debug)]
 pub(crate) struct Imported {
-    pub(crate) record: TreeRecord,
-    /// Each with its level.
-    pub(crate) tables: Vec<(u8, TableInfo)>,
+    /// They have one lineage.
+    pub(crate) trees: Vec<ImportedTree>,
     pub(crate) blobs: Vec<ImportedBlobs>,
     /// No entry has a greater sequence number.
     pub(crate) greatest: SeqNo,
@@ -51,7 +52,16 @@ pub(crate) struct Imported {
     pub(crate) clock_us: u64,
 }
 
-/// A blob file that comes with an imported tree.
+/// A tree that is imported.
+#[derive(Debug)]
+pub(crate) struct ImportedTree {
+    /// With the name that it gets here.
+    pub(crate) record: TreeRecord,
+    /// Each with its level.
+    pub(crate) tables: Vec<(u8, TableInfo)>,
+}
+
+/// A blob file that comes with imported trees.
 #[derive(Debug)]
 pub(crate) struct ImportedBlobs {
     pub(crate) live: Arc<LiveFile>,
@@ -64,47 +74,54 @@ pub(crate) struct ImportedBlobs {
 impl Reshaper {
     // ---- leaving -------------------------------------------------------------------------------------
 
-    /// Lets `link` give second names to the files of the tree called `name`, while the files are there and do not
-    /// change. `link` gets the state for the manifest of a store with this tree alone.
+    /// Lets `link` give second names to the files of `what`, while the files are there and do not change. `link` gets
+    /// the state for the manifest of a store with these trees alone, which has `tags`.
     pub(crate) fn while_exportable<T>(
         &self,
-        name: &str,
+        what: Whole<'_>,
+        tags: &[(&str, &str)],
         link: impl FnOnce(&ManifestState) -> Result<T>,
     ) -> Result<(ManifestState, T)> {
         let _one_at_a_time = self.reshaping.lock();
         self.log.check_changeable()?;
-        let tree = self.versions.lock().tree_called(name)?;
+        let trees = what.trees(&self.versions.lock())?;
         // This seals and syncs most of it while others write.
         self.log.seal_blobs(true)?;
         self.core.blobs.sync()?;
         let mut filed = Filed::new();
         for live in self.core.blobs.files().iter().filter(|live| live.values.lock().is_sealed()) {
             // A file that is gone meanwhile, or cannot be read, is handled below.
-            filed.extend(self.filed_under(tree.lineage, live).ok().map(|values| (live.id, values)));
+            filed.extend(self.filed_under(&trees, live).ok().map(|values| (live.id, values)));
         }
-        self.while_paused(&tree, &|| Ok(!tree.is_flushed()), || {
+        self.while_paused(&trees, &|tree| !tree.is_flushed(), || {
             // Overwritten values do not belong in the copy.
             self.finder.find_overwritten(self.log.commit().visible())?;
-            let named = self.named_apart(&tree)?;
+            let named = self.named_apart(&trees)?;
             let versions = self.versions.lock();
             self.log.check_changeable()?;
-            let state = self.state_of_copy(&versions, &tree, named.as_ref(), &filed)?;
+            let mut state = self.state_of_copy(&versions, &trees, named.as_ref(), &filed)?;
+            let mut set = Vec::new();
+            add_tags(&mut set, &versions, tags)?;
+            let contradiction = |what| Error::new(ErrorKind::InvalidInput, what);
+            set.iter().try_for_each(|edit| state.apply(edit)).map_err(contradiction)?;
             let linked = link(&state)?;
             Ok((state, linked))
         })
     }
 
-    /// The values that the tree's pointers name, if only these tell its huge values from another tree's.
-    fn named_apart(&self, tree: &TreeInner) -> Result<Option<Named>> {
+    /// The values that the trees' pointers name, if only these tell their huge values from other trees'.
+    fn named_apart(&self, trees: &[Arc<TreeInner>]) -> Result<Option<Named>> {
         if !self.core.blobs.is_used()
-            || !shares_lineage(&self.versions.lock(), tree)
+            || !shares_lineage(&self.versions.lock(), trees)
             || broken("export-lineage")
         {
             return Ok(None);
         }
         let mut named = Named::new();
-        for pointer in pointers_in(tree)? {
-            named.entry((pointer.file, pointer.ordinal)).or_default().insert(pointer.reference);
+        for tree in trees {
+            for pointer in pointers_in(tree)? {
+                named.entry((pointer.file, pointer.ordinal)).or_default().insert(pointer.reference);
+            }
         }
         Ok(Some(named))
     }
@@ -112,26 +129,29 @@ impl Reshaper {
     fn state_of_copy(
         &self,
         versions: &Versions,
-        tree: &TreeInner,
+        trees: &[Arc<TreeInner>],
         named: Option<&Named>,
         filed: &Filed,
     ) -> Result<ManifestState> {
-        let record = versions.known().and_then(|known| Some((known, known.trees.get(&tree.id)?)));
-        let Some((known, record)) = record else { return Err(tree.dropped_error()) };
+        // Exports need a manifest: a store that is open for reading only was refused.
+        let read_only = || Error::new(ErrorKind::ReadOnly, "the store was opened for reading only");
+        let known = versions.known().ok_or_else(read_only)?;
         let (blobs, last_seq) = {
             let commit = self.log.commit().lock_quiet();
             let end = commit.tail.position();
             (self.finder.blob_files_of_copy(known, end)?, commit.next_seq - 1)
         };
-        let record = TreeRecord { flushed: last_seq, ..record.clone() };
-        let tables = known.tables_of(tree.id);
+        let (mut records, mut tables) = (BTreeMap::new(), BTreeMap::new());
+        for tree in trees {
+            let record = known.trees.get(&tree.id).ok_or_else(|| tree.dropped_error())?;
+            records.insert(tree.id, TreeRecord { flushed: last_seq, ..record.clone() });
+            let own = known.tables_of(tree.id);
+            tables.extend(own.map(|(level, info)| ((tree.id, level, info.file), info.clone())));
+        }
         Ok(ManifestState {
-            tables: tables.map(|(level, info)| ((tree.id, level, info.file), info.clone())).collect(),
-            blobs: BlobFiles {
-                live: self.blobs_of(tree.lineage, blobs, named, filed)?,
-                ..BlobFiles::default()
-            },
-            trees: BTreeMap::from([(tree.id, record)]),
+            tables,
+            blobs: BlobFiles { live: self.blobs_of(trees, blobs, named, filed)?, ..BlobFiles::default() },
+            trees: records,
             floor: LogFloor { segment: 1, start: 0 },
             log_synced: 0,
             next_file: known.next_file,
@@ -142,17 +162,18 @@ impl Reshaper {
         })
     }
 
-    /// The values in a file under `lineage`.
-    fn filed_under(&self, lineage: TreeId, live: &LiveFile) -> Result<BTreeSet<u64>> {
+    /// The values in a file under the lineage of one of `trees`.
+    fn filed_under(&self, trees: &[Arc<TreeInner>], live: &LiveFile) -> Result<BTreeSet<u64>> {
         let entries = self.core.blobs.entries(live)?;
-        Ok(entries.iter().filter(|entry| entry.tree == lineage).map(|entry| entry.ordinal).collect())
+        let own = entries.iter().filter(|entry| trees.iter().any(|tree| tree.lineage == entry.tree));
+        Ok(own.map(|entry| entry.ordinal).collect())
     }
 
-    /// Those of `files` with a value under `lineage` that counts and, if `named` is given, is named. All other values
-    /// in them are freed.
+    /// Those of `files` with a value under the lineage of one of `trees` that counts and, if `named` is given, is named.
+    /// All other values in them are freed.
     fn blobs_of(
         &self,
-        lineage: TreeId,
+        trees: &[Arc<TreeInner>],
         files: BlobFiles,
         named: Option<&Named>,
         filed: &Filed,
@@ -165,7 +186,7 @@ impl Reshaper {
             };
             let mut of_tree = match filed.get(&file) {
                 Some(known) => known.clone(),
-                None => self.filed_under(lineage, &live)?,
+                None => self.filed_under(trees, &live)?,
             };
             of_tree.retain(|&ordinal| {
                 let counts = ordinal < record.info.entries && record.counts(ordinal);
@@ -182,9 +203,20 @@ impl Reshaper {
 
     // ---- coming --------------------------------------------------------------------------------------
 
-    /// Makes a tree called `name` from the linked files.
-    pub(crate) fn import(&self, name: &str, imported: Imported) -> Result<Arc<TreeInner>> {
+    /// Makes trees from the linked files, and sets `tags` in the same step. With `replace`, the trees take the place of
+    /// those of the group with this name, which are dropped, if there are any.
+    pub(crate) fn import(
+        &self,
+        imported: Imported,
+        replace: Option<&str>,
+        tags: &[(&str, &str)],
+    ) -> Result<()> {
         let _one_at_a_time = self.reshaping.lock();
+        let replaced = replace.and_then(|group| Whole::Group(group).trees(&self.versions.lock()).ok());
+        let replaced = replaced.unwrap_or_default();
+        let _paused = self.pause_writes(&replaced);
+        // Imported values may be filed under the lineage of the replaced ones: only pointers tell them apart.
+        let own = self.own_pointers(&replaced)?;
         // This syncs most of it while others write.
         let visible = self.log.commit().visible();
         self.finder.find_overwritten(visible)?;
@@ -192,66 +224,103 @@ impl Reshaper {
         self.core.blobs.sync_names()?;
         let mut versions = self.versions.lock();
         self.log.check_changeable()?;
-        versions.check_free(name)?;
+        let (mut edits, ids) = creating(&versions, &imported, &replaced)?;
+        add_tags(&mut edits, &versions, tags)?;
         let least = if broken("import-numbers") { 0 } else { imported.greatest };
         let number = self.log.commit().take_number_above(least)?;
+        self.overwrite_own(&versions, &own);
         // After a crash nothing else would tell which values under the same lineage were overwritten before, so the
         // edit does.
         let changes =
             BlobChanges { durable_up_to: Some(visible), note_overwritten: true, ..BlobChanges::default() };
         let mut blobs = self.finder.blob_edits(&versions, &changes);
-        let edits = blobs.take_edits();
+        edits.extend(blobs.take_edits());
         let synced = self.log.sync_to(number.end).and_then(|()| self.core.blobs.sync_names());
-        let tree =
-            synced.and_then(|()| self.install_imported(&mut versions, name, imported, (number.seq, edits)));
-        self.finder.after_blob_edits(blobs, tree.is_ok());
+        let installed =
+            synced.and_then(|()| self.install_imported(&mut versions, imported, (edits, ids), number.seq));
+        self.finder.after_blob_edits(blobs, installed.is_ok());
+        if installed.is_err() && !replaced.is_empty() {
+            // In memory the replaced values are already unreferenced: nothing of that may become durable.
+            self.log.commit().poison();
+        }
         self.log.commit().show_number(&number);
-        tree
+        drop(versions);
+        self.core.notify(JobKind::Blobs);
+        installed
     }
 
     fn install_imported(
         &self,
         versions: &mut Versions,
-        name: &str,
         imported: Imported,
-        (seq, mut edits): (SeqNo, Vec<Edit>),
-    ) -> Result<Arc<TreeInner>> {
-        let (id, record) = (versions.next_tree(), &imported.record);
-        // Without values under another lineage, the tree shares its lineage with none.
-        let lineage = if imported.blobs.is_empty() { id } else { record.lineage };
-        if lineage.saturating_sub(id) > LINEAGES_MAX {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "its huge values are filed under too great a number",
-            ));
-        }
-        // No future tree may get this lineage either.
-        let next_tree = id.max(lineage) + 1;
-        edits.extend([
-            Edit::CreateTree { tree: id, name: name.to_owned(), options: record.options.clone() },
-            Edit::KeyBounds { tree: id, lineage, range: record.range.clone() },
-            Edit::Flushed { tree: id, seq },
-        ]);
+        (mut edits, ids): (Vec<Edit>, NewTrees),
+        seq: SeqNo,
+    ) -> Result<()> {
         let of_blobs = imported.blobs.iter().map(|blobs| (blobs.record.info.file, blobs.record.clone()));
         let files = BlobFiles { live: of_blobs.collect(), ..BlobFiles::default() };
         edits.extend(files.to_edits().map(Edit::Blob));
-        edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree: id, tag: tag.clone() }));
-        let ranges = record.ranges();
-        edits.extend(ranges.map(|one| Edit::DeleteRange { tree: id, seq: one.seq, range: one.range }));
-        let tables = imported.tables.into_iter();
-        edits.extend(tables.map(|(level, table)| Edit::AddTable { tree: id, level, table }));
+        for (tree, ImportedTree { record, tables }) in (ids.first..).zip(imported.trees) {
+            edits.push(Edit::Flushed { tree, seq });
+            let ranges = record.ranges();
+            edits.extend(ranges.map(|one| Edit::DeleteRange { tree, seq: one.seq, range: one.range }));
+            edits.extend(tables.into_iter().map(|(level, table)| Edit::AddTable { tree, level, table }));
+        }
         let next_file = self.core.tables.next_file.load(std::sync::atomic::Ordering::Relaxed);
-        edits.push(Edit::Counters { next_file, next_tree, last_seq: seq });
+        edits.push(Edit::Counters { next_file, next_tree: ids.next, last_seq: seq });
         edits.extend([self.core.clock_edit(), Edit::Clock { us: imported.clock_us }]);
-        // This comes before anybody writes to the tree. A key in the filter without a huge value costs a lookup.
+        // This comes before anybody writes to the trees. A key in the filter without a huge value costs a lookup.
         let known = imported.blobs.iter().flat_map(|blobs| &blobs.key_hashes);
         known.filter(|_| !broken("import-filter")).for_each(|&hash| self.core.blobs.filter.add(hash));
         let blobs = imported.blobs.into_iter().map(|blobs| blobs.live).collect();
         let origin = Origin::Imported { seq };
         self.installer.apply(versions, &VersionEdit { origin, blobs, ..VersionEdit::of(edits) })?;
         self.core.clock.raise(imported.clock_us);
-        versions.tree_called(name)
+        Ok(())
     }
+}
+
+/// The numbers of trees that are imported.
+struct NewTrees {
+    first: TreeId,
+    /// The least that a later tree may get.
+    next: TreeId,
+}
+
+/// The edits that drop `replaced` and create the imported trees, still empty.
+fn creating(
+    versions: &Versions,
+    imported: &Imported,
+    replaced: &[Arc<TreeInner>],
+) -> Result<(Vec<Edit>, NewTrees)> {
+    if let Some(gone) = replaced.iter().find(|tree| tree.is_dropped()) {
+        return Err(gone.dropped_error());
+    }
+    let first = versions.next_tree();
+    let mut edits: Vec<Edit> = replaced.iter().map(|tree| Edit::DropTree { tree: tree.id }).collect();
+    let mut lineage = first;
+    let mut next = first;
+    for (tree, ImportedTree { record, .. }) in (first..).zip(&imported.trees) {
+        if !replaced.iter().any(|old| old.name == record.name) {
+            versions.check_free(&record.name)?;
+        }
+        if let Some(group) = record.options.group.as_deref().filter(|_| replaced.is_empty()) {
+            versions.check_group_free(group)?;
+        }
+        // Without values under another lineage, the trees share theirs with no others.
+        if !imported.blobs.is_empty() {
+            lineage = record.lineage;
+        }
+        let (name, options) = (record.name.clone(), record.options.clone());
+        edits.push(Edit::CreateTree { tree, name, options });
+        edits.push(Edit::KeyBounds { tree, lineage, range: record.range.clone() });
+        edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree, tag: tag.clone() }));
+        next = tree + 1;
+    }
+    if lineage.saturating_sub(first) > LINEAGES_MAX {
+        return Err(Error::new(ErrorKind::Unsupported, "its huge values are filed under too great a number"));
+    }
+    // No future tree may get this lineage either.
+    Ok((edits, NewTrees { first, next: next.max(lineage + 1) }))
 }
 
 /// Whether a `named` entry has the value. Other entries in `record` no longer count.

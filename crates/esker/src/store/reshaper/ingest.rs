@@ -75,7 +75,7 @@ impl Reshaper {
         self.core.blobs.sync()?;
         self.log.sync_published()?;
         let tables = ingested.tables.clone();
-        self.while_paused(tree, &|| Ok(Self::must_be_flushed(tree)), || {
+        self.while_paused(std::slice::from_ref(tree), &Self::must_be_flushed, || {
             check_bounds_of_tables(tree, &tables)?;
             self.watch_again(tree, ingested)?;
             let mut replaced = self.replaced_by(tree, ingested)?;

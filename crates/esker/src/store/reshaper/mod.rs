@@ -1,5 +1,5 @@
-//! Changes trees as a whole: ingests, splits, drops, exports, imports. All but imports and most drops pause the writers
-//! to the tree. Other writers go on.
+//! Changes trees as a whole, or groups of trees: creates, ingests, splits, drops, exports, imports. All but imports and
+//! most drops pause the writers to the trees. Other writers go on.
 
 use std::sync::Arc;
 
@@ -12,24 +12,27 @@ use crate::state::versions::VersionSet;
 
 mod drop_tree;
 mod export_import;
+mod group;
 mod ingest;
 mod split;
 
-pub(crate) use export_import::{Imported, ImportedBlobs};
+pub(crate) use export_import::{Imported, ImportedBlobs, ImportedTree};
+pub(crate) use group::Whole;
 pub(crate) use ingest::Ingested;
+pub(crate) use split::SplitAt;
 
 /// How often a pause may end early because a merge of the tree has begun. After that, writers wait for the merge.
 const TRIES_MAX: usize = 4;
 
-/// A tree takes no writes until this is dropped.
+/// Some trees take no writes until this is dropped.
 pub(super) struct WritePause<'a> {
     core: &'a Core,
-    tree: Arc<TreeInner>,
+    trees: &'a [Arc<TreeInner>],
 }
 
 impl Drop for WritePause<'_> {
     fn drop(&mut self) {
-        self.tree.set_paused(false);
+        self.trees.iter().for_each(|tree| tree.set_paused(false));
         self.core.health.signal();
     }
 }
@@ -66,32 +69,29 @@ impl Reshaper {
         }
     }
 
-    /// Runs `change` while nobody writes to `tree`, no merge of it is running, and its memtables hold nothing that
+    /// Runs `change` while nobody writes to `trees`, no merge of them is running, and their memtables hold nothing that
     /// `must_be_flushed`. Most of the flushing happens while others still write. Called under `Reshaper::reshaping`.
     fn while_paused<T>(
         &self,
-        tree: &Arc<TreeInner>,
-        must_be_flushed: &dyn Fn() -> Result<bool>,
+        trees: &[Arc<TreeInner>],
+        must_be_flushed: &dyn Fn(&TreeInner) -> bool,
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let _hurry = self.core.io_budget.hurry();
         let mut tries = 0;
         loop {
-            if must_be_flushed()? {
-                self.flusher.flush_trees(std::iter::once(tree))?;
-            }
-            // Wait for a running merge.
-            drop(tree.below_level_0.lock());
-            let paused = self.pause_writes(tree);
-            if must_be_flushed()? {
-                self.flusher.flush_trees(std::iter::once(tree))?;
-            }
+            let due = || trees.iter().filter(|tree| must_be_flushed(tree));
+            self.flusher.flush_trees(due())?;
+            // Wait for running merges.
+            trees.iter().for_each(|tree| drop(tree.below_level_0.lock()));
+            let paused = self.pause_writes(trees);
+            self.flusher.flush_trees(due())?;
             tries += 1;
-            let unmerged = match tree.below_level_0.try_lock() {
-                None if tries < TRIES_MAX => None,
-                None => Some(tree.below_level_0.lock()),
-                unmerged => unmerged,
-            };
+            let mut unmerged: Option<Vec<_>> =
+                trees.iter().map(|tree| tree.below_level_0.try_lock()).collect();
+            if unmerged.is_none() && tries >= TRIES_MAX {
+                unmerged = Some(trees.iter().map(|tree| tree.below_level_0.lock()).collect());
+            }
             if unmerged.is_some() {
                 return change();
             }
@@ -99,11 +99,11 @@ impl Reshaper {
         }
     }
 
-    /// Makes writes to `tree` wait from now on. Writes that have begun are visible when this returns. Called under
+    /// Makes writes to `trees` wait from now on. Writes that have begun are visible when this returns. Called under
     /// `Reshaper::reshaping`.
-    fn pause_writes(&self, tree: &Arc<TreeInner>) -> WritePause<'_> {
+    fn pause_writes<'a>(&'a self, trees: &'a [Arc<TreeInner>]) -> WritePause<'a> {
         let _quiet = self.log.commit().lock_quiet();
-        tree.set_paused(true);
-        WritePause { core: &self.core, tree: Arc::clone(tree) }
+        trees.iter().for_each(|tree| tree.set_paused(true));
+        WritePause { core: &self.core, trees }
     }
 }

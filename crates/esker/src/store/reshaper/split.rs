@@ -17,8 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Reshaper;
+use super::group::{Whole, add_tags};
 use crate::cursor::{Cursor, MAX_SEQ, SeqNo};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::ranges::{KeyRange, RangeTombstone};
 use crate::state::versions::{Origin, VersionEdit, Versions};
 use crate::state::{TreeInner, TreeState};
@@ -107,55 +108,38 @@ fn split_ranges(state: &TreeState, (old, new): (TreeId, TreeId), halves: &Halves
     edits
 }
 
-impl Reshaper {
-    /// Moves the keys of `tree` from `at` on to a new tree, called `name`.
-    pub(crate) fn split(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
-        let _one_at_a_time = self.reshaping.lock();
-        self.log.sync_published()?;
-        self.while_paused(tree, &|| Ok(!tree.is_flushed()), || self.split_paused(tree, at, name))
+/// A tree to split, at a key, and the name of the tree that gets its keys from there on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SplitAt<'a> {
+    pub(crate) tree: &'a Arc<TreeInner>,
+    pub(crate) at: &'a [u8],
+    pub(crate) name: &'a str,
+}
+
+impl SplitAt<'_> {
+    fn halves(&self) -> Result<Halves<KeyRange>> {
+        let (range, at) = (self.tree.state.load().key_bounds.range.clone(), self.at);
+        let low = range.common(&KeyRange { lower: Vec::new(), upper: Some(at.to_vec()) });
+        let high = range.common(&KeyRange { lower: at.to_vec(), upper: None });
+        low.zip(high).map(|(low, high)| Halves { low, high }).ok_or_else(|| {
+            let (at, name) = (at.escape_ascii(), &self.tree.name);
+            Error::invalid(format!("\"{at}\" lies not within the bounds of the tree \"{name}\""))
+        })
     }
 
-    fn split_paused(&self, tree: &Arc<TreeInner>, at: &[u8], name: &str) -> Result<Arc<TreeInner>> {
-        // Values that writes have overwritten are looked up in the tree that was written to.
-        self.finder.find_overwritten(self.log.commit().visible())?;
-        let mut versions = self.versions.lock();
-        self.log.check_changeable()?;
-        if tree.is_dropped() {
-            return Err(tree.dropped_error());
-        }
-        versions.check_free(name)?;
-        let range = tree.state.load().key_bounds.range.clone();
-        let halves = Halves {
-            low: range.common(&KeyRange { lower: Vec::new(), upper: Some(at.to_vec()) }),
-            high: range.common(&KeyRange { lower: at.to_vec(), upper: None }),
-        };
-        let Halves { low: Some(low), high: Some(high) } = halves else {
-            let message = format!("\"{}\" lies not within the bounds of the tree", at.escape_ascii());
-            return Err(Error::new(ErrorKind::InvalidInput, message));
-        };
-        let number = self.log.commit().take_number()?;
-        let synced = self.log.sync_to(number.end);
-        let split = synced
-            .and_then(|()| self.install_split(&mut versions, tree, Halves { low, high }, name, number.seq));
-        self.log.commit().show_number(&number);
-        split
-    }
-
-    fn install_split(
-        &self,
-        versions: &mut Versions,
-        tree: &Arc<TreeInner>,
-        halves: Halves<KeyRange>,
-        name: &str,
-        seq: SeqNo,
-    ) -> Result<Arc<TreeInner>> {
+    /// The edits of the split, which has the number `seq`. The new tree gets the number `to` and, if it is given, the
+    /// group `group`.
+    fn edits(&self, to: TreeId, group: Option<&str>, seq: SeqNo) -> Result<Vec<Edit>> {
+        let (tree, halves) = (self.tree, self.halves()?);
         let state = tree.state.load_full();
-        let (from, to, lineage) = (tree.id, versions.next_tree(), tree.lineage);
+        let (from, lineage) = (tree.id, tree.lineage);
         let table_edits = split_tables(&state, (from, to), &halves.high.lower)?;
         let range_edits = split_ranges(&state, (from, to), &halves);
         let tag = tree.tag.lock().clone();
+        let mut options = tree.options();
+        options.group = group.map(str::to_owned).or(options.group);
         let mut edits = vec![
-            Edit::CreateTree { tree: to, name: name.to_owned(), options: tree.options() },
+            Edit::CreateTree { tree: to, name: self.name.to_owned(), options },
             Edit::KeyBounds { tree: to, lineage, range: halves.high },
             Edit::KeyBounds { tree: from, lineage, range: halves.low },
             // Both trees are entirely in tables.
@@ -165,10 +149,87 @@ impl Reshaper {
         edits.extend(tag.map(|tag| Edit::SetTag { tree: to, tag }));
         edits.extend(table_edits);
         edits.extend(range_edits);
-        let origin = Origin::SplitOff { from, to, seq };
+        Ok(edits)
+    }
+}
+
+impl Reshaper {
+    /// Moves the keys of a tree from a key on to a new tree.
+    pub(crate) fn split(&self, split: SplitAt<'_>) -> Result<Arc<TreeInner>> {
+        let _one_at_a_time = self.reshaping.lock();
+        self.log.sync_published()?;
+        let trees = std::slice::from_ref(split.tree);
+        self.while_paused(trees, &|tree| !tree.is_flushed(), || {
+            self.split_paused(&[split], None, &[])?;
+            self.versions.lock().tree_called(split.name)
+        })
+    }
+
+    /// Splits trees of the group `group`, all in one step. The new trees form the group `new`.
+    pub(crate) fn split_group(
+        &self,
+        group: &str,
+        new: &str,
+        splits: &[SplitAt<'_>],
+        tags: &[(&str, &str)],
+    ) -> Result<()> {
+        let _one_at_a_time = self.reshaping.lock();
+        self.log.sync_published()?;
+        let trees = Whole::Group(group).trees(&self.versions.lock())?;
+        self.while_paused(&trees, &|tree| !tree.is_flushed(), || {
+            let stranger = |split: &&SplitAt<'_>| !trees.iter().any(|tree| Arc::ptr_eq(tree, split.tree));
+            if let Some(split) = splits.iter().find(stranger) {
+                let name = &split.tree.name;
+                return Err(Error::invalid(format!("the tree \"{name}\" is not in the group \"{group}\"")));
+            }
+            self.versions.lock().check_group_free(new)?;
+            self.split_paused(splits, Some(new), tags)
+        })
+    }
+
+    /// Splits trees that nobody writes to. Their new trees belong to `group` or, without one, to the groups of the old
+    /// ones.
+    fn split_paused(&self, splits: &[SplitAt<'_>], group: Option<&str>, tags: &[(&str, &str)]) -> Result<()> {
+        // Values that writes have overwritten are looked up in the tree that was written to.
+        self.finder.find_overwritten(self.log.commit().visible())?;
+        let mut versions = self.versions.lock();
+        self.log.check_changeable()?;
+        for (place, split) in splits.iter().enumerate() {
+            if split.tree.is_dropped() {
+                return Err(split.tree.dropped_error());
+            }
+            versions.check_free(split.name)?;
+            split.halves()?;
+            let same = |other: &&SplitAt<'_>| other.name == split.name || Arc::ptr_eq(other.tree, split.tree);
+            if splits[..place].iter().any(|other| same(&other)) {
+                return Err(Error::invalid("a tree is split twice, or two new trees have one name"));
+            }
+        }
+        let number = self.log.commit().take_number()?;
+        let synced = self.log.sync_to(number.end);
+        let split = synced.and_then(|()| self.install_splits(&mut versions, splits, group, tags, number.seq));
+        self.log.commit().show_number(&number);
+        split
+    }
+
+    fn install_splits(
+        &self,
+        versions: &mut Versions,
+        splits: &[SplitAt<'_>],
+        group: Option<&str>,
+        tags: &[(&str, &str)],
+        seq: SeqNo,
+    ) -> Result<()> {
+        let (mut edits, mut pairs) = (Vec::new(), Vec::new());
+        for (to, split) in (versions.next_tree()..).zip(splits) {
+            edits.extend(split.edits(to, group, seq)?);
+            pairs.push((split.tree.id, to));
+        }
+        add_tags(&mut edits, versions, tags)?;
+        let origin = Origin::SplitOff { pairs, seq };
         self.installer.apply(versions, &VersionEdit { origin, ..VersionEdit::of(edits) })?;
         self.installer.splits().fetch_add(1, Ordering::AcqRel);
-        versions.tree_called(name)
+        Ok(())
     }
 }
 

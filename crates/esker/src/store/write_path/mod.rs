@@ -227,7 +227,7 @@ impl WritePath {
     fn after_write(&self, batch: &Batch) {
         let limit = self.disk.space().memtable_limit();
         for part in batch.parts() {
-            if part.tree.state.load().mem.table.memory() >= limit {
+            if part.tree.memory_to_flush() >= limit {
                 self.flusher.switch_memtable(&part.tree, limit);
             }
         }

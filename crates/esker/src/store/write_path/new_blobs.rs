@@ -7,6 +7,7 @@ use crate::blob::{NewBlob, Pointer, key_hash};
 use crate::canary::broken;
 use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
+use crate::state::TreeInner;
 use crate::version::edit::TreeId;
 use crate::write::batch::{Batch, HugeValue, Op};
 use crate::write::lookups::{Lookup, What};
@@ -17,10 +18,10 @@ fn missing(pointer: &Pointer) -> Error {
 }
 
 impl WritePath {
-    /// Writes `value` to a blob file, for `key` of a tree with the lineage `tree`.
-    pub(crate) fn put_blob(&self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<NewBlob> {
+    /// Writes `value` to a blob file, for `key` of `tree`.
+    pub(crate) fn put_blob(&self, tree: &TreeInner, key: &[u8], value: &[u8]) -> Result<NewBlob> {
         self.make_room_for_blob(value.len() as u64)?;
-        self.core.blobs.put(tree, key, value)
+        self.core.blobs.put(tree.blob_owner(), tree.lineage, key, value)
     }
 
     /// Waits for space that is being given back. Refuses a huge value if there is still no room for it.
@@ -36,7 +37,7 @@ impl WritePath {
         let mut blobs = Vec::new();
         for (tree, key, value) in batch.huge() {
             blobs.push(match value {
-                HugeValue::Bytes(bytes) => self.put_blob(tree.lineage, key, (**bytes).as_ref())?,
+                HugeValue::Bytes(bytes) => self.put_blob(tree, key, (**bytes).as_ref())?,
                 HugeValue::Stored(stored) => {
                     self.copy_blob(tree.lineage, key, &stored.pointer)?.ok_or_else(|| {
                         // Nothing but the drop of its tree frees a value that a handle keeps.

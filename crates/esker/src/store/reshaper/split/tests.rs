@@ -23,11 +23,7 @@ fn a_split_of_deleted_ranges_does_not_wait_for_those_who_wait_for_its_number() {
     }
     tree.delete_range("k".."q").unwrap();
     let (store, inner) = (db.store(), tree.inner());
-    let is_unflushed = || Ok(!inner.is_flushed());
-    let halves = Halves {
-        low: KeyRange { lower: Vec::new(), upper: Some(b"n".to_vec()) },
-        high: KeyRange { lower: b"n".to_vec(), upper: None },
-    };
+    let halves = [SplitAt { tree: inner, at: b"n", name: "behind" }];
     let new = std::thread::scope(|scope| {
         let split = || {
             let mut versions = store.versions.lock();
@@ -36,15 +32,15 @@ fn a_split_of_deleted_ranges_does_not_wait_for_those_who_wait_for_its_number() {
             while !store.commit().is_quiet_wanted() {
                 std::thread::yield_now();
             }
-            let new =
-                store.reshaper().install_split(&mut versions, inner, halves.clone(), "behind", number.seq);
+            let done = store.reshaper().install_splits(&mut versions, &halves, None, &[], number.seq);
+            let new = done.and_then(|()| versions.tree_called("behind"));
             store.commit().show_number(&number);
             drop(versions);
             assert!(swap.join().unwrap().unwrap().is_done());
             new
         };
         let _one_at_a_time = store.reshaper().reshaping.lock();
-        store.reshaper().while_paused(inner, &is_unflushed, split).unwrap()
+        store.reshaper().while_paused(std::slice::from_ref(inner), &|tree| !tree.is_flushed(), split).unwrap()
     });
     assert_eq!(db.get_vec("key").unwrap().as_deref(), Some(&b"value"[..]));
     let ranges = |tree: &TreeInner| tree.state.load().ranges.list();

@@ -1,0 +1,54 @@
+//! What a crash would leave of a tree whose writes skip the log.
+
+use super::Tree;
+use crate::cursor::Kind;
+use crate::error::{Error, Result};
+use crate::read::get::get_at;
+use crate::read::operands::merged_at;
+use crate::value::Value;
+
+impl Tree {
+    /// The value that `key` would have after a crash now: as the tree's tables have it, without what only memory holds.
+    /// The tree is one without the log ([`TreeOptions::log`](crate::TreeOptions::log)). If each write notes in the tree,
+    /// or in a tree of its group, which entry of another log it applies, then this tells from which entry on that log
+    /// is still needed.
+    ///
+    /// # Errors
+    /// As [`Tree::get`], and `InvalidInput` when the tree writes to the log: there a crash leaves what the log has.
+    pub fn get_durable(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        if self.inner.log {
+            let name = &self.inner.name;
+            return Err(Error::invalid(format!("the tree \"{name}\" writes to the log: read it as usual")));
+        }
+        let (key, store) = (key.as_ref(), &self.store);
+        self.measured(key, || {
+            loop {
+                let state = self.readable_state()?;
+                let seq = self.inner.flushed_up_to();
+                let now = store.clock().now_us();
+                let found = get_at(
+                    &state,
+                    key,
+                    seq,
+                    || now,
+                    |entry| match entry.kind {
+                        Kind::Blob => Value::of_blob(store.blobs(), key, entry.value, entry.expiry),
+                        Kind::Merge => merged_at(
+                            &state,
+                            key,
+                            (seq, now),
+                            &store.options().merge_operators,
+                            store.blobs(),
+                        ),
+                        _ => Ok(Value::copy_of(&entry)),
+                    },
+                )?;
+                match found.transpose() {
+                    // A flush came in between, and the value that it has replaced is gone.
+                    Err(_) if self.inner.flushed_up_to() != seq => {}
+                    found => return found,
+                }
+            }
+        })
+    }
+}
