@@ -35,3 +35,9 @@ impl Summing {
         std::hash::Hasher::finish(&self.0)
     }
 }
+
+impl std::fmt::Debug for Summing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x} so far", self.finish())
+    }
+}

@@ -96,11 +96,14 @@ pub use stats::{Stats, TreeStats};
 pub use trace::{
     Cause, Latency, Operation, OperationStats, SlowOperation, Spent, Step, Trace, WaitStats, WhySlow,
 };
-pub use tree::{Cursor, Ingest, IngestUnsorted, Snapshot, StoredValue, Swap, Tree, ValueWriter};
+pub use tree::{
+    Cursor, Ingest, IngestUnsorted, Snapshot, StagedValue, StagedWriter, Staging, StoredValue, Swap, Tree,
+    ValueWriter,
+};
 pub use txn::{Isolation, Savepoint, Txn, TxnMode, TxnOptions, TxnScan};
 pub use updates::{Change, Update, Updates, What};
 pub use value::{Value, ValueMap, ValueReader};
-pub use write::batch::{Batch, KEY_LEN_MAX};
+pub use write::batch::{AwaitedValue, Batch, KEY_LEN_MAX};
 
 /// The example of the README, compiled.
 #[cfg(doctest)]

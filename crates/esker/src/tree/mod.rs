@@ -30,12 +30,14 @@ mod batch;
 mod conditional;
 mod cursor;
 mod durable;
+mod encode;
 mod ends;
 mod estimate;
 mod ingest;
 mod merge_operator;
 mod settings;
 mod snapshot;
+mod staging;
 mod stream;
 mod transfer;
 
@@ -47,6 +49,7 @@ pub use cursor::Cursor;
 pub use ingest::{Ingest, IngestUnsorted};
 pub(crate) use settings::check_tag;
 pub use snapshot::Snapshot;
+pub use staging::{StagedValue, StagedWriter, Staging};
 pub use stream::{StoredValue, ValueWriter};
 
 /// A tree's content at a read point, with its number and time.

@@ -10,6 +10,7 @@ use crate::cursor::{Expiry, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{OpenFile, UserFile};
 use crate::options::Durability;
+use crate::state::TreeInner;
 use crate::write::batch::{Batch, HugeValue, check_key};
 
 /// Bytes that are kept in memory before the value gets its own file.
@@ -188,7 +189,8 @@ impl ValueWriter {
         }
     }
 
-    /// Ends the value without writing its key: batches can give it to any key of its tree ([`Batch::put_stored`]). A
+    /// Ends the value without writing its key: batches can give it to any key of its tree, or of a tree of its group
+    /// ([`Batch::put_stored`]). A
     /// crash frees a value that no written batch names.
     ///
     /// # Errors
@@ -232,16 +234,26 @@ pub struct StoredValue {
     tree: Tree,
 }
 
+/// Refuses to give a value of the tree `own` to a key of the tree `other`, if they do not share huge values.
+pub(super) fn check_lineage(own: &TreeInner, other: &TreeInner) -> Result<()> {
+    if (own.store, own.lineage) == (other.store, other.lineage) {
+        return Ok(());
+    }
+    let message = format!(
+        "the value was written for the tree \"{}\": the tree \"{}\", which is not of its group, cannot have it",
+        own.name, other.name
+    );
+    Err(Error::invalid(message))
+}
+
 impl StoredValue {
+    pub(super) fn into_value(self) -> HugeValue {
+        self.value
+    }
+
     pub(super) fn add_to(&self, batch: &mut Batch, tree: &Tree, key: &[u8]) -> Result<()> {
-        let (own, other) = (&self.tree.inner, &tree.inner);
-        if (own.store, own.lineage) != (other.store, other.lineage) {
-            let message = format!(
-                "the value was written for the tree \"{}\": the tree \"{}\" cannot have it",
-                own.name, other.name
-            );
-            return Err(Error::invalid(message));
-        }
+        let other = &tree.inner;
+        check_lineage(&self.tree.inner, other)?;
         match &self.value {
             HugeValue::Bytes(bytes) if !tree.is_huge((**bytes).as_ref().len()) => {
                 batch.add_until(other, Kind::Put, self.expiry, key, (**bytes).as_ref())

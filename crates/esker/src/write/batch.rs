@@ -19,6 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::blob::{NewBlob, Pointer};
+use crate::canary::broken;
 use crate::codec::{Decoder, put_slice, put_varint, u32_at, u64_at};
 use crate::cursor::{Content, Expiry, Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
@@ -97,6 +98,10 @@ pub(crate) enum HugeValue {
     Bytes(Arc<dyn AsRef<[u8]> + Send + Sync>),
     /// Each write of it adds a reference.
     Stored(Arc<NewBlob>),
+    /// The write takes it from its staging area.
+    Staged(Arc<StagedPut>),
+    /// It has to be staged before the batch can be written.
+    Awaited(Arc<AwaitedValue>),
 }
 
 impl fmt::Debug for HugeValue {
@@ -104,8 +109,48 @@ impl fmt::Debug for HugeValue {
         match self {
             HugeValue::Bytes(bytes) => write!(f, "{} bytes", (**bytes).as_ref().len()),
             HugeValue::Stored(blob) => fmt::Debug::fmt(&blob.pointer, f),
+            HugeValue::Staged(staged) => fmt::Debug::fmt(staged, f),
+            HugeValue::Awaited(awaited) => fmt::Debug::fmt(awaited, f),
         }
     }
+}
+
+/// The longest id of a staged value, in bytes.
+pub(crate) const STAGED_ID_MAX: usize = 1024;
+
+/// A staged value that is put.
+#[derive(Debug)]
+pub(crate) struct StagedPut {
+    /// The tree of its staging area.
+    pub(crate) tree: Arc<TreeInner>,
+    pub(crate) id: Vec<u8>,
+    /// The keys of its entries there.
+    pub(crate) entries: [Vec<u8>; 2],
+    pub(crate) len: u64,
+    pub(crate) checksum: u64,
+    /// [`HugeValue::Stored`], or [`HugeValue::Bytes`] of any length.
+    pub(crate) value: HugeValue,
+}
+
+/// A huge value of a decoded batch that has to be attached before the batch can be written
+/// ([`Batch::attach`](crate::Batch::attach)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AwaitedValue {
+    /// The id under which it was staged where the batch was encoded.
+    pub id: Vec<u8>,
+    /// Its length in bytes.
+    pub len: u64,
+    /// XXH3-64 of its bytes, without a seed.
+    pub checksum: u64,
+}
+
+/// What stands in the place of a huge value when its batch goes to the log.
+#[derive(Debug)]
+pub(crate) enum Separated<'a> {
+    Blob(&'a Pointer),
+    /// The value itself: it was staged, and is small here.
+    Small(&'a [u8]),
 }
 
 /// What a batch needs of one tree.
@@ -163,7 +208,7 @@ impl Batch {
     pub fn memory_bytes(&self) -> usize {
         let buffered = self.huge.iter().map(|put| match &put.value {
             HugeValue::Bytes(bytes) => (**bytes).as_ref().len(),
-            HugeValue::Stored(_) => 0,
+            _ => 0,
         });
         self.payload.len() + buffered.sum::<usize>()
     }
@@ -301,35 +346,88 @@ impl Batch {
         Ok(())
     }
 
+    /// All ops, each with its tree and its value, if this is a huge one.
+    pub(crate) fn whole_ops(&self) -> impl Iterator<Item = (&Arc<TreeInner>, Op<'_>, Option<&HugeValue>)> {
+        let mut huge = self.huge.iter().peekable();
+        self.planned_ops().enumerate().map(move |(place, (part, _, op))| {
+            let put = huge.next_if(|put| put.op == place);
+            (&self.parts[part].tree, op, put.map(|put| &put.value))
+        })
+    }
+
     /// The huge values, in the order of their ops: each with its tree and key.
     pub(crate) fn huge(&self) -> impl Iterator<Item = (&Arc<TreeInner>, &[u8], &HugeValue)> {
-        let mut huge = self.huge.iter().peekable();
-        let ops = (!self.huge.is_empty()).then(|| self.planned_ops().enumerate());
-        ops.into_iter().flatten().filter_map(move |(place, (part, _, op))| {
-            let put = huge.next_if(|put| put.op == place)?;
-            Some((&self.parts[part].tree, op.key, &put.value))
-        })
+        let ops = (!self.huge.is_empty()).then(|| self.whole_ops());
+        ops.into_iter().flatten().filter_map(|(tree, op, value)| Some((tree, op.key, value?)))
     }
 
     pub(crate) fn has_huge(&self) -> bool {
         !self.huge.is_empty()
     }
 
-    /// The batch as the log holds it: with `pointers` in the places of the huge values.
-    pub(crate) fn separated<'a>(&self, pointers: impl IntoIterator<Item = &'a Pointer>) -> Result<Batch> {
+    /// The batch as the log holds it: with `values` in the places of the huge values. It takes those that were staged from
+    /// their staging areas.
+    pub(crate) fn separated<'a>(&self, values: impl IntoIterator<Item = Separated<'a>>) -> Result<Batch> {
         let mut separated = Batch { payload: Vec::with_capacity(self.payload.len()), ..Batch::default() };
-        let mut huge = self.huge.iter().zip(pointers).peekable();
+        let mut huge = self.huge.iter().zip(values).peekable();
         for (place, (part, height, op)) in self.planned_ops().enumerate() {
             let tree = &self.parts[part].tree;
+            let expiry = || Content::open(op.kind, op.value).expiry;
             match huge.next_if(|(put, _)| put.op == place) {
-                Some((_, pointer)) => {
-                    let expiry = Content::open(op.kind, op.value).expiry;
-                    separated.add_pointer(tree, op.key, pointer, expiry)?;
+                Some((_, Separated::Blob(pointer))) => {
+                    separated.add_pointer(tree, op.key, pointer, expiry())?;
+                }
+                Some((_, Separated::Small(value))) => {
+                    separated.add_until(tree, Kind::Put, expiry(), op.key, value)?;
                 }
                 None => separated.push(tree, op.kind, op.key, [op.value, &[]], height)?,
             }
         }
+        for put in &self.huge {
+            if let HugeValue::Staged(staged) = &put.value
+                && !broken("staged-twice")
+            {
+                let mut keys = staged.entries.iter();
+                keys.try_for_each(|key| separated.add(&staged.tree, Kind::Delete, key, &[]))?;
+            }
+        }
         Ok(separated)
+    }
+
+    /// The huge values that have to be attached before the batch can be written. Each id comes once.
+    pub fn awaited(&self) -> Vec<AwaitedValue> {
+        let mut all: Vec<AwaitedValue> = Vec::new();
+        for put in &self.huge {
+            if let HugeValue::Awaited(awaited) = &put.value
+                && !all.contains(awaited)
+            {
+                all.push(AwaitedValue::clone(awaited));
+            }
+        }
+        all
+    }
+
+    /// Replaces awaited values by `staged`, where they have its id. `fits` refuses a wrong value for a tree. Returns
+    /// whether there were any.
+    pub(crate) fn attach_staged(
+        &mut self,
+        staged: &Arc<StagedPut>,
+        fits: impl Fn(&TreeInner, &AwaitedValue) -> Result<()>,
+    ) -> Result<bool> {
+        let waits = |put: &HugePut| match &put.value {
+            HugeValue::Awaited(awaited) if awaited.id == staged.id => Some(Arc::clone(awaited)),
+            _ => None,
+        };
+        let found: Vec<(usize, Arc<AwaitedValue>)> =
+            self.huge.iter().enumerate().filter_map(|(place, put)| Some((place, waits(put)?))).collect();
+        for (place, awaited) in &found {
+            let part = self.ops[self.huge[*place].op].part as usize;
+            fits(&self.parts[part].tree, awaited)?;
+        }
+        for (place, _) in &found {
+            self.huge[*place].value = HugeValue::Staged(Arc::clone(staged));
+        }
+        Ok(!found.is_empty())
     }
 
     fn part_of(&mut self, tree: &Arc<TreeInner>) -> usize {

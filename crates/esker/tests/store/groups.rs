@@ -108,7 +108,7 @@ fn a_listener_hears_what_a_crash_would_leave() {
         let mut batch = Batch::new();
         batch.put(&one, "key", vec![round; 5000]).unwrap();
         batch.put(&two, "key", [round]).unwrap();
-        batch.merge(&two, "sum", esker::ADD, 1_i64.to_le_bytes()).unwrap();
+        batch.merge(&two, "sum", esker::ADD, esker::keys::i64(1)).unwrap();
         db.write(&batch).unwrap();
         let before = Some(round - 1).filter(|before| *before > 0);
         assert_eq!(durable(&one), before.map(|before| vec![before; 5000]));
@@ -116,7 +116,7 @@ fn a_listener_hears_what_a_crash_would_leave() {
         two.flush().unwrap();
         assert_eq!((durable(&one), durable(&two)), (Some(vec![round; 5000]), Some(vec![round])));
         let sum = two.get_durable("sum").unwrap().unwrap().into_vec().unwrap();
-        assert_eq!(sum, i64::from(round).to_le_bytes());
+        assert_eq!(sum, esker::keys::i64(i64::from(round)));
         let heard: Vec<FlushedTree> = told.try_iter().collect();
         let trees: Vec<&str> = heard.iter().map(|flushed| flushed.tree.as_str()).collect();
         assert_eq!(trees, ["one", "two"]);

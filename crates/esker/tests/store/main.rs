@@ -48,6 +48,7 @@ mod small_disks;
 mod smoke;
 mod space;
 mod split;
+mod staging;
 mod tiny_pairs;
 mod transfer;
 mod updates;

@@ -9,12 +9,19 @@ use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::state::TreeInner;
 use crate::version::edit::TreeId;
-use crate::write::batch::{Batch, HugeValue, Op};
+use crate::write::batch::{Batch, HugeValue, Op, Separated};
 use crate::write::lookups::{Lookup, What};
 
 fn missing(pointer: &Pointer) -> Error {
     let message = format!("a value that was stored for a later write is missing: {pointer:?}");
     Error::new(ErrorKind::Corruption, message)
+}
+
+fn not_attached(id: &[u8]) -> Error {
+    let id = id.escape_ascii();
+    let message =
+        format!("the batch still awaits the huge value \"{id}\": stage it, and attach it to the batch");
+    Error::new(ErrorKind::InvalidInput, message)
 }
 
 impl WritePath {
@@ -34,19 +41,39 @@ impl WritePath {
     /// Writes the huge values of `batch` to blob files, and adds references to those that are there already. Returns the
     /// batch with pointers to them.
     pub(super) fn separate(&self, batch: &Batch) -> Result<(Batch, Vec<NewBlob>)> {
-        let mut blobs = Vec::new();
+        let (mut blobs, mut small) = (Vec::new(), Vec::new());
         for (tree, key, value) in batch.huge() {
-            blobs.push(match value {
-                HugeValue::Bytes(bytes) => self.put_blob(tree, key, (**bytes).as_ref())?,
+            let (value, is_staged) = match value {
+                HugeValue::Staged(staged) => (&staged.value, true),
+                value => (value, false),
+            };
+            let blob = match value {
+                HugeValue::Bytes(bytes) => {
+                    let bytes = (**bytes).as_ref();
+                    if is_staged && bytes.len() < self.core.options.separate_at {
+                        small.push(Some(bytes));
+                        continue;
+                    }
+                    self.put_blob(tree, key, bytes)?
+                }
                 HugeValue::Stored(stored) => {
                     self.copy_blob(tree.lineage, key, &stored.pointer)?.ok_or_else(|| {
                         // Nothing but the drop of its tree frees a value that a handle keeps.
                         if tree.is_dropped() { tree.dropped_error() } else { missing(&stored.pointer) }
                     })?
                 }
-            });
+                HugeValue::Awaited(awaited) => return Err(not_attached(&awaited.id)),
+                HugeValue::Staged(staged) => return Err(not_attached(&staged.id)),
+            };
+            blobs.push(blob);
+            small.push(None);
         }
-        Ok((batch.separated(blobs.iter().map(|blob| &blob.pointer))?, blobs))
+        let mut pointers = blobs.iter().map(|blob| &blob.pointer);
+        let values = small.into_iter().filter_map(|small| match small {
+            Some(bytes) => Some(Separated::Small(bytes)),
+            None => pointers.next().map(Separated::Blob),
+        });
+        Ok((batch.separated(values)?, blobs))
     }
 
     /// The writes of `batch` to keys that may hold a blob, numbered by their places in it.

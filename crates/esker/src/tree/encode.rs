@@ -1,0 +1,253 @@
+//! Batches as bytes, for logs that are kept elsewhere. `docs/format.md` ("Encoded batches") has the layout.
+
+use std::sync::Arc;
+
+use super::stream::check_lineage;
+use super::{StagedValue, Tree};
+use crate::codec::{Decoder, put_slice, put_varint};
+use crate::cursor::{Content, Expiry, Kind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::operators;
+use crate::ranges::KeyRange;
+use crate::write::batch::{AwaitedValue, Batch, HugeValue, Op, STAGED_ID_MAX};
+
+/// The version of the layout.
+const VERSION: u8 = 1;
+
+const DELETE: u8 = 0;
+const PUT: u8 = 1;
+const MERGE: u8 = 2;
+const DELETE_RANGE: u8 = 3;
+const HUGE: u8 = 4;
+/// Added to [`PUT`] and [`HUGE`]: the value expires.
+const EXPIRES: u8 = 0x80;
+
+/// An op as it stands in the bytes.
+enum Encoded<'a> {
+    Delete,
+    Put { expiry: Option<Expiry>, value: &'a [u8] },
+    Merge { operator: &'a str, operand: &'a [u8] },
+    DeleteRange { upper: &'a [u8] },
+    Huge { expiry: Option<Expiry>, id: &'a [u8], len: u64, checksum: u64 },
+}
+
+impl<'a> Encoded<'a> {
+    fn of(tree: &str, op: &Op<'a>, huge: Option<&'a HugeValue>) -> Result<Encoded<'a>> {
+        let Content { kind, expiry, value } = Content::open(op.kind, op.value);
+        Ok(match (kind, huge) {
+            (_, Some(HugeValue::Staged(staged))) => {
+                Encoded::Huge { expiry, id: &staged.id, len: staged.len, checksum: staged.checksum }
+            }
+            (_, Some(HugeValue::Awaited(awaited))) => {
+                Encoded::Huge { expiry, id: &awaited.id, len: awaited.len, checksum: awaited.checksum }
+            }
+            (Kind::Put, None) => Encoded::Put { expiry, value },
+            (Kind::Delete, None) => Encoded::Delete,
+            (Kind::DeleteRange, None) => Encoded::DeleteRange { upper: op.value },
+            (Kind::Merge, None) => match operators::parts(op.value) {
+                Some((operator, operand)) => Encoded::Merge { operator, operand },
+                None => return Err(Error::invalid("the batch has an operand without an operator")),
+            },
+            _ => {
+                let key = op.key.escape_ascii();
+                let message = format!(
+                    "the value of \"{key}\" in the tree \"{tree}\" is huge: stage it, and put it into the batch as a \
+                     staged value, so that the encoded batch can name it"
+                );
+                return Err(Error::invalid(message));
+            }
+        })
+    }
+
+    fn encode(&self, slot: u32, key: &[u8], out: &mut Vec<u8>) {
+        let flag = |expiry: &Option<Expiry>| if expiry.is_some() { EXPIRES } else { 0 };
+        out.push(match self {
+            Encoded::Delete => DELETE,
+            Encoded::Put { expiry, .. } => PUT | flag(expiry),
+            Encoded::Merge { .. } => MERGE,
+            Encoded::DeleteRange { .. } => DELETE_RANGE,
+            Encoded::Huge { expiry, .. } => HUGE | flag(expiry),
+        });
+        put_varint(out, u64::from(slot));
+        put_slice(out, key);
+        if let Encoded::Put { expiry: Some(expiry), .. } | Encoded::Huge { expiry: Some(expiry), .. } = self {
+            out.extend_from_slice(&expiry.to_le_bytes());
+        }
+        match self {
+            Encoded::Delete => {}
+            Encoded::Put { value, .. } => put_slice(out, value),
+            Encoded::Merge { operator, operand } => {
+                put_slice(out, operator.as_bytes());
+                put_slice(out, operand);
+            }
+            Encoded::DeleteRange { upper } => put_slice(out, upper),
+            Encoded::Huge { id, len, checksum, .. } => {
+                put_slice(out, id);
+                out.extend_from_slice(&len.to_le_bytes());
+                out.extend_from_slice(&checksum.to_le_bytes());
+            }
+        }
+    }
+
+    /// The next op, with its slot and key; `None` if the bytes are no op.
+    fn decode(from: &mut Decoder<'a>) -> Option<(u64, &'a [u8], Encoded<'a>)> {
+        let tag = from.u8()?;
+        let (slot, key) = (from.varint()?, from.slice()?);
+        let expiry = if tag & EXPIRES == 0 { None } else { Some(from.u64()?) };
+        let op = match tag & !EXPIRES {
+            DELETE if expiry.is_none() => Encoded::Delete,
+            PUT => Encoded::Put { expiry, value: from.slice()? },
+            MERGE if expiry.is_none() => {
+                Encoded::Merge { operator: std::str::from_utf8(from.slice()?).ok()?, operand: from.slice()? }
+            }
+            DELETE_RANGE if expiry.is_none() => Encoded::DeleteRange { upper: from.slice()? },
+            HUGE => {
+                let id = from.slice().filter(|id| !id.is_empty() && id.len() <= STAGED_ID_MAX)?;
+                Encoded::Huge { expiry, id, len: from.u64()?, checksum: from.u64()? }
+            }
+            _ => return None,
+        };
+        Some((slot, key, op))
+    }
+}
+
+fn undecodable(at: usize, what: &str) -> Error {
+    Error::new(ErrorKind::Corruption, format!("these bytes are no encoded batch: {what} at byte {at}"))
+}
+
+impl Batch {
+    /// The batch as bytes, for a log that is kept elsewhere. `slot` gives each tree, by its name, a number of the
+    /// caller's, which stands for it. The layout is part of the file formats: later versions read it. Values expire at
+    /// the same time wherever the batch is decoded. A huge value is named by its id in a staging area, its length and
+    /// its checksum.
+    ///
+    /// # Errors
+    /// `InvalidInput` when a huge value was not staged ([`Batch::put_staged`]), or `slot` knows a tree not.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let [here, there] = [(); 2].map(|()| esker::Db::open_in_memory(esker::Options::default()));
+    /// # let (here, there) = (here?, there?);
+    /// use esker::Batch;
+    /// let mut batch = Batch::new();
+    /// batch.put(here.default_tree(), "ada", "1")?;
+    /// let entry = batch.encode(|name| (name == "default").then_some(0))?;
+    /// // Elsewhere, or after a restart:
+    /// let batch = Batch::decode(&entry, |slot| (slot == 0).then(|| there.default_tree().clone()))?;
+    /// there.write(&batch)?;
+    /// assert_eq!(there.get_vec("ada")?.as_deref(), Some(&b"1"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn encode(&self, mut slot: impl FnMut(&str) -> Option<u32>) -> Result<Vec<u8>> {
+        let mut out = Vec::with_capacity(self.size_bytes() + 8);
+        out.push(VERSION);
+        put_varint(&mut out, self.len() as u64);
+        for (tree, op, huge) in self.whole_ops() {
+            let unknown = || Error::invalid(format!("the tree \"{}\" has no slot", tree.name));
+            let slot = slot(&tree.name).ok_or_else(unknown)?;
+            Encoded::of(&tree.name, &op, huge)?.encode(slot, op.key, &mut out);
+        }
+        Ok(out)
+    }
+
+    /// The batch that [`Batch::encode`] has made `bytes` of. `tree` returns the tree for a slot. Huge values are named
+    /// and not there: each of [`Batch::awaited`] has to be attached ([`Batch::attach`]) before the batch can be
+    /// written.
+    ///
+    /// # Errors
+    /// `Corruption` when `bytes` are no encoded batch; `Unsupported` when a later version of Esker has encoded it;
+    /// `InvalidInput` when `tree` knows a slot not, and as [`Batch::put`] and [`Batch::merge`].
+    pub fn decode(bytes: &[u8], mut tree: impl FnMut(u32) -> Option<Tree>) -> Result<Batch> {
+        let mut from = Decoder::new(bytes);
+        let at = |from: &Decoder<'_>| bytes.len() - from.rest().len();
+        match from.u8() {
+            Some(VERSION) => {}
+            Some(version) => {
+                let message =
+                    format!("the encoded batch has the version {version}; this build knows {VERSION}");
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
+            None => return Err(undecodable(0, "there is nothing")),
+        }
+        let count = from.varint().ok_or_else(|| undecodable(at(&from), "no count"))?;
+        let mut batch = Batch::new();
+        // One look-up of neighbours in the same tree.
+        let mut last: Option<(u64, Tree)> = None;
+        for _ in 0..count {
+            let begin = at(&from);
+            let (slot, key, op) =
+                Encoded::decode(&mut from).ok_or_else(|| undecodable(begin, "a broken operation"))?;
+            let known = last.take().filter(|(known, _)| *known == slot);
+            let found = known.or_else(|| Some((slot, tree(u32::try_from(slot).ok()?)?)));
+            let unknown = || Error::invalid(format!("no tree has the slot {slot}"));
+            let (_, tree) = last.insert(found.ok_or_else(unknown)?);
+            batch.add_encoded(tree, key, &op).map_err(|error| match error.kind() {
+                ErrorKind::Corruption => undecodable(begin, error.message()),
+                _ => error,
+            })?;
+        }
+        match from.is_empty() {
+            true => Ok(batch),
+            false => Err(undecodable(at(&from), "something behind the last operation")),
+        }
+    }
+
+    fn add_encoded(&mut self, tree: &Tree, key: &[u8], op: &Encoded<'_>) -> Result<()> {
+        match *op {
+            Encoded::Delete => self.add(tree.inner(), Kind::Delete, key, &[]),
+            Encoded::Put { expiry, value } => self.put_until(tree, key, value, expiry),
+            Encoded::Merge { operator, operand } => self.merge(tree, key, operator, operand),
+            Encoded::DeleteRange { upper } => {
+                let broken = || Error::new(ErrorKind::Corruption, "a range without keys");
+                self.add_range(tree.inner(), &KeyRange::decode(key, upper).ok_or_else(broken)?)
+            }
+            Encoded::Huge { expiry, id, len, checksum } => {
+                let awaited = AwaitedValue { id: id.to_vec(), len, checksum };
+                self.add_huge(tree.inner(), key, HugeValue::Awaited(Arc::new(awaited)), expiry)
+            }
+        }
+    }
+
+    /// Adds: `key` of `tree` gets the staged value `staged` until `expires_us` ([`Batch::put_until`]). The write takes it
+    /// from its staging area. Several keys may get it.
+    ///
+    /// # Errors
+    /// As [`Batch::put`], and `InvalidInput` when the tree is not in the group of the staging area's tree.
+    pub fn put_staged(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        staged: &StagedValue,
+        expires_us: Option<u64>,
+    ) -> Result<()> {
+        check_lineage(&staged.put.tree, tree.inner())?;
+        let value = HugeValue::Staged(Arc::clone(&staged.put));
+        self.add_huge(tree.inner(), key.as_ref(), value, expires_us)
+    }
+
+    /// Attaches a staged value to all puts of the decoded batch that await its id. Returns whether there were any.
+    ///
+    /// # Errors
+    /// `InvalidInput` when its length or its checksum is not the one that the batch names, or as [`Batch::put_staged`].
+    /// Then nothing is attached.
+    pub fn attach(&mut self, staged: &StagedValue) -> Result<bool> {
+        self.attach_staged(&staged.put, |tree, awaited| {
+            check_lineage(&staged.put.tree, tree)?;
+            if (awaited.len, awaited.checksum) != (staged.len(), staged.checksum()) {
+                let message = format!(
+                    "the batch awaits \"{}\" with {} bytes and the checksum {:016x}; staged under this id are {} \
+                     bytes with the checksum {:016x}",
+                    awaited.id.escape_ascii(),
+                    awaited.len,
+                    awaited.checksum,
+                    staged.len(),
+                    staged.checksum()
+                );
+                return Err(Error::invalid(message));
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,320 @@
+//! Values that are durable before a key has them.
+//!
+//! A staging area is an ordinary tree with two entries for each staged value: one has the value, the other its length
+//! and checksum. A write that gives the value to a key adds a reference to it, and deletes both entries in the same
+//! batch. So a staged value lives as any value does: nothing else keeps account of it.
+//!
+//! ```text
+//! 0 | id   the value
+//! 1 | id   length, 8 | checksum of its bytes, 8
+//! ```
+
+use std::io::Write;
+use std::sync::Arc;
+
+use super::{Snapshot, Tree, ValueWriter};
+use crate::blob::Pointer;
+use crate::checksum::Summing;
+use crate::codec::u64_at;
+use crate::cursor::{Content, Kind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::Durability;
+use crate::read::get::version_at;
+use crate::value::Value;
+use crate::write::batch::{Batch, HugeValue, STAGED_ID_MAX, StagedPut};
+
+/// The first byte of the keys that have the values.
+const VALUE: u8 = 0;
+/// The first byte of the keys that have lengths and checksums.
+const FACTS: u8 = 1;
+/// The length of the facts, in bytes.
+const FACTS_LEN: usize = 16;
+/// Bytes that are copied at once.
+const COPY_LEN: u64 = 1 << 20;
+
+fn entry(kind: u8, id: &[u8]) -> Vec<u8> {
+    [&[kind], id].concat()
+}
+
+fn check_id(id: &[u8]) -> Result<()> {
+    if id.is_empty() || id.len() > STAGED_ID_MAX {
+        let message =
+            format!("the name of a staged value has 1 to {STAGED_ID_MAX} bytes; this one has {}", id.len());
+        return Err(Error::invalid(message));
+    }
+    Ok(())
+}
+
+/// A place for values that no key has yet. It is a tree that is used for nothing else.
+///
+/// A value is staged under a name of the caller's choice, an *id*. From then on it survives crashes. It stays until a
+/// batch gives it to a key ([`Batch::put_staged`]), which takes it from the staging area in the same step, or until it
+/// is discarded. Parts of an upload can be joined ([`Staging::concat`]). A follower in a cluster can receive a huge
+/// value before the log entry that names it ([`Batch::decode`]).
+///
+/// The keys that get the values are in trees of the same group ([`TreeOptions::group`](crate::TreeOptions::group)), or
+/// in the staging tree's other half after a split.
+///
+/// # Example
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+/// use esker::{Batch, Staging, TreeOptions};
+/// let options = TreeOptions::default().group("files");
+/// let files = db.create_tree("files", options.clone())?;
+/// let parts = Staging::new(&db.create_tree("file parts", options)?);
+/// parts.put("upload 7 part 2", "world")?;
+/// parts.put("upload 7 part 1", "hello ")?; // both survive power loss
+/// let whole = parts.concat("upload 7", &["upload 7 part 1", "upload 7 part 2"])?;
+/// let mut batch = Batch::new();
+/// batch.put_staged(&files, "greeting", &whole, None)?;
+/// db.write(&batch)?;
+/// assert_eq!(files.get_vec("greeting")?.as_deref(), Some(&b"hello world"[..]));
+/// assert!(parts.ids()?.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Staging {
+    tree: Tree,
+}
+
+/// A value in a staging area. As long as this or a batch with it lives, the value stays, even if it is discarded. It does
+/// not keep the store open.
+#[derive(Debug, Clone)]
+pub struct StagedValue {
+    pub(super) put: Arc<StagedPut>,
+}
+
+/// Stages one value, of any length, piece by piece: [`Staging::writer`].
+#[derive(Debug)]
+pub struct StagedWriter {
+    id: Vec<u8>,
+    sum: Summing,
+    writer: ValueWriter,
+    tree: Tree,
+}
+
+/// The value of an entry at the moment of `snapshot`, which stays as long as the result lives.
+fn value_at(tree: &Tree, snapshot: &Snapshot, key: &[u8]) -> Result<Option<HugeValue>> {
+    let found = version_at(&*tree.readable_state()?, key, snapshot.seq())?;
+    let Some((_, kind, stored)) = found else { return Ok(None) };
+    let entry = Content::open(kind, &stored);
+    match entry.kind {
+        Kind::Put => Ok(Some(HugeValue::Bytes(Arc::new(entry.value.to_vec())))),
+        Kind::Blob => {
+            let pointer = Pointer::decode(entry.value);
+            let blob = pointer
+                .and_then(|pointer| tree.store.blobs().add_reference(tree.inner.lineage, key, &pointer));
+            Ok(blob.map(|blob| HugeValue::Stored(Arc::new(blob))))
+        }
+        _ => Ok(None),
+    }
+}
+
+impl Staging {
+    /// The staging area in `tree`.
+    pub fn new(tree: &Tree) -> Staging {
+        Staging { tree: tree.clone() }
+    }
+
+    /// The tree of the staging area.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Stages `value` under `id`. When this returns, it survives power loss. It replaces what was staged under `id`.
+    ///
+    /// # Errors
+    /// `InvalidInput` when `id` is empty or longer than 1 KiB; otherwise as [`Tree::put`].
+    pub fn put(&self, id: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<StagedValue> {
+        let mut writer = self.writer(id)?;
+        writer.add(value.as_ref())?;
+        writer.commit()
+    }
+
+    /// Begins to stage a value under `id`, piece by piece.
+    ///
+    /// # Errors
+    /// As [`Staging::put`].
+    pub fn writer(&self, id: impl AsRef<[u8]>) -> Result<StagedWriter> {
+        let id = id.as_ref();
+        check_id(id)?;
+        let writer = self.tree.writer(entry(VALUE, id))?;
+        Ok(StagedWriter { id: id.to_vec(), sum: Summing::default(), writer, tree: self.tree.clone() })
+    }
+
+    /// The value that is staged under `id`, if there is one.
+    ///
+    /// # Errors
+    /// As [`Tree::get`], and `Corruption` when the tree holds something else.
+    pub fn get(&self, id: impl AsRef<[u8]>) -> Result<Option<StagedValue>> {
+        let id = id.as_ref();
+        check_id(id)?;
+        let snapshot = Snapshot::for_one_call(&self.tree.owner);
+        let Some(facts) = snapshot.get_vec(&self.tree, entry(FACTS, id))? else { return Ok(None) };
+        let value = value_at(&self.tree, &snapshot, &entry(VALUE, id))?;
+        let (Some(value), FACTS_LEN) = (value, facts.len()) else {
+            let id = id.escape_ascii();
+            let message = format!(
+                "the tree \"{}\" holds no staged value \"{id}\", but a part of one",
+                self.tree.name()
+            );
+            return Err(Error::new(ErrorKind::Corruption, message));
+        };
+        let (len, checksum) = (u64_at(&facts, 0), u64_at(&facts, 8));
+        Ok(Some(StagedValue::new(&self.tree, id, (len, checksum), value)))
+    }
+
+    /// The ids of all staged values, sorted.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn ids(&self) -> Result<Vec<Vec<u8>>> {
+        let facts = self.tree.scan([FACTS]..[FACTS + 1])?;
+        facts.map(|pair| Ok(pair?.0.get(1..).unwrap_or_default().to_vec())).collect()
+    }
+
+    /// Removes the value that is staged under `id`. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`Tree::delete`].
+    pub fn discard(&self, id: impl AsRef<[u8]>) -> Result<bool> {
+        let id = id.as_ref();
+        check_id(id)?;
+        let was_there = self.tree.contains(entry(FACTS, id))?;
+        let mut batch = Batch::new();
+        [VALUE, FACTS].iter().try_for_each(|&kind| batch.delete(&self.tree, entry(kind, id)))?;
+        self.tree.store.writes().write(&batch, self.tree.store.options().durability)?;
+        Ok(was_there)
+    }
+
+    /// Joins the values that are staged under `parts`, in this order, into one that is staged under `id`. The parts are
+    /// gone when it is there. When this returns, it survives power loss. At most 4 MiB are in memory at once.
+    ///
+    /// The bytes are copied.
+    ///
+    /// # Errors
+    /// `NotFound` when a part is not staged; `Corruption` when its bytes have another checksum; otherwise as
+    /// [`Staging::put`]. After an error the parts are there.
+    pub fn concat<P: AsRef<[u8]>>(&self, id: impl AsRef<[u8]>, parts: &[P]) -> Result<StagedValue> {
+        let mut writer = self.writer(id)?;
+        let mut gone = Batch::new();
+        for part in parts {
+            let part = part.as_ref();
+            let missing = || {
+                let message = format!("no value is staged under \"{}\"", part.escape_ascii());
+                Error::new(ErrorKind::NotFound, message)
+            };
+            let staged = self.get(part)?.ok_or_else(missing)?;
+            let mut sum = Summing::default();
+            staged.read(|bytes| {
+                sum.add(bytes);
+                writer.add(bytes)
+            })?;
+            if sum.finish() != staged.checksum() {
+                let message = format!("the staged value \"{}\" has another checksum", part.escape_ascii());
+                return Err(Error::new(ErrorKind::Corruption, message));
+            }
+            if part != writer.id {
+                [VALUE, FACTS].iter().try_for_each(|&kind| gone.delete(&self.tree, entry(kind, part)))?;
+            }
+        }
+        writer.commit_with(gone, Durability::Power)
+    }
+}
+
+impl StagedWriter {
+    /// Appends the next bytes of the value.
+    ///
+    /// # Errors
+    /// As [`ValueWriter::add`].
+    pub fn add(&mut self, bytes: &[u8]) -> Result<()> {
+        self.writer.add(bytes)?;
+        self.sum.add(bytes);
+        Ok(())
+    }
+
+    /// Ends the value and stages it. When this returns, it survives power loss.
+    ///
+    /// # Errors
+    /// As [`ValueWriter::commit`]; what was staged under the id before stays.
+    pub fn commit(self) -> Result<StagedValue> {
+        self.commit_with(Batch::new(), Durability::Power)
+    }
+
+    /// [`StagedWriter::commit`], in one step with `batch`.
+    fn commit_with(self, mut batch: Batch, durability: Durability) -> Result<StagedValue> {
+        let StagedWriter { id, sum, writer, tree } = self;
+        let (len, checksum) = (writer.len(), sum.finish());
+        let stored = writer.finish()?;
+        batch.put_stored(&tree, entry(VALUE, &id), &stored)?;
+        batch.put(&tree, entry(FACTS, &id), [len.to_le_bytes(), checksum.to_le_bytes()].concat())?;
+        tree.store.writes().write(&batch, durability)?;
+        Ok(StagedValue::new(&tree, &id, (len, checksum), stored.into_value()))
+    }
+}
+
+impl Write for StagedWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.add(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl StagedValue {
+    fn new(tree: &Tree, id: &[u8], (len, checksum): (u64, u64), value: HugeValue) -> StagedValue {
+        let entries = [VALUE, FACTS].map(|kind| entry(kind, id));
+        let put = StagedPut { tree: Arc::clone(&tree.inner), id: id.to_vec(), entries, len, checksum, value };
+        StagedValue { put: Arc::new(put) }
+    }
+
+    /// The name under which it is staged.
+    pub fn id(&self) -> &[u8] {
+        &self.put.id
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.put.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.put.len == 0
+    }
+
+    /// XXH3-64 of its bytes, without a seed: the same wherever they are staged.
+    pub fn checksum(&self) -> u64 {
+        self.put.checksum
+    }
+
+    /// The value, to be read: whole, in part or as a stream.
+    pub fn value(&self) -> Value {
+        match &self.put.value {
+            HugeValue::Stored(blob) => Value::of_pin(Arc::clone(&blob.pin), blob.pointer),
+            HugeValue::Bytes(bytes) => Value::of_bytes((**bytes).as_ref()),
+            _ => Value::of_bytes(&[]),
+        }
+    }
+
+    /// Passes its bytes to `take`, piece by piece.
+    fn read(&self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let value = self.value();
+        let mut offset = 0;
+        while offset < self.len() {
+            let piece = value.read_at(offset..offset + COPY_LEN)?;
+            if piece.is_empty() {
+                let message = format!("the staged value \"{}\" ends early", self.id().escape_ascii());
+                return Err(Error::new(ErrorKind::Corruption, message));
+            }
+            take(&piece)?;
+            offset += piece.len() as u64;
+        }
+        Ok(())
+    }
+}
