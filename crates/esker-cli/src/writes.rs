@@ -77,7 +77,7 @@ impl Writes {
             self.stored.puts += 1;
             return Ok(());
         }
-        self.batch.put_until(&store.tree, key, value, expires_us)?;
+        self.batch.put_until_us(&store.tree, key, value, expires_us)?;
         self.gathered.puts += 1;
         self.gathered.expired += u64::from(expires_us.is_some_and(|us| us <= now_us));
         self.apply_if_full(store)

@@ -70,7 +70,7 @@ pub(crate) fn main() -> Result<()> {
         for expected in 1..=3 {
             let (db, visits) = (db.clone(), visits.clone());
             let count = blocking(move || {
-                db.transact(&TxnOptions::default(), |txn| -> Result<u64> {
+                db.transact(TxnOptions::default(), |txn| -> Result<u64> {
                     let old = txn.get_vec(&visits, "ann")?.map_or(Ok(0), |old| keys::decode_u64(&old))?;
                     txn.put(&visits, "ann", keys::u64(old + 1))?;
                     Ok(old + 1)

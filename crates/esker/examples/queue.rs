@@ -23,7 +23,7 @@ impl Queue {
 
     /// With locks, since all want the same marks: who comes second waits, and nobody has to try again.
     fn transact<T>(&self, work: impl FnMut(&Txn) -> Result<T>) -> Result<T> {
-        self.db.transact(&TxnOptions::default().mode(TxnMode::Pessimistic), work)
+        self.db.transact(TxnOptions::default().mode(TxnMode::Pessimistic), work)
     }
 
     /// The mark `name`, which nobody else can change before the transaction ends.

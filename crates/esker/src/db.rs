@@ -360,7 +360,7 @@ impl Db {
     /// let stock = db.tree("stock")?;
     /// stock.put("screws", [9])?;
     /// let order = |screws: u8| {
-    ///     db.transact(&esker::TxnOptions::default(), |txn| -> Result<u8, Box<dyn std::error::Error>> {
+    ///     db.transact(esker::TxnOptions::default(), |txn| -> Result<u8, Box<dyn std::error::Error>> {
     ///         let count = txn.get_vec(&stock, "screws")?.map_or(0, |value| value[0]);
     ///         let left = count.checked_sub(screws).ok_or("so many are not there")?;
     ///         txn.put(&stock, "screws", [left])?;
@@ -375,7 +375,7 @@ impl Db {
     /// ```
     pub fn transact<T, E: From<Error>>(
         &self,
-        options: &TxnOptions,
+        options: TxnOptions,
         work: impl FnMut(&Txn) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         Txn::transact(&self.store, &self.locks, options, work)

@@ -109,7 +109,7 @@ fn make_base() -> Result<SimFs> {
         db.flush()?;
         settle(&db);
     }
-    db.default_tree().put_from("stream", &mut &[7; 5000][..])?;
+    db.default_tree().put_from("stream", &[7; 5000][..])?;
     db.default_tree().copy("huge1", "copy")?;
     db.delete("huge0")?;
     packed.delete_range("key030"..)?;
@@ -352,7 +352,7 @@ pub fn store(data: &[u8]) {
     let options = small_options(&disk);
     if mode & 8 != 0 {
         for path in &all {
-            drop(admin::dump(path, &mut |_| true, &options));
+            drop(admin::dump(path, |_| true, &options));
         }
         drop(admin::check(STORE, &options));
     }

@@ -247,12 +247,28 @@ setters! {
         threads: usize,
         /// Sets [`Options::durability`].
         durability: Durability,
+        /// Sets [`Options::memtable_bytes`].
+        memtable_bytes: impl Into<Option<usize>>,
+        /// Sets [`Options::table_bytes`].
+        table_bytes: usize,
         /// Sets [`Options::cache_policy`].
         cache_policy: CachePolicy,
+        /// Sets [`Options::block_bytes`].
+        block_bytes: usize,
+        /// Sets [`Options::filter_bits`].
+        filter_bits: u32,
         /// Sets [`Options::separate_at`], in bytes.
         separate_at: usize,
+        /// Sets [`Options::blob_file_bytes`].
+        blob_file_bytes: u64,
+        /// Sets [`Options::merge_operators`]. [`Options::merge_operator`] adds one.
+        merge_operators: MergeOperators,
         /// Sets [`Options::log_history`], in bytes.
         log_history: u64,
+        /// Sets [`Options::open_tables_max`].
+        open_tables_max: usize,
+        /// Sets [`Options::scrub_rate`], in bytes a second.
+        scrub_rate: u64,
         /// Sets [`Options::direct_io`].
         direct_io: bool,
         /// Sets [`Options::env`].
@@ -290,4 +306,90 @@ fn default_memory_budget() -> usize {
         let quarter = Options::available_memory().map_or(1 << 30, |bytes| bytes / 4);
         usize::try_from(quarter.min(1 << 30)).unwrap_or(1 << 30)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::txn::{Isolation, TxnMode, TxnOptions};
+
+    struct Deaf;
+
+    impl Listener for Deaf {}
+
+    /// An option that is added does not compile here until it has a setter.
+    #[test]
+    fn every_option_has_a_setter() {
+        let operators = MergeOperators::default();
+        let env = Env::system();
+        let Options {
+            create,
+            memory_budget,
+            background_io,
+            threads,
+            durability,
+            memtable_bytes,
+            table_bytes,
+            cache_policy,
+            block_bytes,
+            filter_bits,
+            separate_at,
+            blob_file_bytes,
+            merge_operators: _,
+            log_history,
+            open_tables_max,
+            scrub_rate,
+            direct_io,
+            listener,
+            env: given,
+        } = Options::default()
+            .create(false)
+            .memory_budget(1)
+            .background_io(2)
+            .threads(3)
+            .durability(Durability::Power)
+            .memtable_bytes(4)
+            .table_bytes(5)
+            .cache_policy(CachePolicy::Lru)
+            .block_bytes(6)
+            .filter_bits(7)
+            .separate_at(8)
+            .blob_file_bytes(9)
+            .merge_operators(operators)
+            .log_history(10)
+            .open_tables_max(11)
+            .scrub_rate(12)
+            .direct_io(true)
+            .listener(Deaf)
+            .env(env.clone());
+        assert!(listener.is_some());
+        assert_eq!((create, direct_io, durability), (false, true, Durability::Power));
+        assert_eq!((memory_budget, background_io, threads, memtable_bytes), (1, Some(2), 3, Some(4)));
+        assert_eq!((table_bytes, cache_policy, block_bytes, filter_bits), (5, CachePolicy::Lru, 6, 7));
+        assert_eq!((separate_at, blob_file_bytes, log_history), (8, 9, 10));
+        assert_eq!((open_tables_max, scrub_rate), (11, 12));
+        assert!(Arc::ptr_eq(&given.clock, &env.clock));
+        assert_eq!(Options::default().memtable_bytes(1).memtable_bytes(None).memtable_bytes, None);
+
+        let TreeOptions { compression, log, compaction, size_ratio, group } = TreeOptions::default()
+            .compression(Compression::Lz4)
+            .log(false)
+            .compaction(CompactionStyle::Tiered)
+            .size_ratio(8)
+            .group("group");
+        assert_eq!(group.as_deref(), Some("group"));
+        assert_eq!((compression, log), (Compression::Lz4, false));
+        assert_eq!((compaction, size_ratio), (CompactionStyle::Tiered, Some(8)));
+        assert_eq!(TreeOptions::default().size_ratio(8).size_ratio(None).size_ratio, None);
+
+        let TxnOptions { mode, isolation, lock_timeout, durability } = TxnOptions::default()
+            .mode(TxnMode::Pessimistic)
+            .isolation(Isolation::Snapshot)
+            .lock_timeout(Duration::ZERO)
+            .durability(Durability::Power);
+        assert_eq!((mode, isolation), (TxnMode::Pessimistic, Isolation::Snapshot));
+        assert_eq!((lock_timeout, durability), (Duration::ZERO, Some(Durability::Power)));
+    }
 }

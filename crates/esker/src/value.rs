@@ -7,9 +7,11 @@ use std::borrow::Cow;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::blob::{BlobSet, Pin, Pointer};
 use crate::cursor::{Content, Expiry, Kind};
+use crate::env::moment_at;
 use crate::error::{Error, ErrorKind, Result, shown};
 use crate::fs::{OpenFile, UserFile};
 
@@ -112,10 +114,20 @@ impl Value {
         }
     }
 
+    /// [`Value::stored_us`] as a moment.
+    pub fn stored_at(&self) -> Option<SystemTime> {
+        self.stored_us().and_then(moment_at)
+    }
+
     /// When the key's value expires, in microseconds since 1970; `None` if it does not. The value that was found stays
     /// readable.
     pub fn expires_us(&self) -> Option<u64> {
         self.expiry
+    }
+
+    /// [`Value::expires_us`] as a moment. `None` also for one that is too far away for the system's [`SystemTime`].
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        self.expiry.and_then(moment_at)
     }
 
     /// The length in bytes.
@@ -142,7 +154,7 @@ impl Value {
     /// # fn main() -> esker::Result<()> {
     /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
     /// # db.put("a", "1")?;
-    /// let values = db.default_tree().get_many(&["a", "b"])?;
+    /// let values = db.default_tree().get_many(["a", "b"])?;
     /// values.iter().flatten().for_each(esker::Value::prefetch);
     /// for value in values.iter().flatten() {
     ///     assert_eq!(value.bytes()?.len(), 1);
@@ -260,8 +272,8 @@ impl Value {
     ///
     /// # Errors
     /// As [`Value::bytes`]; an error of `out` becomes the source of an `Io` or `OutOfSpace`.
-    pub fn copy_to(&self, out: &mut dyn Write) -> Result<u64> {
-        self.write_from(0, out)
+    pub fn copy_to(&self, mut out: impl Write) -> Result<u64> {
+        self.write_from(0, &mut out)
     }
 
     /// Writes all bytes to a file from its position on; returns how many. On a file system in which files share blocks

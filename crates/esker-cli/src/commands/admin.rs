@@ -45,7 +45,7 @@ pub(crate) fn dump(global: &Global, args: &Dump) -> Outcome {
             printed.is_ok()
         };
         let show = |tag: Option<&str>, key: &[u8]| global.keys.or_else(|| Types::told_by(tag?))?.shown(key);
-        esker::dump_with(&args.file, &show, &mut print, &options(global))?;
+        esker::dump_with(&args.file, show, &mut print, &options(global))?;
         printed
     })
 }

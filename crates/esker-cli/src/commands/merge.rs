@@ -66,7 +66,7 @@ fn fits(global: &Global, args: &Merge, values: DataType) -> Outcome {
 /// no other addition comes between them.
 fn add(store: &Store, key: &[u8], number: i64) -> Outcome {
     let tree = &store.tree;
-    store.db.transact(&TxnOptions::default(), |txn| {
+    store.db.transact(TxnOptions::default(), |txn| {
         let value = txn.get_vec(tree, key)?;
         let before = value.as_deref().map_or(Ok(0), keys::decode_i64)?;
         if before.checked_add(number).is_none() {

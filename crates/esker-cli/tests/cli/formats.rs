@@ -70,7 +70,7 @@ fn write(store: &Path, rows: &Rows, tag: Option<&str>) {
     }
     let mut batch = Batch::new();
     for (key, (value, expires_us)) in rows {
-        batch.put_until(db.default_tree(), key, value, *expires_us).unwrap();
+        batch.put_until_us(db.default_tree(), key, value, *expires_us).unwrap();
     }
     db.write(&batch).unwrap();
     db.close().unwrap();

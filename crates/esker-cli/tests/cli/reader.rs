@@ -71,7 +71,7 @@ fn change(rng: &mut Rng, tree: &Tree, model: &mut Model, count: usize) {
         } else {
             let value = value(rng);
             match value.len() > 1 << 20 {
-                true => drop(tree.put_from(&key, &mut value.as_slice()).unwrap()),
+                true => drop(tree.put_from(&key, value.as_slice()).unwrap()),
                 false => tree.put(&key, &value).unwrap(),
             }
             model.insert(key, value);
@@ -197,7 +197,7 @@ fn damage_costs_the_values_that_it_hits_and_is_named() {
     let store = dir.path().join("store");
     let db = Db::open(&store, Options::default()).unwrap();
     for (key, byte) in [("one", 1), ("two", 2)] {
-        db.default_tree().put_from(key, &mut vec![byte; 3 << 20].as_slice()).unwrap();
+        db.default_tree().put_from(key, vec![byte; 3 << 20].as_slice()).unwrap();
     }
     db.put("small", "value").unwrap();
     db.close().unwrap();

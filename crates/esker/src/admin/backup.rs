@@ -10,13 +10,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::catalog::{Catalog, Part, Shelf, catalog_path, own_name, shared_name, temporary_path};
 use super::checkpoint;
 use super::file_copy::copy_file;
 use super::new_dir::NewDir;
 use crate::blob::blob_path;
-use crate::env::Env;
+use crate::env::{Env, moment_at};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, LockMode, gone};
 use crate::open::{BACKUP_DIR, LOCK_FILE, clear_backup_dir};
@@ -54,6 +55,13 @@ pub struct BackupInfo {
     pub files: u64,
     /// Their total size in bytes. A file that several backups share counts in each.
     pub bytes: u64,
+}
+
+impl BackupInfo {
+    /// [`BackupInfo::made_us`] as a moment. `None` if it is too far away for the system's [`SystemTime`].
+    pub fn made_at(&self) -> Option<SystemTime> {
+        moment_at(self.made_us)
+    }
 }
 
 /// Lists the backups in `dir`, oldest first.

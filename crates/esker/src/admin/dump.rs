@@ -30,8 +30,8 @@ type Out<'a> = &'a mut dyn FnMut(String) -> Result<()>;
 /// # Errors
 /// `Corruption` when the file is damaged: everything before the damage has been shown. `InvalidInput` when it is not a
 /// file of a store.
-pub fn dump(file: &Path, out: &mut dyn FnMut(&str) -> bool, options: &Options) -> Result<()> {
-    dump_with(file, &|_, _| None, out, options)
+pub fn dump(file: impl AsRef<Path>, out: impl FnMut(&str) -> bool, options: &Options) -> Result<()> {
+    dump_with(file, |_, _| None, out, options)
 }
 
 /// As [`dump`], but `show_key` shows each key. Its first argument is the tag ([`Tree::tag`](crate::Tree::tag)) of the
@@ -40,11 +40,10 @@ pub fn dump(file: &Path, out: &mut dyn FnMut(&str) -> bool, options: &Options) -
 ///
 /// # Errors
 /// As [`dump`].
-#[expect(clippy::type_complexity, reason = "a reader of the documentation sees at once what to pass")]
 pub fn dump_with(
-    file: &Path,
-    show_key: &dyn Fn(Option<&str>, &[u8]) -> Option<String>,
-    out: &mut dyn FnMut(&str) -> bool,
+    file: impl AsRef<Path>,
+    show_key: impl Fn(Option<&str>, &[u8]) -> Option<String>,
+    mut out: impl FnMut(&str) -> bool,
     options: &Options,
 ) -> Result<()> {
     let mut is_stopped = false;
@@ -52,7 +51,7 @@ pub fn dump_with(
         is_stopped = !out(&line);
         if is_stopped { Err(Error::new(ErrorKind::Cancelled, "the dump was stopped")) } else { Ok(()) }
     };
-    let dumped = dump_lines(file, show_key, &mut line, options);
+    let dumped = dump_lines(file.as_ref(), &show_key, &mut line, options);
     if is_stopped { Ok(()) } else { dumped }
 }
 

@@ -11,12 +11,14 @@ use crate::fs::{Cancel, FileSystem, RealFs, UntilCancelled};
 
 mod executor;
 mod gate;
+mod moment;
 mod real;
 mod steady;
 
 pub use executor::{Executor, JobKind, StepExecutor, Worker};
 pub(crate) use executor::{ThreadExecutor, UNASKED};
 pub(crate) use gate::{Gate, GatedFile};
+pub(crate) use moment::{moment_at, us_at};
 use real::{SystemClock, SystemRandom};
 pub(crate) use steady::SteadyClock;
 

@@ -19,7 +19,7 @@ impl SystemClock {
 }
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_types, reason = "this is the room that tells the time")]
+    #[expect(clippy::disallowed_methods, reason = "this is the room that tells the time")]
     fn wall_us(&self) -> u64 {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))

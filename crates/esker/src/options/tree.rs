@@ -114,7 +114,7 @@ setters! {
         /// ```
         compaction: CompactionStyle,
         /// Sets [`TreeOptions::size_ratio`].
-        size_ratio: u8,
+        size_ratio: impl Into<Option<u8>>,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Values that a cursor or a range lends until it moves on.
 
 use std::borrow::Cow;
+use std::time::SystemTime;
 
 use super::scan::Scan;
 use crate::error::Result;
@@ -51,6 +52,11 @@ impl<'a> ValueRef<'a> {
     #[inline]
     pub fn expires_us(&self) -> Option<u64> {
         self.scan.expires_us()
+    }
+
+    /// When the value expires, as [`Value::expires_at`] returns it.
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        self.scan.expires_at()
     }
 
     /// All bytes: borrowed, unless the value is huge. A huge one is read anew by every call.

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::merging_cursor::{Direction, MergeCursor, sources_of};
 use super::meter::ScanMeter;
@@ -16,6 +17,7 @@ use super::view::{Held, cover_of, pay};
 use crate::blob::{BlobSet, Pointer};
 use crate::canary::broken;
 use crate::cursor::{Content, Expiry, Kind, MAX_SEQ, SeqNo};
+use crate::env::moment_at;
 use crate::error::{Error, Result};
 use crate::ranges::{Cover, KeyRange};
 use crate::state::TreeState;
@@ -282,6 +284,12 @@ impl Scan {
     #[inline]
     pub fn expires_us(&self) -> Option<u64> {
         self.entry().expiry
+    }
+
+    /// When the current pair's value expires, as [`Value::expires_at`](crate::Value::expires_at) returns it.
+    /// `None` for a scan of keys only.
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        self.expires_us().and_then(moment_at)
     }
 
     /// When the passing of time changes the value of the current key.

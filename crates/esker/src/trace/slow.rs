@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
 use super::metrics::Subject;
 use super::perf_context::Notes;
 use super::{Cause, Operation};
+use crate::env::moment_at;
 
 /// Minutes that are remembered, the one under way included.
 const MINUTES: u64 = 10;
@@ -45,6 +47,13 @@ pub struct SlowOperation {
     pub took_us: u64,
     /// What it waited for or read. If empty, nothing was recorded; it may have waited for a processor, or for its turn.
     pub causes: Vec<Spent>,
+}
+
+impl SlowOperation {
+    /// [`SlowOperation::ended_us`] as a moment. `None` if it is too far away for the system's [`SystemTime`].
+    pub fn ended_at(&self) -> Option<SystemTime> {
+        moment_at(self.ended_us)
+    }
 }
 
 /// The slow operations of the last ten minutes, from [`Db::why_slow`](crate::Db::why_slow).

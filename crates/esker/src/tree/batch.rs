@@ -1,10 +1,11 @@
 //! The changes of trees that a batch may hold.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::{StoredValue, Tree};
 use crate::cursor::Kind;
+use crate::env::us_at;
 use crate::error::Result;
 use crate::read::range::ScanRange;
 use crate::write::batch::{Batch, HugeValue};
@@ -15,7 +16,7 @@ impl Batch {
     /// # Errors
     /// `InvalidInput` when the key is empty or longer than 64 KiB, or the batch would exceed 4 GiB in the log.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_until(tree, key, value, None)
+        self.put_until_us(tree, key, value, None)
     }
 
     /// Adds: `key` of `tree` gets `value` for the time `ttl` from now on ([`Tree::put_for`]).
@@ -29,7 +30,21 @@ impl Batch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        self.put_until(tree, key, value, Some(tree.store.expiry_after(ttl)))
+        self.put_until_us(tree, key, value, Some(tree.store.expiry_after(ttl)))
+    }
+
+    /// Adds: `key` of `tree` gets `value` until the store's clock shows `moment` ([`Tree::put_until`]).
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
+    pub fn put_until(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        moment: SystemTime,
+    ) -> Result<()> {
+        self.put_until_us(tree, key, value, Some(us_at(moment)))
     }
 
     /// Adds: `key` of `tree` gets `value` until the store's clock shows `expires_us`, in microseconds since 1970, or
@@ -45,7 +60,7 @@ impl Batch {
     /// from.default_tree().put_for("7f3a", "Ada", Duration::from_secs(3600))?;
     /// let value = from.get("7f3a")?.expect("an hour has not passed");
     /// let mut batch = esker::Batch::new();
-    /// batch.put_until(to.default_tree(), "7f3a", value.bytes()?, value.expires_us())?;
+    /// batch.put_until_us(to.default_tree(), "7f3a", value.bytes()?, value.expires_us())?;
     /// to.write(&batch)?;
     /// assert_eq!(to.get("7f3a")?.expect("nor here").expires_us(), value.expires_us());
     /// # Ok(())
@@ -54,7 +69,7 @@ impl Batch {
     ///
     /// # Errors
     /// As [`Batch::put`].
-    pub fn put_until(
+    pub fn put_until_us(
         &mut self,
         tree: &Tree,
         key: impl AsRef<[u8]>,
@@ -69,7 +84,7 @@ impl Batch {
         self.add_until(tree.inner(), Kind::Put, expires_us, key, value)
     }
 
-    /// Like [`Batch::put_until`], for a value that the batch may keep. A value that is stored outside the tree is not
+    /// Like [`Batch::put_until_us`], for a value that the batch may keep. A value that is stored outside the tree is not
     /// copied.
     ///
     /// # Example

@@ -197,7 +197,7 @@ impl Batch {
     fn add_encoded(&mut self, tree: &Tree, key: &[u8], op: &Encoded<'_>) -> Result<()> {
         match *op {
             Encoded::Delete => self.add(tree.inner(), Kind::Delete, key, &[]),
-            Encoded::Put { expiry, value } => self.put_until(tree, key, value, expiry),
+            Encoded::Put { expiry, value } => self.put_until_us(tree, key, value, expiry),
             Encoded::Merge { operator, operand } => self.merge(tree, key, operator, operand),
             Encoded::DeleteRange { upper } => {
                 let broken = || Error::new(ErrorKind::Corruption, "a range without keys");
@@ -210,7 +210,7 @@ impl Batch {
         }
     }
 
-    /// Adds: `key` of `tree` gets the staged value `staged` until `expires_us` ([`Batch::put_until`]). The write takes it
+    /// Adds: `key` of `tree` gets the staged value `staged` until `expires_us` ([`Batch::put_until_us`]). The write takes it
     /// from its staging area. Several keys may get it.
     ///
     /// # Errors

@@ -2,13 +2,14 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::Guard;
 
 use crate::blob::NewBlob;
 use crate::canary::broken;
 use crate::cursor::{Content, Expiry, Kind, SeqNo};
+use crate::env::us_at;
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::read::both_ends::Range;
@@ -172,6 +173,35 @@ impl Tree {
     pub fn put_for(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
         let expiry = Some(self.store.expiry_after(ttl));
         self.put_one(key.as_ref(), value.as_ref(), expiry, self.store.options().durability)
+    }
+
+    /// Like [`Tree::put_for`], until the store's clock shows `moment`. If that has passed, the key becomes absent at
+    /// once. Microseconds count; what is finer is cut off.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// use std::time::{Duration, SystemTime};
+    /// let leases = db.tree("leases")?;
+    /// let evening = SystemTime::now() + Duration::from_secs(8 * 3600);
+    /// leases.put_until("desk 4", "Ada", evening)?;
+    /// let ends = leases.get("desk 4")?.and_then(|lease| lease.expires_at());
+    /// assert!(ends.is_some_and(|ends| ends <= evening));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tree::put`].
+    pub fn put_until(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        moment: SystemTime,
+    ) -> Result<()> {
+        let durability = self.store.options().durability;
+        self.put_one(key.as_ref(), value.as_ref(), Some(us_at(moment)), durability)
     }
 
     /// Whether a value of `len` bytes is stored outside the tree.
@@ -436,10 +466,10 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::get`].
-    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+    pub fn get_many(&self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Vec<Option<Value>>> {
         let Some((state, (seq, time))) = self.passing_read_point()? else {
             let snapshot = Snapshot::for_one_call(&self.owner);
-            return keys.iter().map(|key| snapshot.get(self, key)).collect();
+            return keys.into_iter().map(|key| snapshot.get(self, key)).collect();
         };
         let operators = &self.store.options().merge_operators;
         let value_of = |key: &[u8], entry: &Content<'_>| match entry.kind {
@@ -447,7 +477,7 @@ impl Tree {
             _ => Ok(Value::copy_of(entry)),
         };
         let get = |key: &[u8]| get_at(&state, key, seq, || time, |entry| value_of(key, &entry))?.transpose();
-        keys.iter().map(|key| self.measured(key.as_ref(), || get(key.as_ref()))).collect()
+        keys.into_iter().map(|key| self.measured(key.as_ref(), || get(key.as_ref()))).collect()
     }
 
     /// Whether `key` has a value.

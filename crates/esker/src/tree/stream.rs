@@ -288,7 +288,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::put`]; an error of `source` becomes the source of an `Io`.
-    pub fn put_from(&self, key: impl AsRef<[u8]>, source: &mut dyn Read) -> Result<u64> {
+    pub fn put_from(&self, key: impl AsRef<[u8]>, mut source: impl Read) -> Result<u64> {
         let mut writer = self.writer(key)?;
         let mut buf = vec![0; READ_LEN];
         loop {

@@ -30,9 +30,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::canary::broken;
+use crate::cursor::Expiry;
+use crate::env::us_at;
 use crate::error::{Error, ErrorKind, Result, shown};
 use crate::keys;
 use crate::operators::{ADD, APPEND, MergeOperators};
@@ -145,12 +147,12 @@ impl Txn {
     pub(crate) fn transact<T, E: From<Error>>(
         store: &Arc<Owner>,
         locks: &Arc<LockTable>,
-        options: &TxnOptions,
+        options: TxnOptions,
         mut work: impl FnMut(&Txn) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         let mut tries = 0;
         loop {
-            let txn = Txn::begin(store, locks, options.clone())?;
+            let txn = Txn::begin(store, locks, options)?;
             tries += 1;
             let (error, retry) = match work(&txn) {
                 Ok(made) => match txn.commit() {
@@ -315,9 +317,26 @@ impl Txn {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let expiry = self.store.expiry_after(ttl);
-        let change = KeyChange::put(value.as_ref(), Some(expiry));
-        self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), change))
+        self.put_expiring(tree, key.as_ref(), value.as_ref(), self.store.expiry_after(ttl))
+    }
+
+    /// Like [`Txn::put_for`], until the store's clock shows `moment` ([`Tree::put_until`]).
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn put_until(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        moment: SystemTime,
+    ) -> Result<()> {
+        self.put_expiring(tree, key.as_ref(), value.as_ref(), us_at(moment))
+    }
+
+    fn put_expiring(&self, tree: &Tree, key: &[u8], value: &[u8], expiry: Expiry) -> Result<()> {
+        let change = KeyChange::put(value, Some(expiry));
+        self.change(tree, key, |writes| writes.set(tree, key, change))
     }
 
     /// Deletes all keys of `range` ([`Tree::delete_range`]). A pessimistic transaction locks the range exclusively.

@@ -39,7 +39,7 @@ pub enum Isolation {
 /// assert_eq!(TxnOptions::default().isolation, Isolation::Serializable);
 /// # assert_eq!(options.mode, TxnMode::Pessimistic);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TxnOptions {
     /// Default: optimistic.
@@ -72,6 +72,6 @@ setters! {
         /// Sets [`TxnOptions::lock_timeout`].
         lock_timeout: Duration,
         /// Sets [`TxnOptions::durability`].
-        durability: Durability,
+        durability: impl Into<Option<Durability>>,
     }
 }

@@ -385,7 +385,7 @@ fn transact_tries_again_as_often_as_it_says() {
     let mut tries = 0;
     let mut interfering = |times: u32| {
         tries = 0;
-        let done = db.transact(&TxnOptions::default(), |txn| -> crate::error::Result<_> {
+        let done = db.transact(TxnOptions::default(), |txn| -> crate::error::Result<_> {
             let found = get(txn, tree, "x");
             tries += 1;
             if tries <= times {
@@ -398,7 +398,7 @@ fn transact_tries_again_as_often_as_it_says() {
     };
     assert_eq!(interfering(2), (Ok(Some("other".to_owned())), 3));
     assert_eq!(interfering(u32::MAX), (Err(ErrorKind::Conflict), 64));
-    let failed = db.transact(&TxnOptions::default(), |txn| {
+    let failed = db.transact(TxnOptions::default(), |txn| {
         txn.put(tree, "z", "1")?;
         Err::<(), _>(Error::new(ErrorKind::InvalidInput, "enough"))
     });
@@ -424,7 +424,7 @@ fn an_error_of_the_works_own_is_repeated_where_another_write_was_its_cause() {
     let mut tries = 0;
     let mut hindered = |times: u32| {
         tries = 0;
-        let done = db.transact(&options, |txn| {
+        let done = db.transact(options, |txn| {
             drop(get(txn, tree, "x"));
             tries += 1;
             if tries <= times {
@@ -436,7 +436,7 @@ fn an_error_of_the_works_own_is_repeated_where_another_write_was_its_cause() {
     };
     assert_eq!(hindered(2), (Ok(()), 3));
     assert_eq!(hindered(u32::MAX), (Err(Own::Store), 64));
-    let enough = db.transact(&options, |txn| {
+    let enough = db.transact(options, |txn| {
         txn.put(tree, "z", "1")?;
         tries += 1;
         Err::<(), _>(Own::Enough)

@@ -95,11 +95,7 @@ fn check_names_every_damage_and_changes_nothing() {
 
 /// The same of real files, with what the operating system says of them.
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "real files are looked at past the store"
-)]
+#[expect(clippy::disallowed_methods, reason = "real files are looked at past the store")]
 fn check_leaves_real_files_as_they_are() {
     let (disk, _) = build(5, Left::Rebooted);
     let places = damage(&disk, &mut Rng::new(5));

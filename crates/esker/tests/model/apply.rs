@@ -335,7 +335,7 @@ impl Session {
             }
             Op::GetMany { tree, keys } => {
                 let Some(handle) = self.tree(*tree)? else { return Ok(0) };
-                let got = handle.get_many(&keys.iter().map(|key| &**key).collect::<Vec<_>>())?;
+                let got = handle.get_many(keys.iter().map(|key| &**key))?;
                 let expected: Vec<Option<Bytes>> = keys.iter().map(|key| self.expected(*tree, key)).collect();
                 let got: Vec<_> = got.iter().map(|value| read_found(value.as_ref())).collect::<Check<_>>()?;
                 let got: Vec<_> = got.iter().map(Option::as_deref).collect();

@@ -98,7 +98,7 @@ impl Session {
     fn put_from(&mut self, tree: usize, key: &Key, value: Recipe, piece: usize, fails: bool) -> Check<u64> {
         let Some(handle) = self.tree(tree)? else { return Ok(0) };
         let value = value.bytes();
-        let put = handle.put_from(&**key, &mut Source { left: &value, piece, fails });
+        let put = handle.put_from(&**key, Source { left: &value, piece, fails });
         if fails {
             same!(kind_of(put), Some(ErrorKind::Io), "a put from a source that fails");
             return Ok(0);

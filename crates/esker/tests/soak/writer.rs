@@ -154,7 +154,7 @@ fn read_key(
     let tree = routes.part(family, key);
     match whim % 4 {
         0 => Ok(tree
-            .get_many(&[key])?
+            .get_many([key])?
             .remove(0)
             .map(esker::Value::into_vec)
             .transpose()?
@@ -236,7 +236,7 @@ impl Attempt<'_> {
             }
             Change::Put { family, key, entry, .. } => {
                 let tree = self.routes.part(*family, key);
-                batch.put_until(tree, key, entry.content.bytes(), entry.expires_us)
+                batch.put_until_us(tree, key, entry.content.bytes(), entry.expires_us)
             }
             Change::Delete { family, key } => batch.delete(self.routes.part(*family, key), key),
             Change::DeleteBlock { family, prefix } => {
@@ -266,7 +266,7 @@ impl Attempt<'_> {
                 let tree = self.routes.part(*family, key);
                 let bytes = entry.content.bytes();
                 if *is_stream {
-                    tree.put_from(key, &mut bytes.as_slice())?;
+                    tree.put_from(key, bytes.as_slice())?;
                     return Ok(false);
                 }
                 tree.put_with(key, bytes, self.durability())?;
@@ -317,7 +317,7 @@ impl Attempt<'_> {
         let mode = if whim & 1 == 0 { TxnMode::Optimistic } else { TxnMode::Pessimistic };
         let isolation = if whim & 2 == 0 { Isolation::Serializable } else { Isolation::Snapshot };
         let options = TxnOptions::default().mode(mode).isolation(isolation).durability(self.durability());
-        shared.db.transact(&options, |txn| -> esker::Result<()> {
+        shared.db.transact(options, |txn| -> esker::Result<()> {
             let (from, to) = (account_key(transfer.from), account_key(transfer.to));
             let balance = |key: &str| -> esker::Result<i64> {
                 let value = if whim & 4 == 0 {

@@ -57,7 +57,7 @@ fn a_disk_that_fills_in_mid_stream_costs_the_stream_alone() {
         assert!(disk.used() <= used + (1 << 20), "the space is back: {} {used}", disk.used());
         db.put("small", "1").unwrap();
         let fits = value(3, 1 << 20);
-        db.default_tree().put_from("other", &mut &fits[..]).unwrap();
+        db.default_tree().put_from("other", &fits[..]).unwrap();
         settle(&db);
         assert_eq!(db.stats().unwrap().failure, None);
         db.close().unwrap();
@@ -248,7 +248,7 @@ fn store_of_many(disk: &SimFs) -> Vec<(String, Vec<u8>)> {
         for number in 0..6 {
             let (key, len) = (format!("key{session}{number}"), if number == 5 { 2 << 20 } else { 40_000 });
             let bytes = value(session * 10 + number, len);
-            db.default_tree().put_from(&key, &mut &bytes[..]).unwrap();
+            db.default_tree().put_from(&key, &bytes[..]).unwrap();
             pairs.push((key, bytes));
         }
         db.put(format!("small{session}"), "1").unwrap();

@@ -172,7 +172,7 @@ fn a_batch_is_data_and_touches_no_file() {
     batch.put_owned(tree, "b", value(2, 500_000), None).unwrap();
     batch.put_owned(tree, "c", value(3, 10), None).unwrap();
     batch.delete_range(tree, ScanRange::prefix("x")).unwrap();
-    batch.put_until(tree, "d", value(4, 5000), Some(0)).unwrap();
+    batch.put_until_us(tree, "d", value(4, 5000), Some(0)).unwrap();
     assert_eq!(blob_bytes(&disk), 0);
     assert!(batch.size_bytes() < 200, "{}", batch.size_bytes());
     db.put("x1", "is deleted").unwrap();

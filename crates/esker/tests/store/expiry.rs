@@ -1,11 +1,11 @@
 //! Values that expire: what becomes of them and of their space. (The model test reads them in every way there is.)
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use esker::env::{Clock, Env, StepExecutor};
 use esker::fs::sim::SimFs;
-use esker::{Batch, Db, Options, ScanRange};
+use esker::{Batch, Db, Options, ScanRange, TxnOptions};
 
 use crate::common::{HourClock, settle, ttl, world};
 
@@ -161,10 +161,10 @@ fn copied_from_another_store_they_expire_at_the_same_moment() {
     while rows.advance().unwrap() {
         assert_eq!(rows.expires_us(), db.get(rows.key()).unwrap().unwrap().expires_us());
         let (key, expires_us) = (rows.key().to_vec(), rows.expires_us());
-        batch.put_until(other.default_tree(), key, rows.value().unwrap(), expires_us).unwrap();
+        batch.put_until_us(other.default_tree(), key, rows.value().unwrap(), expires_us).unwrap();
     }
     // A time that has passed.
-    batch.put_until(other.default_tree(), "00001", "never seen", Some(1)).unwrap();
+    batch.put_until_us(other.default_tree(), "00001", "never seen", Some(1)).unwrap();
     other.write(&batch).unwrap();
     assert_eq!(other.default_tree().count(ScanRange::all()).unwrap(), 100);
     assert!(other.get("00001").unwrap().is_none());
@@ -173,6 +173,39 @@ fn copied_from_another_store_they_expire_at_the_same_moment() {
     other.flush().unwrap();
     clock.pass(4);
     assert_eq!(other.default_tree().count(ScanRange::all()).unwrap(), 1);
+}
+
+#[test]
+fn a_moment_and_its_microseconds_are_the_same_expiry() {
+    let (disk, clock) = (SimFs::new(1), HourClock::new(0));
+    let db = open(&disk, &clock);
+    let tree = db.default_tree();
+    tree.put_for("model", "", ttl(5)).unwrap();
+    let model = tree.get("model").unwrap().unwrap();
+    let (us, moment) = (model.expires_us().unwrap(), model.expires_at().unwrap());
+    assert_eq!(moment, UNIX_EPOCH + Duration::from_micros(us));
+
+    tree.put_until("tree", "", moment).unwrap();
+    let mut batch = Batch::new();
+    batch.put_until(tree, "batch", vec![7; 2000], moment + Duration::from_nanos(999)).unwrap();
+    db.write(&batch).unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    txn.put_until(tree, "txn", "", moment).unwrap();
+    txn.put_until(tree, "past", "", UNIX_EPOCH - Duration::from_secs(1)).unwrap();
+    txn.commit().unwrap();
+    let mut rows = db.scan(..).unwrap();
+    let mut seen = 0;
+    while rows.advance().unwrap() {
+        assert_eq!((rows.expires_us(), rows.expires_at()), (Some(us), Some(moment)));
+        seen += 1;
+    }
+    assert_eq!(seen, 4);
+    let stored = tree.get("batch").unwrap().unwrap();
+    assert_eq!(stored.stored_at(), stored.stored_us().map(|us| UNIX_EPOCH + Duration::from_micros(us)));
+    clock.pass(4);
+    assert_eq!(tree.count(..).unwrap(), 4);
+    clock.pass(1);
+    assert_eq!(tree.count(..).unwrap(), 0);
 }
 
 #[test]
@@ -232,7 +265,7 @@ fn a_key_that_was_written_over_in_time_is_never_missing() {
         ("get_vec", |db| db.get_vec("key").unwrap().is_some()),
         ("get_into", |db| db.default_tree().get_into("key", &mut Vec::new()).unwrap()),
         ("contains", |db| db.contains("key").unwrap()),
-        ("get_many", |db| db.default_tree().get_many(&["key"]).unwrap()[0].is_some()),
+        ("get_many", |db| db.default_tree().get_many(["key"]).unwrap()[0].is_some()),
         ("scan", |db| db.scan(ScanRange::all()).unwrap().count() == 1),
         ("snapshot", |db| {
             let snapshot = db.snapshot();

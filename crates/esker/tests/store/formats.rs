@@ -84,7 +84,7 @@ fn fill(db: &Db) {
         db.flush().unwrap();
     }
     main.put_for("lease", "for a century", CENTURY).unwrap();
-    main.put_from("stream", &mut &vec![8; 100_000][..]).unwrap();
+    main.put_from("stream", &vec![8; 100_000][..]).unwrap();
     assert!(main.copy("huge1", "copy of huge1").unwrap() && main.rename("huge2", "renamed").unwrap());
     main.add("count", 40).unwrap();
     main.add("count", 2).unwrap();

@@ -278,7 +278,7 @@ fn whatever_is_left_of_a_closed_store_says_so() {
         assert_eq!(kind(db.put("key", "value")), closed);
         assert_eq!(kind(tree.get("small")), closed);
         assert_eq!(kind(tree.contains("absent")), closed);
-        assert_eq!(kind(tree.get_many(&["small"])), closed);
+        assert_eq!(kind(tree.get_many(["small"])), closed);
         assert_eq!(kind(tree.count(ScanRange::all())), closed);
         assert_eq!(kind(tree.delete_range(ScanRange::all())), closed);
         assert_eq!(kind(tree.compare_and_swap("small", None, Some(b"1"))), closed);

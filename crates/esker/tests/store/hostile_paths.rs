@@ -296,7 +296,7 @@ fn a_fifo_a_socket_and_a_directory_in_place_of_a_file_are_refused_at_once() {
     let fifo = root.path().join("000001.table");
     replace[0].1(&fifo);
     let path = fifo.clone();
-    let dumped = promptly("dump", move || esker::dump(&path, &mut |_| true, &options()));
+    let dumped = promptly("dump", move || esker::dump(&path, |_| true, &options()));
     assert_eq!(dumped.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
@@ -448,7 +448,7 @@ fn open_sparse_files(root: &Path) {
             let head = fs::read(store.join(name)).unwrap_or_default();
             sparse(&store.join(name), if keeps_head { &head } else { b"" });
             let path = store.join(name);
-            let dumped = promptly("dump", move || esker::dump(&path, &mut |_| true, &options()).is_ok());
+            let dumped = promptly("dump", move || esker::dump(&path, |_| true, &options()).is_ok());
             println!("{what}: dump {dumped}");
             let path = store.clone();
             let checked = promptly("check", move || esker::check(&path, &options()));

@@ -48,7 +48,7 @@ fn every_operation_is_counted_whichever_thread_does_it() {
     db.write(&Batch::new()).unwrap();
     let snapshot = db.snapshot();
     snapshot.get(tree, "x").unwrap();
-    tree.get_many(&["x", "y", "z"]).unwrap();
+    tree.get_many(["x", "y", "z"]).unwrap();
     assert_eq!((count(&db, Operation::Write), count(&db, Operation::Get)), (10_001, 20_004));
     db.put("huge", vec![7; 100_000]).unwrap();
     db.get_vec("huge").unwrap();
@@ -151,7 +151,7 @@ fn slow_operations_are_named_with_what_they_waited_for() {
     // Two transactions in one thread: the second waits in vain.
     let pessimistic =
         TxnOptions::default().mode(TxnMode::Pessimistic).lock_timeout(Duration::from_millis(30));
-    let (first, second) = (db.begin(pessimistic.clone()).unwrap(), db.begin(pessimistic).unwrap());
+    let (first, second) = (db.begin(pessimistic).unwrap(), db.begin(pessimistic).unwrap());
     first.put(&accounts, "key1", "").unwrap();
     assert_eq!(second.put(&accounts, "key1", "").unwrap_err().kind(), ErrorKind::LockTimeout);
     let why = db.why_slow();

@@ -234,7 +234,7 @@ fn a_huge_value_below_operands_stays_until_it_is_replaced() {
     tree.append("k", "?").unwrap();
     let whole = [&[7; 5000][..], b"!?"].concat();
     assert_eq!(tree.get_vec("k").unwrap().unwrap(), whole);
-    assert_eq!(tree.get_many(&["k"]).unwrap()[0].as_ref().unwrap().bytes().unwrap(), whole);
+    assert_eq!(tree.get_many(["k"]).unwrap()[0].as_ref().unwrap().bytes().unwrap(), whole);
     assert_eq!(kept(&db).1, 1);
     // A copy is written whole.
     assert!(tree.copy("k", "l").unwrap());

@@ -170,7 +170,7 @@ fn random(rng: &mut Rng, trees: &[Tree; 2], staging: &Staging) -> Batch {
             }
             _ => {
                 let value = vec![rng.below(256) as u8; rng.below(900) as usize];
-                batch.put_until(tree, &key, value, expires).unwrap();
+                batch.put_until_us(tree, &key, value, expires).unwrap();
             }
         }
     }

@@ -23,7 +23,7 @@ pub(crate) const BANS: &[Ban] = &[
         reason: "time goes through env::Clock, so that tests control it",
     },
     Ban {
-        what: "std::time::SystemTime",
+        what: "SystemTime::now",
         allowed_in: &["crates/esker/src/env/", "crates/esker-cli/"],
         reason: "time goes through env::Clock, so that tests control it",
     },

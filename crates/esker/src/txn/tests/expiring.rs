@@ -36,11 +36,11 @@ fn what_has_expired_since_it_was_read_is_a_conflict() {
             let tree = db.default_tree();
             lease(&db, 10);
             let serializable = options(mode, Isolation::Serializable);
-            let one = db.begin(serializable.clone()).unwrap();
+            let one = db.begin(serializable).unwrap();
             assert_eq!(read_in_every_way(&one, tree, way).as_deref(), Some("mine"), "way {way}");
             pass(11);
             if mode == TxnMode::Optimistic {
-                let two = db.begin(serializable.clone()).unwrap();
+                let two = db.begin(serializable).unwrap();
                 assert!(read_in_every_way(&two, tree, way).is_none() && get(&two, tree, "y").is_none());
                 two.put(tree, "z", "2").unwrap();
                 two.commit().unwrap();
@@ -171,7 +171,7 @@ fn no_read_has_an_expiry_without_the_write_that_was_judged_before_it() {
         ("get_vec", |db| db.get_vec("lease").unwrap().is_some()),
         ("get_into", |db| db.default_tree().get_into("lease", &mut Vec::new()).unwrap()),
         ("contains", |db| db.contains("lease").unwrap()),
-        ("get_many", |db| db.default_tree().get_many(&["lease"]).unwrap()[0].is_some()),
+        ("get_many", |db| db.default_tree().get_many(["lease"]).unwrap()[0].is_some()),
         ("scan", |db| db.scan(ScanRange::all()).unwrap().count() == 1),
         ("count", |db| db.default_tree().count(ScanRange::all()).unwrap() == 1),
         ("snapshot", |db| db.snapshot().contains(db.default_tree(), "lease").unwrap()),

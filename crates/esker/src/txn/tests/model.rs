@@ -266,7 +266,7 @@ impl World {
     fn begin(&mut self, rng: &mut Rng) {
         let options = options(TxnMode::Optimistic, LEVELS[rng.index(2)]);
         self.open.push(Model {
-            txn: self.db.begin(options.clone()).unwrap(),
+            txn: self.db.begin(options).unwrap(),
             options,
             seen: at(&self.now, self.clock.monotonic_us()),
             kept: self.now.clone(),
