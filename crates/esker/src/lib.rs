@@ -102,7 +102,7 @@ pub use tree::{
 };
 pub use txn::{Isolation, Savepoint, Txn, TxnMode, TxnOptions, TxnScan};
 pub use updates::{Change, Update, Updates, What};
-pub use value::{Value, ValueMap, ValueReader};
+pub use value::{PinnedValue, Value, ValueMap, ValueReader};
 pub use write::batch::{AwaitedValue, Batch, KEY_LEN_MAX};
 
 /// The example of the README, compiled.

@@ -348,7 +348,9 @@ impl Seek for ValueReader<'_> {
 }
 
 mod map;
+mod pinned;
 #[cfg(test)]
 mod tests;
 
 pub use map::ValueMap;
+pub use pinned::PinnedValue;

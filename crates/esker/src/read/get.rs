@@ -11,7 +11,7 @@ use crate::cursor::{Content, Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
 use crate::ranges::KeyRange;
 use crate::state::TreeState;
-use crate::table::ScanHint;
+use crate::table::{BlockSlice, ScanHint};
 use crate::trace::{Step, perf_context};
 
 /// Calls `use_value` with the value that `key` had at `seq`, if it had one that has not expired at the time
@@ -24,6 +24,19 @@ pub(crate) fn get_at<T>(
     now: impl FnOnce() -> u64,
     use_value: impl FnOnce(Content<'_>) -> T,
 ) -> Result<Option<T>> {
+    find_at(state, key, seq, now, |entry, _| use_value(entry))
+}
+
+/// [`get_at`], where `use_value` also gets the slice of a block whose last bytes the value is. There is none if the value
+/// is in a memtable.
+#[inline]
+pub(crate) fn find_at<T>(
+    state: &TreeState,
+    key: &[u8],
+    seq: SeqNo,
+    now: impl FnOnce() -> u64,
+    use_value: impl FnOnce(Content<'_>, Option<&BlockSlice>) -> T,
+) -> Result<Option<T>> {
     let hash = hash_key(key);
     let mems = std::iter::once(&state.mem).chain(&state.immutable);
     for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
@@ -32,13 +45,13 @@ pub(crate) fn get_at<T>(
         if let Some((found, kind, value)) = found {
             let entry = Content::open(kind, value);
             let lives = entry.lives(now) && state.ranges.newest_over(key, seq) <= found;
-            return Ok(lives.then(|| use_value(entry)));
+            return Ok(lives.then(|| use_value(entry, None)));
         }
     }
     let Some(found) = state.levels.get(key, hash, seq)? else { return Ok(None) };
     let entry = Content::open(found.kind, &found.value);
     let lives = entry.lives(now) && state.ranges.newest_over(key, seq) <= found.seq;
-    Ok(lives.then(|| use_value(entry)))
+    Ok(lives.then(|| use_value(entry, Some(&found.value))))
 }
 
 /// The newest version of `key` that is not newer than `seq`. It may be a tombstone, also that of a range, or

@@ -368,8 +368,15 @@ impl BlockSlice {
     }
 
     /// A slice of bytes that are not stored as they are in any block.
-    pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        BlockSlice { range: 0..bytes.len(), bytes: bytes.into() }
+    pub(crate) fn of(bytes: impl Into<Arc<[u8]>>) -> Self {
+        let bytes = bytes.into();
+        BlockSlice { range: 0..bytes.len(), bytes }
+    }
+
+    /// Its last `len` bytes; all if it has fewer. They keep the same block.
+    pub(crate) fn last(&self, len: usize) -> Self {
+        let start = self.range.end.saturating_sub(len).max(self.range.start);
+        BlockSlice { bytes: Arc::clone(&self.bytes), range: start..self.range.end }
     }
 }
 

@@ -14,6 +14,44 @@ enum End {
     Last,
 }
 
+impl Snapshot {
+    /// The pair of `tree` with the least key at this moment.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn first(&self, tree: &Tree) -> Result<Option<(Vec<u8>, Value)>> {
+        self.pair_at(tree, End::First)
+    }
+
+    /// The pair of `tree` with the greatest key at this moment.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn last(&self, tree: &Tree) -> Result<Option<(Vec<u8>, Value)>> {
+        self.pair_at(tree, End::Last)
+    }
+
+    /// Whether no key of `tree` had a value at this moment.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn is_empty(&self, tree: &Tree) -> Result<bool> {
+        Ok(!self.scan(tree, ScanRange::all().keys_only())?.advance()?)
+    }
+
+    fn pair_at(&self, tree: &Tree, end: End) -> Result<Option<(Vec<u8>, Value)>> {
+        let range = match end {
+            End::First => ScanRange::all(),
+            End::Last => ScanRange::all().reverse(),
+        };
+        let mut scan = self.scan(tree, range)?;
+        if !scan.advance()? {
+            return Ok(None);
+        }
+        Ok(Some((scan.key().to_vec(), scan.handle()?)))
+    }
+}
+
 impl Tree {
     /// The pair with the least key.
     ///
@@ -35,7 +73,7 @@ impl Tree {
     /// # }
     /// ```
     pub fn first(&self) -> Result<Option<(Vec<u8>, Value)>> {
-        self.pair_at(End::First, &Snapshot::for_one_call(&self.owner))
+        Snapshot::for_one_call(&self.owner).first(self)
     }
 
     /// The pair with the greatest key.
@@ -43,7 +81,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::get`].
     pub fn last(&self) -> Result<Option<(Vec<u8>, Value)>> {
-        self.pair_at(End::Last, &Snapshot::for_one_call(&self.owner))
+        Snapshot::for_one_call(&self.owner).last(self)
     }
 
     /// Deletes the pair with the least key, and returns it. It is the first one at the moment of the deletion, and no
@@ -74,23 +112,11 @@ impl Tree {
         Ok(!self.scan(ScanRange::all().keys_only())?.advance()?)
     }
 
-    fn pair_at(&self, end: End, snapshot: &Snapshot) -> Result<Option<(Vec<u8>, Value)>> {
-        let range = match end {
-            End::First => ScanRange::all(),
-            End::Last => ScanRange::all().reverse(),
-        };
-        let mut scan = snapshot.scan(self, range)?;
-        if !scan.advance()? {
-            return Ok(None);
-        }
-        Ok(Some((scan.key().to_vec(), scan.handle()?)))
-    }
-
     fn pop(&self, end: End) -> Result<Option<(Vec<u8>, Value)>> {
         loop {
             // As in `modify`, the snapshot keeps the numbers of later versions.
             let snapshot = Snapshot::for_one_call(&self.owner);
-            let Some((key, value)) = self.pair_at(end, &snapshot)? else { return Ok(None) };
+            let Some((key, value)) = snapshot.pair_at(self, end)? else { return Ok(None) };
             let lasting = self.store.log().lasting(value.lapses_us());
             let (seen, up_to_key) = match end {
                 End::First => (snapshot.seq(), ScanRange::from(..=&key)),

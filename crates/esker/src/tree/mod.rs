@@ -13,7 +13,7 @@ use crate::env::us_at;
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::read::both_ends::Range;
-use crate::read::get::get_at;
+use crate::read::get::{find_at, get_at};
 use crate::read::meter::{ScanMeter, Scanned};
 use crate::read::newer::Newer;
 use crate::read::operands::merged_at;
@@ -22,8 +22,9 @@ use crate::read::scan::Scan;
 use crate::read::view::View;
 use crate::state::{TreeInner, TreeState};
 use crate::store::{Owner, Store};
+use crate::table::BlockSlice;
 use crate::trace::{Operation, Subject, perf_context};
-use crate::value::Value;
+use crate::value::{PinnedValue, Value};
 use crate::version::read_cost::ReadCost;
 use crate::write::batch::{Batch, check_key};
 
@@ -75,6 +76,17 @@ pub struct Tree {
 enum Answer<T> {
     Small(T),
     Whole(Value),
+}
+
+impl<T> Answer<T> {
+    /// What was made of a small value, or what `read` makes of a huge one.
+    #[inline]
+    fn or_read(self, read: impl FnOnce(Value) -> Result<T>) -> Result<T> {
+        match self {
+            Answer::Small(made) => Ok(made),
+            Answer::Whole(value) => read(value),
+        }
+    }
 }
 
 impl Tree {
@@ -362,7 +374,11 @@ impl Tree {
 
     /// The newest value: the result of `use_value` for a small one, or a handle of a huge one.
     #[inline]
-    fn get_now<T>(&self, key: &[u8], use_value: impl FnOnce(&Content<'_>) -> T) -> Result<Option<Answer<T>>> {
+    fn get_now<T>(
+        &self,
+        key: &[u8],
+        use_value: impl FnOnce(&Content<'_>, Option<&BlockSlice>) -> T,
+    ) -> Result<Option<Answer<T>>> {
         let metrics = self.store.metrics();
         metrics.begin(Operation::Get);
         let expires = Cell::new(false);
@@ -373,10 +389,10 @@ impl Tree {
         let found = self.readable_state().and_then(|state| {
             let seen = self.store.commit().visible();
             let seen = if broken("stale-read") { seen.saturating_sub(2) } else { seen };
-            get_at(&state, key, seen, now, |entry| match entry.kind {
+            find_at(&state, key, seen, now, |entry, block| match entry.kind {
                 Kind::Blob => Err(Some((entry.value.to_vec(), entry.expiry))),
                 Kind::Merge => Err(None),
-                _ => Ok(use_value(&entry)),
+                _ => Ok(use_value(&entry, block)),
             })
         });
         // This is done here and not by `measure`, which would have to move the result.
@@ -429,7 +445,7 @@ impl Tree {
     /// was dropped.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        Ok(self.get_now(key.as_ref(), Value::copy_of)?.map(|found| match found {
+        Ok(self.get_now(key.as_ref(), |entry, _| Value::copy_of(entry))?.map(|found| match found {
             Answer::Small(value) | Answer::Whole(value) => value,
         }))
     }
@@ -440,7 +456,7 @@ impl Tree {
     /// As [`Tree::get`].
     #[inline]
     pub fn get_vec(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        match self.get_now(key.as_ref(), |entry| entry.value.to_vec())? {
+        match self.get_now(key.as_ref(), |entry, _| entry.value.to_vec())? {
             None => Ok(None),
             Some(Answer::Small(bytes)) => Ok(Some(bytes)),
             Some(Answer::Whole(value)) => value.into_vec().map(Some),
@@ -455,11 +471,56 @@ impl Tree {
     #[inline]
     pub fn get_into(&self, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
         buf.clear();
-        match self.get_now(key.as_ref(), |entry| buf.extend_from_slice(entry.value))? {
+        match self.get_now(key.as_ref(), |entry, _| buf.extend_from_slice(entry.value))? {
             None => Ok(false),
             Some(Answer::Small(())) => Ok(true),
             Some(Answer::Whole(value)) => value.read_into(buf).map(|()| true),
         }
+    }
+
+    /// Calls `use_bytes` with the bytes of the value of `key`, and returns what it returns; `None` if the key is absent.
+    /// A value in a table or in memory is lent and not copied. A huge one is read first.
+    ///
+    /// The call counts as a part of the read, also in the statistics.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let stock = db.tree("stock")?;
+    /// stock.put("screws", 250_u32.to_le_bytes())?;
+    /// let count = |bytes: &[u8]| Some(u32::from_le_bytes(bytes.try_into().ok()?));
+    /// assert_eq!(stock.get_with("screws", count)?.flatten(), Some(250));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tree::get`], and as [`Value::bytes`] for a huge value.
+    #[inline]
+    pub fn get_with<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        use_bytes: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let mut use_bytes = Some(use_bytes);
+        let mut used = |bytes: &[u8]| use_bytes.take().map(|use_bytes| use_bytes(bytes));
+        match self.get_now(key.as_ref(), |entry, _| used(entry.value))? {
+            None => Ok(None),
+            Some(Answer::Small(made)) => Ok(made),
+            Some(Answer::Whole(value)) => Ok(used(&value.bytes()?)),
+        }
+    }
+
+    /// The bytes of the value of `key` in a handle that can be kept and cloned. A value in a table is not copied: see
+    /// [`PinnedValue`].
+    ///
+    /// # Errors
+    /// As [`Tree::get_with`].
+    #[inline]
+    pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedValue>> {
+        let found = self.get_now(key.as_ref(), PinnedValue::of_entry)?;
+        found.map(|found| found.or_read(PinnedValue::read)).transpose()
     }
 
     /// The values of `keys`, all at one moment, in the order of the keys.

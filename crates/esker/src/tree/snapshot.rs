@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 
-use super::{Cursor, Tree};
-use crate::cursor::{Kind, SeqNo};
+use super::{Answer, Cursor, Tree};
+use crate::cursor::{Content, Kind, SeqNo};
 use crate::error::Result;
 use crate::read::both_ends::Range;
-use crate::read::get::get_at;
+use crate::read::get::{find_at, get_at};
 use crate::read::meter::{ScanMeter, Scanned};
 use crate::read::operands::merged_at;
 use crate::read::range::ScanRange;
@@ -16,7 +16,8 @@ use crate::read::scan::Scan;
 use crate::read::view::{Held, View};
 use crate::state::{TreeInner, TreeState};
 use crate::store::Owner;
-use crate::value::Value;
+use crate::table::BlockSlice;
+use crate::value::{PinnedValue, Value};
 
 /// A registered read point; its drop releases it.
 #[derive(Debug)]
@@ -124,17 +125,32 @@ impl Snapshot {
 
     /// Like [`Snapshot::get`], as part of another operation.
     pub(super) fn find(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
+        let found = self.look_up(tree, key, |entry, _| Value::copy_of(entry))?;
+        found.map(|found| found.or_read(Ok)).transpose()
+    }
+
+    /// The result of `use_value` for a small value. Others are whole.
+    #[inline]
+    fn look_up<T>(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        use_value: impl FnOnce(&Content<'_>, Option<&BlockSlice>) -> T,
+    ) -> Result<Option<Answer<T>>> {
         let state = self.state_with(tree, key)?;
         let (store, at) = (&self.point.store, (self.point.seq, self.point.time_us));
-        let found = get_at(
+        let whole = |value: Result<Value>| value.map(Answer::Whole);
+        let found = find_at(
             &state,
             key,
             at.0,
             || at.1,
-            |entry| match entry.kind {
-                Kind::Blob => Value::of_blob(store.blobs(), key, entry.value, entry.expiry),
-                Kind::Merge => merged_at(&state, key, at, &store.options().merge_operators, store.blobs()),
-                _ => Ok(Value::copy_of(&entry)),
+            |entry, block| match entry.kind {
+                Kind::Blob => whole(Value::of_blob(store.blobs(), key, entry.value, entry.expiry)),
+                Kind::Merge => {
+                    whole(merged_at(&state, key, at, &store.options().merge_operators, store.blobs()))
+                }
+                _ => Ok(Answer::Small(use_value(&entry, block))),
             },
         )?;
         found.transpose()
@@ -146,6 +162,76 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn get_vec(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.get(tree, key)?.map(Value::into_vec).transpose()
+    }
+
+    /// Copies the value of `key` in `tree` at this moment into `buf`, as [`Tree::get_into`] does.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_into(&self, tree: &Tree, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
+        buf.clear();
+        let key = key.as_ref();
+        let append = |entry: &Content<'_>, _: Option<&BlockSlice>| buf.extend_from_slice(entry.value);
+        match tree.measured(key, || self.look_up(tree, key, append))? {
+            None => Ok(false),
+            Some(Answer::Small(())) => Ok(true),
+            Some(Answer::Whole(value)) => value.read_into(buf).map(|()| true),
+        }
+    }
+
+    /// Calls `use_bytes` with the bytes of the value of `key` in `tree` at this moment, as [`Tree::get_with`] does.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let tree = db.default_tree();
+    /// tree.put("ant", "6 legs")?;
+    /// let before = db.snapshot();
+    /// tree.put("ant", "six legs")?;
+    /// assert_eq!(before.get_with(tree, "ant", |legs| legs[0])?, Some(b'6'));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_with<T>(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        use_bytes: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let key = key.as_ref();
+        let mut use_bytes = Some(use_bytes);
+        let mut used = |bytes: &[u8]| use_bytes.take().map(|use_bytes| use_bytes(bytes));
+        match tree.measured(key, || self.look_up(tree, key, |entry, _| used(entry.value)))? {
+            None => Ok(None),
+            Some(Answer::Small(made)) => Ok(made),
+            Some(Answer::Whole(value)) => Ok(used(&value.bytes()?)),
+        }
+    }
+
+    /// The bytes of the value of `key` in `tree` at this moment, as [`Tree::get_pinned`] returns them.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_pinned(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<PinnedValue>> {
+        let key = key.as_ref();
+        let found = tree.measured(key, || self.look_up(tree, key, PinnedValue::of_entry))?;
+        found.map(|found| found.or_read(PinnedValue::read)).transpose()
+    }
+
+    /// The values of `keys` in `tree` at this moment, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_many(
+        &self,
+        tree: &Tree,
+        keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<Vec<Option<Value>>> {
+        keys.into_iter().map(|key| self.get(tree, key)).collect()
     }
 
     /// Whether `key` of `tree` had a value at this moment.
@@ -188,6 +274,35 @@ impl Snapshot {
     /// ```
     pub fn range(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<Range> {
         Ok(Range::new(self.view(tree)?, range.into()))
+    }
+
+    /// All pairs of `tree` at this moment: [`Snapshot::range`] of all keys.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn iter(&self, tree: &Tree) -> Result<Range> {
+        self.range(tree, ..)
+    }
+
+    /// The pairs of `tree` at this moment whose keys begin with `prefix`.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> Result<Range> {
+        self.range(tree, ScanRange::prefix(prefix))
+    }
+
+    /// How many keys of `tree` in `range` had a value at this moment, counted one by one.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn count(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<u64> {
+        let mut scan = self.scan(tree, range.into().keys_only())?;
+        let mut count = 0;
+        while scan.advance()? {
+            count += 1;
+        }
+        Ok(count)
     }
 
     /// A cursor over `tree` at this moment. It is at no pair yet.

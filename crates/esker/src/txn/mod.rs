@@ -211,6 +211,40 @@ impl Txn {
         self.get(tree, key)?.map(Value::into_vec).transpose()
     }
 
+    /// Calls `use_bytes` with the bytes of the value of `key`, and returns what it returns; `None` if the key is absent.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn get_with<T>(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        use_bytes: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let Some(value) = self.get(tree, key)? else { return Ok(None) };
+        Ok(Some(use_bytes(&value.bytes()?)))
+    }
+
+    /// The values of `keys`, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn get_many(
+        &self,
+        tree: &Tree,
+        keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<Vec<Option<Value>>> {
+        keys.into_iter().map(|key| self.get(tree, key)).collect()
+    }
+
+    /// Whether `key` has a value. This counts as a read of the value.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(tree, key)?.is_some())
+    }
+
     /// The value of `key`, protected as if the transaction wrote the key: if it writes anything, it commits only if no
     /// other write has changed the key. A pessimistic transaction first locks the key exclusively, so that of two
     /// transactions that read and then write it, the second waits.
@@ -238,6 +272,67 @@ impl Txn {
     /// As [`Txn::get`].
     pub fn scan_for_update(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<TxnScan<'_>> {
         self.noted(self.read_range(tree, range.into(), true))
+    }
+
+    /// How many keys in `range` have a value, counted one by one. This counts as a read of the range.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn count(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<u64> {
+        let mut scan = self.scan(tree, range.into().keys_only())?;
+        let mut count = 0;
+        while scan.advance()? {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// The pair with the least key. The transaction has then read the keys up to this one. A serializable pessimistic
+    /// one locks the whole tree against writers.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let tree = db.default_tree();
+    /// tree.put("bee", "6 legs")?;
+    /// let txn = db.begin(esker::TxnOptions::default())?;
+    /// txn.put(tree, "ant", "6 legs")?;
+    /// assert_eq!(txn.first(tree)?.map(|(key, _)| key), Some(b"ant".to_vec()));
+    /// assert_eq!(txn.count(tree, ..)?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn first(&self, tree: &Tree) -> Result<Option<(Vec<u8>, Value)>> {
+        self.first_of(tree, ScanRange::all())
+    }
+
+    /// The pair with the greatest key. The transaction has then read the keys from this one on, otherwise as
+    /// [`Txn::first`] says.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn last(&self, tree: &Tree) -> Result<Option<(Vec<u8>, Value)>> {
+        self.first_of(tree, ScanRange::all().reverse())
+    }
+
+    /// Whether no key has a value. What this reads is what [`Txn::first`] reads.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn is_empty(&self, tree: &Tree) -> Result<bool> {
+        Ok(!self.scan(tree, ScanRange::all().keys_only())?.advance()?)
+    }
+
+    fn first_of(&self, tree: &Tree, range: ScanRange) -> Result<Option<(Vec<u8>, Value)>> {
+        let mut scan = self.scan(tree, range)?;
+        if !scan.advance()? {
+            return Ok(None);
+        }
+        Ok(Some((scan.key().to_vec(), scan.handle()?)))
     }
 
     fn read_key(&self, tree: &Tree, key: &[u8], for_update: bool) -> Result<Option<Value>> {

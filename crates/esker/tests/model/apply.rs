@@ -10,7 +10,7 @@ use crate::common::{Longest, ttl};
 use crate::model::{Bytes, Content};
 use crate::ops::{Exchange, Key, Op, Range, Recipe, TREES, Write};
 use crate::session::{Check, OpenScan, Session, compare, digest, same};
-use crate::values::read_found;
+use crate::values::{read, read_found};
 
 /// Whether `range` has `key`.
 pub(crate) fn is_in(range: &Range, key: &[u8]) -> bool {
@@ -323,6 +323,8 @@ impl Session {
                 same!(got.as_deref(), content.as_ref().map(|(value, _)| &**value), "the value of {key:?}");
                 let expires = value.is_some_and(|value| value.expires_us().is_some());
                 same!(expires, content.is_some_and(|(_, until)| until.is_some()), "whether {key:?} expires");
+                same!(handle.get_with(&**key, <[u8]>::to_vec)?, got, "{key:?} lent");
+                same!(handle.get_pinned(&**key)?.as_deref(), got.as_deref(), "{key:?} pinned");
                 return Ok(digest(got));
             }
             Op::GetInto { tree, key } => {
@@ -424,6 +426,15 @@ impl Session {
                     got.is_some(),
                     "contains {key:?} in snapshot {slot}"
                 );
+                let mut buf = b"left over".to_vec();
+                let found = snapshot.get_into(&handle, &**key, &mut buf)?;
+                same!(found.then_some(&*buf), got.as_deref(), "{key:?} of snapshot {slot} in a buffer");
+                let lent = snapshot.get_with(&handle, &**key, <[u8]>::to_vec)?;
+                same!(lent, got, "{key:?} lent by snapshot {slot}");
+                let pinned = snapshot.get_pinned(&handle, &**key)?;
+                same!(pinned.as_deref(), got.as_deref(), "{key:?} pinned in snapshot {slot}");
+                let many = snapshot.get_many(&handle, [&**key])?;
+                same!(read_found(many[0].as_ref())?, got, "{key:?} of several in snapshot {slot}");
                 return Ok(digest(got));
             }
             Op::SnapshotScan { slot, tree, range } => {
@@ -432,6 +443,23 @@ impl Session {
                 let expected = self.model.trees[TREES[*tree]].scan(range, *at);
                 let mut scan = snapshot.scan(&handle, range.to_scan_range())?;
                 compare(&mut scan, &mut expected.iter().cloned(), usize::MAX)?;
+                let count = snapshot.count(&handle, range.to_scan_range())?;
+                same!(count, expected.len() as u64, "the count of {range:?} in snapshot {slot}");
+                let all = self.model.trees[TREES[*tree]].scan(&Range::all(), *at);
+                let pair = |end: Option<(Vec<u8>, Value)>| -> Check<_> {
+                    end.map(|(key, value)| Ok((key.into(), read(&value)?.into()))).transpose()
+                };
+                same!(
+                    pair(snapshot.first(&handle)?)?.as_ref(),
+                    all.first(),
+                    "the first pair of snapshot {slot}"
+                );
+                same!(
+                    pair(snapshot.last(&handle)?)?.as_ref(),
+                    all.last(),
+                    "the last pair of snapshot {slot}"
+                );
+                same!(snapshot.is_empty(&handle)?, all.is_empty(), "whether snapshot {slot} is empty");
                 return Ok(digest(&expected));
             }
             Op::DropSnapshot { slot } => self.snapshots[*slot] = None,

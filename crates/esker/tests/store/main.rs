@@ -34,6 +34,7 @@ mod handles;
 mod hostile_paths;
 mod ingest;
 mod insight;
+mod lent;
 mod limits;
 mod many_trees;
 mod memory;
