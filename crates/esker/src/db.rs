@@ -14,8 +14,9 @@ use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
 use crate::store::{Owner, SplitAt, Whole};
 use crate::trace::{Cause, Operation, Subject, perf_context};
-use crate::tree::{Snapshot, Tree};
+use crate::tree::{Snapshot, Tree, check_tag};
 use crate::txn::{LockTable, Txn, TxnOptions};
+use crate::typed::{KeyCodec, TypedTree, ValueCodec, tag_of};
 use crate::updates::Updates;
 use crate::value::Value;
 use crate::write::batch::{Batch, check_key};
@@ -115,13 +116,41 @@ impl Db {
     /// # Errors
     /// `InvalidInput` for a name that is empty or longer than 255 bytes; `ReadOnly`; `Io`.
     pub fn tree(&self, name: &str) -> Result<Tree> {
+        self.open_or_create(name, None)
+    }
+
+    /// A tree that this creates gets `tag`.
+    fn open_or_create(&self, name: &str, tag: Option<String>) -> Result<Tree> {
         if let Some(tree) = self.open_tree(name)? {
             return Ok(tree);
         }
-        match self.create_tree(name, TreeOptions::default()) {
+        match self.create(name, TreeOptions::default(), tag) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => self.open_tree(name)?.ok_or(error),
             other => other,
         }
+    }
+
+    /// The tree called `name` with keys and values of types, created with default options when it is missing. A tree that
+    /// this creates gets a tag ([`Tree::tag`]) that names the types, by which the command line shows keys.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let names = db.open_typed::<u64, String>("names")?;
+    /// names.put(7, "Ada")?;
+    /// names.put(30, "Bo")?;
+    /// assert_eq!(names.get(7)?.as_deref(), Some("Ada"));
+    /// let newest = names.iter()?.next_back().transpose()?;
+    /// assert_eq!(newest, Some((30, "Bo".to_owned())));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::tree`], and `InvalidInput` when the tree's tag says that its keys have another type.
+    pub fn open_typed<K: KeyCodec, V: ValueCodec>(&self, name: &str) -> Result<TypedTree<K, V>> {
+        TypedTree::of(self.open_or_create(name, tag_of::<K, V>())?)
     }
 
     /// Creates the tree called `name`.
@@ -130,11 +159,16 @@ impl Db {
     /// `AlreadyExists`, `InvalidInput` when an option is out of range or [`TreeOptions::log`] differs from that of the
     /// group's trees, or as [`Db::tree`].
     pub fn create_tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
+        self.create(name, options, None)
+    }
+
+    fn create(&self, name: &str, options: TreeOptions, tag: Option<String>) -> Result<Tree> {
         check_tree_name(name)?;
         self.store.disk().ensure_writable()?;
         options.check()?;
+        tag.as_deref().map_or(Ok(()), check_tag)?;
         crate::table::check_supported(options.compression)?;
-        let tree = self.store.reshaper().create_tree(name, options)?;
+        let tree = self.store.reshaper().create_tree(name, options, tag)?;
         Ok(Tree::new(&self.store, tree))
     }
 

@@ -72,6 +72,7 @@ mod table;
 mod trace;
 mod tree;
 mod txn;
+mod typed;
 mod updates;
 mod value;
 mod version;
@@ -101,6 +102,12 @@ pub use tree::{
     ValueWriter,
 };
 pub use txn::{Isolation, Savepoint, Txn, TxnMode, TxnOptions, TxnScan};
+#[cfg(feature = "serde")]
+pub use typed::Serde;
+pub use typed::{
+    KeyCodec, KeyElement, KeyPrefix, Pair, TypedBatch, TypedCursor, TypedRange, TypedSnapshot, TypedTree,
+    TypedTxn, ValueCodec,
+};
 pub use updates::{Change, Update, Updates, What};
 pub use value::{PinnedValue, Value, ValueMap, ValueReader};
 pub use write::batch::{AwaitedValue, Batch, KEY_LEN_MAX};

@@ -52,6 +52,7 @@ mod split;
 mod staging;
 mod tiny_pairs;
 mod transfer;
+mod typed;
 mod updates;
 mod value_reads;
 mod volatile;

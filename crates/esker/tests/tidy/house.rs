@@ -78,7 +78,7 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["open"],
     &["tree"],
     &["txn", "updates"],
-    &["admin"],
+    &["admin", "typed"],
     &["db"],
     &["measure", "fuzzing"],
 ];

@@ -53,8 +53,13 @@ pub(super) fn add_tags(edits: &mut Vec<Edit>, versions: &Versions, tags: &[(&str
 }
 
 impl Reshaper {
-    /// Creates the tree called `name`.
-    pub(crate) fn create_tree(&self, name: &str, options: TreeOptions) -> Result<Arc<TreeInner>> {
+    /// Creates the tree called `name`, with a tag if one is given.
+    pub(crate) fn create_tree(
+        &self,
+        name: &str,
+        options: TreeOptions,
+        tag: Option<String>,
+    ) -> Result<Arc<TreeInner>> {
         // What changes a group as a whole must know all of its trees.
         let _one_at_a_time = options.group.is_some().then(|| self.reshaping.lock());
         // Earlier writes must not be lost if the new tree survives: the store must stay a prefix of its history.
@@ -66,6 +71,7 @@ impl Reshaper {
         let lineage = group.map_or(Ok(None), |group| group.admit(&options))?;
         let mut edits = vec![Edit::CreateTree { tree, name: name.to_owned(), options }];
         edits.extend(lineage.map(|lineage| Edit::KeyBounds { tree, lineage, range: KeyRange::default() }));
+        edits.extend(tag.map(|tag| Edit::SetTag { tree, tag }));
         self.installer.apply(&mut versions, &VersionEdit::of(edits))?;
         versions.tree_called(name)
     }
