@@ -18,6 +18,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::event;
 
 /// How soon a step that lacked something is tried again.
 const RETRY: Duration = Duration::from_millis(100);
@@ -117,6 +118,11 @@ impl Health {
     pub(crate) fn fail(&self, error: Error) {
         let mut failure = self.failure.lock();
         if failure.as_ref().is_none_or(|old| old.kind() == ErrorKind::OutOfSpace) {
+            match (error.kind(), failure.is_some()) {
+                (ErrorKind::OutOfSpace, true) => {}
+                (ErrorKind::OutOfSpace, false) => event!(WARN, "disk full", { error: error.to_string() }),
+                _ => event!(ERROR, "failed", { error: error.to_string() }),
+            }
             *failure = Some(error);
             self.has_failed.store(true, Ordering::Release);
         }
@@ -127,7 +133,9 @@ impl Health {
     /// The disk has room again.
     pub(crate) fn recover(&self) {
         let mut failure = self.failure.lock();
-        failure.take_if(|error| error.kind() == ErrorKind::OutOfSpace);
+        if failure.take_if(|error| error.kind() == ErrorKind::OutOfSpace).is_some() {
+            event!(INFO, "disk has room again", { path: self.dir.display().to_string() });
+        }
         self.has_failed.store(failure.is_some(), Ordering::Release);
     }
 

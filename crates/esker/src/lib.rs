@@ -28,6 +28,19 @@
 //!
 //! Esker is fast without tuning; [`Options`] holds the few budgets there are. `docs/guarantees.md` lists what a store
 //! promises, and `docs/format.md` describes every byte on disk.
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `zstd` | yes | [`Compression::Zstd`]; needs a C compiler |
+//! | `serde` | no | `Serde`, the codec of a [`TypedTree`] for values of any type that serde can serialize |
+//! | `tracing` | no | events of the crate `tracing`, with the target `esker` |
+//!
+//! The events, each with figures as fields: `opened` with what was recovered, `flushed`, `merged`, `writers are slowed`
+//! and `writers are no longer slowed`, `stalled` (a write that waited, at the level `DEBUG`), `disk full` and `disk has
+//! room again`, `failed` (the store takes no more writes), and `damage`. A subscriber must not call the store: it may
+//! be called while the store holds a lock.
 
 mod admin;
 mod blob;
@@ -41,6 +54,7 @@ mod cursor;
 mod db;
 pub mod env;
 mod error;
+mod events;
 mod finding;
 mod flush;
 pub mod fs;

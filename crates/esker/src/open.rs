@@ -26,6 +26,7 @@ use crate::canary::broken;
 use crate::cursor::SeqNo;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::{Began, event};
 use crate::fs::gone::remove_for_good;
 use crate::fs::{DirLock, FileSystem, LockMode, MemoryFs, give_back_free_memory};
 use crate::log::replay::{LogFloor, ReplayReport, Segments};
@@ -64,6 +65,7 @@ const MANY_TREES: usize = 1000;
 
 pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<Arc<Owner>> {
     options.check()?;
+    let began = Began::now(&*options.env.clock);
     let create = options.create && !read_only;
     options.env = resolve(&options.env, dir, create)?;
     let env = options.env.clone();
@@ -93,6 +95,14 @@ pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<
     let store = opening.finish(&found, replayed, purpose, Some(Arc::clone(&lock)))?;
     store.blobs().note_lock(lock);
     store.start()?;
+    event!(INFO, "opened", {
+        path: dir.display().to_string(),
+        read_only: read_only,
+        records: store.replayed().records,
+        bytes: store.replayed().bytes,
+        trees: store.versions().trees().len(),
+        took_us: began.took_us(&*store.env().clock),
+    });
     Ok(Owner::of(store))
 }
 

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::Core;
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::event;
 use crate::finding::{CheckReport, Finding};
 use crate::rate::RateLimit;
 use crate::state::versions::VersionSet;
@@ -83,7 +84,14 @@ impl Scrub {
         let mut found = self.found.lock();
         for finding in &report.findings[from.min(report.findings.len())..] {
             if found.new.len() < REMEMBERED_MAX {
-                found.new.insert(finding.clone());
+                let is_new = found.new.insert(finding.clone());
+                if is_new && !found.last.contains(finding) {
+                    event!(ERROR, "damage", {
+                        path: finding.file.display().to_string(),
+                        offset: finding.offset,
+                        reason: finding.reason.as_str(),
+                    });
+                }
             }
         }
     }

@@ -19,6 +19,7 @@ use crate::cache::{BufferPool, PageId};
 use crate::cursor::{Kind, SeqNo};
 use crate::env::Clock;
 use crate::error::{Error, Result};
+use crate::events::event;
 use crate::fs::{ReadFile, read_part};
 use crate::trace::{Cause, Step, perf_context};
 
@@ -270,7 +271,15 @@ impl TableReader {
     pub(super) fn open_block(&self, i: usize, stored: impl AsRef<[u8]> + Into<Arc<[u8]>>) -> Result<Block> {
         let start = self.place(i).start;
         let opened = frame::open(stored, self.footer.salt, start).and_then(Block::check);
-        opened.map_err(|flaw| flaw.into_error(self.file.path(), start))
+        opened.map_err(|flaw| {
+            let error = flaw.into_error(self.file.path(), start);
+            event!(ERROR, "damage", {
+                path: self.file.path().display().to_string(),
+                offset: start,
+                reason: error.message(),
+            });
+            error
+        })
     }
 
     pub(super) fn read_raw(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use super::recording::{Step, Trace};
 use super::{CAUSES, Cause};
 use crate::env::Clock;
+use crate::events::event;
 
 /// What one cause took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -93,6 +94,9 @@ pub(crate) fn waiting<T>(clock: &dyn Clock, cause: Cause, work: impl FnOnce() ->
     let done = work();
     let ns = clock.monotonic_ns().saturating_sub(began);
     note(cause, ns, 0);
+    if matches!(cause, Cause::Throttled | Cause::Memtables | Cause::Space | Cause::Segment) {
+        event!(DEBUG, "stalled", { cause: cause.name(), took_us: ns / 1000 });
+    }
     step(|| Step::Wait { cause, us: ns / 1000 });
     done
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::env::Clock;
+use crate::events::event;
 use crate::rate::RateLimit;
 use crate::trace::{Cause, perf_context};
 
@@ -45,7 +46,13 @@ pub(crate) struct Throttle {
 impl Throttle {
     /// Sets the rate. The tree with the most unmerged runs has `runs` of them.
     pub(crate) fn set_runs(&self, runs: usize) {
-        self.rate.store(rate_of(runs), Ordering::Relaxed);
+        let rate = rate_of(runs);
+        let old = self.rate.swap(rate, Ordering::Relaxed);
+        if old == 0 && rate != 0 {
+            event!(WARN, "writers are slowed", { runs: runs, bytes_per_second: rate });
+        } else if old != 0 && rate == 0 {
+            event!(INFO, "writers are no longer slowed", { runs: runs });
+        }
     }
 
     /// Whether writers are slowed.

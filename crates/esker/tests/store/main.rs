@@ -21,6 +21,8 @@ mod compaction;
 mod cursors;
 mod devices;
 mod direct_io;
+#[cfg(feature = "tracing")]
+mod events;
 mod examples;
 mod expiry;
 mod export_import;

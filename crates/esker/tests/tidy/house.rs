@@ -60,6 +60,7 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["ranges", "operators", "listener"],
     &["fs"],
     &["env"],
+    &["events"],
     &["health", "io_budget"],
     &["trace"],
     &["options"],

@@ -17,6 +17,7 @@ use crate::compact::queue::{Attempt, CompactionQueue, output_bytes};
 use crate::compact::retain::Retention;
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::{Began, event};
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::space::{is_full, shown};
 use crate::state::TreeInner;
@@ -367,9 +368,19 @@ impl Compactor {
         under_way: &UnderWay<'_>,
     ) -> Result<()> {
         let mut dropped = Vec::new();
+        let began = Began::now(&*self.core.env().clock);
         let outputs = self.merge(tree, levels, compaction, under_way, &mut dropped)?;
         let mut edits: Vec<Edit> = removals(tree, compaction).collect();
         let level = compaction.target as u8;
+        event!(INFO, "merged", {
+            tree: tree.name.as_str(),
+            tables: compaction.inputs.len(),
+            bytes: compaction.inputs.iter().map(|(_, table)| table.info.size).sum::<u64>(),
+            written_tables: outputs.len(),
+            written_bytes: outputs.iter().map(|table| table.size).sum::<u64>(),
+            level: compaction.target,
+            took_us: began.took_us(&*self.core.env().clock),
+        });
         edits.extend(outputs.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
         let added = edits.clone();
         let installed = self.installer.install(edits, &dropped);

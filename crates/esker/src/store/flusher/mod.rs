@@ -21,6 +21,7 @@ use crate::compact::retain::Retention;
 use crate::cursor::{Cursor, SeqNo};
 use crate::env::JobKind;
 use crate::error::Result;
+use crate::events::{Began, event};
 use crate::flush::{FlushQueue, Immutable};
 use crate::listener::FlushedTree;
 use crate::options::{Compression, TableLimits};
@@ -41,6 +42,14 @@ use shrink::Idle;
 const ROTATE_WITH: usize = 8 << 20;
 /// Memtables with fewer bytes than this share a table.
 const SMALL: usize = 256 << 10;
+
+/// The tables that `edits` add.
+fn added(edits: &[Edit]) -> impl Iterator<Item = &TableInfo> {
+    edits.iter().filter_map(|edit| match edit {
+        Edit::AddTable { table, .. } => Some(table),
+        _ => None,
+    })
+}
 
 /// See the module's comment.
 pub(crate) struct Flusher {
@@ -212,6 +221,7 @@ impl Flusher {
         if immutable.is_empty() {
             return Ok(ByTree::new());
         }
+        let began = Began::now(&*self.core.env().clock);
         let last_seq = immutable.iter().map(|(_, mem)| mem.last_seq()).max().unwrap_or(0);
         // The newest logged write, and where the log ends for it: it is unknown whether later writes are durable.
         let logged = immutable.iter().filter(|(_, mem)| mem.floor().is_some());
@@ -259,6 +269,14 @@ impl Flusher {
             });
         if result.is_err() {
             self.installer.discard_tables(&edits);
+        }
+        if result.is_ok() {
+            event!(INFO, "flushed", {
+                trees: trees.len(),
+                tables: added(&edits).count(),
+                bytes: added(&edits).map(|table| table.size).sum::<u64>(),
+                took_us: began.took_us(&*self.core.env().clock),
+            });
         }
         result
     }
