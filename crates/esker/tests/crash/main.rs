@@ -13,6 +13,7 @@ mod faults;
 mod groups;
 mod history;
 mod life;
+mod region;
 mod rules;
 mod volatile;
 mod world;
