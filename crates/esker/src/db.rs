@@ -21,9 +21,11 @@ use crate::updates::Updates;
 use crate::value::Value;
 use crate::write::batch::{Batch, check_key};
 
+mod event_loop;
 mod groups;
 mod insight;
 
+pub use event_loop::WriteToken;
 pub use groups::TreeSplit;
 
 /// An open store. Cheap to clone; any number of threads may use it at once.
@@ -357,16 +359,16 @@ impl Db {
     /// # Errors
     /// `InvalidInput` when it holds a tree of another store, or has 4 GiB or more in the log with the pointers to huge
     /// values; otherwise as [`Tree::put`].
-    pub fn write(&self, batch: &Batch) -> Result<()> {
-        self.store.writes().write(batch, self.store.options().durability)
+    pub fn write(&self, batch: &Batch) -> Result<WriteToken> {
+        self.write_with(batch, self.store.options().durability)
     }
 
     /// Like [`Db::write`], with the given durability.
     ///
     /// # Errors
     /// As [`Db::write`].
-    pub fn write_with(&self, batch: &Batch, durability: Durability) -> Result<()> {
-        self.store.writes().write(batch, durability)
+    pub fn write_with(&self, batch: &Batch, durability: Durability) -> Result<WriteToken> {
+        self.store.writes().write_placed(batch, durability).map(|placed| WriteToken::new(&self.store, placed))
     }
 
     /// Begins a transaction.

@@ -52,6 +52,10 @@ pub enum ErrorKind {
     Deadlock,
     /// Another transaction kept a lock for longer than this one may wait. Roll this one back; it may be repeated.
     LockTimeout,
+    /// A call that never waits would have to wait: [`Error::busy`] says for what.
+    Busy,
+    /// A read that never waits would have to read a file. Make it by a call that may wait.
+    NeedsIo,
     /// The caller cancelled the work before it was done.
     Cancelled,
 }
@@ -77,6 +81,22 @@ pub struct KeyMoved {
     pub upper: Option<Vec<u8>>,
 }
 
+/// What a call that never waits would have to wait for: [`Error::busy`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BusyUntil {
+    /// Memtables are flushed: too many bytes wait for it.
+    Flushed,
+    /// Merges catch up. Writers are slowed meanwhile.
+    Merged,
+    /// The next segment of the log is there.
+    LogSegment,
+    /// A tree that is split, exported, or gets ingested data takes writes again.
+    TreeChanged,
+    /// Another write has ended, one whose condition is being checked.
+    Written,
+}
+
 struct Inner {
     kind: ErrorKind,
     message: String,
@@ -84,13 +104,14 @@ struct Inner {
     offset: Option<u64>,
     source: Option<io::Error>,
     moved: Option<KeyMoved>,
+    busy: Option<BusyUntil>,
 }
 
 impl Error {
     /// An error of `kind`, described by `message` (lower case, no full stop).
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        let (path, offset, source, moved) = (None, None, None, None);
-        Error(Box::new(Inner { kind, message: message.into(), path, offset, source, moved }))
+        let (path, offset, source, moved, busy) = (None, None, None, None, None);
+        Error(Box::new(Inner { kind, message: message.into(), path, offset, source, moved, busy }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -169,6 +190,25 @@ impl Error {
         self.0.moved.as_ref()
     }
 
+    pub(crate) fn busy_until(until: BusyUntil) -> Self {
+        let what = match until {
+            BusyUntil::Flushed => "memtables are flushed",
+            BusyUntil::Merged => "merges have caught up",
+            BusyUntil::LogSegment => "the next segment of the log is there",
+            BusyUntil::TreeChanged => "the tree takes writes again",
+            BusyUntil::Written => "another write has ended",
+        };
+        let mut error = Error::new(ErrorKind::Busy, format!("the write would have to wait until {what}"));
+        error.0.busy = Some(until);
+        error
+    }
+
+    /// Of a [`ErrorKind::Busy`]: what the call would have had to wait for. When it has happened, the listener hears of it
+    /// ([`Listener::ready`](crate::Listener::ready)).
+    pub fn busy(&self) -> Option<BusyUntil> {
+        self.0.busy
+    }
+
     /// A copy that carries the source as text, so that one failure can be handed to many waiters.
     #[must_use]
     pub fn duplicate(&self) -> Self {
@@ -182,6 +222,7 @@ impl Error {
             offset: self.0.offset,
             source: None,
             moved: self.0.moved.clone(),
+            busy: self.0.busy,
         }))
     }
 }
@@ -236,7 +277,7 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let of_kind = || match error.kind() {
             ErrorKind::Corruption => io::ErrorKind::InvalidData,
-            ErrorKind::Locked => io::ErrorKind::WouldBlock,
+            ErrorKind::Locked | ErrorKind::Busy | ErrorKind::NeedsIo => io::ErrorKind::WouldBlock,
             ErrorKind::NotFound => io::ErrorKind::NotFound,
             ErrorKind::AlreadyExists => io::ErrorKind::AlreadyExists,
             ErrorKind::InvalidInput => io::ErrorKind::InvalidInput,

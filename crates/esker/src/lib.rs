@@ -97,8 +97,8 @@ pub use admin::{
     dump_with, forget_backups, repair, repair_until, restore, restore_until,
 };
 pub use cache::sim as cache_sim;
-pub use db::{Db, TreeSplit};
-pub use error::{Error, ErrorKind, KeyMoved, Result};
+pub use db::{Db, TreeSplit, WriteToken};
+pub use error::{BusyUntil, Error, ErrorKind, KeyMoved, Result};
 pub use finding::{CheckReport, Finding};
 pub use listener::{FlushedTree, Listener};
 pub use operators::{ADD, APPEND, MergeOperator, MergeOperators, OPERATOR_NAME_MAX};

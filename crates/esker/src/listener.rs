@@ -18,8 +18,8 @@ pub struct FlushedTree {
 
 /// Hears of what an open store does: [`Options::listener`](crate::Options::listener).
 ///
-/// The store calls it on the thread that has done the work. A call must return soon, and must not panic, and must not
-/// write to the store or flush it: that could wait for this very thread. It may read.
+/// The store calls it on the thread that has done the work, and may hold locks. A call must return soon, must not panic,
+/// and must not call the store, but for [`Db::is_durable`](crate::Db::is_durable). It usually wakes another thread.
 ///
 /// # Example
 /// ```
@@ -52,6 +52,12 @@ pub trait Listener: Send + Sync {
     fn flushed(&self, trees: &[FlushedTree]) {
         let _ = trees;
     }
+
+    /// The log was synced. Ask [`Db::is_durable`](crate::Db::is_durable) which writes survive power loss now.
+    fn synced(&self) {}
+
+    /// Something has happened that a refused [`Db::try_write`](crate::Db::try_write) was to wait for. Try again.
+    fn ready(&self) {}
 }
 
 /// A listener that copies of the options share.
@@ -65,6 +71,14 @@ impl ListenerHandle {
 
     pub(crate) fn flushed(&self, trees: &[FlushedTree]) {
         self.0.flushed(trees);
+    }
+
+    pub(crate) fn synced(&self) {
+        self.0.synced();
+    }
+
+    pub(crate) fn ready(&self) {
+        self.0.ready();
     }
 }
 

@@ -7,7 +7,7 @@ use super::gc::{InTable, Stage};
 use super::{BlobSet, Entry, LiveFile, Pointer, SingleWriter, key_hash};
 use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::{DirLock, Mapping, UserFile};
+use crate::fs::{DirLock, Mapping, UserFile, no_wait};
 use crate::trace::{Cause, Operation, Step, Subject, perf_context};
 
 /// Reads of at least this many bytes take long enough to be timed one by one.
@@ -172,6 +172,7 @@ impl Pin {
     /// Runs and measures `read`, which reads `len` bytes of the value. Fails if the store was closed meanwhile: until
     /// then the pin has kept the bytes, and a later opening of the store does not know the pin.
     fn measured<T>(&self, len: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
+        no_wait::check()?;
         let metrics = &self.set.metrics;
         metrics
             .measure(Operation::Value, Subject::none, || {

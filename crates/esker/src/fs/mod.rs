@@ -23,6 +23,7 @@ pub(crate) mod descriptors;
 pub(crate) mod gone;
 mod mapping;
 mod memory;
+pub(crate) mod no_wait;
 pub(crate) mod open_files;
 mod real;
 pub mod sim;

@@ -59,6 +59,9 @@ impl Worker for Store {
             Err(error) => self.disk.fail(error),
         }
         let worked = result.unwrap_or(false);
+        if worked {
+            self.core.tell_ready();
+        }
         self.close_if_due();
         worked
     }

@@ -1,11 +1,13 @@
 //! The commit pipeline and its log. A sync makes everything before a log position survive power loss.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Core;
 use crate::canary::broken;
 use crate::compact::retain::ReadPoints;
 use crate::cursor::Expiry;
+use crate::env::JobKind;
 use crate::error::{ErrorKind, Result};
 use crate::log::wal::Wal;
 use crate::read::snapshots::Lasting;
@@ -16,11 +18,13 @@ pub(crate) struct CommitLog {
     core: Arc<Core>,
     commit: Commit,
     wal: Wal,
+    /// Whether somebody wants the log to be synced without waiting for it.
+    sync_wanted: AtomicBool,
 }
 
 impl CommitLog {
     pub(super) fn new(core: &Arc<Core>, commit: Commit, wal: Wal) -> CommitLog {
-        CommitLog { core: Arc::clone(core), commit, wal }
+        CommitLog { core: Arc::clone(core), commit, wal, sync_wanted: AtomicBool::new(false) }
     }
 
     #[inline]
@@ -51,7 +55,27 @@ impl CommitLog {
     /// As [`CommitLog::sync_to`], also for a closing store that takes no more writes.
     pub(super) fn sync_when_closing(&self, end: u64) -> Result<()> {
         let blobs_first = || if broken("rule-4") { Ok(()) } else { self.core.blobs.sync() };
-        self.wal.sync_to(end, &self.commit.published, &blobs_first)
+        let before = self.wal.synced();
+        self.wal.sync_to(end, &self.commit.published, &blobs_first)?;
+        if let Some(listener) = self.core.options.listener.as_ref().filter(|_| self.wal.synced() > before) {
+            listener.synced();
+        }
+        Ok(())
+    }
+
+    /// Has the log job sync what is published now.
+    pub(crate) fn request_sync(&self) {
+        self.sync_wanted.store(true, Ordering::SeqCst);
+        self.core.notify(JobKind::Log);
+    }
+
+    /// Syncs the log if that was requested.
+    pub(super) fn sync_if_requested(&self) -> Result<bool> {
+        let is_wanted = self.sync_wanted.swap(false, Ordering::SeqCst);
+        if is_wanted {
+            self.sync_published()?;
+        }
+        Ok(is_wanted)
     }
 
     /// Fails if nothing in the store can be changed or made durable. A full disk is no reason.

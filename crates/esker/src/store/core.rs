@@ -1,7 +1,7 @@
 //! What every part of an open store needs: where it is, its options, its files, and the state of its health.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub(crate) struct Core {
     pub(super) health: Health,
     pub(super) executor: Arc<dyn Executor>,
     /// The store, for callers that do its background work themselves.
+    /// Whether a write that does not wait was refused since the listener was told to try again.
+    refused: AtomicBool,
     worker: OnceLock<Weak<dyn Worker>>,
     /// The clock by which values expire.
     pub(super) clock: SteadyClock,
@@ -97,6 +99,7 @@ impl Core {
             metrics: Arc::clone(&blobs.metrics),
             blobs,
             tables,
+            refused: AtomicBool::new(false),
             options,
         })
     }
@@ -177,6 +180,21 @@ impl Core {
     /// Whether nothing may delay merges and the rewriting of blob files.
     pub(super) fn is_urgent(&self) -> bool {
         self.health.is_closing() || self.throttle.is_slowing() || self.health.has_failed()
+    }
+
+    /// Notes that a write which does not wait was refused.
+    pub(super) fn note_refused(&self) {
+        self.refused.store(true, Ordering::SeqCst);
+    }
+
+    /// Tells the listener that writes which were refused may go on now, if there were any.
+    pub(super) fn tell_ready(&self) {
+        if self.refused.load(Ordering::SeqCst)
+            && self.refused.swap(false, Ordering::SeqCst)
+            && let Some(listener) = &self.options.listener
+        {
+            listener.ready();
+        }
     }
 
     /// Fails if the store is closing or closed.

@@ -74,6 +74,7 @@ pub(crate) use owner::Owner;
 use reshaper::Reshaper;
 pub(crate) use reshaper::{Imported, ImportedBlobs, ImportedTree, Ingested, SplitAt, Whole};
 use scrub::Scrub;
+pub(crate) use write_path::Placed;
 use write_path::WritePath;
 
 /// See the module's comment.

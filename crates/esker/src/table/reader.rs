@@ -20,7 +20,7 @@ use crate::cursor::{Kind, SeqNo};
 use crate::env::Clock;
 use crate::error::{Error, Result};
 use crate::events::event;
-use crate::fs::{ReadFile, read_part};
+use crate::fs::{ReadFile, no_wait, read_part};
 use crate::trace::{Cause, Step, perf_context};
 
 /// A table of at most this many bytes is prefetched whole when it is opened. The disk delivers it in the time
@@ -230,6 +230,7 @@ impl TableReader {
     /// Reads block `i` from the file and puts it into the pool.
     #[cold]
     pub(super) fn load(&self, i: usize) -> Result<Block> {
+        no_wait::check()?;
         let place = self.place(i);
         self.note_reading(i, place.end - place.start);
         let block = self.read(i)?;

@@ -29,6 +29,7 @@ use crate::version::read_cost::ReadCost;
 use crate::write::batch::{Batch, check_key};
 
 mod batch;
+mod cached;
 mod conditional;
 mod cursor;
 mod durable;

@@ -17,6 +17,7 @@ use crate::cache::BufferPool;
 use crate::codec::file_number;
 use crate::env::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fs::no_wait;
 use crate::fs::open_files::{OpenFiles, Reopenable, Slot};
 use crate::fs::{FileSystem, ReadFile, descriptors, gone};
 use crate::options::Options;
@@ -133,6 +134,7 @@ impl TableRegistry {
     }
 
     fn open(&self, file: &TableFile) -> Result<TableReader> {
+        no_wait::check()?;
         perf_context::expect(&*self.clock);
         let source = self.open_file(file.id)?;
         let now_us = self.clock.monotonic_us();

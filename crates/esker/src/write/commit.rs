@@ -128,8 +128,9 @@ pub(crate) struct NewRecord<'a> {
 /// The result of an attempt to commit.
 #[derive(Debug)]
 pub(crate) enum Committed {
-    /// The write is in the log and visible; `end` is the log position after it and after all earlier records.
-    Done { end: u64 },
+    /// The write is in the log and visible. `end` is the log position after it and after all earlier records, `last_seq`
+    /// its last sequence number.
+    Done { end: u64, last_seq: SeqNo },
     /// A tree takes no writes now. Wait until it does, then try again.
     Paused,
     /// The log needs a spare segment with room for this many bytes. Prepare one outside the lock, then try again.
@@ -176,6 +177,15 @@ impl Commit {
             self.advanced.wait(&mut state);
         }
         state
+    }
+
+    /// [`Commit::lock`], if that takes about as long as `at_most`.
+    pub(crate) fn lock_within(&self, at_most: Duration) -> Option<MutexGuard<'_, CommitState>> {
+        let mut state = self.state.try_lock_for(at_most)?;
+        if state.quiet_wanted > 0 {
+            self.advanced.wait_for(&mut state, at_most);
+        }
+        (state.quiet_wanted == 0).then_some(state)
     }
 
     /// Takes the lock for a short change that must not interleave with reservations. It does not give way to threads
@@ -290,7 +300,7 @@ impl Commit {
                 mem.table.insert(region, height, op.key, seq, op.kind, op.value);
             }
         }
-        let end = reservation.end;
+        let (end, last_seq) = (reservation.end, reservation.first_seq + batch.len() as u64 - 1);
         // This comes before anything can flush the batch: a flush must know its huge values as committed. A batch that
         // skips the log never reaches the disk by way of the log.
         let position = if reservation.logged.is_some() { end } else { VOLATILE };
@@ -299,7 +309,7 @@ impl Commit {
         logged?;
         // If an earlier record is not in the log, this one is lost too.
         self.check()?;
-        Ok(Committed::Done { end })
+        Ok(Committed::Done { end, last_seq })
     }
 
     /// Takes the next sequence number for something that is neither in the log nor in a memtable. All earlier writes

@@ -75,6 +75,19 @@ impl Throttle {
         }
     }
 
+    /// Admits a writer of `bytes` bytes, unless the rate requires a delay.
+    pub(crate) fn admits(&self, clock: &dyn Clock, bytes: usize) -> bool {
+        let rate = self.rate.load(Ordering::Relaxed);
+        let now = clock.monotonic_us();
+        if rate != 0 && self.limit.spend(now, 0, rate) >= SLEEP_MIN_US {
+            return false;
+        }
+        if rate != 0 {
+            self.limit.spend(now, bytes as u64, rate);
+        }
+        true
+    }
+
     fn hold_up(&self, clock: &dyn Clock, bytes: u64, rate: u64) {
         let wait = self.limit.spend(clock.monotonic_us(), bytes, rate);
         if wait >= SLEEP_MIN_US {

@@ -241,7 +241,7 @@ impl Life {
         let durability = if self.rng.one_in(8) { Durability::Power } else { Durability::Process };
         let written = db.write_with(&batch, durability);
         self.groups[which].history.states.push(next);
-        let alive = alive(&self.disk, written);
+        let alive = alive(&self.disk, written.map(drop));
         if alive && durability == Durability::Power && !batch.is_empty() {
             self.groups[which].history.make_durable();
         }

@@ -334,7 +334,7 @@ impl Life {
             }
         };
         let durability = if self.rng.one_in(4) { Durability::Power } else { Durability::Process };
-        let result = fill().and_then(|()| self.db().write_with(&batch, durability));
+        let result = fill().and_then(|()| self.db().write_with(&batch, durability).map(drop));
         writes.extend(beside);
         self.trace(|_| format!("deletes a range: {}", describe_writes(&writes)));
         self.history.begin(Event::Batch(writes));
@@ -365,7 +365,7 @@ impl Life {
         self.trace(|_| format!("appends: {}", describe_writes(&writes)));
         self.history.begin(Event::Batch(writes));
         let durability = if self.rng.one_in(4) { Durability::Power } else { Durability::Process };
-        let result = self.db().write_with(&batch, durability);
+        let result = self.db().write_with(&batch, durability).map(drop);
         self.withdraw_if_refused(&result);
         if result.is_ok() && !self.disk.is_dead() {
             self.history.acknowledge();
@@ -396,7 +396,7 @@ impl Life {
                 None => batch.delete(&self.trees[tree], key)?,
             }
         }
-        self.db().write_with(&batch, durability)
+        self.db().write_with(&batch, durability).map(drop)
     }
 
     pub(crate) fn sync(&mut self) -> Outcome<()> {

@@ -151,7 +151,7 @@ impl Node {
             assert!(batch.attach(&staged).unwrap());
         }
         batch.put(&self.tree(2), APPLIED, keys::u64(index)).unwrap();
-        self.alive(self.db().write(&batch))
+        self.alive(self.db().write(&batch)).map(drop)
     }
 
     /// Notes how far no crash can take the node back.

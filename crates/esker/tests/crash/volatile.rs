@@ -269,7 +269,7 @@ impl Life {
         let db = self.db.as_ref().unwrap();
         let written = db.write_with(&batch, durability);
         self.trees[which].history.states.push(next);
-        let alive = alive(&self.disk, written);
+        let alive = alive(&self.disk, written.map(drop));
         if alive && durability == Durability::Power && !batch.is_empty() {
             self.trees[which].history.make_durable();
         }

@@ -132,7 +132,7 @@ impl Session {
                     // A batch that is dropped takes nothing with it.
                     drop(batch.clone());
                     batch.put_stored(&handle, &again, &stored)?;
-                    self.db().write(&batch)
+                    self.db().write(&batch).map(drop)
                 })
             }
             StreamEnd::Power => writer.commit_with(Durability::Power),

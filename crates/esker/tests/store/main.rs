@@ -21,6 +21,7 @@ mod compaction;
 mod cursors;
 mod devices;
 mod direct_io;
+mod event_loop;
 #[cfg(feature = "tracing")]
 mod events;
 mod examples;

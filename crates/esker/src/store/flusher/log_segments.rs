@@ -1,6 +1,9 @@
 //! Prepares log segments. If the disk has no room for one, a flush makes room.
 
+use std::sync::atomic::Ordering;
+
 use super::Flusher;
+use crate::env::JobKind;
 use crate::error::Result;
 use crate::space::is_full;
 use crate::store::at_work::AtWork;
@@ -58,10 +61,17 @@ impl Flusher {
         self.disk.prepare_out_of_reserve(record_len)
     }
 
+    /// Has the log job prepare a segment with room for a record of `record_len` bytes.
+    pub(in crate::store) fn want_segment(&self, record_len: usize) {
+        self.wanted_record.fetch_max(record_len, Ordering::AcqRel);
+        self.core.notify(JobKind::Log);
+    }
+
     pub(in crate::store) fn run_log_job(&self) -> Result<bool> {
-        let mut worked = false;
-        if !self.log.wal().has_spare() {
-            self.prepare_segment(0, false)?;
+        let mut worked = self.log.sync_if_requested()?;
+        let wanted = self.wanted_record.swap(0, Ordering::AcqRel);
+        if !self.log.wal().has_spare() || (wanted > 0 && self.log.wal().missing_spare(wanted).is_some()) {
+            self.prepare_segment(wanted, false)?;
             worked = true;
         }
         if self.log.wal().has_sealed_unsynced() {

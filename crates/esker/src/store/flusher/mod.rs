@@ -6,6 +6,7 @@
 //! (rule 19).
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use parking_lot::Mutex;
 
@@ -61,6 +62,8 @@ pub(crate) struct Flusher {
     versions: Arc<VersionSet>,
     immutable: Arc<FlushQueue>,
     flushing: Mutex<()>,
+    /// The longest record for which a writer that did not wait wants a log segment, in bytes; 0: none.
+    wanted_record: AtomicUsize,
     idle: Idle,
 }
 
@@ -82,6 +85,7 @@ impl Flusher {
             versions: Arc::clone(versions),
             immutable: Arc::clone(installer.immutable()),
             flushing: Mutex::new(()),
+            wanted_record: AtomicUsize::new(0),
             idle: Idle::default(),
         }
     }

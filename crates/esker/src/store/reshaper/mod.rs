@@ -34,6 +34,7 @@ impl Drop for WritePause<'_> {
     fn drop(&mut self) {
         self.trees.iter().for_each(|tree| tree.set_paused(false));
         self.core.health.signal();
+        self.core.tell_ready();
     }
 }
 

@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::{Collector, CommitLog, Core, Disk, Flusher, Installer};
 use crate::blob::NewBlob;
-use crate::cursor::Kind;
+use crate::cursor::{Kind, SeqNo};
 use crate::env::JobKind;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{BusyUntil, Error, ErrorKind, Result};
 use crate::log::record;
 use crate::options::Durability;
 use crate::ranges::KeyRange;
 use crate::space::is_full;
-use crate::state::KeyBounds;
+use crate::state::{KeyBounds, TreeInner};
 use crate::trace::{Cause, Operation, Step, Subject, perf_context};
-use crate::write::batch::Batch;
+use crate::write::batch::{Batch, HugeValue};
 use crate::write::commit::{Committed, NewRecord};
 
 mod new_blobs;
@@ -41,6 +42,25 @@ fn check_key_bounds(batch: &Batch) -> Result<()> {
 fn subject(batch: &Batch) -> Subject {
     let first = batch.planned_ops().next();
     first.map_or_else(Subject::none, |(part, _, op)| Subject::of(&batch.parts()[part].tree.name, op.key))
+}
+
+/// Whether a write may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    Yes,
+    No,
+}
+
+/// How long a write that does not wait tries to take the commit lock, which others hold for microseconds.
+const LOCK_AT_MOST: Duration = Duration::from_micros(500);
+
+/// Where a write is.
+#[derive(Debug, Clone)]
+pub(crate) struct Placed {
+    /// The log position after it and after all earlier records.
+    pub(crate) end: u64,
+    /// Of a write that skips the log: one of its trees, and its last sequence number. All its trees are flushed together.
+    pub(crate) unlogged: Option<(Arc<TreeInner>, SeqNo)>,
 }
 
 /// Takes batches and huge values.
@@ -77,6 +97,44 @@ impl WritePath {
         self.write_if(batch, durability, None).map(drop)
     }
 
+    /// Writes `batch` with `durability`, and tells where it is.
+    pub(crate) fn write_placed(&self, batch: &Batch, durability: Durability) -> Result<Placed> {
+        self.measured(batch, || {
+            let placed = self.write_whole(batch, &mut Vec::new(), durability, None, Waits::Yes)?;
+            Ok(placed.unwrap_or_else(|| self.nothing_written()))
+        })
+    }
+
+    /// Writes `batch` if that takes no wait, not even for a file; otherwise fails with `Busy` or `NeedsIo`.
+    pub(crate) fn try_write(&self, batch: &Batch) -> Result<Placed> {
+        self.measured(batch, || {
+            if batch.huge().any(|(_, _, value)| matches!(value, HugeValue::Bytes(_))) {
+                let message = "the batch has a huge value, which has to be written first: stage it, or write the batch \
+                               by a call that may wait";
+                return Err(Error::new(ErrorKind::NeedsIo, message));
+            }
+            let write = || self.write_whole(batch, &mut Vec::new(), Durability::Process, None, Waits::No);
+            let placed = match write() {
+                Err(error) if error.kind() == ErrorKind::Busy => {
+                    // What it would wait for may have happened before this was noted, when nobody was told.
+                    self.core.note_refused();
+                    write()?
+                }
+                written => written?,
+            };
+            Ok(placed.unwrap_or_else(|| self.nothing_written()))
+        })
+    }
+
+    /// The place of an empty batch.
+    fn nothing_written(&self) -> Placed {
+        Placed { end: self.log.commit().published(), unlogged: None }
+    }
+
+    fn measured<T>(&self, batch: &Batch, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.core.metrics.measure(Operation::Write, || subject(batch), work)
+    }
+
     /// Writes `batch` if `condition` holds. It is called while no other write is in progress. Returns the log position
     /// after the write, which orders writes; `None` if the condition did not hold.
     pub(crate) fn write_if(
@@ -96,24 +154,36 @@ impl WritePath {
         durability: Durability,
         condition: Option<&dyn Fn() -> Result<bool>>,
     ) -> Result<Option<u64>> {
-        let work = || {
-            if !self.admits(batch)? {
-                return Ok(Some(self.log.commit().published()));
-            }
-            if !batch.has_huge() {
-                return self.write_separated(batch, &mut blobs, durability, condition);
-            }
-            // A write that is refused should write no huge value.
-            batch.is_logged()?;
-            check_key_bounds(batch)?;
-            if let Some(part) = batch.parts().iter().find(|part| part.tree.is_dropped()) {
-                return Err(part.tree.dropped_error());
-            }
-            let (batch, new) = self.separate(batch)?;
-            blobs.extend(new);
-            self.write_separated(&batch, &mut blobs, durability, condition)
-        };
-        self.core.metrics.measure(Operation::Write, || subject(batch), work)
+        self.measured(batch, || {
+            let placed = self.write_whole(batch, &mut blobs, durability, condition, Waits::Yes)?;
+            Ok(placed.map(|placed| placed.end))
+        })
+    }
+
+    /// Writes a batch, with its huge values and those of `blobs`. `None`: `condition` does not hold.
+    fn write_whole(
+        &self,
+        batch: &Batch,
+        blobs: &mut Vec<NewBlob>,
+        durability: Durability,
+        condition: Option<&dyn Fn() -> Result<bool>>,
+        waits: Waits,
+    ) -> Result<Option<Placed>> {
+        if !self.admits(batch)? {
+            return Ok(Some(self.nothing_written()));
+        }
+        if !batch.has_huge() {
+            return self.write_separated(batch, blobs, durability, condition, waits);
+        }
+        // A write that is refused should write no huge value.
+        batch.is_logged()?;
+        check_key_bounds(batch)?;
+        if let Some(part) = batch.parts().iter().find(|part| part.tree.is_dropped()) {
+            return Err(part.tree.dropped_error());
+        }
+        let (batch, new) = self.separate(batch)?;
+        blobs.extend(new);
+        self.write_separated(&batch, blobs, durability, condition, waits)
     }
 
     /// Refuses a batch that this store cannot write now. `false`: it has nothing to write.
@@ -147,20 +217,31 @@ impl WritePath {
         blobs: &mut [NewBlob],
         durability: Durability,
         condition: Option<&dyn Fn() -> Result<bool>>,
-    ) -> Result<Option<u64>> {
+        waits: Waits,
+    ) -> Result<Option<Placed>> {
         let header = batch.is_logged()?.then(|| record::header_for(batch.payload()));
         let mut seen = self.core.blobs.filter.additions();
         let mut lookups = self.lookups_of(batch);
         if self.core.throttle.is_slowing() {
             self.check_merging()?;
-            self.core.throttle.admit(&*self.core.env().clock, batch.size_bytes());
+            let clock = &*self.core.env().clock;
+            if waits == Waits::No && !self.core.throttle.admits(clock, batch.size_bytes()) {
+                return Err(Error::busy_until(BusyUntil::Merged));
+            }
+            if waits == Waits::Yes {
+                self.core.throttle.admit(clock, batch.size_bytes());
+            }
         }
         let mut has_lookups = !lookups.is_empty();
         let mut splits = self.installer.splits().load(Ordering::Acquire);
         check_key_bounds(batch)?;
-        let end = loop {
-            self.wait_for_memtables(batch)?;
+        let (end, last_seq) = loop {
+            self.wait_for_memtables(batch, waits)?;
             let state = match condition {
+                None if waits == Waits::No => {
+                    let busy = || Error::busy_until(BusyUntil::Written);
+                    self.log.commit().lock_within(LOCK_AT_MOST).ok_or_else(busy)?
+                }
                 None => self.log.commit().lock(),
                 Some(condition) => {
                     let state = self.log.commit().lock_quiet();
@@ -183,7 +264,14 @@ impl WritePath {
             let record =
                 NewRecord { batch, blobs: &mut *blobs, header, unmarked: durability == Durability::Power };
             match self.log.commit().commit(state, self.log.wal(), record, &mut lookups) {
-                Ok(Committed::Done { end }) => break end,
+                Ok(Committed::Done { end, last_seq }) => break (end, last_seq),
+                Ok(Committed::Paused) if waits == Waits::No => {
+                    return Err(Error::busy_until(BusyUntil::TreeChanged));
+                }
+                Ok(Committed::NeedsSegment(len)) if waits == Waits::No => {
+                    self.flusher.want_segment(len);
+                    return Err(Error::busy_until(BusyUntil::LogSegment));
+                }
                 Ok(Committed::Paused) => {
                     perf_context::waiting(&*self.core.env().clock, Cause::Ingest, || {
                         self.wait_while_paused(batch);
@@ -212,7 +300,8 @@ impl WritePath {
             perf_context::waiting(&*self.core.env().clock, Cause::Sync, make_durable)?;
         }
         perf_context::step(|| Step::Write { bytes: (record::HEADER_LEN + batch.payload().len()) as u64 });
-        Ok(Some(end))
+        let unlogged = || batch.parts().first().map(|part| (Arc::clone(&part.tree), last_seq));
+        Ok(Some(Placed { end, unlogged: if header.is_some() { None } else { unlogged() } }))
     }
 
     /// Refuses a batch that cannot be written. On a full disk deletes go on, since they free space.
@@ -239,13 +328,16 @@ impl WritePath {
     }
 
     /// Delays a writer while the waiting memtables are at their limit.
-    fn wait_for_memtables(&self, batch: &Batch) -> Result<()> {
+    fn wait_for_memtables(&self, batch: &Batch, waits: Waits) -> Result<()> {
         let limit = self.disk.space().immutable_max();
         let full = || self.installer.immutable().bytes() >= limit;
         if !full() {
             return Ok(());
         }
         self.core.notify(JobKind::Flush);
+        if waits == Waits::No {
+            return Err(Error::busy_until(BusyUntil::Flushed));
+        }
         match perf_context::waiting(&*self.core.env().clock, Cause::Memtables, || {
             self.disk.wait_until(|| !full())
         }) {

@@ -85,7 +85,7 @@ impl Life {
         if self.rng.one_in(2) {
             self.stored = Some(stored);
         }
-        self.db().write_with(&batch, durability)
+        self.db().write_with(&batch, durability).map(drop)
     }
 
     /// One of a length that gets a file of its own, where values are kept apart at all.

@@ -1,0 +1,95 @@
+//! Calls that never sleep, for threads that serve many clients.
+
+use super::Db;
+use crate::error::{Error, Result};
+use crate::store::{Owner, Placed};
+use crate::write::batch::Batch;
+
+/// A write that was made: [`Db::is_durable`] tells whether it survives power loss.
+#[derive(Debug, Clone)]
+pub struct WriteToken {
+    /// The opened store that it belongs to.
+    store: u64,
+    placed: Placed,
+}
+
+impl WriteToken {
+    pub(super) fn new(store: &Owner, placed: Placed) -> WriteToken {
+        WriteToken { store: store.id(), placed }
+    }
+}
+
+impl Db {
+    /// Writes `batch` as [`Db::write`] does with [`Durability::Process`](crate::Durability::Process), but never sleeps: it
+    /// takes less than a millisecond, unless the machine is short of processors. It refuses what would have to wait.
+    ///
+    /// One thread can so acknowledge thousands of writers: it writes their batches, calls [`Db::request_sync`] once, and
+    /// acknowledges each when [`Db::is_durable`] says so of its token. A [`Listener`](crate::Listener) hears of syncs, and
+    /// of the moment when a refused batch may be tried again.
+    ///
+    /// # Errors
+    /// `Busy` when it would have to wait: [`Error::busy`](crate::Error::busy) says for what. `NeedsIo` when the batch has
+    /// huge values that are in no file yet: stage them ([`Staging`](crate::Staging)), or write the batch on another
+    /// thread. Otherwise as [`Db::write`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// use std::sync::mpsc;
+    /// use esker::{Batch, Db, Listener, Options};
+    ///
+    /// struct Wake(mpsc::Sender<()>);
+    /// impl Listener for Wake {
+    ///     fn synced(&self) {
+    ///         drop(self.0.send(()));
+    ///     }
+    /// }
+    ///
+    /// let (wake, woken) = mpsc::channel();
+    /// let db = Db::open_in_memory(Options::default().listener(Wake(wake)))?;
+    /// let mut waiting = Vec::new();
+    /// for client in 0..1000_u32 {
+    ///     let mut batch = Batch::new();
+    ///     batch.put(db.default_tree(), client.to_be_bytes(), "its value")?;
+    ///     waiting.push((client, db.try_write(&batch)?));
+    /// }
+    /// db.request_sync();
+    /// while !waiting.is_empty() {
+    ///     woken.recv().expect("the store is open");
+    ///     waiting.retain(|(_client, token)| !matches!(db.is_durable(token), Ok(true)));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_write(&self, batch: &Batch) -> Result<WriteToken> {
+        self.store.writes().try_write(batch).map(|placed| WriteToken::new(&self.store, placed))
+    }
+
+    /// Whether a write survives power loss. It never sleeps. For trees without the log, that is when they are flushed.
+    ///
+    /// # Errors
+    /// `Poisoned` when the log has failed: the write may never be durable. `InvalidInput` when the write was made by
+    /// another store, or an earlier opening of this one.
+    pub fn is_durable(&self, token: &WriteToken) -> Result<bool> {
+        if token.store != self.store.id() {
+            return Err(Error::invalid(
+                "the write was made by another store, or an earlier opening of this one",
+            ));
+        }
+        let is_durable = match &token.placed.unlogged {
+            Some((tree, seq)) => tree.flushed_up_to() >= *seq,
+            None => self.store.log().wal().synced() >= token.placed.end,
+        };
+        if !is_durable {
+            self.store.log().commit().check()?;
+        }
+        Ok(is_durable)
+    }
+
+    /// Has the background make everything in the log that was written before survive power loss, and returns at once.
+    /// Requests that come during a sync share the next one. The listener hears of the end
+    /// ([`Listener::synced`](crate::Listener::synced)).
+    pub fn request_sync(&self) {
+        self.store.log().request_sync();
+    }
+}
