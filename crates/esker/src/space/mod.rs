@@ -204,7 +204,10 @@ impl Space {
     pub(crate) fn with_reserve<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         let releases = self.reserve.releases();
         match work() {
-            Err(error) if is_full(&error) && self.reserve.release(releases) => work(),
+            Err(error) if is_full(&error) => match self.reserve.release(releases) {
+                Some(_released) => work(),
+                None => Err(error),
+            },
             result => result,
         }
     }

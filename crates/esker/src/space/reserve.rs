@@ -44,6 +44,15 @@ pub(crate) struct Reserve {
     state: Mutex<State>,
 }
 
+/// Work for which the reserve was released.
+pub(crate) struct Released<'a>(&'a Reserve);
+
+impl Drop for Released<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().users -= 1;
+    }
+}
+
 #[derive(Debug)]
 struct State {
     /// The bytes that the file takes on the disk: its length, or 0 if it is hollow.
@@ -52,6 +61,8 @@ struct State {
     wanted: u64,
     /// How often it was released.
     releases: u64,
+    /// How many threads do work for which it was released.
+    users: usize,
     /// Whether the file's name is durable.
     named: bool,
     /// Whether the file has a length but not the space: some programs leave unwritten space out when they copy a store.
@@ -77,7 +88,7 @@ impl Reserve {
         let is_hollow = len > 0 && gone::allocated_bytes(&*env.fs, &path)? < len;
         let held = if is_hollow { 0 } else { len };
         let wanted = len.min(size_for(segment_max));
-        let state = State { held, wanted, releases: 0, named: false, is_hollow };
+        let state = State { held, wanted, releases: 0, users: 0, named: false, is_hollow };
         let (env, dir, gate) = (env.clone(), dir.to_path_buf(), Arc::clone(gate));
         Ok(Reserve { env, dir, path, segment_max, gate, state: Mutex::new(state) })
     }
@@ -120,6 +131,11 @@ impl Reserve {
         if state.held > wanted { self.resize(&mut state, wanted) } else { Ok(()) }
     }
 
+    /// [`Reserve::restore`], unless a thread does work for which it was released: that would find no room again.
+    pub(crate) fn restore_if_unused(&self) -> Result<()> {
+        if self.state.lock().users > 0 { Ok(()) } else { self.restore() }
+    }
+
     /// Sets aside again what was released, as far as there is room.
     pub(crate) fn restore(&self) -> Result<()> {
         let mut state = self.state.lock();
@@ -144,13 +160,18 @@ impl Reserve {
         self.state.lock().releases
     }
 
-    /// Releases all of it. Returns whether it was released since `releases` was read.
-    pub(crate) fn release(&self, releases: u64) -> bool {
+    /// Releases all of it for work that lasts until the result is dropped. `None` if it was not released since
+    /// `releases` was read.
+    pub(crate) fn release(&self, releases: u64) -> Option<Released<'_>> {
         let mut state = self.state.lock();
         if state.held > 0 && self.resize(&mut state, 0).is_ok() {
             state.releases += 1;
         }
-        state.releases > releases
+        if state.releases == releases {
+            return None;
+        }
+        state.users += 1;
+        Some(Released(self))
     }
 
     /// Releases `len` bytes for good, unless they belong to the part for opening. Returns whether it has.

@@ -27,7 +27,7 @@ impl Disk {
         self.core.registry.remove_obsolete()?;
         drop(removing);
         self.remove_surplus(spare)?;
-        if self.core.health.is_closing() { Ok(()) } else { self.space.reserve().restore() }
+        if self.core.health.is_closing() { Ok(()) } else { self.space.reserve().restore_if_unused() }
     }
 
     /// Removes a table that no edit names.
