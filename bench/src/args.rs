@@ -25,6 +25,8 @@ esker-bench COMMAND [OPTIONS]
   budgets      --n N: gets beside puts over N pairs (default 3,000,000), by the budgets for background I/O and threads
   styles       --n N: the styles of merging: what is written for N pairs (default 5,000,000) put twice, what reads
                ask for, what space it takes
+  settle       --n N --rounds R: a load of N pairs (default 4,000,000) over 8 trees until nothing is left to merge, by
+               the number of threads
   trees        --n N: a store of N trees (default 10,000): time to open, memory, file descriptors
   huge-reads   --n BYTES --rounds R: values of 64 KiB to 645 MB (or BYTES) read in every way, warm and cold, beside
                plain files of the same bytes

@@ -18,6 +18,7 @@ mod index;
 #[cfg(esker_measure)]
 mod memtable;
 pub(crate) mod regions;
+pub(crate) mod settle;
 pub(crate) mod styles;
 pub(crate) mod trees;
 
