@@ -1,6 +1,6 @@
 //! Background I/O within its budget, `Options::background_io`.
 //!
-//! A merge sleeps until the budget has paid for what it has read and written. The rewriting of a file of huge values
+//! A merge sleeps until the budget has paid for what it and the merges beside it have read and written. The rewriting of a file of huge values
 //! does its next step when the budget has paid for the last one. Nothing is saved up, and no debt is left behind for
 //! which others would have to wait. The budget gives way where a wait would cost more than it is worth: to users that
 //! wait for a merge to end, to writers that are slowed because merges are behind, to a full disk, to a store that
@@ -70,15 +70,19 @@ impl IoBudget {
             self.clock.sleep(Duration::from_micros(step));
             left -= step;
         }
-        self.merges.forgive(self.clock.monotonic_us(), 0);
+        if left > 0 {
+            self.merges.forgive(self.clock.monotonic_us(), 0);
+        }
     }
 
     /// Counts `bytes` that a merge has read, without a wait.
     pub(crate) fn note_merge(&self, bytes: u64) {
         let Some(rate) = self.rate else { return };
         let now_us = self.clock.monotonic_us();
+        // Other merges may be waiting to pay for what they have read.
+        let owed_us = self.merges.owed(now_us);
         self.merges.spend(now_us, bytes, rate);
-        self.merges.forgive(now_us, DEBT_MAX_US);
+        self.merges.forgive(now_us, owed_us.max(DEBT_MAX_US));
     }
 
     /// Counts `bytes` that were read or written to rewrite a file of huge values.

@@ -109,8 +109,10 @@ pub struct Options {
     /// The limit does not apply while merges are so far behind that writers are slowed, while a call waits for a merge
     /// to end, or while the disk is full. Default: `None`, no limit.
     pub background_io: Option<u64>,
-    /// Threads for background work, 2 to 4, and at most as many more that help to read or write a long value. With
-    /// fewer than 4, kinds of work take turns, but merges have a thread of their own. Default: 4.
+    /// Threads for background work, 2 to 8, and at most as many more, up to 4, that help to read or write a long value.
+    /// With fewer than 4, kinds of work take turns, but merges have a thread of their own. Each thread from the fifth on
+    /// is for merges too: of other trees, or of other levels or keys of a tree. So 5 threads do up to two merges at once,
+    /// and 8 up to five. Default: 5.
     pub threads: usize,
     /// The durability of writes that do not specify one.
     pub durability: Durability,
@@ -161,7 +163,7 @@ impl Default for Options {
             create: true,
             memory_budget: default_memory_budget(),
             background_io: None,
-            threads: 4,
+            threads: 5,
             durability: Durability::Process,
             memtable_bytes: None,
             table_bytes: 32 << 20,

@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use super::pick::{BOTTOM, Compaction, Goal, L0_RUNS, due};
+use crate::state::merging::Extent;
 use crate::version::levels::{LEVELS, Levels, Table};
 use crate::version::read_cost::ReadCost;
 
@@ -43,12 +44,16 @@ fn targets(levels: &Levels, goal: Goal) -> (usize, [u64; LEVELS]) {
     (base, targets)
 }
 
-/// How urgently the tree needs a merge: from 1 on it does.
-pub(super) fn urgency(levels: &Levels, goal: Goal) -> f64 {
-    scores(levels, goal).into_iter().fold(0.0, f64::max)
+/// How urgently the tree needs a merge beside those that are `running`: from 1 on it does.
+pub(super) fn urgency(levels: &Levels, goal: Goal, running: &[Extent]) -> f64 {
+    if running.is_empty() {
+        return scores(levels, goal, running).into_iter().fold(0.0, f64::max);
+    }
+    most_urgent(levels, goal, running).map_or(0.0, |(urgency, _)| urgency)
 }
 
-fn scores(levels: &Levels, goal: Goal) -> [f64; LEVELS] {
+/// How much each level needs a merge, without what the `running` merges take away.
+fn scores(levels: &Levels, goal: Goal, running: &[Extent]) -> [f64; LEVELS] {
     let (base, targets) = targets(levels, goal);
     let mut scores = [0.0; LEVELS];
     // Tables that do not overlap can be moved without a rewrite. They are due, but not urgent.
@@ -58,7 +63,8 @@ fn scores(levels: &Levels, goal: Goal) -> [f64; LEVELS] {
         scores[0] = 1.0;
     }
     for level in 1..BOTTOM {
-        let bytes = levels.bytes(level);
+        let leaving = running.iter().map(|extent| extent.leaving(level)).sum();
+        let bytes = levels.bytes(level).saturating_sub(leaving);
         if bytes > 0 {
             scores[level] = bytes as f64 / (targets[level].max(1)) as f64;
         }
@@ -71,18 +77,33 @@ fn reads_have_paid(levels: &Levels, base: usize) -> bool {
     paid > 0 && pick_l0(levels, base).bytes() <= paid
 }
 
-pub(super) fn pick(levels: &Levels, goal: Goal) -> Option<Compaction> {
-    let scores = scores(levels, goal);
-    let (level, score) = scores.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let (base, _) = targets(levels, goal);
-    if score < 1.0 {
-        return due(levels, goal.time_us).map(|(level, table)| match level {
-            0 => pick_l0(levels, base),
+pub(super) fn pick(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Compaction> {
+    if let Some((_, compaction)) = most_urgent(levels, goal, running) {
+        return Some(compaction);
+    }
+    due(levels, goal.time_us).find_map(|(level, table)| {
+        let compaction = match level {
+            0 => pick_l0(levels, targets(levels, goal).0),
             BOTTOM => Compaction::in_place(BOTTOM, table),
             _ => merge_down(levels, level, table),
-        });
-    }
-    if level == 0 { Some(pick_l0(levels, base)) } else { pick_level(levels, level) }
+        };
+        compaction.beside(running)
+    })
+}
+
+/// The merge of the level that needs one most, and how urgent it is.
+fn most_urgent(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<(f64, Compaction)> {
+    let scores = scores(levels, goal, running);
+    let (base, _) = targets(levels, goal);
+    let mut full: Vec<usize> = (0..LEVELS).filter(|&level| scores[level] >= 1.0).collect();
+    full.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(b.cmp(&a)));
+    full.into_iter().find_map(|level| {
+        let compaction = match level {
+            0 => pick_l0(levels, base).beside(running),
+            _ => pick_level(levels, level, running),
+        };
+        Some((scores[level], compaction?))
+    })
 }
 
 fn merge_down(levels: &Levels, level: usize, table: &Arc<Table>) -> Compaction {
@@ -128,14 +149,14 @@ fn overlapped_by(levels: &Levels, level: usize, tables: &[Arc<Table>]) -> Vec<Ar
 }
 
 /// The merge of the table of `level` that rewrites the fewest bytes of the next level for each of its own.
-fn pick_level(levels: &Levels, level: usize) -> Option<Compaction> {
+fn pick_level(levels: &Levels, level: usize, running: &[Extent]) -> Option<Compaction> {
     let target = level + 1;
     let cost = |table: &Arc<Table>| {
         let below = levels.overlapping(target, &table.info.smallest, &table.info.largest);
         let bytes: u64 = below.iter().map(|table| table.info.size).sum();
         bytes as f64 / table.info.size.max(1) as f64
     };
-    let costs = levels.level(level).iter().map(|table| (cost(table), table));
-    let (_, cheapest) = costs.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
-    Some(merge_down(levels, level, cheapest))
+    let mut costs: Vec<_> = levels.level(level).iter().map(|table| (cost(table), table)).collect();
+    costs.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    costs.into_iter().find_map(|(_, table)| merge_down(levels, level, table).beside(running))
 }

@@ -1,10 +1,11 @@
-//! Picks the next merge of a tree. `leveled.rs` or `tiered.rs` decides, by the tree's options.
+//! Picks the next merge of a tree. `leveled.rs` or `tiered.rs` decides, by the tree's options. While other merges of the
+//! tree run, only a merge is picked that may run beside them ([`crate::state::merging`]).
 
 use std::sync::Arc;
 
 use super::{leveled, tiered};
-use crate::cursor::SeqNo;
 use crate::options::{CompactionStyle, Options, TreeOptions};
+use crate::state::merging::{Extent, may_join};
 use crate::version::levels::{LEVELS, Levels, Table};
 
 /// From this many runs on, level 0 of a leveled tree is merged.
@@ -85,6 +86,17 @@ impl Compaction {
         self.inputs.iter().map(|(_, table)| table.info.size).sum()
     }
 
+    /// What the merge reads and writes.
+    pub(crate) fn extent(&self) -> Extent {
+        Extent::of(&self.inputs, self.target)
+    }
+
+    /// This merge, if it may run beside those that are `running`.
+    pub(super) fn beside(self, running: &[Extent]) -> Option<Self> {
+        // Most trees have no running merge.
+        (running.is_empty() || may_join(&self.extent(), running)).then_some(self)
+    }
+
     /// Whether a table that is left out of the merge may hold older versions of an input's keys.
     pub(crate) fn has_older_below(&self, levels: &Levels) -> bool {
         let infos = || self.inputs.iter().map(|(_, table)| &table.info);
@@ -114,22 +126,24 @@ pub(crate) fn runs_behind(levels: &Levels, options: &TreeOptions) -> usize {
     }
 }
 
-/// How urgently the tree needs a merge. From 1 on it needs one.
-pub(crate) fn urgency(levels: &Levels, goal: Goal) -> f64 {
+/// How urgently the tree needs a merge beside those that are `running`. From 1 on it needs one.
+pub(crate) fn urgency(levels: &Levels, goal: Goal, running: &[Extent]) -> f64 {
     let urgency = match goal.style {
-        CompactionStyle::Leveled => leveled::urgency(levels, goal),
-        _ => tiered::urgency(levels, goal),
+        CompactionStyle::Leveled => leveled::urgency(levels, goal, running),
+        _ => tiered::urgency(levels, goal, running),
     };
-    let is_due = || due(levels, goal.time_us).is_some() || small_neighbours(levels, goal).is_some();
+    let is_due =
+        || due(levels, goal.time_us).next().is_some() || small_neighbours(levels, goal, running).is_some();
     if urgency < 1.0 && is_due() { 1.0 } else { urgency }
 }
 
-pub(crate) fn pick(levels: &Levels, goal: Goal) -> Option<Compaction> {
+/// The next merge, beside those that are `running`.
+pub(crate) fn pick(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Compaction> {
     let urgent = match goal.style {
-        CompactionStyle::Leveled => leveled::pick(levels, goal),
-        _ => tiered::pick(levels, goal),
+        CompactionStyle::Leveled => leveled::pick(levels, goal, running),
+        _ => tiered::pick(levels, goal, running),
     };
-    urgent.or_else(|| small_neighbours(levels, goal))
+    urgent.or_else(|| small_neighbours(levels, goal, running))
 }
 
 /// The merge of small tables that lie side by side in one run. Flushes leave such tables where keys do not overlap, and
@@ -139,32 +153,28 @@ pub(crate) fn pick(levels: &Levels, goal: Goal) -> Option<Compaction> {
 /// The merge always leaves fewer small tables: all of its tables but the last reach a limit, and a small table is far
 /// from every limit. A small table is merged again once there are 15 more, so this costs a flush at most
 /// [`SMALL_BYTES`] / 15.
-fn small_neighbours(levels: &Levels, goal: Goal) -> Option<Compaction> {
+fn small_neighbours(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Compaction> {
     let above = levels.run_places().map(|place| (0, &levels.level(0)[place]));
     let mut runs = above.chain((1..LEVELS).map(|level| (level, levels.level(level))));
     runs.find_map(|(level, run)| {
         let is_small = |table: &Arc<Table>| {
             table.info.size <= goal.small_bytes && table.info.entries <= goal.small_entries
         };
-        let neighbours =
-            run.chunk_by(|a, b| is_small(a) && is_small(b)).find(|few| few.len() >= SMALL_NEIGHBOURS)?;
-        let inputs = neighbours.iter().map(|table| (level, Arc::clone(table))).collect();
-        Some(Compaction { inputs, target: level, for_reads: false })
+        let mut rows =
+            run.chunk_by(|a, b| is_small(a) && is_small(b)).filter(|row| row.len() >= SMALL_NEIGHBOURS);
+        rows.find_map(|row| {
+            let inputs = row.iter().map(|table| (level, Arc::clone(table))).collect();
+            Compaction { inputs, target: level, for_reads: false }.beside(running)
+        })
     })
 }
 
-/// The next merge of data newer than `seq` only, if one is needed, while older data is being merged.
-pub(crate) fn pick_newer(levels: &Levels, goal: Goal, seq: SeqNo) -> Option<Compaction> {
-    match goal.style {
-        CompactionStyle::Leveled => None,
-        _ => tiered::pick_newer(levels, goal, seq),
-    }
-}
-
-/// The deepest table that should be merged because of expired entries. The deepest comes first, because tables above it
-/// still have to pass through its level.
-pub(super) fn due(levels: &Levels, time_us: u64) -> Option<(usize, &Arc<Table>)> {
-    levels.tables().filter(|(_, table)| table.info.due_us().is_some_and(|due| due <= time_us)).last()
+/// The tables that should be merged because of expired entries, the deepest first, because tables above it still have
+/// to pass through its level.
+pub(super) fn due(levels: &Levels, time_us: u64) -> impl Iterator<Item = (usize, &Arc<Table>)> {
+    let is_due = |table: &Table| table.info.due_us().is_some_and(|due| due <= time_us);
+    let due: Vec<_> = levels.tables().filter(|(_, table)| is_due(table)).collect();
+    due.into_iter().rev()
 }
 
 /// Merges everything into the bottom level. `None` if it is there already and nothing in it can be dropped.

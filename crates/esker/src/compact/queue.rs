@@ -1,4 +1,5 @@
-//! The trees that may need a merge, those whose last merge found no room, and when expired pairs are due for one.
+//! The trees that may need a merge, those whose last merge found no room, what running merges have still to write, and
+//! when expired pairs are due for a merge.
 //!
 //! A merge writes its output before its inputs go, so a disk that fills up comes to a merge that does not fit:
 //!
@@ -8,9 +9,12 @@
 //!   deleted that the rest may fit. Otherwise the merge would write all that is free again and again.
 //! - If the disk has room for the whole merge by its own account, a quota has refused it, or others took the room for a
 //!   moment. Nothing tells when that is over, so the store begins the merge again after [`AGAIN_US`].
+//! - A merge begins beside others only if the disk has room for the output of all of them. On a full disk, one merge runs
+//!   at a time.
 //!
 //! [`Db::compact`](crate::Db::compact) is what a user asks for: the store always tries it, to the last byte.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,9 +33,42 @@ const AGAIN_US: u64 = 60_000_000;
 pub(crate) struct CompactionQueue {
     candidates: Mutex<BTreeMap<TreeId, Arc<TreeInner>>>,
     stuck: Mutex<BTreeMap<TreeId, Attempt>>,
+    running: Mutex<Outputs>,
     /// When the first table is due for a merge because pairs in it expire, in microseconds since 1970. A new table may
-    /// lower it. Only the thread that merges raises it.
+    /// lower it. Only a thread that then looks at all tables raises it.
     due_us: AtomicU64,
+}
+
+/// What the running merges write.
+#[derive(Debug, Default)]
+struct Outputs {
+    merges: usize,
+    /// Bytes that they have still to write, about.
+    left: u64,
+}
+
+/// A merge that runs, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    queue: Arc<CompactionQueue>,
+    left: Cell<u64>,
+}
+
+impl Admitted {
+    /// The merge has written `bytes` more.
+    pub(crate) fn note_written(&self, bytes: u64) {
+        let written = bytes.min(self.left.get());
+        self.left.set(self.left.get() - written);
+        self.queue.running.lock().left -= written;
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut running = self.queue.running.lock();
+        running.merges -= 1;
+        running.left -= self.left.get();
+    }
 }
 
 /// What a merge has and needs if it begins now.
@@ -133,6 +170,28 @@ impl CompactionQueue {
         self.stuck.lock().get(&tree.id).is_some_and(|before| !before.may_succeed(attempt))
     }
 
+    // ---- merges that run -----------------------------------------------------------------------------
+
+    /// Bytes that the running merges have still to write, about.
+    pub(crate) fn unwritten(&self) -> u64 {
+        self.running.lock().left
+    }
+
+    /// A merge that writes about `output` bytes begins, unless others run and `room`, bytes that merges may take, is
+    /// too small for all of them.
+    pub(crate) fn admit(self: &Arc<Self>, output: u64, room: impl FnOnce() -> u64) -> Option<Admitted> {
+        let mut running = self.running.lock();
+        if running.merges > 0 && room() < running.left.saturating_add(output) {
+            return None;
+        }
+        running.merges += 1;
+        // Disks end before the sum does.
+        let output = output.min(u64::MAX - running.left);
+        running.left += output;
+        drop(running);
+        Some(Admitted { queue: Arc::clone(self), left: Cell::new(output) })
+    }
+
     // ---- what expires --------------------------------------------------------------------------------
 
     /// A new table is due for a merge at `due_us`.
@@ -155,6 +214,23 @@ impl CompactionQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn merges_run_at_once_where_all_of_them_have_room() {
+        let queue = Arc::<CompactionQueue>::default();
+        let first = queue.admit(1000, || 0).unwrap();
+        assert!(queue.admit(500, || 1499).is_none());
+        first.note_written(400);
+        let second = queue.admit(500, || 1100).unwrap();
+        assert_eq!(queue.unwritten(), 1100);
+        // More than was expected.
+        first.note_written(700);
+        assert_eq!(queue.unwritten(), 500);
+        drop(second);
+        let third = queue.admit(u64::MAX, || u64::MAX).unwrap();
+        drop((first, third));
+        assert_eq!((queue.unwritten(), queue.running.lock().merges), (0, 0));
+    }
 
     #[test]
     fn a_merge_is_begun_again_when_something_has_changed() {

@@ -18,8 +18,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::pick::{BOTTOM, Compaction, Goal, due};
-use crate::cursor::SeqNo;
 use crate::options::CompactionStyle;
+use crate::state::merging::{Extent, may_join};
 use crate::version::levels::{LEVELS, Levels, Table};
 
 /// A run, and the size that it counts as.
@@ -62,31 +62,56 @@ pub(super) fn runs_behind(levels: &Levels, ratio: usize) -> usize {
     most.unwrap_or(0).saturating_sub(ratio)
 }
 
-pub(super) fn urgency(levels: &Levels, goal: Goal) -> f64 {
-    let found = neighbours(&runs_of(levels), goal.ratio);
-    found.map_or(0.0, |found| found.len() as f64 / goal.ratio as f64)
-}
-
-pub(super) fn pick(levels: &Levels, goal: Goal) -> Option<Compaction> {
+pub(super) fn urgency(levels: &Levels, goal: Goal, running: &[Extent]) -> f64 {
     let runs = runs_of(levels);
-    let Some(found) = neighbours(&runs, goal.ratio) else {
-        return due(levels, goal.time_us).map(|(level, table)| Compaction::in_place(level, table));
-    };
-    if goal.style == CompactionStyle::LazyLeveled && is_full(levels, goal.ratio) {
-        return Some(into_bottom(levels));
-    }
-    let target = if found.end == runs.len() { BOTTOM } else { runs[found.end - 1].level };
-    Some(merge_of(levels, &runs[found], target))
+    let found = free_rows(levels, &runs, running).filter_map(|row| {
+        let found = neighbours(&runs[row], goal.ratio)?;
+        Some(found.len() as f64 / goal.ratio as f64)
+    });
+    found.fold(0.0, f64::max)
 }
 
-/// The next merge of runs of level 0 that are newer than `seq`, if one is needed.
-pub(super) fn pick_newer(levels: &Levels, goal: Goal, seq: SeqNo) -> Option<Compaction> {
-    let mut runs = runs_of(levels);
-    let is_newer = |run: &Run| {
-        run.level == 0 && levels.level(0)[run.place.clone()].iter().all(|table| table.info.min_seq > seq)
+pub(super) fn pick(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Compaction> {
+    let runs = runs_of(levels);
+    if goal.style == CompactionStyle::LazyLeveled
+        && is_full(levels, goal.ratio)
+        && neighbours(&runs, goal.ratio).is_some()
+        && let Some(compaction) = into_bottom(levels).beside(running)
+    {
+        return Some(compaction);
+    }
+    let merge_in = |row: Range<usize>| {
+        let found = neighbours(&runs[row.clone()], goal.ratio)?;
+        let (begin, end) = (row.start + found.start, row.start + found.end);
+        let target = if end == runs.len() { BOTTOM } else { runs[end - 1].level };
+        merge_of(levels, &runs[begin..end], target).beside(running)
     };
-    runs.truncate(runs.iter().take_while(|run| is_newer(run)).count());
-    neighbours(&runs, goal.ratio).map(|found| merge_of(levels, &runs[found], 0))
+    free_rows(levels, &runs, running).find_map(merge_in).or_else(|| {
+        due(levels, goal.time_us)
+            .find_map(|(level, table)| Compaction::in_place(level, table).beside(running))
+    })
+}
+
+/// The rows of neighbours among `runs` of which no `running` merge takes part, newest first.
+fn free_rows<'a>(
+    levels: &'a Levels,
+    runs: &'a [Run],
+    running: &'a [Extent],
+) -> impl Iterator<Item = Range<usize>> + 'a {
+    let is_free = |run: &Run| {
+        let tables = levels.level(run.level)[run.place.clone()].iter();
+        let inputs: Vec<_> = tables.map(|table| (run.level, Arc::clone(table))).collect();
+        may_join(&Extent::of(&inputs, run.level), running)
+    };
+    let is_free: Vec<bool> = runs.iter().map(|run| running.is_empty() || is_free(run)).collect();
+    let mut begin = 0;
+    std::iter::from_fn(move || {
+        begin += is_free[begin..].iter().take_while(|free| !**free).count();
+        let end = begin + is_free[begin..].iter().take_while(|free| **free).count();
+        let row = begin..end;
+        begin = end;
+        (!row.is_empty()).then_some(row)
+    })
 }
 
 fn merge_of(levels: &Levels, runs: &[Run], target: usize) -> Compaction {

@@ -1,4 +1,5 @@
-//! Runs background work: on threads of the store's own, at most one for each kind of job, or step by step in a test.
+//! Runs background work: on threads of the store's own, one for each kind of job and more for merges, or step by step
+//! in a test.
 //!
 //! A store is a [`Worker`]. It is asked for one step of a kind of job, does the step, and says whether there was work.
 //! The [`Executor`] decides when to ask. It holds the store weakly, so that dropping the last handle ends the threads.
@@ -33,7 +34,8 @@ impl JobKind {
 
 /// Something with background work to do.
 pub trait Worker: Send + Sync {
-    /// Does one bounded step of `job`. Returns `false` if there was no work.
+    /// Does one bounded step of `job`. Returns `false` if there was no work. Several threads may do steps of
+    /// [`JobKind::Compact`] at once, but only one those of each other kind.
     fn run_one(&self, job: JobKind) -> bool;
 
     /// After how long to run a step of `job` without a notification.
@@ -96,12 +98,20 @@ const THREADS_MIN: usize = 2;
 /// How often a job runs without a notification: values expire even if nobody writes.
 pub(crate) const UNASKED: Duration = Duration::from_secs(30);
 
-/// The jobs of each of `threads` threads, the most urgent first.
-fn jobs_of(threads: usize) -> &'static [&'static [JobKind]] {
+/// Beyond this, more threads find no more merges that may run at once.
+const THREADS_MAX: usize = 8;
+
+/// The jobs of each of `threads` threads, the most urgent first. Those beyond one for each job merge tables.
+fn jobs_of(threads: usize) -> Vec<&'static [JobKind]> {
+    const MERGES: &[JobKind] = &[JobKind::Compact];
     match threads {
-        0..3 => &[&[JobKind::Log, JobKind::Flush, JobKind::Blobs], &[JobKind::Compact]],
-        3 => &[&[JobKind::Log, JobKind::Blobs], &[JobKind::Flush], &[JobKind::Compact]],
-        _ => &[&[JobKind::Log], &[JobKind::Flush], &[JobKind::Compact], &[JobKind::Blobs]],
+        0..3 => vec![&[JobKind::Log, JobKind::Flush, JobKind::Blobs], MERGES],
+        3 => vec![&[JobKind::Log, JobKind::Blobs], &[JobKind::Flush], MERGES],
+        _ => {
+            let mut jobs: Vec<&[JobKind]> = vec![&[JobKind::Log], &[JobKind::Flush], &[JobKind::Blobs]];
+            jobs.resize(threads.min(THREADS_MAX), MERGES);
+            jobs
+        }
     }
 }
 
@@ -190,18 +200,18 @@ impl ThreadExecutor {
     }
 
     fn divide(&self, threads: usize) -> &[Arc<Shift>] {
-        let shift = |jobs: &&'static [JobKind]| {
+        let shift = |jobs: &'static [JobKind]| {
             Arc::new(Shift { jobs, state: Mutex::default(), changed: Condvar::default() })
         };
-        self.shifts.get_or_init(|| jobs_of(threads).iter().map(shift).collect())
+        self.shifts.get_or_init(|| jobs_of(threads).into_iter().map(shift).collect())
     }
 
     fn shifts(&self) -> &[Arc<Shift>] {
         self.shifts.get().map_or(&[], Vec::as_slice)
     }
 
-    fn shift_of(&self, job: JobKind) -> Option<&Arc<Shift>> {
-        self.shifts().iter().find(|shift| shift.jobs.contains(&job))
+    fn shifts_of(&self, job: JobKind) -> impl Iterator<Item = &Arc<Shift>> {
+        self.shifts().iter().filter(move |shift| shift.jobs.contains(&job))
     }
 }
 
@@ -238,7 +248,7 @@ impl Executor for ThreadExecutor {
     }
 
     fn notify(&self, job: JobKind) {
-        self.shift_of(job).into_iter().for_each(|shift| shift.notify(job));
+        self.shifts_of(job).for_each(|shift| shift.notify(job));
     }
 
     fn is_stepped(&self) -> bool {
@@ -286,13 +296,15 @@ mod tests {
 
     #[test]
     fn each_job_has_one_thread_and_there_are_no_more_than_asked_for() {
-        for (threads, expected) in [(0, 2), (1, 2), (2, 2), (3, 3), (4, 4), (100, 4)] {
+        for (threads, expected) in [(0, 2), (1, 2), (2, 2), (3, 3), (4, 4), (5, 5), (8, 8), (100, 8)] {
             let executor = ThreadExecutor::new(threads);
             let shifts = executor.divide(executor.wanted);
             assert_eq!(shifts.len(), expected);
             for job in JobKind::ALL {
                 let count = shifts.iter().flat_map(|shift| shift.jobs).filter(|one| **one == job).count();
-                assert_eq!(count, 1, "{job:?} of {threads}");
+                // Those that are left merge tables.
+                let more = if job == JobKind::Compact { expected.saturating_sub(4) } else { 0 };
+                assert_eq!(count, 1 + more, "{job:?} of {threads}");
             }
         }
     }

@@ -24,9 +24,11 @@ use crate::version::levels::Levels;
 
 mod delta;
 mod group;
+pub(crate) mod merging;
 pub(crate) mod versions;
 
 pub(crate) use group::Group;
+use merging::Merging;
 
 /// A memtable and its place in the log. The fields are written under the commit lock.
 #[derive(Debug)]
@@ -190,9 +192,9 @@ pub(crate) struct TreeInner {
     options: Mutex<TreeOptions>,
     pub(crate) tag: Mutex<Option<String>>,
     pub(crate) state: ArcSwap<TreeState>,
-    /// Held while the tree's tables are merged or moved, and while a flush puts new ones below level 0:
-    /// either decides by what lies in the levels, so they must not change each other's.
-    pub(crate) below_level_0: Mutex<()>,
+    /// The merges that run. They and whoever puts tables below level 0 decide by what lies in the levels, so they
+    /// must not change each other's.
+    pub(crate) merging: Merging,
     /// All writes to it up to this one are in tables, by the manifest.
     flushed: AtomicU64,
     dropped: AtomicBool,
@@ -222,7 +224,7 @@ impl TreeInner {
             options: Mutex::new(options),
             tag: Mutex::default(),
             state: ArcSwap::new(state),
-            below_level_0: Mutex::new(()),
+            merging: Merging::default(),
             flushed: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
             paused: AtomicBool::new(false),

@@ -107,8 +107,7 @@ impl Store {
         self.core.blobs.close();
         let sealed = if self.core.health.is_read_only() { Ok(()) } else { self.seal_log() };
         // Callers' threads may still be flushing, merging or changing trees: they end before the lock goes.
-        let ended =
-            (self.installer.compacting().lock(), self.flusher.flushing().lock(), self.versions.lock());
+        let ended = (self.installer.end_merges(), self.flusher.flushing().lock(), self.versions.lock());
         let result = sealed.and_then(|()| self.remove_unused());
         drop(ended);
         drop(last);

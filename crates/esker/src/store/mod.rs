@@ -18,8 +18,9 @@
 //!
 //! Locks, in the order in which they may be taken:
 //! 1. `Closing::outcome`: one thread closes the store, others wait;
-//! 2. `Store::backing_up`, `Reshaper::reshaping`, `Installer::compacting`, `Flusher::flushing`: one backup, one change
-//!    of a tree as a whole, one merge and one flush at a time; then `TreeInner::below_level_0`;
+//! 2. `Store::backing_up`, `Reshaper::reshaping`: one backup and one change of a tree as a whole at a time; then
+//!    `Installer::merging`, which all merges share, and `Flusher::flushing`: one flush at a time; then
+//!    `Compactor::choosing`, and `TreeInner::merging`: which merges of a tree run;
 //! 3. the round of [`BlobGc`](crate::blob::gc::BlobGc), `Collector::reclaim`, `Scrub::background`: one round of giving
 //!    space back, one step of rewriting a blob file and one step of scrubbing at a time;
 //! 4. `versions` ([`VersionSet`]): the manifest, and the trees that follow from it; held while an edit is made durable;

@@ -42,6 +42,7 @@ mod limits;
 mod many_trees;
 mod memory;
 mod merges;
+mod merges_at_once;
 mod moved_paths;
 mod range_deletes;
 mod reads;

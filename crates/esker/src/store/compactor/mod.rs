@@ -1,26 +1,31 @@
 //! Merges tables into lower levels, or moves them if nothing overlaps.
 //!
-//! Only one merge runs at a time. But a long merge yields to shorter merges that have become urgent: of other trees,
-//! and of newer runs of the same tree. So no tree has its writers slowed for as long as a merge of everything takes.
+//! As many merges run at once as there are threads for them: of different trees, and of one tree where they share no
+//! tables and outputs cannot overlap ([`crate::state::merging`]). A long merge also yields to shorter merges that have
+//! become urgent, since all threads may have long ones. So no tree has its writers slowed for as long as a merge of
+//! everything takes.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::at_work::AtWork;
+use super::installer::{RunningMerge, Unmerged};
 use super::survivors::Survivors;
 use super::{CommitLog, Core, Disk, Flusher, Installer};
 use crate::blob::Pointer;
 use crate::cache::Offer;
 use crate::compact::output::{Output, OutputOptions, filter_bits, run_filter_bits};
 use crate::compact::pick::{self, Compaction, Goal};
-use crate::compact::queue::{Attempt, CompactionQueue, output_bytes};
+use crate::compact::queue::{Admitted, Attempt, CompactionQueue, output_bytes};
 use crate::compact::retain::Retention;
-use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Began, event};
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::space::{is_full, shown};
 use crate::state::TreeInner;
+use crate::state::merging::Extent;
 use crate::state::versions::VersionSet;
 use crate::table::ScanHint;
 use crate::version::edit::{Edit, TableInfo};
@@ -48,12 +53,10 @@ const KEYS_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 5 } else { 1 << 16 };
 /// After this many bytes of keys and values, a merge pays for them from the budget for background I/O.
 const BYTES_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 19 };
 
-/// A running merge, and the merges that wait for it.
+/// A running merge, and the merges that wait for it on the same thread.
 #[derive(Debug, Clone, Copy)]
 struct UnderWay<'a> {
     tree: &'a TreeInner,
-    /// The newest entry that it merges.
-    newest: SeqNo,
     bytes: u64,
     /// Whether a caller has asked for it and waits.
     asked_for: bool,
@@ -61,10 +64,9 @@ struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    /// The newest entry of `tree` that is being merged.
-    fn newest_of(&self, tree: &TreeInner) -> Option<SeqNo> {
-        let here = (self.tree.id == tree.id).then_some(self.newest);
-        here.max(self.interrupted.and_then(|outer| outer.newest_of(tree)))
+    /// Whether the thread is merging tables of `tree`.
+    fn is_in(&self, tree: &TreeInner) -> bool {
+        self.tree.id == tree.id || self.interrupted.is_some_and(|outer| outer.is_in(tree))
     }
 
     fn is_shorter(&self, compaction: &Compaction) -> bool {
@@ -72,9 +74,28 @@ impl UnderWay<'_> {
     }
 }
 
-/// The newest entry that a merge takes.
-fn newest_of(compaction: &Compaction) -> SeqNo {
-    compaction.inputs.iter().map(|(_, table)| table.info.max_seq).max().unwrap_or(0)
+/// A merge that has begun. Its end comes last: when others see it, the files of its inputs can be removed.
+struct Begun {
+    tree: Arc<TreeInner>,
+    levels: Arc<Levels>,
+    compaction: Compaction,
+    /// `None` for a move, which writes nothing.
+    admitted: Option<Admitted>,
+    running: RunningMerge,
+}
+
+impl Begun {
+    /// Drops all but the merge itself.
+    fn release(self) -> RunningMerge {
+        self.running
+    }
+}
+
+/// What a thread that merges does next.
+enum Step {
+    Merge(Begun),
+    /// Drops the tables of a tree that hold nothing but what range tombstones hide.
+    Drop(Arc<TreeInner>, Unmerged),
 }
 
 fn removals<'a>(tree: &'a TreeInner, compaction: &'a Compaction) -> impl Iterator<Item = Edit> + 'a {
@@ -114,6 +135,8 @@ pub(crate) struct Compactor {
     flusher: Arc<Flusher>,
     versions: Arc<VersionSet>,
     compactions: Arc<CompactionQueue>,
+    /// Held while a thread chooses what to merge.
+    choosing: Mutex<()>,
 }
 
 impl Compactor {
@@ -133,6 +156,7 @@ impl Compactor {
             flusher: Arc::clone(flusher),
             versions: Arc::clone(versions),
             compactions: Arc::clone(installer.compactions()),
+            choosing: Mutex::new(()),
         }
     }
 
@@ -170,44 +194,110 @@ impl Compactor {
         self.disk.remove_obsolete()
     }
 
-    /// Does one merge in the tree that needs it most. `false` if no tree needs one.
+    /// Does one merge in the tree that needs it most. `false` if no tree needs one that may begin.
     fn merge_most_urgent(&self) -> Result<bool> {
-        let _one_at_a_time = self.installer.compacting().lock();
-        let urgent = {
-            let trees = self.compactions.take();
-            let scored = trees.into_iter().map(|tree| {
-                let urgency = if self.has_deleted(&tree) { f64::INFINITY } else { self.urgency_of(&tree) };
-                (urgency, tree)
-            });
-            let (mut urgent, others): (Vec<_>, Vec<_>) = scored.partition(|(urgency, _)| *urgency >= 1.0);
-            // There may be room for them later.
-            let stuck =
-                others.into_iter().map(|(_, tree)| tree).filter(|tree| self.compactions.was_stuck(tree));
-            self.compactions.add(stuck);
-            urgent.sort_by(|a, b| b.0.total_cmp(&a.0));
-            urgent
-        };
-        let mut urgent = urgent.into_iter();
-        let first = urgent.next();
-        self.compactions.add(urgent.map(|(_, tree)| tree));
-        let Some((_, tree)) = first else { return Ok(false) };
-        let _no_flush_below = tree.below_level_0.lock();
-        let levels = Arc::clone(&tree.state.load().levels);
-        let deleted = self.drop_deleted(&tree);
-        if !matches!(deleted, Ok(false)) {
-            self.compactions.add([Arc::clone(&tree)]);
-            return deleted;
+        let _merging = self.installer.begin_merge();
+        match self.choose() {
+            None => Ok(false),
+            Some(Step::Drop(tree, unmerged)) => {
+                let dropped = self.drop_deleted(&tree);
+                drop(unmerged);
+                self.compactions.add([tree]);
+                dropped.map(|_| true)
+            }
+            Some(Step::Merge(begun)) => self.do_begun(begun).map(|()| true),
         }
-        let Some(compaction) = pick::pick(&levels, self.goal_of(&tree, &levels)) else { return Ok(true) };
-        let result = self.run(&tree, &levels, &compaction, None);
+    }
+
+    /// Begins the next step in the tree that needs it most. Trees that need merges stay candidates.
+    fn choose(&self) -> Option<Step> {
+        let _one_at_a_time = self.choosing.lock();
+        let mut urgent = Vec::new();
+        for tree in self.compactions.take() {
+            let running = tree.merging.running();
+            let urgency =
+                if self.has_deleted(&tree) { f64::INFINITY } else { self.urgency_of(&tree, &running) };
+            // Beside the merges that run, or when they have ended, or when there is room.
+            let is_candidate = urgency >= 1.0 || !running.is_empty() || self.compactions.was_stuck(&tree);
+            if is_candidate {
+                self.compactions.add([Arc::clone(&tree)]);
+            }
+            if urgency >= 1.0 {
+                urgent.push((urgency, tree));
+            }
+        }
+        urgent.sort_by(|a, b| b.0.total_cmp(&a.0));
+        urgent.into_iter().find_map(|(_, tree)| self.begin_step(&tree))
+    }
+
+    fn begin_step(&self, tree: &Arc<TreeInner>) -> Option<Step> {
+        if self.has_deleted(tree)
+            && let Some(unmerged) = self.installer.try_keep_unmerged(tree)
+        {
+            return Some(Step::Drop(Arc::clone(tree), unmerged));
+        }
+        self.begin(tree, false, |_, _| true).map(Step::Merge)
+    }
+
+    /// Begins the next merge of `tree`, if it needs one that `fits`, for which there is room, and which may run beside
+    /// those that run. `within`: this thread is merging tables of the tree already.
+    fn begin(
+        &self,
+        tree: &Arc<TreeInner>,
+        within: bool,
+        fits: impl FnOnce(&Levels, &Compaction) -> bool,
+    ) -> Option<Begun> {
+        let mut held = tree.merging.hold();
+        // Range tombstones are forgotten when no merge of the tree runs. This has to happen now and then.
+        let is_one_at_a_time = !within && !tree.state.load().ranges.is_empty();
+        if !held.may_begin(within) || (is_one_at_a_time && !held.running().is_empty()) {
+            held.refuse();
+            return None;
+        }
+        // No merge ends while `held` is held: none has changed these levels that is not among those that run.
+        let levels = Arc::clone(&tree.state.load().levels);
+        let Some(compaction) = pick::pick(&levels, self.goal_of(tree, &levels), held.running()) else {
+            if !held.running().is_empty() {
+                held.refuse();
+            }
+            return None;
+        };
+        if !fits(&levels, &compaction) || self.has_no_room(tree, &compaction) {
+            return None;
+        }
+        let admitted = if compaction.is_move() { None } else { Some(self.admit(&compaction)?) };
+        let running = self.installer.begin_merge_of(tree, &mut held, &compaction);
+        drop(held);
+        Some(Begun { tree: Arc::clone(tree), levels, compaction, admitted, running })
+    }
+
+    /// Counts a background merge as running, if there is room for it beside others.
+    fn admit(&self, compaction: &Compaction) -> Option<Admitted> {
+        let room = || if self.core.health.has_failed() { 0 } else { self.disk.space().for_merges(false) };
+        self.compactions.admit(output_bytes(compaction), room)
+    }
+
+    fn do_begun(&self, mut begun: Begun) -> Result<()> {
+        let tree = Arc::clone(&begun.tree);
+        let result = self.run(&begun, None);
+        begun.admitted = None;
         self.compactions.add([Arc::clone(&tree)]);
         match &result {
             Ok(()) => self.compactions.clear_stuck(&tree),
             // With the room of now: others may have taken what there was when the merge began.
-            Err(error) if is_full(error) => self.compactions.note_stuck(&tree, self.attempt(&compaction)),
+            Err(error) if is_full(error) => {
+                self.compactions.note_stuck(&tree, self.attempt(&begun.compaction));
+            }
             Err(_) => {}
         }
-        result.map(|()| true)
+        result?;
+        let running = begun.release();
+        // Other threads may begin merges of the tree again and again, so that there never is a time without.
+        if running.is_alone() {
+            self.forget_ranges_of(&tree)?;
+        }
+        running.end();
+        Ok(())
     }
 
     /// Does the short merges that earlier openings have left. Each opening writes a table of what it has replayed. A
@@ -231,35 +321,39 @@ impl Compactor {
     }
 
     fn merge_some_left(&self, tree: &Arc<TreeInner>) -> Result<bool> {
-        let _one_at_a_time = self.installer.compacting().lock();
-        let _no_flush_below = tree.below_level_0.lock();
-        let levels = Arc::clone(&tree.state.load().levels);
-        let Some(compaction) = pick::pick(&levels, self.goal_of(tree, &levels)) else { return Ok(false) };
-        let tables = compaction.inputs.len().max(levels.level(0).len());
-        if tables < TABLES_LEFT || compaction.bytes() > tables as u64 * BYTES_FOR_TABLE {
-            return Ok(false);
-        }
-        self.run(tree, &levels, &compaction, None)?;
+        let _merging = self.installer.begin_merge();
+        let is_short = |levels: &Levels, compaction: &Compaction| {
+            let tables = compaction.inputs.len().max(levels.level(0).len());
+            tables >= TABLES_LEFT && compaction.bytes() <= tables as u64 * BYTES_FOR_TABLE
+        };
+        let Some(begun) = self.begin(tree, false, is_short) else { return Ok(false) };
+        self.run(&begun, None)?;
         Ok(true)
     }
 
     /// Merges all of `tree` into its bottom level.
     fn compact_all(&self, tree: &Arc<TreeInner>) -> Result<()> {
         let hurry = self.core.io_budget.hurry();
-        let _one_at_a_time = self.installer.compacting().lock();
-        let _no_flush_below = tree.below_level_0.lock();
+        let _merging = self.installer.begin_merge();
+        let unmerged = self.installer.keep_unmerged(tree);
         drop(hurry);
         let (levels, compaction) = self.all_of(tree);
-        match compaction {
-            // A move would keep tombstones, older versions and shared files.
-            Some(compaction) => {
-                let newest = newest_of(&compaction);
-                let under_way =
-                    UnderWay { tree, newest, bytes: compaction.bytes(), asked_for: true, interrupted: None };
-                self.rewrite(tree, &levels, &compaction, &under_way)
-            }
-            None => Ok(()),
-        }
+        let Some(compaction) = compaction else { return Ok(()) };
+        // It was asked for, so it is tried whatever the room.
+        let admitted = self.compactions.admit(output_bytes(&compaction), || u64::MAX);
+        let running = unmerged.begin(&compaction);
+        let tree = Arc::clone(tree);
+        let begun = Begun { tree, levels, compaction, admitted, running };
+        let under_way = UnderWay {
+            tree: &begun.tree,
+            bytes: begun.compaction.bytes(),
+            asked_for: true,
+            interrupted: None,
+        };
+        // A move would keep tombstones, older versions and shared files.
+        self.rewrite(&begun, &under_way)?;
+        begun.release().end();
+        Ok(())
     }
 
     /// The tables of `tree`, and the merge of all of them, if there is something to merge.
@@ -274,6 +368,7 @@ impl Compactor {
     /// `compaction`, if it began now in the background.
     fn attempt(&self, compaction: &Compaction) -> Attempt {
         let room = self.disk.space().for_merges(self.core.health.has_failed());
+        let room = room.saturating_sub(self.compactions.unwritten());
         Attempt::new(compaction, room, self.core.env().clock.monotonic_us())
     }
 
@@ -308,68 +403,53 @@ impl Compactor {
     /// Does urgent merges that are much shorter than the running one.
     fn merge_meanwhile(&self, under_way: &UnderWay<'_>) -> Result<()> {
         for tree in self.compactions.candidates() {
-            let newest = under_way.newest_of(&tree);
-            if newest.is_none() && self.urgency_of(&tree) < 1.0 {
+            if self.urgency_of(&tree, &tree.merging.running()) < 1.0 {
                 continue;
             }
-            // If the tree is being merged, the lock is held already. If another thread holds it, the tree has to wait.
-            let held = tree.below_level_0.try_lock();
-            if held.is_none() && newest.is_none() {
-                continue;
-            }
-            let levels = Arc::clone(&tree.state.load().levels);
-            let goal = self.goal_of(&tree, &levels);
-            let urgent = match newest {
-                Some(newest) => pick::pick_newer(&levels, goal, newest),
-                None => pick::pick(&levels, goal),
-            };
-            if let Some(compaction) = urgent.filter(|compaction| under_way.is_shorter(compaction)) {
-                self.run(&tree, &levels, &compaction, Some(under_way))?;
+            let is_shorter = |_: &Levels, compaction: &Compaction| under_way.is_shorter(compaction);
+            if let Some(begun) = self.begin(&tree, under_way.is_in(&tree), is_shorter) {
+                self.run(&begun, Some(under_way))?;
+                begun.release().end();
                 self.disk.remove_obsolete()?;
             }
         }
         Ok(())
     }
 
-    /// How urgently `tree` needs a merge for which there is room. From 1 on it needs one.
-    fn urgency_of(&self, tree: &TreeInner) -> f64 {
+    /// How urgently `tree` needs a merge for which there is room, beside those that are `running`. From 1 on it needs
+    /// one.
+    fn urgency_of(&self, tree: &TreeInner, running: &[Extent]) -> f64 {
         let levels = &tree.state.load().levels;
         let goal = self.goal_of(tree, levels);
-        let urgency = pick::urgency(levels, goal);
+        let urgency = pick::urgency(levels, goal, running);
         if urgency < 1.0 || !self.compactions.was_stuck(tree) {
             return urgency;
         }
-        let is_stuck = |compaction: Compaction| {
-            !compaction.is_move() && self.compactions.is_stuck(tree, &self.attempt(&compaction))
-        };
-        if pick::pick(levels, goal).is_some_and(is_stuck) { 0.0 } else { urgency }
+        let picked = pick::pick(levels, goal, running);
+        if picked.is_some_and(|compaction| self.has_no_room(tree, &compaction)) { 0.0 } else { urgency }
     }
 
-    fn run(
-        &self,
-        tree: &Arc<TreeInner>,
-        levels: &Levels,
-        compaction: &Compaction,
-        interrupted: Option<&UnderWay<'_>>,
-    ) -> Result<()> {
+    /// Whether `compaction` would find no room, as the last merge of `tree` did not.
+    fn has_no_room(&self, tree: &TreeInner, compaction: &Compaction) -> bool {
+        self.compactions.was_stuck(tree)
+            && !compaction.is_move()
+            && self.compactions.is_stuck(tree, &self.attempt(compaction))
+    }
+
+    fn run(&self, begun: &Begun, interrupted: Option<&UnderWay<'_>>) -> Result<()> {
+        let Begun { tree, compaction, .. } = begun;
         if compaction.is_move() {
             return self.move_table(tree, compaction);
         }
-        let newest = newest_of(compaction);
-        let under_way = UnderWay { tree, newest, bytes: compaction.bytes(), asked_for: false, interrupted };
-        self.rewrite(tree, levels, compaction, &under_way)
+        let under_way = UnderWay { tree, bytes: compaction.bytes(), asked_for: false, interrupted };
+        self.rewrite(begun, &under_way)
     }
 
-    fn rewrite(
-        &self,
-        tree: &Arc<TreeInner>,
-        levels: &Levels,
-        compaction: &Compaction,
-        under_way: &UnderWay<'_>,
-    ) -> Result<()> {
+    fn rewrite(&self, begun: &Begun, under_way: &UnderWay<'_>) -> Result<()> {
+        let Begun { tree, compaction, .. } = begun;
         let mut dropped = Vec::new();
         let began = Began::now(&*self.core.env().clock);
-        let outputs = self.merge(tree, levels, compaction, under_way, &mut dropped)?;
+        let outputs = self.merge(begun, under_way, &mut dropped)?;
         let mut edits: Vec<Edit> = removals(tree, compaction).collect();
         let level = compaction.target as u8;
         event!(INFO, "merged", {
@@ -418,13 +498,13 @@ impl Compactor {
 
     fn merge(
         &self,
-        tree: &TreeInner,
-        levels: &Levels,
-        compaction: &Compaction,
+        begun: &Begun,
         under_way: &UnderWay<'_>,
         dropped: &mut Vec<Pointer>,
     ) -> Result<Vec<TableInfo>> {
+        let Begun { tree, levels, compaction, .. } = begun;
         let Compaction { inputs, target, .. } = compaction;
+        // It stays so: see `crate::state::merging`.
         let nothing_below = !compaction.has_older_below(levels);
         let snapshots = self.log.read_points();
         let certain = self.installer.flushed_up_to(tree.id);
@@ -446,9 +526,12 @@ impl Compactor {
                 return Err(self.core.health.closed_error());
             }
             keys.set(keys.get() + 1);
-            if !under_way.asked_for && unlooked.get() >= BYTES_BETWEEN {
+            if unlooked.get() >= BYTES_BETWEEN {
+                begun.admitted.iter().for_each(|admitted| admitted.note_written(unlooked.get()));
                 unlooked.set(0);
-                self.check_room()?;
+                if !under_way.asked_for {
+                    self.check_room()?;
+                }
             }
             let is_turn = keys.get().is_multiple_of(KEYS_BETWEEN);
             let is_held_up = is_paced && unpaid.get() >= BYTES_BETWEEN;
@@ -485,3 +568,6 @@ impl Compactor {
         Ok(written)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,7 +61,7 @@ impl Compactor {
     }
 
     /// Drops the tables of the tree that hold only entries that range tombstones hide. Returns whether there were any.
-    /// Called under the locks of a merge.
+    /// Called while no merge of the tree runs.
     pub(super) fn drop_deleted(&self, tree: &Arc<TreeInner>) -> Result<bool> {
         let tables = self.deleted_tables(tree);
         if tables.is_empty() {
@@ -89,29 +89,39 @@ impl Compactor {
         let trees = self.versions.trees();
         let mut worked = false;
         for tree in trees.iter().filter(|tree| !tree.state.load().ranges.is_empty()) {
-            // No table that was begun before may come meanwhile. A flush or merge that holds the lock asks for another
-            // round when it ends.
-            let Some(_no_merge) = tree.below_level_0.try_lock() else { continue };
-            let Some(_no_flush) = self.flusher.flushing().try_lock() else { continue };
-            if self.has_deleted(tree) {
-                // A snapshot may have gone that saw what is in it.
-                self.compactions.add([Arc::clone(tree)]);
-                worked = true;
-            }
-            let seqs = self.spent_ranges(tree);
-            if seqs.is_empty() {
-                continue;
-            }
-            let forget = |&seq: &SeqNo| Edit::ForgetRange { tree: tree.id, seq };
-            let edits: Vec<Edit> = seqs.iter().map(forget).collect();
-            let mut versions = self.versions.lock();
-            if tree.is_dropped() {
-                continue;
-            }
-            self.installer.apply(&mut versions, &VersionEdit::of(edits))?;
-            worked = true;
+            // A merge that runs does it when it ends.
+            let Some(_no_merge) = self.installer.try_keep_unmerged(tree) else { continue };
+            worked |= self.forget_ranges_of(tree)?;
         }
         Ok(worked)
+    }
+
+    /// [`Compactor::forget_ranges`] of one tree. No merge of it runs, or only one of the caller's, which has shown its
+    /// tables, so no table that was begun before may come meanwhile.
+    pub(super) fn forget_ranges_of(&self, tree: &Arc<TreeInner>) -> Result<bool> {
+        if tree.state.load().ranges.is_empty() {
+            return Ok(false);
+        }
+        // A flush asks for another round when it ends.
+        let Some(_no_flush) = self.flusher.flushing().try_lock() else { return Ok(false) };
+        let mut worked = false;
+        if self.has_deleted(tree) {
+            // A snapshot may have gone that saw what is in it.
+            self.compactions.add([Arc::clone(tree)]);
+            worked = true;
+        }
+        let seqs = self.spent_ranges(tree);
+        if seqs.is_empty() {
+            return Ok(worked);
+        }
+        let forget = |&seq: &SeqNo| Edit::ForgetRange { tree: tree.id, seq };
+        let edits: Vec<Edit> = seqs.iter().map(forget).collect();
+        let mut versions = self.versions.lock();
+        if tree.is_dropped() {
+            return Ok(worked);
+        }
+        self.installer.apply(&mut versions, &VersionEdit::of(edits))?;
+        Ok(true)
     }
 
     /// The sequence numbers of the tree's range tombstones that are in the manifest and not needed.

@@ -48,7 +48,7 @@ impl Flusher {
     fn prepare_alone(&self, record_len: usize) -> Result<()> {
         let at_work = AtWork::on(&self.core);
         let hurry = self.core.io_budget.hurry();
-        let _no_merge = self.installer.compacting().lock();
+        let _no_merge = self.installer.end_merges();
         drop(hurry);
         // What waits for it is turned into tables, which gives its log back.
         match self.disk.space().with_reserve(|| self.flush_immutable()) {

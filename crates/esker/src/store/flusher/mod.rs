@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicUsize;
 use parking_lot::Mutex;
 
 use super::at_work::AtWork;
+use super::installer::Unmerged;
 use super::survivors::Survivors;
 use super::{CommitLog, Core, Disk, GarbageFinder, Installer};
 use crate::blob::Pointer;
@@ -31,7 +32,7 @@ use crate::space::is_full;
 use crate::state::versions::{ByTree, VersionSet};
 use crate::state::{Mem, TreeInner};
 use crate::version::edit::{Edit, TableInfo};
-use crate::version::levels::{LEVELS, Levels, shared_key};
+use crate::version::levels::{LEVELS, shared_key};
 
 mod log_segments;
 mod shrink;
@@ -174,9 +175,9 @@ impl Flusher {
             if !is_full(&error) {
                 return Err(error);
             }
-            // A merge under way may have taken the reserve: it gives back more at its end.
+            // Merges under way may have taken the reserve: they give back more at their end.
             let hurry = self.core.io_budget.hurry();
-            let _no_merge = self.installer.compacting().lock();
+            let _no_merge = self.installer.end_merges();
             drop(hurry);
             self.disk.remove_obsolete()?;
             flush()
@@ -233,17 +234,11 @@ impl Flusher {
         self.log.commit().wait_visible(last_seq);
         self.log.commit().check()?;
 
-        // A tree that is being merged gets its tables in level 0, because the output of the merge may go to any level
-        // below.
-        let trees: Vec<Arc<TreeInner>> =
-            by_tree(immutable.clone()).into_iter().map(|(tree, _)| tree).collect();
-        let unmerged: Vec<_> =
-            trees.iter().filter_map(|tree| Some((tree.id, tree.below_level_0.try_lock()?))).collect();
-        let may_go_below = |tree: &TreeInner| unmerged.iter().any(|(id, _)| *id == tree.id);
-
+        // The trees whose tables go below level 0, until the tables are there.
+        let mut unmerged = Vec::new();
         let (mut edits, mut dropped) = (Vec::new(), Vec::new());
         let result =
-            self.write_tables(&immutable, &may_go_below, &mut edits, &mut dropped).and_then(|flushed| {
+            self.write_tables(&immutable, &mut unmerged, &mut edits, &mut dropped).and_then(|flushed| {
                 // This comes last, since the log is synced in the background while the tables are written.
                 if !broken("rule-3") {
                     self.log.sync_to(end)?;
@@ -274,9 +269,9 @@ impl Flusher {
         if result.is_err() {
             self.installer.discard_tables(&edits);
         }
-        if result.is_ok() {
+        if let Ok(flushed) = &result {
             event!(INFO, "flushed", {
-                trees: trees.len(),
+                trees: flushed.len(),
                 tables: added(&edits).count(),
                 bytes: added(&edits).map(|table| table.size).sum::<u64>(),
                 took_us: began.took_us(&*self.core.env().clock),
@@ -289,7 +284,7 @@ impl Flusher {
     fn write_tables(
         &self,
         immutable: &[Immutable],
-        may_go_below: &dyn Fn(&TreeInner) -> bool,
+        unmerged: &mut Vec<Unmerged>,
         edits: &mut Vec<Edit>,
         dropped: &mut Vec<Pointer>,
     ) -> Result<ByTree> {
@@ -303,14 +298,14 @@ impl Flusher {
             immutable.iter().cloned().partition(|(tree, _)| is_large(tree));
         for (tree, mem) in &large {
             let alone = immutable.iter().filter(|(other, _)| Arc::ptr_eq(other, tree)).count() == 1;
-            let below = alone && may_go_below(tree);
+            let below = alone.then_some(&mut *unmerged);
             let (level, tables) = self.write_own(tree, std::slice::from_ref(mem), below, dropped)?;
             edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
         }
         let groups = by_tree(small);
         if let [(tree, mems)] = groups.as_slice() {
-            let (level, tables) =
-                self.write_own(tree, mems, large.is_empty() && may_go_below(tree), dropped)?;
+            let below = large.is_empty().then_some(unmerged);
+            let (level, tables) = self.write_own(tree, mems, below, dropped)?;
             edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
         } else if !groups.is_empty() {
             edits.extend(self.write_shared(&groups, dropped)?);
@@ -324,21 +319,23 @@ impl Flusher {
         Ok(flushed)
     }
 
-    /// Writes a tree's memtables to tables of its own. `below`: no older memtable of the tree is being flushed and no merge
-    /// of it is running, so keys that overlap no table may go straight to the bottom.
+    /// Writes a tree's memtables to tables of its own. With `below`, no older memtable of the tree is being flushed, so
+    /// keys that overlap no table may go straight to the bottom. Then `below` keeps merges of the tree away.
     fn write_own(
         &self,
-        tree: &TreeInner,
+        tree: &Arc<TreeInner>,
         mems: &[Arc<Mem>],
-        below: bool,
+        below: Option<&mut Vec<Unmerged>>,
         dropped: &mut Vec<Pointer>,
     ) -> Result<(u8, Vec<TableInfo>)> {
-        let levels = Arc::clone(&tree.state.load().levels);
-        let bounds = bounds_of(mems)?;
-        let level = match &bounds {
-            Some((smallest, largest)) if below => level_for(&levels, smallest, largest),
-            _ => 0,
+        let unmerged = match (below, bounds_of(mems)?) {
+            (Some(below), Some((smallest, largest))) => {
+                self.unmerged_below(tree, &smallest, &largest).map(|unmerged| below.push(unmerged))
+            }
+            _ => None,
         };
+        let level = if unmerged.is_some() { LEVELS - 1 } else { 0 };
+        let levels = Arc::clone(&tree.state.load().levels);
         let bottom = level == LEVELS - 1;
         let snapshots = self.log.read_points();
         let retention = Retention::new(snapshots, &tree.state.load().ranges, last_seq(mems));
@@ -363,6 +360,17 @@ impl Flusher {
         let tables = output.finish()?;
         self.core.counters.note_flush(&tables);
         Ok((level as u8, tables))
+    }
+
+    /// Keeps merges of `tree` away, if its tables have no key from `smallest` to `largest`, and no merge runs whose
+    /// output may have some.
+    fn unmerged_below(&self, tree: &Arc<TreeInner>, smallest: &[u8], largest: &[u8]) -> Option<Unmerged> {
+        let meets = || tree.state.load().levels.tables().any(|(_, table)| table.overlaps(smallest, largest));
+        // Mostly they do meet, and merges need not wait for the flush.
+        if meets() {
+            return None;
+        }
+        self.installer.try_keep_unmerged(tree).filter(|_| !meets())
     }
 
     /// Writes the memtables of several trees to one table. Each key follows its tree's number.
@@ -454,13 +462,6 @@ fn merged(mems: &[Arc<Mem>]) -> Result<MergeCursor> {
     let mut merge = MergeCursor::new(sources, Direction::Forward);
     merge.seek_to_start()?;
     Ok(merge)
-}
-
-/// The deepest level for the keys `smallest..=largest`: the bottom if they overlap none of the tree's tables, otherwise
-/// level 0.
-fn level_for(levels: &Levels, smallest: &[u8], largest: &[u8]) -> usize {
-    let meets = levels.tables().any(|(_, table)| table.overlaps(smallest, largest));
-    if meets { 0 } else { LEVELS - 1 }
 }
 
 /// The smallest and largest key of the memtables.

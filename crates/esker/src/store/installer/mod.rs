@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use parking_lot::Mutex;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{CommitLog, Core, Disk, GarbageFinder};
 use crate::compact::pick;
@@ -19,6 +19,9 @@ use crate::version::edit::Edit;
 use crate::version::manifest::Manifest;
 
 mod install;
+mod merges;
+
+pub(super) use merges::{RunningMerge, Unmerged};
 
 /// Makes edits durable, shows them to readers, and queues the work that they make due.
 pub(crate) struct Installer {
@@ -29,7 +32,8 @@ pub(crate) struct Installer {
     versions: Arc<VersionSet>,
     immutable: Arc<FlushQueue>,
     compactions: Arc<CompactionQueue>,
-    compacting: Mutex<()>,
+    /// Shared by all merges.
+    merging: RwLock<()>,
     splits: AtomicU64,
 }
 
@@ -49,7 +53,7 @@ impl Installer {
             versions: Arc::clone(versions),
             immutable: Arc::default(),
             compactions: Arc::new(CompactionQueue::new(versions.trees().iter())),
-            compacting: Mutex::new(()),
+            merging: RwLock::new(()),
             splits: AtomicU64::new(0),
         }
     }
@@ -65,9 +69,13 @@ impl Installer {
     }
 
     /// Held during a merge.
-    #[inline]
-    pub(super) fn compacting(&self) -> &Mutex<()> {
-        &self.compacting
+    pub(super) fn begin_merge(&self) -> RwLockReadGuard<'_, ()> {
+        self.merging.read()
+    }
+
+    /// Waits until no merge runs, and keeps merges from beginning until the result is dropped.
+    pub(super) fn end_merges(&self) -> RwLockWriteGuard<'_, ()> {
+        self.merging.write()
     }
 
     /// Counts splits. Each is counted before its tree takes writes again.

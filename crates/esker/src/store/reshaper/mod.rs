@@ -84,14 +84,14 @@ impl Reshaper {
             let due = || trees.iter().filter(|tree| must_be_flushed(tree));
             self.flusher.flush_trees(due())?;
             // Wait for running merges.
-            trees.iter().for_each(|tree| drop(tree.below_level_0.lock()));
+            trees.iter().for_each(|tree| drop(self.installer.keep_unmerged(tree)));
             let paused = self.pause_writes(trees);
             self.flusher.flush_trees(due())?;
             tries += 1;
             let mut unmerged: Option<Vec<_>> =
-                trees.iter().map(|tree| tree.below_level_0.try_lock()).collect();
+                trees.iter().map(|tree| self.installer.try_keep_unmerged(tree)).collect();
             if unmerged.is_none() && tries >= TRIES_MAX {
-                unmerged = Some(trees.iter().map(|tree| tree.below_level_0.lock()).collect());
+                unmerged = Some(trees.iter().map(|tree| self.installer.keep_unmerged(tree)).collect());
             }
             if unmerged.is_some() {
                 return change();
