@@ -11,7 +11,16 @@ fn members(file: &str, name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(checkout().join("crates/esker/src").join(file)).unwrap();
     let body = text.split_once(&format!("pub {name} {{\n")).unwrap().1.split_once("\n}").unwrap().0;
     let lines = body.lines().map(str::trim).filter(|line| !line.starts_with("//") && !line.starts_with('#'));
-    lines.map(|line| line.trim_start_matches("pub ").split([':', ',']).next().unwrap().to_owned()).collect()
+    lines
+        .map(|line| {
+            line.trim_start_matches("pub(crate) ")
+                .trim_start_matches("pub ")
+                .split([':', ','])
+                .next()
+                .unwrap()
+                .to_owned()
+        })
+        .collect()
 }
 
 fn missing(document: &str, names: &[String]) -> Vec<String> {
