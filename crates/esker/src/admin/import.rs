@@ -27,9 +27,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{LockMode, ReadFile};
 use crate::log::replay::{Visit, Visited};
 use crate::open::{DEFAULT_TREE, LOCK_FILE, OnDisk};
-use crate::options::TreeOptions;
+use crate::options::{TreeOptions, check_name};
 use crate::store::{Imported, ImportedBlobs, ImportedTree, Store};
 use crate::table::table_salt;
+use crate::tree::check_tag;
 use crate::version::blob_edits::{BlobFileInfo, BlobFileRecord, BlobFiles, ORDINALS_MAX};
 use crate::version::edit::{FileId, ManifestState, TableInfo, TreeId};
 use crate::version::imported::{ImportedFiles, Renumbered};
@@ -143,6 +144,10 @@ fn trees_for(state: &ManifestState, what: As<'_>, dir: &Path) -> Result<Vec<(Tre
             if !is_group || distinct.len() < several.len() {
                 let message = format!("the trees of this store ({}) are not those of one group", names());
                 return Err(refused(dir, message));
+            }
+            for (_, record) in several {
+                check_name("tree", &record.name)?;
+                record.tag.as_deref().map_or(Ok(()), check_tag)?;
             }
             Ok(several.iter().map(|&(tree, record)| (tree, record.clone())).collect())
         }

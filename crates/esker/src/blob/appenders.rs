@@ -109,8 +109,12 @@ impl BlobSet {
             }
             all.idle.push(appender);
             if all.idle.len() > IDLE_MAX {
-                let longest_idle = all.idle.remove(0);
-                all.to_seal.push(longest_idle);
+                // Not the one that waits longest: that has its turn next if groups write in turn.
+                let lens = all.idle.iter().map(|appender| appender.writer.len()).enumerate();
+                if let Some((longest, _)) = lens.max_by_key(|(_, len)| *len) {
+                    let longest = all.idle.remove(longest);
+                    all.to_seal.push(longest);
+                }
                 ended = true;
             }
         });

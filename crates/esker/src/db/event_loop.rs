@@ -41,7 +41,7 @@ impl Db {
     /// struct Wake(mpsc::Sender<()>);
     /// impl Listener for Wake {
     ///     fn synced(&self) {
-    ///         drop(self.0.send(()));
+    ///         let _ = self.0.send(());
     ///     }
     /// }
     ///
@@ -68,7 +68,8 @@ impl Db {
     /// Whether a write survives power loss. It never sleeps. For trees without the log, that is when they are flushed.
     ///
     /// # Errors
-    /// `Poisoned` when the log has failed: the write may never be durable. `InvalidInput` when the write was made by
+    /// `Poisoned` when the log has failed: the write may never be durable. `TreeDropped` when a tree without the log was
+    /// dropped before its write was flushed. `InvalidInput` when the write was made by
     /// another store, or an earlier opening of this one.
     pub fn is_durable(&self, token: &WriteToken) -> Result<bool> {
         if token.store != self.store.id() {
@@ -77,7 +78,9 @@ impl Db {
             ));
         }
         let is_durable = match &token.placed.unlogged {
-            Some((tree, seq)) => tree.flushed_up_to() >= *seq,
+            Some((tree, seq)) if tree.flushed_up_to() >= *seq => true,
+            Some((tree, _)) if tree.is_dropped() => return Err(tree.dropped_error()),
+            Some(_) => false,
             None => self.store.log().wal().synced() >= token.placed.end,
         };
         if !is_durable {

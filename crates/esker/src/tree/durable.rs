@@ -23,8 +23,12 @@ impl Tree {
         let (key, store) = (key.as_ref(), &self.store);
         self.measured(key, || {
             loop {
-                let state = self.readable_state()?;
                 let seq = self.inner.flushed_up_to();
+                let state = self.readable_state()?;
+                if self.inner.flushed_up_to() != seq {
+                    // A merge may have dropped from the state what was to be seen at the number.
+                    continue;
+                }
                 let now = store.clock().now_us();
                 let found = get_at(
                     &state,
@@ -44,8 +48,8 @@ impl Tree {
                     },
                 )?;
                 match found.transpose() {
-                    // A flush came in between, and the value that it has replaced is gone.
-                    Err(_) if self.inner.flushed_up_to() != seq => {}
+                    // A flush or a drop came in between, and the value is gone.
+                    Err(_) if self.inner.flushed_up_to() != seq || self.inner.is_dropped() => {}
                     found => return found,
                 }
             }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, mpsc};
 
 use esker::env::{Env, JobKind, StepExecutor};
-use esker::fs::sim::SimFs;
+use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Batch, Db, ErrorKind, FlushedTree, Listener, Options, ScanRange, Tree, TreeOptions, TreeSplit};
 
 fn member(db: &Db, group: &str, name: &str) -> Tree {
@@ -236,7 +236,7 @@ fn a_change_of_a_group_that_fails_changes_nothing() {
         ("a tag of what goes", ErrorKind::NotFound, db.drop_group("g", &[("one", "tag")])),
         (
             "a tag outside",
-            ErrorKind::InvalidInput,
+            ErrorKind::NotFound,
             db.export_group("g", dir.path().join("copy"), &[("other", "tag")]).map(drop),
         ),
         ("no copy", ErrorKind::NotFound, db.import_group(dir.path().join("none"), &[]).map(drop)),
@@ -279,4 +279,69 @@ fn a_change_of_a_group_that_fails_changes_nothing() {
         target.replace_group(dir.path().join("alone"), &[]).unwrap_err().kind(),
         ErrorKind::InvalidInput
     );
+}
+
+/// A replacement or a drop that fails leaves the old trees with all their huge values, whatever the store does next.
+#[test]
+fn a_change_that_fails_frees_nothing() {
+    let faults = [
+        (Op::Append, FaultError::NoSpace),
+        (Op::Sync, FaultError::Io),
+        (Op::SyncDir, FaultError::Io),
+        (Op::Link, FaultError::Io),
+    ];
+    let cases = faults.into_iter().flat_map(|fault| [(fault, true), (fault, false)]);
+    let mut failed = 0;
+    for ((op, error), replaces) in cases {
+        for nth in 1.. {
+            let disk = SimFs::new(nth);
+            let on = |disk: &SimFs| {
+                let executor = Some(Arc::new(StepExecutor) as _);
+                small().env(Env { fs: Arc::new(disk.clone()), executor, ..Env::system() })
+            };
+            let db = Db::open("/store", on(&disk)).unwrap();
+            let (one, two) = (member(&db, "g", "one"), member(&db, "g", "two"));
+            one.put("film", vec![1; 5000]).unwrap();
+            two.put("film", vec![2; 5000]).unwrap();
+            db.export_group("g", "/copy", &[]).unwrap();
+            one.put("film", vec![3; 5000]).unwrap();
+            db.sync().unwrap();
+            let log = db.default_tree();
+            log.put("before", "the log has something to sync").unwrap();
+            disk.inject(Fault::new(op, "/store").nth(nth).error(error));
+            let done = match replaces {
+                true => db.replace_group("/copy", &[]).map(drop),
+                false => db.drop_tree("one"),
+            };
+            let hit = disk.faults_hit() > 0;
+            disk.clear_faults();
+            if done.is_err() {
+                failed += 1;
+                // Its own work goes on as far as it can.
+                let _ = log.put("after", "more").and_then(|()| db.flush());
+                JobKind::ALL.iter().for_each(|&job| while db.step(job) {});
+                assert_eq!(two.get_vec("film").unwrap().unwrap(), vec![2; 5000], "{op:?} {nth}");
+                assert_eq!(one.get_vec("film").unwrap().unwrap(), vec![3; 5000], "{op:?} {nth}");
+                drop((one, two));
+                let _ = db.close();
+                let db = Db::open("/store", on(&disk.crash(nth))).unwrap();
+                while db.step(JobKind::Blobs) {}
+                // It may have taken effect, but not by half.
+                let film = |name: &str| {
+                    db.open_tree(name).unwrap().map(|tree| tree.get_vec("film").unwrap().unwrap())
+                };
+                let found = [film("one"), film("two")];
+                let byte = |film: &Option<Vec<u8>>| film.as_ref().map(|film| film[0]);
+                let bytes = found.each_ref().map(byte);
+                assert!(
+                    [[Some(3), Some(2)], [Some(1), Some(2)], [None, Some(2)]].contains(&bytes),
+                    "{op:?} {nth}"
+                );
+            }
+            if !hit {
+                break;
+            }
+        }
+    }
+    assert!(failed > 5, "{failed}");
 }

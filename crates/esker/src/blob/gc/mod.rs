@@ -198,7 +198,12 @@ impl BlobGc {
 
     /// Notes how far trees that skip the log are in tables. Values that those writes have overwritten may be freed.
     pub(crate) fn note_flushed(&self, trees: &[(TreeId, SeqNo)]) {
-        self.garbage.lock().flushed.extend(trees.iter().copied());
+        let mut garbage = self.garbage.lock();
+        for &(tree, seq) in trees {
+            // A flush may end after the drop of its tree, which stands for everything.
+            let known = garbage.flushed.entry(tree).or_default();
+            *known = (*known).max(seq);
+        }
     }
 
     /// Notes the result of `edits`: their values are freed or, if the edits failed, a later round has to free them.

@@ -5,6 +5,7 @@
 //! trees go into one shared table. So thousands of idle trees do not cost a file each, and none of them pins the log
 //! (rule 19).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -31,7 +32,7 @@ use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::space::is_full;
 use crate::state::versions::{ByTree, VersionSet};
 use crate::state::{Mem, TreeInner};
-use crate::version::edit::{Edit, TableInfo};
+use crate::version::edit::{Edit, TableInfo, TreeId};
 use crate::version::levels::{LEVELS, shared_key};
 
 mod log_segments;
@@ -195,10 +196,14 @@ impl Flusher {
 
     /// Waits until everything that `trees`, and those that are flushed with them, hold now is in tables.
     pub(crate) fn flush_trees<'a>(&self, trees: impl Iterator<Item = &'a Arc<TreeInner>>) -> Result<()> {
-        let mut due: Vec<Immutable> = Vec::new();
+        let (mut due, mut seen): (Vec<Immutable>, HashSet<TreeId>) = Default::default();
         for tree in trees {
+            if seen.contains(&tree.id) {
+                continue;
+            }
             self.switch_memtable(tree, 0);
             for tree in tree.flushed_together() {
+                seen.insert(tree.id);
                 due.extend(
                     tree.state.load().immutable.iter().map(|mem| (Arc::clone(&tree), Arc::clone(mem))),
                 );

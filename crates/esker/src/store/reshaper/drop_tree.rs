@@ -74,17 +74,19 @@ impl Reshaper {
     fn drop_by_pointers(&self, trees: &[Arc<TreeInner>], tags: &[(&str, &str)]) -> Result<()> {
         let _paused = self.pause_writes(trees);
         let own = self.own_pointers(trees)?;
+        let visible = own.visible;
         let mut versions = self.versions.lock();
         if let Some(gone) = trees.iter().find(|tree| tree.is_dropped()) {
             return Err(gone.dropped_error());
         }
         let mut edits = drop_edits(trees);
         add_tags(&mut edits, &versions, tags)?;
-        self.overwrite_own(&versions, &own);
+        let own = self.overwritten_of(&versions, &own);
         // After a crash nothing else would tell which values belonged to the trees, so the edit that drops them does.
         let changes = BlobChanges {
-            durable_up_to: Some(own.visible),
+            durable_up_to: Some(visible),
             note_overwritten: true,
+            replaced: &own,
             ..BlobChanges::default()
         };
         let mut blobs = self.finder.blob_edits(&versions, &changes);
@@ -92,12 +94,13 @@ impl Reshaper {
         let named = self.core.blobs.sync_names();
         let dropped = named.and_then(|()| self.installer.apply(&mut versions, &VersionEdit::of(edits)));
         self.finder.after_blob_edits(blobs, dropped.is_ok());
-        if dropped.is_err() {
-            // In memory the values are already unreferenced: nothing of that may become durable.
-            self.log.commit().poison();
-            return dropped;
+        // Not earlier: until the trees are gone, reads find their values, and no other edit may free them.
+        match dropped {
+            Ok(()) => self.finder.blob_gc().add_overwritten(own),
+            Err(_) => self.finder.blob_gc().restore(&own),
         }
         drop(versions);
+        dropped?;
         self.core.notify(JobKind::Blobs);
         Ok(())
     }
@@ -114,8 +117,8 @@ impl Reshaper {
         Ok(OwnPointers { pointers, visible })
     }
 
-    /// Notes that the values of `own` are overwritten: their trees are about to be dropped. Under the version lock.
-    pub(super) fn overwrite_own(&self, versions: &Versions, own: &OwnPointers) {
+    /// What is overwritten when the trees of `own` are dropped. Under the version lock.
+    pub(super) fn overwritten_of(&self, versions: &Versions, own: &OwnPointers) -> Vec<Overwritten> {
         // Scans and snapshots continue to read what they see.
         let until = self.log.commit().visible() + 1;
         let is_there = |pointer: &&Pointer| {
@@ -128,6 +131,6 @@ impl Reshaper {
             len: pointer.len,
             ..Overwritten::unseen(pointer.file, pointer.ordinal, Some(pointer.reference))
         });
-        self.finder.blob_gc().add_overwritten(overwritten);
+        overwritten.collect()
     }
 }

@@ -102,7 +102,13 @@ impl Reshaper {
             let mut state = self.state_of_copy(&versions, &trees, named.as_ref(), &filed)?;
             let mut set = Vec::new();
             add_tags(&mut set, &versions, tags)?;
-            let contradiction = |what| Error::new(ErrorKind::InvalidInput, what);
+            if let Some((name, _)) =
+                tags.iter().find(|(name, _)| !trees.iter().any(|tree| tree.name == *name))
+            {
+                let message = format!("the export has no tree \"{name}\" to give a tag to");
+                return Err(Error::new(ErrorKind::NotFound, message));
+            }
+            let contradiction = |what| Error::new(ErrorKind::Poisoned, what);
             set.iter().try_for_each(|edit| state.apply(edit)).map_err(contradiction)?;
             let linked = link(&state)?;
             Ok((state, linked))
@@ -228,22 +234,27 @@ impl Reshaper {
         add_tags(&mut edits, &versions, tags)?;
         let least = if broken("import-numbers") { 0 } else { imported.greatest };
         let number = self.log.commit().take_number_above(least)?;
-        self.overwrite_own(&versions, &own);
+        let own = self.overwritten_of(&versions, &own);
         // After a crash nothing else would tell which values under the same lineage were overwritten before, so the
         // edit does.
-        let changes =
-            BlobChanges { durable_up_to: Some(visible), note_overwritten: true, ..BlobChanges::default() };
+        let changes = BlobChanges {
+            durable_up_to: Some(visible),
+            note_overwritten: true,
+            replaced: &own,
+            ..BlobChanges::default()
+        };
         let mut blobs = self.finder.blob_edits(&versions, &changes);
         edits.extend(blobs.take_edits());
         let synced = self.log.sync_to(number.end).and_then(|()| self.core.blobs.sync_names());
         let installed =
             synced.and_then(|()| self.install_imported(&mut versions, imported, (edits, ids), number.seq));
         self.finder.after_blob_edits(blobs, installed.is_ok());
-        if installed.is_err() && !replaced.is_empty() {
-            // In memory the replaced values are already unreferenced: nothing of that may become durable.
-            self.log.commit().poison();
-        }
         self.log.commit().show_number(&number);
+        // Not earlier: until the replaced trees are gone, reads find their values, and no other edit may free them.
+        match installed {
+            Ok(()) => self.finder.blob_gc().add_overwritten(own),
+            Err(_) => self.finder.blob_gc().restore(&own),
+        }
         drop(versions);
         self.core.notify(JobKind::Blobs);
         installed

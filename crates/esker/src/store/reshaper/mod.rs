@@ -21,9 +21,6 @@ pub(crate) use group::Whole;
 pub(crate) use ingest::Ingested;
 pub(crate) use split::SplitAt;
 
-/// How often a pause may end early because a merge of the tree has begun. After that, writers wait for the merge.
-const TRIES_MAX: usize = 4;
-
 /// Some trees take no writes until this is dropped.
 pub(super) struct WritePause<'a> {
     core: &'a Core,
@@ -79,25 +76,13 @@ impl Reshaper {
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let _hurry = self.core.io_budget.hurry();
-        let mut tries = 0;
-        loop {
-            let due = || trees.iter().filter(|tree| must_be_flushed(tree));
-            self.flusher.flush_trees(due())?;
-            // Wait for running merges.
-            trees.iter().for_each(|tree| drop(self.installer.keep_unmerged(tree)));
-            let paused = self.pause_writes(trees);
-            self.flusher.flush_trees(due())?;
-            tries += 1;
-            let mut unmerged: Option<Vec<_>> =
-                trees.iter().map(|tree| self.installer.try_keep_unmerged(tree)).collect();
-            if unmerged.is_none() && tries >= TRIES_MAX {
-                unmerged = Some(trees.iter().map(|tree| self.installer.keep_unmerged(tree)).collect());
-            }
-            if unmerged.is_some() {
-                return change();
-            }
-            drop(paused);
-        }
+        let due = || trees.iter().filter(|tree| must_be_flushed(tree));
+        self.flusher.flush_trees(due())?;
+        // Waits for running merges, before writers have to wait.
+        let _unmerged: Vec<_> = trees.iter().map(|tree| self.installer.keep_unmerged(tree)).collect();
+        let _paused = self.pause_writes(trees);
+        self.flusher.flush_trees(due())?;
+        change()
     }
 
     /// Makes writes to `trees` wait from now on. Writes that have begun are visible when this returns. Called under
