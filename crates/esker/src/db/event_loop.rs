@@ -56,7 +56,7 @@ impl Db {
     /// db.request_sync();
     /// while !waiting.is_empty() {
     ///     woken.recv().expect("the store is open");
-    ///     waiting.retain(|(_client, token)| !matches!(db.is_durable(token), Ok(true)));
+    ///     waiting.retain(|(_client, token)| !db.is_durable(token).expect("the disk works"));
     /// }
     /// # Ok(())
     /// # }
@@ -68,7 +68,7 @@ impl Db {
     /// Whether a write survives power loss. It never sleeps. For trees without the log, that is when they are flushed.
     ///
     /// # Errors
-    /// `Poisoned` when the log has failed: the write may never be durable. `TreeDropped` when a tree without the log was
+    /// `Poisoned` when the store has failed: the write may never be durable. `TreeDropped` when a tree without the log was
     /// dropped before its write was flushed. `InvalidInput` when the write was made by
     /// another store, or an earlier opening of this one.
     pub fn is_durable(&self, token: &WriteToken) -> Result<bool> {
@@ -84,7 +84,7 @@ impl Db {
             None => self.store.log().wal().synced() >= token.placed.end,
         };
         if !is_durable {
-            self.store.log().commit().check()?;
+            self.store.log().check_changeable()?;
         }
         Ok(is_durable)
     }

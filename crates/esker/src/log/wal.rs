@@ -244,6 +244,11 @@ impl Wal {
         (!files.retired.iter().any(|retired| retired.suits(len, bulk))).then_some(len)
     }
 
+    /// Whether there is no spare segment with room for a record of `record_len` bytes.
+    pub(crate) fn lacks_spare(&self, record_len: usize) -> bool {
+        self.wanted_spare(&self.files.lock(), record_len).is_some()
+    }
+
     /// Limits new files to `len` bytes because the disk is small; a longer record still gets a longer file. Returns
     /// the limit in force.
     pub(crate) fn bound_len(&self, len: u64) -> u64 {

@@ -59,9 +59,8 @@ impl Worker for Store {
             Err(error) => self.disk.fail(error),
         }
         let worked = result.unwrap_or(false);
-        if worked {
-            self.core.tell_ready();
-        }
+        // Also without work, or after a failure: another thread may have done what somebody waits for.
+        self.core.tell_ready();
         self.close_if_due();
         worked
     }

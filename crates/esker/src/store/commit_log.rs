@@ -57,10 +57,16 @@ impl CommitLog {
         let blobs_first = || if broken("rule-4") { Ok(()) } else { self.core.blobs.sync() };
         let before = self.wal.synced();
         self.wal.sync_to(end, &self.commit.published, &blobs_first)?;
-        if let Some(listener) = self.core.options.listener.as_ref().filter(|_| self.wal.synced() > before) {
-            listener.synced();
+        if self.wal.synced() > before {
+            self.tell_synced();
         }
         Ok(())
+    }
+
+    fn tell_synced(&self) {
+        if let Some(listener) = &self.core.options.listener {
+            listener.synced();
+        }
     }
 
     /// Has the log job sync what is published now.
@@ -73,7 +79,13 @@ impl CommitLog {
     pub(super) fn sync_if_requested(&self) -> Result<bool> {
         let is_wanted = self.sync_wanted.swap(false, Ordering::SeqCst);
         if is_wanted {
-            self.sync_published()?;
+            let before = self.wal.synced();
+            let synced = self.sync_published();
+            // Whoever has asked hears of it, also where there was nothing to sync, or no way to.
+            if self.wal.synced() == before {
+                self.tell_synced();
+            }
+            synced?;
         }
         Ok(is_wanted)
     }

@@ -30,9 +30,9 @@ pub(crate) struct Core {
     pub(super) options: Options,
     pub(super) health: Health,
     pub(super) executor: Arc<dyn Executor>,
-    /// The store, for callers that do its background work themselves.
     /// Whether a write that does not wait was refused since the listener was told to try again.
     refused: AtomicBool,
+    /// The store, for callers that do its background work themselves.
     worker: OnceLock<Weak<dyn Worker>>,
     /// The clock by which values expire.
     pub(super) clock: SteadyClock,

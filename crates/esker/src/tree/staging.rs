@@ -5,12 +5,16 @@
 //! batch. So a staged value lives as any value does: nothing else keeps account of it.
 //!
 //! ```text
-//! 0 | id   the value
-//! 1 | id   length, 8 | checksum of its bytes, 8
+//! length of the id, 2 | id | number of the staging, 8 | 0   the value
+//! length of the id, 2 | id | number of the staging, 8 | 1   length, 8 | checksum of its bytes, 8
 //! ```
+//!
+//! The numbers, which are big-endian as the length is, rise. Each staging has its own, so the write of an old handle never
+//! takes away what was staged under its id since.
 
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Snapshot, Tree, ValueWriter};
 use crate::blob::Pointer;
@@ -20,20 +24,38 @@ use crate::cursor::{Content, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Durability;
 use crate::read::get::version_at;
+use crate::read::range::ScanRange;
 use crate::value::Value;
 use crate::write::batch::{Batch, HugeValue, STAGED_ID_MAX, StagedPut};
 
-/// The first byte of the keys that have the values.
+/// The last byte of the keys that have the values.
 const VALUE: u8 = 0;
-/// The first byte of the keys that have lengths and checksums.
+/// The last byte of the keys that have lengths and checksums.
 const FACTS: u8 = 1;
+/// What follows the id in a key, in bytes.
+const BEHIND_ID: usize = 9;
 /// The length of the facts, in bytes.
 const FACTS_LEN: usize = 16;
 /// Bytes that are copied at once.
 const COPY_LEN: u64 = 1 << 20;
 
-fn entry(kind: u8, id: &[u8]) -> Vec<u8> {
-    [&[kind], id].concat()
+/// What the keys of an id begin with.
+fn prefix(id: &[u8]) -> Vec<u8> {
+    [&(id.len() as u16).to_be_bytes(), id].concat()
+}
+
+/// The keys of the value and of the facts of a staging.
+fn entries(id: &[u8], number: u64) -> [Vec<u8>; 2] {
+    [VALUE, FACTS].map(|kind| [&prefix(id)[..], &number.to_be_bytes(), &[kind]].concat())
+}
+
+/// A number above all that were given out before, also by earlier openings: the store's clock never goes back.
+fn next_number(tree: &Tree) -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = tree.store.clock().now_us();
+    let last =
+        LAST.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(now.max(last.saturating_add(1))));
+    now.max(last.unwrap_or_default().saturating_add(1))
 }
 
 fn check_id(id: &[u8]) -> Result<()> {
@@ -52,8 +74,8 @@ fn check_id(id: &[u8]) -> Result<()> {
 /// is discarded. Parts of an upload can be joined ([`Staging::concat`]). A follower in a cluster can receive a huge
 /// value before the log entry that names it ([`Batch::decode`]).
 ///
-/// The keys that get the values are in trees of the same group ([`TreeOptions::group`](crate::TreeOptions::group)), or
-/// in the staging tree's other half after a split.
+/// The keys that get the values are in trees of the same group ([`TreeOptions::group`](crate::TreeOptions::group)). A
+/// staging tree is not meant to be split.
 ///
 /// # Example
 /// ```
@@ -90,9 +112,10 @@ pub struct StagedValue {
 #[derive(Debug)]
 pub struct StagedWriter {
     id: Vec<u8>,
+    entries: [Vec<u8>; 2],
     sum: Summing,
     writer: ValueWriter,
-    tree: Tree,
+    staging: Staging,
 }
 
 /// The value of an entry at the moment of `snapshot`, which stays as long as the result lives.
@@ -140,8 +163,9 @@ impl Staging {
     pub fn writer(&self, id: impl AsRef<[u8]>) -> Result<StagedWriter> {
         let id = id.as_ref();
         check_id(id)?;
-        let writer = self.tree.writer(entry(VALUE, id))?;
-        Ok(StagedWriter { id: id.to_vec(), sum: Summing::default(), writer, tree: self.tree.clone() })
+        let entries = entries(id, next_number(&self.tree));
+        let writer = self.tree.writer(&entries[0])?;
+        Ok(StagedWriter { id: id.to_vec(), entries, sum: Summing::default(), writer, staging: self.clone() })
     }
 
     /// The value that is staged under `id`, if there is one.
@@ -152,9 +176,13 @@ impl Staging {
         let id = id.as_ref();
         check_id(id)?;
         let snapshot = Snapshot::for_one_call(&self.tree.owner);
-        let Some(facts) = snapshot.get_vec(&self.tree, entry(FACTS, id))? else { return Ok(None) };
-        let value = value_at(&self.tree, &snapshot, &entry(VALUE, id))?;
-        let (Some(value), FACTS_LEN) = (value, facts.len()) else {
+        // The newest comes last.
+        let last = snapshot.scan(&self.tree, ScanRange::prefix(prefix(id)).reverse())?.next();
+        let Some((key, facts)) = last.transpose()? else { return Ok(None) };
+        let entries =
+            [VALUE, FACTS].map(|kind| [key.get(..key.len() - 1).unwrap_or_default(), &[kind]].concat());
+        let value = value_at(&self.tree, &snapshot, &entries[0])?;
+        let (Some(value), FACTS_LEN, true) = (value, facts.len(), key == entries[1]) else {
             let id = id.escape_ascii();
             let message = format!(
                 "the tree \"{}\" holds no staged value \"{id}\", but a part of one",
@@ -163,7 +191,7 @@ impl Staging {
             return Err(Error::new(ErrorKind::Corruption, message));
         };
         let (len, checksum) = (u64_at(&facts, 0), u64_at(&facts, 8));
-        Ok(Some(StagedValue::new(&self.tree, id, (len, checksum), value)))
+        Ok(Some(StagedValue::new(&self.tree, id, entries, (len, checksum), value)))
     }
 
     /// The ids of all staged values, sorted.
@@ -171,8 +199,24 @@ impl Staging {
     /// # Errors
     /// As [`Tree::get`].
     pub fn ids(&self) -> Result<Vec<Vec<u8>>> {
-        let facts = self.tree.scan([FACTS]..[FACTS + 1])?;
-        facts.map(|pair| Ok(pair?.0.get(1..).unwrap_or_default().to_vec())).collect()
+        let mut ids = Vec::new();
+        let mut scan = self.tree.scan(..)?;
+        while let Some(pair) = scan.next().transpose()? {
+            let id = pair.0.len().checked_sub(BEHIND_ID).and_then(|end| pair.0.get(2..end));
+            ids.extend(id.map(<[u8]>::to_vec));
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids)
+    }
+
+    /// Adds deletes of all that is staged under `id`. Returns whether there is anything.
+    fn delete_all(&self, id: &[u8], batch: &mut Batch) -> Result<bool> {
+        let before = batch.len();
+        for pair in self.tree.scan(ScanRange::prefix(prefix(id)).keys_only())? {
+            batch.delete(&self.tree, pair?.0)?;
+        }
+        Ok(batch.len() > before)
     }
 
     /// Removes the value that is staged under `id`. Returns whether there was one.
@@ -182,9 +226,8 @@ impl Staging {
     pub fn discard(&self, id: impl AsRef<[u8]>) -> Result<bool> {
         let id = id.as_ref();
         check_id(id)?;
-        let was_there = self.tree.contains(entry(FACTS, id))?;
         let mut batch = Batch::new();
-        [VALUE, FACTS].iter().try_for_each(|&kind| batch.delete(&self.tree, entry(kind, id)))?;
+        let was_there = self.delete_all(id, &mut batch)?;
         self.tree.store.writes().write(&batch, self.tree.store.options().durability)?;
         Ok(was_there)
     }
@@ -216,9 +259,7 @@ impl Staging {
                 let message = format!("the staged value \"{}\" has another checksum", part.escape_ascii());
                 return Err(Error::new(ErrorKind::Corruption, message));
             }
-            if part != writer.id {
-                [VALUE, FACTS].iter().try_for_each(|&kind| gone.delete(&self.tree, entry(kind, part)))?;
-            }
+            staged.put.entries.iter().try_for_each(|key| gone.delete(&self.tree, key))?;
         }
         writer.commit_with(gone, Durability::Power)
     }
@@ -245,13 +286,20 @@ impl StagedWriter {
 
     /// [`StagedWriter::commit`], in one step with `batch`.
     fn commit_with(self, mut batch: Batch, durability: Durability) -> Result<StagedValue> {
-        let StagedWriter { id, sum, writer, tree } = self;
+        let StagedWriter { id, entries, sum, writer, staging } = self;
+        let tree = &staging.tree;
         let (len, checksum) = (writer.len(), sum.finish());
         let stored = writer.finish()?;
-        batch.put_stored(&tree, entry(VALUE, &id), &stored)?;
-        batch.put(&tree, entry(FACTS, &id), [len.to_le_bytes(), checksum.to_le_bytes()].concat())?;
-        tree.store.writes().write(&batch, durability)?;
-        Ok(StagedValue::new(&tree, &id, (len, checksum), stored.into_value()))
+        staging.delete_all(&id, &mut batch)?;
+        batch.put_stored(tree, &entries[0], &stored)?;
+        batch.put(tree, &entries[1], [len.to_le_bytes(), checksum.to_le_bytes()].concat())?;
+        let snapshot = {
+            tree.store.writes().write(&batch, durability)?;
+            Snapshot::for_one_call(&tree.owner)
+        };
+        // What went to a blob file need not be written again.
+        let value = value_at(tree, &snapshot, &entries[0])?.unwrap_or_else(|| stored.into_value());
+        Ok(StagedValue::new(tree, &id, entries, (len, checksum), value))
     }
 }
 
@@ -267,8 +315,13 @@ impl Write for StagedWriter {
 }
 
 impl StagedValue {
-    fn new(tree: &Tree, id: &[u8], (len, checksum): (u64, u64), value: HugeValue) -> StagedValue {
-        let entries = [VALUE, FACTS].map(|kind| entry(kind, id));
+    fn new(
+        tree: &Tree,
+        id: &[u8],
+        entries: [Vec<u8>; 2],
+        (len, checksum): (u64, u64),
+        value: HugeValue,
+    ) -> StagedValue {
         let put = StagedPut { tree: Arc::clone(&tree.inner), id: id.to_vec(), entries, len, checksum, value };
         StagedValue { put: Arc::new(put) }
     }

@@ -15,6 +15,7 @@
 //! gap        0, 4 | next number, 8
 //! ```
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -134,7 +135,7 @@ pub(crate) struct StagedPut {
 
 /// A huge value of a decoded batch that has to be attached before the batch can be written
 /// ([`Batch::attach`](crate::Batch::attach)).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct AwaitedValue {
     /// The id under which it was staged where the batch was encoded.
@@ -208,6 +209,10 @@ impl Batch {
     pub fn memory_bytes(&self) -> usize {
         let buffered = self.huge.iter().map(|put| match &put.value {
             HugeValue::Bytes(bytes) => (**bytes).as_ref().len(),
+            HugeValue::Staged(staged) => match &staged.value {
+                HugeValue::Bytes(bytes) => (**bytes).as_ref().len(),
+                _ => 0,
+            },
             _ => 0,
         });
         self.payload.len() + buffered.sum::<usize>()
@@ -394,12 +399,13 @@ impl Batch {
         Ok(separated)
     }
 
-    /// The huge values that have to be attached before the batch can be written. Each id comes once.
+    /// The huge values that have to be attached before the batch can be written. Each comes once. An id comes
+    /// twice only if two values were staged under it, one after the other.
     pub fn awaited(&self) -> Vec<AwaitedValue> {
-        let mut all: Vec<AwaitedValue> = Vec::new();
+        let (mut all, mut seen): (Vec<AwaitedValue>, HashSet<&AwaitedValue>) = Default::default();
         for put in &self.huge {
             if let HugeValue::Awaited(awaited) = &put.value
-                && !all.contains(awaited)
+                && seen.insert(awaited)
             {
                 all.push(AwaitedValue::clone(awaited));
             }
@@ -420,6 +426,13 @@ impl Batch {
         };
         let found: Vec<(usize, Arc<AwaitedValue>)> =
             self.huge.iter().enumerate().filter_map(|(place, put)| Some((place, waits(put)?))).collect();
+        // Two values that were staged under one id, one after the other, are told apart by their bytes.
+        let is_same =
+            |awaited: &AwaitedValue| (awaited.len, awaited.checksum) == (staged.len, staged.checksum);
+        let mut found = found;
+        if found.iter().any(|(_, awaited)| is_same(awaited)) {
+            found.retain(|(_, awaited)| is_same(awaited));
+        }
         for (place, awaited) in &found {
             let part = self.ops[self.huge[*place].op].part as usize;
             fits(&self.parts[part].tree, awaited)?;

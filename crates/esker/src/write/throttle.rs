@@ -75,17 +75,19 @@ impl Throttle {
         }
     }
 
-    /// Admits a writer of `bytes` bytes, unless the rate requires a delay.
-    pub(crate) fn admits(&self, clock: &dyn Clock, bytes: usize) -> bool {
+    /// Whether the rate admits a writer without a delay. A writer that is admitted is charged once it has written.
+    pub(crate) fn admits(&self, clock: &dyn Clock) -> bool {
         let rate = self.rate.load(Ordering::Relaxed);
-        let now = clock.monotonic_us();
-        if rate != 0 && self.limit.spend(now, 0, rate) >= SLEEP_MIN_US {
-            return false;
-        }
+        rate == 0 || self.limit.spend(clock.monotonic_us(), 0, rate) < SLEEP_MIN_US
+    }
+
+    /// Charges a writer that was admitted for `bytes` bytes.
+    #[inline]
+    pub(crate) fn charge(&self, clock: &dyn Clock, bytes: usize) {
+        let rate = self.rate.load(Ordering::Relaxed);
         if rate != 0 {
-            self.limit.spend(now, bytes as u64, rate);
+            self.limit.spend(clock.monotonic_us(), bytes as u64, rate);
         }
-        true
     }
 
     fn hold_up(&self, clock: &dyn Clock, bytes: u64, rate: u64) {

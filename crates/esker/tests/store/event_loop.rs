@@ -71,7 +71,7 @@ fn a_write_that_would_wait_is_refused_until_it_need_not() {
         assert_eq!(refused.unwrap().kind(), ErrorKind::Busy);
         let before = heard.counts().1;
         assert!(db.step(job));
-        assert_eq!(heard.counts().1, before + 1, "it hears that it may try again");
+        assert!(heard.counts().1 > before, "it hears that it may try again");
         db.try_write(&of_len(tree, written, len)).unwrap();
         written += 1;
     }

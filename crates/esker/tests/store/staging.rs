@@ -74,6 +74,38 @@ fn a_staged_value_stays_until_a_key_has_it_or_it_is_discarded() {
     assert_eq!(db.stats().unwrap().blob_values, 3, "each huge value is there once");
 }
 
+/// A handle of what was staged before takes nothing else away.
+#[test]
+fn an_old_handle_leaves_what_was_staged_since() {
+    let db = Db::open_in_memory(options()).unwrap();
+    let (films, staging) = two(&db, "g");
+    for len in [10, 5000] {
+        let old = staging.put("film", vec![1; len]).unwrap();
+        let new = staging.put("film", vec![2; len]).unwrap();
+        assert_eq!(staging.ids().unwrap(), [b"film"]);
+        let mut batch = Batch::new();
+        batch.put_staged(&films, "film", &old, None).unwrap();
+        for _ in 0..2 {
+            db.write(&batch).unwrap();
+            assert_eq!(films.get_vec("film").unwrap().unwrap(), vec![1; len]);
+            let staged = staging.get("film").unwrap().unwrap();
+            assert_eq!(
+                (staged.checksum(), staged.value().into_vec().unwrap()),
+                (new.checksum(), vec![2; len])
+            );
+        }
+        // Both in one batch, as bytes.
+        batch.put_staged(&films, "other", &new, None).unwrap();
+        let bytes = batch.encode(|_| Some(0)).unwrap();
+        let mut decoded = Batch::decode(&bytes, |_| Some(films.clone())).unwrap();
+        assert_eq!(decoded.awaited().len(), 2);
+        assert!(decoded.attach(&new).unwrap() && decoded.attach(&old).unwrap());
+        db.write(&decoded).unwrap();
+        assert_eq!(films.get_vec("other").unwrap().unwrap(), vec![2; len]);
+        assert!(staging.ids().unwrap().is_empty());
+    }
+}
+
 #[test]
 fn parts_are_joined() {
     let db = Db::open_in_memory(options()).unwrap();

@@ -70,8 +70,12 @@ impl Flusher {
     pub(in crate::store) fn run_log_job(&self) -> Result<bool> {
         let mut worked = self.log.sync_if_requested()?;
         let wanted = self.wanted_record.swap(0, Ordering::AcqRel);
-        if !self.log.wal().has_spare() || (wanted > 0 && self.log.wal().missing_spare(wanted).is_some()) {
-            self.prepare_segment(wanted, false)?;
+        if !self.log.wal().has_spare() || (wanted > 0 && self.log.wal().lacks_spare(wanted)) {
+            let prepared = self.prepare_segment(wanted, false);
+            if prepared.is_err() {
+                self.wanted_record.fetch_max(wanted, Ordering::AcqRel);
+            }
+            prepared?;
             worked = true;
         }
         if self.log.wal().has_sealed_unsynced() {

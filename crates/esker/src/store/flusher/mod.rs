@@ -191,6 +191,9 @@ impl Flusher {
             };
             listener.flushed(&flushed.iter().map(told).collect::<Vec<_>>());
         }
+        if !flushed.is_empty() {
+            self.core.tell_ready();
+        }
         Ok(!flushed.is_empty())
     }
 

@@ -108,7 +108,16 @@ impl WritePath {
     /// Writes `batch` if that takes no wait, not even for a file; otherwise fails with `Busy` or `NeedsIo`.
     pub(crate) fn try_write(&self, batch: &Batch) -> Result<Placed> {
         self.measured(batch, || {
-            if batch.huge().any(|(_, _, value)| matches!(value, HugeValue::Bytes(_))) {
+            let separate_at = self.core.options.separate_at.max(1);
+            let needs_file = |value: &HugeValue| match value {
+                HugeValue::Bytes(_) => true,
+                HugeValue::Staged(staged) => match &staged.value {
+                    HugeValue::Bytes(bytes) => (**bytes).as_ref().len() >= separate_at,
+                    _ => false,
+                },
+                _ => false,
+            };
+            if batch.huge().any(|(_, _, value)| needs_file(value)) {
                 let message = "the batch has a huge value, which has to be written first: stage it, or write the batch \
                                by a call that may wait";
                 return Err(Error::new(ErrorKind::NeedsIo, message));
@@ -225,7 +234,7 @@ impl WritePath {
         if self.core.throttle.is_slowing() {
             self.check_merging()?;
             let clock = &*self.core.env().clock;
-            if waits == Waits::No && !self.core.throttle.admits(clock, batch.size_bytes()) {
+            if waits == Waits::No && !self.core.throttle.admits(clock) {
                 return Err(Error::busy_until(BusyUntil::Merged));
             }
             if waits == Waits::Yes {
@@ -285,6 +294,9 @@ impl WritePath {
                 Err(error) => return Err(error),
             }
         };
+        if waits == Waits::No {
+            self.core.throttle.charge(&*self.core.env().clock, batch.size_bytes());
+        }
         self.after_write(batch);
         if has_lookups {
             self.core.notify(JobKind::Blobs);

@@ -50,7 +50,7 @@ impl WritePath {
             let blob = match value {
                 HugeValue::Bytes(bytes) => {
                     let bytes = (**bytes).as_ref();
-                    if is_staged && bytes.len() < self.core.options.separate_at {
+                    if is_staged && bytes.len() < self.core.options.separate_at.max(1) {
                         small.push(Some(bytes));
                         continue;
                     }
