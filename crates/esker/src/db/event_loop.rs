@@ -1,4 +1,4 @@
-//! Calls that never sleep, for threads that serve many clients.
+//! Calls for threads that serve many clients: they are refused where others would wait.
 
 use super::Db;
 use crate::error::{Error, Result};
@@ -20,8 +20,9 @@ impl WriteToken {
 }
 
 impl Db {
-    /// Writes `batch` as [`Db::write`] does with [`Durability::Process`](crate::Durability::Process), but never sleeps: it
-    /// takes less than a millisecond, unless the machine is short of processors. It refuses what would have to wait.
+    /// Writes `batch` as [`Db::write`] does with [`Durability::Process`](crate::Durability::Process), but refuses what
+    /// would have to wait for a flush, a merge, a log segment, a file or another call. It still waits for the writes in
+    /// front of it, and for the commit lock when its memtable is full: that takes microseconds, seldom milliseconds.
     ///
     /// One thread can so acknowledge thousands of writers: it writes their batches, calls [`Db::request_sync`] once, and
     /// acknowledges each when [`Db::is_durable`] says so of its token. A [`Listener`](crate::Listener) hears of syncs, and

@@ -146,6 +146,15 @@ impl Scan {
         })
     }
 
+    /// The number of pairs that it has not passed.
+    pub(crate) fn count_left(mut self) -> Result<u64> {
+        let mut count = 0;
+        while self.advance()? {
+            count += 1;
+        }
+        Ok(count)
+    }
+
     /// Moves to the next pair; `false` at the end.
     ///
     /// # Errors

@@ -17,7 +17,7 @@
 //! One exception: a merge of runs within level 0 may run beside a merge that is older. It has found the older one's
 //! inputs below it, and the older one never passes it.
 //!
-//! Whoever changes the levels in another way keeps merges away with [`Merging::stop`] or [`Merging::try_stop`]: changes
+//! Other changes of the levels keep merges away with [`Merging::stop`] or [`Merging::try_stop`]: changes
 //! of the tree as a whole, flushes that put tables below level 0, the forgetting of range tombstones.
 
 use std::ops::RangeInclusive;

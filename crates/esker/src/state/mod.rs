@@ -192,7 +192,7 @@ pub(crate) struct TreeInner {
     options: Mutex<TreeOptions>,
     pub(crate) tag: Mutex<Option<String>>,
     pub(crate) state: ArcSwap<TreeState>,
-    /// The merges that run. They and whoever puts tables below level 0 decide by what lies in the levels, so they
+    /// The merges that run. They, and flushes that put tables below level 0, decide by what lies in the levels, so they
     /// must not change each other's.
     pub(crate) merging: Merging,
     /// All writes to it up to this one are in tables, by the manifest.

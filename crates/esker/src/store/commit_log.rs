@@ -81,7 +81,7 @@ impl CommitLog {
         if is_wanted {
             let before = self.wal.synced();
             let synced = self.sync_published();
-            // Whoever has asked hears of it, also where there was nothing to sync, or no way to.
+            // The thread that has asked waits for the call, even if there was nothing to sync, or the sync has failed.
             if self.wal.synced() == before {
                 self.tell_synced();
             }

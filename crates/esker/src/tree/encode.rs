@@ -122,7 +122,7 @@ impl Batch {
     /// its checksum.
     ///
     /// # Errors
-    /// `InvalidInput` when a huge value was not staged ([`Batch::put_staged`]), or `slot` knows a tree not.
+    /// `InvalidInput` when a huge value was not staged ([`Batch::put_staged`]), or `slot` has no number for a tree.
     ///
     /// # Example
     /// ```
@@ -158,7 +158,7 @@ impl Batch {
     ///
     /// # Errors
     /// `Corruption` when `bytes` are no encoded batch; `Unsupported` when a later version of Esker has encoded it;
-    /// `InvalidInput` when `tree` knows a slot not, and as [`Batch::put`] and [`Batch::merge`].
+    /// `InvalidInput` when `tree` has no tree for a slot, and as [`Batch::put`] and [`Batch::merge`].
     pub fn decode(bytes: &[u8], mut tree: impl FnMut(u32) -> Option<Tree>) -> Result<Batch> {
         let mut from = Decoder::new(bytes);
         let at = |from: &Decoder<'_>| bytes.len() - from.rest().len();

@@ -688,11 +688,6 @@ impl Tree {
     /// # Errors
     /// As [`Tree::get`].
     pub fn count(&self, range: impl Into<ScanRange>) -> Result<u64> {
-        let mut scan = self.scan_of(range.into().keys_only())?;
-        let mut count = 0;
-        while scan.advance()? {
-            count += 1;
-        }
-        Ok(count)
+        self.scan_of(range.into().keys_only())?.count_left()
     }
 }

@@ -297,12 +297,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn count(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<u64> {
-        let mut scan = self.scan(tree, range.into().keys_only())?;
-        let mut count = 0;
-        while scan.advance()? {
-            count += 1;
-        }
-        Ok(count)
+        self.scan(tree, range.into().keys_only())?.count_left()
     }
 
     /// A cursor over `tree` at this moment. It is at no pair yet.

@@ -179,7 +179,7 @@ impl Commit {
         state
     }
 
-    /// [`Commit::lock`], if that takes about as long as `at_most`.
+    /// Takes the lock if it is free within `at_most`, and no thread waits for an empty queue.
     pub(crate) fn lock_within(&self, at_most: Duration) -> Option<MutexGuard<'_, CommitState>> {
         let state = self.state.try_lock_for(at_most)?;
         (state.quiet_wanted == 0).then_some(state)

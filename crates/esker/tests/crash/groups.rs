@@ -9,7 +9,9 @@ use esker::{Batch, Db, Durability, Options, ScanRange, Tree, TreeOptions, TreeSp
 
 use crate::common::{Rng, seeds};
 use crate::life::STORE;
-use crate::volatile::{History, Pairs, alive, contents};
+use crate::volatile::{
+    History, Mortal, Pairs, alive, contents, end_eight_times, is_sound, no_huge_value_is_left,
+};
 use crate::world::env;
 
 /// A tree of a group, with the bounds of its keys.
@@ -439,24 +441,37 @@ fn alive_dead(disk: &SimFs) -> bool {
     false
 }
 
+impl Mortal for Life {
+    fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    fn disk(&self) -> &SimFs {
+        &self.disk
+    }
+
+    fn begin(&mut self) {
+        self.open();
+    }
+
+    fn act(&mut self) -> bool {
+        self.step()
+    }
+
+    fn end_and_look(&mut self, alive: bool, what: &str) {
+        let all = self.end(alive);
+        is_sound(&self.disk, &self.options, what);
+        self.open();
+        self.look(all, what);
+    }
+}
+
 #[test]
 fn the_trees_of_a_group_are_as_they_were_at_one_moment() {
     for seed in seeds(120) {
         println!("ESKER_SEED={seed}");
         let mut life = Life::new(seed);
-        life.open();
-        for _ in 0..8 {
-            let after = life.rng.below(400);
-            life.disk.set_crash_after(Some(life.disk.operations() + after).filter(|_| after < 200));
-            let steps = life.rng.below(150);
-            let alive = (0..steps).all(|_| life.step());
-            life.disk.set_crash_after(None);
-            let all = life.end(alive);
-            let report = esker::check(STORE, &life.options.clone().env(env(&life.disk, 1))).unwrap();
-            assert!(report.findings.is_empty(), "seed {seed}: {:?}", report.findings);
-            life.open();
-            life.look(all, &format!("seed {seed}"));
-        }
+        end_eight_times(&mut life, seed);
         nothing_is_left(&mut life);
     }
 }
@@ -471,7 +486,5 @@ fn nothing_is_left(life: &mut Life) {
     for member in left.iter().flat_map(|known| &known.members) {
         member.tree().delete_range(ScanRange::all()).unwrap();
     }
-    db.compact().unwrap();
-    while db.step(JobKind::Blobs) {}
-    assert_eq!(db.stats().unwrap().blob_values, 0, "values that nobody has keep their space");
+    no_huge_value_is_left(&db);
 }

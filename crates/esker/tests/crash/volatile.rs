@@ -386,25 +386,76 @@ impl Life {
     }
 }
 
+/// A store on a simulated disk that does random things until it ends.
+pub(crate) trait Mortal {
+    fn rng(&mut self) -> &mut Rng;
+    fn disk(&self) -> &SimFs;
+    fn begin(&mut self);
+    /// Does something. `false`: the disk is dead.
+    fn act(&mut self) -> bool;
+    /// Ends the store in some way, opens it again, and compares what is there with what has to be.
+    fn end_and_look(&mut self, alive: bool, what: &str);
+}
+
+/// Crashes, kills and closes of one store, in the middle of anything. What is left passes a check each time.
+pub(crate) fn end_eight_times(life: &mut impl Mortal, seed: u64) {
+    life.begin();
+    for _ in 0..8 {
+        let after = life.rng().below(400);
+        let crash = Some(life.disk().operations() + after).filter(|_| after < 200);
+        life.disk().set_crash_after(crash);
+        let steps = life.rng().below(150);
+        let alive = (0..steps).all(|_| life.act());
+        life.disk().set_crash_after(None);
+        life.end_and_look(alive, &format!("seed {seed}"));
+    }
+}
+
+/// The check of what an ended store has left.
+pub(crate) fn is_sound(disk: &SimFs, options: &Options, what: &str) {
+    let report = esker::check(STORE, &options.clone().env(env(disk, 1))).unwrap();
+    assert!(report.findings.is_empty(), "{what}: {:?}", report.findings);
+}
+
+/// The space of all that was deleted comes back.
+pub(crate) fn no_huge_value_is_left(db: &Db) {
+    db.compact().unwrap();
+    while db.step(JobKind::Blobs) {}
+    assert_eq!(db.stats().unwrap().blob_values, 0, "values that nobody has keep their space");
+}
+
+impl Mortal for Life {
+    fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    fn disk(&self) -> &SimFs {
+        &self.disk
+    }
+
+    fn begin(&mut self) {
+        self.open();
+    }
+
+    fn act(&mut self) -> bool {
+        self.step()
+    }
+
+    fn end_and_look(&mut self, alive: bool, what: &str) {
+        let all = self.end(alive);
+        is_sound(&self.disk, &self.options, what);
+        self.open();
+        self.look(all, what);
+    }
+}
+
 #[test]
 fn a_tree_without_the_log_holds_what_it_held_at_some_moment() {
     // 314: a put waited for space that had been given back already.
     for seed in seeds(150).chain([314]) {
         println!("ESKER_SEED={seed}");
         let mut life = Life::new(seed);
-        life.open();
-        for _ in 0..8 {
-            let after = life.rng.below(400);
-            life.disk.set_crash_after(Some(life.disk.operations() + after).filter(|_| after < 200));
-            let steps = life.rng.below(150);
-            let alive = (0..steps).all(|_| life.step());
-            life.disk.set_crash_after(None);
-            let all = life.end(alive);
-            let report = esker::check(STORE, &life.options.clone().env(env(&life.disk, 1))).unwrap();
-            assert!(report.findings.is_empty(), "seed {seed}: {:?}", report.findings);
-            life.open();
-            life.look(all, &format!("seed {seed}"));
-        }
+        end_eight_times(&mut life, seed);
         nothing_is_left(&mut life);
     }
 }
@@ -415,7 +466,5 @@ fn nothing_is_left(life: &mut Life) {
     for known in &life.trees {
         known.tree().delete_range(ScanRange::all()).unwrap();
     }
-    db.compact().unwrap();
-    while db.step(JobKind::Blobs) {}
-    assert_eq!(db.stats().unwrap().blob_values, 0, "values that nobody has keep their space");
+    no_huge_value_is_left(&db);
 }

@@ -52,8 +52,9 @@ impl Flusher {
         drop(hurry);
         // What waits for it is turned into tables, which gives its log back.
         match self.disk.space().with_reserve(|| self.flush_immutable()) {
-            Err(error) if !is_full(&error) => return Err(error),
-            _ => {}
+            Ok(flushed) => self.tell_flushed(&flushed),
+            Err(error) if is_full(&error) => {}
+            Err(error) => return Err(error),
         }
         drop(at_work);
         let _no_flush = self.flushing.lock();

@@ -183,7 +183,16 @@ impl Flusher {
             self.disk.remove_obsolete()?;
             flush()
         })?;
-        if let Some(listener) = self.core.options.listener.as_ref().filter(|_| !flushed.is_empty()) {
+        self.tell_flushed(&flushed);
+        Ok(!flushed.is_empty())
+    }
+
+    /// Tells the listener, and those whose writes were refused, of a flush that is over.
+    pub(super) fn tell_flushed(&self, flushed: &ByTree) {
+        if flushed.is_empty() {
+            return;
+        }
+        if let Some(listener) = &self.core.options.listener {
             let told = |(tree, mems): &(Arc<TreeInner>, Vec<Arc<Mem>>)| FlushedTree {
                 tree: tree.name.clone(),
                 group: tree.group().map(|group| group.name.clone()),
@@ -191,10 +200,7 @@ impl Flusher {
             };
             listener.flushed(&flushed.iter().map(told).collect::<Vec<_>>());
         }
-        if !flushed.is_empty() {
-            self.core.tell_ready();
-        }
-        Ok(!flushed.is_empty())
+        self.core.tell_ready();
     }
 
     /// Waits until everything that `trees`, and those that are flushed with them, hold now is in tables.

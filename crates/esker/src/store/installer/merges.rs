@@ -1,5 +1,5 @@
-//! Begins and ends merges of a tree, and keeps them away. Whoever ends what has kept a merge from beginning wakes the
-//! threads that merge.
+//! Begins and ends merges of a tree, and keeps them away. When that which has kept a merge from beginning ends, the
+//! threads that merge are woken.
 
 use std::sync::Arc;
 

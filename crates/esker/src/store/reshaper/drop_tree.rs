@@ -74,38 +74,47 @@ impl Reshaper {
     fn drop_by_pointers(&self, trees: &[Arc<TreeInner>], tags: &[(&str, &str)]) -> Result<()> {
         let _paused = self.pause_writes(trees);
         let own = self.own_pointers(trees)?;
-        let visible = own.visible;
         let mut versions = self.versions.lock();
         if let Some(gone) = trees.iter().find(|tree| tree.is_dropped()) {
             return Err(gone.dropped_error());
         }
         let mut edits = drop_edits(trees);
         add_tags(&mut edits, &versions, tags)?;
-        let own = self.overwritten_of(&versions, &own);
-        // After a crash nothing else would tell which values belonged to the trees, so the edit that drops them does.
-        let changes = BlobChanges {
-            durable_up_to: Some(visible),
-            note_overwritten: true,
-            replaced: &own,
-            ..BlobChanges::default()
-        };
-        let mut blobs = self.finder.blob_edits(&versions, &changes);
-        edits.extend(blobs.take_edits());
-        let named = self.core.blobs.sync_names();
-        let dropped = named.and_then(|()| self.installer.apply(&mut versions, &VersionEdit::of(edits)));
-        self.finder.after_blob_edits(blobs, dropped.is_ok());
-        // Not earlier: until the trees are gone, reads find their values, and no other edit may free them.
-        match dropped {
-            Ok(()) => self.finder.blob_gc().add_overwritten(own),
-            Err(_) => self.finder.blob_gc().restore(&own),
-        }
-        drop(versions);
-        dropped?;
-        self.core.notify(JobKind::Blobs);
-        Ok(())
+        self.install_dropping(&mut versions, &own, |versions, of_blobs| {
+            edits.extend(of_blobs);
+            self.core.blobs.sync_names()?;
+            self.installer.apply(versions, &VersionEdit::of(edits))
+        })
     }
 
-    /// The pointers of trees that nobody writes to. All of their writes are synced.
+    /// Has `install` make durable the edits that drop the trees of `own`, with those that it is given: after a crash
+    /// nothing else would tell which values belonged to these trees, and which values were overwritten before.
+    pub(super) fn install_dropping(
+        &self,
+        versions: &mut Versions,
+        own: &OwnPointers,
+        install: impl FnOnce(&mut Versions, Vec<Edit>) -> Result<()>,
+    ) -> Result<()> {
+        let overwritten = self.overwritten_of(versions, own);
+        let changes = BlobChanges {
+            durable_up_to: Some(own.visible),
+            note_overwritten: true,
+            replaced: &overwritten,
+            ..BlobChanges::default()
+        };
+        let mut blobs = self.finder.blob_edits(versions, &changes);
+        let installed = install(versions, blobs.take_edits());
+        self.finder.after_blob_edits(blobs, installed.is_ok());
+        // Not earlier: until the trees are gone, reads find their values, and no other edit may free them.
+        match installed {
+            Ok(()) => self.finder.blob_gc().add_overwritten(overwritten),
+            Err(_) => self.finder.blob_gc().restore(&overwritten),
+        }
+        self.core.notify(JobKind::Blobs);
+        installed
+    }
+
+    /// The pointers of trees that nobody writes to. This syncs all earlier writes.
     pub(super) fn own_pointers(&self, trees: &[Arc<TreeInner>]) -> Result<OwnPointers> {
         let visible = self.log.commit().visible();
         self.finder.find_overwritten(visible)?;
@@ -118,7 +127,7 @@ impl Reshaper {
     }
 
     /// What is overwritten when the trees of `own` are dropped. Under the version lock.
-    pub(super) fn overwritten_of(&self, versions: &Versions, own: &OwnPointers) -> Vec<Overwritten> {
+    fn overwritten_of(&self, versions: &Versions, own: &OwnPointers) -> Vec<Overwritten> {
         // Scans and snapshots continue to read what they see.
         let until = self.log.commit().visible() + 1;
         let is_there = |pointer: &&Pointer| {

@@ -19,10 +19,8 @@ use super::Reshaper;
 use super::drop_tree::{pointers_in, shares_lineage};
 use super::group::{Whole, add_tags};
 use crate::blob::LiveFile;
-use crate::blob::gc::BlobChanges;
 use crate::canary::broken;
 use crate::cursor::SeqNo;
-use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::replay::LogFloor;
 use crate::state::TreeInner;
@@ -223,10 +221,6 @@ impl Reshaper {
         let _paused = self.pause_writes(&replaced);
         // Imported values may be filed under the lineage of the replaced ones: only pointers tell them apart.
         let own = self.own_pointers(&replaced)?;
-        // This syncs most of it while others write.
-        let visible = self.log.commit().visible();
-        self.finder.find_overwritten(visible)?;
-        self.log.sync_published()?;
         self.core.blobs.sync_names()?;
         let mut versions = self.versions.lock();
         self.log.check_changeable()?;
@@ -234,30 +228,14 @@ impl Reshaper {
         add_tags(&mut edits, &versions, tags)?;
         let least = if broken("import-numbers") { 0 } else { imported.greatest };
         let number = self.log.commit().take_number_above(least)?;
-        let own = self.overwritten_of(&versions, &own);
-        // After a crash nothing else would tell which values under the same lineage were overwritten before, so the
-        // edit does.
-        let changes = BlobChanges {
-            durable_up_to: Some(visible),
-            note_overwritten: true,
-            replaced: &own,
-            ..BlobChanges::default()
-        };
-        let mut blobs = self.finder.blob_edits(&versions, &changes);
-        edits.extend(blobs.take_edits());
-        let synced = self.log.sync_to(number.end).and_then(|()| self.core.blobs.sync_names());
-        let installed =
-            synced.and_then(|()| self.install_imported(&mut versions, imported, (edits, ids), number.seq));
-        self.finder.after_blob_edits(blobs, installed.is_ok());
-        self.log.commit().show_number(&number);
-        // Not earlier: until the replaced trees are gone, reads find their values, and no other edit may free them.
-        match installed {
-            Ok(()) => self.finder.blob_gc().add_overwritten(own),
-            Err(_) => self.finder.blob_gc().restore(&own),
-        }
-        drop(versions);
-        self.core.notify(JobKind::Blobs);
-        installed
+        self.install_dropping(&mut versions, &own, |versions, of_blobs| {
+            edits.extend(of_blobs);
+            let synced = self.log.sync_to(number.end).and_then(|()| self.core.blobs.sync_names());
+            let installed =
+                synced.and_then(|()| self.install_imported(versions, imported, (edits, ids), number.seq));
+            self.log.commit().show_number(&number);
+            installed
+        })
     }
 
     fn install_imported(

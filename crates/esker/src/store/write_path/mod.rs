@@ -184,11 +184,14 @@ impl WritePath {
         if !batch.has_huge() {
             return self.write_separated(batch, blobs, durability, condition, waits);
         }
-        // A write that is refused should write no huge value.
+        // A write that is refused should write no huge value, and give out no reference.
         batch.is_logged()?;
         check_key_bounds(batch)?;
         if let Some(part) = batch.parts().iter().find(|part| part.tree.is_dropped()) {
             return Err(part.tree.dropped_error());
+        }
+        if waits == Waits::No {
+            self.check_ready(batch)?;
         }
         let (batch, new) = self.separate(batch)?;
         blobs.extend(new);
@@ -233,19 +236,20 @@ impl WritePath {
         let mut lookups = self.lookups_of(batch);
         if self.core.throttle.is_slowing() {
             self.check_merging()?;
-            let clock = &*self.core.env().clock;
-            if waits == Waits::No && !self.core.throttle.admits(clock) {
-                return Err(Error::busy_until(BusyUntil::Merged));
-            }
             if waits == Waits::Yes {
-                self.core.throttle.admit(clock, batch.size_bytes());
+                self.core.throttle.admit(&*self.core.env().clock, batch.size_bytes());
             }
+        }
+        if waits == Waits::No {
+            self.check_ready(batch)?;
         }
         let mut has_lookups = !lookups.is_empty();
         let mut splits = self.installer.splits().load(Ordering::Acquire);
         check_key_bounds(batch)?;
         let (end, last_seq) = loop {
-            self.wait_for_memtables(batch, waits)?;
+            if waits == Waits::Yes {
+                self.wait_for_memtables(batch)?;
+            }
             let state = match condition {
                 None if waits == Waits::No => {
                     let busy = || Error::busy_until(BusyUntil::Written);
@@ -339,17 +343,29 @@ impl WritePath {
         }
     }
 
+    /// Refuses a batch that would have to wait before it takes the commit lock.
+    fn check_ready(&self, batch: &Batch) -> Result<()> {
+        if batch.is_paused() {
+            return Err(Error::busy_until(BusyUntil::TreeChanged));
+        }
+        if !self.core.throttle.admits(&*self.core.env().clock) {
+            return Err(Error::busy_until(BusyUntil::Merged));
+        }
+        if self.installer.immutable().bytes() >= self.disk.space().immutable_max() {
+            self.core.notify(JobKind::Flush);
+            return Err(Error::busy_until(BusyUntil::Flushed));
+        }
+        Ok(())
+    }
+
     /// Delays a writer while the waiting memtables are at their limit.
-    fn wait_for_memtables(&self, batch: &Batch, waits: Waits) -> Result<()> {
+    fn wait_for_memtables(&self, batch: &Batch) -> Result<()> {
         let limit = self.disk.space().immutable_max();
         let full = || self.installer.immutable().bytes() >= limit;
         if !full() {
             return Ok(());
         }
         self.core.notify(JobKind::Flush);
-        if waits == Waits::No {
-            return Err(Error::busy_until(BusyUntil::Flushed));
-        }
         match perf_context::waiting(&*self.core.env().clock, Cause::Memtables, || {
             self.disk.wait_until(|| !full())
         }) {
