@@ -30,7 +30,8 @@ from esker_files import (
     GOLDEN, PAGE, Damage, Decoder, align, descriptors, entries, footer, read_at, records, unpack_lz4, varint)
 from xxh3 import checksum, u32, u64
 
-DELETE, PUT, BLOB, PUT_UNTIL, BLOB_UNTIL, MERGE, DELETE_RANGE = range(7)
+DELETE, PUT, BLOB, PUT_UNTIL, BLOB_UNTIL, MERGE, PUT_WITH, BLOB_WITH, DELETE_RANGE = range(9)
+HUGE = (BLOB, BLOB_UNTIL, BLOB_WITH)
 VALUE_TYPES = (b"hex", b"u64", b"i64", b"u32", b"i32")
 SIGN = 1 << 63
 SAFE = " !#$&'()*+,-.:;<=>?@[]^_`{|}~"
@@ -57,13 +58,20 @@ def merged(value, operands):
 
 def lasting(kind, expires):
     """What an entry of `kind` is now; `expires` in microseconds since 1970."""
-    if kind > MERGE:
+    if kind > BLOB_WITH:
         raise Damage(f"an entry of kind {kind}, which this reader does not know")
-    if expires is None:
-        return kind
-    if expires <= time.time_ns() // 1000:
+    if expires is not None and expires <= time.time_ns() // 1000:
         return DELETE
-    return PUT if kind == PUT_UNTIL else BLOB
+    return {PUT_UNTIL: PUT, PUT_WITH: PUT, BLOB_UNTIL: BLOB, BLOB_WITH: BLOB}.get(kind, kind)
+
+
+def before_value(kind, stored, at):
+    """When the value of an entry expires, if it does, and where the value or pointer begins."""
+    if kind in (PUT_UNTIL, BLOB_UNTIL):
+        return u64(stored, at), at + 8
+    if kind in (PUT_WITH, BLOB_WITH):
+        return u64(stored, at) or None, at + 10 + int.from_bytes(stored[at + 8:at + 10], "little")
+    return None, at
 
 
 def renumbered(pointer, first, count, to, none):
@@ -267,12 +275,10 @@ class Store:
             order = (1, -level, table["max_seq"] if level == 0 else 0,
                      table["max_seq"] if table["one_number"] else tag >> 3)
             kind = tag & 7
-            expires = None
-            if kind in (PUT_UNTIL, BLOB_UNTIL):
-                expires, value_at = u64(block, value_at), value_at + 8
-            if compression or kind in (BLOB, BLOB_UNTIL):
+            expires, value_at = before_value(kind, block, value_at)
+            if compression or kind in HUGE:
                 where = block[value_at:end]
-                if kind in (BLOB, BLOB_UNTIL) and table["renumbered"]:
+                if kind in HUGE and table["renumbered"]:
                     where = renumbered(where, *table["renumbered"])
             else:
                 where = (path, at + value_at, end - value_at)
@@ -322,9 +328,9 @@ class Store:
                 continue
             where = None
             if kind != DELETE:
-                value, expires = ops.slice(), None
-                if kind in (PUT_UNTIL, BLOB_UNTIL):
-                    expires, value = u64(value, 0), value[8:]
+                value = ops.slice()
+                expires, value_at = before_value(kind, value, 0)
+                value = value[value_at:]
                 kind = lasting(kind, expires)
                 where = value if kind == BLOB else (path, payload_at + ops.at - len(value), len(value))
             if tree is not None and seq + index > tree.flushed:

@@ -27,9 +27,13 @@ pub(crate) enum Kind {
     BlobUntil = 4,
     /// The key has the value that an operator makes from its earlier value and this operand ([`crate::operators`]).
     Merge = 5,
+    /// As `Put`, with an expiry, 0 for none, and attributes in front of the value ([`Beside`]).
+    PutWith = 6,
+    /// As `Blob`, with an expiry, 0 for none, and attributes in front of the pointer.
+    BlobWith = 7,
     /// All keys of a range are absent from here on. Only batches have such entries, not memtables or tables
-    /// ([`crate::ranges`]).
-    DeleteRange = 6,
+    /// ([`crate::ranges`]), whose tags have three bits for the kind.
+    DeleteRange = 8,
 }
 
 /// The time at which a value expires, in microseconds since 1970.
@@ -37,30 +41,98 @@ pub(crate) type Expiry = u64;
 
 pub(crate) const EXPIRY_LEN: usize = size_of::<Expiry>();
 
+/// The longest attributes of a value, in bytes.
+pub const ATTRIBUTES_LEN_MAX: usize = 4 << 10;
+
+/// The bytes before attributes: the expiry, and their length in two bytes.
+const WITH_LEN: usize = EXPIRY_LEN + 2;
+
+/// What an entry says of its value beside the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Beside<'a> {
+    #[default]
+    Nothing,
+    /// The value expires.
+    Until(Expiry),
+    /// The value has attributes, at least a byte, and may expire.
+    With(Option<Expiry>, &'a [u8]),
+}
+
+impl From<Option<Expiry>> for Beside<'_> {
+    #[inline]
+    fn from(expiry: Option<Expiry>) -> Self {
+        expiry.map_or(Beside::Nothing, Beside::Until)
+    }
+}
+
+impl<'a> Beside<'a> {
+    pub(crate) fn of(expiry: Option<Expiry>, attributes: &'a [u8]) -> Beside<'a> {
+        if attributes.is_empty() { expiry.into() } else { Beside::With(expiry, attributes) }
+    }
+
+    /// The expiry and the attributes.
+    pub(crate) fn parts(self) -> (Option<Expiry>, &'a [u8]) {
+        match self {
+            Beside::Nothing => (None, &[]),
+            Beside::Until(expiry) => (Some(expiry), &[]),
+            Beside::With(expiry, attributes) => (expiry, attributes),
+        }
+    }
+
+    /// What stands in front of the value if it has attributes. Those of an entry fit the length; what a user gives is
+    /// shorter.
+    pub(crate) fn head_with(expiry: Option<Expiry>, attributes: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(attributes.len()).unwrap_or(u16::MAX);
+        // A value that expires at 0 is as absent as one that expires at 1.
+        let expiry = expiry.map_or(0, |expiry| expiry.max(1));
+        let attributes = &attributes[..usize::from(len)];
+        [&expiry.to_le_bytes()[..], &len.to_le_bytes(), attributes].concat()
+    }
+}
+
 /// The contents of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Content<'a> {
-    /// Never `PutUntil` or `BlobUntil`.
+    /// Never `PutUntil`, `BlobUntil`, `PutWith` or `BlobWith`.
     pub(crate) kind: Kind,
     /// When the entry becomes a tombstone.
     pub(crate) expiry: Option<Expiry>,
+    /// Empty if there are none.
+    pub(crate) attributes: &'a [u8],
     /// The value, a pointer to it, or an operand.
     pub(crate) value: &'a [u8],
 }
 
 impl<'a> Content<'a> {
-    /// Takes apart an entry of a source. (Entries from files were checked to be long enough for their expiry.)
+    /// Takes apart an entry of a source. (Entries from files were checked: [`Kind::is_whole`].)
     #[inline]
     pub(crate) fn open(kind: Kind, stored: &'a [u8]) -> Content<'a> {
         let lasting = match kind {
             Kind::Delete | Kind::Put | Kind::Blob | Kind::Merge | Kind::DeleteRange => {
-                return Content { kind, expiry: None, value: stored };
+                return Content { kind, expiry: None, attributes: &[], value: stored };
             }
             Kind::PutUntil => Kind::Put,
             Kind::BlobUntil => Kind::Blob,
+            Kind::PutWith => return Content::open_with(Kind::Put, stored),
+            Kind::BlobWith => return Content::open_with(Kind::Blob, stored),
         };
         let (expiry, value) = stored.split_first_chunk().unwrap_or((&[0; EXPIRY_LEN], &[]));
-        Content { kind: lasting, expiry: Some(Expiry::from_le_bytes(*expiry)), value }
+        Content { kind: lasting, expiry: Some(Expiry::from_le_bytes(*expiry)), attributes: &[], value }
+    }
+
+    #[cold]
+    fn open_with(kind: Kind, stored: &'a [u8]) -> Content<'a> {
+        let (expiry, rest) = stored.split_first_chunk().unwrap_or((&[0; EXPIRY_LEN], &[]));
+        let (len, rest) = rest.split_first_chunk().unwrap_or((&[0; 2], &[]));
+        let expiry = Some(Expiry::from_le_bytes(*expiry)).filter(|&expiry| expiry != 0);
+        // A scan of keys cuts them off, and does not show them.
+        let (attributes, value) =
+            rest.split_at_checked(u16::from_le_bytes(*len).into()).unwrap_or((rest, &[]));
+        Content { kind, expiry, attributes, value }
+    }
+
+    pub(crate) fn beside(&self) -> Beside<'a> {
+        Beside::of(self.expiry, self.attributes)
     }
 
     /// Whether the key has a value at the time that `now` returns. It is called only if the time matters.
@@ -79,19 +151,35 @@ impl Kind {
     }
 
     /// The greatest number of an entry's kind.
-    pub(crate) const MAX: u8 = Kind::Merge as u8;
+    pub(crate) const MAX: u8 = Kind::BlobWith as u8;
 
     /// The least number of bytes that an entry holds beside its key.
     pub(crate) fn stored_min(self) -> usize {
-        if matches!(self, Kind::PutUntil | Kind::BlobUntil) { EXPIRY_LEN } else { 0 }
+        match self {
+            Kind::PutUntil | Kind::BlobUntil => EXPIRY_LEN,
+            Kind::PutWith | Kind::BlobWith => WITH_LEN,
+            _ => 0,
+        }
     }
 
-    /// The kind of an entry with the same contents that expires.
-    pub(crate) fn until(self) -> Kind {
-        match self {
-            Kind::Put => Kind::PutUntil,
-            Kind::Blob => Kind::BlobUntil,
-            other => other,
+    /// Whether `stored` holds all that an entry of this kind has in front of its value.
+    #[inline]
+    pub(crate) fn is_whole(self, stored: &[u8]) -> bool {
+        let fits = || stored.get(EXPIRY_LEN..).and_then(|rest| rest.split_first_chunk());
+        stored.len() >= self.stored_min()
+            && (!matches!(self, Kind::PutWith | Kind::BlobWith)
+                || fits().is_some_and(|(len, rest)| rest.len() >= usize::from(u16::from_le_bytes(*len))))
+    }
+
+    /// The kind of an entry of `self`, which is a put or a huge value, with `beside` in front of its value.
+    #[inline]
+    pub(crate) fn with(self, beside: &Beside<'_>) -> Kind {
+        match (self, beside) {
+            (Kind::Put, Beside::Until(_)) => Kind::PutUntil,
+            (Kind::Blob, Beside::Until(_)) => Kind::BlobUntil,
+            (Kind::Put, Beside::With(..)) => Kind::PutWith,
+            (Kind::Blob, Beside::With(..)) => Kind::BlobWith,
+            _ => self,
         }
     }
 
@@ -104,7 +192,9 @@ impl Kind {
             3 => Some(Kind::PutUntil),
             4 => Some(Kind::BlobUntil),
             5 => Some(Kind::Merge),
-            6 => Some(Kind::DeleteRange),
+            6 => Some(Kind::PutWith),
+            7 => Some(Kind::BlobWith),
+            8 => Some(Kind::DeleteRange),
             _ => None,
         }
     }

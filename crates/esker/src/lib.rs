@@ -97,6 +97,7 @@ pub use admin::{
     dump_with, forget_backups, repair, repair_until, restore, restore_until,
 };
 pub use cache::sim as cache_sim;
+pub use cursor::ATTRIBUTES_LEN_MAX;
 pub use db::{Db, TreeSplit, WriteToken};
 pub use error::{BusyUntil, Error, ErrorKind, KeyMoved, Result};
 pub use finding::{CheckReport, Finding};
@@ -123,7 +124,7 @@ pub use typed::{
     TypedTxn, ValueCodec,
 };
 pub use updates::{Change, Update, Updates, What};
-pub use value::{PinnedValue, Value, ValueMap, ValueReader};
+pub use value::{Metadata, PinnedValue, PutOptions, Value, ValueMap, ValueReader};
 pub use write::batch::{AwaitedValue, Batch, KEY_LEN_MAX};
 
 /// The example of the README, compiled.

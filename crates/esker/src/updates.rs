@@ -156,12 +156,12 @@ fn change(store: &Store, trees: &mut HashMap<TreeId, Option<Arc<str>>>, op: &Op<
             let (name, operand) = operators::parts(op.value).unwrap_or_default();
             What::Merge(key, name.to_owned(), operand.to_vec())
         }
-        Kind::Blob => match Value::of_blob(store.blobs(), op.key, entry.value, entry.expiry) {
+        Kind::Blob => match Value::of_blob(store.blobs(), op.key, &entry) {
             Ok(value) => What::Put(key, value),
             Err(_) if !entry.lives(|| store.clock().now_us()) => What::Delete(key),
             Err(_) => What::Replaced(key),
         },
-        Kind::Put | Kind::PutUntil | Kind::BlobUntil => What::Put(key, Value::copy_of(&entry)),
+        _ => What::Put(key, Value::copy_of(&entry)),
     };
     Some(Change { tree, what })
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::blob::{BlobSet, Pin, Pointer};
-use crate::cursor::{Content, Expiry, Kind};
+use crate::cursor::{Beside, Content, Expiry, Kind};
 use crate::env::moment_at;
 use crate::error::{Error, ErrorKind, Result, shown};
 use crate::fs::{OpenFile, UserFile};
@@ -39,8 +39,26 @@ const COPY_LEN: u64 = 1 << 20;
 pub struct Value {
     place: Place,
     expiry: Option<Expiry>,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few values have.
+#[derive(Clone, Default)]
+struct Rare {
     /// When the value below its operands expires, if it was made of operands.
     below: Option<Expiry>,
+    attributes: Vec<u8>,
+}
+
+impl Rare {
+    #[cold]
+    fn of_attributes(attributes: &[u8]) -> Box<Rare> {
+        Box::new(Rare { below: None, attributes: attributes.to_vec() })
+    }
+}
+
+fn rare_of(attributes: &[u8]) -> Option<Box<Rare>> {
+    if attributes.is_empty() { None } else { Some(Rare::of_attributes(attributes)) }
 }
 
 #[derive(Clone)]
@@ -59,7 +77,8 @@ impl std::fmt::Debug for Value {
 impl Value {
     #[inline]
     pub(crate) fn copy_of(entry: &Content<'_>) -> Value {
-        Value { place: Place::Inline(entry.value.to_vec()), expiry: entry.expiry, below: None }
+        let place = Place::Inline(entry.value.to_vec());
+        Value { place, expiry: entry.expiry, rare: rare_of(entry.attributes) }
     }
 
     /// A small value that does not expire.
@@ -67,15 +86,10 @@ impl Value {
         Value::copy_of(&Content::open(Kind::Put, bytes))
     }
 
-    /// The huge value of `key` that `pointer` (encoded) refers to. Fails if the blob was freed. For a caller that has
+    /// The huge value of `key` to which the pointer in `entry` refers. Fails if the blob was freed. For a caller that has
     /// registered a moment that sees it this is damage; for others the value was overwritten.
-    pub(crate) fn of_blob(
-        blobs: &Arc<BlobSet>,
-        key: &[u8],
-        pointer: &[u8],
-        expiry: Option<Expiry>,
-    ) -> Result<Value> {
-        let Some(pointer) = Pointer::decode(pointer) else {
+    pub(crate) fn of_blob(blobs: &Arc<BlobSet>, key: &[u8], entry: &Content<'_>) -> Result<Value> {
+        let Some(pointer) = Pointer::decode(entry.value) else {
             let message =
                 format!("the value of {} is in a blob file, but its pointer cannot be decoded", shown(key));
             return Err(Error::new(ErrorKind::Corruption, message));
@@ -84,26 +98,29 @@ impl Value {
             let message = format!("the value of {} is missing", shown(key));
             return Err(Error::corruption(&blobs.path_of(pointer.file), 0, message));
         };
-        Ok(Value::of_pin(Arc::new(pin), pointer).expiring(expiry))
+        Ok(Value::of_pin(Arc::new(pin), pointer).beside(entry.beside()))
     }
 
     /// The huge value that `pointer` refers to and `pin` keeps.
     pub(crate) fn of_pin(pin: Arc<Pin>, pointer: Pointer) -> Value {
-        Value { place: Place::Blob(pin, pointer), expiry: None, below: None }
+        Value { place: Place::Blob(pin, pointer), expiry: None, rare: None }
     }
 
-    pub(crate) fn expiring(self, expiry: Option<Expiry>) -> Value {
-        Value { expiry, ..self }
+    /// The same value with this beside it.
+    pub(crate) fn beside(self, beside: Beside<'_>) -> Value {
+        let (expiry, attributes) = beside.parts();
+        Value { place: self.place, expiry, rare: rare_of(attributes) }
     }
 
     /// The same value, computed from one that expires at `below`.
     pub(crate) fn made_of(self, below: Option<Expiry>) -> Value {
-        Value { below, ..self }
+        let rare = below.map(|_| Box::new(Rare { below, attributes: Vec::new() }));
+        Value { rare, ..self }
     }
 
     /// When the passing of time changes the value of its key.
     pub(crate) fn lapses_us(&self) -> Option<Expiry> {
-        self.expiry.or(self.below)
+        self.expiry.or_else(|| self.rare.as_ref()?.below)
     }
 
     /// When a huge value was stored, in microseconds since 1970. `None` for a small one, whose time is not kept.
@@ -128,6 +145,22 @@ impl Value {
     /// [`Value::expires_us`] as a moment. `None` also for one that is too far away for the system's [`SystemTime`].
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.expiry.and_then(moment_at)
+    }
+
+    /// The attributes that were stored beside the value: empty if there are none. Reading them reads no byte of the
+    /// value ([`PutOptions::attributes`]).
+    pub fn attributes(&self) -> &[u8] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.attributes)
+    }
+
+    /// What is known of the value without its bytes.
+    pub fn metadata(&self) -> Metadata {
+        Metadata {
+            len: self.len(),
+            expires_us: self.expires_us(),
+            stored_us: self.stored_us(),
+            attributes: self.attributes().to_vec(),
+        }
     }
 
     /// The length in bytes.
@@ -347,10 +380,13 @@ impl Seek for ValueReader<'_> {
     }
 }
 
+mod beside;
 mod map;
 mod pinned;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use beside::check_attributes;
+pub use beside::{Metadata, PutOptions};
 pub use map::ValueMap;
 pub use pinned::PinnedValue;

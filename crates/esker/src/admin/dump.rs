@@ -122,7 +122,12 @@ fn pointed(pointer: &[u8]) -> String {
 /// The contents of an entry with a value, in words.
 fn held(entry: Content<'_>) -> String {
     let value = if entry.kind == Kind::Blob { pointed(entry.value) } else { shown(entry.value) };
-    entry.expiry.map_or(value.clone(), |expiry| format!("{value}, until {expiry} us"))
+    let attributes = match entry.attributes {
+        [] => String::new(),
+        attributes => format!(", attributes {}", shown(attributes)),
+    };
+    let expiry = entry.expiry.map_or(String::new(), |expiry| format!(", until {expiry} us"));
+    format!("{value}{attributes}{expiry}")
 }
 
 fn operand(stored: &[u8]) -> String {

@@ -152,8 +152,9 @@ impl Retention {
             _ if hidden => Beneath::Nothing,
             _ if cut_off => Beneath::Apart,
             _ if !lives => Beneath::Nothing,
-            // Operands are not combined with a value that expires, nor with a huge one, which is not copied.
-            Kind::Put if content.expiry.is_none() => Beneath::Value,
+            // Operands are not combined with a value that expires or has attributes, nor with a huge one, which is not
+            // copied.
+            Kind::Put if kind == Kind::Put => Beneath::Value,
             _ => Beneath::Apart,
         };
         if hidden || (same_stretch && above.is_none()) {

@@ -59,6 +59,12 @@ impl<'a> ValueRef<'a> {
         self.scan.expires_at()
     }
 
+    /// The attributes of the value, as [`Value::attributes`] returns them.
+    #[inline]
+    pub fn attributes(&self) -> &[u8] {
+        self.scan.attributes()
+    }
+
     /// All bytes: borrowed, unless the value is huge. A huge one is read anew by every call.
     ///
     /// # Errors

@@ -73,7 +73,7 @@ pub(crate) fn bytes_below(
     let entry = Content::open(kind, stored);
     let bytes = match entry.kind {
         _ if !entry.lives(|| time_us) => return Ok((None, None)),
-        Kind::Blob => Value::of_blob(blobs_of(blobs)?, key, entry.value, None)?.into_vec()?,
+        Kind::Blob => Value::of_blob(blobs_of(blobs)?, key, &entry)?.into_vec()?,
         _ => entry.value.to_vec(),
     };
     Ok((Some(bytes), entry.expiry))

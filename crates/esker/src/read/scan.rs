@@ -301,6 +301,13 @@ impl Scan {
         self.expires_us().and_then(moment_at)
     }
 
+    /// The attributes of the current pair's value, as [`Value::attributes`](crate::Value::attributes) returns them.
+    /// Empty for a scan of keys only.
+    #[inline]
+    pub fn attributes(&self) -> &[u8] {
+        self.entry().attributes
+    }
+
     /// When the passing of time changes the value of the current key.
     pub(crate) fn lapses_us(&self) -> Option<Expiry> {
         match self.kind {
@@ -319,7 +326,7 @@ impl Scan {
     pub fn handle(&self) -> Result<Value> {
         let entry = self.entry();
         match entry.kind {
-            Kind::Blob => Value::of_blob(blobs_of(self.blobs())?, self.key(), entry.value, entry.expiry),
+            Kind::Blob => Value::of_blob(blobs_of(self.blobs())?, self.key(), &entry),
             Kind::Merge => match (&self.loaded, &self.unmade) {
                 (_, Some(error)) => Err(error.duplicate()),
                 (made, None) => Ok(Value::of_bytes(made.as_deref().unwrap_or_default())),

@@ -323,7 +323,7 @@ fn check_header(bytes: &[u8]) -> Result<Layout, Flaw> {
         return Err(Flaw::new(0, "a count of entries that fit their block"));
     }
     let layout = Layout::parse(bytes);
-    if layout.base_tag > tag_of(MAX_SEQ, Kind::BlobUntil) || layout.base_len > MAX_KEY {
+    if layout.base_tag > tag_of(MAX_SEQ, Kind::BlobWith) || layout.base_len > MAX_KEY {
         return Err(Flaw::new(8, "a base length and sequence number within the limits"));
     }
     Ok(layout)
@@ -341,8 +341,8 @@ fn check_entry(bytes: &[u8], layout: &Layout, i: usize, start: usize, end: usize
     if broken("block-entry") {
         return Ok(entry);
     }
-    if entry.value + kind_of(tag).stored_min() > end {
-        return Err(Flaw::new(start, "an expiry time before the value"));
+    if !bytes.get(entry.value..end).is_some_and(|stored| kind_of(tag).is_whole(stored)) {
+        return Err(Flaw::new(start, "the expiry and the attributes before the value"));
     }
     if layout.prefix_len + entry.suffix_len > MAX_KEY || entry.value > end {
         return Err(Flaw::new(start, "a key inside its entry"));

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{StoredValue, Tree};
-use crate::cursor::Kind;
+use crate::cursor::{Beside, Kind};
 use crate::env::us_at;
 use crate::error::Result;
 use crate::read::range::ScanRange;
+use crate::value::PutOptions;
 use crate::write::batch::{Batch, HugeValue};
 
 impl Batch {
@@ -76,12 +77,34 @@ impl Batch {
         value: impl AsRef<[u8]>,
         expires_us: Option<u64>,
     ) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
+        self.put_beside(tree, key.as_ref(), value.as_ref(), expires_us.into())
+    }
+
+    /// Adds: `key` of `tree` gets `value`, with what `options` store beside it ([`Tree::put_opts`]).
+    ///
+    /// # Errors
+    /// As [`Batch::put`], and `InvalidInput` when the attributes are longer than 4 KiB.
+    pub fn put_opts(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &PutOptions,
+    ) -> Result<()> {
+        self.put_beside(tree, key.as_ref(), value.as_ref(), options.checked()?)
+    }
+
+    pub(crate) fn put_beside(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        value: &[u8],
+        beside: Beside<'_>,
+    ) -> Result<()> {
         if tree.is_huge(value.len()) {
-            let value = HugeValue::Bytes(Arc::new(value.to_vec()));
-            return self.add_huge(tree.inner(), key, value, expires_us);
+            return self.add_huge(tree.inner(), key, HugeValue::Bytes(Arc::new(value.to_vec())), beside);
         }
-        self.add_until(tree.inner(), Kind::Put, expires_us, key, value)
+        self.add_beside(tree.inner(), Kind::Put, beside, key, value)
     }
 
     /// Like [`Batch::put_until_us`], for a value that the batch may keep. A value that is stored outside the tree is not
@@ -109,15 +132,24 @@ impl Batch {
         value: impl AsRef<[u8]> + Send + Sync + 'static,
         expires_us: Option<u64>,
     ) -> Result<()> {
-        let key = key.as_ref();
-        if tree.is_huge(value.as_ref().len()) {
-            return self.add_huge(tree.inner(), key, HugeValue::Bytes(Arc::new(value)), expires_us);
-        }
-        self.add_until(tree.inner(), Kind::Put, expires_us, key, value.as_ref())
+        self.put_owned_beside(tree, key.as_ref(), value, expires_us.into())
     }
 
-    /// Adds: `key` of `tree` gets the value `stored`, whose bytes stay where they are, until its expiry
-    /// ([`ValueWriter::expiring_after`](crate::ValueWriter::expiring_after)).
+    pub(crate) fn put_owned_beside(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        value: impl AsRef<[u8]> + Send + Sync + 'static,
+        beside: Beside<'_>,
+    ) -> Result<()> {
+        if tree.is_huge(value.as_ref().len()) {
+            return self.add_huge(tree.inner(), key, HugeValue::Bytes(Arc::new(value)), beside);
+        }
+        self.add_beside(tree.inner(), Kind::Put, beside, key, value.as_ref())
+    }
+
+    /// Adds: `key` of `tree` gets the value `stored`, whose bytes stay where they are, with the
+    /// expiry and the attributes that its writer has given it.
     ///
     /// # Errors
     /// As [`Batch::put`], and `InvalidInput` when the value was written for another tree.

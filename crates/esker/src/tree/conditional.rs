@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Snapshot, Tree};
+use crate::cursor::Beside;
 use crate::error::{Error, Result};
 use crate::value::Value;
 use crate::write::batch::{Batch, check_key};
@@ -38,7 +39,8 @@ impl<'v> New<'v> {
 
 impl Tree {
     /// Writes `new` (or deletes, for `None`) if the value of `key` is `expected` (`None`: absent) at exactly that
-    /// moment. If it is not, returns what it is.
+    /// moment. If it is not, returns what it is. The values are compared without their expiry and attributes; the new
+    /// one has none.
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`].
@@ -77,7 +79,7 @@ impl Tree {
     }
 
     /// Replaces the value of `key` by the result of `change` (`None`: absent). No other write to the key comes in
-    /// between: if one did, `change` is called again. Returns the new value.
+    /// between: if one did, `change` is called again. Returns the new value, which has no expiry and no attributes.
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`].
@@ -135,8 +137,8 @@ impl Tree {
         Ok(new)
     }
 
-    /// Gives `key` the value `value`, and returns the value that it had. [`Tree::put`] does not read that, and is
-    /// faster.
+    /// Gives `key` the value `value`, without an expiry or attributes, and returns the value that it had. [`Tree::put`]
+    /// does not read that, and is faster.
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`].
@@ -195,7 +197,9 @@ impl Tree {
             let seen = snapshot.seq();
             let unchanged = || Ok(self.is_unchanged(key, seen)? && lasting.holds());
             let is_written = match new {
-                New::Put(value) => self.put_one_if(key, &value, None, durability, Some(&unchanged))?,
+                New::Put(value) => {
+                    self.put_one_if(key, &value, Beside::Nothing, durability, Some(&unchanged))?
+                }
                 New::Delete => {
                     let mut batch = Batch::new();
                     batch.delete(self, key)?;

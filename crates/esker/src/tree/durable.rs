@@ -36,7 +36,7 @@ impl Tree {
                     seq,
                     || now,
                     |entry| match entry.kind {
-                        Kind::Blob => Value::of_blob(store.blobs(), key, entry.value, entry.expiry),
+                        Kind::Blob => Value::of_blob(store.blobs(), key, &entry),
                         Kind::Merge => merged_at(
                             &state,
                             key,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::stream::check_lineage;
 use super::{StagedValue, Tree};
 use crate::codec::{Decoder, put_slice, put_varint};
-use crate::cursor::{Content, Expiry, Kind};
+use crate::cursor::{ATTRIBUTES_LEN_MAX, Beside, Content, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operators;
 use crate::ranges::KeyRange;
+use crate::value::PutOptions;
 use crate::write::batch::{AwaitedValue, Batch, HugeValue, Op, STAGED_ID_MAX};
 
 /// The version of the layout.
@@ -21,27 +22,30 @@ const DELETE_RANGE: u8 = 3;
 const HUGE: u8 = 4;
 /// Added to [`PUT`] and [`HUGE`]: the value expires.
 const EXPIRES: u8 = 0x80;
+/// Added to [`PUT`] and [`HUGE`]: the value has attributes.
+const ATTRIBUTES: u8 = 0x40;
 
 /// An op as it stands in the bytes.
 enum Encoded<'a> {
     Delete,
-    Put { expiry: Option<Expiry>, value: &'a [u8] },
+    Put { beside: Beside<'a>, value: &'a [u8] },
     Merge { operator: &'a str, operand: &'a [u8] },
     DeleteRange { upper: &'a [u8] },
-    Huge { expiry: Option<Expiry>, id: &'a [u8], len: u64, checksum: u64 },
+    Huge { beside: Beside<'a>, id: &'a [u8], len: u64, checksum: u64 },
 }
 
 impl<'a> Encoded<'a> {
     fn of(tree: &str, op: &Op<'a>, huge: Option<&'a HugeValue>) -> Result<Encoded<'a>> {
-        let Content { kind, expiry, value } = Content::open(op.kind, op.value);
+        let entry = Content::open(op.kind, op.value);
+        let (kind, beside, value) = (entry.kind, entry.beside(), entry.value);
         Ok(match (kind, huge) {
             (_, Some(HugeValue::Staged(staged))) => {
-                Encoded::Huge { expiry, id: &staged.id, len: staged.len, checksum: staged.checksum }
+                Encoded::Huge { beside, id: &staged.id, len: staged.len, checksum: staged.checksum }
             }
             (_, Some(HugeValue::Awaited(awaited))) => {
-                Encoded::Huge { expiry, id: &awaited.id, len: awaited.len, checksum: awaited.checksum }
+                Encoded::Huge { beside, id: &awaited.id, len: awaited.len, checksum: awaited.checksum }
             }
-            (Kind::Put, None) => Encoded::Put { expiry, value },
+            (Kind::Put, None) => Encoded::Put { beside, value },
             (Kind::Delete, None) => Encoded::Delete,
             (Kind::DeleteRange, None) => Encoded::DeleteRange { upper: op.value },
             (Kind::Merge, None) => match operators::parts(op.value) {
@@ -60,18 +64,29 @@ impl<'a> Encoded<'a> {
     }
 
     fn encode(&self, slot: u32, key: &[u8], out: &mut Vec<u8>) {
-        let flag = |expiry: &Option<Expiry>| if expiry.is_some() { EXPIRES } else { 0 };
-        out.push(match self {
-            Encoded::Delete => DELETE,
-            Encoded::Put { expiry, .. } => PUT | flag(expiry),
-            Encoded::Merge { .. } => MERGE,
-            Encoded::DeleteRange { .. } => DELETE_RANGE,
-            Encoded::Huge { expiry, .. } => HUGE | flag(expiry),
-        });
+        let (expiry, attributes) = match self {
+            Encoded::Put { beside, .. } | Encoded::Huge { beside, .. } => beside.parts(),
+            _ => (None, &[][..]),
+        };
+        let flags =
+            if expiry.is_some() { EXPIRES } else { 0 } | if attributes.is_empty() { 0 } else { ATTRIBUTES };
+        out.push(
+            flags
+                | match self {
+                    Encoded::Delete => DELETE,
+                    Encoded::Put { .. } => PUT,
+                    Encoded::Merge { .. } => MERGE,
+                    Encoded::DeleteRange { .. } => DELETE_RANGE,
+                    Encoded::Huge { .. } => HUGE,
+                },
+        );
         put_varint(out, u64::from(slot));
         put_slice(out, key);
-        if let Encoded::Put { expiry: Some(expiry), .. } | Encoded::Huge { expiry: Some(expiry), .. } = self {
+        if let Some(expiry) = expiry {
             out.extend_from_slice(&expiry.to_le_bytes());
+        }
+        if !attributes.is_empty() {
+            put_slice(out, attributes);
         }
         match self {
             Encoded::Delete => {}
@@ -94,16 +109,23 @@ impl<'a> Encoded<'a> {
         let tag = from.u8()?;
         let (slot, key) = (from.varint()?, from.slice()?);
         let expiry = if tag & EXPIRES == 0 { None } else { Some(from.u64()?) };
-        let op = match tag & !EXPIRES {
-            DELETE if expiry.is_none() => Encoded::Delete,
-            PUT => Encoded::Put { expiry, value: from.slice()? },
-            MERGE if expiry.is_none() => {
+        let attributes = if tag & ATTRIBUTES == 0 {
+            &[]
+        } else {
+            from.slice().filter(|bytes| !bytes.is_empty() && bytes.len() <= ATTRIBUTES_LEN_MAX)?
+        };
+        let beside = Beside::of(expiry, attributes);
+        let is_plain = beside == Beside::Nothing;
+        let op = match tag & !(EXPIRES | ATTRIBUTES) {
+            DELETE if is_plain => Encoded::Delete,
+            PUT => Encoded::Put { beside, value: from.slice()? },
+            MERGE if is_plain => {
                 Encoded::Merge { operator: std::str::from_utf8(from.slice()?).ok()?, operand: from.slice()? }
             }
-            DELETE_RANGE if expiry.is_none() => Encoded::DeleteRange { upper: from.slice()? },
+            DELETE_RANGE if is_plain => Encoded::DeleteRange { upper: from.slice()? },
             HUGE => {
                 let id = from.slice().filter(|id| !id.is_empty() && id.len() <= STAGED_ID_MAX)?;
-                Encoded::Huge { expiry, id, len: from.u64()?, checksum: from.u64()? }
+                Encoded::Huge { beside, id, len: from.u64()?, checksum: from.u64()? }
             }
             _ => return None,
         };
@@ -118,7 +140,7 @@ fn undecodable(at: usize, what: &str) -> Error {
 impl Batch {
     /// The batch as bytes, for a log that is kept elsewhere. `slot` gives each tree, by its name, a number of the
     /// caller's, which stands for it. The layout is part of the file formats: later versions read it. Values expire at
-    /// the same time wherever the batch is decoded. A huge value is named by its id in a staging area, its length and
+    /// the same time wherever the batch is decoded, and keep their attributes. A huge value is named by its id in a staging area, its length and
     /// its checksum.
     ///
     /// # Errors
@@ -197,15 +219,15 @@ impl Batch {
     fn add_encoded(&mut self, tree: &Tree, key: &[u8], op: &Encoded<'_>) -> Result<()> {
         match *op {
             Encoded::Delete => self.add(tree.inner(), Kind::Delete, key, &[]),
-            Encoded::Put { expiry, value } => self.put_until_us(tree, key, value, expiry),
+            Encoded::Put { beside, value } => self.put_beside(tree, key, value, beside),
             Encoded::Merge { operator, operand } => self.merge(tree, key, operator, operand),
             Encoded::DeleteRange { upper } => {
                 let broken = || Error::new(ErrorKind::Corruption, "a range without keys");
                 self.add_range(tree.inner(), &KeyRange::decode(key, upper).ok_or_else(broken)?)
             }
-            Encoded::Huge { expiry, id, len, checksum } => {
+            Encoded::Huge { beside, id, len, checksum } => {
                 let awaited = AwaitedValue { id: id.to_vec(), len, checksum };
-                self.add_huge(tree.inner(), key, HugeValue::Awaited(Arc::new(awaited)), expiry)
+                self.add_huge(tree.inner(), key, HugeValue::Awaited(Arc::new(awaited)), beside)
             }
         }
     }
@@ -222,9 +244,23 @@ impl Batch {
         staged: &StagedValue,
         expires_us: Option<u64>,
     ) -> Result<()> {
+        self.put_staged_opts(tree, key, staged, &PutOptions::until(expires_us))
+    }
+
+    /// Like [`Batch::put_staged`], with what `options` store beside the value ([`Tree::put_opts`]).
+    ///
+    /// # Errors
+    /// As [`Batch::put_staged`], and `InvalidInput` when the attributes are longer than 4 KiB.
+    pub fn put_staged_opts(
+        &mut self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        staged: &StagedValue,
+        options: &PutOptions,
+    ) -> Result<()> {
         check_lineage(&staged.put.tree, tree.inner())?;
         let value = HugeValue::Staged(Arc::clone(&staged.put));
-        self.add_huge(tree.inner(), key.as_ref(), value, expires_us)
+        self.add_huge(tree.inner(), key.as_ref(), value, options.checked()?)
     }
 
     /// Attaches a staged value to all puts of the decoded batch that await its id. Returns whether there were any.

@@ -1,18 +1,20 @@
 //! Bulk loads: data is written as tables, not through log and memtables.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{ROOM_EVERY, Tree};
 use crate::blob::{BlobFileId, NewBlob, Pointer, key_hash};
 use crate::compact::output::{Output, OutputOptions, filter_bits};
-use crate::cursor::{Kind, SeqNo};
+use crate::cursor::{Beside, Kind, SeqNo};
 use crate::env::JobKind;
 use crate::error::{Error, Result};
 use crate::options::TableLimits;
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::store::Ingested;
 use crate::table::ScanHint;
+use crate::value::PutOptions;
 use crate::version::levels::{LEVELS, Table};
 use crate::write::batch::check_key;
 
@@ -60,6 +62,17 @@ fn output(tree: &Tree, filter_bits: u32, limits: TableLimits) -> Output {
     Output::new(tree.store.tables(), options)
 }
 
+/// What an entry holds that has `beside` and `value`, which may be a pointer.
+fn stored<'a>(beside: Beside<'_>, value: &'a [u8]) -> Cow<'a, [u8]> {
+    match beside {
+        Beside::Nothing => Cow::Borrowed(value),
+        Beside::Until(expiry) => Cow::Owned([&expiry.to_le_bytes()[..], value].concat()),
+        Beside::With(expiry, attributes) => {
+            Cow::Owned([&Beside::head_with(expiry, attributes), value].concat())
+        }
+    }
+}
+
 impl Ingest {
     fn new(tree: &Tree) -> Result<Ingest> {
         let store = &tree.store;
@@ -88,7 +101,23 @@ impl Ingest {
     /// `InvalidInput` when the key is not greater, or as [`Tree::put`]: the pair is not added. After `Io` and
     /// `OutOfSpace` nothing more can be added or committed.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
+        self.put_beside(key.as_ref(), value.as_ref(), Beside::Nothing)
+    }
+
+    /// Adds a pair, with what `options` store beside its value ([`Tree::put_opts`]).
+    ///
+    /// # Errors
+    /// As [`Ingest::put`], and `InvalidInput` when the attributes are longer than 4 KiB.
+    pub fn put_opts(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &PutOptions,
+    ) -> Result<()> {
+        self.put_beside(key.as_ref(), value.as_ref(), options.checked()?)
+    }
+
+    fn put_beside(&mut self, key: &[u8], value: &[u8], beside: Beside<'_>) -> Result<()> {
         check_key(key)?;
         if key <= self.last.as_slice() {
             let (key, last) = (key.escape_ascii(), self.last.escape_ascii());
@@ -100,13 +129,13 @@ impl Ingest {
         self.watch(key);
         self.attempt(|ingest| {
             if !separate {
-                return ingest.add(key, Kind::Put, value);
+                return ingest.add(key, Kind::Put.with(&beside), &stored(beside, value));
             }
             let blob = ingest.tree.store.writes().put_blob(&ingest.tree.inner, key, value)?;
             let mut pointer = Vec::new();
             blob.pointer.encode(&mut pointer);
             ingest.gathered.blobs.push(blob);
-            ingest.add(key, Kind::Blob, &pointer)
+            ingest.add(key, Kind::Blob.with(&beside), &stored(beside, &pointer))
         })
     }
 
@@ -188,19 +217,35 @@ impl IngestUnsorted {
     /// # Errors
     /// As [`Ingest::put`], except that any order is allowed.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
+        self.put_beside(key.as_ref(), value.as_ref(), Beside::Nothing)
+    }
+
+    /// Adds a pair, with what `options` store beside its value ([`Tree::put_opts`]).
+    ///
+    /// # Errors
+    /// As [`Ingest::put_opts`], except that any order is allowed.
+    pub fn put_opts(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &PutOptions,
+    ) -> Result<()> {
+        self.put_beside(key.as_ref(), value.as_ref(), options.checked()?)
+    }
+
+    fn put_beside(&mut self, key: &[u8], value: &[u8], beside: Beside<'_>) -> Result<()> {
         check_key(key)?;
         self.ingest.attempt(|_| Ok(()))?;
         let store = Arc::clone(&self.ingest.tree.store);
         let entry = if value.len() < store.options().separate_at.max(1) {
-            (Kind::Put, value.to_vec())
+            (Kind::Put.with(&beside), stored(beside, value).into_owned())
         } else {
             self.ingest.watch(key);
             let blob = store.writes().put_blob(&self.ingest.tree.inner, key, value)?;
             let mut pointer = Vec::new();
             blob.pointer.encode(&mut pointer);
             self.blobs.insert((blob.pointer.file, blob.pointer.ordinal), blob);
-            (Kind::Blob, pointer)
+            (Kind::Blob.with(&beside), stored(beside, &pointer).into_owned())
         };
         self.bytes += key.len() + entry.1.len() + ENTRY_BYTES;
         if let Some((kind, stored)) = self.gathered.insert(key.to_vec(), entry) {

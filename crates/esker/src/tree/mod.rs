@@ -8,7 +8,7 @@ use arc_swap::Guard;
 
 use crate::blob::NewBlob;
 use crate::canary::broken;
-use crate::cursor::{Content, Expiry, Kind, SeqNo};
+use crate::cursor::{Beside, Content, Expiry, Kind, SeqNo};
 use crate::env::us_at;
 use crate::error::{Error, Result};
 use crate::options::Durability;
@@ -24,7 +24,7 @@ use crate::state::{TreeInner, TreeState};
 use crate::store::{Owner, Store};
 use crate::table::BlockSlice;
 use crate::trace::{Operation, Subject, perf_context};
-use crate::value::{PinnedValue, Value};
+use crate::value::{Metadata, PinnedValue, PutOptions, Value};
 use crate::version::read_cost::ReadCost;
 use crate::write::batch::{Batch, check_key};
 
@@ -77,6 +77,25 @@ pub struct Tree {
 enum Answer<T> {
     Small(T),
     Whole(Value),
+}
+
+/// A copy of an entry with a pointer.
+struct HugeEntry {
+    expiry: Option<Expiry>,
+    attributes: Vec<u8>,
+    pointer: Vec<u8>,
+}
+
+impl HugeEntry {
+    fn of(entry: &Content<'_>) -> HugeEntry {
+        let (attributes, pointer) = (entry.attributes.to_vec(), entry.value.to_vec());
+        HugeEntry { expiry: entry.expiry, attributes, pointer }
+    }
+
+    fn content(&self) -> Content<'_> {
+        let (attributes, value) = (&self.attributes[..], &self.pointer[..]);
+        Content { kind: Kind::Blob, expiry: self.expiry, attributes, value }
+    }
 }
 
 impl<T> Answer<T> {
@@ -138,7 +157,7 @@ impl Tree {
         value: impl AsRef<[u8]>,
         durability: Durability,
     ) -> Result<()> {
-        self.put_one(key.as_ref(), value.as_ref(), None, durability)
+        self.put_one(key.as_ref(), value.as_ref(), Beside::Nothing, durability)
     }
 
     /// Deletes `key`. An absent key is no error.
@@ -184,8 +203,8 @@ impl Tree {
     /// # Errors
     /// As [`Tree::put`].
     pub fn put_for(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
-        let expiry = Some(self.store.expiry_after(ttl));
-        self.put_one(key.as_ref(), value.as_ref(), expiry, self.store.options().durability)
+        let until = Beside::Until(self.store.expiry_after(ttl));
+        self.put_one(key.as_ref(), value.as_ref(), until, self.store.options().durability)
     }
 
     /// Like [`Tree::put_for`], until the store's clock shows `moment`. If that has passed, the key becomes absent at
@@ -214,7 +233,23 @@ impl Tree {
         moment: SystemTime,
     ) -> Result<()> {
         let durability = self.store.options().durability;
-        self.put_one(key.as_ref(), value.as_ref(), Some(us_at(moment)), durability)
+        self.put_one(key.as_ref(), value.as_ref(), Beside::Until(us_at(moment)), durability)
+    }
+
+    /// Gives `key` the value `value`, with what `options` store beside it: its expiry and its attributes
+    /// ([`PutOptions`]). Every other put of the key replaces these too: a value has no attributes but those that were
+    /// put with it.
+    ///
+    /// # Errors
+    /// As [`Tree::put`], and `InvalidInput` when the attributes are longer than 4 KiB.
+    pub fn put_opts(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &PutOptions,
+    ) -> Result<()> {
+        let durability = self.store.options().durability;
+        self.put_one(key.as_ref(), value.as_ref(), options.checked()?, durability)
     }
 
     /// Whether a value of `len` bytes is stored outside the tree.
@@ -222,14 +257,8 @@ impl Tree {
         len >= self.store.options().separate_at.max(1)
     }
 
-    fn put_one(
-        &self,
-        key: &[u8],
-        value: &[u8],
-        expiry: Option<Expiry>,
-        durability: Durability,
-    ) -> Result<()> {
-        self.put_one_if(key, value, expiry, durability, None).map(drop)
+    fn put_one(&self, key: &[u8], value: &[u8], beside: Beside<'_>, durability: Durability) -> Result<()> {
+        self.put_one_if(key, value, beside, durability, None).map(drop)
     }
 
     /// Gives `key` the value `value` if `condition` holds while no other write is in progress. Returns whether it did.
@@ -237,7 +266,7 @@ impl Tree {
         &self,
         key: &[u8],
         value: &[u8],
-        expiry: Option<Expiry>,
+        beside: Beside<'_>,
         durability: Durability,
         condition: Option<&dyn Fn() -> Result<bool>>,
     ) -> Result<bool> {
@@ -250,10 +279,10 @@ impl Tree {
             }
             // It goes to its file without a copy.
             let blob = self.store.writes().put_blob(&self.inner, key, value)?;
-            return self.put_blob_if(key, blob, expiry, durability, condition);
+            return self.put_blob_if(key, blob, beside, durability, condition);
         }
         Batch::with_scratch(|batch| {
-            batch.add_until(&self.inner, Kind::Put, expiry, key, value)?;
+            batch.add_beside(&self.inner, Kind::Put, beside, key, value)?;
             self.store.writes().write_if(batch, durability, condition).map(|end| end.is_some())
         })
     }
@@ -263,12 +292,12 @@ impl Tree {
         &self,
         key: &[u8],
         blob: NewBlob,
-        expiry: Option<Expiry>,
+        beside: Beside<'_>,
         durability: Durability,
         condition: Option<&dyn Fn() -> Result<bool>>,
     ) -> Result<bool> {
         let mut batch = Batch::new();
-        batch.add_pointer(&self.inner, key, &blob.pointer, expiry)?;
+        batch.add_pointer(&self.inner, key, &blob.pointer, beside)?;
         let written = self.store.writes().write_blobs_if(&batch, vec![blob], durability, condition)?;
         Ok(written.is_some())
     }
@@ -391,7 +420,7 @@ impl Tree {
             let seen = self.store.commit().visible();
             let seen = if broken("stale-read") { seen.saturating_sub(2) } else { seen };
             find_at(&state, key, seen, now, |entry, block| match entry.kind {
-                Kind::Blob => Err(Some((entry.value.to_vec(), entry.expiry))),
+                Kind::Blob => Err(Some(HugeEntry::of(&entry))),
                 Kind::Merge => Err(None),
                 _ => Ok(use_value(&entry, block)),
             })
@@ -405,7 +434,7 @@ impl Tree {
             None if expires.get() => self.get_at_one_read_point(key)?.map(Answer::Whole),
             None => None,
             Some(Ok(used)) => Some(Answer::Small(used)),
-            Some(Err(Some((pointer, expiry)))) => self.get_huge(key, &pointer, expiry)?.map(Answer::Whole),
+            Some(Err(Some(entry))) => self.get_huge(key, &entry)?.map(Answer::Whole),
             Some(Err(None)) => self.get_at_one_read_point(key)?.map(Answer::Whole),
         })
     }
@@ -429,10 +458,10 @@ impl Tree {
         found
     }
 
-    /// The huge value that `pointer` refers to. If it was overwritten and freed meanwhile, the current value of `key`.
+    /// The huge value of `entry`. If it was overwritten and freed meanwhile, the current value of `key`.
     #[cold]
-    fn get_huge(&self, key: &[u8], pointer: &[u8], expiry: Option<Expiry>) -> Result<Option<Value>> {
-        match Value::of_blob(self.store.blobs(), key, pointer, expiry) {
+    fn get_huge(&self, key: &[u8], entry: &HugeEntry) -> Result<Option<Value>> {
+        match Value::of_blob(self.store.blobs(), key, &entry.content()) {
             // Values that a registered snapshot sees are not freed.
             Err(_) => Snapshot::for_one_call(&self.owner).find(self, key),
             found => found.map(Some),
@@ -522,6 +551,32 @@ impl Tree {
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedValue>> {
         let found = self.get_now(key.as_ref(), PinnedValue::of_entry)?;
         found.map(|found| found.or_read(PinnedValue::read)).transpose()
+    }
+
+    /// What is known of the value of `key` without its bytes: its length, its expiry and its attributes. A value that
+    /// consists of operands is computed.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// use esker::PutOptions;
+    /// let films = db.tree("films")?;
+    /// films.put_opts("film", vec![7; 1 << 20], &PutOptions::default().attributes("video/webm"))?;
+    /// // Neither call reads the film or writes it anew.
+    /// assert!(films.set_expiry("film", Some(4_000_000_000_000_000))?);
+    /// let film = films.metadata("film")?.expect("it was put");
+    /// assert_eq!((film.len, film.expires_us), (1 << 20, Some(4_000_000_000_000_000)));
+    /// assert_eq!(film.attributes, b"video/webm");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn metadata(&self, key: impl AsRef<[u8]>) -> Result<Option<Metadata>> {
+        let found = self.get_now(key.as_ref(), |entry, _| Metadata::of_entry(entry))?;
+        found.map(|found| found.or_read(|value| Ok(value.metadata()))).transpose()
     }
 
     /// The values of `keys`, all at one moment, in the order of the keys.

@@ -17,7 +17,7 @@ use crate::read::view::{Held, View};
 use crate::state::{TreeInner, TreeState};
 use crate::store::Owner;
 use crate::table::BlockSlice;
-use crate::value::{PinnedValue, Value};
+use crate::value::{Metadata, PinnedValue, Value};
 
 /// A registered read point; its drop releases it.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Snapshot {
             at.0,
             || at.1,
             |entry, block| match entry.kind {
-                Kind::Blob => whole(Value::of_blob(store.blobs(), key, entry.value, entry.expiry)),
+                Kind::Blob => whole(Value::of_blob(store.blobs(), key, &entry)),
                 Kind::Merge => {
                     whole(merged_at(&state, key, at, &store.options().merge_operators, store.blobs()))
                 }
@@ -162,6 +162,16 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn get_vec(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.get(tree, key)?.map(Value::into_vec).transpose()
+    }
+
+    /// What is known of the value of `key` in `tree` at this moment without its bytes, as [`Tree::metadata`] tells it.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn metadata(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Metadata>> {
+        let key = key.as_ref();
+        let found = tree.measured(key, || self.look_up(tree, key, |entry, _| Metadata::of_entry(entry)))?;
+        found.map(|found| found.or_read(|value| Ok(value.metadata()))).transpose()
     }
 
     /// Copies the value of `key` in `tree` at this moment into `buf`, as [`Tree::get_into`] does.

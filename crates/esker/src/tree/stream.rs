@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use super::{ROOM_EVERY, Tree};
 use crate::blob::BlobStream;
-use crate::cursor::{Expiry, Kind};
+use crate::cursor::Kind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{OpenFile, UserFile};
 use crate::options::Durability;
 use crate::state::TreeInner;
+use crate::value::PutOptions;
 use crate::write::batch::{Batch, HugeValue, check_key};
 
 /// Bytes that are kept in memory before the value gets its own file.
@@ -42,7 +43,7 @@ pub struct ValueWriter {
     held: Vec<u8>,
     stream: Option<BlobStream>,
     len: u64,
-    expiry: Option<Expiry>,
+    options: PutOptions,
     /// The written bytes have a gap.
     failed: bool,
     /// Dropped last: it may be the last handle, and `stream` must remove its file before the store closes.
@@ -50,8 +51,7 @@ pub struct ValueWriter {
 }
 
 impl ValueWriter {
-    pub(super) fn new(tree: &Tree, key: &[u8]) -> Result<ValueWriter> {
-        check_key(key)?;
+    fn new(tree: &Tree, key: &[u8]) -> Result<ValueWriter> {
         tree.store.disk().ensure_writable()?;
         Ok(ValueWriter {
             tree: tree.clone(),
@@ -59,7 +59,7 @@ impl ValueWriter {
             held: Vec::new(),
             stream: None,
             len: 0,
-            expiry: None,
+            options: PutOptions::default(),
             failed: false,
         })
     }
@@ -67,8 +67,28 @@ impl ValueWriter {
     /// The key has the value for the time `ttl` from now on ([`Tree::put_for`]).
     #[must_use]
     pub fn expiring_after(mut self, ttl: Duration) -> Self {
-        self.expiry = Some(self.tree.store.expiry_after(ttl));
+        self.options.set_expiry(Some(self.tree.store.expiry_after(ttl)));
         self
+    }
+
+    /// The value has these attributes ([`PutOptions::attributes`]). They may be given at the end, when a checksum of the
+    /// value is known. The last call counts.
+    ///
+    /// # Errors
+    /// `InvalidInput` when they are longer than 4 KiB.
+    pub fn set_attributes(&mut self, attributes: impl AsRef<[u8]>) -> Result<()> {
+        self.options.set_attributes(attributes.as_ref())
+    }
+
+    /// The value is for `key`, whatever was said before: for a key that is known at the end only
+    /// ([`Tree::unnamed_writer`]).
+    ///
+    /// # Errors
+    /// `InvalidInput` when the key is empty or too long.
+    pub fn set_key(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        check_key(key.as_ref())?;
+        self.key = key.as_ref().to_vec();
+        Ok(())
     }
 
     /// Bytes written so far.
@@ -168,7 +188,7 @@ impl ValueWriter {
     /// Gives the key the value, with the store's default durability.
     ///
     /// # Errors
-    /// As [`Tree::put`]; the key keeps its earlier value.
+    /// As [`Tree::put`]; the key keeps its earlier value. `InvalidInput` also when the writer was given no key.
     pub fn commit(self) -> Result<()> {
         let durability = self.tree.store.options().durability;
         self.commit_with(durability)
@@ -180,11 +200,12 @@ impl ValueWriter {
     /// As [`ValueWriter::commit`].
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         self.check_whole()?;
+        check_key(&self.key)?;
         match self.stream {
-            None => self.tree.put_one(&self.key, &self.held, self.expiry, durability),
+            None => self.tree.put_one(&self.key, &self.held, self.options.beside(), durability),
             Some(stream) => {
                 let blob = stream.finish(self.tree.inner.lineage, &self.key)?;
-                self.tree.put_blob_if(&self.key, blob, self.expiry, durability, None).map(drop)
+                self.tree.put_blob_if(&self.key, blob, self.options.beside(), durability, None).map(drop)
             }
         }
     }
@@ -201,7 +222,7 @@ impl ValueWriter {
             None => HugeValue::Bytes(Arc::new(self.held)),
             Some(stream) => HugeValue::Stored(Arc::new(stream.finish(self.tree.inner.lineage, &self.key)?)),
         };
-        Ok(StoredValue { value, expiry: self.expiry, tree: self.tree })
+        Ok(StoredValue { value, options: self.options, tree: self.tree })
     }
 }
 
@@ -229,7 +250,7 @@ impl ValueWriter {
 #[derive(Debug, Clone)]
 pub struct StoredValue {
     value: HugeValue,
-    expiry: Option<Expiry>,
+    options: PutOptions,
     /// Dropped last: it may be the last handle of the store.
     tree: Tree,
 }
@@ -256,9 +277,9 @@ impl StoredValue {
         check_lineage(&self.tree.inner, other)?;
         match &self.value {
             HugeValue::Bytes(bytes) if !tree.is_huge((**bytes).as_ref().len()) => {
-                batch.add_until(other, Kind::Put, self.expiry, key, (**bytes).as_ref())
+                batch.add_beside(other, Kind::Put, self.options.beside(), key, (**bytes).as_ref())
             }
-            value => batch.add_huge(other, key, value.clone(), self.expiry),
+            value => batch.add_huge(other, key, value.clone(), self.options.beside()),
         }
     }
 }
@@ -280,7 +301,36 @@ impl Tree {
     /// # Errors
     /// As [`Tree::put`].
     pub fn writer(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
+        check_key(key.as_ref())?;
         ValueWriter::new(self, key.as_ref())
+    }
+
+    /// Begins to write a value, piece by piece, whose key is not known yet: one that is named by a checksum of its
+    /// bytes, for one. [`ValueWriter::set_key`] gives it the key before it is committed, or
+    /// [`ValueWriter::finish`] makes a value of it that batches give to any keys.
+    ///
+    /// # Errors
+    /// As [`Tree::put`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let objects = db.tree("objects")?;
+    /// let (mut object, mut sum) = (objects.unnamed_writer()?, 0_u64);
+    /// for piece in [b"a long", b" value"] {
+    ///     sum = piece.iter().fold(sum, |sum, byte| sum * 31 + u64::from(*byte));
+    ///     object.add(piece)?;
+    /// }
+    /// object.set_key(sum.to_be_bytes())?;
+    /// object.set_attributes("text/plain")?;
+    /// object.commit()?;
+    /// assert_eq!(objects.get_vec(sum.to_be_bytes())?.as_deref(), Some(&b"a long value"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn unnamed_writer(&self) -> Result<ValueWriter> {
+        ValueWriter::new(self, &[])
     }
 
     /// Gives `key` all bytes that `source` returns; returns how many. If reading fails, the key keeps its earlier

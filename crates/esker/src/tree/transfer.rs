@@ -1,18 +1,42 @@
-//! Renames and copies keys: the value stays in its place, and only an entry is written.
+//! Renames and copies keys, and changes what is beside a value: the value stays in its place, and only an entry is
+//! written.
 
 use super::{Snapshot, Tree};
 use crate::blob::Pointer;
-use crate::cursor::{Content, Kind};
+use crate::cursor::{Beside, Content, Expiry, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::get::version_at;
+use crate::value::check_attributes;
 use crate::write::batch::{Batch, check_key};
+
+/// What becomes of that which is beside a value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NewBeside<'a> {
+    Same,
+    Expiry(Option<Expiry>),
+    Attributes(&'a [u8]),
+}
+
+impl<'a> NewBeside<'a> {
+    /// What the entry that replaces `entry` has.
+    pub(crate) fn of<'e>(self, entry: &Content<'e>) -> Beside<'e>
+    where
+        'a: 'e,
+    {
+        match self {
+            NewBeside::Same => entry.beside(),
+            NewBeside::Expiry(expiry) => Beside::of(expiry, entry.attributes),
+            NewBeside::Attributes(attributes) => Beside::of(entry.expiry, attributes),
+        }
+    }
+}
 
 impl Tree {
     /// Moves the value of `from` to `to`, atomically, replacing an earlier value of `to`. Returns `false`, and changes
     /// nothing, if `from` is absent. If both are the same key, nothing changes either.
     ///
-    /// The value is not copied, however long it is: it keeps its place, its storage time and its expiry. A merged value
-    /// ([`Tree::merge`]) is computed now and written whole, and then does not expire.
+    /// The value is not copied, however long it is: it keeps its place, its storage time, its expiry and its attributes.
+    /// A merged value ([`Tree::merge`]) is computed now and written whole, and then does not expire.
     ///
     /// # Example
     /// ```
@@ -31,7 +55,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`].
     pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<bool> {
-        self.transfer(from.as_ref(), to.as_ref(), false)
+        self.transfer(from.as_ref(), to.as_ref(), true, NewBeside::Same)
     }
 
     /// Gives `to` the value of `from`, replacing an earlier value of `to`; `from` keeps it. Returns `false`, and
@@ -42,10 +66,53 @@ impl Tree {
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`].
     pub fn copy(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<bool> {
-        self.transfer(from.as_ref(), to.as_ref(), true)
+        self.transfer(from.as_ref(), to.as_ref(), false, NewBeside::Same)
     }
 
-    fn transfer(&self, from: &[u8], to: &[u8], keep: bool) -> Result<bool> {
+    /// The value of `key` expires when the store's clock shows `expires_us`, in microseconds since 1970, or never
+    /// (`None`), whatever was said before. If that time has passed, the key becomes absent at once. Returns `false`, and
+    /// changes nothing, if the key is absent.
+    ///
+    /// A huge value is not written anew, nor read; a small one is. The value keeps its attributes. A merged value
+    /// ([`Tree::merge`]) is computed now and written whole.
+    ///
+    /// # Errors
+    /// As [`Tree::put`] and [`Tree::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// use std::time::Duration;
+    /// let films = db.tree("films")?;
+    /// films.put_for("film", vec![7; 1 << 20], Duration::from_secs(3600))?;
+    /// // It stays after all.
+    /// assert!(films.set_expiry("film", None)?);
+    /// assert_eq!(films.metadata("film")?.expect("it was put").expires_us, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_expiry(&self, key: impl AsRef<[u8]>, expires_us: impl Into<Option<u64>>) -> Result<bool> {
+        let (key, expires_us) = (key.as_ref(), expires_us.into());
+        self.transfer(key, key, false, NewBeside::Expiry(expires_us))
+    }
+
+    /// The value of `key` has the attributes `attributes` and no others ([`PutOptions`](crate::PutOptions)); none, if
+    /// they are empty. Returns `false`, and changes nothing, if the key is absent.
+    ///
+    /// A huge value is not written anew, nor read; a small one is. The value keeps its expiry. A merged value
+    /// ([`Tree::merge`]) is computed now and written whole.
+    ///
+    /// # Errors
+    /// As [`Tree::put`] and [`Tree::get`], and `InvalidInput` when the attributes are longer than 4 KiB.
+    pub fn set_attributes(&self, key: impl AsRef<[u8]>, attributes: impl AsRef<[u8]>) -> Result<bool> {
+        let (key, attributes) = (key.as_ref(), attributes.as_ref());
+        check_attributes(attributes)?;
+        self.transfer(key, key, false, NewBeside::Attributes(attributes))
+    }
+
+    /// Gives `to` the value of `from`, with what `beside` says beside it. With `moves`, `from` loses it.
+    fn transfer(&self, from: &[u8], to: &[u8], moves: bool, beside: NewBeside<'_>) -> Result<bool> {
         check_key(from)?;
         check_key(to)?;
         let mut freed_at = None;
@@ -59,7 +126,7 @@ impl Tree {
             if !entry.lives(|| snapshot.time_us()) {
                 return Ok(false);
             }
-            if from == to {
+            if from == to && matches!(beside, NewBeside::Same) {
                 return Ok(true);
             }
             let (mut batch, mut blobs, mut lapses_us) = (Batch::new(), Vec::new(), entry.expiry);
@@ -67,7 +134,8 @@ impl Tree {
                 // The target gets the computed value; later operands of `from` do not change it.
                 let Some(value) = snapshot.get(self, from)? else { return Ok(false) };
                 lapses_us = value.lapses_us();
-                batch.put_owned(self, to, value.into_vec()?, None)?;
+                let made = Content::open(Kind::Put, &[]);
+                batch.put_owned_beside(self, to, value.into_vec()?, beside.of(&made))?;
             } else if entry.kind == Kind::Blob {
                 let copied = match Pointer::decode(entry.value) {
                     Some(pointer) => self.store.writes().copy_blob(self.inner.lineage, to, &pointer)?,
@@ -75,7 +143,7 @@ impl Tree {
                 };
                 match copied {
                     Some(blob) => {
-                        batch.add_pointer(&self.inner, to, &blob.pointer, entry.expiry)?;
+                        batch.add_pointer(&self.inner, to, &blob.pointer, beside.of(&entry))?;
                         blobs.push(blob);
                     }
                     // It was overwritten meanwhile: there is a newer version now, unless this is damage.
@@ -89,9 +157,9 @@ impl Tree {
                     }
                 }
             } else {
-                batch.add_until(&self.inner, entry.kind, entry.expiry, to, entry.value)?;
+                batch.add_beside(&self.inner, entry.kind, beside.of(&entry), to, entry.value)?;
             }
-            if !keep {
+            if moves {
                 batch.delete(self, from)?;
             }
             let lasting = self.store.log().lasting(lapses_us);

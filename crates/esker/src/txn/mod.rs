@@ -43,7 +43,7 @@ use crate::read::range::ScanRange;
 use crate::store::Owner;
 use crate::trace::{Operation, Subject, perf_context};
 use crate::tree::{Snapshot, Tree};
-use crate::value::Value;
+use crate::value::{PutOptions, Value};
 use crate::write::batch::check_key;
 
 mod locks;
@@ -396,7 +396,7 @@ impl Txn {
     /// transaction also `Deadlock` and `LockTimeout`, and, under snapshot isolation, `Conflict` when the key was
     /// changed since the transaction's first read.
     pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let change = KeyChange::put(value.as_ref(), None);
+        let change = KeyChange::put(value.as_ref(), PutOptions::default());
         self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), change))
     }
 
@@ -430,7 +430,22 @@ impl Txn {
     }
 
     fn put_expiring(&self, tree: &Tree, key: &[u8], value: &[u8], expiry: Expiry) -> Result<()> {
-        let change = KeyChange::put(value, Some(expiry));
+        self.put_opts(tree, key, value, &PutOptions::until(Some(expiry)))
+    }
+
+    /// Gives `key` the value `value`, which is copied, with what `options` store beside it ([`Tree::put_opts`]).
+    ///
+    /// # Errors
+    /// As [`Txn::put`], and `InvalidInput` when the attributes are longer than 4 KiB.
+    pub fn put_opts(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &PutOptions,
+    ) -> Result<()> {
+        options.checked()?;
+        let (key, change) = (key.as_ref(), KeyChange::put(value.as_ref(), options.clone()));
         self.change(tree, key, |writes| writes.set(tree, key, change))
     }
 

@@ -11,7 +11,7 @@ use crate::ranges::{KeyRange, next_key};
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
 use crate::tree::Tree;
-use crate::value::Value;
+use crate::value::{PutOptions, Value};
 
 /// Where the current pair comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,8 +184,12 @@ impl<'t> TxnScan<'t> {
             return self.store.handle();
         }
         let put = self.next_own.as_ref().and_then(|(_, change)| change.put_value());
-        let expiry = put.and_then(|(_, expiry)| expiry);
-        Ok(Value::of_bytes(self.value()?).expiring(expiry))
+        let (expires, attributes) = match put {
+            Some((_, beside)) => beside.parts(),
+            None => (None, &[][..]),
+        };
+        let options = PutOptions::default().expires_us(expires).attributes(attributes);
+        Ok(Value::of_bytes(self.value()?).beside(options.beside()))
     }
 
     /// Computes the value of the current own write, if it has operands.

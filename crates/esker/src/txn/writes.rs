@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::cursor::{Expiry, Kind};
+use crate::cursor::{Beside, Kind};
 use crate::error::{Error, Result};
 use crate::operators::MergeOperators;
 use crate::ranges::KeyRange;
 use crate::tree::Tree;
-use crate::value::Value;
+use crate::value::{PutOptions, Value};
 use crate::version::edit::TreeId;
 use crate::write::batch::Batch;
 
@@ -18,8 +18,8 @@ enum Base {
     /// The store's value when the transaction takes effect.
     Store,
     Absent,
-    /// A value, and when it expires.
-    Value(Arc<[u8]>, Option<Expiry>),
+    /// A value, and what is beside it.
+    Value(Arc<[u8]>, PutOptions),
 }
 
 #[derive(Debug, Clone)]
@@ -33,8 +33,9 @@ impl KeyChange {
     /// The key is deleted.
     pub(super) const DELETE: KeyChange = KeyChange { base: Base::Absent, operands: Vec::new() };
 
-    pub(super) fn put(value: &[u8], expiry: Option<Expiry>) -> KeyChange {
-        KeyChange { base: Base::Value(value.into(), expiry), operands: Vec::new() }
+    /// The attributes of `options` have been checked.
+    pub(super) fn put(value: &[u8], options: PutOptions) -> KeyChange {
+        KeyChange { base: Base::Value(value.into(), options), operands: Vec::new() }
     }
 
     pub(super) fn is_delete(&self) -> bool {
@@ -62,10 +63,10 @@ impl KeyChange {
         }
     }
 
-    /// The value that was put and its expiry, if nothing was merged into it.
-    pub(super) fn put_value(&self) -> Option<(&[u8], Option<Expiry>)> {
+    /// The value that was put and what is beside it, if nothing was merged into it.
+    pub(super) fn put_value(&self) -> Option<(&[u8], Beside<'_>)> {
         match &self.base {
-            Base::Value(value, expiry) if self.operands.is_empty() => Some((value, *expiry)),
+            Base::Value(value, options) if self.operands.is_empty() => Some((value, options.beside())),
             _ => None,
         }
     }
@@ -100,14 +101,16 @@ impl KeyChange {
         if let Some(merged) = self.merged(key, stored, operators)? {
             return Ok(Some(Value::of_bytes(&merged)));
         }
-        Ok(self.put_value().map(|(value, expiry)| Value::of_bytes(value).expiring(expiry)))
+        Ok(self.put_value().map(|(value, beside)| Value::of_bytes(value).beside(beside)))
     }
 
     fn add_to(&self, batch: &mut Batch, tree: &Tree, key: &[u8]) -> Result<()> {
         match &self.base {
             Base::Store => {}
             Base::Absent => batch.delete(tree, key)?,
-            Base::Value(value, expiry) => batch.put_owned(tree, key, Arc::clone(value), *expiry)?,
+            Base::Value(value, options) => {
+                batch.put_owned_beside(tree, key, Arc::clone(value), options.beside())?;
+            }
         }
         self.operands.iter().try_for_each(|operand| batch.add(tree.inner(), Kind::Merge, key, operand))
     }

@@ -4,6 +4,7 @@
 //! payload    count 4 | op | op | ...
 //! op         kind 1 | tree, LEB128 | key length, LEB128 | key | (not of a delete) length, LEB128 | what is stored
 //! stored     (where it expires) when, 8 | value or pointer
+//!            with attributes: when, 8, or 0 | length of the attributes, 2 | attributes | value or pointer
 //!            of a merge: length of the operator's name, 1 | name | operand
 //!            of a deletion of a range, whose key is its beginning: whether it ends, 1 | where
 //! ```
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use crate::blob::{NewBlob, Pointer};
 use crate::canary::broken;
 use crate::codec::{Decoder, put_slice, put_varint, u32_at, u64_at};
-use crate::cursor::{Content, Expiry, Kind, MAX_SEQ, SeqNo};
+use crate::cursor::{Beside, Content, Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Memtable;
 use crate::operators;
@@ -249,24 +250,28 @@ impl Batch {
     }
 
     pub(crate) fn add(&mut self, tree: &Arc<TreeInner>, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {
-        self.add_until(tree, kind, None, key, value)
+        self.add_beside(tree, kind, Beside::Nothing, key, value)
     }
 
-    /// Adds an entry of `kind` and `value` for `key`. If `expiry` is given, the entry is a put or a huge value's
-    /// pointer that expires then.
-    pub(crate) fn add_until(
+    /// Adds an entry of `kind` and `value` for `key`. If there is something beside the value, the entry is a put or a
+    /// huge value's pointer.
+    pub(crate) fn add_beside(
         &mut self,
         tree: &Arc<TreeInner>,
         kind: Kind,
-        expiry: Option<Expiry>,
+        beside: Beside<'_>,
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
         check_key(key)?;
-        let kind = if expiry.is_some() { kind.until() } else { kind };
-        let expiry = expiry.map(Expiry::to_le_bytes);
-        let stored = [expiry.as_ref().map_or(&[][..], |bytes| bytes), value];
-        self.push(tree, kind, key, stored, Memtable::random_height())
+        let (kind, height) = (kind.with(&beside), Memtable::random_height());
+        match beside {
+            Beside::Nothing => self.push(tree, kind, key, [&[], value], height),
+            Beside::Until(expiry) => self.push(tree, kind, key, [&expiry.to_le_bytes(), value], height),
+            Beside::With(expiry, attributes) => {
+                self.push(tree, kind, key, [&Beside::head_with(expiry, attributes), value], height)
+            }
+        }
     }
 
     /// Adds a deletion of the keys in `range`.
@@ -325,28 +330,28 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds a put of the value that `pointer` names, until `expiry`, for `key` of `tree`.
+    /// Adds a put of the value that `pointer` names for `key` of `tree`.
     pub(crate) fn add_pointer(
         &mut self,
         tree: &Arc<TreeInner>,
         key: &[u8],
         pointer: &Pointer,
-        expiry: Option<Expiry>,
+        beside: Beside<'_>,
     ) -> Result<()> {
         let mut encoded = Vec::new();
         pointer.encode(&mut encoded);
-        self.add_until(tree, Kind::Blob, expiry, key, &encoded)
+        self.add_beside(tree, Kind::Blob, beside, key, &encoded)
     }
 
-    /// Adds a put of the huge value `value`, until `expiry`, for `key` of `tree`.
+    /// Adds a put of the huge value `value` for `key` of `tree`.
     pub(crate) fn add_huge(
         &mut self,
         tree: &Arc<TreeInner>,
         key: &[u8],
         value: HugeValue,
-        expiry: Option<Expiry>,
+        beside: Beside<'_>,
     ) -> Result<()> {
-        self.add_until(tree, Kind::Put, expiry, key, &[])?;
+        self.add_beside(tree, Kind::Put, beside, key, &[])?;
         self.huge.push(HugePut { op: self.ops.len() - 1, value });
         Ok(())
     }
@@ -377,13 +382,13 @@ impl Batch {
         let mut huge = self.huge.iter().zip(values).peekable();
         for (place, (part, height, op)) in self.planned_ops().enumerate() {
             let tree = &self.parts[part].tree;
-            let expiry = || Content::open(op.kind, op.value).expiry;
+            let beside = || Content::open(op.kind, op.value).beside();
             match huge.next_if(|(put, _)| put.op == place) {
                 Some((_, Separated::Blob(pointer))) => {
-                    separated.add_pointer(tree, op.key, pointer, expiry())?;
+                    separated.add_pointer(tree, op.key, pointer, beside())?;
                 }
                 Some((_, Separated::Small(value))) => {
-                    separated.add_until(tree, Kind::Put, expiry(), op.key, value)?;
+                    separated.add_beside(tree, Kind::Put, beside(), op.key, value)?;
                 }
                 None => separated.push(tree, op.kind, op.key, [op.value, &[]], height)?,
             }
@@ -558,7 +563,7 @@ impl<'a> Ops<'a> {
         let is_whole = match kind {
             Kind::DeleteRange => KeyRange::decode(key, value).is_some(),
             Kind::Merge => operators::parts(value).is_some(),
-            kind => value.len() >= kind.stored_min(),
+            kind => kind.is_whole(value),
         };
         if !is_whole {
             return None;

@@ -4,11 +4,12 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use esker::{APPEND, Batch, Durability, Swap, Tree, Value};
+use esker::env::Clock;
+use esker::{APPEND, Batch, Durability, PutOptions, Swap, Tree, TxnOptions, Value};
 
-use crate::common::{Longest, ttl};
-use crate::model::{Bytes, Content};
-use crate::ops::{Exchange, Key, Op, Range, Recipe, TREES, Write};
+use crate::common::{HourClock, Longest, ttl};
+use crate::model::{Beside, Bytes, Content};
+use crate::ops::{Exchange, Key, NewBeside, Op, Range, Recipe, TREES, Write};
 use crate::session::{Check, OpenScan, Session, compare, digest, same};
 use crate::values::{read, read_found};
 
@@ -47,6 +48,12 @@ impl Session {
         hours.map(|hours| self.model.now.hour + hours)
     }
 
+    /// The same as a time of the store's clock.
+    fn us_of(&self, hours: Option<u64>) -> Option<u64> {
+        let passed = HourClock::new(self.model.now.hour).wall_us();
+        hours.map(|hours| passed + ttl(hours).as_micros() as u64)
+    }
+
     /// Does `op` to the store and to the model.
     pub(crate) fn apply(&mut self, op: &Op) -> Check<u64> {
         match op {
@@ -58,7 +65,9 @@ impl Session {
             | Op::Update { .. }
             | Op::DeleteRange { .. }
             | Op::Merge { .. }
-            | Op::Transfer { .. } => self.apply_write(op),
+            | Op::Transfer { .. }
+            | Op::PutOpts { .. }
+            | Op::SetBeside { .. } => self.apply_write(op),
             Op::Get { .. }
             | Op::GetInto { .. }
             | Op::GetMany { .. }
@@ -100,7 +109,7 @@ impl Session {
                     (None, true) => handle.put_with(&**key, &value, Durability::Power)?,
                     (None, false) => handle.put(&**key, &value)?,
                 }
-                self.note(*tree, key, Some((value, self.until(*hours))));
+                self.note(*tree, key, Some((value, self.until(*hours).into())));
             }
             Op::Delete { tree, key } => {
                 let Some(handle) = self.tree(*tree)? else { return Ok(0) };
@@ -111,6 +120,10 @@ impl Session {
             Op::Swap { tree, key, right, new } => return self.swap(*tree, key, *right, *new),
             Op::Exchange { tree, key, how } => return self.exchange(*tree, key, *how),
             Op::Transfer { tree, from, to, keep } => return self.transfer(*tree, from, to, *keep),
+            Op::PutOpts { tree, key, value, attributes, hours, how } => {
+                self.put_opts((*tree, key), *value, *attributes, *hours, *how)?;
+            }
+            Op::SetBeside { tree, key, change } => return self.set_beside(*tree, key, *change),
             Op::DeleteRange { tree, range, around } => self.delete_range(*tree, range, around.as_ref())?,
             Op::Merge { tree, key, longest, operands } => self.merge(*tree, key, *longest, operands)?,
             Op::Update { tree, key, longest } => return self.update(*tree, key, *longest as usize),
@@ -130,7 +143,7 @@ impl Session {
                 (Some(value), Some(hours)) => batch.put_for(&handle, &**key, value, ttl(*hours))?,
                 (None, _) => batch.delete(&handle, &**key)?,
             }
-            let content = value.map(|value| (value, self.until(*hours)));
+            let content = value.map(|value| (value, self.until(*hours).into()));
             noted.push((TREES[*tree].to_owned(), Arc::clone(&key.0), content));
         }
         same!(batch.len(), noted.len(), "the length of the batch");
@@ -161,11 +174,11 @@ impl Session {
             writes.push((
                 name(),
                 Arc::clone(&key.0),
-                Some((Arc::from(&b"put before the deletion"[..]), None)),
+                Some((Arc::from(&b"put before the deletion"[..]), Beside::default())),
             ));
             writes.extend(gone);
             writes.extend(within(key).then(|| (name(), Arc::clone(&key.0), None)));
-            writes.push((name(), Arc::from([&**key, b"x"].concat()), Some((value, None))));
+            writes.push((name(), Arc::from([&**key, b"x"].concat()), Some((value, Beside::default()))));
             self.db().write(&batch)?;
         } else {
             writes.extend(gone);
@@ -219,7 +232,7 @@ impl Session {
             }
         }
         if right {
-            self.note(tree, key, new.map(|new| (new, None)));
+            self.note(tree, key, new.map(|new| (new, Beside::default())));
         }
         Ok(digest(right))
     }
@@ -233,7 +246,7 @@ impl Session {
             Exchange::Insert(new) => {
                 let new = new.bytes();
                 Session::same_value(handle.insert(&**key, &new)?.as_ref(), current.as_ref(), key)?;
-                self.note(tree, key, Some((new, None)));
+                self.note(tree, key, Some((new, Beside::default())));
             }
             Exchange::Remove => {
                 let was_there = current.is_some();
@@ -247,7 +260,7 @@ impl Session {
                 let (new, is_absent) = (new.bytes(), current.is_none());
                 Session::same_value(handle.put_if_absent(&**key, &new)?.as_ref(), current.as_ref(), key)?;
                 if is_absent {
-                    self.note(tree, key, Some((new, None)));
+                    self.note(tree, key, Some((new, Beside::default())));
                 }
             }
         }
@@ -283,6 +296,87 @@ impl Session {
         Ok(())
     }
 
+    /// Puts a value with attributes: alone, in a batch, in a batch that was encoded, in a transaction, as a stream or in bulk.
+    fn put_opts(
+        &mut self,
+        (tree, key): (usize, &Key),
+        value: Recipe,
+        attributes: Recipe,
+        hours: Option<u64>,
+        how: usize,
+    ) -> Check<()> {
+        let Some(handle) = self.tree(tree)? else { return Ok(()) };
+        let (value, attributes) = (value.bytes(), attributes.bytes());
+        let expires_us = self.us_of(hours);
+        let options = PutOptions::default().expires_us(expires_us).attributes(&attributes);
+        let mut batch = Batch::new();
+        match how {
+            0 => handle.put_opts(&**key, &value, &options)?,
+            1 => {
+                batch.put_opts(&handle, &**key, &value, &options)?;
+                self.db().write(&batch)?;
+            }
+            2 if (value.len() as u64) < 2000 => {
+                batch.put_opts(&handle, &**key, &value, &options)?;
+                // A huge value would have to be staged.
+                if let Ok(bytes) = batch.encode(|_| Some(7)) {
+                    batch = Batch::decode(&bytes, |_| Some(handle.clone()))?;
+                }
+                self.db().write(&batch)?;
+            }
+            3 => {
+                let txn = self.db().begin(TxnOptions::default())?;
+                txn.put_opts(&handle, &**key, &value, &options)?;
+                let seen = txn.get(&handle, &**key)?;
+                same!(
+                    seen.as_ref().map(Value::attributes),
+                    Some(&attributes[..]),
+                    "{key:?} in a transaction"
+                );
+                txn.commit()?;
+            }
+            4 if hours.is_none() => {
+                let mut writer = handle.unnamed_writer()?;
+                writer.add(&value)?;
+                writer.set_key(&**key)?;
+                writer.set_attributes(&attributes)?;
+                writer.commit()?;
+            }
+            5 => {
+                let mut ingest = handle.ingest()?;
+                ingest.put_opts(&**key, &value, &options)?;
+                ingest.commit()?;
+            }
+            _ => {
+                let mut ingest = handle.ingest_unsorted()?;
+                ingest.put_opts(&**key, &value, &options)?;
+                ingest.commit()?;
+            }
+        }
+        let beside = Beside { until: self.until(hours), attributes: attributes.to_vec() };
+        self.note(tree, key, Some((value, beside)));
+        Ok(())
+    }
+
+    fn set_beside(&mut self, tree: usize, key: &Key, change: NewBeside) -> Check<u64> {
+        let Some(handle) = self.tree(tree)? else { return Ok(0) };
+        let model = &self.model;
+        let content = model.trees.get(TREES[tree]).and_then(|tree| tree.content(key, model.now));
+        let done = match change {
+            NewBeside::Hours(hours) => handle.set_expiry(&**key, self.us_of(hours))?,
+            NewBeside::Attributes(attributes) => handle.set_attributes(&**key, attributes.bytes())?,
+        };
+        same!(done, content.is_some(), "whether {key:?} was there to be changed");
+        if let Some((value, mut beside)) = content {
+            match change {
+                NewBeside::Hours(hours) => beside.until = self.until(hours),
+                NewBeside::Attributes(attributes) => beside.attributes = attributes.bytes().to_vec(),
+            }
+            self.note(tree, key, Some((value, beside)));
+        }
+        Ok(digest(done))
+    }
+
     fn transfer(&mut self, tree: usize, from: &Key, to: &Key, keep: bool) -> Check<u64> {
         let Some(handle) = self.tree(tree)? else { return Ok(0) };
         let model = &self.model;
@@ -308,7 +402,7 @@ impl Session {
         let expected = change(self.expected(tree, key).as_deref());
         let got = handle.update(&**key, change)?;
         same!(got, expected, "what an update of {key:?} returns");
-        self.note(tree, key, expected.map(|value| (Arc::from(value), None)));
+        self.note(tree, key, expected.map(|value| (Arc::from(value), Beside::default())));
         Ok(digest(got))
     }
 
@@ -321,8 +415,23 @@ impl Session {
                 let model = &self.model;
                 let content = model.trees[TREES[*tree]].content(key, model.now);
                 same!(got.as_deref(), content.as_ref().map(|(value, _)| &**value), "the value of {key:?}");
-                let expires = value.is_some_and(|value| value.expires_us().is_some());
-                same!(expires, content.is_some_and(|(_, until)| until.is_some()), "whether {key:?} expires");
+                let expires = value.as_ref().is_some_and(|value| value.expires_us().is_some());
+                let beside = content.as_ref().map(|(_, beside)| beside);
+                same!(
+                    expires,
+                    beside.is_some_and(|beside| beside.until.is_some()),
+                    "whether {key:?} expires"
+                );
+                same!(
+                    value.as_ref().map(Value::attributes),
+                    beside.map(|beside| &beside.attributes[..]),
+                    "the attributes of {key:?}"
+                );
+                same!(
+                    handle.metadata(&**key)?,
+                    value.as_ref().map(Value::metadata),
+                    "what is known of {key:?}"
+                );
                 same!(handle.get_with(&**key, <[u8]>::to_vec)?, got, "{key:?} lent");
                 same!(handle.get_pinned(&**key)?.as_deref(), got.as_deref(), "{key:?} pinned");
                 return Ok(digest(got));

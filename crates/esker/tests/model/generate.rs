@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use esker::{CompactionStyle, Compression, KEY_LEN_MAX};
+use esker::{ATTRIBUTES_LEN_MAX, CompactionStyle, Compression, KEY_LEN_MAX};
 
 use crate::common::Rng;
-use crate::ops::{Exchange, JOBS, Key, Move, Op, Range, Recipe, Reopen, SLOTS, StreamEnd, TREES, Write};
+use crate::ops::{
+    Exchange, JOBS, Key, Move, NewBeside, Op, Range, Recipe, Reopen, SLOTS, StreamEnd, TREES, Write,
+};
 
 /// Makes histories.
 pub(crate) struct Generator {
@@ -107,6 +109,28 @@ impl Generator {
             _ => 100,
         };
         Recipe { len: len as u32, seed: self.rng.next() as u32 }
+    }
+
+    fn attributes(&mut self) -> Recipe {
+        let len = match self.rng.index(100) {
+            0..30 => 0,
+            30..97 => self.rng.between(1, 60),
+            _ => self.rng.between(60, ATTRIBUTES_LEN_MAX),
+        };
+        Recipe { len: len as u32, seed: self.rng.next() as u32 }
+    }
+
+    /// Gives a value attributes or an expiry, with a put or apart from it.
+    fn beside_op(&mut self) -> Op {
+        let (tree, key) = (self.tree(), self.key());
+        match self.rng.index(10) {
+            0..4 => {
+                let (value, attributes, hours) = (self.value(), self.attributes(), self.hours());
+                Op::PutOpts { tree, key, value, attributes, hours, how: self.rng.index(7) }
+            }
+            4..7 => Op::SetBeside { tree, key, change: NewBeside::Hours(self.hours()) },
+            _ => Op::SetBeside { tree, key, change: NewBeside::Attributes(self.attributes()) },
+        }
     }
 
     fn maybe_value(&mut self) -> Option<Recipe> {
@@ -267,6 +291,9 @@ impl Generator {
         }
         if self.rng.percent(5) {
             return self.cursor_op();
+        }
+        if self.rng.percent(5) {
+            return self.beside_op();
         }
         let slot = self.rng.index(SLOTS);
         match self.rng.index(1000) {

@@ -104,7 +104,7 @@ impl Session {
             return Ok(0);
         }
         same!(put?, value.len() as u64, "how much was put");
-        self.note(tree, key, Some((value, None)));
+        self.note(tree, key, Some((value, None.into())));
         Ok(0)
     }
 
@@ -117,11 +117,15 @@ impl Session {
         let OpenStream { writer, handle, tree, key, value, until, orphaned, .. } = stream;
         let len = value.len() as u64;
         same!((writer.len(), writer.is_empty()), (len, len == 0), "the length of a stream");
-        let mut writes = vec![(TREES[tree].to_owned(), Arc::clone(&key.0), Some((value, until)))];
+        let mut writes = vec![(TREES[tree].to_owned(), Arc::clone(&key.0), Some((value, until.into())))];
         let ended = match how {
             StreamEnd::Batch => {
                 let beside: Bytes = Arc::from(&b"beside a stream"[..]);
-                writes.push((TREES[0].to_owned(), Arc::clone(&beside), Some((Arc::clone(&beside), None))));
+                writes.push((
+                    TREES[0].to_owned(),
+                    Arc::clone(&beside),
+                    Some((Arc::clone(&beside), None.into())),
+                ));
                 let again: Bytes = Arc::from(&b"a stream once more"[..]);
                 let (_, _, whole) = &writes[0];
                 writes.push((TREES[tree].to_owned(), Arc::clone(&again), whole.clone()));

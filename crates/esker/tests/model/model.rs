@@ -12,8 +12,22 @@ use crate::ops::Range;
 /// Keys and values, cheap to clone.
 pub(crate) type Bytes = Arc<[u8]>;
 
-/// What a key has: a value, and the hour from which on it has none.
-pub(crate) type Content = (Bytes, Option<u64>);
+/// What is beside a value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Beside {
+    /// The hour from which on the key has no value.
+    pub(crate) until: Option<u64>,
+    pub(crate) attributes: Vec<u8>,
+}
+
+impl From<Option<u64>> for Beside {
+    fn from(until: Option<u64>) -> Beside {
+        Beside { until, ..Beside::default() }
+    }
+}
+
+/// What a key has.
+pub(crate) type Content = (Bytes, Beside);
 
 /// What a write has made of a key: from then on, and where that ends what operands have made of nothing.
 #[derive(Debug, Clone, Default)]
@@ -50,11 +64,12 @@ pub(crate) struct Model {
 impl Entry {
     fn at(&self, hour: u64) -> Option<Content> {
         match (&self.content, &self.after) {
-            (Some((value, until)), after) if until.is_none_or(|until| hour < until) => {
+            (Some((value, beside)), after) if beside.until.is_none_or(|until| hour < until) => {
                 // What operands have made does not end, though it may change.
-                Some((Arc::clone(value), until.filter(|_| after.is_none())))
+                let beside = if after.is_none() { beside.clone() } else { Beside::default() };
+                Some((Arc::clone(value), beside))
             }
-            (_, after) => after.clone().map(|after| (after, None)),
+            (_, after) => after.clone().map(|after| (after, Beside::default())),
         }
     }
 }
@@ -150,13 +165,13 @@ impl Model {
     ) {
         let before = self.trees.get(tree).and_then(|tree| Some(tree.keys.get(key)?.last()?.1.clone()));
         let mut entry = before.unwrap_or_default();
-        let lives = |(_, until): &Content| until.is_none_or(|until| self.now.hour < until);
+        let lives = |(_, beside): &Content| beside.until.is_none_or(|until| self.now.hour < until);
         match entry.content.take().filter(lives) {
-            Some((value, until)) => {
+            Some((value, Beside { until, .. })) => {
                 entry.after = until.map(|_| change(entry.after));
-                entry.content = Some((change(Some(value)), until));
+                entry.content = Some((change(Some(value)), until.into()));
             }
-            None => entry.content = Some((change(entry.after.take()), None)),
+            None => entry.content = Some((change(entry.after.take()), Beside::default())),
         }
         entry.operands += operands;
         self.now.version += 1;

@@ -166,6 +166,20 @@ pub(crate) enum Op {
         to: Key,
         keep: bool,
     },
+    /// Puts a value with attributes, in one of several ways.
+    PutOpts {
+        tree: usize,
+        key: Key,
+        value: Recipe,
+        attributes: Recipe,
+        hours: Option<u64>,
+        how: usize,
+    },
+    SetBeside {
+        tree: usize,
+        key: Key,
+        change: NewBeside,
+    },
     /// Merges operands into a value, several in one batch: by `longest`, or appending.
     Merge {
         tree: usize,
@@ -381,6 +395,13 @@ pub(crate) enum Exchange {
         last: bool,
         pop: bool,
     },
+}
+
+/// What is changed beside a value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NewBeside {
+    Hours(Option<u64>),
+    Attributes(Recipe),
 }
 
 /// How a stream ends.

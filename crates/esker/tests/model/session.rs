@@ -364,6 +364,8 @@ pub(crate) fn compare(
         let more = scan.advance()?;
         let (len, held) = (scan.value_len(), read(&scan.handle()?)?);
         same!((len, &held[..]), (held.len() as u64, scan.value()?), "a value in a scan and apart from it");
+        let handle = scan.handle()?;
+        same!(handle.attributes(), scan.attributes(), "attributes in a scan and apart from it");
         let got = if more { Some(scan.pair()?) } else { None };
         let expected = expected.next();
         let expected = expected.as_ref().map(|(key, value)| (&**key, &**value));

@@ -68,7 +68,7 @@ impl Session {
                 (Some(value), Some(hours)) => txn.put_for(&handle, &**key, value, ttl(*hours))?,
                 (None, _) => txn.delete(&handle, &**key)?,
             }
-            let content = value.map(|value| (value, self.until(*hours)));
+            let content = value.map(|value| (value, self.until(*hours).into()));
             noted.push((TREES[*tree].to_owned(), Arc::clone(&key.0), content));
         }
         if let Some((savepoint, len)) = kept {
@@ -99,7 +99,7 @@ impl Session {
         same!(count, pairs.len() as u64, "how many pairs were ingested");
         let noted: Noted = pairs
             .into_iter()
-            .map(|(key, value)| (TREES[tree].to_owned(), Arc::clone(&key.0), Some((value, None))))
+            .map(|(key, value)| (TREES[tree].to_owned(), Arc::clone(&key.0), Some((value, None.into()))))
             .collect();
         let oldest = self.oldest();
         self.model.write(&noted, oldest);

@@ -12,6 +12,7 @@
 mod common;
 
 mod allocated;
+mod attributes;
 mod backup;
 mod blob_faults;
 mod blobs;

@@ -153,7 +153,7 @@ fn small_values_and_odd_keys() {
     tree.put("a", "small").unwrap();
     assert!(tree.copy("a", "b").unwrap() && tree.rename("b", "c").unwrap());
     assert_eq!(tree.get_vec("c").unwrap().unwrap(), b"small");
-    assert!(tree.rename("", "x").is_err() && tree.copy("a", vec![0; 70_000]).is_err());
+    assert!(tree.rename("", "x").is_err() && tree.copy("a", vec![0; 140_000]).is_err());
     tree.put("huge", vec![1; 1 << 20]).unwrap();
     let stored = tree.get("huge").unwrap().unwrap().stored_us();
     tree.rename("huge", "a").unwrap();
