@@ -133,7 +133,7 @@ def descriptor(path, size, salt, chunk_log2, at):
         return None
     head = read_at(path, at, 64)
     key_len = u32(head, 12)
-    if head[8:12] != b"blob" or key_len > 65536 or at + 64 + key_len > size:
+    if head[8:12] != b"blob" or key_len > 131072 or at + 64 + key_len > size:
         return None
     if checksum(salt, head[8:] + read_at(path, at + 64, key_len)) != u64(head, 0):
         return None

@@ -23,7 +23,7 @@ use crate::version::blob_edits::REFERENCES_MAX;
 /// The length of the header page, which comes before the first value or descriptor.
 pub(super) const PAGE: u64 = 4096;
 pub(super) const FILE_LEN_MAX: u64 = 1 << 56;
-pub(super) const KEY_MAX: usize = 1 << 16;
+pub(super) const KEY_MAX: usize = 1 << 17;
 pub(super) const ENTRY: usize = 64;
 /// The length of the tail, which ends a sealed file.
 pub(super) const TAIL: usize = 64;

@@ -31,7 +31,7 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
         key.push(alphabet[rng.index(alphabet.len())]);
     }
     if !cfg!(miri) && rng.index(200) == 0 {
-        key.resize(1 + rng.index(65536), b'a');
+        key.resize(1 + rng.index(131_072), b'a');
     }
     key
 }

@@ -31,7 +31,7 @@ pub(super) const HEADER: usize = 24;
 /// Bytes after the block that may be read but mean nothing.
 pub(super) const SLACK: usize = 9;
 /// The longest key that a block may hold: the longest user key, preceded by a tree number in a shared table.
-pub(super) const MAX_KEY: usize = 65_536 + 4;
+pub(super) const MAX_KEY: usize = 131_072 + 4;
 pub(super) const HEAD: usize = 4;
 
 /// A checked block, shared with the buffer pool.

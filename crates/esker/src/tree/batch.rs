@@ -15,7 +15,7 @@ impl Batch {
     /// Adds: `key` of `tree` gets `value`, which is copied.
     ///
     /// # Errors
-    /// `InvalidInput` when the key is empty or longer than 64 KiB, or the batch would exceed 4 GiB in the log.
+    /// `InvalidInput` when the key is empty or longer than 128 KiB, or the batch would exceed 4 GiB in the log.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_until_us(tree, key, value, None)
     }

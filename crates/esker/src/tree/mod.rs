@@ -61,7 +61,7 @@ type Passing = (Arc<TreeState>, (SeqNo, u64));
 /// A named keyspace of a store: a sorted map from keys to values. Cheap to clone; any number of threads may use it at
 /// once. Readers take no locks and never wait for writers.
 ///
-/// Keys are 1 to 65,536 bytes long and sorted bytewise; [`crate::keys`] encodes numbers and tuples so that their keys
+/// Keys are 1 to 131,072 bytes long and sorted bytewise; [`crate::keys`] encodes numbers and tuples so that their keys
 /// sort as they do. A value is any bytes, of any length: [`Tree::put_from`] and [`Tree::writer`] take values that are
 /// longer than memory.
 #[derive(Debug, Clone)]

@@ -32,7 +32,7 @@ use crate::state::TreeInner;
 use crate::version::edit::TreeId;
 
 /// The longest key, in bytes.
-pub const KEY_LEN_MAX: usize = 64 << 10;
+pub const KEY_LEN_MAX: usize = 128 << 10;
 
 /// A record's payload stays below this length, so that the length fits the record's header.
 const PAYLOAD_LEN_MAX: usize = (u32::MAX - (1 << 20)) as usize;

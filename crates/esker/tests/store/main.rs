@@ -40,6 +40,7 @@ mod ingest;
 mod insight;
 mod lent;
 mod limits;
+mod long_keys;
 mod many_trees;
 mod memory;
 mod merges;

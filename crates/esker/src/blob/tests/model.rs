@@ -39,7 +39,7 @@ fn run(seed: u64) -> Result<()> {
     for step in 0..40 {
         let len = rng.value_len();
         let value = rng.bytes(len);
-        let key_len = [0, 5, 300, 65_536][rng.below(4) as usize];
+        let key_len = [0, 5, 300, 131_072][rng.below(4) as usize];
         let key = rng.bytes(key_len);
         let entry = writer.append(rng.next() as u32, &key, &value, rng.next())?;
         assert_eq!((entry.ordinal, entry.len), (step, len));

@@ -86,5 +86,5 @@ fn a_key_over_the_limit_is_refused() -> Result<()> {
     let mut writer = SharedWriter::create(&disk, path(), new_file(CHUNK_LOG2))?;
     let error = writer.append(1, &vec![0; 65_537], b"value", 0).expect_err("a long key");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    writer.append(1, &vec![0; 65_536], b"value", 0).map(drop)
+    writer.append(1, &vec![0; 131_072], b"value", 0).map(drop)
 }
