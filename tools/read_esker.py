@@ -164,7 +164,7 @@ class Store:
         elif tag == 1:
             tree = edit.varint()
             self.trees[tree] = Tree(edit.slice())
-            edit.u8(), edit.u8(), edit.u8(), edit.u8(), edit.slice()
+            self.skip_options(edit)
         elif tag == 2:
             del self.trees[edit.varint()]
         else:
@@ -203,9 +203,18 @@ class Store:
         elif tag == 14:
             edit.varint(), edit.slice(), edit.slice()
         elif tag == 15:
-            edit.u8(), edit.u8(), edit.u8(), edit.u8(), edit.slice()
+            self.skip_options(edit)
         else:
             raise Damage(f"the manifest has an edit {tag} that this reader does not know")
+
+    @staticmethod
+    def skip_options(edit):
+        edit.u8(), edit.u8(), edit.u8(), edit.u8(), edit.slice()
+        rule = edit.u8()
+        if rule == 1:
+            edit.u8(), edit.u8()
+        elif rule == 2:
+            edit.u8(), edit.slice()
 
     @staticmethod
     def skip_blob_edit(edit):

@@ -103,7 +103,9 @@ pub use error::{BusyUntil, Error, ErrorKind, KeyMoved, Result};
 pub use finding::{CheckReport, Finding};
 pub use listener::{FlushedTree, Listener};
 pub use operators::{ADD, APPEND, MergeOperator, MergeOperators, OPERATOR_NAME_MAX};
-pub use options::{CachePolicy, CompactionStyle, Compression, Durability, Options, TreeOptions};
+pub use options::{
+    CachePolicy, CompactionStyle, Compression, Durability, FilterPrefix, Options, TreeOptions,
+};
 pub use read::both_ends::{Range, RangeIter};
 pub use read::lent::ValueRef;
 pub use read::range::ScanRange;

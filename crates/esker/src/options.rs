@@ -8,8 +8,10 @@ use crate::listener::{Listener, ListenerHandle};
 use crate::operators::{MergeOperator, MergeOperators};
 use crate::trace::named;
 
+mod filter_prefix;
 mod tree;
 
+pub use filter_prefix::FilterPrefix;
 pub(crate) use tree::check_name;
 pub use tree::{CompactionStyle, TreeOptions};
 
@@ -375,13 +377,15 @@ mod tests {
         assert!(Arc::ptr_eq(&given.clock, &env.clock));
         assert_eq!(Options::default().memtable_bytes(1).memtable_bytes(None).memtable_bytes, None);
 
-        let TreeOptions { compression, log, compaction, size_ratio, group } = TreeOptions::default()
-            .compression(Compression::Lz4)
-            .log(false)
-            .compaction(CompactionStyle::Tiered)
-            .size_ratio(8)
-            .group("group");
-        assert_eq!(group.as_deref(), Some("group"));
+        let TreeOptions { compression, log, compaction, size_ratio, group, filter_prefix } =
+            TreeOptions::default()
+                .compression(Compression::Lz4)
+                .log(false)
+                .compaction(CompactionStyle::Tiered)
+                .size_ratio(8)
+                .filter_prefix(FilterPrefix::length(4))
+                .group("group");
+        assert_eq!((group.as_deref(), filter_prefix), (Some("group"), Some(FilterPrefix::length(4))));
         assert_eq!((compression, log), (Compression::Lz4, false));
         assert_eq!((compaction, size_ratio), (CompactionStyle::Tiered, Some(8)));
         assert_eq!(TreeOptions::default().size_ratio(8).size_ratio(None).size_ratio, None);

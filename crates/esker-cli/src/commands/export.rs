@@ -40,14 +40,16 @@ pub(crate) fn run(global: &Global, args: &Export) -> Outcome {
         return super::export_dir::run(&store, target);
     }
     let mut writer = Writer::new(format, store.types, &args.columns)?;
-    if target == Path::new("-") {
-        Out::stdout()?.with(|out| rows(&store, &mut writer, out))?;
+    let attributed = if target == Path::new("-") {
+        Out::stdout()?.with(|out| rows(&store, &mut writer, out))?
     } else {
         let mut file = NewFile::create_packed(target)?;
-        rows(&store, &mut writer, file.out())?;
+        let attributed = rows(&store, &mut writer, file.out())?;
         file.finish()?;
-    }
+        attributed
+    };
     say_untold(writer.untold());
+    say_left_out(attributed);
     Ok(())
 }
 
@@ -62,8 +64,20 @@ pub(super) fn say_untold(count: u64) {
     }
 }
 
-fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome {
+/// Says how many values have attributes, which no format records, if there are any.
+pub(super) fn say_left_out(count: u64) {
+    if count > 0 {
+        note(&format!(
+            "values with attributes: {count}; the output does not have them, so an import would lose them. \
+             `esker backup` and `esker checkpoint` keep them"
+        ));
+    }
+}
+
+/// Returns how many values have attributes.
+fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome<u64> {
     let progress = Progress::count("rows");
+    let mut attributed = 0;
     writer.begin(out.buffer());
     let mut rows = store.tree.scan(ScanRange::all())?;
     while rows.advance()? {
@@ -74,6 +88,7 @@ fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome {
                 rows.value_len()
             )));
         }
+        attributed += u64::from(!rows.attributes().is_empty());
         let expires_us = rows.expires_us();
         let (key, value) = rows.pair()?;
         writer.row(out.buffer(), &Row { key, value, expires_us })?;
@@ -81,5 +96,5 @@ fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome {
         progress.add(1);
     }
     writer.end(out.buffer());
-    Ok(())
+    Ok(attributed)
 }

@@ -20,7 +20,7 @@ use esker::{Error, ErrorKind, ScanRange, Value};
 use serde_json::{Value as Json, json};
 
 use super::escape::{LONG, MARKER, UNFINISHED, path_of};
-use super::export::say_untold;
+use super::export::{say_left_out, say_untold};
 use super::strangers;
 use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome, note};
@@ -43,7 +43,7 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
     if !resumed {
         files.save(&dir.join(MARKER), Marker::of(store).to_json().as_bytes())?;
     }
-    let (mut printed, mut untold) = (Vec::new(), 0);
+    let (mut printed, mut untold, mut attributed) = (Vec::new(), 0, 0);
     let mut rows = store.tree.scan(ScanRange::all())?;
     while rows.advance()? {
         interrupt::check()?;
@@ -52,6 +52,7 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
         match rows.handle() {
             Ok(value) => {
                 untold += u64::from(value.expires_us().is_some());
+                attributed += u64::from(!value.attributes().is_empty());
                 files.add(&printed, &value)?;
             }
             Err(error) if error.kind() == ErrorKind::Corruption => files.damaged(&error),
@@ -65,6 +66,7 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
         strangers::name(store, dir, files.long)?;
     }
     say_untold(untold);
+    say_left_out(attributed);
     match files.damaged {
         0 => Ok(()),
         count => Err(Failure::store(format!("damaged values left out: {count} (see `esker check`)"))),

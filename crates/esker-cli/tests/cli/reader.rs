@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{Done, Rng, esker, files, run};
-use esker::{Compression, Db, Options, ScanRange, Tree, TreeOptions, keys};
+use esker::{Compression, Db, FilterPrefix, Options, PutOptions, ScanRange, Tree, TreeOptions, keys};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -72,6 +72,11 @@ fn change(rng: &mut Rng, tree: &Tree, model: &mut Model, count: usize) {
             let value = value(rng);
             match value.len() > 1 << 20 {
                 true => drop(tree.put_from(&key, value.as_slice()).unwrap()),
+                false if rng.below(3) == 0 => {
+                    let options = PutOptions::default().attributes("text/plain");
+                    let expires = (rng.below(2) == 0).then_some(u64::MAX);
+                    tree.put_opts(&key, &value, &options.expires_us(expires)).unwrap();
+                }
                 false => tree.put(&key, &value).unwrap(),
             }
             model.insert(key, value);
@@ -116,6 +121,7 @@ fn every_live_value_is_read_without_esker() {
     let db = Db::open(&store, Options::default()).unwrap();
     let plain = db.tree("plain").unwrap();
     let packed = TreeOptions::default().compression(Compression::Lz4);
+    let packed = packed.filter_prefix(FilterPrefix::through("/", 1));
     let packed = db.create_tree("packed", packed).unwrap();
     let (mut in_plain, mut in_packed) = (Model::new(), Model::new());
     change(rng, &plain, &mut in_plain, 100);

@@ -10,7 +10,7 @@ use crate::cursor::{Kind, SeqNo};
 use crate::env::{Env, Gate, GatedFile};
 use crate::error::Result;
 use crate::fs::{WriteFile, descriptors};
-use crate::options::{Compression, TableLimits};
+use crate::options::{Compression, FilterPrefix, TableLimits};
 use crate::table::{Owner, Properties, TableOptions, TableWriter};
 use crate::version::edit::{FileId, TableInfo, TreeId};
 use crate::version::levels::LEVELS;
@@ -41,6 +41,8 @@ pub(crate) struct OutputOptions {
     pub(crate) cleared: SeqNo,
     /// `None`: several trees share the tables.
     pub(crate) tree: Option<TreeId>,
+    /// Which prefixes of keys the filters hold too. None if several trees share the tables.
+    pub(crate) filter_prefix: Option<FilterPrefix>,
 }
 
 /// A sorted run of new tables that no version names yet. If it is dropped unfinished, it removes its files.
@@ -91,6 +93,7 @@ impl Output {
             filter_bits_tenths: self.options.filter_bits * 10,
             salt: self.maker.env.random.next_u64(),
             owner: Owner { tree: self.options.tree, cleared: self.options.cleared },
+            filter_prefix: self.options.filter_prefix,
         };
         let mut writer = TableWriter::new(GatedFile::new(&self.maker.gate, file), options)?;
         if let Some(offer) = self.options.offer {
@@ -215,7 +218,15 @@ mod tests {
             gate: Gate::new(Path::new("/")),
         });
         let (compression, tree) = (Compression::None, Some(1));
-        let options = OutputOptions { compression, filter_bits, limits, offer: None, cleared: 0, tree };
+        let options = OutputOptions {
+            compression,
+            filter_bits,
+            limits,
+            offer: None,
+            cleared: 0,
+            tree,
+            filter_prefix: None,
+        };
         let mut output = Output::new(&maker, options);
         for i in 0..1000u32 {
             for seq in (1..=u64::from(i % 3 + 1)).rev() {

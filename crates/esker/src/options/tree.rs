@@ -1,6 +1,6 @@
 //! Options of one tree.
 
-use super::{Compression, setters};
+use super::{Compression, FilterPrefix, setters};
 use crate::codec::{Decoder, put_slice};
 use crate::error::{Error, Result};
 
@@ -63,12 +63,15 @@ pub struct TreeOptions {
     /// The group that the tree belongs to, by its name of at most 255 bytes. Default: none. [`TreeOptions::group`]
     /// describes groups.
     pub group: Option<String>,
+    /// Which beginnings of keys the filters of new tables hold. Default: none. [`TreeOptions::filter_prefix`] describes
+    /// it.
+    pub filter_prefix: Option<FilterPrefix>,
 }
 
 impl Default for TreeOptions {
     fn default() -> Self {
         let (compression, compaction) = (Compression::default(), CompactionStyle::default());
-        TreeOptions { compression, log: true, compaction, size_ratio: None, group: None }
+        TreeOptions { compression, log: true, compaction, size_ratio: None, group: None, filter_prefix: None }
     }
 }
 
@@ -115,6 +118,18 @@ setters! {
         compaction: CompactionStyle,
         /// Sets [`TreeOptions::size_ratio`].
         size_ratio: impl Into<Option<u8>>,
+        /// Sets [`TreeOptions::filter_prefix`]. The filters of the tree's tables hold, beside the keys, the prefixes of
+        /// keys that this rule tells. A scan whose range lies within one prefix ([`ScanRange::prefix`] of it or of
+        /// more, or any two bounds that share it) skips the tables whose filters do not have the prefix. The filters
+        /// grow by [`Options::filter_bits`](crate::Options::filter_bits) for each prefix of a table.
+        ///
+        /// Use it if there are many short scans and the keys of one prefix are in few of the tables: versions of cells,
+        /// for one, of which a get is a scan. Each table records the rule that it was written by, so the rule may be
+        /// changed; tables that exist have prefixes by the new rule once they are merged. Tables that several small
+        /// trees share have none.
+        ///
+        /// [`ScanRange::prefix`]: crate::ScanRange::prefix
+        filter_prefix: impl Into<Option<FilterPrefix>>,
     }
 }
 
@@ -160,6 +175,7 @@ impl TreeOptions {
         if let Some(ratio) = self.size_ratio.filter(|ratio| !SIZE_RATIOS.contains(ratio)) {
             return Err(Error::invalid(format!("the size ratio is {ratio}; it must be from 2 to 32")));
         }
+        self.filter_prefix.map_or(Ok(()), FilterPrefix::check)?;
         self.group.as_deref().map_or(Ok(()), |name| check_name("group", name))
     }
 
@@ -167,6 +183,7 @@ impl TreeOptions {
         let ratio = self.size_ratio.unwrap_or(0);
         out.extend_from_slice(&[self.compression.to_u8(), u8::from(self.log), self.compaction as u8, ratio]);
         put_slice(out, self.group.as_deref().unwrap_or("").as_bytes());
+        FilterPrefix::encode(self.filter_prefix, out);
     }
 
     pub(crate) fn decode(from: &mut Decoder<'_>) -> Option<Self> {
@@ -176,7 +193,8 @@ impl TreeOptions {
         let size_ratio = Some(from.u8()?).filter(|&ratio| ratio != 0);
         let group = std::str::from_utf8(from.slice()?).ok()?;
         let group = Some(group.to_owned()).filter(|name| !name.is_empty());
-        let options = TreeOptions { compression, log, compaction, size_ratio, group };
+        let filter_prefix = FilterPrefix::decode(from)?;
+        let options = TreeOptions { compression, log, compaction, size_ratio, group, filter_prefix };
         options.check().is_ok().then_some(options)
     }
 }

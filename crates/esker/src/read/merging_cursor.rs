@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::cursor::{Cursor, Kind, SeqNo};
 use crate::error::Result;
 use crate::memtable::MemCursor;
+use crate::ranges::KeyRange;
 use crate::state::TreeState;
 use crate::table::ScanHint;
 use crate::version::levels::{LEVELS, Table};
@@ -63,13 +64,48 @@ impl Source {
     }
 }
 
+/// The place of those tables of the run at `place` that may hold keys of `keys`. Tables in the midst of them may hold
+/// none.
+fn narrowed(tables: &[Arc<Table>], place: Range<usize>, keys: &KeyRange) -> Result<Range<usize>> {
+    let run = &tables[place.clone()];
+    let mut begin = run.partition_point(|table| table.info.largest < keys.lower);
+    let before = |table: &Arc<Table>| keys.upper.as_ref().is_none_or(|upper| table.info.smallest < *upper);
+    let mut end = begin + run[begin..].partition_point(before);
+    while begin < end && !run[begin].may_hold(keys)? {
+        begin += 1;
+    }
+    while begin < end && !run[end - 1].may_hold(keys)? {
+        end -= 1;
+    }
+    Ok(place.start + begin..place.start + end)
+}
+
 /// The sources that cover all of `state`, newest first.
 pub(crate) fn sources_of(state: &TreeState, hint: ScanHint) -> Result<Vec<Source>> {
+    sources_within(state, None, hint)
+}
+
+/// The same for `keys` alone, if they are given, without tables whose filters say that they have none of these.
+pub(crate) fn sources_within(
+    state: &TreeState,
+    keys: Option<&KeyRange>,
+    hint: ScanHint,
+) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for mem in std::iter::once(&state.mem).chain(&state.immutable) {
         if !mem.is_untouched() {
             sources.push(Source::Mem(mem.table.cursor()));
         }
+    }
+    if let Some(keys) = keys {
+        let levels = (1..LEVELS).map(|level| (level, 0..state.levels.level(level).len()));
+        for (level, place) in state.levels.run_places().map(|place| (0, place)).chain(levels) {
+            let place = narrowed(state.levels.level(level), place, keys)?;
+            if !place.is_empty() {
+                sources.push(Source::of_run(state.levels.shared_level(level), place, hint)?);
+            }
+        }
+        return Ok(sources);
     }
     for place in state.levels.run_places() {
         sources.push(Source::of_run(state.levels.shared_level(0), place, hint)?);

@@ -60,6 +60,11 @@ impl ScanMeter {
         }
     }
 
+    /// Whether filters of the tree's tables may have prefixes of keys.
+    pub(crate) fn has_filter_prefix(&self) -> bool {
+        self.tree.has_filter_prefix()
+    }
+
     pub(crate) fn store(&self) -> &dyn Scanned {
         &*self.store
     }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::merging_cursor::{Direction, MergeCursor, sources_of};
+use super::merging_cursor::{Direction, MergeCursor, sources_within};
 use super::meter::ScanMeter;
 use super::operands::{blobs_of, bytes_below};
 use super::range::ScanRange;
@@ -121,8 +121,9 @@ impl Scan {
         let direction = if range.reverse { Direction::Backward } else { Direction::Forward };
         let mut sources = Vec::new();
         pay(states);
+        let within = (!range.keys.lower.is_empty() && meter.has_filter_prefix()).then_some(&range.keys);
         for state in states {
-            sources.extend(meter.measured(|| sources_of(state, ScanHint::Scan))?);
+            sources.extend(meter.measured(|| sources_within(state, within, ScanHint::Scan))?);
         }
         perf_context::step(|| Step::Sources { count: sources.len() as u64 });
         let merge = MergeCursor::new(sources, direction);

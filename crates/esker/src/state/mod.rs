@@ -190,6 +190,8 @@ pub(crate) struct TreeInner {
     /// The group that it belongs to for good.
     group: Option<Arc<Group>>,
     options: Mutex<TreeOptions>,
+    /// Whether the options name prefixes for filters: a scan then looks whether they let it skip tables.
+    has_filter_prefix: AtomicBool,
     pub(crate) tag: Mutex<Option<String>>,
     pub(crate) state: ArcSwap<TreeState>,
     /// The merges that run. They, and flushes that put tables below level 0, decide by what lies in the levels, so they
@@ -221,6 +223,7 @@ impl TreeInner {
             name: name.to_owned(),
             log: options.log,
             group,
+            has_filter_prefix: AtomicBool::new(options.filter_prefix.is_some()),
             options: Mutex::new(options),
             tag: Mutex::default(),
             state: ArcSwap::new(state),
@@ -233,6 +236,16 @@ impl TreeInner {
 
     pub(crate) fn options(&self) -> TreeOptions {
         self.options.lock().clone()
+    }
+
+    pub(crate) fn set_options(&self, options: &TreeOptions) {
+        self.has_filter_prefix.store(options.filter_prefix.is_some(), Ordering::Relaxed);
+        *self.options.lock() = options.clone();
+    }
+
+    #[inline]
+    pub(crate) fn has_filter_prefix(&self) -> bool {
+        self.has_filter_prefix.load(Ordering::Relaxed)
     }
 
     pub(crate) fn group(&self) -> Option<&Arc<Group>> {

@@ -344,7 +344,7 @@ impl Versions {
         origin: &Origin,
         no_writes: &impl Fn() -> G,
     ) {
-        delta.options.into_iter().for_each(|options| *tree.options.lock() = options.clone());
+        delta.options.into_iter().for_each(|options| tree.set_options(options));
         delta.tag.into_iter().for_each(|tag| *tree.tag.lock() = Some(tag.to_owned()));
         let now = tree.state.load_full();
         let levels = delta.has_tables().then(|| now.levels.with(&delta.removed, self.tables(&delta.added)));

@@ -13,6 +13,7 @@ use super::expiring::Expiring;
 use crate::checksum::checksum;
 use crate::codec::{Decoder, put_slice, put_varint, u32_at, u64_at};
 use crate::cursor::{Kind, MAX_SEQ, SeqNo};
+use crate::options::FilterPrefix;
 
 pub(super) const FOOTER: usize = 64;
 /// The last bytes of every table.
@@ -85,6 +86,8 @@ pub(crate) struct Properties {
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
     pub(crate) owner: Owner,
+    /// Which prefixes of its keys the filter holds.
+    pub(crate) filter_prefix: Option<FilterPrefix>,
 }
 
 /// The owner of the table. Otherwise only the manifest knows it; repair needs it when the manifest is lost.
@@ -136,6 +139,7 @@ impl Properties {
         put_slice(out, &self.largest);
         self.expiring.encode(out);
         self.owner.encode(out);
+        FilterPrefix::encode(self.filter_prefix, out);
     }
 
     pub(super) fn decode(payload: &[u8]) -> Result<Self, Flaw> {
@@ -162,6 +166,7 @@ impl Properties {
             largest: decoder.slice()?.to_vec(),
             expiring: Expiring::decode(decoder)?,
             owner: Owner::decode(decoder)?,
+            filter_prefix: FilterPrefix::decode(decoder)?,
         })
     }
 }

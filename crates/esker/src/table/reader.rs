@@ -16,11 +16,15 @@ use super::frame;
 use super::index::Index;
 use super::read_ahead::ScanHint;
 use crate::cache::{BufferPool, PageId};
+use crate::canary::broken;
+use crate::checksum::hash_key;
 use crate::cursor::{Kind, SeqNo};
 use crate::env::Clock;
 use crate::error::{Error, Result};
 use crate::events::event;
 use crate::fs::{ReadFile, no_wait, read_part};
+use crate::options::FilterPrefix;
+use crate::ranges::KeyRange;
 use crate::trace::{Cause, Step, perf_context};
 
 /// A table of at most this many bytes is prefetched whole when it is opened. The disk delivers it in the time
@@ -164,6 +168,18 @@ impl TableReader {
     #[inline]
     pub(crate) fn may_contain(&self, key_hash: u64) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(key_hash))
+    }
+
+    /// Returns `false` only if the table has no entry for any key of `range`.
+    pub(crate) fn may_hold(&self, range: &KeyRange) -> bool {
+        let rule = match self.properties.filter_prefix {
+            Some(_) if broken("filter-prefix") => Some(FilterPrefix::length(1)),
+            rule => rule,
+        };
+        let Some(prefix) = rule.and_then(|rule| rule.of_range(range)) else { return true };
+        let passed = self.may_contain(hash_key(prefix));
+        perf_context::step(|| Step::Filter { table: self.id, passed });
+        passed
     }
 
     pub(crate) fn cursor(self: &Arc<Self>, hint: ScanHint) -> TableCursor {

@@ -13,7 +13,7 @@ use crate::checksum::hash_key;
 use crate::cursor::{Cursor, Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
 use crate::fs::{ReadFile, WriteFile};
-use crate::options::{CachePolicy, Compression};
+use crate::options::{CachePolicy, Compression, FilterPrefix};
 use crate::rng::Rng;
 
 mod damage;

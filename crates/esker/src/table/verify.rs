@@ -85,7 +85,9 @@ impl Verification {
                 }
                 *last = Some((key.to_vec(), seq));
             }
-            if !table.may_contain(hash_key(key)) {
+            let prefix = properties.filter_prefix.and_then(|rule| rule.of(key));
+            let passes = |bytes: &[u8]| table.may_contain(hash_key(bytes));
+            if !passes(key) || !prefix.is_none_or(passes) {
                 wrong("expected a filter that passes every key");
             }
             let within = properties.smallest.as_slice() <= key

@@ -17,7 +17,7 @@ use crate::checksum::hash_key;
 use crate::cursor::{Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::WriteFile;
-use crate::options::Compression;
+use crate::options::{Compression, FilterPrefix};
 
 const WRITE_BUFFER: usize = 256 << 10;
 /// How many bytes are written between hints to the kernel to start writing back.
@@ -34,6 +34,8 @@ pub(crate) struct TableOptions {
     pub(crate) filter_bits_tenths: u32,
     pub(crate) salt: u64,
     pub(crate) owner: Owner,
+    /// Which prefixes of the keys the filter holds too.
+    pub(crate) filter_prefix: Option<FilterPrefix>,
 }
 
 #[cfg(test)]
@@ -47,6 +49,7 @@ impl TableOptions {
             filter_bits_tenths: 100,
             salt,
             owner,
+            filter_prefix: None,
         }
     }
 }
@@ -65,6 +68,8 @@ pub(crate) struct TableWriter {
     block: BlockBuilder,
     index: IndexBuilder,
     hashes: Vec<u64>,
+    /// The length of the last key's prefix; 0 if it has none.
+    prefix_len: usize,
     out: Vec<u8>,
     /// Bytes handed to the file, and how many of them there were when write-back was last started.
     written: u64,
@@ -88,13 +93,18 @@ impl TableWriter {
             block: BlockBuilder::default(),
             index: IndexBuilder::default(),
             hashes: Vec::new(),
+            prefix_len: 0,
             out: Vec::with_capacity(WRITE_BUFFER + 2 * block_size),
             written: 0,
             written_back: 0,
             unindexed: None,
             last_key: Vec::new(),
             last_seq: 0,
-            properties: Properties { owner: options.owner, ..Properties::default() },
+            properties: Properties {
+                owner: options.owner,
+                filter_prefix: options.filter_prefix,
+                ..Properties::default()
+            },
             pool: None,
         })
     }
@@ -114,6 +124,9 @@ impl TableWriter {
         if new_key {
             if self.options.filter_bits_tenths > 0 {
                 self.hashes.push(hash_key(key));
+                if let Some(rule) = self.options.filter_prefix {
+                    self.hash_prefix(rule, key);
+                }
             }
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
@@ -121,6 +134,18 @@ impl TableWriter {
         self.last_seq = seq;
         self.properties.note(key, seq, kind, value);
         Ok(())
+    }
+
+    /// Adds the prefix of `key` to the filter, unless it is that of the key before.
+    fn hash_prefix(&mut self, rule: FilterPrefix, key: &[u8]) {
+        let last = &self.last_key[..self.prefix_len.min(self.last_key.len())];
+        if !last.is_empty() && key.starts_with(last) {
+            return;
+        }
+        self.prefix_len = rule.of(key).map_or(0, |prefix| {
+            self.hashes.push(hash_key(prefix));
+            prefix.len()
+        });
     }
 
     /// Begins a block with this entry. A large entry gets a block of its own.

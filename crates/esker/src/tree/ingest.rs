@@ -10,7 +10,7 @@ use crate::compact::output::{Output, OutputOptions, filter_bits};
 use crate::cursor::{Beside, Kind, SeqNo};
 use crate::env::JobKind;
 use crate::error::{Error, Result};
-use crate::options::TableLimits;
+use crate::options::{TableLimits, TreeOptions};
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::store::Ingested;
 use crate::table::ScanHint;
@@ -57,8 +57,16 @@ pub struct Ingest {
 }
 
 fn output(tree: &Tree, filter_bits: u32, limits: TableLimits) -> Output {
-    let (compression, of_tree) = (tree.inner.options().compression, Some(tree.inner.id));
-    let options = OutputOptions { compression, filter_bits, limits, offer: None, cleared: 0, tree: of_tree };
+    let TreeOptions { compression, filter_prefix, .. } = tree.inner.options();
+    let options = OutputOptions {
+        compression,
+        filter_bits,
+        limits,
+        offer: None,
+        cleared: 0,
+        tree: Some(tree.inner.id),
+        filter_prefix,
+    };
     Output::new(tree.store.tables(), options)
 }
 

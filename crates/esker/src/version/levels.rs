@@ -21,6 +21,7 @@ use crate::canary::broken;
 use crate::checksum::hash_key;
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::error::Result;
+use crate::ranges::KeyRange;
 use crate::table::{BlockSlice, Found, ScanHint};
 
 pub(crate) const LEVELS: usize = 7;
@@ -86,6 +87,15 @@ impl Table {
             let value = renumbered.map_or(found.value, BlockSlice::of);
             Found { seq: number.unwrap_or(found.seq), kind: found.kind, value }
         }))
+    }
+
+    /// Returns `false` only if the table has no entry for any key of `range`.
+    pub(crate) fn may_hold(&self, range: &KeyRange) -> Result<bool> {
+        match self.info.prefix {
+            // Its filter has longer keys, and no prefixes.
+            Some(_) => Ok(true),
+            None => self.file.with_reader(|reader| Ok(reader.may_hold(range))),
+        }
     }
 
     pub(crate) fn cursor(&self, hint: ScanHint) -> Result<TreeCursor> {

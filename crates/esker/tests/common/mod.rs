@@ -13,7 +13,9 @@ use std::time::Duration;
 use esker::env::{Clock, Env, Executor, JobKind, Random};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
-use esker::{CachePolicy, CompactionStyle, Db, MergeOperator, Options, ScanRange, Tree, TreeOptions};
+use esker::{
+    CachePolicy, CompactionStyle, Db, FilterPrefix, MergeOperator, Options, ScanRange, Tree, TreeOptions,
+};
 
 pub(crate) mod export_import;
 pub(crate) mod image;
@@ -123,7 +125,15 @@ pub(crate) fn tiny_options(rng: &mut Rng, env: Env) -> Options {
 /// Some way to merge the tables of a tree that has `options`.
 pub(crate) fn any_style(rng: &mut Rng, options: TreeOptions) -> TreeOptions {
     let options = options.compaction(*rng.pick(CompactionStyle::ALL));
-    options.size_ratio(*rng.pick(&[2, 3, 4, 10]))
+    let rules = [
+        None,
+        Some(FilterPrefix::length(1)),
+        Some(FilterPrefix::length(4)),
+        Some(FilterPrefix::length(8)),
+        Some(FilterPrefix::through("/", 1)),
+        Some(FilterPrefix::through([0], 2)),
+    ];
+    options.size_ratio(*rng.pick(&[2, 3, 4, 10])).filter_prefix(*rng.pick(&rules))
 }
 
 /// Does all background work that there is.

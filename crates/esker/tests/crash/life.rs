@@ -279,10 +279,14 @@ impl Life {
         self.settle(result, durability == Durability::Power)
     }
 
-    /// Renames or copies.
+    /// Renames or copies, or gives a value attributes and another expiry that it does not reach. The attributes tell its
+    /// length.
     fn transfer(&mut self) -> Outcome<()> {
         let (tree, from, _) = self.random_write();
-        let (to, keep) = (self.key(), self.rng.one_in(2));
+        let (mut to, keep, described) = (self.key(), self.rng.one_in(2), self.rng.one_in(3));
+        if described {
+            to = Arc::clone(&from);
+        }
         if self.unclear {
             // What is there to be renamed is not known.
             return Ok(());
@@ -293,9 +297,16 @@ impl Life {
             return Ok(());
         }
         let handle = &self.trees[&tree];
-        let result = if keep { handle.copy(&from, &to) } else { handle.rename(&from, &to) };
+        let result = match &value {
+            Some(value) if described && keep => handle.set_attributes(&from, value.len().to_string()),
+            _ if described => handle.set_expiry(&from, u64::MAX),
+            _ if keep => handle.copy(&from, &to),
+            _ => handle.rename(&from, &to),
+        };
         let mut writes = Vec::new();
-        if value.is_some() && from != to {
+        if described && value.is_some() {
+            writes.push((tree, from, value.clone()));
+        } else if value.is_some() && from != to {
             writes.push((tree.clone(), Arc::clone(&to), value.clone()));
             if !keep {
                 writes.push((tree, from, None));

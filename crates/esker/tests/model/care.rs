@@ -1,6 +1,6 @@
 //! Operations on trees and on how the store is kept, and what must not be accepted.
 
-use esker::{Batch, Compression, ErrorKind, KEY_LEN_MAX, TreeOptions};
+use esker::{Batch, Compression, ErrorKind, FilterPrefix, KEY_LEN_MAX, TreeOptions};
 
 use crate::ops::{JOBS, Op, Range, TREES};
 use crate::session::{Check, Difference, Session, kind_of, same};
@@ -19,7 +19,13 @@ impl Session {
             }
             Op::SetOptions { tree, style, ratio } => {
                 let Some(handle) = self.tree(*tree)? else { return Ok(()) };
-                let options = handle.options().compaction(*style).size_ratio(*ratio);
+                let rule = match ratio {
+                    2 => Some(FilterPrefix::length(1)),
+                    3 => Some(FilterPrefix::through("/", 1)),
+                    4 => Some(FilterPrefix::length(4)),
+                    _ => None,
+                };
+                let options = handle.options().compaction(*style).size_ratio(*ratio).filter_prefix(rule);
                 handle.set_options(options.clone())?;
                 same!(handle.options(), options, "the tree's options");
             }

@@ -30,6 +30,7 @@ mod expiry;
 mod export_import;
 mod export_import_faults;
 mod export_import_moves;
+mod filter_prefix;
 mod filters_left_out;
 mod formats;
 mod full_disk;

@@ -272,6 +272,7 @@ impl Repair<'_> {
             // What they hide is left out here. Later range tombstones have greater numbers than all that are known.
             cleared: ranges.iter().map(|range| range.seq).max().unwrap_or(0),
             tree: Some(tree),
+            filter_prefix: self.filter_prefix_of(tree),
         };
         let (mut runs, mut done) = (runs(parts), Vec::new());
         let mut output = Output::new(&self.maker, options);

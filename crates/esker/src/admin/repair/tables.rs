@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Repair;
 use crate::compact::output::{Output, OutputOptions, filter_bits};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::{Compression, TableLimits};
+use crate::options::{Compression, FilterPrefix, TableLimits};
 use crate::table::Salvage;
 use crate::version::edit::{Edit, FileId, TableInfo, TreeId};
 use crate::version::levels::LEVELS;
@@ -76,6 +76,11 @@ impl Repair<'_> {
         self.state.trees.get(&tree).map(|record| record.options.compression).unwrap_or_default()
     }
 
+    /// Which prefixes of keys new tables of `tree` have in their filters.
+    pub(super) fn filter_prefix_of(&self, tree: TreeId) -> Option<FilterPrefix> {
+        self.state.trees.get(&tree).and_then(|record| record.options.filter_prefix)
+    }
+
     /// Writes what is left of one tree's part to a new table. `salvage` is before the part's first entry, or at it.
     fn copy_part(
         &self,
@@ -92,6 +97,7 @@ impl Repair<'_> {
             offer: None,
             cleared: info.cleared,
             tree: Some(tree),
+            filter_prefix: self.filter_prefix_of(tree),
         };
         let mut output = Output::new(&self.maker, options);
         let mut more = salvage.is_at_entry() || salvage.advance()?;

@@ -493,6 +493,7 @@ impl Compactor {
             offer: compaction.for_reads.then_some(Offer::Wanted),
             cleared: retention.cleared(),
             tree: Some(tree.id),
+            filter_prefix: tree.options().filter_prefix,
         }
     }
 

@@ -363,6 +363,7 @@ impl Flusher {
                 offer: Some(Offer::Unasked),
                 cleared: retention.cleared(),
                 tree: Some(tree.id),
+                filter_prefix: tree.options().filter_prefix,
             },
         );
         let operators = &self.core.options.merge_operators;
@@ -407,6 +408,7 @@ impl Flusher {
                 .min()
                 .unwrap_or(0),
             tree: None,
+            filter_prefix: None,
         };
         let mut output = Output::new(&self.core.tables, options);
         let mut parts = Vec::new();

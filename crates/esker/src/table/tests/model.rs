@@ -17,7 +17,7 @@ fn key(rng: &mut Rng) -> Vec<u8> {
             [&b"shared/prefix"[..], &vec![0; zeros]].concat()
         }
         4 if rng.index(20) == 0 => {
-            let len = [255, 256, 4000, 65_535, 65_536][rng.index(5)];
+            let len = [255, 256, 4000, 65_535, 65_536, 131_071, 131_072][rng.index(7)];
             vec![b'x'; len - 1].into_iter().chain([rng.index(3) as u8]).collect()
         }
         5 => (rng.next() % 1000).to_be_bytes().to_vec(),
@@ -52,6 +52,8 @@ fn options(rng: &mut Rng) -> TableOptions {
         filter_bits_tenths: [0, 45, 100, 140][rng.index(4)],
         salt: rng.next(),
         owner: Owner { tree: [None, Some(0), Some(7)][rng.index(3)], cleared: rng.next() % 60 },
+        filter_prefix: [None, Some(FilterPrefix::length(2)), Some(FilterPrefix::through([0], 1))]
+            [rng.index(3)],
     }
 }
 

@@ -1,7 +1,7 @@
 //! Edits as bytes, and what they add up to.
 
 use super::*;
-use crate::options::{CompactionStyle, Compression};
+use crate::options::{CompactionStyle, Compression, FilterPrefix};
 use crate::table::Expiring;
 use crate::version::blob_edits::BlobFileInfo;
 use crate::version::imported::Renumbered;
@@ -34,11 +34,13 @@ fn sample() -> Vec<Edit> {
         .compression(Compression::Lz4)
         .log(false)
         .compaction(CompactionStyle::LazyLeveled)
-        .size_ratio(7);
+        .size_ratio(7)
+        .filter_prefix(FilterPrefix::through("/", 3));
     vec![
         Edit::CreateTree { tree: 3, name: "naïve".into(), options },
         Edit::SetTag { tree: 3, tag: "u64".into() },
         Edit::SetOptions { tree: 3, options: TreeOptions::default() },
+        Edit::SetOptions { tree: 3, options: TreeOptions::default().filter_prefix(FilterPrefix::length(9)) },
         Edit::AddTable { tree: 3, level: 0, table: table(7) },
         Edit::AddTable { tree: 3, level: 6, table: table(8) },
         Edit::RemoveTable { tree: 3, level: 0, file: 7 },

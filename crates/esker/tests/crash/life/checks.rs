@@ -116,6 +116,12 @@ impl Life {
                     if expected.next().is_none_or(|(k, v)| **k != *key || **v != *value) {
                         return Err(format!("a backward scan of {name} differs"));
                     }
+                    let (len, attributes) = (scan.value_len(), scan.attributes());
+                    if !attributes.is_empty() && attributes != len.to_string().as_bytes() {
+                        return Err(format!(
+                            "the attributes of a value of {len} bytes in {name} are another's"
+                        ));
+                    }
                 }
             }
         }
