@@ -32,7 +32,7 @@ pub(crate) struct LazyFile {
 
 impl Handles {
     pub(crate) fn new(fs: &Arc<dyn FileSystem>) -> Arc<Handles> {
-        Arc::new(Handles { fs: Arc::clone(fs), open: OpenFiles::new(OPEN_MAX, PART, usize::MAX) })
+        Arc::new(Handles { fs: Arc::clone(fs), open: OpenFiles::new(&**fs, OPEN_MAX, PART, usize::MAX) })
     }
 
     /// A handle of the file `path`, which is not opened yet.
@@ -79,7 +79,7 @@ impl LazyFile {
     }
 
     fn opened(&self) -> Result<Arc<Arc<dyn ReadFile>>> {
-        let open = || descriptors::opened(|| self.handles.fs.open_read(&self.path));
+        let open = || descriptors::opened(&*self.handles.fs, || self.handles.fs.open_read(&self.path));
         match self.this.upgrade() {
             Some(this) => self.handles.open.open(&this, open),
             None => open().map(Arc::new),

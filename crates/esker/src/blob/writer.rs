@@ -34,7 +34,7 @@ pub(super) fn footprint(len: u64) -> u64 {
 
 /// Creates the file `path` with its first page. If the page cannot be written, the file is removed.
 pub(super) fn create(fs: &dyn FileSystem, path: &Path, header: &Header) -> Result<Arc<dyn RandomFile>> {
-    let file = descriptors::opened(|| fs.create_random(path))?;
+    let file = descriptors::opened(fs, || fs.create_random(path))?;
     if let Err(error) = file.write_at(&[IoSlice::new(&header.encode())], 0) {
         // Best effort: the first error is the one to report.
         drop(fs.remove_file(path));

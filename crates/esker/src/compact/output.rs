@@ -86,7 +86,8 @@ impl Output {
         let id = self.maker.next_file.fetch_add(1, Ordering::Relaxed);
         let (fs, path) = (&self.maker.env.fs, table_path(&self.maker.dir, id));
         let direct = self.maker.direct;
-        let file = descriptors::opened(|| if direct { fs.create_direct(&path) } else { fs.create(&path) })?;
+        let file =
+            descriptors::opened(&**fs, || if direct { fs.create_direct(&path) } else { fs.create(&path) })?;
         let options = TableOptions {
             block_size: self.maker.block_bytes,
             compression: self.options.compression,

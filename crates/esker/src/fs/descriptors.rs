@@ -4,7 +4,8 @@
 //! (`RLIMIT_NOFILE`) minus what the rest of the process has open. Both numbers change, so they are read whenever a
 //! table or a blob file is opened. An opening may still fail, for example because of the system-wide limit. Then every
 //! store of the process closes the files that it is not reading, and the opening is tried again. It fails with
-//! `OutOfResources` when there was nothing left to close.
+//! `OutOfResources` when there was nothing left to close. A simulated disk has descriptors of its own, so that no other
+//! store disturbs what a seed repeats.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::FileSystem;
 use super::real::os;
 use crate::error::{ErrorKind, Result};
 
@@ -40,22 +42,22 @@ pub(crate) trait Keeper: Send + Sync + Debug {
     fn close_unused(&self) -> Freed;
 }
 
-/// All owners that keep files open.
-static KEEPERS: Mutex<Vec<Weak<dyn Keeper>>> = Mutex::new(Vec::new());
+/// All owners that keep files open, each with the descriptors that they take ([`FileSystem::descriptors`]).
+static KEEPERS: Mutex<Vec<(usize, Weak<dyn Keeper>)>> = Mutex::new(Vec::new());
 
-/// Registers `keeper` until it is dropped.
-pub(crate) fn enter(keeper: Weak<dyn Keeper>) {
+/// Registers `keeper` of files of `fs` until it is dropped.
+pub(crate) fn enter(fs: &dyn FileSystem, keeper: Weak<dyn Keeper>) {
     let mut keepers = KEEPERS.lock();
-    keepers.retain(|keeper| keeper.strong_count() > 0);
-    keepers.push(keeper);
+    keepers.retain(|(_, keeper)| keeper.strong_count() > 0);
+    keepers.push((fs.descriptors(), keeper));
 }
 
-/// Opens a file by `open`. If there is no descriptor for it, other files are closed and `open` is tried again.
+/// Opens a file of `fs` by `open`. If there is no descriptor for it, other files are closed and `open` is tried again.
 ///
 /// Several threads may reach the limit at once. One of them may close what all of them need, so that the others find
 /// nothing left to close; or other threads may take the descriptors that it freed. So an opening fails only if no
 /// thread has closed anything since it began, and none could soon, or after [`TRIES`] tries.
-pub(crate) fn opened<T>(open: impl Fn() -> Result<T>) -> Result<T> {
+pub(crate) fn opened<T>(fs: &dyn FileSystem, open: impl Fn() -> Result<T>) -> Result<T> {
     let mut tries = 1;
     loop {
         let before = CLOSED.load(Ordering::Acquire);
@@ -64,7 +66,7 @@ pub(crate) fn opened<T>(open: impl Fn() -> Result<T>) -> Result<T> {
         if !lacks || tries == TRIES {
             return opened;
         }
-        match close_unused() {
+        match close_unused(fs.descriptors()) {
             Freed::Now => {}
             Freed::Soon => std::thread::yield_now(),
             Freed::Nothing if CLOSED.load(Ordering::Acquire) != before => {}
@@ -74,10 +76,14 @@ pub(crate) fn opened<T>(open: impl Fn() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Has every keeper close what it can.
+/// Has every keeper of `descriptors` close what it can.
 #[cold]
-fn close_unused() -> Freed {
-    let keepers: Vec<Arc<dyn Keeper>> = KEEPERS.lock().iter().filter_map(Weak::upgrade).collect();
+fn close_unused(descriptors: usize) -> Freed {
+    let keepers: Vec<Arc<dyn Keeper>> = {
+        let all = KEEPERS.lock();
+        let same = all.iter().filter(|(of, _)| *of == descriptors);
+        same.filter_map(|(_, keeper)| keeper.upgrade()).collect()
+    };
     let freed = keepers.iter().map(|keeper| keeper.close_unused()).max().unwrap_or(Freed::Nothing);
     if freed == Freed::Now {
         CLOSED.fetch_add(1, Ordering::Release);
@@ -105,6 +111,7 @@ mod tests {
 
     use super::*;
     use crate::error::Error;
+    use crate::fs::sim::SimFs;
 
     /// Keeps a file open until it is told to close it.
     #[derive(Debug)]
@@ -118,9 +125,9 @@ mod tests {
 
     /// Finds no descriptor as long as `keeper` has its file open; `meanwhile` is what other threads do during the first
     /// try.
-    fn open_beside(keeper: &OneFile, meanwhile: impl Fn()) -> Result<u32> {
+    fn open_beside(disk: &SimFs, keeper: &OneFile, meanwhile: impl Fn()) -> Result<u32> {
         let tries = Cell::new(0);
-        opened(|| {
+        opened(disk, || {
             tries.set(tries.get() + 1);
             let lacks = keeper.0.load(Ordering::Relaxed);
             if tries.get() == 1 {
@@ -133,23 +140,33 @@ mod tests {
         })
     }
 
-    /// This is one test, since openings without a descriptor ask the keepers of the whole process.
     #[test]
     fn an_opening_is_tried_again_while_somebody_closes_files() {
-        let keeper = Arc::new(OneFile(AtomicBool::new(true)));
+        let (disk, keeper) = (SimFs::new(1), Arc::new(OneFile(AtomicBool::new(true))));
         let weak = Arc::downgrade(&keeper);
-        enter(weak);
-        assert_eq!(open_beside(&keeper, || ()).unwrap(), 2);
+        enter(&disk, weak);
+        assert_eq!(open_beside(&disk, &keeper, || ()).unwrap(), 2);
         keeper.0.store(true, Ordering::Relaxed);
-        assert_eq!(open_beside(&keeper, || assert_eq!(close_unused(), Freed::Now)).unwrap(), 2);
-        assert_eq!(open_beside(&keeper, || ()).unwrap(), 1);
+        let close = || close_unused(disk.descriptors());
+        assert_eq!(open_beside(&disk, &keeper, || assert_eq!(close(), Freed::Now)).unwrap(), 2);
+        assert_eq!(open_beside(&disk, &keeper, || ()).unwrap(), 1);
         let tries = Cell::new(0);
-        let failed = opened(|| -> Result<()> {
+        let failed = opened(&disk, || -> Result<()> {
             tries.set(tries.get() + 1);
             Err(Error::new(ErrorKind::OutOfResources, "no descriptor"))
         });
         assert_eq!(failed.unwrap_err().kind(), ErrorKind::OutOfResources);
         assert!(tries.get() <= TRIES);
+    }
+
+    #[test]
+    fn who_takes_other_descriptors_closes_nothing() {
+        let (disk, keeper) = (SimFs::new(1), Arc::new(OneFile(AtomicBool::new(true))));
+        let weak = Arc::downgrade(&keeper);
+        enter(&disk, weak);
+        let clone = disk.outside();
+        assert_eq!(close_unused(SimFs::new(1).descriptors()), Freed::Nothing);
+        assert_eq!(close_unused(clone.descriptors()), Freed::Now);
     }
 
     #[test]

@@ -279,6 +279,11 @@ pub trait FileSystem: Send + Sync + Debug {
         Ok(without_steps_up(path).starts_with(without_steps_up(dir)))
     }
 
+    /// Whose descriptors open files take: 0 for those of the process, else a number of the file system's own.
+    fn descriptors(&self) -> usize {
+        0
+    }
+
     /// The directory that [`within`](Self::within) opened, if the file system keeps one open.
     fn directory(&self) -> Option<&Directory> {
         None

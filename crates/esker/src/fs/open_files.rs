@@ -22,6 +22,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 
+use super::FileSystem;
 use super::descriptors::{self, Freed, Keeper};
 use crate::error::Result;
 
@@ -105,12 +106,17 @@ impl<T> Slot<T> {
 }
 
 impl<F: Reopenable> OpenFiles<F> {
-    /// At most `count_max` files, and at most one part in `part` of the descriptors that the process may keep, are open
+    /// At most `count_max` files of `fs`, and at most one part in `part` of the descriptors that the process may keep, are open
     /// at once. They take at most `memory_max` bytes.
-    pub(crate) fn new(count_max: usize, part: usize, memory_max: usize) -> Arc<OpenFiles<F>> {
+    pub(crate) fn new(
+        fs: &dyn FileSystem,
+        count_max: usize,
+        part: usize,
+        memory_max: usize,
+    ) -> Arc<OpenFiles<F>> {
         let files = Arc::new(OpenFiles::apart(count_max, part, memory_max));
         let keeper: Weak<dyn Keeper> = Arc::<OpenFiles<F>>::downgrade(&files);
-        descriptors::enter(keeper);
+        descriptors::enter(fs, keeper);
         files
     }
 

@@ -102,6 +102,10 @@ impl FileSystem for UntilCancelled {
         self.ask(path)?.holds(dir, path)
     }
 
+    fn descriptors(&self) -> usize {
+        self.inner.descriptors()
+    }
+
     fn directory(&self) -> Option<&Directory> {
         self.inner.directory()
     }

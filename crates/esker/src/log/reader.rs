@@ -46,11 +46,12 @@ impl LogReader {
     }
 
     fn begin(fs: &Arc<dyn FileSystem>, segment: Readable, seq: SeqNo) -> Result<LogReader> {
-        let file =
-            descriptors::opened(|| fs.open_read(&segment.path)).map_err(|error| match error.kind() {
-                ErrorKind::NotFound => gone(seq),
-                _ => error,
-            })?;
+        let file = descriptors::opened(&**fs, || fs.open_read(&segment.path)).map_err(|error| match error
+            .kind()
+        {
+            ErrorKind::NotFound => gone(seq),
+            _ => error,
+        })?;
         let pieces = Pieces::of_pieces(Arc::clone(&file), segment.header.epoch, PIECE);
         Ok(LogReader { fs: Arc::clone(fs), file, pieces, segment, offset: RECORDS_AT, seq })
     }

@@ -183,7 +183,7 @@ impl SpareSegment {
     /// Allocates a new file of `len` bytes.
     pub(crate) fn create(fs: &dyn FileSystem, path: &Path, len: u64, bulk: bool) -> Result<SpareSegment> {
         let create = || if bulk { fs.create_bulk(path, len) } else { fs.create_mapped(path, len) };
-        let file = descriptors::opened(create)?;
+        let file = descriptors::opened(fs, create)?;
         if let Some(dir) = path.parent() {
             fs.sync_dir(dir)?;
         }
@@ -196,7 +196,7 @@ impl SpareSegment {
         if is_shared(fs, path)? {
             return fs.remove_file(path).map(|()| None);
         }
-        let file = descriptors::opened(|| if bulk { fs.open_bulk(path) } else { fs.open_mapped(path) })?;
+        let file = descriptors::opened(fs, || if bulk { fs.open_bulk(path) } else { fs.open_mapped(path) })?;
         Ok(Some(SpareSegment { file, bulk }))
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct StreamWriter {
 impl StreamWriter {
     /// Creates the file. Nothing is durable before the first `sync`.
     pub(crate) fn create(fs: &dyn FileSystem, path: &Path, epoch: u64) -> Result<StreamWriter> {
-        let mut file = descriptors::opened(|| fs.create(path))?;
+        let mut file = descriptors::opened(fs, || fs.create(path))?;
         let mut page = Vec::with_capacity(PAGE);
         page.extend_from_slice(MAGIC);
         page.extend_from_slice(&VERSION.to_le_bytes());

@@ -65,7 +65,7 @@ impl TableRegistry {
         pool: Arc<BufferPool>,
         memory_max: usize,
     ) -> Arc<TableRegistry> {
-        let open = OpenFiles::new(options.open_tables_max, 1, memory_max);
+        let open = OpenFiles::new(&*options.env.fs, options.open_tables_max, 1, memory_max);
         Arc::new(TableRegistry {
             fs: Arc::clone(&options.env.fs),
             direct: options.direct_io,
@@ -128,9 +128,9 @@ impl TableRegistry {
             return Err(Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir));
         }
         let path = table_path(&self.dir, id);
-        descriptors::opened(
-            || if self.direct { self.fs.open_direct(&path) } else { self.fs.open_read(&path) },
-        )
+        descriptors::opened(&*self.fs, || {
+            if self.direct { self.fs.open_direct(&path) } else { self.fs.open_read(&path) }
+        })
     }
 
     fn open(&self, file: &TableFile) -> Result<TableReader> {

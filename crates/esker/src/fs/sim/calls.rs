@@ -16,6 +16,10 @@ impl FileSystem for SimFs {
         Arc::new(SimFs { root: None, ..self.clone() })
     }
 
+    fn descriptors(&self) -> usize {
+        Arc::as_ptr(&self.world).addr()
+    }
+
     fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         self.check_place(path)?;
         let mut world = self.world.lock();
