@@ -30,7 +30,7 @@ from esker_files import (
     GOLDEN, PAGE, Damage, Decoder, align, descriptors, entries, footer, read_at, records, unpack_lz4, varint)
 from xxh3 import checksum, u32, u64
 
-DELETE, PUT, BLOB, PUT_UNTIL, BLOB_UNTIL, MERGE, PUT_WITH, BLOB_WITH, DELETE_RANGE = range(9)
+DELETE, PUT, BLOB, PUT_UNTIL, BLOB_UNTIL, MERGE, PUT_WITH, BLOB_WITH, DELETE_RANGE, TIME = range(10)
 HUGE = (BLOB, BLOB_UNTIL, BLOB_WITH)
 VALUE_TYPES = (b"hex", b"u64", b"i64", b"u32", b"i32")
 SIGN = 1 << 63
@@ -56,12 +56,10 @@ def merged(value, operands):
     return value
 
 
-def lasting(kind, expires):
-    """What an entry of `kind` is now; `expires` in microseconds since 1970."""
+def lasting(kind):
+    """What an entry of `kind` is before it expires."""
     if kind > BLOB_WITH:
         raise Damage(f"an entry of kind {kind}, which this reader does not know")
-    if expires is not None and expires <= time.time_ns() // 1000:
-        return DELETE
     return {PUT_UNTIL: PUT, PUT_WITH: PUT, BLOB_UNTIL: BLOB, BLOB_WITH: BLOB}.get(kind, kind)
 
 
@@ -86,7 +84,9 @@ class Tree:
     def __init__(self, name):
         self.name, self.tag, self.flushed = name, None, 0
         self.tables = {}
-        # key -> (order, kind, where): the greatest order is the newest version, and ends with its number.
+        # The time that its writes have carried, in microseconds since 1970, if values expire by it.
+        self.own_time = None
+        # key -> (order, kind, where, when it expires): the greatest order is the newest version, and ends with its number.
         self.newest = {}
         # key -> [(order, where)]: what was merged into it.
         self.operands = {}
@@ -98,13 +98,31 @@ class Tree:
             number > seq and lower <= key and (upper is None or key < upper)
             for number, (lower, upper) in self.ranges.items())
 
-    def add(self, key, order, kind, where):
+    def is_over(self, expires):
+        now = time.time_ns() // 1000 if self.own_time is None else self.own_time
+        return expires is not None and expires <= now
+
+    def carry(self, time_us):
+        if self.own_time is not None:
+            self.own_time = max(self.own_time, time_us)
+
+    def set_options(self, edit):
+        edit.u8(), edit.u8(), edit.u8(), edit.u8(), edit.slice()
+        prefixes = edit.u8()
+        if prefixes == 1:
+            edit.u8(), edit.u8()
+        elif prefixes == 2:
+            edit.u8(), edit.slice()
+        if edit.u8():
+            self.own_time = self.own_time or 0
+
+    def add(self, key, order, kind, where, expires):
         if kind == MERGE:
             self.operands.setdefault(key, []).append((order, where))
             return
         held = self.newest.get(key)
         if held is None or held[0] < order:
-            self.newest[key] = (order, kind, where)
+            self.newest[key] = (order, kind, where, expires)
 
 
 class Store:
@@ -164,7 +182,7 @@ class Store:
         elif tag == 1:
             tree = edit.varint()
             self.trees[tree] = Tree(edit.slice())
-            self.skip_options(edit)
+            self.trees[tree].set_options(edit)
         elif tag == 2:
             del self.trees[edit.varint()]
         else:
@@ -195,6 +213,7 @@ class Store:
             del tree.tables[level, edit.varint()]
         elif tag == 6:
             tree.flushed = max(tree.flushed, edit.varint())
+            tree.carry(edit.varint())
         elif tag == 12:
             number = edit.varint()
             tree.ranges[number] = key_range(edit.slice(), edit.slice())
@@ -203,18 +222,9 @@ class Store:
         elif tag == 14:
             edit.varint(), edit.slice(), edit.slice()
         elif tag == 15:
-            self.skip_options(edit)
+            tree.set_options(edit)
         else:
             raise Damage(f"the manifest has an edit {tag} that this reader does not know")
-
-    @staticmethod
-    def skip_options(edit):
-        edit.u8(), edit.u8(), edit.u8(), edit.u8(), edit.slice()
-        rule = edit.u8()
-        if rule == 1:
-            edit.u8(), edit.u8()
-        elif rule == 2:
-            edit.u8(), edit.slice()
 
     @staticmethod
     def skip_blob_edit(edit):
@@ -291,7 +301,7 @@ class Store:
                     where = renumbered(where, *table["renumbered"])
             else:
                 where = (path, at + value_at, end - value_at)
-            tree.add(key[len(own):], order, lasting(kind, expires), where)
+            tree.add(key[len(own):], order, lasting(kind), where, expires)
 
     # The log.
 
@@ -335,15 +345,20 @@ class Store:
                 if tree is not None and seq + index > tree.flushed:
                     tree.ranges[seq + index] = key_range(key, upper)
                 continue
-            where = None
+            where, expires = None, None
+            if kind == TIME:
+                time_us = u64(ops.slice(), 0)
+                if tree is not None and seq + index > tree.flushed:
+                    tree.carry(time_us)
+                continue
             if kind != DELETE:
                 value = ops.slice()
                 expires, value_at = before_value(kind, value, 0)
                 value = value[value_at:]
-                kind = lasting(kind, expires)
+                kind = lasting(kind)
                 where = value if kind == BLOB else (path, payload_at + ops.at - len(value), len(value))
             if tree is not None and seq + index > tree.flushed:
-                tree.add(key, (2, 0, 0, seq + index), kind, where)
+                tree.add(key, (2, 0, 0, seq + index), kind, where, expires)
         return u32(payload, 0)
 
     # Blob files.
@@ -399,7 +414,9 @@ class Store:
         """Tree, key, length and pieces of every live value, in order."""
         for tree in sorted(self.trees.values(), key=lambda tree: tree.name):
             for key in sorted({**tree.newest, **tree.operands}):
-                order, kind, where = tree.newest.get(key, ((), DELETE, None))
+                order, kind, where, expires = tree.newest.get(key, ((), DELETE, None, None))
+                if tree.is_over(expires):
+                    kind = DELETE
                 if kind != DELETE and tree.deleted(key, order[-1]):
                     kind = DELETE
                 operands = sorted(

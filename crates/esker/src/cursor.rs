@@ -34,6 +34,9 @@ pub(crate) enum Kind {
     /// All keys of a range are absent from here on. Only batches have such entries, not memtables or tables
     /// ([`crate::ranges`]), whose tags have three bits for the kind.
     DeleteRange = 8,
+    /// The write carries a time for its tree ([`crate::state::own_time`]), 8 bytes in the place of the value. It has no
+    /// key. Only batches have such entries.
+    Time = 9,
 }
 
 /// The time at which a value expires, in microseconds since 1970.
@@ -108,7 +111,7 @@ impl<'a> Content<'a> {
     #[inline]
     pub(crate) fn open(kind: Kind, stored: &'a [u8]) -> Content<'a> {
         let lasting = match kind {
-            Kind::Delete | Kind::Put | Kind::Blob | Kind::Merge | Kind::DeleteRange => {
+            Kind::Delete | Kind::Put | Kind::Blob | Kind::Merge | Kind::DeleteRange | Kind::Time => {
                 return Content { kind, expiry: None, attributes: &[], value: stored };
             }
             Kind::PutUntil => Kind::Put,
@@ -153,6 +156,12 @@ impl Kind {
     /// The greatest number of an entry's kind.
     pub(crate) const MAX: u8 = Kind::BlobWith as u8;
 
+    /// Whether memtables and tables have such entries.
+    #[inline]
+    pub(crate) fn is_entry(self) -> bool {
+        !matches!(self, Kind::DeleteRange | Kind::Time)
+    }
+
     /// The least number of bytes that an entry holds beside its key.
     pub(crate) fn stored_min(self) -> usize {
         match self {
@@ -195,6 +204,7 @@ impl Kind {
             6 => Some(Kind::PutWith),
             7 => Some(Kind::BlobWith),
             8 => Some(Kind::DeleteRange),
+            9 => Some(Kind::Time),
             _ => None,
         }
     }

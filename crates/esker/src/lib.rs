@@ -104,7 +104,7 @@ pub use finding::{CheckReport, Finding};
 pub use listener::{FlushedTree, Listener};
 pub use operators::{ADD, APPEND, MergeOperator, MergeOperators, OPERATOR_NAME_MAX};
 pub use options::{
-    CachePolicy, CompactionStyle, Compression, Durability, FilterPrefix, Options, TreeOptions,
+    CachePolicy, CompactionStyle, Compression, Durability, ExpiryClock, FilterPrefix, Options, TreeOptions,
 };
 pub use read::both_ends::{Range, RangeIter};
 pub use read::lent::ValueRef;

@@ -13,7 +13,7 @@ mod tree;
 
 pub use filter_prefix::FilterPrefix;
 pub(crate) use tree::check_name;
-pub use tree::{CompactionStyle, TreeOptions};
+pub use tree::{CompactionStyle, ExpiryClock, TreeOptions};
 
 /// What an acknowledged write survives. See `docs/guarantees.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -377,16 +377,18 @@ mod tests {
         assert!(Arc::ptr_eq(&given.clock, &env.clock));
         assert_eq!(Options::default().memtable_bytes(1).memtable_bytes(None).memtable_bytes, None);
 
-        let TreeOptions { compression, log, compaction, size_ratio, group, filter_prefix } =
+        let TreeOptions { compression, log, compaction, size_ratio, group, filter_prefix, expiry_clock } =
             TreeOptions::default()
                 .compression(Compression::Lz4)
                 .log(false)
                 .compaction(CompactionStyle::Tiered)
                 .size_ratio(8)
                 .filter_prefix(FilterPrefix::length(4))
-                .group("group");
+                .group("group")
+                .expiry_clock(ExpiryClock::Writes);
         assert_eq!((group.as_deref(), filter_prefix), (Some("group"), Some(FilterPrefix::length(4))));
         assert_eq!((compression, log), (Compression::Lz4, false));
+        assert_eq!(expiry_clock, ExpiryClock::Writes);
         assert_eq!((compaction, size_ratio), (CompactionStyle::Tiered, Some(8)));
         assert_eq!(TreeOptions::default().size_ratio(8).size_ratio(None).size_ratio, None);
 

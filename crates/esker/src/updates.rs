@@ -140,13 +140,14 @@ impl Updates {
     }
 }
 
-/// The change that `op` makes; `None` if its tree was dropped.
+/// The change that `op` makes; `None` if its tree was dropped, or it changes no key.
 fn change(store: &Store, trees: &mut HashMap<TreeId, Option<Arc<str>>>, op: &Op<'_>) -> Option<Change> {
     let named = || store.versions().lock().tree(op.tree).map(|tree| Arc::from(tree.name.as_str()));
     let tree = trees.entry(op.tree).or_insert_with(named).clone()?;
     let key = op.key.to_vec();
     let entry = Content::open(op.kind, op.value);
     let what = match entry.kind {
+        Kind::Time => return None,
         Kind::Delete => What::Delete(key),
         Kind::DeleteRange => {
             let range = KeyRange::decode(op.key, op.value);

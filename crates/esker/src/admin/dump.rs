@@ -159,6 +159,7 @@ fn dump_segment(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Opti
             let key = types.key(op.tree, op.key);
             let what = match op.kind {
                 Kind::Delete => format!("delete {key}"),
+                Kind::Time => format!("time {}", op.time_us().unwrap_or(0)),
                 Kind::DeleteRange => match KeyRange::decode(op.key, op.value) {
                     Some(range) => format!("delete {}", bounds(op.tree, &range, &types)),
                     None => format!("delete from {key} on"),

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use crate::canary::broken;
 use crate::cursor::{Content, Kind, SeqNo};
 use crate::ranges::RangeTombstones;
+use crate::state::TreeInner;
 
 #[derive(Debug, Clone)]
 pub(crate) struct ReadPoints {
@@ -26,6 +27,16 @@ pub(crate) struct ReadPoints {
     pub(crate) seqs: Vec<SeqNo>,
     /// No reader asks for entries that expired before this time.
     pub(crate) time_us: u64,
+}
+
+impl ReadPoints {
+    /// The same for `tree`, which may have a time of its own.
+    pub(crate) fn of(mut self, tree: &TreeInner) -> ReadPoints {
+        if let Some(own) = &tree.own_time {
+            self.time_us = own.settled(self.seqs.first().copied().unwrap_or(0));
+        }
+        self
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

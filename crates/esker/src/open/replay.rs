@@ -60,6 +60,11 @@ impl Opening {
                 blob_files::claim(self.core.blobs(), &self.unneeded, &pointer, hash);
             }
             let mem = tree.mem();
+            if let Some(time_us) = op.time_us() {
+                tree.carry(&mem, time_us);
+                mem.note_write(seq, Some((state.floor, end)));
+                continue;
+            }
             if op.kind == Kind::DeleteRange {
                 let Some(range) = KeyRange::decode(op.key, op.value) else { return Ok(Visited::Nonsense) };
                 let what = What::Range(range.clone());

@@ -32,6 +32,20 @@ impl CompactionStyle {
         &[CompactionStyle::Leveled, CompactionStyle::Tiered, CompactionStyle::LazyLeveled];
 }
 
+/// By which clock the values of a tree expire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum ExpiryClock {
+    /// The store's clock: the machine's, which never goes back.
+    #[default]
+    Store = 0,
+    /// The greatest time that the tree's writes have carried ([`Tree::at_us`](crate::Tree::at_us)). For replicas: all
+    /// that have applied the same writes agree on what has expired, and no machine's fast clock removes what a later
+    /// command still finds. Reads and conditional writes should be given their time too. A snapshot does not hold this
+    /// time still: its reads without a time are judged by the time of the read.
+    Writes = 1,
+}
+
 /// Fails if `name`, that of a `what`, is empty or too long.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > NAME_MAX {
@@ -46,8 +60,8 @@ const SIZE_RATIOS: std::ops::RangeInclusive<u8> = 2..=32;
 /// The longest name of a tree or a group, in bytes.
 pub(crate) const NAME_MAX: usize = 255;
 
-/// Options that are set when a tree is created. All but [`TreeOptions::log`] and [`TreeOptions::group`] may change later
-/// ([`Tree::set_options`](crate::Tree::set_options)).
+/// Options that are set when a tree is created. All but [`TreeOptions::log`], [`TreeOptions::group`] and
+/// [`TreeOptions::expiry_clock`] may change later ([`Tree::set_options`](crate::Tree::set_options)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TreeOptions {
@@ -66,12 +80,22 @@ pub struct TreeOptions {
     /// Which beginnings of keys the filters of new tables hold. Default: none. [`TreeOptions::filter_prefix`] describes
     /// it.
     pub filter_prefix: Option<FilterPrefix>,
+    /// By which clock values expire. Default: the store's.
+    pub expiry_clock: ExpiryClock,
 }
 
 impl Default for TreeOptions {
     fn default() -> Self {
         let (compression, compaction) = (Compression::default(), CompactionStyle::default());
-        TreeOptions { compression, log: true, compaction, size_ratio: None, group: None, filter_prefix: None }
+        TreeOptions {
+            compression,
+            log: true,
+            compaction,
+            size_ratio: None,
+            group: None,
+            filter_prefix: None,
+            expiry_clock: ExpiryClock::Store,
+        }
     }
 }
 
@@ -130,6 +154,22 @@ setters! {
         ///
         /// [`ScanRange::prefix`]: crate::ScanRange::prefix
         filter_prefix: impl Into<Option<FilterPrefix>>,
+        /// Sets [`TreeOptions::expiry_clock`].
+        ///
+        /// # Example
+        /// ```
+        /// # fn main() -> esker::Result<()> {
+        /// use esker::{ExpiryClock, TreeOptions};
+        /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+        /// let leases = db.create_tree("leases", TreeOptions::default().expiry_clock(ExpiryClock::Writes))?;
+        /// // A command that every replica applies with the time 1,000 seconds:
+        /// leases.at_us(1_000_000_000).put_for("desk", "Ann", std::time::Duration::from_secs(60))?;
+        /// assert!(leases.at_us(1_059_000_000).contains("desk")?);
+        /// assert!(!leases.at_us(1_060_000_000).contains("desk")?);
+        /// # Ok(())
+        /// # }
+        /// ```
+        expiry_clock: ExpiryClock,
     }
 }
 
@@ -184,6 +224,7 @@ impl TreeOptions {
         out.extend_from_slice(&[self.compression.to_u8(), u8::from(self.log), self.compaction as u8, ratio]);
         put_slice(out, self.group.as_deref().unwrap_or("").as_bytes());
         FilterPrefix::encode(self.filter_prefix, out);
+        out.push(self.expiry_clock as u8);
     }
 
     pub(crate) fn decode(from: &mut Decoder<'_>) -> Option<Self> {
@@ -194,7 +235,13 @@ impl TreeOptions {
         let group = std::str::from_utf8(from.slice()?).ok()?;
         let group = Some(group.to_owned()).filter(|name| !name.is_empty());
         let filter_prefix = FilterPrefix::decode(from)?;
-        let options = TreeOptions { compression, log, compaction, size_ratio, group, filter_prefix };
+        let expiry_clock = match from.u8()? {
+            0 => ExpiryClock::Store,
+            1 => ExpiryClock::Writes,
+            _ => return None,
+        };
+        let options =
+            TreeOptions { compression, log, compaction, size_ratio, group, filter_prefix, expiry_clock };
         options.check().is_ok().then_some(options)
     }
 }

@@ -24,8 +24,8 @@ pub(super) struct Delta<'a> {
     /// Range tombstones, by sequence number. Forgotten ones go before new ones come.
     forgotten: Vec<SeqNo>,
     deleted: Vec<(SeqNo, &'a KeyRange)>,
-    /// All writes up to this one are in tables; `flushed` are the memtables that were written to them.
-    pub(super) flushed_up_to: Option<SeqNo>,
+    /// All writes up to this one, which carried times up to the second number, are in tables; `flushed` are the memtables that were written to them.
+    pub(super) flushed_up_to: Option<(SeqNo, u64)>,
     pub(super) flushed: &'a [Arc<Mem>],
 }
 
@@ -55,7 +55,7 @@ impl<'a> Delta<'a> {
             Edit::SetOptions { options, .. } => self.options = Some(options),
             Edit::AddTable { level, table, .. } => self.added.push((usize::from(*level), table)),
             Edit::RemoveTable { level, file, .. } => self.removed.push((usize::from(*level), *file)),
-            Edit::Flushed { seq, .. } => self.flushed_up_to = Some(*seq),
+            Edit::Flushed { seq, time_us, .. } => self.flushed_up_to = Some((*seq, *time_us)),
             Edit::DeleteRange { seq, range, .. } => self.deleted.push((*seq, range)),
             Edit::ForgetRange { seq, .. } => self.forgotten.push(*seq),
             Edit::KeyBounds { lineage, range, .. } => self.key_bounds = Some((*lineage, range)),

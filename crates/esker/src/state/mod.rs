@@ -17,7 +17,7 @@ use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, KeyMoved, Result};
 use crate::log::replay::LogFloor;
 use crate::memtable::{ChunkPool, Memtable};
-use crate::options::TreeOptions;
+use crate::options::{ExpiryClock, TreeOptions};
 use crate::ranges::{KeyRange, RangeTombstones};
 use crate::version::edit::TreeId;
 use crate::version::levels::Levels;
@@ -25,10 +25,12 @@ use crate::version::levels::Levels;
 mod delta;
 mod group;
 pub(crate) mod merging;
+mod own_time;
 pub(crate) mod versions;
 
 pub(crate) use group::Group;
 use merging::Merging;
+use own_time::OwnTime;
 
 /// A memtable and its place in the log. The fields are written under the commit lock.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub(crate) struct Mem {
     floor_start: AtomicU64,
     last_seq: AtomicU64,
     end: AtomicU64,
+    /// The greatest time that its writes carry.
+    time_us: AtomicU64,
 }
 
 impl Mem {
@@ -52,7 +56,13 @@ impl Mem {
             floor_start: AtomicU64::new(0),
             last_seq: AtomicU64::new(0),
             end: AtomicU64::new(0),
+            time_us: AtomicU64::new(0),
         })
+    }
+
+    /// The greatest time that its writes carry, in microseconds since 1970; 0: none.
+    pub(crate) fn time_us(&self) -> u64 {
+        self.time_us.load(Ordering::Acquire)
     }
 
     /// Notes a reservation whose last number is `last_seq`. `logged`: the segment that its record lies in, and the log
@@ -187,6 +197,8 @@ pub(crate) struct TreeInner {
     pub(crate) name: String,
     /// Whether its writes go to the log: as its options say, which never change that.
     pub(crate) log: bool,
+    /// Its time, if its values do not expire by the store's clock: as its options say, which never change that.
+    pub(crate) own_time: Option<OwnTime>,
     /// The group that it belongs to for good.
     group: Option<Arc<Group>>,
     options: Mutex<TreeOptions>,
@@ -222,6 +234,7 @@ impl TreeInner {
             store,
             name: name.to_owned(),
             log: options.log,
+            own_time: (options.expiry_clock == ExpiryClock::Writes).then(OwnTime::default),
             group,
             has_filter_prefix: AtomicBool::new(options.filter_prefix.is_some()),
             options: Mutex::new(options),
@@ -277,6 +290,14 @@ impl TreeInner {
     /// Bytes of memory that its next flush will write: with the memtables of the trees that are flushed with it.
     pub(crate) fn memory_to_flush(&self) -> usize {
         self.flush_group().map_or_else(|| self.state.load().mem.table.memory(), |group| group.memory())
+    }
+
+    /// A write to `mem` carries `time_us`.
+    pub(crate) fn carry(&self, mem: &Mem, time_us: u64) {
+        if let Some(own) = &self.own_time {
+            mem.time_us.fetch_max(time_us, Ordering::AcqRel);
+            own.carry(time_us);
+        }
     }
 
     /// The memtable that takes writes. Stays so only under the commit lock.

@@ -302,7 +302,12 @@ impl Versions {
             if delta.created.is_none() {
                 self.change(&tree, delta, &change.origin, no_writes);
             }
-            applied.due_us = applied.due_us.into_iter().chain(delta.due_us()).min();
+            let due_us = match &tree.own_time {
+                // Its time may have moved.
+                Some(_) => delta.flushed_up_to.map(|_| 0),
+                None => delta.due_us(),
+            };
+            applied.due_us = applied.due_us.into_iter().chain(due_us).min();
             if delta.may_want_merge() {
                 applied.changed.push(tree);
             }
@@ -359,7 +364,8 @@ impl Versions {
         let (levels, ranges, key_bounds) =
             (levels.map(Arc::new), ranges.map(Arc::new), key_bounds.map(KeyBounds::shared));
         tree.install(levels.as_ref(), ranges.as_ref(), key_bounds.as_ref(), delta.flushed);
-        if let Some(seq) = delta.flushed_up_to {
+        if let Some((seq, time_us)) = delta.flushed_up_to {
+            tree.own_time.iter().for_each(|own| own.note_flushed(seq, time_us));
             tree.flushed.fetch_max(seq, Ordering::AcqRel);
         }
     }

@@ -3,12 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
 
 use crate::blob::BlobSet;
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
-use crate::cursor::Expiry;
 use crate::env::{Env, Executor, JobKind, SteadyClock, ThreadExecutor, Worker};
 use crate::error::{Error, Result};
 use crate::health::Health;
@@ -165,11 +163,6 @@ impl Core {
     pub(super) fn work_here(&self) -> bool {
         let worker = self.worker.get().and_then(Weak::upgrade);
         worker.is_some_and(|worker| JobKind::ALL.iter().any(|&job| worker.run_one(job)))
-    }
-
-    /// When a value expires that is written now with the lifetime `ttl`.
-    pub(crate) fn expiry_after(&self, ttl: Duration) -> Expiry {
-        self.clock.now_us().saturating_add(u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX))
     }
 
     /// There may be work in `job`.

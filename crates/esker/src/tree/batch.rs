@@ -31,7 +31,7 @@ impl Batch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        self.put_until_us(tree, key, value, Some(tree.store.expiry_after(ttl)))
+        self.put_until_us(tree, key, value, Some(tree.expiry_after(ttl)))
     }
 
     /// Adds: `key` of `tree` gets `value` until the store's clock shows `moment` ([`Tree::put_until`]).
@@ -101,6 +101,7 @@ impl Batch {
         value: &[u8],
         beside: Beside<'_>,
     ) -> Result<()> {
+        self.carry(tree)?;
         if tree.is_huge(value.len()) {
             return self.add_huge(tree.inner(), key, HugeValue::Bytes(Arc::new(value.to_vec())), beside);
         }
@@ -142,6 +143,7 @@ impl Batch {
         value: impl AsRef<[u8]> + Send + Sync + 'static,
         beside: Beside<'_>,
     ) -> Result<()> {
+        self.carry(tree)?;
         if tree.is_huge(value.as_ref().len()) {
             return self.add_huge(tree.inner(), key, HugeValue::Bytes(Arc::new(value)), beside);
         }
@@ -154,6 +156,7 @@ impl Batch {
     /// # Errors
     /// As [`Batch::put`], and `InvalidInput` when the value was written for another tree.
     pub fn put_stored(&mut self, tree: &Tree, key: impl AsRef<[u8]>, stored: &StoredValue) -> Result<()> {
+        self.carry(tree)?;
         stored.add_to(self, tree, key.as_ref())
     }
 
@@ -162,6 +165,7 @@ impl Batch {
     /// # Errors
     /// `InvalidInput` when the batch would exceed 4 GiB.
     pub fn delete_range(&mut self, tree: &Tree, range: impl Into<ScanRange>) -> Result<()> {
+        self.carry(tree)?;
         self.add_range(tree.inner(), &range.into().keys)
     }
 
@@ -170,6 +174,16 @@ impl Batch {
     /// # Errors
     /// As [`Batch::put`].
     pub fn delete(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
+        self.carry(tree)?;
         self.add(tree.inner(), Kind::Delete, key.as_ref(), &[])
+    }
+
+    /// Has the batch carry the time of `tree`, if it has one ([`Tree::at_us`]), and write nothing to it. The other
+    /// methods do so too.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the batch is full.
+    pub fn carry(&mut self, tree: &Tree) -> Result<()> {
+        tree.given_us.map_or(Ok(()), |time_us| self.add_time(tree.inner(), time_us))
     }
 }

@@ -192,7 +192,7 @@ impl Tree {
             // sequence numbers that show them to be newer.
             let snapshot = Snapshot::for_one_call(&self.owner);
             let current = snapshot.get(self, key)?;
-            let lasting = self.store.log().lasting(current.as_ref().and_then(Value::lapses_us));
+            let lasting = self.lasting(current.as_ref().and_then(Value::lapses_us));
             let Some(new) = decide(current.as_ref())? else { return Ok(current) };
             let seen = snapshot.seq();
             let unchanged = || Ok(self.is_unchanged(key, seen)? && lasting.holds());

@@ -29,7 +29,7 @@ impl Tree {
                     // A merge may have dropped from the state what was to be seen at the number.
                     continue;
                 }
-                let now = store.clock().now_us();
+                let now = self.now_us();
                 let found = get_at(
                     &state,
                     key,

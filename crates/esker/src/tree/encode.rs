@@ -20,6 +20,7 @@ const PUT: u8 = 1;
 const MERGE: u8 = 2;
 const DELETE_RANGE: u8 = 3;
 const HUGE: u8 = 4;
+const TIME: u8 = 5;
 /// Added to [`PUT`] and [`HUGE`]: the value expires.
 const EXPIRES: u8 = 0x80;
 /// Added to [`PUT`] and [`HUGE`]: the value has attributes.
@@ -32,6 +33,7 @@ enum Encoded<'a> {
     Merge { operator: &'a str, operand: &'a [u8] },
     DeleteRange { upper: &'a [u8] },
     Huge { beside: Beside<'a>, id: &'a [u8], len: u64, checksum: u64 },
+    Time { time_us: u64 },
 }
 
 impl<'a> Encoded<'a> {
@@ -47,6 +49,7 @@ impl<'a> Encoded<'a> {
             }
             (Kind::Put, None) => Encoded::Put { beside, value },
             (Kind::Delete, None) => Encoded::Delete,
+            (Kind::Time, None) => Encoded::Time { time_us: op.time_us().unwrap_or(0) },
             (Kind::DeleteRange, None) => Encoded::DeleteRange { upper: op.value },
             (Kind::Merge, None) => match operators::parts(op.value) {
                 Some((operator, operand)) => Encoded::Merge { operator, operand },
@@ -78,6 +81,7 @@ impl<'a> Encoded<'a> {
                     Encoded::Merge { .. } => MERGE,
                     Encoded::DeleteRange { .. } => DELETE_RANGE,
                     Encoded::Huge { .. } => HUGE,
+                    Encoded::Time { .. } => TIME,
                 },
         );
         put_varint(out, u64::from(slot));
@@ -96,6 +100,7 @@ impl<'a> Encoded<'a> {
                 put_slice(out, operand);
             }
             Encoded::DeleteRange { upper } => put_slice(out, upper),
+            Encoded::Time { time_us } => out.extend_from_slice(&time_us.to_le_bytes()),
             Encoded::Huge { id, len, checksum, .. } => {
                 put_slice(out, id);
                 out.extend_from_slice(&len.to_le_bytes());
@@ -123,6 +128,7 @@ impl<'a> Encoded<'a> {
                 Encoded::Merge { operator: std::str::from_utf8(from.slice()?).ok()?, operand: from.slice()? }
             }
             DELETE_RANGE if is_plain => Encoded::DeleteRange { upper: from.slice()? },
+            TIME if is_plain && key.is_empty() => Encoded::Time { time_us: from.u64()? },
             HUGE => {
                 let id = from.slice().filter(|id| !id.is_empty() && id.len() <= STAGED_ID_MAX)?;
                 Encoded::Huge { beside, id, len: from.u64()?, checksum: from.u64()? }
@@ -221,6 +227,7 @@ impl Batch {
             Encoded::Delete => self.add(tree.inner(), Kind::Delete, key, &[]),
             Encoded::Put { beside, value } => self.put_beside(tree, key, value, beside),
             Encoded::Merge { operator, operand } => self.merge(tree, key, operator, operand),
+            Encoded::Time { time_us } => self.add_time(tree.inner(), time_us),
             Encoded::DeleteRange { upper } => {
                 let broken = || Error::new(ErrorKind::Corruption, "a range without keys");
                 self.add_range(tree.inner(), &KeyRange::decode(key, upper).ok_or_else(broken)?)
@@ -259,6 +266,7 @@ impl Batch {
         options: &PutOptions,
     ) -> Result<()> {
         check_lineage(&staged.put.tree, tree.inner())?;
+        self.carry(tree)?;
         let value = HugeValue::Staged(Arc::clone(&staged.put));
         self.add_huge(tree.inner(), key.as_ref(), value, options.checked()?)
     }

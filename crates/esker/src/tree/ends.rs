@@ -117,7 +117,7 @@ impl Tree {
             // As in `modify`, the snapshot keeps the numbers of later versions.
             let snapshot = Snapshot::for_one_call(&self.owner);
             let Some((key, value)) = snapshot.pair_at(self, end)? else { return Ok(None) };
-            let lasting = self.store.log().lasting(value.lapses_us());
+            let lasting = self.lasting(value.lapses_us());
             let (seen, up_to_key) = match end {
                 End::First => (snapshot.seq(), ScanRange::from(..=&key)),
                 End::Last => (snapshot.seq(), ScanRange::from(&key..)),

@@ -64,7 +64,7 @@ impl Tree {
         let seen = snapshot.seq();
         let (operands, base) = gather(&*self.readable_state()?, key, seen)?;
         let below = base.as_ref().map(|(_, kind, stored)| Content::open(*kind, stored));
-        let below = below.filter(|entry| entry.lives(|| snapshot.time_us()));
+        let below = below.filter(|entry| entry.lives(|| snapshot.time_of(self)));
         let is_plain = below.is_none_or(|entry| entry.kind == Kind::Put && entry.expiry.is_none());
         if operands.len() < SETTLED_FROM || !is_plain {
             return Ok(());
@@ -125,6 +125,7 @@ impl Batch {
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
         let stored = tree.store.options().merge_operators.encode(operator, operand.as_ref())?;
+        self.carry(tree)?;
         self.add(tree.inner(), Kind::Merge, key.as_ref(), &stored)
     }
 }

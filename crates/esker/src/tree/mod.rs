@@ -42,6 +42,7 @@ mod settings;
 mod snapshot;
 mod staging;
 mod stream;
+mod time;
 mod transfer;
 
 /// How many bytes of a large value or load are written between checks for free disk space.
@@ -71,6 +72,8 @@ pub struct Tree {
     /// The owner's store, for direct access.
     store: Arc<Store>,
     inner: Arc<TreeInner>,
+    /// The time that the handle was given ([`Tree::at_us`]).
+    given_us: Option<u64>,
 }
 
 /// The result of a read.
@@ -111,7 +114,7 @@ impl<T> Answer<T> {
 
 impl Tree {
     pub(crate) fn new(owner: &Arc<Owner>, inner: Arc<TreeInner>) -> Tree {
-        Tree { owner: Arc::clone(owner), store: Arc::clone(owner.store()), inner }
+        Tree { owner: Arc::clone(owner), store: Arc::clone(owner.store()), inner, given_us: None }
     }
 
     pub(crate) fn inner(&self) -> &Arc<TreeInner> {
@@ -203,7 +206,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::put`].
     pub fn put_for(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
-        let until = Beside::Until(self.store.expiry_after(ttl));
+        let until = Beside::Until(self.expiry_after(ttl));
         self.put_one(key.as_ref(), value.as_ref(), until, self.store.options().durability)
     }
 
@@ -282,6 +285,7 @@ impl Tree {
             return self.put_blob_if(key, blob, beside, durability, condition);
         }
         Batch::with_scratch(|batch| {
+            batch.carry(self)?;
             batch.add_beside(&self.inner, Kind::Put, beside, key, value)?;
             self.store.writes().write_if(batch, durability, condition).map(|end| end.is_some())
         })
@@ -297,6 +301,7 @@ impl Tree {
         condition: Option<&dyn Fn() -> Result<bool>>,
     ) -> Result<bool> {
         let mut batch = Batch::new();
+        batch.carry(self)?;
         batch.add_pointer(&self.inner, key, &blob.pointer, beside)?;
         let written = self.store.writes().write_blobs_if(&batch, vec![blob], durability, condition)?;
         Ok(written.is_some())
@@ -395,7 +400,9 @@ impl Tree {
                 return Ok(None);
             }
             match self.store.snapshots().unregistered_read_point(self.store.commit(), self.store.clock()) {
-                Some((seq, time)) if seq == seen => return Ok(Some((state, (seq, time)))),
+                Some((seq, time)) if seq == seen => {
+                    return Ok(Some((state, (seq, self.fixed_us().unwrap_or(time)))));
+                }
                 Some(_) => {}
                 None => return Ok(None),
             }
@@ -414,7 +421,7 @@ impl Tree {
         let expires = Cell::new(false);
         let now = || {
             expires.set(true);
-            self.store.clock().now_us()
+            self.now_us()
         };
         let found = self.readable_state().and_then(|state| {
             let seen = self.store.commit().visible();
@@ -608,7 +615,7 @@ impl Tree {
             let (state, expires) = (self.readable_state()?, Cell::new(false));
             let now = || {
                 expires.set(true);
-                self.store.clock().now_us()
+                self.now_us()
             };
             let found = get_at(&state, key, self.store.commit().visible(), now, |_| ())?.is_some();
             if found || !expires.get() { Ok(found) } else { Ok(self.get_at_one_read_point(key)?.is_some()) }

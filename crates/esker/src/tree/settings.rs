@@ -42,8 +42,8 @@ impl Tree {
     /// Changes the tree's options. Tables written from now on follow them.
     ///
     /// # Errors
-    /// `InvalidInput` when an option is out of range, or when [`TreeOptions::log`] or [`TreeOptions::group`] differs from
-    /// the tree's; or as a write.
+    /// `InvalidInput` when an option is out of range, or when [`TreeOptions::log`], [`TreeOptions::group`] or
+    /// [`TreeOptions::expiry_clock`] differs from the tree's; or as a write.
     pub fn set_options(&self, options: TreeOptions) -> Result<()> {
         self.store.disk().ensure_writable()?;
         options.check()?;
@@ -54,6 +54,9 @@ impl Tree {
         }
         if options.group != self.inner.options().group {
             return Err(Error::invalid("the group of a tree is fixed when it is created"));
+        }
+        if options.expiry_clock != self.inner.options().expiry_clock {
+            return Err(Error::invalid("by which clock values expire is fixed when a tree is created"));
         }
         self.change(Edit::SetOptions { tree: self.inner.id, options })
     }

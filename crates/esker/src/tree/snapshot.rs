@@ -82,6 +82,11 @@ impl Snapshot {
         self.point.seq
     }
 
+    /// The time by which values of `tree` expire for this snapshot, in microseconds since 1970.
+    pub(crate) fn time_of(&self, tree: &Tree) -> u64 {
+        tree.fixed_us().unwrap_or(self.point.time_us)
+    }
+
     fn state_of(&self, tree: &Tree) -> Result<Guard<Arc<TreeState>>> {
         tree.check_store(&self.point.store, "snapshot")?;
         let state = tree.readable_state()?;
@@ -138,7 +143,7 @@ impl Snapshot {
         use_value: impl FnOnce(&Content<'_>, Option<&BlockSlice>) -> T,
     ) -> Result<Option<Answer<T>>> {
         let state = self.state_with(tree, key)?;
-        let (store, at) = (&self.point.store, (self.point.seq, self.point.time_us));
+        let (store, at) = (&self.point.store, (self.point.seq, self.time_of(tree)));
         let whole = |value: Result<Value>| value.map(Answer::Whole);
         let found = find_at(
             &state,
@@ -252,7 +257,7 @@ impl Snapshot {
         let key = key.as_ref();
         tree.measured(key, || {
             let state = self.state_with(tree, key)?;
-            Ok(get_at(&state, key, self.point.seq, || self.point.time_us, |_| ())?.is_some())
+            Ok(get_at(&state, key, self.point.seq, || self.time_of(tree), |_| ())?.is_some())
         })
     }
 
@@ -327,7 +332,7 @@ impl Snapshot {
             store: Arc::clone(&point.store) as Arc<dyn Scanned>,
             tree: Arc::clone(tree.inner()),
             states,
-            point: (point.seq, point.time_us),
+            point: (point.seq, self.time_of(tree)),
             held: Some(Arc::clone(point) as Held),
         })
     }

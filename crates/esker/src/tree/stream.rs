@@ -67,7 +67,7 @@ impl ValueWriter {
     /// The key has the value for the time `ttl` from now on ([`Tree::put_for`]).
     #[must_use]
     pub fn expiring_after(mut self, ttl: Duration) -> Self {
-        self.options.set_expiry(Some(self.tree.store.expiry_after(ttl)));
+        self.options.set_expiry(Some(self.tree.expiry_after(ttl)));
         self
     }
 

@@ -123,13 +123,14 @@ impl Tree {
             let found = version_at(&*self.readable_state()?, from, seen)?;
             let Some((seq, kind, stored)) = &found else { return Ok(false) };
             let entry = Content::open(*kind, stored);
-            if !entry.lives(|| snapshot.time_us()) {
+            if !entry.lives(|| snapshot.time_of(self)) {
                 return Ok(false);
             }
             if from == to && matches!(beside, NewBeside::Same) {
                 return Ok(true);
             }
             let (mut batch, mut blobs, mut lapses_us) = (Batch::new(), Vec::new(), entry.expiry);
+            batch.carry(self)?;
             if entry.kind == Kind::Merge {
                 // The target gets the computed value; later operands of `from` do not change it.
                 let Some(value) = snapshot.get(self, from)? else { return Ok(false) };
@@ -162,7 +163,7 @@ impl Tree {
             if moves {
                 batch.delete(self, from)?;
             }
-            let lasting = self.store.log().lasting(lapses_us);
+            let lasting = self.lasting(lapses_us);
             let unchanged = || Ok(self.is_unchanged(from, seen)? && lasting.holds());
             if self
                 .store

@@ -349,7 +349,8 @@ impl Txn {
             }
             self.inner.borrow_mut().reads.note_key(tree, key, snapshot.seq());
         }
-        if let Some(expiry) = found.as_ref().and_then(Value::lapses_us) {
+        let lapse = found.as_ref().and_then(Value::lapses_us).filter(|_| tree.fixed_us().is_none());
+        if let Some(expiry) = lapse {
             let relied = self.is_serializable() || for_update;
             self.inner.borrow_mut().reads.note_lapse(tree, key, expiry, relied);
         }
@@ -412,7 +413,7 @@ impl Txn {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        self.put_expiring(tree, key.as_ref(), value.as_ref(), self.store.expiry_after(ttl))
+        self.put_expiring(tree, key.as_ref(), value.as_ref(), tree.expiry_after(ttl))
     }
 
     /// Like [`Txn::put_for`], until the store's clock shows `moment` ([`Tree::put_until`]).

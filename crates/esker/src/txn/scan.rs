@@ -116,7 +116,9 @@ impl<'t> TxnScan<'t> {
     /// Moves to the store's next pair that is in no range deleted by the transaction.
     fn advance_store(&mut self) -> Result<bool> {
         while self.store.advance()? {
-            if let Some(expiry) = self.store.lapses_us() {
+            if self.tree.fixed_us().is_none()
+                && let Some(expiry) = self.store.lapses_us()
+            {
                 self.lapses.push((self.store.key().to_vec(), expiry));
             }
             // A later put of the transaction hides the store's pair.

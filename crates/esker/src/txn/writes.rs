@@ -190,7 +190,8 @@ impl WriteSet {
     /// The changes of `tree`, to be changed at `key`: notes what is there now, for [`WriteSet::rollback_to`].
     fn changes_at(&mut self, tree: &Tree, key: &[u8]) -> &mut Changes {
         let id = tree.inner().id;
-        let (_, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
+        let (known, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
+        known.advance_to(tree);
         if !self.savepoints.is_empty() && self.noted.insert((id, key.to_vec())) {
             let before = changes.keys.get(key).cloned();
             self.undo.push(Undo::Key { tree: id, key: key.to_vec(), before });
@@ -218,7 +219,8 @@ impl WriteSet {
             self.set(tree, key, KeyChange::DELETE);
         }
         let id = tree.inner().id;
-        let (_, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
+        let (known, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
+        known.advance_to(tree);
         Arc::make_mut(&mut changes.deleted).push(range);
         if !self.savepoints.is_empty() {
             self.undo.push(Undo::Range { tree: id });
@@ -258,6 +260,7 @@ impl WriteSet {
     pub(super) fn to_batch(&self) -> Result<Batch> {
         let mut batch = Batch::new();
         for (tree, changes) in self.trees() {
+            batch.carry(tree)?;
             for range in changes.deleted.iter() {
                 batch.add_range(tree.inner(), range)?;
             }

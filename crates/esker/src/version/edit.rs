@@ -57,6 +57,8 @@ pub(crate) enum Edit {
     Flushed {
         tree: TreeId,
         seq: SeqNo,
+        /// The greatest time that these writes have carried, in microseconds since 1970; 0: none.
+        time_us: u64,
     },
     /// Recovery begins here.
     Floor(LogFloor),
@@ -198,7 +200,7 @@ impl Edit {
                 out.push(*level);
                 put_varint(out, *file);
             }
-            Edit::Flushed { tree, seq } => put(out, FLUSHED, &[id(tree), *seq]),
+            Edit::Flushed { tree, seq, time_us } => put(out, FLUSHED, &[id(tree), *seq, *time_us]),
             Edit::Floor(floor) => put(out, FLOOR, &[floor.segment, floor.start]),
             Edit::LogSynced { position } => put(out, LOG_SYNCED, &[*position]),
             Edit::Counters { next_file, next_tree, last_seq } => {
@@ -241,7 +243,9 @@ impl Edit {
             REMOVE_TABLE => {
                 Edit::RemoveTable { tree: tree_id(from)?, level: from.u8()?, file: file_id(from)? }
             }
-            FLUSHED => Edit::Flushed { tree: tree_id(from)?, seq: seq(from)? },
+            FLUSHED => {
+                Edit::Flushed { tree: tree_id(from)?, seq: seq(from)?, time_us: within(from, CLOCK_MAX)? }
+            }
             FLOOR => Edit::Floor(LogFloor { segment: within(from, SEGMENT_ID_MAX)?, start: position(from)? }),
             LOG_SYNCED => Edit::LogSynced { position: position(from)? },
             COUNTERS => {
@@ -338,8 +342,9 @@ impl ManifestState {
                     .remove(&(*tree, *level, *file))
                     .ok_or_else(|| format!("table {file} is removed from level {level} but not there"))?;
             }
-            Edit::Flushed { tree, seq } => {
+            Edit::Flushed { tree, seq, time_us } => {
                 let record = self.tree(*tree)?;
+                record.time_us = record.time_us.max(*time_us);
                 record.flushed = record.flushed.max(*seq);
                 self.last_seq = self.last_seq.max(*seq);
             }
@@ -405,7 +410,7 @@ impl ManifestState {
         }
         edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree, tag: tag.clone() }));
         if record.flushed > 0 {
-            edits.push(Edit::Flushed { tree, seq: record.flushed });
+            edits.push(Edit::Flushed { tree, seq: record.flushed, time_us: record.time_us });
         }
         let ranges = record.ranges();
         edits.extend(ranges.map(|one| Edit::DeleteRange { tree, seq: one.seq, range: one.range }));

@@ -13,6 +13,8 @@ pub(crate) struct TreeRecord {
     pub(crate) options: TreeOptions,
     pub(crate) tag: Option<String>,
     pub(crate) flushed: SeqNo,
+    /// The greatest time that flushed writes have carried, in microseconds since 1970; 0: none.
+    pub(crate) time_us: u64,
     /// The tree number under which its huge values are filed. A tree that was split off or imported took one over.
     pub(crate) lineage: TreeId,
     pub(crate) range: KeyRange,
@@ -23,7 +25,7 @@ impl TreeRecord {
     pub(super) fn new(tree: TreeId, name: &str, options: &TreeOptions) -> Self {
         let (name, options, deleted_ranges) = (name.to_owned(), options.clone(), BTreeMap::new());
         let (lineage, range) = (tree, KeyRange::default());
-        TreeRecord { name, options, tag: None, flushed: 0, lineage, range, deleted_ranges }
+        TreeRecord { name, options, tag: None, flushed: 0, time_us: 0, lineage, range, deleted_ranges }
     }
 
     /// Its range tombstones, by sequence number.

@@ -7,6 +7,7 @@
 //!            with attributes: when, 8, or 0 | length of the attributes, 2 | attributes | value or pointer
 //!            of a merge: length of the operator's name, 1 | name | operand
 //!            of a deletion of a range, whose key is its beginning: whether it ends, 1 | where
+//!            of a time, whose key is empty: microseconds since 1970, 8
 //! ```
 //!
 //! The n-th op gets the n-th sequence number of the record. A payload without ops says which number comes next, because
@@ -29,7 +30,7 @@ use crate::memtable::Memtable;
 use crate::operators;
 use crate::ranges::{KeyRange, RangeTombstone};
 use crate::state::TreeInner;
-use crate::version::edit::TreeId;
+use crate::version::edit::{CLOCK_MAX, TreeId};
 
 /// The longest key, in bytes.
 pub const KEY_LEN_MAX: usize = 128 << 10;
@@ -161,6 +162,8 @@ pub(crate) struct TreePart {
     pub(crate) tree: Arc<TreeInner>,
     /// How many bytes of memtable space it needs.
     pub(crate) memory: usize,
+    /// The greatest time that the batch carries for it; 0: none.
+    time_us: u64,
 }
 
 /// One op of a payload.
@@ -170,6 +173,14 @@ pub(crate) struct Op<'a> {
     pub(crate) kind: Kind,
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
+}
+
+impl Op<'_> {
+    /// The time that the op has its write carry, in microseconds since 1970.
+    pub(crate) fn time_us(&self) -> Option<u64> {
+        let stored = (self.kind == Kind::Time).then_some(self.value)?;
+        stored.try_into().ok().map(u64::from_le_bytes).filter(|&time_us| time_us <= CLOCK_MAX)
+    }
 }
 
 /// Fails if `key` is empty or too long.
@@ -230,7 +241,7 @@ impl Batch {
             self.parts.clear();
         }
         if let Some(part) = self.parts.first_mut() {
-            part.memory = 0;
+            (part.memory, part.time_us) = (0, 0);
         }
     }
 
@@ -290,6 +301,19 @@ impl Batch {
         self.push(tree, Kind::DeleteRange, &range.lower, [&[], &upper], 0)
     }
 
+    /// Has the batch carry `time_us` for `tree`, if the tree takes its time from its writes.
+    pub(crate) fn add_time(&mut self, tree: &Arc<TreeInner>, time_us: u64) -> Result<()> {
+        if tree.own_time.is_none() || time_us > CLOCK_MAX {
+            return Ok(());
+        }
+        let part = self.part_of(tree);
+        if self.parts[part].time_us < time_us {
+            self.push(tree, Kind::Time, &[], [&[], &time_us.to_le_bytes()], 0)?;
+            self.parts[part].time_us = time_us;
+        }
+        Ok(())
+    }
+
     /// Adds an op that stores `stored`, given in two parts, in a memtable node of `height`.
     fn push(
         &mut self,
@@ -313,6 +337,7 @@ impl Batch {
         self.parts[part].memory += match kind {
             // It takes no space among the entries, but counts with the space that it takes elsewhere.
             Kind::DeleteRange => RANGE_MEMORY + key.len() + stored_len,
+            Kind::Time => 0,
             _ => Memtable::entry_size(height, key.len(), stored_len),
         };
         self.has_ranges |= kind == Kind::DeleteRange;
@@ -457,7 +482,7 @@ impl Batch {
             self.parts.clear();
         }
         self.parts.iter().position(|part| Arc::ptr_eq(&part.tree, tree)).unwrap_or_else(|| {
-            self.parts.push(TreePart { tree: Arc::clone(tree), memory: 0 });
+            self.parts.push(TreePart { tree: Arc::clone(tree), memory: 0, time_us: 0 });
             self.parts.len() - 1
         })
     }
@@ -485,7 +510,7 @@ impl Batch {
 
     /// Whether the batch holds deletes only.
     pub(crate) fn only_deletes(&self) -> bool {
-        Ops::of(&self.payload).all(|op| matches!(op.kind, Kind::Delete | Kind::DeleteRange))
+        Ops::of(&self.payload).all(|op| matches!(op.kind, Kind::Delete | Kind::DeleteRange | Kind::Time))
     }
 
     /// The ranges that the batch deletes, each with its place in the batch and the index of its part.
@@ -563,6 +588,7 @@ impl<'a> Ops<'a> {
         let is_whole = match kind {
             Kind::DeleteRange => KeyRange::decode(key, value).is_some(),
             Kind::Merge => operators::parts(value).is_some(),
+            Kind::Time => key.is_empty() && Op { tree, kind, key, value }.time_us().is_some(),
             kind => kind.is_whole(value),
         };
         if !is_whole {

@@ -27,7 +27,7 @@ use super::lookups::{Lookup, LookupQueue};
 use crate::blob::NewBlob;
 use crate::blob::VOLATILE;
 use crate::canary::broken;
-use crate::cursor::{Kind, MAX_SEQ, SeqNo};
+use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::env::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::record;
@@ -293,8 +293,10 @@ impl Commit {
         }
         for (seq, (part, height, op)) in (reservation.first_seq..).zip(batch.planned_ops()) {
             let (mem, region) = &mut reservation.mems[part];
-            if op.kind != Kind::DeleteRange {
+            if op.kind.is_entry() {
                 mem.table.insert(region, height, op.key, seq, op.kind, op.value);
+            } else if let Some(time_us) = op.time_us() {
+                batch.parts()[part].tree.carry(mem, time_us);
             }
         }
         let (end, last_seq) = (reservation.end, reservation.first_seq + batch.len() as u64 - 1);

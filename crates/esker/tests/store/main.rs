@@ -47,6 +47,7 @@ mod memory;
 mod merges;
 mod merges_at_once;
 mod moved_paths;
+mod own_time;
 mod range_deletes;
 mod reads;
 mod reclaim;

@@ -125,7 +125,8 @@ impl Repair<'_> {
         for (&tree, parts) in &parts {
             // An entry in a table may have lost its number (0). `cleared` is never behind the flushed writes.
             let seq = parts.iter().map(|part| part.max_seq.max(part.cleared)).max().unwrap_or(0);
-            self.apply(&Edit::Flushed { tree, seq })?;
+            let time_us = known.trees.get(&tree).map_or(0, |record| record.time_us);
+            self.apply(&Edit::Flushed { tree, seq, time_us })?;
         }
         // One huge value must not have two entries: freeing one would free the other's. If the log and a table both
         // name it, the log's entry is kept.

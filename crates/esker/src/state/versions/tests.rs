@@ -4,7 +4,7 @@ use super::*;
 use crate::db::Db;
 use crate::env::{Env, JobKind, StepExecutor};
 use crate::fs::sim::SimFs;
-use crate::options::{CompactionStyle, Options, TreeOptions};
+use crate::options::{CompactionStyle, ExpiryClock, Options, TreeOptions};
 use crate::ranges::{KeyRange, RangeTombstone};
 use crate::rng::Rng;
 use crate::tree::Tree;
@@ -16,6 +16,8 @@ struct Described {
     lineage: TreeId,
     options: TreeOptions,
     tag: Option<String>,
+    /// The greatest time that flushed writes have carried, if it has one of its own.
+    time_us: Option<u64>,
     range: KeyRange,
     ranges: Vec<RangeTombstone>,
     tables: BTreeMap<(usize, FileId), TableInfo>,
@@ -34,6 +36,7 @@ fn in_memory(versions: &Versions, known: &ManifestState) -> AllDescribed {
             lineage: tree.lineage,
             options: tree.options(),
             tag: tree.tag.lock().clone(),
+            time_us: tree.own_time.as_ref().map(|own| own.flushed()),
             range: state.key_bounds.range.clone(),
             ranges: state.ranges.list().into_iter().filter(|one| one.seq <= flushed).collect(),
             tables: (state.levels.tables())
@@ -56,6 +59,7 @@ fn on_disk(known: &ManifestState) -> AllDescribed {
             lineage: record.lineage,
             options: record.options.clone(),
             tag: record.tag.clone(),
+            time_us: (record.options.expiry_clock == ExpiryClock::Writes).then_some(record.time_us),
             range: record.range.clone(),
             ranges: record.ranges().collect(),
             tables: tables.map(|(level, info)| ((usize::from(level), info.file), info.clone())).collect(),
@@ -116,6 +120,7 @@ impl History {
 
     /// Keys that the tree does not have are refused: of a tree that was split.
     fn write(&mut self, tree: &Tree) {
+        let tree = tree.at_us(self.rng.below(1000));
         for _ in 0..self.rng.index(20) {
             let (key, huge) = (self.key(), self.rng.index(8) == 0);
             let value = vec![b'v'; if huge { 300 } else { 10 + self.rng.index(50) }];
@@ -158,7 +163,9 @@ impl History {
         let (tree, db) = (self.tree(), self.db.clone());
         match self.rng.index(24) {
             0 => {
-                let options = TreeOptions::default().log(self.rng.index(4) > 0);
+                let clocks = [ExpiryClock::Store, ExpiryClock::Writes];
+                let options = TreeOptions::default().expiry_clock(clocks[self.rng.index(2)]);
+                let options = options.log(self.rng.index(4) > 0);
                 drop(db.create_tree(&self.new_name(), options).unwrap());
             }
             1 if tree.name() != "default" => db.drop_tree(tree.name()).unwrap(),

@@ -26,7 +26,13 @@ impl Compactor {
         let dues = trees.iter().filter_map(|tree| Some((first_due(&tree.state.load().levels)?, tree)));
         let (mut next, mut due_now) = (u64::MAX, Vec::new());
         for (due, tree) in dues {
-            if due <= now {
+            if let Some(own) = &tree.own_time {
+                // Its time moves with its flushes, each of which calls for another look.
+                if due <= own.flushed() {
+                    due_now.push(Arc::clone(tree));
+                    next = next.min(now.saturating_add(AGAIN_US));
+                }
+            } else if due <= now {
                 due_now.push(Arc::clone(tree));
                 next = next.min(now.saturating_add(AGAIN_US));
             } else {

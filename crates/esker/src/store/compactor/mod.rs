@@ -359,7 +359,7 @@ impl Compactor {
     /// The tables of `tree`, and the merge of all of them, if there is something to merge.
     fn all_of(&self, tree: &TreeInner) -> (Arc<Levels>, Option<Compaction>) {
         let levels = Arc::clone(&tree.state.load().levels);
-        let time_us = self.log.read_points().time_us;
+        let time_us = self.log.read_points().of(tree).time_us;
         let has_ranges = !tree.state.load().ranges.is_empty();
         let compaction = pick::pick_all(&levels, time_us, has_ranges);
         (levels, compaction)
@@ -396,7 +396,7 @@ impl Compactor {
 
     /// What the tables of `tree`, which are `levels`, are to be like.
     fn goal_of(&self, tree: &TreeInner, levels: &Levels) -> Goal {
-        let time_us = self.log.read_points().time_us;
+        let time_us = self.log.read_points().of(tree).time_us;
         Goal::new(&tree.options(), levels, &self.core.options, time_us)
     }
 
@@ -507,7 +507,7 @@ impl Compactor {
         let Compaction { inputs, target, .. } = compaction;
         // It stays so: see `crate::state::merging`.
         let nothing_below = !compaction.has_older_below(levels);
-        let snapshots = self.log.read_points();
+        let snapshots = self.log.read_points().of(tree);
         let certain = self.installer.flushed_up_to(tree.id);
         let retention = Retention::new(snapshots, &tree.state.load().ranges, certain);
         // Tables of the target level that are not inputs lie between the keys of the merge. No output table may span one.

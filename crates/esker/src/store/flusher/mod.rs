@@ -327,7 +327,8 @@ impl Flusher {
         let flushed = by_tree(immutable.to_vec());
         for (tree, mems) in &flushed {
             let seq = last_seq(mems);
-            edits.push(Edit::Flushed { tree: tree.id, seq });
+            let time_us = mems.iter().map(|mem| mem.time_us()).max().unwrap_or(0);
+            edits.push(Edit::Flushed { tree: tree.id, seq, time_us });
             edits.extend(self.installer.ranges_to_note(tree, seq));
         }
         Ok(flushed)
@@ -351,7 +352,7 @@ impl Flusher {
         let level = if unmerged.is_some() { LEVELS - 1 } else { 0 };
         let levels = Arc::clone(&tree.state.load().levels);
         let bottom = level == LEVELS - 1;
-        let snapshots = self.log.read_points();
+        let snapshots = self.log.read_points().of(tree);
         let retention = Retention::new(snapshots, &tree.state.load().ranges, last_seq(mems));
         let mut output = Output::new(
             &self.core.tables,
@@ -413,7 +414,8 @@ impl Flusher {
         let mut output = Output::new(&self.core.tables, options);
         let mut parts = Vec::new();
         for (tree, mems) in groups {
-            let retention = Retention::new(snapshots.clone(), &tree.state.load().ranges, last_seq(mems));
+            let retention =
+                Retention::new(snapshots.clone().of(tree), &tree.state.load().ranges, last_seq(mems));
             let operators = &self.core.options.merge_operators;
             let mut part = TablePart::new(tree.id);
             Survivors { operators, retention, nothing_below: false, dropped }.write_all(

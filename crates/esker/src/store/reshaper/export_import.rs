@@ -249,7 +249,7 @@ impl Reshaper {
         let files = BlobFiles { live: of_blobs.collect(), ..BlobFiles::default() };
         edits.extend(files.to_edits().map(Edit::Blob));
         for (tree, ImportedTree { record, tables }) in (ids.first..).zip(imported.trees) {
-            edits.push(Edit::Flushed { tree, seq });
+            edits.push(Edit::Flushed { tree, seq, time_us: record.time_us });
             let ranges = record.ranges();
             edits.extend(ranges.map(|one| Edit::DeleteRange { tree, seq: one.seq, range: one.range }));
             edits.extend(tables.into_iter().map(|(level, table)| Edit::AddTable { tree, level, table }));

@@ -155,7 +155,7 @@ impl Reshaper {
         if tree.log {
             edits.push(Edit::Counters { next_file: 0, next_tree: 0, last_seq: number.seq });
         } else {
-            edits.push(Edit::Flushed { tree: tree.id, seq: number.seq });
+            edits.push(Edit::Flushed { tree: tree.id, seq: number.seq, time_us: 0 });
         }
         let by = number.seq;
         replaced.iter_mut().for_each(|one| (one.until, one.by) = (by, by));

@@ -136,6 +136,7 @@ impl SplitAt<'_> {
         let table_edits = split_tables(&state, (from, to), &halves.high.lower)?;
         let range_edits = split_ranges(&state, (from, to), &halves);
         let tag = tree.tag.lock().clone();
+        let time_us = tree.own_time.as_ref().map_or(0, |own| own.flushed());
         let mut options = tree.options();
         options.group = group.map(str::to_owned).or(options.group);
         let mut edits = vec![
@@ -143,8 +144,8 @@ impl SplitAt<'_> {
             Edit::KeyBounds { tree: to, lineage, range: halves.high },
             Edit::KeyBounds { tree: from, lineage, range: halves.low },
             // Both trees are entirely in tables.
-            Edit::Flushed { tree: to, seq },
-            Edit::Flushed { tree: from, seq },
+            Edit::Flushed { tree: to, seq, time_us },
+            Edit::Flushed { tree: from, seq, time_us },
         ];
         edits.extend(tag.map(|tag| Edit::SetTag { tree: to, tag }));
         edits.extend(table_edits);

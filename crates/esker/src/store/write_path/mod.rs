@@ -27,7 +27,7 @@ fn check_key_bounds(batch: &Batch) -> Result<()> {
     if bounds.iter().all(|key_bounds| key_bounds.is_whole()) {
         return Ok(());
     }
-    for (part, _, op) in batch.planned_ops() {
+    for (part, _, op) in batch.planned_ops().filter(|(_, _, op)| op.kind != Kind::Time) {
         let (key_bounds, name) = (&bounds[part], &batch.parts()[part].tree.name);
         match KeyRange::decode(op.key, op.value).filter(|_| op.kind == Kind::DeleteRange) {
             // A range counts as far as the tree has it.
@@ -40,7 +40,7 @@ fn check_key_bounds(batch: &Batch) -> Result<()> {
 
 /// The tree and key of the first write in `batch`.
 fn subject(batch: &Batch) -> Subject {
-    let first = batch.planned_ops().next();
+    let first = batch.planned_ops().find(|(_, _, op)| op.kind != Kind::Time);
     first.map_or_else(Subject::none, |(part, _, op)| Subject::of(&batch.parts()[part].tree.name, op.key))
 }
 

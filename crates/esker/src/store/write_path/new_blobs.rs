@@ -82,7 +82,7 @@ impl WritePath {
         if filter.is_empty() {
             return Vec::new();
         }
-        let ops = (0..).zip(batch.planned_ops());
+        let ops = (0..).zip(batch.planned_ops()).filter(|(_, (_, _, op))| op.kind != Kind::Time);
         // A value that operands are merged into stays.
         let overwriting = ops.filter(|(_, (_, _, op))| op.kind != Kind::Merge || broken("merge-ends"));
         let lineage = |part: usize| batch.parts()[part].tree.lineage;
