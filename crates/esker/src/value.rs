@@ -112,6 +112,19 @@ impl Value {
         Value { place: self.place, expiry, rare: rare_of(attributes) }
     }
 
+    /// Where a huge value is.
+    pub(crate) fn pointer(&self) -> Option<&Pointer> {
+        match &self.place {
+            Place::Inline(_) => None,
+            Place::Blob(_, pointer) => Some(pointer),
+        }
+    }
+
+    /// What is beside it.
+    pub(crate) fn put_options(&self) -> PutOptions {
+        PutOptions::until(self.expiry).attributes(self.attributes())
+    }
+
     /// The same value, computed from one that expires at `below`.
     pub(crate) fn made_of(self, below: Option<Expiry>) -> Value {
         let rare = below.map(|_| Box::new(Rare { below, attributes: Vec::new() }));

@@ -140,10 +140,10 @@ impl FilterPrefix {
 mod tests {
     use super::*;
 
-    /// A key and its prefix.
-    type Case = (&'static [u8], Option<&'static [u8]>);
+    /// Keys, each with its prefix.
+    type Cases = &'static [(&'static [u8], Option<&'static [u8]>)];
 
-    const RULES: [(fn() -> FilterPrefix, &[Case]); 4] = [
+    const RULES: [(fn() -> FilterPrefix, Cases); 4] = [
         (|| FilterPrefix::length(2), &[(b"a", None), (b"ab", Some(b"ab")), (b"abc", Some(b"ab"))]),
         (
             || FilterPrefix::through("/", 2),

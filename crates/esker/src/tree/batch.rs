@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use super::{StoredValue, Tree};
 use crate::cursor::{Beside, Kind};
 use crate::env::us_at;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::read::range::ScanRange;
-use crate::value::PutOptions;
+use crate::value::{PutOptions, Value};
 use crate::write::batch::{Batch, HugeValue};
 
 impl Batch {
@@ -148,6 +148,28 @@ impl Batch {
             return self.add_huge(tree.inner(), key, HugeValue::Bytes(Arc::new(value)), beside);
         }
         self.add_beside(tree.inner(), Kind::Put, beside, key, value.as_ref())
+    }
+
+    /// Adds: `key` of `tree` gets `value` too, a huge one of the same tree that a registered snapshot sees, with
+    /// `beside`.
+    pub(crate) fn put_again(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        value: &Value,
+        beside: Beside<'_>,
+    ) -> Result<()> {
+        let copied = match value.pointer() {
+            Some(pointer) => tree.store.writes().copy_blob(tree.inner.lineage, key, pointer)?,
+            None => None,
+        };
+        let lost = || {
+            let message = format!("the value that \"{}\" was to get is gone", key.escape_ascii());
+            Error::new(ErrorKind::Conflict, message)
+        };
+        let blob = copied.ok_or_else(lost)?;
+        self.carry(tree)?;
+        self.add_huge(tree.inner(), key, HugeValue::Stored(Arc::new(blob)), beside)
     }
 
     /// Adds: `key` of `tree` gets the value `stored`, whose bytes stay where they are, with the

@@ -43,7 +43,7 @@ use crate::read::range::ScanRange;
 use crate::store::Owner;
 use crate::trace::{Operation, Subject, perf_context};
 use crate::tree::{Snapshot, Tree};
-use crate::value::{PutOptions, Value};
+use crate::value::{PutOptions, Value, check_attributes};
 use crate::write::batch::check_key;
 
 mod locks;
@@ -447,6 +447,93 @@ impl Txn {
     ) -> Result<()> {
         options.checked()?;
         let (key, change) = (key.as_ref(), KeyChange::put(value.as_ref(), options.clone()));
+        self.change(tree, key, |writes| writes.set(tree, key, change))
+    }
+
+    /// Moves the value of `from` to `to`, as [`Tree::rename`] does. Returns `false`, and changes nothing, if `from` is
+    /// absent. The value counts as read for update ([`Txn::get_for_update`]); a huge one stays where it is.
+    ///
+    /// # Errors
+    /// As [`Txn::put`] and [`Txn::get_for_update`]. The commit fails with `Conflict` when a huge value is gone.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let (films, index) = (db.tree("films")?, db.tree("index")?);
+    /// films.put("draft", vec![7; 1 << 20])?;
+    /// let txn = db.begin(esker::TxnOptions::default())?;
+    /// assert!(txn.rename(&films, "draft", "final")?);
+    /// txn.put(&index, "newest", "final")?;
+    /// txn.commit()?;
+    /// assert_eq!(films.get("final")?.expect("it was renamed").len(), 1 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rename(&self, tree: &Tree, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<bool> {
+        self.transfer(tree, from.as_ref(), to.as_ref(), true)
+    }
+
+    /// Gives `to` the value of `from`, which keeps it, as [`Tree::copy`] does. Otherwise as [`Txn::rename`].
+    ///
+    /// # Errors
+    /// As [`Txn::rename`].
+    pub fn copy(&self, tree: &Tree, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<bool> {
+        self.transfer(tree, from.as_ref(), to.as_ref(), false)
+    }
+
+    fn transfer(&self, tree: &Tree, from: &[u8], to: &[u8], moves: bool) -> Result<bool> {
+        check_key(to)?;
+        let Some(value) = self.get_for_update(tree, from)? else { return Ok(false) };
+        if from != to {
+            self.put_read(tree, to, value.clone(), value.put_options())?;
+            if moves {
+                self.delete(tree, from)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The value of `key` expires at `expires_us`, or never (`None`), as with [`Tree::set_expiry`]. Returns `false`, and
+    /// changes nothing, if the key is absent. Otherwise as [`Txn::rename`].
+    ///
+    /// # Errors
+    /// As [`Txn::rename`].
+    pub fn set_expiry(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        expires_us: impl Into<Option<u64>>,
+    ) -> Result<bool> {
+        let key = key.as_ref();
+        let Some(value) = self.get_for_update(tree, key)? else { return Ok(false) };
+        let options = value.put_options().expires_us(expires_us);
+        self.put_read(tree, key, value, options)?;
+        Ok(true)
+    }
+
+    /// The value of `key` has the attributes `attributes`, as with [`Tree::set_attributes`]. Returns `false`, and
+    /// changes nothing, if the key is absent. Otherwise as [`Txn::rename`].
+    ///
+    /// # Errors
+    /// As [`Txn::rename`], and `InvalidInput` when the attributes are longer than 4 KiB.
+    pub fn set_attributes(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        attributes: impl AsRef<[u8]>,
+    ) -> Result<bool> {
+        let key = key.as_ref();
+        check_attributes(attributes.as_ref())?;
+        let Some(value) = self.get_for_update(tree, key)? else { return Ok(false) };
+        let options = value.put_options().attributes(attributes);
+        self.put_read(tree, key, value, options)?;
+        Ok(true)
+    }
+
+    /// Gives `key` a value that this transaction has read in the same tree.
+    fn put_read(&self, tree: &Tree, key: &[u8], value: Value, options: PutOptions) -> Result<()> {
+        let change = KeyChange::of_value(value, options)?;
         self.change(tree, key, |writes| writes.set(tree, key, change))
     }
 

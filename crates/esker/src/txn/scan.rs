@@ -11,7 +11,7 @@ use crate::ranges::{KeyRange, next_key};
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
 use crate::tree::Tree;
-use crate::value::{PutOptions, Value};
+use crate::value::Value;
 
 /// Where the current pair comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct TxnScan<'t> {
     store_on: bool,
     own: Option<Changes>,
     next_own: Option<(Vec<u8>, KeyChange)>,
-    /// The value that operands have made of the current pair, once it was asked for.
+    /// The value that operands have made of the current pair, or that was read from its blob file, once it was asked for.
     made: Option<Vec<u8>>,
     at: At,
     /// The transaction's record of this read, if it keeps one.
@@ -170,8 +170,8 @@ impl<'t> TxnScan<'t> {
             At::Store => self.store.value(),
             At::Own if !self.range.keys_only => {
                 self.make_own()?;
-                let put = self.next_own.as_ref().and_then(|(_, change)| change.put_value());
-                Ok(self.made.as_deref().or(put.map(|(value, _)| value)).unwrap_or_default())
+                let put = self.next_own.as_ref().and_then(|(_, change)| change.put_bytes());
+                Ok(self.made.as_deref().or(put).unwrap_or_default())
             }
             _ => Ok(&[]),
         }
@@ -185,22 +185,23 @@ impl<'t> TxnScan<'t> {
         if self.at == At::Store {
             return self.store.handle();
         }
-        let put = self.next_own.as_ref().and_then(|(_, change)| change.put_value());
-        let (expires, attributes) = match put {
-            Some((_, beside)) => beside.parts(),
-            None => (None, &[][..]),
-        };
-        let options = PutOptions::default().expires_us(expires).attributes(attributes);
-        Ok(Value::of_bytes(self.value()?).beside(options.beside()))
+        match self.next_own.as_ref().and_then(|(_, change)| change.put_value()) {
+            Some(put) if !self.range.keys_only => Ok(put),
+            Some(put) => Ok(Value::of_bytes(&[]).beside(put.put_options().beside())),
+            None => Ok(Value::of_bytes(self.value()?)),
+        }
     }
 
-    /// Computes the value of the current own write, if it has operands.
+    /// Computes the value of the current own write, if it has operands, and reads it, if it is in a blob file.
     fn make_own(&mut self) -> Result<()> {
         let Some((key, change)) = &self.next_own else { return Ok(()) };
         if self.made.is_none() {
             let is_stored = change.is_on_store() && self.store_on && self.store.key() == key;
             let stored = if is_stored { Some(self.store.value()?) } else { None };
             self.made = change.merged(key, stored, self.txn.operators())?;
+            if self.made.is_none() && change.put_bytes().is_none() {
+                self.made = change.put_value().map(Value::into_vec).transpose()?;
+            }
         }
         Ok(())
     }

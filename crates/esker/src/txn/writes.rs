@@ -1,9 +1,10 @@
 //! The write set of a transaction: in memory and sorted until it commits. Parts of it can be undone.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::cursor::{Beside, Kind};
+use crate::cursor::Kind;
 use crate::error::{Error, Result};
 use crate::operators::MergeOperators;
 use crate::ranges::KeyRange;
@@ -20,6 +21,8 @@ enum Base {
     Absent,
     /// A value, and what is beside it.
     Value(Arc<[u8]>, PutOptions),
+    /// A huge value of the store, which stays where it is, and what is beside it for this key.
+    Stored(Value, PutOptions),
 }
 
 #[derive(Debug, Clone)]
@@ -36,6 +39,14 @@ impl KeyChange {
     /// The attributes of `options` have been checked.
     pub(super) fn put(value: &[u8], options: PutOptions) -> KeyChange {
         KeyChange { base: Base::Value(value.into(), options), operands: Vec::new() }
+    }
+
+    /// The key gets a value that was read in the same tree. The attributes of `options` have been checked.
+    pub(super) fn of_value(value: Value, options: PutOptions) -> Result<KeyChange> {
+        if value.pointer().is_some() {
+            return Ok(KeyChange { base: Base::Stored(value, options), operands: Vec::new() });
+        }
+        Ok(KeyChange::put(&value.into_vec()?, options))
     }
 
     pub(super) fn is_delete(&self) -> bool {
@@ -63,10 +74,20 @@ impl KeyChange {
         }
     }
 
-    /// The value that was put and what is beside it, if nothing was merged into it.
-    pub(super) fn put_value(&self) -> Option<(&[u8], Beside<'_>)> {
+    /// The value that was put, with what is beside it, if nothing was merged into it.
+    pub(super) fn put_value(&self) -> Option<Value> {
         match &self.base {
-            Base::Value(value, options) if self.operands.is_empty() => Some((value, options.beside())),
+            _ if !self.operands.is_empty() => None,
+            Base::Value(value, options) => Some(Value::of_bytes(value).beside(options.beside())),
+            Base::Stored(value, options) => Some(value.clone().beside(options.beside())),
+            Base::Store | Base::Absent => None,
+        }
+    }
+
+    /// The bytes of [`KeyChange::put_value`], if they are in memory.
+    pub(super) fn put_bytes(&self) -> Option<&[u8]> {
+        match &self.base {
+            Base::Value(value, _) if self.operands.is_empty() => Some(value),
             _ => None,
         }
     }
@@ -83,12 +104,13 @@ impl KeyChange {
             return Ok(None);
         }
         let below = match &self.base {
-            Base::Store => stored,
+            Base::Store => stored.map(Cow::Borrowed),
             Base::Absent => None,
-            Base::Value(value, _) => Some(&**value),
+            Base::Value(value, _) => Some(Cow::Borrowed(&**value)),
+            Base::Stored(value, _) => Some(value.bytes()?),
         };
         let newest_first: Vec<&Arc<[u8]>> = self.operands.iter().rev().collect();
-        operators.apply(key, below, &newest_first).map(Some)
+        operators.apply(key, below.as_deref(), &newest_first).map(Some)
     }
 
     /// The value of `key`, where the store has `stored`.
@@ -101,7 +123,7 @@ impl KeyChange {
         if let Some(merged) = self.merged(key, stored, operators)? {
             return Ok(Some(Value::of_bytes(&merged)));
         }
-        Ok(self.put_value().map(|(value, beside)| Value::of_bytes(value).beside(beside)))
+        Ok(self.put_value())
     }
 
     fn add_to(&self, batch: &mut Batch, tree: &Tree, key: &[u8]) -> Result<()> {
@@ -111,6 +133,7 @@ impl KeyChange {
             Base::Value(value, options) => {
                 batch.put_owned_beside(tree, key, Arc::clone(value), options.beside())?;
             }
+            Base::Stored(value, options) => batch.put_again(tree, key, value, options.beside())?,
         }
         self.operands.iter().try_for_each(|operand| batch.add(tree.inner(), Kind::Merge, key, operand))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker::env::StepExecutor;
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
-use esker::{Db, Options, ScanRange};
+use esker::{Db, ErrorKind, Options, PutOptions, ScanRange, TxnOptions};
 
 use crate::common::{settle, world};
 
@@ -160,4 +160,58 @@ fn small_values_and_odd_keys() {
     assert_eq!(tree.get("a").unwrap().unwrap().stored_us(), stored);
     db.drop_tree("t").unwrap();
     assert!(tree.rename("a", "b").is_err());
+}
+
+#[test]
+fn a_transaction_moves_huge_values_and_what_is_beside_them() {
+    let db = open(&SimFs::new(1));
+    let tree = db.default_tree();
+    let far = tree.time_us() + (1 << 40);
+    for byte in [1, 2] {
+        tree.put_opts("a", vec![byte; 5000], &PutOptions::default().attributes("type")).unwrap();
+        tree.put("small", "s").unwrap();
+        let txn = db.begin(TxnOptions::default()).unwrap();
+        assert!(txn.rename(tree, "a", "b").unwrap());
+        assert!(txn.copy(tree, "b", "c").unwrap());
+        assert!(txn.set_expiry(tree, "c", far).unwrap());
+        assert!(txn.set_attributes(tree, "c", "other").unwrap());
+        assert!(txn.copy(tree, "b", "d").unwrap());
+        txn.merge(tree, "d", esker::APPEND, "end").unwrap();
+        assert!(!txn.rename(tree, "none", "x").unwrap() && !txn.set_expiry(tree, "none", None).unwrap());
+        assert_eq!(txn.set_attributes(tree, "b", vec![0; 4097]).unwrap_err().kind(), ErrorKind::InvalidInput);
+        let mut scan = txn.scan(tree, ..).unwrap();
+        let mut seen = Vec::new();
+        while scan.advance().unwrap() {
+            let handle = scan.handle().unwrap();
+            assert_eq!(handle.bytes().unwrap(), scan.value().unwrap());
+            seen.push((scan.key().to_vec(), handle.len(), handle.attributes().to_vec(), handle.expires_us()));
+        }
+        drop(scan);
+        let row = |key: &str, len, attributes: &str, expires| (key.into(), len, attributes.into(), expires);
+        let expected: Vec<(Vec<u8>, u64, Vec<u8>, Option<u64>)> = vec![
+            row("b", 5000, "type", None),
+            row("c", 5000, "other", Some(far)),
+            row("d", 5003, "", None),
+            row("small", 1, "", None),
+        ];
+        assert_eq!(seen, expected);
+        txn.commit().unwrap();
+        db.flush().unwrap();
+        db.compact().unwrap();
+        settle(&db);
+        assert_eq!(tree.get("c").unwrap().unwrap().metadata().expires_us, Some(far));
+        assert_eq!(tree.get("b").unwrap().unwrap().attributes(), b"type");
+        assert_eq!(tree.get_vec("d").unwrap().unwrap().len(), 5003);
+        // One value, stored once; "d" was joined from it.
+        let txn = db.begin(TxnOptions::default()).unwrap();
+        assert!(txn.copy(tree, "b", "e").unwrap());
+        tree.put("b", "replaced meanwhile").unwrap();
+        assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Conflict);
+        for key in ["b", "c", "d", "e"] {
+            tree.delete(key).unwrap();
+        }
+        db.compact().unwrap();
+        settle(&db);
+        assert_eq!(db.stats().unwrap().blob_values, 0, "a reference leaked");
+    }
 }

@@ -81,10 +81,10 @@ fn a_stream_with_a_gap_is_never_finished() -> Result<()> {
 fn a_key_over_the_limit_is_refused() -> Result<()> {
     let (disk, fs) = disk(3);
     let writer = SingleWriter::create(&fs, path(), new_file(CHUNK_LOG2), false)?;
-    let error = writer.finish(1, &vec![0; 65_537], 0).expect_err("a long key");
+    let error = writer.finish(1, &vec![0; 131_073], 0).expect_err("a long key");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     let mut writer = SharedWriter::create(&disk, path(), new_file(CHUNK_LOG2))?;
-    let error = writer.append(1, &vec![0; 65_537], b"value", 0).expect_err("a long key");
+    let error = writer.append(1, &vec![0; 131_073], b"value", 0).expect_err("a long key");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     writer.append(1, &vec![0; 131_072], b"value", 0).map(drop)
 }

@@ -172,6 +172,48 @@ impl Model {
         self.own.insert(place, Own { expiry: ttl.map(|ttl| now + ttl), ..Own::given(value) });
     }
 
+    /// Renames or copies a value, or changes its expiry.
+    fn transfer(&mut self, trees: &[Tree; 2], rng: &mut Rng, now: u64) {
+        let (tree, from, to) = (rng.index(2), name(rng.index(KEYS)), name(rng.index(KEYS)));
+        let place = (tree, from.clone());
+        let value = self.view().get(&place).cloned();
+        let own = self.own.get(&place);
+        let expiry = match own {
+            Some(own) if !own.operands.is_empty() => None,
+            Some(own) => own.expiry,
+            None => {
+                self.kept.get(&place).filter(|stored| stored.operands.is_empty()).and_then(|one| one.expiry)
+            }
+        };
+        let is_read = own.is_none_or(|own| own.given.is_none());
+        let (tree, found) = (&trees[tree], value.is_some());
+        match rng.index(3) {
+            0 => {
+                assert_eq!(self.txn.rename(tree, &from, &to).unwrap(), found);
+                if found && from != to {
+                    self.own.insert(place.clone(), Own::given(None));
+                    self.own.insert((place.0, to), Own { expiry, ..Own::given(value) });
+                }
+            }
+            1 => {
+                assert_eq!(self.txn.copy(tree, &from, &to).unwrap(), found);
+                if found && from != to {
+                    self.own.insert((place.0, to), Own { expiry, ..Own::given(value) });
+                }
+            }
+            _ => {
+                let expiry = rng.chance(0.7).then(|| now + ttl(rng));
+                assert_eq!(self.txn.set_expiry(tree, &from, expiry).unwrap(), found);
+                if found {
+                    self.own.insert(place.clone(), Own { expiry, ..Own::given(value) });
+                }
+            }
+        }
+        if is_read {
+            self.note(true, [place]);
+        }
+    }
+
     fn merge(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
         let (place, operand) = random_merge(rng);
         self.txn.merge(&trees[place.0], &place.1, OPERATORS[place.0], &operand).unwrap();
@@ -344,6 +386,7 @@ impl World {
                     0..3 if rng.chance(0.1) => model.delete_range(trees, rng),
                     0..3 => model.get(trees, rng),
                     3..5 if rng.chance(0.4) => model.merge(trees, rng),
+                    3..5 if rng.chance(0.2) => model.transfer(trees, rng, now),
                     3..5 => model.write(trees, rng, now),
                     5..7 => model.scan(trees, rng),
                     _ => model.back_or_forth(rng),
