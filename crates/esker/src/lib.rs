@@ -77,6 +77,7 @@ mod ranges;
 mod rate;
 mod read;
 mod rng;
+mod rules;
 mod space;
 mod state;
 mod stats;
@@ -110,6 +111,7 @@ pub use read::both_ends::{Range, RangeIter};
 pub use read::lent::ValueRef;
 pub use read::range::ScanRange;
 pub use read::scan::Scan;
+pub use rules::{CompactionRule, CompactionRules, RuleContext, RuleDecision, RuleEntry, RuleRun, RuleValue};
 pub use stats::{Stats, TreeStats};
 pub use trace::{
     Cause, Latency, Operation, OperationStats, SlowOperation, Spent, Step, Trace, WaitStats, WhySlow,
