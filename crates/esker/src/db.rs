@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::admin::import::As;
 use crate::admin::{BackupReport, TreeFiles};
-use crate::env::{Env, JobKind, Worker};
+use crate::env::Env;
+#[cfg(any(test, feature = "testing"))]
+use crate::env::{JobKind, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::MemoryFs;
 use crate::open::DEFAULT_TREE;
@@ -96,7 +98,7 @@ impl Db {
     /// `InvalidInput` when the options are out of range.
     pub fn open_in_memory(options: Options) -> Result<Db> {
         let env = Env { fs: Arc::new(MemoryFs::new()), ..options.env.clone() };
-        Db::open("/memory", options.env(env).create(true))
+        Db::open("/memory", Options { env, ..options }.create(true))
     }
 
     /// Ends background work, makes everything durable and unlocks the directory. Later calls on any handle fail with
@@ -440,7 +442,7 @@ impl Db {
     }
 
     /// The writes with sequence numbers greater than `sequence` ([`Snapshot::sequence`](crate::Snapshot::sequence),
-    /// [`Update::sequence`](crate::Update::sequence)), in order, and all later ones. They are read from the log, as far
+    /// [`Update::sequence`](crate::updates::Update::sequence)), in order, and all later ones. They are read from the log, as far
     /// back as it reaches ([`Options::log_history`](crate::Options::log_history)). Writes to trees that skip the log
     /// are missing, and so are ingested tables. A tree that is created, split or dropped shows only by the changes of
     /// its keys. A merge may show as a put of its result.
@@ -452,7 +454,7 @@ impl Db {
     /// ```
     /// # fn main() -> esker::Result<()> {
     /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
-    /// use esker::What;
+    /// use esker::updates::What;
     /// db.put("a", "1")?;
     /// let copied = db.snapshot();
     /// db.put("b", "2")?;
@@ -536,6 +538,7 @@ impl Db {
 
     /// Does one step of background work in `job`, for stores whose [`Env::executor`] is stepped; `false` if there is
     /// nothing to do.
+    #[cfg(any(test, feature = "testing"))]
     pub fn step(&self, job: JobKind) -> bool {
         self.store.run_one(job)
     }

@@ -36,6 +36,7 @@
 //! | `zstd` | yes | [`Compression::Zstd`]; needs a C compiler |
 //! | `serde` | no | `Serde`, the codec of a [`TypedTree`] for values of any type that serde can serialize |
 //! | `tracing` | no | events of the crate `tracing`, with the target `esker` |
+//! | `testing` | no | for tests of Esker itself: the modules `env` and `fs` (simulated disks, clocks, stepped background work), `Options::env`, `Db::step`. It may change in any release |
 //!
 //! The events, each with figures as fields: `opened` with what was recovered, `flushed`, `merged`, `writers are slowed`
 //! and `writers are no longer slowed`, `stalled` (a write that waited, at the level `DEBUG`), `disk full` and `disk has
@@ -52,12 +53,30 @@ mod codec;
 mod compact;
 mod cursor;
 mod db;
+#[cfg(feature = "testing")]
 pub mod env;
+#[cfg(not(feature = "testing"))]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "some of it is for tests, which see it with the feature"
+)]
+mod env;
 mod error;
 mod events;
 mod finding;
 mod flush;
+#[cfg(feature = "testing")]
 pub mod fs;
+#[cfg(not(feature = "testing"))]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "some of it is for tests, which see it with the feature"
+)]
+mod fs;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -71,24 +90,25 @@ mod log;
 pub mod measure;
 mod memtable;
 mod open;
-mod operators;
+pub mod operators;
 mod options;
 mod ranges;
 mod rate;
 mod read;
+#[cfg(any(test, fuzzing, feature = "testing"))]
 mod rng;
-mod rules;
+pub mod rules;
 mod space;
 mod state;
 mod stats;
 mod store;
 mod sync;
 mod table;
-mod trace;
+pub mod trace;
 mod tree;
 mod txn;
 mod typed;
-mod updates;
+pub mod updates;
 mod value;
 mod version;
 mod write;
@@ -103,7 +123,7 @@ pub use db::{Db, TreeSplit, WriteToken};
 pub use error::{BusyUntil, Error, ErrorKind, KeyMoved, Result};
 pub use finding::{CheckReport, Finding};
 pub use listener::{FlushedTree, Listener};
-pub use operators::{ADD, APPEND, MergeOperator, MergeOperators, OPERATOR_NAME_MAX};
+pub use operators::MergeOperator;
 pub use options::{
     CachePolicy, CompactionStyle, Compression, Durability, ExpiryClock, FilterPrefix, Options, TreeOptions,
 };
@@ -111,11 +131,8 @@ pub use read::both_ends::{Range, RangeIter};
 pub use read::lent::ValueRef;
 pub use read::range::ScanRange;
 pub use read::scan::Scan;
-pub use rules::{CompactionRule, CompactionRules, RuleContext, RuleDecision, RuleEntry, RuleRun, RuleValue};
+pub use rules::CompactionRule;
 pub use stats::{Stats, TreeStats};
-pub use trace::{
-    Cause, Latency, Operation, OperationStats, SlowOperation, Spent, Step, Trace, WaitStats, WhySlow,
-};
 pub use tree::{
     Cursor, Ingest, IngestUnsorted, Snapshot, StagedValue, StagedWriter, Staging, StoredValue, Swap, Tree,
     ValueWriter,
@@ -127,7 +144,6 @@ pub use typed::{
     KeyCodec, KeyElement, KeyPrefix, Pair, TypedBatch, TypedCursor, TypedRange, TypedSnapshot, TypedTree,
     TypedTxn, ValueCodec,
 };
-pub use updates::{Change, Update, Updates, What};
 pub use value::{Metadata, PinnedValue, PutOptions, Value, ValueMap, ValueReader};
 pub use write::batch::{AwaitedValue, Batch, KEY_LEN_MAX};
 

@@ -159,7 +159,11 @@ pub struct Options {
     pub direct_io: bool,
     pub(crate) listener: Option<ListenerHandle>,
     /// Files, clock, randomness and background work.
+    #[cfg(feature = "testing")]
     pub env: Env,
+    /// Files, clock, randomness and background work.
+    #[cfg(not(feature = "testing"))]
+    pub(crate) env: Env,
 }
 
 impl Default for Options {
@@ -289,6 +293,7 @@ setters! {
         /// Sets [`Options::direct_io`].
         direct_io: bool,
         /// Sets [`Options::env`].
+        #[cfg(any(test, feature = "testing"))]
         env: Env,
     }
 }

@@ -49,7 +49,8 @@ use std::sync::Arc;
 ///
 /// # Example
 /// ```
-/// use esker::{CompactionRule, Options, RuleContext, RuleDecision, RuleEntry, RuleRun, RuleValue, TreeOptions};
+/// use esker::{CompactionRule, Options, TreeOptions};
+/// use esker::rules::{RuleContext, RuleDecision, RuleEntry, RuleRun, RuleValue};
 ///
 /// /// Values begin with the time in microseconds since 1970, 8 bytes, from which on they are garbage.
 /// struct Until;
@@ -208,9 +209,9 @@ impl<'a> RuleContext<'a> {
     /// the end), and no snapshot pins any of it. A marker that masks other keys may be dropped only if this is `true` of
     /// all keys that it masks, and if the run drops all of them too.
     ///
-    /// It is `true` of what was written before the run began. A write to the range that comes later lies above this run
-    /// and is not masked any more: if it can carry an older time than the marker and should be masked, the program has
-    /// to keep markers for as long as such writes may come. It says nothing about operands of merge operators: where
+    /// It is `true` of what was written before the run began. A write to the range that comes later, or that had not
+    /// returned by then, lies above this run and is not masked any more: if it can carry an older time than the marker
+    /// and should be masked, the program has to keep markers for as long as such writes may come. It says nothing about operands of merge operators: where
     /// keys that a marker masks may have some, keep the marker.
     ///
     /// `false` may also mean that this is not certain. It searches memtables and looks at the bounds of all tables of

@@ -11,6 +11,7 @@ use crate::log::reader::LogReader;
 use crate::operators;
 use crate::ranges::KeyRange;
 use crate::read::range::ScanRange;
+use crate::state::TreeInner;
 use crate::store::{Owner, Store};
 use crate::value::Value;
 use crate::version::edit::TreeId;
@@ -28,7 +29,7 @@ pub struct Updates {
     since: SeqNo,
     durable: bool,
     /// The names of trees; `None`: the tree was dropped.
-    trees: HashMap<TreeId, Option<Arc<str>>>,
+    trees: HashMap<TreeId, Option<Named>>,
 }
 
 impl std::fmt::Debug for Updates {
@@ -73,6 +74,9 @@ pub enum What {
     DeleteRange(ScanRange),
     /// The merge operator of this name has changed the value of a key, with this operand.
     Merge(Vec<u8>, String, Vec<u8>),
+    /// The change carries this time for a tree whose values expire by it, in microseconds since 1970
+    /// ([`ExpiryClock::Writes`](crate::ExpiryClock)).
+    Time(u64),
 }
 
 impl Updates {
@@ -140,14 +144,20 @@ impl Updates {
     }
 }
 
-/// The change that `op` makes; `None` if its tree was dropped, or it changes no key.
-fn change(store: &Store, trees: &mut HashMap<TreeId, Option<Arc<str>>>, op: &Op<'_>) -> Option<Change> {
-    let named = || store.versions().lock().tree(op.tree).map(|tree| Arc::from(tree.name.as_str()));
-    let tree = trees.entry(op.tree).or_insert_with(named).clone()?;
+/// A tree with changes: its name, and itself.
+type Named = (Arc<str>, Arc<TreeInner>);
+
+/// The change that `op` makes; `None` if its tree was dropped.
+fn change(store: &Store, trees: &mut HashMap<TreeId, Option<Named>>, op: &Op<'_>) -> Option<Change> {
+    let named = || {
+        store.versions().lock().tree(op.tree).map(|tree| (Arc::from(tree.name.as_str()), Arc::clone(tree)))
+    };
+    let (tree, inner) = trees.entry(op.tree).or_insert_with(named).clone()?;
+    let now = || inner.own_time.as_ref().map_or_else(|| store.clock().now_us(), |own| own.carried());
     let key = op.key.to_vec();
     let entry = Content::open(op.kind, op.value);
     let what = match entry.kind {
-        Kind::Time => return None,
+        Kind::Time => What::Time(op.time_us().unwrap_or(0)),
         Kind::Delete => What::Delete(key),
         Kind::DeleteRange => {
             let range = KeyRange::decode(op.key, op.value);
@@ -159,7 +169,7 @@ fn change(store: &Store, trees: &mut HashMap<TreeId, Option<Arc<str>>>, op: &Op<
         }
         Kind::Blob => match Value::of_blob(store.blobs(), op.key, &entry) {
             Ok(value) => What::Put(key, value),
-            Err(_) if !entry.lives(|| store.clock().now_us()) => What::Delete(key),
+            Err(_) if !entry.lives(now) => What::Delete(key),
             Err(_) => What::Replaced(key),
         },
         _ => What::Put(key, Value::copy_of(&entry)),

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use esker::{APPEND, Batch, Durability, TxnOptions, keys};
+use esker::operators::APPEND;
+use esker::{Batch, Durability, TxnOptions, keys};
 
 use crate::args::{Global, Merge};
 use crate::datatype::{DataType, Types};

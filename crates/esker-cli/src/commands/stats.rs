@@ -3,7 +3,8 @@
 
 mod watch;
 
-use esker::{Db, Stats, TreeStats, WhySlow};
+use esker::trace::WhySlow;
+use esker::{Db, Stats, TreeStats};
 use serde_json::{Map, Value, json};
 
 use crate::args::{Global, Stats as Args, StatsFormat};
@@ -50,8 +51,8 @@ fn print(global: &Global, args: &Args, db: &Db) -> Outcome {
 }
 
 fn why_figures(why: &WhySlow) -> Value {
-    let spent = |spent: &esker::Spent| json!({ "cause": spent.cause.name(), "count": spent.count, "us": spent.us, "bytes": spent.bytes });
-    let slow = |slow: &esker::SlowOperation| {
+    let spent = |spent: &esker::trace::Spent| json!({ "cause": spent.cause.name(), "count": spent.count, "us": spent.us, "bytes": spent.bytes });
+    let slow = |slow: &esker::trace::SlowOperation| {
         json!({
             "operation": slow.operation.name(),
             "tree": slow.tree,
@@ -71,7 +72,7 @@ fn why_figures(why: &WhySlow) -> Value {
 
 /// Counts, and times in nanoseconds, by kind of operation.
 fn operations(stats: &Stats) -> Map<String, Value> {
-    let of_kind = |stats: &esker::OperationStats| {
+    let of_kind = |stats: &esker::trace::OperationStats| {
         let quantile = |part| stats.latency.quantile(part);
         let figures = json!({
             "count": stats.count,
@@ -85,7 +86,7 @@ fn operations(stats: &Stats) -> Map<String, Value> {
 
 /// What operations waited for, and read from files, by cause.
 fn waits(stats: &Stats) -> Map<String, Value> {
-    let of_cause = |wait: &esker::WaitStats| {
+    let of_cause = |wait: &esker::trace::WaitStats| {
         (wait.cause.name().to_owned(), json!({ "count": wait.count, "us": wait.us, "bytes": wait.bytes }))
     };
     stats.waits.iter().map(of_cause).collect()

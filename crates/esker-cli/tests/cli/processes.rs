@@ -539,7 +539,7 @@ fn long_lines_and_values_pass_whole() {
     assert!(done.stdout() == format!("big {value}\na 1\n"));
     assert!(esker(dir.path(), "get big").stdout() == format!("{value}\n"));
 
-    let long = "k".repeat(65_537);
+    let long = "k".repeat(esker::KEY_LEN_MAX + 1);
     let done = esker_with(dir.path(), "run -", format!("PUT b 1\nPUT {long} x\n").as_bytes());
     assert_eq!(done.code, 2);
     assert!(done.stderr().contains("standard input:2: "), "{}", done.stderr());

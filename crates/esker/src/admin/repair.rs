@@ -131,7 +131,8 @@ pub fn repair_until(
 ) -> Result<RepairReport> {
     let (dir, cancel) = (path.as_ref(), &Cancel::when(cancelled));
     options.check()?;
-    let options = &options.clone().env(options.env.until(cancel).within(dir)?);
+    let env = options.env.until(cancel).within(dir)?;
+    let options = &Options { env, ..options.clone() };
     let env = &options.env;
     let (_lock, listing) = locked::lock(env, dir, LockMode::Exclusive)?;
     let checked = check_locked(env, dir, &listing, cancel);

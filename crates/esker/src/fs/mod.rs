@@ -26,6 +26,7 @@ mod memory;
 pub(crate) mod no_wait;
 pub(crate) mod open_files;
 mod real;
+#[cfg(any(test, fuzzing, feature = "testing"))]
 pub mod sim;
 #[cfg(test)]
 mod tests;

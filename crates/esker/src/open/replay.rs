@@ -61,7 +61,8 @@ impl Opening {
             }
             let mem = tree.mem();
             if let Some(time_us) = op.time_us() {
-                tree.carry(&mem, time_us);
+                mem.note_time(time_us);
+                tree.own_time.iter().for_each(|own| own.carry(time_us));
                 mem.note_write(seq, Some((state.floor, end)));
                 continue;
             }

@@ -1,6 +1,8 @@
 //! Options of one tree.
 
 use super::{Compression, FilterPrefix, setters};
+use std::sync::{Arc, OnceLock};
+
 use crate::codec::{Decoder, put_slice};
 use crate::error::{Error, Result};
 
@@ -222,6 +224,13 @@ impl TreeOptions {
     pub(crate) fn ratio(&self) -> usize {
         let own = if self.compaction == CompactionStyle::Leveled { 10 } else { 4 };
         usize::from(self.size_ratio.unwrap_or(own)).max(2)
+    }
+
+    /// The same, in one place for all trees with the default options: there may be many.
+    pub(crate) fn shared(self) -> Arc<TreeOptions> {
+        static DEFAULT: OnceLock<Arc<TreeOptions>> = OnceLock::new();
+        let default = DEFAULT.get_or_init(Arc::default);
+        if self == **default { Arc::clone(default) } else { Arc::new(self) }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

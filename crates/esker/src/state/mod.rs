@@ -65,6 +65,11 @@ impl Mem {
         self.time_us.load(Ordering::Acquire)
     }
 
+    /// One of its writes carries `time_us`.
+    pub(crate) fn note_time(&self, time_us: u64) {
+        self.time_us.fetch_max(time_us, Ordering::AcqRel);
+    }
+
     /// Notes a reservation whose last number is `last_seq`. `logged`: the segment that its record lies in, and the log
     /// position after it.
     pub(crate) fn note_write(&self, last_seq: SeqNo, logged: Option<(LogFloor, u64)>) {
@@ -198,10 +203,11 @@ pub(crate) struct TreeInner {
     /// Whether its writes go to the log: as its options say, which never change that.
     pub(crate) log: bool,
     /// Its time, if its values do not expire by the store's clock: as its options say, which never change that.
-    pub(crate) own_time: Option<OwnTime>,
+    pub(crate) own_time: Option<Box<OwnTime>>,
     /// The group that it belongs to for good.
     group: Option<Arc<Group>>,
-    options: Mutex<TreeOptions>,
+    /// Most trees share the default ones.
+    options: Mutex<Arc<TreeOptions>>,
     /// Whether the options name prefixes for filters: a scan then looks whether they let it skip tables.
     has_filter_prefix: AtomicBool,
     pub(crate) tag: Mutex<Option<String>>,
@@ -234,10 +240,10 @@ impl TreeInner {
             store,
             name: name.to_owned(),
             log: options.log,
-            own_time: (options.expiry_clock == ExpiryClock::Writes).then(OwnTime::default),
+            own_time: (options.expiry_clock == ExpiryClock::Writes).then(Box::default),
             group,
             has_filter_prefix: AtomicBool::new(options.filter_prefix.is_some()),
-            options: Mutex::new(options),
+            options: Mutex::new(options.shared()),
             tag: Mutex::default(),
             state: ArcSwap::new(state),
             merging: Merging::default(),
@@ -248,12 +254,12 @@ impl TreeInner {
     }
 
     pub(crate) fn options(&self) -> TreeOptions {
-        self.options.lock().clone()
+        TreeOptions::clone(&self.options.lock())
     }
 
     pub(crate) fn set_options(&self, options: &TreeOptions) {
         self.has_filter_prefix.store(options.filter_prefix.is_some(), Ordering::Relaxed);
-        *self.options.lock() = options.clone();
+        *self.options.lock() = options.clone().shared();
     }
 
     #[inline]
@@ -290,14 +296,6 @@ impl TreeInner {
     /// Bytes of memory that its next flush will write: with the memtables of the trees that are flushed with it.
     pub(crate) fn memory_to_flush(&self) -> usize {
         self.flush_group().map_or_else(|| self.state.load().mem.table.memory(), |group| group.memory())
-    }
-
-    /// A write to `mem` carries `time_us`.
-    pub(crate) fn carry(&self, mem: &Mem, time_us: u64) {
-        if let Some(own) = &self.own_time {
-            mem.time_us.fetch_max(time_us, Ordering::AcqRel);
-            own.carry(time_us);
-        }
     }
 
     /// The memtable that takes writes. Stays so only under the commit lock.

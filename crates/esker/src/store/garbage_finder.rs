@@ -10,8 +10,8 @@
 use std::sync::Arc;
 
 use super::{CommitLog, Core};
-use crate::blob::BlobFileId;
 use crate::blob::gc::{BlobChanges, BlobEdits, BlobGc, Garbage, Overwritten};
+use crate::blob::{BlobFileId, Pointer};
 use crate::cursor::{Kind, SeqNo};
 use crate::env::JobKind;
 use crate::error::{ErrorKind, Result};
@@ -30,7 +30,14 @@ fn overwritten_by(lookup: &Lookup) -> Result<Vec<Overwritten>> {
             let before = base_at(&now, key, lookup.seq - 1)?;
             let overwritten = before
                 .and_then(|(from, kind, stored)| overwritten(&lookup.tree, from, kind, &stored, lookup.seq));
-            Ok(overwritten.into_iter().collect())
+            let Some(mut overwritten) = overwritten else { return Ok(Vec::new()) };
+            let after = base_at(&now, key, lookup.seq)?;
+            let pointer = after.and_then(|(_, kind, stored)| Pointer::of_entry(kind, &stored));
+            if pointer.is_some_and(|one| (one.file, one.ordinal) == (overwritten.file, overwritten.ordinal)) {
+                // Only what is beside the value has changed: its space is not garbage.
+                overwritten.len = 0;
+            }
+            Ok(vec![overwritten])
         }
         What::Range(range) => {
             let mut all = Vec::new();

@@ -190,8 +190,9 @@ impl Tree {
         loop {
             // The snapshot keeps merges from folding later versions into the bottom level, where they would lose the
             // sequence numbers that show them to be newer.
+            let tree = self.at_fixed_time();
             let snapshot = Snapshot::for_one_call(&self.owner);
-            let current = snapshot.get(self, key)?;
+            let current = snapshot.get(&tree, key)?;
             let lasting = self.lasting(current.as_ref().and_then(Value::lapses_us));
             let Some(new) = decide(current.as_ref())? else { return Ok(current) };
             let seen = snapshot.seq();

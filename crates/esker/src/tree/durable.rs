@@ -23,13 +23,14 @@ impl Tree {
         let (key, store) = (key.as_ref(), &self.store);
         self.measured(key, || {
             loop {
+                // The time of what has been flushed, for a tree that takes its time from its writes.
+                let now = self.flushed_us();
                 let seq = self.inner.flushed_up_to();
                 let state = self.readable_state()?;
                 if self.inner.flushed_up_to() != seq {
                     // A merge may have dropped from the state what was to be seen at the number.
                     continue;
                 }
-                let now = self.now_us();
                 let found = get_at(
                     &state,
                     key,

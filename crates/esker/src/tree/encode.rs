@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operators;
 use crate::ranges::KeyRange;
 use crate::value::PutOptions;
+use crate::version::edit::CLOCK_MAX;
 use crate::write::batch::{AwaitedValue, Batch, HugeValue, Op, STAGED_ID_MAX};
 
 /// The version of the layout.
@@ -128,7 +129,9 @@ impl<'a> Encoded<'a> {
                 Encoded::Merge { operator: std::str::from_utf8(from.slice()?).ok()?, operand: from.slice()? }
             }
             DELETE_RANGE if is_plain => Encoded::DeleteRange { upper: from.slice()? },
-            TIME if is_plain && key.is_empty() => Encoded::Time { time_us: from.u64()? },
+            TIME if is_plain && key.is_empty() => {
+                Encoded::Time { time_us: from.u64().filter(|&time_us| time_us <= CLOCK_MAX)? }
+            }
             HUGE => {
                 let id = from.slice().filter(|id| !id.is_empty() && id.len() <= STAGED_ID_MAX)?;
                 Encoded::Huge { beside, id, len: from.u64()?, checksum: from.u64()? }
@@ -223,6 +226,7 @@ impl Batch {
     }
 
     fn add_encoded(&mut self, tree: &Tree, key: &[u8], op: &Encoded<'_>) -> Result<()> {
+        self.carry(tree)?;
         match *op {
             Encoded::Delete => self.add(tree.inner(), Kind::Delete, key, &[]),
             Encoded::Put { beside, value } => self.put_beside(tree, key, value, beside),
@@ -266,9 +270,9 @@ impl Batch {
         options: &PutOptions,
     ) -> Result<()> {
         check_lineage(&staged.put.tree, tree.inner())?;
-        self.carry(tree)?;
         let value = HugeValue::Staged(Arc::clone(&staged.put));
-        self.add_huge(tree.inner(), key.as_ref(), value, options.checked()?)
+        self.add_huge(tree.inner(), key.as_ref(), value, options.checked()?)?;
+        self.carry(tree)
     }
 
     /// Attaches a staged value to all puts of the decoded batch that await its id. Returns whether there were any.

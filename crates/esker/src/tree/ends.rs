@@ -73,7 +73,8 @@ impl Tree {
     /// # }
     /// ```
     pub fn first(&self) -> Result<Option<(Vec<u8>, Value)>> {
-        Snapshot::for_one_call(&self.owner).first(self)
+        let tree = self.at_fixed_time();
+        Snapshot::for_one_call(&self.owner).first(&tree)
     }
 
     /// The pair with the greatest key.
@@ -81,7 +82,8 @@ impl Tree {
     /// # Errors
     /// As [`Tree::get`].
     pub fn last(&self) -> Result<Option<(Vec<u8>, Value)>> {
-        Snapshot::for_one_call(&self.owner).last(self)
+        let tree = self.at_fixed_time();
+        Snapshot::for_one_call(&self.owner).last(&tree)
     }
 
     /// Deletes the pair with the least key, and returns it. It is the first one at the moment of the deletion, and no
@@ -115,8 +117,9 @@ impl Tree {
     fn pop(&self, end: End) -> Result<Option<(Vec<u8>, Value)>> {
         loop {
             // As in `modify`, the snapshot keeps the numbers of later versions.
+            let tree = self.at_fixed_time();
             let snapshot = Snapshot::for_one_call(&self.owner);
-            let Some((key, value)) = snapshot.pair_at(self, end)? else { return Ok(None) };
+            let Some((key, value)) = snapshot.pair_at(&tree, end)? else { return Ok(None) };
             let lasting = self.lasting(value.lapses_us());
             let (seen, up_to_key) = match end {
                 End::First => (snapshot.seq(), ScanRange::from(..=&key)),

@@ -34,8 +34,8 @@ impl Tree {
     /// # fn main() -> esker::Result<()> {
     /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
     /// let log = db.tree("log")?;
-    /// log.merge("today", esker::APPEND, "started\n")?;
-    /// log.merge("today", esker::APPEND, "stopped\n")?;
+    /// log.merge("today", esker::operators::APPEND, "started\n")?;
+    /// log.merge("today", esker::operators::APPEND, "stopped\n")?;
     /// assert_eq!(log.get_vec("today")?.as_deref(), Some(&b"started\nstopped\n"[..]));
     /// # Ok(())
     /// # }
@@ -64,7 +64,9 @@ impl Tree {
         let seen = snapshot.seq();
         let (operands, base) = gather(&*self.readable_state()?, key, seen)?;
         let below = base.as_ref().map(|(_, kind, stored)| Content::open(*kind, stored));
-        let below = below.filter(|entry| entry.lives(|| snapshot.time_of(self)));
+        // By a time that this handle was given, a merge judges nothing: 0 is before every expiry.
+        let time_us = if self.given_us().is_some() { 0 } else { snapshot.time_of(self) };
+        let below = below.filter(|entry| entry.lives(|| time_us));
         let is_plain = below.is_none_or(|entry| entry.kind == Kind::Put && entry.expiry.is_none());
         if operands.len() < SETTLED_FROM || !is_plain {
             return Ok(());

@@ -395,13 +395,14 @@ impl Tree {
     /// be registered: there are huge values, which only a registered snapshot keeps, or a `Lasting` write is under way.
     fn passing_read_point(&self) -> Result<Option<Passing>> {
         loop {
+            let fixed_us = self.fixed_us();
             let (state, seen) = self.consistent_state()?;
             if self.store.blobs().is_used() {
                 return Ok(None);
             }
             match self.store.snapshots().unregistered_read_point(self.store.commit(), self.store.clock()) {
                 Some((seq, time)) if seq == seen => {
-                    return Ok(Some((state, (seq, self.fixed_us().unwrap_or(time)))));
+                    return Ok(Some((state, (seq, fixed_us.unwrap_or(time)))));
                 }
                 Some(_) => {}
                 None => return Ok(None),
@@ -458,7 +459,8 @@ impl Tree {
     fn get_at_one_read_point(&self, key: &[u8]) -> Result<Option<Value>> {
         // This is part of a get that has already been counted.
         perf_context::begin();
-        let found = Snapshot::for_one_call(&self.owner).find(self, key);
+        let tree = self.at_fixed_time();
+        let found = Snapshot::for_one_call(&self.owner).find(&tree, key);
         if perf_context::are_there() {
             self.store.metrics().end(Operation::Get, || Subject::of(&self.inner.name, key));
         }
@@ -470,7 +472,10 @@ impl Tree {
     fn get_huge(&self, key: &[u8], entry: &HugeEntry) -> Result<Option<Value>> {
         match Value::of_blob(self.store.blobs(), key, &entry.content()) {
             // Values that a registered snapshot sees are not freed.
-            Err(_) => Snapshot::for_one_call(&self.owner).find(self, key),
+            Err(_) => {
+                let tree = self.at_fixed_time();
+                Snapshot::for_one_call(&self.owner).find(&tree, key)
+            }
             found => found.map(Some),
         }
     }
@@ -592,8 +597,9 @@ impl Tree {
     /// As [`Tree::get`].
     pub fn get_many(&self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Vec<Option<Value>>> {
         let Some((state, (seq, time))) = self.passing_read_point()? else {
+            let tree = self.at_fixed_time();
             let snapshot = Snapshot::for_one_call(&self.owner);
-            return keys.into_iter().map(|key| snapshot.get(self, key)).collect();
+            return keys.into_iter().map(|key| snapshot.get(&tree, key)).collect();
         };
         let operators = &self.store.options().merge_operators;
         let value_of = |key: &[u8], entry: &Content<'_>| match entry.kind {
@@ -650,7 +656,8 @@ impl Tree {
 
     fn scan_of(&self, range: ScanRange) -> Result<Scan> {
         let Some((state, (seq, time))) = self.passing_read_point()? else {
-            return Snapshot::for_one_call(&self.owner).scan(self, range);
+            let tree = self.at_fixed_time();
+            return Snapshot::for_one_call(&self.owner).scan(&tree, range);
         };
         let meter = ScanMeter::begin(self.scanned(), &self.inner);
         Scan::new(&[state], (seq, time), range, None, meter)
@@ -735,7 +742,8 @@ impl Tree {
     /// The tree at the current moment.
     fn view(&self) -> Result<View> {
         let Some((state, point)) = self.passing_read_point()? else {
-            return Snapshot::for_one_call(&self.owner).view(self);
+            let tree = self.at_fixed_time();
+            return Snapshot::for_one_call(&self.owner).view(&tree);
         };
         let (store, tree) = (self.scanned(), Arc::clone(&self.inner));
         Ok(View { store, tree, states: vec![state], point, held: None })

@@ -84,7 +84,7 @@ impl Snapshot {
 
     /// The time by which values of `tree` expire for this snapshot, in microseconds since 1970.
     pub(crate) fn time_of(&self, tree: &Tree) -> u64 {
-        tree.fixed_us().unwrap_or(self.point.time_us)
+        tree.fixed_in_snapshot_us().unwrap_or(self.point.time_us)
     }
 
     fn state_of(&self, tree: &Tree) -> Result<Guard<Arc<TreeState>>> {

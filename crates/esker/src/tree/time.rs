@@ -1,5 +1,6 @@
 //! The time by which a tree's values expire.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use super::Tree;
@@ -17,8 +18,12 @@ impl Tree {
     /// - If the tree takes its time from its writes ([`ExpiryClock::Writes`](crate::ExpiryClock)), each write carries
     ///   this time, also in a batch or a transaction, and in the bytes of an encoded batch.
     ///
-    /// What had expired by an earlier time may be gone: by the time of the store's clock, or, if the tree takes its time
-    /// from its writes, by the greatest time that they have carried.
+    /// Values that have expired by the tree's clock may be gone, though they lived at `time_us`. If the tree takes its time
+    /// from its writes, no read or write is judged by an earlier time than these have carried; a read in a snapshot is,
+    /// and should be given the time that the tree had then.
+    ///
+    /// A conditional write that writes nothing carries nothing, and neither does a bulk load. Time that is carried frees
+    /// space once it has been flushed.
     ///
     /// # Example
     /// ```
@@ -52,18 +57,61 @@ impl Tree {
         self.now_us()
     }
 
-    /// Gets the time that `other`, a handle of the same tree, was given, if it is later.
-    pub(crate) fn advance_to(&mut self, other: &Tree) {
-        self.given_us = self.given_us.max(other.given_us);
-    }
-
     pub(super) fn now_us(&self) -> u64 {
         self.fixed_us().unwrap_or_else(|| self.store.clock().now_us())
     }
 
-    /// The time by which values expire for this handle, if that is not the store's clock.
+    /// The time by which values expire for this handle, if that is not the store's clock. If the tree takes its time
+    /// from its writes, it is none before theirs: what a replica has dropped by then, all have to find expired.
     pub(crate) fn fixed_us(&self) -> Option<u64> {
-        self.given_us.or_else(|| Some(self.inner.own_time.as_ref()?.carried()))
+        let carried = self.inner.own_time.as_ref().map(|own| own.carried());
+        self.given_us.max(carried)
+    }
+
+    /// The time by which values expire for a reader of a snapshot: what it was given counts, since the snapshot may be
+    /// older than the writes that the tree's time comes from.
+    pub(super) fn fixed_in_snapshot_us(&self) -> Option<u64> {
+        self.given_us.or_else(|| self.fixed_us())
+    }
+
+    /// The same handle with its time fixed now, if the tree takes it from its writes. To be called before a read point
+    /// is taken: one that is taken later has the writes that the time comes from.
+    pub(crate) fn at_fixed_time(&self) -> Cow<'_, Tree> {
+        match self.inner.own_time {
+            Some(_) => Cow::Owned(Tree { given_us: self.fixed_us(), ..self.clone() }),
+            None => Cow::Borrowed(self),
+        }
+    }
+
+    /// The time that the handle was given.
+    pub(crate) fn given_us(&self) -> Option<u64> {
+        self.given_us
+    }
+
+    /// Whether the tree takes its time from its writes.
+    pub(crate) fn has_own_time(&self) -> bool {
+        self.inner.own_time.is_some()
+    }
+
+    /// Whether values expire for this handle by the store's clock, which goes on.
+    pub(crate) fn is_by_store(&self) -> bool {
+        self.given_us.is_none() && !self.has_own_time()
+    }
+
+    /// The time by which values expire after a crash now.
+    pub(super) fn flushed_us(&self) -> u64 {
+        let flushed = self.inner.own_time.as_ref().map(|own| own.flushed());
+        self.given_us.max(flushed).unwrap_or_else(|| self.store.clock().now_us())
+    }
+
+    /// Whether the tree takes its time from its writes, and they have carried `time_us`. The caller ensures that no write
+    /// is under way.
+    pub(crate) fn has_carried(&self, time_us: u64) -> bool {
+        let Some(own) = &self.inner.own_time else { return false };
+        let state = self.inner.state.load();
+        // A write that has just ended may not have told it yet.
+        let in_memory = state.immutable.iter().chain([&state.mem]).map(|mem| mem.time_us());
+        in_memory.fold(own.carried(), u64::max) >= time_us
     }
 
     /// When a value expires that is written now with the lifetime `ttl`.
@@ -71,9 +119,26 @@ impl Tree {
         self.now_us().saturating_add(u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// For a write that relies on values that were read: the first of them expires at `expiry`. It does not, at a time
-    /// that stands still.
-    pub(super) fn lasting(&self, expiry: Option<Expiry>) -> Lasting<'_> {
-        self.store.log().lasting(expiry.filter(|_| self.fixed_us().is_none()))
+    /// For a write that relies on values that were read: the first of them expires at `expiry`.
+    pub(super) fn lasting(&self, expiry: Option<Expiry>) -> Lasts<'_> {
+        let own = expiry.filter(|_| self.has_own_time());
+        Lasts {
+            lasting: self.store.log().lasting(expiry.filter(|_| self.is_by_store())),
+            own: own.map(|one| (self, one)),
+        }
+    }
+}
+
+/// A write that counts only if the values that it relies on have not expired, by whichever clock.
+#[derive(Debug)]
+pub(super) struct Lasts<'a> {
+    lasting: Lasting<'a>,
+    own: Option<(&'a Tree, Expiry)>,
+}
+
+impl Lasts<'_> {
+    /// As [`Lasting::holds`].
+    pub(super) fn holds(&self) -> bool {
+        self.own.is_none_or(|(tree, expiry)| !tree.has_carried(expiry)) && self.lasting.holds()
     }
 }

@@ -101,7 +101,7 @@ impl Tree {
     /// they are empty. Returns `false`, and changes nothing, if the key is absent.
     ///
     /// A huge value is not written anew, nor read; a small one is. The value keeps its expiry. A merged value
-    /// ([`Tree::merge`]) is computed now and written whole.
+    /// ([`Tree::merge`]) is computed now and written whole, and expires as a whole when what it was merged into would.
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`], and `InvalidInput` when the attributes are longer than 4 KiB.
@@ -118,12 +118,13 @@ impl Tree {
         let mut freed_at = None;
         loop {
             // As in a swap, the snapshot keeps merges from dropping the numbers of later versions.
+            let tree = self.at_fixed_time();
             let snapshot = Snapshot::for_one_call(&self.owner);
             let seen = snapshot.seq();
             let found = version_at(&*self.readable_state()?, from, seen)?;
             let Some((seq, kind, stored)) = &found else { return Ok(false) };
             let entry = Content::open(*kind, stored);
-            if !entry.lives(|| snapshot.time_of(self)) {
+            if !entry.lives(|| snapshot.time_of(&tree)) {
                 return Ok(false);
             }
             if from == to && matches!(beside, NewBeside::Same) {
@@ -133,9 +134,13 @@ impl Tree {
             batch.carry(self)?;
             if entry.kind == Kind::Merge {
                 // The target gets the computed value; later operands of `from` do not change it.
-                let Some(value) = snapshot.get(self, from)? else { return Ok(false) };
+                let Some(value) = snapshot.get(&tree, from)? else { return Ok(false) };
                 lapses_us = value.lapses_us();
-                let made = Content::open(Kind::Put, &[]);
+                let mut made = Content::open(Kind::Put, &[]);
+                if matches!(beside, NewBeside::Attributes(_)) {
+                    // What was to vanish does, if only as a whole.
+                    made.expiry = lapses_us;
+                }
                 batch.put_owned_beside(self, to, value.into_vec()?, beside.of(&made))?;
             } else if entry.kind == Kind::Blob {
                 let copied = match Pointer::decode(entry.value) {

@@ -28,7 +28,9 @@
 //! - A transaction that writes nothing reads at one read point and needs no check. Serializable pessimistic ones are
 //!   the exception: they may conflict because something has expired.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -44,6 +46,7 @@ use crate::store::Owner;
 use crate::trace::{Operation, Subject, perf_context};
 use crate::tree::{Snapshot, Tree};
 use crate::value::{PutOptions, Value, check_attributes};
+use crate::version::edit::TreeId;
 use crate::write::batch::check_key;
 
 mod locks;
@@ -122,6 +125,8 @@ struct Inner {
     is_fixed: bool,
     reads: ReadSet,
     writes: WriteSet,
+    /// The times at which trees are read that take theirs from their writes.
+    times: BTreeMap<TreeId, u64>,
 }
 
 /// Whether a transaction that failed with `error` may succeed when it is repeated. One that waited for a lock in vain has
@@ -138,6 +143,7 @@ impl Txn {
             is_fixed: options.mode == TxnMode::Optimistic,
             reads: ReadSet::default(),
             writes: WriteSet::default(),
+            times: BTreeMap::new(),
         };
         let (store, locks) = (Arc::clone(store), Locks::new(locks));
         Ok(Txn { store, options, inner: RefCell::new(inner), hindered: Cell::new(false), locks })
@@ -342,6 +348,7 @@ impl Txn {
             return change.value(key, None, self.operators());
         }
         let snapshot = self.read_point_for(tree, || KeyRange::one_key(key), for_update)?;
+        let tree = &*self.timed(tree);
         let found = snapshot.get(tree, key)?;
         if self.is_serializable() || for_update {
             if self.is_pessimistic() && !self.is_serializable() {
@@ -349,7 +356,8 @@ impl Txn {
             }
             self.inner.borrow_mut().reads.note_key(tree, key, snapshot.seq());
         }
-        let lapse = found.as_ref().and_then(Value::lapses_us).filter(|_| tree.fixed_us().is_none());
+        let lapse =
+            found.as_ref().and_then(Value::lapses_us).filter(|_| tree.is_by_store() || tree.has_own_time());
         if let Some(expiry) = lapse {
             let relied = self.is_serializable() || for_update;
             self.inner.borrow_mut().reads.note_lapse(tree, key, expiry, relied);
@@ -362,12 +370,24 @@ impl Txn {
     fn read_range(&self, tree: &Tree, range: ScanRange, for_update: bool) -> Result<TxnScan<'_>> {
         tree.check_store(&self.store, "transaction")?;
         let snapshot = self.read_point_for(tree, || range.keys.clone(), for_update)?;
+        let tree = &*self.timed(tree);
         let scan = snapshot.scan(tree, range.clone())?;
         let mut inner = self.inner.borrow_mut();
         let noted = self.is_serializable() || for_update;
         let read = noted.then(|| inner.reads.note_range(tree, range.keys.clone(), snapshot.seq()));
         let own = inner.writes.changes(tree.inner().id).cloned();
         Ok(TxnScan::new(self, (tree, range), scan, own, read))
+    }
+
+    /// `tree` at the one time at which the transaction reads it, if it takes its time from its writes.
+    fn timed<'a>(&self, tree: &'a Tree) -> Cow<'a, Tree> {
+        if !tree.has_own_time() {
+            return Cow::Borrowed(tree);
+        }
+        let mut inner = self.inner.borrow_mut();
+        let time_us = inner.times.entry(tree.inner().id).or_insert(0);
+        *time_us = (*time_us).max(if *time_us == 0 { tree.time_us() } else { tree.given_us().unwrap_or(0) });
+        Cow::Owned(tree.at_us(*time_us))
     }
 
     /// Takes the locks that a read needs, and returns the read point.
@@ -757,6 +777,9 @@ impl Txn {
         let unchanged = || {
             if !broken("txn-atomic") {
                 validation.check(seen)?;
+            }
+            if let Some((tree, key)) = reads.lapsed(writes) {
+                return Err(expired(tree, key));
             }
             match lapse {
                 Some((_, tree, key)) if !lasting.holds() => Err(expired(tree, key)),

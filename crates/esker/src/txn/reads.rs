@@ -71,13 +71,29 @@ impl ReadSet {
     }
 
     /// The earliest expiry that must not have come when `writes` is written.
-    pub(super) fn first_lapse(&self, writes: &WriteSet) -> Option<(Expiry, &Tree, &[u8])> {
-        let lapses = self.trees.iter().flat_map(|(&id, (tree, TreeReads { first_lapse, lapses, .. }))| {
+    pub(super) fn first_lapse<'a>(&'a self, writes: &'a WriteSet) -> Option<(Expiry, &'a Tree, &'a [u8])> {
+        let of_store = self.trees.iter().filter(|(_, (tree, _))| !tree.has_own_time());
+        Self::lapses_of(of_store, writes).min_by_key(|(expiry, ..)| *expiry)
+    }
+
+    /// A key whose value the transaction relies on, and has expired by the time that the tree's writes have carried. The
+    /// caller ensures that no write is under way.
+    pub(super) fn lapsed<'a>(&'a self, writes: &'a WriteSet) -> Option<(&'a Tree, &'a [u8])> {
+        let own = self.trees.iter().filter(|(_, (tree, _))| tree.has_own_time());
+        let mut lapses = Self::lapses_of(own, writes);
+        lapses.find(|(expiry, tree, _)| tree.has_carried(*expiry)).map(|(_, tree, key)| (tree, key))
+    }
+
+    /// When the values expire that must not have when `writes` is written.
+    fn lapses_of<'a>(
+        trees: impl Iterator<Item = (&'a TreeId, &'a (Tree, TreeReads))>,
+        writes: &'a WriteSet,
+    ) -> impl Iterator<Item = (Expiry, &'a Tree, &'a [u8])> {
+        trees.flat_map(move |(&id, (tree, TreeReads { first_lapse, lapses, .. }))| {
             let written = lapses.iter().filter(move |(key, _)| writes.get(id, key).is_some());
             let relied = first_lapse.iter().map(move |(expiry, key)| (*expiry, tree, key.as_slice()));
             written.map(move |(key, expiry)| (*expiry, tree, key.as_slice())).chain(relied)
-        });
-        lapses.min_by_key(|(expiry, ..)| *expiry)
+        })
     }
 
     /// Records that only `walked` was read of the range; `None`: nothing.

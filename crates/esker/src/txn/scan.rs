@@ -116,7 +116,7 @@ impl<'t> TxnScan<'t> {
     /// Moves to the store's next pair that is in no range deleted by the transaction.
     fn advance_store(&mut self) -> Result<bool> {
         while self.store.advance()? {
-            if self.tree.fixed_us().is_none()
+            if (self.tree.is_by_store() || self.tree.has_own_time())
                 && let Some(expiry) = self.store.lapses_us()
             {
                 self.lapses.push((self.store.key().to_vec(), expiry));

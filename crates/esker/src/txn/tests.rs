@@ -552,7 +552,10 @@ fn what_cannot_be_merged_is_refused_and_what_cannot_be_applied_is_named() {
     db.put("text", "hello").unwrap();
     let txn = db.begin(TxnOptions::default()).unwrap();
     assert_eq!(txn.merge(tree, "k", "max", "1").unwrap_err().kind(), ErrorKind::InvalidInput);
-    assert_eq!(txn.merge(tree, "k", crate::ADD, "short").unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        txn.merge(tree, "k", crate::operators::ADD, "short").unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
     assert_eq!(txn.add(tree, "", 1).unwrap_err().kind(), ErrorKind::InvalidInput);
     txn.add(tree, "text", 1).unwrap();
     assert_eq!(txn.get(tree, "text").unwrap_err().kind(), ErrorKind::InvalidInput);

@@ -172,12 +172,14 @@ pub struct Savepoint {
 #[derive(Debug, Default)]
 pub(super) struct WriteSet {
     trees: BTreeMap<TreeId, (Tree, Changes)>,
+    /// The greatest times that handles which were written to were given.
+    times: BTreeMap<TreeId, u64>,
     /// What to restore, oldest first, since the first savepoint.
     undo: Vec<Undo>,
     /// The keys that `undo` already covers since the last savepoint; it needs each key once.
     noted: BTreeSet<(TreeId, Vec<u8>)>,
-    /// The remaining savepoints, oldest first: number, and length of `undo` at that time.
-    savepoints: Vec<(u64, usize)>,
+    /// The remaining savepoints, oldest first: number, and at that time the length of `undo`, and `times`.
+    savepoints: Vec<(u64, usize, BTreeMap<TreeId, u64>)>,
     last_savepoint: u64,
 }
 
@@ -213,13 +215,20 @@ impl WriteSet {
     /// The changes of `tree`, to be changed at `key`: notes what is there now, for [`WriteSet::rollback_to`].
     fn changes_at(&mut self, tree: &Tree, key: &[u8]) -> &mut Changes {
         let id = tree.inner().id;
-        let (known, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
-        known.advance_to(tree);
+        self.carry(tree);
+        let (_, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
         if !self.savepoints.is_empty() && self.noted.insert((id, key.to_vec())) {
             let before = changes.keys.get(key).cloned();
             self.undo.push(Undo::Key { tree: id, key: key.to_vec(), before });
         }
         changes
+    }
+
+    fn carry(&mut self, tree: &Tree) {
+        if let Some(given) = tree.given_us() {
+            let time_us = self.times.entry(tree.inner().id).or_insert(0);
+            *time_us = (*time_us).max(given);
+        }
     }
 
     pub(super) fn set(&mut self, tree: &Tree, key: &[u8], change: KeyChange) {
@@ -242,8 +251,8 @@ impl WriteSet {
             self.set(tree, key, KeyChange::DELETE);
         }
         let id = tree.inner().id;
-        let (known, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
-        known.advance_to(tree);
+        self.carry(tree);
+        let (_, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
         Arc::make_mut(&mut changes.deleted).push(range);
         if !self.savepoints.is_empty() {
             self.undo.push(Undo::Range { tree: id });
@@ -252,21 +261,22 @@ impl WriteSet {
 
     pub(super) fn savepoint(&mut self, txn: u64) -> Savepoint {
         self.last_savepoint += 1;
-        self.savepoints.push((self.last_savepoint, self.undo.len()));
+        self.savepoints.push((self.last_savepoint, self.undo.len(), self.times.clone()));
         self.noted.clear();
         Savepoint { txn, number: self.last_savepoint }
     }
 
     /// Undoes what came after the savepoint, which stays; later savepoints are discarded.
     pub(super) fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        let Some(at) = self.savepoints.iter().position(|&(number, _)| number == savepoint.number) else {
+        let Some(at) = self.savepoints.iter().position(|(number, ..)| *number == savepoint.number) else {
             let message = "the savepoint is gone: the transaction was rolled back to an earlier one";
             return Err(Error::invalid(message));
         };
         self.savepoints.truncate(at + 1);
-        let len = self.savepoints[at].1;
+        let (_, len, times) = &self.savepoints[at];
+        self.times = times.clone();
         self.noted.clear();
-        for undo in self.undo.drain(len..).rev() {
+        for undo in self.undo.drain(*len..).rev() {
             let (Undo::Key { tree, .. } | Undo::Range { tree }) = &undo;
             let Some((_, changes)) = self.trees.get_mut(tree) else { continue };
             match undo {
@@ -283,7 +293,8 @@ impl WriteSet {
     pub(super) fn to_batch(&self) -> Result<Batch> {
         let mut batch = Batch::new();
         for (tree, changes) in self.trees() {
-            batch.carry(tree)?;
+            let time_us = self.times.get(&tree.inner().id).filter(|_| !changes.is_empty());
+            time_us.map_or(Ok(()), |time_us| batch.add_time(tree.inner(), *time_us))?;
             for range in changes.deleted.iter() {
                 batch.add_range(tree.inner(), range)?;
             }

@@ -46,6 +46,9 @@ const SCRATCH_LEN_MAX: usize = 64 << 10;
 /// thousands at most.
 const RANGE_MEMORY: usize = 16 << 10;
 
+/// How many bytes of memtable a time counts as: writes that carry nothing else have to be flushed some day too.
+const TIME_MEMORY: usize = 64;
+
 /// The length of the op count, in bytes.
 const COUNT_LEN: usize = 4;
 
@@ -164,6 +167,15 @@ pub(crate) struct TreePart {
     pub(crate) memory: usize,
     /// The greatest time that the batch carries for it; 0: none.
     time_us: u64,
+}
+
+impl TreePart {
+    /// The tree has the time that the batch carries for it.
+    pub(crate) fn carry(&self) {
+        if let Some(own) = self.tree.own_time.as_ref().filter(|_| self.time_us > 0) {
+            own.carry(self.time_us);
+        }
+    }
 }
 
 /// One op of a payload.
@@ -337,7 +349,7 @@ impl Batch {
         self.parts[part].memory += match kind {
             // It takes no space among the entries, but counts with the space that it takes elsewhere.
             Kind::DeleteRange => RANGE_MEMORY + key.len() + stored_len,
-            Kind::Time => 0,
+            Kind::Time => TIME_MEMORY,
             _ => Memtable::entry_size(height, key.len(), stored_len),
         };
         self.has_ranges |= kind == Kind::DeleteRange;
@@ -417,6 +429,10 @@ impl Batch {
                 }
                 None => separated.push(tree, op.kind, op.key, [op.value, &[]], height)?,
             }
+        }
+        for part in &self.parts {
+            let same = separated.part_of(&part.tree);
+            separated.parts[same].time_us = part.time_us;
         }
         for put in &self.huge {
             if let HugeValue::Staged(staged) = &put.value

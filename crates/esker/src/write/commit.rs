@@ -296,7 +296,7 @@ impl Commit {
             if op.kind.is_entry() {
                 mem.table.insert(region, height, op.key, seq, op.kind, op.value);
             } else if let Some(time_us) = op.time_us() {
-                batch.parts()[part].tree.carry(mem, time_us);
+                mem.note_time(time_us);
             }
         }
         let (end, last_seq) = (reservation.end, reservation.first_seq + batch.len() as u64 - 1);
@@ -305,6 +305,8 @@ impl Commit {
         let position = if reservation.logged.is_some() { end } else { VOLATILE };
         blobs.iter_mut().for_each(|blob| blob.commit(logged.is_ok().then_some(position)));
         self.publish(reservation.ticket, unmarked);
+        // Readers load the time first: whoever sees it also sees the write.
+        batch.parts().iter().for_each(|part| part.carry());
         logged?;
         // If an earlier record is not in the log, this one is lost too.
         self.check()?;

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use esker::{CompactionRule, RuleContext, RuleDecision, RuleEntry, RuleRun, RuleValue};
+use esker::CompactionRule;
+use esker::rules::{RuleContext, RuleDecision, RuleEntry, RuleRun, RuleValue};
 
 use super::HOUR_US;
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use esker::env::JobKind;
 use esker::fs::sim::SimFs;
-use esker::{APPEND, Batch, Db, Durability, Error, ErrorKind, ScanRange, StoredValue, Tree, TreeOptions};
+use esker::operators::APPEND;
+use esker::{Batch, Db, Durability, Error, ErrorKind, ScanRange, StoredValue, Tree, TreeOptions};
 
 use crate::common::{Rng, any_style};
 use crate::counts::Counts;

@@ -244,7 +244,7 @@ impl Region {
                     after.retain(|(other, found), _| *other != slot || *found < key || *found >= end);
                 }
                 2 => {
-                    batch.merge(&self.nodes[leader].tree(slot), &key, esker::APPEND, "+").unwrap();
+                    batch.merge(&self.nodes[leader].tree(slot), &key, esker::operators::APPEND, "+").unwrap();
                     after.entry((slot, key)).or_default().push(b'+');
                 }
                 3 | 4 => {

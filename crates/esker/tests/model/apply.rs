@@ -5,7 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use esker::env::Clock;
-use esker::{APPEND, Batch, Durability, PutOptions, Swap, Tree, TxnOptions, Value};
+use esker::operators::APPEND;
+use esker::{Batch, Durability, PutOptions, Swap, Tree, TxnOptions, Value};
 
 use crate::common::{HourClock, Longest, ttl};
 use crate::model::{Beside, Bytes, Content};

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use esker::{Db, ErrorKind, What};
+use esker::updates::What;
+use esker::{Db, ErrorKind};
 
 use crate::board::{ACTORS, Reached, Word};
 use crate::judge::{Bounds, End, judge, judge_alone, judge_bulk, now_us};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 
-use esker::{ADD, APPEND, Batch, Durability, ErrorKind, Isolation, TxnMode, TxnOptions};
+use esker::operators::{ADD, APPEND};
+use esker::{Batch, Durability, ErrorKind, Isolation, TxnMode, TxnOptions};
 
 use crate::board::{ACTORS, Board, Word};
 use crate::child::ACKED;

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use esker::env::{Env, StepExecutor};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
+use esker::operators::APPEND;
+use esker::updates::What;
 use esker::{
-    APPEND, ATTRIBUTES_LEN_MAX, Batch, Db, ErrorKind, Options, PutOptions, ScanRange, Staging, Tree,
-    TreeOptions, TxnOptions, What,
+    ATTRIBUTES_LEN_MAX, Batch, Db, ErrorKind, Options, PutOptions, ScanRange, Staging, Tree, TreeOptions,
+    TxnOptions,
 };
 
 use crate::common::{HourClock, settle, world};

@@ -5,10 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use esker::env::{Env, StepExecutor};
 use esker::fs::sim::SimFs;
-use esker::{
-    CompactionRule, Db, ErrorKind, Options, RuleContext, RuleDecision, RuleEntry, RuleRun, RuleValue, Scan,
-    ScanRange, Tree, TreeOptions, TxnOptions,
-};
+use esker::rules::{RuleContext, RuleDecision, RuleEntry, RuleRun, RuleValue};
+use esker::{CompactionRule, Db, ErrorKind, Options, Scan, ScanRange, Tree, TreeOptions, TxnOptions};
 
 use crate::common::cells::{Cells, cell, marker};
 use crate::common::{HourClock, contents, settle, world};
@@ -343,11 +341,11 @@ fn values_that_operands_make_are_judged() {
     );
     tree.put("k", "a").unwrap();
     tree.put("l", "a").unwrap();
-    tree.merge("k", esker::APPEND, "b").unwrap();
+    tree.merge("k", esker::operators::APPEND, "b").unwrap();
     db.flush().unwrap();
     assert_eq!(keys(&tree), ["l"]);
     // Above a value in a table they are no value yet.
-    tree.merge("l", esker::APPEND, "b").unwrap();
+    tree.merge("l", esker::operators::APPEND, "b").unwrap();
     db.flush().unwrap();
     assert_eq!(tree.get_vec("l").unwrap().unwrap(), b"ab");
     db.compact().unwrap();

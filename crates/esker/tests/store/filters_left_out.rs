@@ -1,6 +1,7 @@
 //! More filters than fit into the budget.
 
-use esker::{Cause, CompactionStyle, Db, Options, TreeOptions};
+use esker::trace::Cause;
+use esker::{CompactionStyle, Db, Options, TreeOptions};
 
 const BUDGET: usize = 8 << 20;
 const PAIRS: u32 = 2_000_000;

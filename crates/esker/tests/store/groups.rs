@@ -108,7 +108,7 @@ fn a_listener_hears_what_a_crash_would_leave() {
         let mut batch = Batch::new();
         batch.put(&one, "key", vec![round; 5000]).unwrap();
         batch.put(&two, "key", [round]).unwrap();
-        batch.merge(&two, "sum", esker::ADD, esker::keys::i64(1)).unwrap();
+        batch.merge(&two, "sum", esker::operators::ADD, esker::keys::i64(1)).unwrap();
         db.write(&batch).unwrap();
         let before = Some(round - 1).filter(|before| *before > 0);
         assert_eq!(durable(&one), before.map(|before| vec![before; 5000]));

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use esker::env::{Clock, JobKind, StepExecutor};
 use esker::fs::sim::SimFs;
-use esker::{
-    Batch, Cause, Db, Durability, ErrorKind, Operation, Options, ScanRange, Step, TxnMode, TxnOptions,
-};
+use esker::trace::{Cause, Operation, Step};
+use esker::{Batch, Db, Durability, ErrorKind, Options, ScanRange, TxnMode, TxnOptions};
 
 use crate::common::{ManualClock, world};
 
@@ -90,7 +89,7 @@ fn a_trace_tells_files_from_the_pool() {
     db.clear_cache();
     let get = |key: &str| db.trace(|| db.get_vec(key).unwrap()).1;
     let cold = get("0500");
-    let is_there = |trace: &esker::Trace, wanted: fn(&Step) -> bool| trace.steps.iter().any(wanted);
+    let is_there = |trace: &esker::trace::Trace, wanted: fn(&Step) -> bool| trace.steps.iter().any(wanted);
     assert!(is_there(&cold, |step| matches!(step, Step::OpenTable { .. })), "{cold}");
     assert!(is_there(&cold, |step| matches!(step, Step::Filter { passed: true, .. })), "{cold}");
     assert_eq!((cold.memtables, cold.file_reads, cold.pool_blocks), (1, 1, 0), "{cold}");

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use esker::{APPEND, Db, Options, Tree, TxnOptions};
+use esker::operators::APPEND;
+use esker::{Db, Options, Tree, TxnOptions};
 
 use crate::allocated::allocations;
 

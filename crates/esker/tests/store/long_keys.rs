@@ -54,7 +54,7 @@ fn they_are_written_and_read_in_every_way() {
     });
     put(5, &[5; 2 << 20], &|key, value| assert_eq!(tree.put_from(key, value).unwrap(), 2 << 20));
     put(6, b"swap", &|key, value| assert!(tree.compare_and_swap(key, None, Some(value)).unwrap().is_done()));
-    put(7, b"merge", &|key, value| tree.merge(key, esker::APPEND, value).unwrap());
+    put(7, b"merge", &|key, value| tree.merge(key, esker::operators::APPEND, value).unwrap());
     put(8, b"renamed", &|key, value| {
         tree.put("short", value).unwrap();
         assert!(tree.rename("short", key).unwrap());
@@ -134,7 +134,7 @@ fn one_byte_more_is_refused_everywhere() {
     refused(tree.put(&key, "1"));
     refused(tree.put(&key, [1; 5000]));
     refused(tree.delete(&key));
-    refused(tree.merge(&key, esker::APPEND, "1"));
+    refused(tree.merge(&key, esker::operators::APPEND, "1"));
     refused(Batch::new().put(tree, &key, "1"));
     refused(db.begin(TxnOptions::default()).unwrap().put(tree, &key, "1"));
     refused(tree.writer(&key).map(drop));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use esker::env::{Env, StepExecutor};
 use esker::fs::sim::SimFs;
-use esker::{ADD, APPEND, Db, ErrorKind, MergeOperator, Options, ScanRange, keys};
+use esker::operators::{ADD, APPEND};
+use esker::{Db, ErrorKind, MergeOperator, Options, ScanRange, keys};
 
 use crate::common::{HourClock, Longest, settle, ttl, world};
 

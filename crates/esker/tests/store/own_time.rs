@@ -6,7 +6,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use esker::env::{Env, JobKind, StepExecutor};
 use esker::fs::sim::SimFs;
-use esker::{APPEND, Batch, Db, ErrorKind, ExpiryClock, Options, Tree, TreeOptions, TxnOptions, keys};
+use esker::operators::APPEND;
+use esker::updates::What;
+use esker::{Batch, Db, ErrorKind, ExpiryClock, Options, Tree, TreeOptions, TxnOptions, keys};
 
 use crate::common::{HourClock, Rng, contents, seeds, settle, world};
 
@@ -50,6 +52,9 @@ enum Command {
 
 #[derive(Debug, Clone)]
 struct Entry {
+    /// The time that its write is given.
+    said: u64,
+    /// The time at which it happens.
     time_us: u64,
     key: Vec<u8>,
     command: Command,
@@ -74,7 +79,9 @@ fn lives(pair: &(Vec<u8>, Option<u64>), time_us: u64) -> bool {
 
 /// The next entry behind one that was applied at `time_us` and left `pairs`.
 fn next_entry(rng: &mut Rng, time_us: u64, mut pairs: Pairs) -> Entry {
-    let time_us = time_us + *rng.pick(&[0, 1, 100, 2000]);
+    // A leader with a slower clock may follow; no time goes back behind the one that was carried.
+    let said = (time_us + *rng.pick(&[0, 1, 100, 2000])).saturating_sub(*rng.pick(&[0, 0, 0, 500]));
+    let time_us = said.max(time_us);
     let (key, other) = (any_key(rng), any_key(rng));
     let command = match rng.below(20) {
         0..9 => Command::Put(any_value(rng), rng.percent(70).then(|| time_us + rng.below(30_000))),
@@ -122,12 +129,12 @@ fn next_entry(rng: &mut Rng, time_us: u64, mut pairs: Pairs) -> Entry {
         Command::Nothing => answer = None,
     }
     pairs.retain(|_, pair| lives(pair, time_us));
-    Entry { time_us, key, command, after: pairs, answer }
+    Entry { said, time_us, key, command, after: pairs, answer }
 }
 
 /// Applies an entry in a transaction. `applied`, a tree of the same group, gets its index.
 fn apply_whole(db: &Db, tree: &Tree, applied: &Tree, index: u64, entry: &Entry) {
-    let (tree, key) = (&tree.at_us(entry.time_us), &entry.key);
+    let (tree, key) = (&tree.at_us(entry.said), &entry.key);
     let txn = db.begin(TxnOptions::default()).unwrap();
     let put = |to: &[u8], value: &[u8], until: Option<u64>| match until {
         Some(until) => txn.put_until(tree, to, value, UNIX_EPOCH + Duration::from_micros(until)).unwrap(),
@@ -185,7 +192,7 @@ fn apply_whole(db: &Db, tree: &Tree, applied: &Tree, index: u64, entry: &Entry) 
 
 /// Applies an entry by calls of the tree.
 fn apply(db: &Db, tree: &Tree, entry: &Entry) {
-    let tree = tree.at_us(entry.time_us);
+    let tree = tree.at_us(entry.said);
     let bytes = |value: Option<esker::Value>| value.map(|value| value.into_vec().unwrap());
     let answer = match &entry.command {
         Command::Put(value, until) => {
@@ -359,12 +366,13 @@ fn the_store_s_clock_says_nothing_and_the_tree_s_time_survives() {
         db.compact().unwrap();
         settle(&db);
         assert_eq!(tree.count(..).unwrap(), 2);
-        assert_eq!((tree.time_us(), tree.at_us(7).time_us()), (1000, 7));
+        assert_eq!((tree.time_us(), tree.at_us(7).time_us(), tree.at_us(1007).time_us()), (1000, 1000, 1007));
         assert_eq!(tree.get("a").unwrap().unwrap().expires_us(), Some(1500));
         tree.at_us(1500).put("c", "3").unwrap();
         assert_eq!((tree.contains("a").unwrap(), tree.count(..).unwrap()), (false, 2));
-        // Asked for an earlier time, it is still there.
-        assert!(tree.at_us(1499).contains("a").unwrap());
+        // No time before the one that was carried counts, but in a snapshot.
+        assert!(!tree.at_us(1499).contains("a").unwrap());
+        assert!(db.snapshot().contains(&tree.at_us(1499), "a").unwrap());
         if !log {
             tree.flush().unwrap();
         }
@@ -403,4 +411,77 @@ fn of_other_trees_a_given_time_is_for_reads_and_conditions() {
     assert_eq!(tree.get_vec("a").unwrap().as_deref(), Some(&b"2"[..]));
     let refused = db.default_tree().set_options(options()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn what_is_rolled_back_carries_no_time() {
+    let db = open(&SimFs::new(1), 1000);
+    let (tree, other) = (tree_of(&db, "t", true), db.default_tree());
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    txn.put(&tree.at_us(5), "a", "1").unwrap();
+    let savepoint = txn.savepoint();
+    txn.put(&tree.at_us(1000), "b", "2").unwrap();
+    txn.rollback_to(savepoint).unwrap();
+    txn.put(other, "c", "3").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(tree.time_us(), 5);
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    let savepoint = txn.savepoint();
+    txn.put(&tree.at_us(1000), "b", "2").unwrap();
+    txn.rollback_to(savepoint).unwrap();
+    txn.put(other, "c", "4").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(tree.time_us(), 5);
+}
+
+/// A transaction relies on what it has read at its own time.
+#[test]
+fn a_time_that_comes_before_the_commit_is_a_conflict() {
+    let db = open(&SimFs::new(1), 1000);
+    let tree = tree_of(&db, "t", true);
+    tree.at_us(10).put_for("lease", "Ann", Duration::from_micros(90)).unwrap();
+    for (time_us, commits) in [(99, true), (100, false)] {
+        let txn = db.begin(TxnOptions::default()).unwrap();
+        assert_eq!(txn.get_vec(&tree, "lease").unwrap().as_deref(), Some(&b"Ann"[..]));
+        txn.put(&tree, "seen", "yes").unwrap();
+        tree.at_us(time_us).put("other", "write").unwrap();
+        // It has one time for all that it reads.
+        assert!(txn.contains(&tree, "lease").unwrap());
+        assert_eq!(txn.commit().is_ok(), commits);
+    }
+    assert!(tree.put_if_absent("lease", "Bob").unwrap().is_none());
+}
+
+/// A reader without a time sees an expiry only with the write that has carried the time.
+#[test]
+fn a_key_that_is_renewed_in_time_is_never_missing() {
+    let db = Db::open_in_memory(Options::default().memory_budget(8 << 20)).unwrap();
+    let tree = db.create_tree("t", options()).unwrap();
+    tree.at_us(0).put_for("lease", "0", Duration::from_micros(2)).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for time_us in 1..20_000 {
+                tree.at_us(time_us).put_for("lease", "1", Duration::from_micros(1)).unwrap();
+            }
+        });
+        while !writer.is_finished() {
+            assert!(tree.contains("lease").unwrap());
+            assert!(tree.get("lease").unwrap().is_some());
+            assert_eq!(tree.count(..).unwrap(), 1);
+            assert!(tree.first().unwrap().is_some());
+        }
+    });
+}
+
+#[test]
+fn changes_tell_the_time() {
+    let env = world(Arc::new(SimFs::new(1)), 1, Some(Arc::new(StepExecutor)));
+    let db =
+        Db::open(STORE, Options::default().memory_budget(8 << 20).log_history(1 << 20).env(env)).unwrap();
+    let tree = tree_of(&db, "t", true);
+    let mut updates = db.updates_since(db.snapshot().sequence()).unwrap();
+    tree.at_us(7).put("a", "1").unwrap();
+    let update = updates.next().unwrap().unwrap();
+    let has_time = |change: &esker::updates::Change| matches!(change.what, What::Time(7));
+    assert!(update.changes.len() == 2 && update.changes.iter().any(has_time), "{update:?}");
 }

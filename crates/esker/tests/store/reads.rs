@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use esker::env::{Env, StepExecutor};
-use esker::{CachePolicy, Compression, Db, Options, ScanRange, Step, TreeOptions};
+use esker::trace::Step;
+use esker::{CachePolicy, Compression, Db, Options, ScanRange, TreeOptions};
 
 use crate::common::settle;
 

@@ -35,12 +35,17 @@ fn scattered(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
 }
 
-/// Puts rows of 1,000 bytes that nobody can compress until that is refused.
+/// Puts rows of 1,000 bytes that nobody can compress until that is refused, also after the merges that are under way.
 fn fill(db: &Db, key: Keys, mut between: impl FnMut(&Db)) -> (u64, Error) {
     let mut rng = Rng::new(7);
     for number in 0..100_000_u64 {
-        if let Err(error) = db.put(key(number), rng.bytes(1000)) {
-            return (number, error);
+        let row = rng.bytes(1000);
+        if db.put(key(number), &row).is_err() {
+            // It waits for them, and may find no room itself.
+            let _full = db.compact();
+            if let Err(error) = db.put(key(number), &row) {
+                return (number, error);
+            }
         }
         if number % 64 == 63 {
             between(db);

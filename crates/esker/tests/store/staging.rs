@@ -177,7 +177,7 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(Batch::decode(&[], |_| None).unwrap_err().kind(), ErrorKind::Corruption);
     // An operator that this program does not know.
     let mut batch = Batch::new();
-    batch.merge(&films, "sum", esker::ADD, keys::i64(1)).unwrap();
+    batch.merge(&films, "sum", esker::operators::ADD, keys::i64(1)).unwrap();
     let mut bytes = batch.encode(slot).unwrap();
     let at = bytes.windows(3).position(|window| window == b"add").unwrap();
     bytes[at] = b'o';
@@ -194,7 +194,7 @@ fn random(rng: &mut Rng, trees: &[Tree; 2], staging: &Staging) -> Batch {
         match rng.below(6) {
             0 => batch.delete(tree, &key).unwrap(),
             1 => batch.delete_range(tree, key.clone()..vec![rng.below(6) as u8]).unwrap(),
-            2 => batch.merge(tree, &key, esker::APPEND, "more").unwrap(),
+            2 => batch.merge(tree, &key, esker::operators::APPEND, "more").unwrap(),
             3 => {
                 let value = vec![rng.below(256) as u8; rng.below(3000) as usize];
                 let id = format!("id {}", rng.below(1000));

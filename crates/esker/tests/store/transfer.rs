@@ -176,7 +176,7 @@ fn a_transaction_moves_huge_values_and_what_is_beside_them() {
         assert!(txn.set_expiry(tree, "c", far).unwrap());
         assert!(txn.set_attributes(tree, "c", "other").unwrap());
         assert!(txn.copy(tree, "b", "d").unwrap());
-        txn.merge(tree, "d", esker::APPEND, "end").unwrap();
+        txn.merge(tree, "d", esker::operators::APPEND, "end").unwrap();
         assert!(!txn.rename(tree, "none", "x").unwrap() && !txn.set_expiry(tree, "none", None).unwrap());
         assert_eq!(txn.set_attributes(tree, "b", vec![0; 4097]).unwrap_err().kind(), ErrorKind::InvalidInput);
         let mut scan = txn.scan(tree, ..).unwrap();

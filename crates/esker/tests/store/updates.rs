@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use esker::env::{JobKind, StepExecutor};
 use esker::fs::sim::SimFs;
-use esker::{Batch, Db, ErrorKind, Options, ScanRange, TreeOptions, Update, Updates, What};
+use esker::updates::{Update, Updates, What};
+use esker::{Batch, Db, ErrorKind, Options, ScanRange, TreeOptions};
 
 use crate::common::{Rng, seed, world};
 

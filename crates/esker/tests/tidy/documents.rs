@@ -30,7 +30,9 @@ fn missing(document: &str, names: &[String]) -> Vec<String> {
 
 #[test]
 fn every_option_is_in_the_document_about_tuning() {
-    let options = members("options.rs", "struct Options");
+    let mut options = members("options.rs", "struct Options");
+    // One of them is there twice: as it is with a feature, and without.
+    options.dedup();
     assert!(options.len() > 8 && options.contains(&"filter_bits".to_owned()), "{options:?}");
     assert_eq!(missing("tuning.md", &options), [""; 0]);
     assert!(options.len() < 21, "there are few: does every one serve?");

@@ -13,7 +13,8 @@ use std::io::{IsTerminal, stdout};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use esker::{Db, ErrorKind, Operation, Stats};
+use esker::trace::Operation;
+use esker::{Db, ErrorKind, Stats};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value, json};
 
