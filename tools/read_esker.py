@@ -115,7 +115,6 @@ class Tree:
             edit.u8(), edit.slice()
         if edit.u8():
             self.own_time = self.own_time or 0
-        edit.slice()
 
     def add(self, key, order, kind, where, expires):
         if kind == MERGE:
@@ -195,7 +194,7 @@ class Store:
         elif tag == 4:
             level, table = edit.u8(), {"file": edit.varint(), "salt": edit.u64()}
             flags = edit.u8()
-            if flags > 31:
+            if flags > 15:
                 raise Damage(f"the manifest has a table with flags {flags} that this reader does not know")
             table["prefix"] = edit.varint().to_bytes(4, "big") if flags & 1 else b""
             table["one_number"], table["clipped"] = flags & 2, flags & 4
@@ -207,8 +206,6 @@ class Store:
             edit.varint()
             if edit.varint():
                 edit.varint(), edit.varint(), edit.u8(), edit.varint()
-            if flags & 16:
-                edit.varint()  # when a compaction rule wants to see it again
             table["bounds"] = edit.slice(), edit.slice()
             tree.tables[level, table["file"]] = table
         elif tag == 5:

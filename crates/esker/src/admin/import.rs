@@ -207,10 +207,9 @@ fn greatest_number(
     Ok(greatest)
 }
 
-/// The time that the store's clock must have reached when it has the tree; 0 if no entry of the tree expires and no
-/// compaction rule goes by it.
+/// The time that the store's clock must have reached when it has the tree; 0 if no entry of the tree expires.
 fn clock_of(store: &Store, clock_us: u64, tables: &[(u8, TableInfo)], dir: &Path) -> Result<u64> {
-    if tables.iter().all(|(_, info)| info.expiring.count == 0 && info.look_again_us.is_none()) {
+    if tables.iter().all(|(_, info)| info.expiring.count == 0) {
         return Ok(0);
     }
     // Compares with the machine's clock: an earlier import may have advanced the store's own.

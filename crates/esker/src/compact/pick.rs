@@ -32,8 +32,6 @@ pub(crate) struct Goal {
     /// A table of at most this many bytes and entries is small.
     pub(crate) small_bytes: u64,
     pub(crate) small_entries: u64,
-    /// Whether the tree's compaction rule is there.
-    pub(crate) has_rule: bool,
     /// No reader needs entries that expired before this time.
     pub(crate) time_us: u64,
 }
@@ -48,7 +46,6 @@ impl Goal {
             base_bytes: flushed_from((options.memtable_limit() * L0_RUNS) as u64, levels),
             small_bytes: (limits.bytes / SMALL_PART).min(SMALL_BYTES),
             small_entries: limits.keys as u64 / SMALL_PART,
-            has_rule: options.compaction_rules.has(tree.rule.as_deref()),
             time_us,
         }
     }
@@ -135,7 +132,8 @@ pub(crate) fn urgency(levels: &Levels, goal: Goal, running: &[Extent]) -> f64 {
         CompactionStyle::Leveled => leveled::urgency(levels, goal, running),
         _ => tiered::urgency(levels, goal, running),
     };
-    let is_due = || due(levels, goal).next().is_some() || small_neighbours(levels, goal, running).is_some();
+    let is_due =
+        || due(levels, goal.time_us).next().is_some() || small_neighbours(levels, goal, running).is_some();
     if urgency < 1.0 && is_due() { 1.0 } else { urgency }
 }
 
@@ -145,14 +143,7 @@ pub(crate) fn pick(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Co
         CompactionStyle::Leveled => leveled::pick(levels, goal, running),
         _ => tiered::pick(levels, goal, running),
     };
-    let picked = urgent.or_else(|| small_neighbours(levels, goal, running))?;
-    match picked.inputs.as_slice() {
-        // A move would not show it to the rule.
-        [(level, table)] if picked.is_move() && goal.has_rule && wants_look(table, goal.time_us) => {
-            Some(Compaction::in_place(*level, table))
-        }
-        _ => Some(picked),
-    }
+    urgent.or_else(|| small_neighbours(levels, goal, running))
 }
 
 /// The merge of small tables that lie side by side in one run. Flushes leave such tables where keys do not overlap, and
@@ -178,29 +169,23 @@ fn small_neighbours(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<C
     })
 }
 
-/// Whether the tree's compaction rule wants to see the table again.
-fn wants_look(table: &Table, time_us: u64) -> bool {
-    table.info.look_again_us.is_some_and(|due| due <= time_us)
-}
-
-/// The tables that should be merged because of expired entries, or because the tree's rule wants to see them again, the
-/// deepest first, because tables above it still have to pass through its level.
-pub(super) fn due(levels: &Levels, goal: Goal) -> impl Iterator<Item = (usize, &Arc<Table>)> {
-    let is_due = |table: &Table| table.info.due_us(goal.has_rule).is_some_and(|due| due <= goal.time_us);
+/// The tables that should be merged because of expired entries, the deepest first, because tables above it still have
+/// to pass through its level.
+pub(super) fn due(levels: &Levels, time_us: u64) -> impl Iterator<Item = (usize, &Arc<Table>)> {
+    let is_due = |table: &Table| table.info.due_us().is_some_and(|due| due <= time_us);
     let due: Vec<_> = levels.tables().filter(|(_, table)| is_due(table)).collect();
     due.into_iter().rev()
 }
 
 /// Merges everything into the bottom level. `None` if it is there already and nothing in it can be dropped.
-/// `may_hold_garbage`: the tree has range tombstones, or its compaction rule is there.
-pub(crate) fn pick_all(levels: &Levels, time_us: u64, may_hold_garbage: bool) -> Option<Compaction> {
+pub(crate) fn pick_all(levels: &Levels, time_us: u64, has_ranges: bool) -> Option<Compaction> {
     let above = (0..BOTTOM).any(|level| !levels.level(level).is_empty());
     let may_drop = |table: &Arc<Table>| {
         let info = &table.info;
         let has_expired = info.expiring.count > 0 && info.expiring.earliest <= time_us;
         info.tombstones > 0 || info.max_seq > 0 || has_expired || info.clipped
     };
-    let droppable = levels.level(BOTTOM).iter().any(|table| may_hold_garbage || may_drop(table));
+    let droppable = levels.level(BOTTOM).iter().any(|table| has_ranges || may_drop(table));
     if !above && !droppable {
         return None;
     }

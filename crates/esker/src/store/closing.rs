@@ -36,14 +36,10 @@ pub(super) struct Closing {
     outcome: Mutex<Option<Result<()>>>,
 }
 
-/// Whether some table holds entries that expire, or is to be looked at again.
+/// Whether some table holds entries that expire.
 fn has_expiring(versions: &Versions) -> bool {
     let expires = |tree: &Arc<TreeInner>| {
-        tree.state
-            .load()
-            .levels
-            .tables()
-            .any(|(_, table)| table.info.expiring.count > 0 || table.info.look_again_us.is_some())
+        tree.state.load().levels.tables().any(|(_, table)| table.info.expiring.count > 0)
     };
     versions.trees().any(expires)
 }

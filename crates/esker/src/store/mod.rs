@@ -45,7 +45,6 @@ use crate::state::versions::{VersionSet, Versions};
 use crate::stats::Stats;
 use crate::write::commit::Commit;
 
-mod alone;
 mod at_work;
 mod background;
 mod closing;

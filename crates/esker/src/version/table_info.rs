@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::edit::{CLOCK_MAX, FileId, TreeId, file_id, seq, tree_id, within};
+use super::edit::{FileId, TreeId, file_id, seq, tree_id, within};
 use super::imported::Renumbered;
 use super::levels::shared_key;
 use crate::codec::{Decoder, put_slice, put_varint};
@@ -21,8 +21,6 @@ const ONE_NUMBER: u8 = 2;
 const CLIPPED: u8 = 4;
 /// Its pointers to huge values hold file numbers of another store.
 const RENUMBERED: u8 = 8;
-/// The tree's compaction rule wants to look at it again.
-const LOOK_AGAIN: u8 = 16;
 
 /// What the manifest knows of one table, or of one tree's part of a shared table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,8 +46,6 @@ pub(crate) struct TableInfo {
     /// Bytes of keys and values.
     pub(crate) raw_bytes: u64,
     pub(crate) expiring: Expiring,
-    /// When the tree's compaction rule wants to see the table again, in microseconds since 1970.
-    pub(crate) look_again_us: Option<u64>,
     pub(crate) min_seq: SeqNo,
     pub(crate) max_seq: SeqNo,
     /// Range tombstones up to this sequence number hide nothing in the table.
@@ -74,7 +70,6 @@ impl TableInfo {
             tombstones,
             raw_bytes,
             expiring,
-            look_again_us: None,
             min_seq,
             max_seq,
             cleared: properties.owner.cleared,
@@ -110,11 +105,9 @@ impl TableInfo {
         self.one_number | self.renumbered.is_some()
     }
 
-    /// When the table should be merged because of expired entries or, if the tree's compaction rule is there, because
-    /// the rule said so; if ever.
-    pub(crate) fn due_us(&self, has_rule: bool) -> Option<u64> {
-        let look_again = self.look_again_us.filter(|_| has_rule);
-        self.expiring.due_us(self.entries).into_iter().chain(look_again).min()
+    /// When the table should be merged because of expired entries, if ever.
+    pub(crate) fn due_us(&self) -> Option<u64> {
+        self.expiring.due_us(self.entries)
     }
 }
 
@@ -149,7 +142,6 @@ pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
         (table.one_number, ONE_NUMBER),
         (table.clipped, CLIPPED),
         (table.renumbered.is_some(), RENUMBERED),
-        (table.look_again_us.is_some(), LOOK_AGAIN),
     ];
     out.push(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum());
     table.prefix.iter().for_each(|tree| put_varint(out, u64::from(*tree)));
@@ -166,7 +158,6 @@ pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
         put_varint(out, number);
     }
     table.expiring.encode(out);
-    table.look_again_us.iter().for_each(|us| put_varint(out, (*us).min(CLOCK_MAX)));
     put_slice(out, &table.smallest);
     put_slice(out, &table.largest);
 }
@@ -174,8 +165,7 @@ pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
 pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
     let file = file_id(from)?;
     let salt = from.u64()?;
-    let known = PREFIX | ONE_NUMBER | CLIPPED | RENUMBERED | LOOK_AGAIN;
-    let flags = from.u8().filter(|flags| flags & !known == 0)?;
+    let flags = from.u8().filter(|flags| flags & !(PREFIX | ONE_NUMBER | CLIPPED | RENUMBERED) == 0)?;
     let (one_number, clipped) = (flags & ONE_NUMBER != 0, flags & CLIPPED != 0);
     let prefix = if flags & PREFIX != 0 { Some(tree_id(from)?) } else { None };
     let renumbered = if flags & RENUMBERED != 0 { Some(Box::new(Renumbered::decode(from)?)) } else { None };
@@ -185,7 +175,6 @@ pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
     let max_seq = min_seq.checked_add(from.varint()?).filter(|&seq| seq <= MAX_SEQ)?;
     let cleared = seq(from)?;
     let expiring = Expiring::decode(from)?;
-    let look_again_us = if flags & LOOK_AGAIN != 0 { Some(within(from, CLOCK_MAX)?) } else { None };
     let smallest = from.slice()?.to_vec();
     let largest = from.slice()?.to_vec();
     let is_numbered = !one_number || (min_seq == max_seq && prefix.is_none());
@@ -202,7 +191,6 @@ pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
         tombstones,
         raw_bytes,
         expiring,
-        look_again_us,
         min_seq,
         max_seq,
         cleared,

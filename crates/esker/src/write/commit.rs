@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::batch::{Batch, GAP_LEN, gap};
+use super::batch::{Batch, GAP_LEN, TreePart, gap};
 use super::lookups::{Lookup, LookupQueue};
 use crate::blob::NewBlob;
 use crate::blob::VOLATILE;
@@ -306,7 +306,7 @@ impl Commit {
         blobs.iter_mut().for_each(|blob| blob.commit(logged.is_ok().then_some(position)));
         self.publish(reservation.ticket, unmarked);
         // Readers load the time first: whoever sees it also sees the write.
-        batch.parts().iter().for_each(|part| part.carry());
+        batch.parts().iter().for_each(TreePart::carry);
         logged?;
         // If an earlier record is not in the log, this one is lost too.
         self.check()?;

@@ -8,7 +8,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod compaction_rules;
 mod counts;
 mod faults;
 mod groups;

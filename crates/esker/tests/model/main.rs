@@ -10,7 +10,6 @@ mod apply;
 mod bugs;
 mod care;
 mod checkpoint;
-mod compaction_rules;
 mod concurrent;
 mod cursors;
 mod generate;

@@ -187,8 +187,10 @@ fn a_transaction_moves_huge_values_and_what_is_beside_them() {
             seen.push((scan.key().to_vec(), handle.len(), handle.attributes().to_vec(), handle.expires_us()));
         }
         drop(scan);
-        let row = |key: &str, len, attributes: &str, expires| (key.into(), len, attributes.into(), expires);
-        let expected: Vec<(Vec<u8>, u64, Vec<u8>, Option<u64>)> = vec![
+        let row = |key: &str, len: u64, attributes: &str, expires: Option<u64>| {
+            (key.as_bytes().to_vec(), len, attributes.as_bytes().to_vec(), expires)
+        };
+        let expected = [
             row("b", 5000, "type", None),
             row("c", 5000, "other", Some(far)),
             row("d", 5003, "", None),

@@ -27,7 +27,7 @@ impl BlobEdits {
 }
 
 /// What a change does to huge values: which it frees, which its tables name, which only snapshots see afterwards.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct BlobChanges<'a> {
     /// Frees values that were overwritten by writes up to this one, if those were logged: such writes are durable.
     pub(crate) durable_up_to: Option<SeqNo>,

@@ -11,19 +11,17 @@ use std::sync::atomic::AtomicUsize;
 
 use parking_lot::Mutex;
 
-use super::alone::{Inputs, is_alone};
 use super::at_work::AtWork;
 use super::installer::Unmerged;
-use super::survivors::{LeftOut, Sink, Survivors};
+use super::survivors::Survivors;
 use super::{CommitLog, Core, Disk, GarbageFinder, Installer};
 use crate::blob::Pointer;
 use crate::blob::gc::BlobChanges;
 use crate::cache::Offer;
 use crate::canary::broken;
 use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shared_part};
-use crate::compact::retain::{ReadPoints, Retention};
-use crate::compact::rule::{RunningRule, Scope};
-use crate::cursor::{Cursor, Kind, SeqNo};
+use crate::compact::retain::Retention;
+use crate::cursor::{Cursor, SeqNo};
 use crate::env::JobKind;
 use crate::error::Result;
 use crate::events::{Began, event};
@@ -31,7 +29,6 @@ use crate::flush::{FlushQueue, Immutable};
 use crate::listener::FlushedTree;
 use crate::options::{Compression, TableLimits};
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
-use crate::rules::RuleContext;
 use crate::space::is_full;
 use crate::state::versions::{ByTree, VersionSet};
 use crate::state::{Mem, TreeInner};
@@ -253,9 +250,9 @@ impl Flusher {
 
         // The trees whose tables go below level 0, until the tables are there.
         let mut unmerged = Vec::new();
-        let (mut edits, mut left_out) = (Vec::new(), LeftOut::default());
+        let (mut edits, mut dropped) = (Vec::new(), Vec::new());
         let result =
-            self.write_tables(&immutable, &mut unmerged, &mut edits, &mut left_out).and_then(|flushed| {
+            self.write_tables(&immutable, &mut unmerged, &mut edits, &mut dropped).and_then(|flushed| {
                 // This comes last, since the log is synced in the background while the tables are written.
                 if !broken("rule-3") {
                     self.log.sync_to(end)?;
@@ -272,13 +269,12 @@ impl Flusher {
                 let changes = BlobChanges {
                     durable_up_to,
                     flushed: &seqs,
+                    dropped: &dropped,
                     named: &volatile,
+                    replaced: &[],
                     note_overwritten: true,
-                    ..BlobChanges::default()
                 };
-                self.installer.leaving_out(left_out, changes, |changes| {
-                    self.installer.install_flush(&flushed, edits.clone(), changes)
-                })?;
+                self.installer.install_flush(&flushed, edits.clone(), &changes)?;
                 if !seqs.is_empty() {
                     self.finder.note_flushed(&seqs);
                 }
@@ -304,7 +300,7 @@ impl Flusher {
         immutable: &[Immutable],
         unmerged: &mut Vec<Unmerged>,
         edits: &mut Vec<Edit>,
-        left_out: &mut LeftOut,
+        dropped: &mut Vec<Pointer>,
     ) -> Result<ByTree> {
         // All memtables of a tree go the same way: no table of level 0 may hold versions from both before and after
         // another's.
@@ -317,16 +313,16 @@ impl Flusher {
         for (tree, mem) in &large {
             let alone = immutable.iter().filter(|(other, _)| Arc::ptr_eq(other, tree)).count() == 1;
             let below = alone.then_some(&mut *unmerged);
-            let (level, tables) = self.write_own(tree, std::slice::from_ref(mem), below, left_out)?;
+            let (level, tables) = self.write_own(tree, std::slice::from_ref(mem), below, dropped)?;
             edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
         }
         let groups = by_tree(small);
         if let [(tree, mems)] = groups.as_slice() {
             let below = large.is_empty().then_some(unmerged);
-            let (level, tables) = self.write_own(tree, mems, below, left_out)?;
+            let (level, tables) = self.write_own(tree, mems, below, dropped)?;
             edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
         } else if !groups.is_empty() {
-            edits.extend(self.write_shared(&groups, left_out)?);
+            edits.extend(self.write_shared(&groups, dropped)?);
         }
         let flushed = by_tree(immutable.to_vec());
         for (tree, mems) in &flushed {
@@ -345,7 +341,7 @@ impl Flusher {
         tree: &Arc<TreeInner>,
         mems: &[Arc<Mem>],
         below: Option<&mut Vec<Unmerged>>,
-        left_out: &mut LeftOut,
+        dropped: &mut Vec<Pointer>,
     ) -> Result<(u8, Vec<TableInfo>)> {
         let unmerged = match (below, bounds_of(mems)?) {
             (Some(below), Some((smallest, largest))) => {
@@ -357,7 +353,7 @@ impl Flusher {
         let levels = Arc::clone(&tree.state.load().levels);
         let bottom = level == LEVELS - 1;
         let snapshots = self.log.read_points().of(tree);
-        let retention = Retention::new(snapshots.clone(), &tree.state.load().ranges, last_seq(mems));
+        let retention = Retention::new(snapshots, &tree.state.load().ranges, last_seq(mems));
         let mut output = Output::new(
             &self.core.tables,
             OutputOptions {
@@ -372,41 +368,14 @@ impl Flusher {
             },
         );
         let operators = &self.core.options.merge_operators;
-        self.ask_rule(tree, mems, &snapshots, |mut rule| {
-            Survivors { operators, retention, nothing_below: bottom, left_out, rule: rule.as_deref_mut() }
-                .write_all(&mut merged(mems)?, &|| Ok(()), &mut output)?;
-            output.look_again_at(rule.and_then(RunningRule::look_again_us));
-            Ok(())
-        })?;
+        Survivors { operators, retention, nothing_below: bottom, dropped }.write_all(
+            &mut merged(mems)?,
+            &|| Ok(()),
+            |key, seq, kind, stored| output.add(key, seq, kind, stored),
+        )?;
         let tables = output.finish()?;
         self.core.counters.note_flush(&tables);
         Ok((level as u8, tables))
-    }
-
-    /// Does `flush`, which writes `mems` of `tree`, with the tree's compaction rule, if it names one.
-    fn ask_rule(
-        &self,
-        tree: &TreeInner,
-        mems: &[Arc<Mem>],
-        snapshots: &ReadPoints,
-        flush: impl FnOnce(Option<&mut RunningRule<'_>>) -> Result<()>,
-    ) -> Result<()> {
-        let Some(name) = tree.options().rule else { return flush(None) };
-        let newest_snapshot = self.core.snapshots.registered().last().copied();
-        let alone = |lower: &[u8], upper: Option<&[u8]>| {
-            is_alone(tree, Inputs::Memtables(mems), newest_snapshot, lower, upper)
-        };
-        let context = RuleContext::new(&tree.name, snapshots.time_us, true, &alone);
-        let scope = Scope {
-            newest_snapshot,
-            visible: snapshots.newest(),
-            clock_us: self.core.clock.now_us(),
-            inherited_us: None,
-        };
-        let mut rule = RunningRule::begin(self.core.options.compaction_rules.get(&name), &context, scope);
-        flush(Some(&mut rule))?;
-        self.core.counters.note_rule(rule.end());
-        Ok(())
     }
 
     /// Keeps merges of `tree` away, if its tables have no key from `smallest` to `largest`, and no merge runs whose
@@ -424,7 +393,7 @@ impl Flusher {
     fn write_shared(
         &self,
         groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
-        left_out: &mut LeftOut,
+        dropped: &mut Vec<Pointer>,
     ) -> Result<Vec<Edit>> {
         let snapshots = self.log.read_points();
         let options = OutputOptions {
@@ -445,17 +414,18 @@ impl Flusher {
         let mut output = Output::new(&self.core.tables, options);
         let mut parts = Vec::new();
         for (tree, mems) in groups {
-            let snapshots = snapshots.clone().of(tree);
-            let retention = Retention::new(snapshots.clone(), &tree.state.load().ranges, last_seq(mems));
+            let retention =
+                Retention::new(snapshots.clone().of(tree), &tree.state.load().ranges, last_seq(mems));
             let operators = &self.core.options.merge_operators;
             let mut part = TablePart::new(tree.id);
-            self.ask_rule(tree, mems, &snapshots, |mut rule| {
-                let mut sink = SharedSink { tree: tree.id, part: &mut part, output: &mut output };
-                Survivors { operators, retention, nothing_below: false, left_out, rule: rule.as_deref_mut() }
-                    .write_all(&mut merged(mems)?, &|| Ok(()), &mut sink)?;
-                part.look_again_at(rule.and_then(RunningRule::look_again_us));
-                Ok(())
-            })?;
+            Survivors { operators, retention, nothing_below: false, dropped }.write_all(
+                &mut merged(mems)?,
+                &|| Ok(()),
+                |key, seq, kind, stored| {
+                    part.note(key, seq, kind, stored);
+                    output.add(&shared_key(tree.id, key), seq, kind, stored)
+                },
+            )?;
             parts.push(part);
         }
         let tables = output.finish()?;
@@ -465,45 +435,6 @@ impl Flusher {
         Ok(parts
             .map(|part| Edit::AddTable { tree: part.tree, level: 0, table: shared_part(whole, part) })
             .collect())
-    }
-}
-
-/// Where the entries go that a flush writes to tables of one tree.
-impl Sink for Output {
-    fn write(&mut self, key: &[u8], seq: SeqNo, kind: Kind, stored: &[u8]) -> Result<()> {
-        self.add(key, seq, kind, stored)
-    }
-
-    fn ends_before(&mut self, key: &[u8]) -> bool {
-        self.is_full(key)
-    }
-
-    fn end_table(&mut self, look_again_us: Option<u64>) -> Result<()> {
-        self.look_again_at(look_again_us);
-        self.cut()
-    }
-}
-
-/// Where those of one tree go that a flush writes to a table of several trees.
-struct SharedSink<'a> {
-    tree: TreeId,
-    part: &'a mut TablePart,
-    output: &'a mut Output,
-}
-
-impl Sink for SharedSink<'_> {
-    fn write(&mut self, key: &[u8], seq: SeqNo, kind: Kind, stored: &[u8]) -> Result<()> {
-        self.part.note(key, seq, kind, stored);
-        self.output.add(&shared_key(self.tree, key), seq, kind, stored)
-    }
-
-    /// The table has no limits.
-    fn ends_before(&mut self, _: &[u8]) -> bool {
-        false
-    }
-
-    fn end_table(&mut self, _: Option<u64>) -> Result<()> {
-        Ok(())
     }
 }
 

@@ -21,7 +21,6 @@ fn table(file: FileId) -> TableInfo {
         tombstones: 3,
         raw_bytes: 99,
         expiring: Expiring { count: 2, earliest: 1 << 50, latest: 1 << 51, huge: Some(1 << 51) },
-        look_again_us: Some(1 << 50),
         min_seq: 5,
         max_seq: 1 << 40,
         cleared: 1 << 41,
