@@ -101,7 +101,7 @@ impl Tree {
     /// they are empty. Returns `false`, and changes nothing, if the key is absent.
     ///
     /// A huge value is not written anew, nor read; a small one is. The value keeps its expiry. A merged value
-    /// ([`Tree::merge`]) is computed now and written whole, and expires as a whole when what it was merged into would.
+    /// ([`Tree::merge`]) is computed now and written whole, and then does not expire.
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`], and `InvalidInput` when the attributes are longer than 4 KiB.
@@ -136,11 +136,7 @@ impl Tree {
                 // The target gets the computed value; later operands of `from` do not change it.
                 let Some(value) = snapshot.get(&tree, from)? else { return Ok(false) };
                 lapses_us = value.lapses_us();
-                let mut made = Content::open(Kind::Put, &[]);
-                if matches!(beside, NewBeside::Attributes(_)) {
-                    // What was to vanish does, if only as a whole.
-                    made.expiry = lapses_us;
-                }
+                let made = Content::open(Kind::Put, &[]);
                 batch.put_owned_beside(self, to, value.into_vec()?, beside.of(&made))?;
             } else if entry.kind == Kind::Blob {
                 let copied = match Pointer::decode(entry.value) {
