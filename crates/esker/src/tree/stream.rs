@@ -211,14 +211,18 @@ impl ValueWriter {
     }
 
     /// Ends the value without writing its key: batches can give it to any key of its tree, or of a tree of its group
-    /// ([`Batch::put_stored`]). A
-    /// crash frees a value that no written batch names.
+    /// ([`Batch::put_stored`]). A crash frees a value that no written batch names.
     ///
     /// # Errors
     /// As [`ValueWriter::add`].
     pub fn finish(self) -> Result<StoredValue> {
         self.check_whole()?;
         let value = match self.stream {
+            // Every key that gets it has the same one.
+            None if self.tree.is_huge(self.held.len()) => {
+                let blob = self.tree.store.writes().put_blob(&self.tree.inner, &self.key, &self.held)?;
+                HugeValue::Stored(Arc::new(blob))
+            }
             None => HugeValue::Bytes(Arc::new(self.held)),
             Some(stream) => HugeValue::Stored(Arc::new(stream.finish(self.tree.inner.lineage, &self.key)?)),
         };
