@@ -86,7 +86,8 @@ class Tree:
         self.tables = {}
         # The time that its writes have carried, in microseconds since 1970, if values expire by it.
         self.own_time = None
-        # key -> (order, kind, where, when it expires): the greatest order is the newest version, and ends with its number.
+        # key -> (order, kind, where, when it expires): the greatest order is the newest version. It ends with its
+        # number.
         self.newest = {}
         # key -> [(order, where)]: what was merged into it.
         self.operands = {}

@@ -147,14 +147,11 @@ impl<'a> Content<'a> {
 }
 
 impl Kind {
-    /// The kind in the low bits of a checked tag.
+    /// The kind in the three low bits of a tag: each of their values is a kind of entry.
     #[inline]
     pub(crate) fn of_tag(bits: u8) -> Kind {
         Kind::from_u8(bits).unwrap_or(Kind::Put)
     }
-
-    /// The greatest number of an entry's kind.
-    pub(crate) const MAX: u8 = Kind::BlobWith as u8;
 
     /// Whether memtables and tables have such entries.
     #[inline]

@@ -442,10 +442,10 @@ impl Db {
     }
 
     /// The writes with sequence numbers greater than `sequence` ([`Snapshot::sequence`](crate::Snapshot::sequence),
-    /// [`Update::sequence`](crate::updates::Update::sequence)), in order, and all later ones. They are read from the log, as far
-    /// back as it reaches ([`Options::log_history`](crate::Options::log_history)). Writes to trees that skip the log
-    /// are missing, and so are ingested tables. A tree that is created, split or dropped shows only by the changes of
-    /// its keys. A merge may show as a put of its result.
+    /// [`Update::sequence`](crate::updates::Update::sequence)), in order, and all later ones. They are read from the
+    /// log, as far back as it reaches ([`Options::log_history`](crate::Options::log_history)). Writes to trees that
+    /// skip the log are missing, and so are ingested tables. A tree that is created, split or dropped shows only by the
+    /// changes of its keys. A merge may show as a put of its result.
     ///
     /// After a power cut the store may give the numbers of lost writes to other writes. A copy that has the lost writes
     /// does not notice. To prevent that, follow with [`Updates::durable`].

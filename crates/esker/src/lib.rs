@@ -36,7 +36,7 @@
 //! | `zstd` | yes | [`Compression::Zstd`]; needs a C compiler |
 //! | `serde` | no | `Serde`, the codec of a [`TypedTree`] for values of any type that serde can serialize |
 //! | `tracing` | no | events of the crate `tracing`, with the target `esker` |
-//! | `testing` | no | for tests of Esker itself: the modules `env` and `fs` (simulated disks, clocks, stepped background work), `Options::env`, `Db::step`. It may change in any release |
+//! | `testing` | no | for tests of Esker itself, and may change at any time: modules `env` and `fs`, `Options::env`, `Db::step` |
 //!
 //! The events, each with figures as fields: `opened` with what was recovered, `flushed`, `merged`, `writers are slowed`
 //! and `writers are no longer slowed`, `stalled` (a write that waited, at the level `DEBUG`), `disk full` and `disk has

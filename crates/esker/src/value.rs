@@ -86,8 +86,8 @@ impl Value {
         Value::copy_of(&Content::open(Kind::Put, bytes))
     }
 
-    /// The huge value of `key` to which the pointer in `entry` refers. Fails if the blob was freed. For a caller that has
-    /// registered a moment that sees it this is damage; for others the value was overwritten.
+    /// The huge value of `key` to which the pointer in `entry` refers. Fails if the blob was freed. For a caller that
+    /// has registered a moment that sees it this is damage; for others the value was overwritten.
     pub(crate) fn of_blob(blobs: &Arc<BlobSet>, key: &[u8], entry: &Content<'_>) -> Result<Value> {
         let Some(pointer) = Pointer::decode(entry.value) else {
             let message =

@@ -106,8 +106,8 @@ impl<T> Slot<T> {
 }
 
 impl<F: Reopenable> OpenFiles<F> {
-    /// At most `count_max` files of `fs`, and at most one part in `part` of the descriptors that the process may keep, are open
-    /// at once. They take at most `memory_max` bytes.
+    /// At most `count_max` files of `fs`, and at most one part in `part` of the descriptors that the process may keep,
+    /// are open at once. They take at most `memory_max` bytes.
     pub(crate) fn new(
         fs: &dyn FileSystem,
         count_max: usize,

@@ -10,8 +10,8 @@ use crate::ranges::{KeyRange, prefix_end};
 const DELIMITER_MAX: usize = 8;
 
 /// A rule that says how long the prefix of a key is: [`TreeOptions::filter_prefix`](crate::TreeOptions::filter_prefix).
-/// A key without a whole prefix, because it is too short or has too few delimiters, has none. It is found as before, and
-/// scans of such keys skip no table.
+/// A key without a whole prefix, because it is too short or has too few delimiters, has none. Gets find it all the same,
+/// and scans of such keys skip no table.
 ///
 /// # Example
 /// ```
@@ -50,8 +50,8 @@ impl FilterPrefix {
         FilterPrefix { rule: Rule::Length(len) }
     }
 
-    /// Up to the `count`-th `delimiter`, which is included. Of delimiters that overlap the first counts. A delimiter has 1
-    /// to 8 bytes, and `count` is 1 or more.
+    /// Up to the `count`-th `delimiter`, which is included. Delimiters are searched from the left and do not overlap. A
+    /// delimiter has 1 to 8 bytes, and `count` is 1 or more.
     pub fn through(delimiter: impl AsRef<[u8]>, count: u8) -> FilterPrefix {
         let given = delimiter.as_ref();
         let (mut delimiter, held) = ([0; DELIMITER_MAX], given.len().min(DELIMITER_MAX));
@@ -60,8 +60,8 @@ impl FilterPrefix {
         FilterPrefix { rule: Rule::Through { delimiter, len, count } }
     }
 
-    /// The first `count` texts or byte strings of a key that [`tuple`](crate::keys::tuple()) has made, if nothing else is
-    /// before them.
+    /// The first `count` texts or byte strings of a key that [`tuple`](crate::keys::tuple()) has made, if nothing else
+    /// is before them.
     pub fn elements(count: u8) -> FilterPrefix {
         FilterPrefix::through([0, 0], count)
     }

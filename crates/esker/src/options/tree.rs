@@ -1,8 +1,8 @@
 //! Options of one tree.
 
-use super::{Compression, FilterPrefix, setters};
 use std::sync::{Arc, OnceLock};
 
+use super::{Compression, FilterPrefix, setters};
 use crate::codec::{Decoder, put_slice};
 use crate::error::{Error, Result};
 

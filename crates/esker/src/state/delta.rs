@@ -24,7 +24,8 @@ pub(super) struct Delta<'a> {
     /// Range tombstones, by sequence number. Forgotten ones go before new ones come.
     forgotten: Vec<SeqNo>,
     deleted: Vec<(SeqNo, &'a KeyRange)>,
-    /// All writes up to this one, which carried times up to the second number, are in tables; `flushed` are the memtables that were written to them.
+    /// All writes up to the first number are in tables, and carried times up to the second. `flushed` are the memtables
+    /// that were written to them.
     pub(super) flushed_up_to: Option<(SeqNo, u64)>,
     pub(super) flushed: &'a [Arc<Mem>],
 }

@@ -334,8 +334,8 @@ fn check_header(bytes: &[u8]) -> Result<Layout, Flaw> {
 fn check_entry(bytes: &[u8], layout: &Layout, i: usize, start: usize, end: usize) -> Result<Entry, Flaw> {
     let delta = u64_at(bytes, start) & layout.tag_mask;
     let tag = layout.base_tag.checked_add(delta);
-    let Some(tag) = tag.filter(|tag| seq_of(*tag) <= MAX_SEQ && tag & 7 <= u64::from(Kind::MAX)) else {
-        return Err(Flaw::new(start, "a sequence number and a kind"));
+    let Some(tag) = tag.filter(|tag| seq_of(*tag) <= MAX_SEQ) else {
+        return Err(Flaw::new(start, "a sequence number"));
     };
     let entry = layout.entry_between(bytes, start, end);
     if broken("block-entry") {

@@ -101,11 +101,12 @@ impl Batch {
         value: &[u8],
         beside: Beside<'_>,
     ) -> Result<()> {
-        self.carry(tree)?;
         if tree.is_huge(value.len()) {
-            return self.add_huge(tree.inner(), key, HugeValue::Bytes(Arc::new(value.to_vec())), beside);
+            self.add_huge(tree.inner(), key, HugeValue::Bytes(Arc::new(value.to_vec())), beside)?;
+        } else {
+            self.add_beside(tree.inner(), Kind::Put, beside, key, value)?;
         }
-        self.add_beside(tree.inner(), Kind::Put, beside, key, value)
+        self.carry(tree)
     }
 
     /// Like [`Batch::put_until_us`], for a value that the batch may keep. A value that is stored outside the tree is not
@@ -143,11 +144,12 @@ impl Batch {
         value: impl AsRef<[u8]> + Send + Sync + 'static,
         beside: Beside<'_>,
     ) -> Result<()> {
-        self.carry(tree)?;
         if tree.is_huge(value.as_ref().len()) {
-            return self.add_huge(tree.inner(), key, HugeValue::Bytes(Arc::new(value)), beside);
+            self.add_huge(tree.inner(), key, HugeValue::Bytes(Arc::new(value)), beside)?;
+        } else {
+            self.add_beside(tree.inner(), Kind::Put, beside, key, value.as_ref())?;
         }
-        self.add_beside(tree.inner(), Kind::Put, beside, key, value.as_ref())
+        self.carry(tree)
     }
 
     /// Adds: `key` of `tree` gets `value` too, a huge one of the same tree that a registered snapshot sees, with
@@ -168,8 +170,8 @@ impl Batch {
             Error::new(ErrorKind::Conflict, message)
         };
         let blob = copied.ok_or_else(lost)?;
-        self.carry(tree)?;
-        self.add_huge(tree.inner(), key, HugeValue::Stored(Arc::new(blob)), beside)
+        self.add_huge(tree.inner(), key, HugeValue::Stored(Arc::new(blob)), beside)?;
+        self.carry(tree)
     }
 
     /// Adds: `key` of `tree` gets the value `stored`, whose bytes stay where they are, with the
@@ -178,8 +180,8 @@ impl Batch {
     /// # Errors
     /// As [`Batch::put`], and `InvalidInput` when the value was written for another tree.
     pub fn put_stored(&mut self, tree: &Tree, key: impl AsRef<[u8]>, stored: &StoredValue) -> Result<()> {
-        self.carry(tree)?;
-        stored.add_to(self, tree, key.as_ref())
+        stored.add_to(self, tree, key.as_ref())?;
+        self.carry(tree)
     }
 
     /// Adds: all keys of `range` become absent, including those put earlier in the batch ([`Tree::delete_range`]).
@@ -187,8 +189,8 @@ impl Batch {
     /// # Errors
     /// `InvalidInput` when the batch would exceed 4 GiB.
     pub fn delete_range(&mut self, tree: &Tree, range: impl Into<ScanRange>) -> Result<()> {
-        self.carry(tree)?;
-        self.add_range(tree.inner(), &range.into().keys)
+        self.add_range(tree.inner(), &range.into().keys)?;
+        self.carry(tree)
     }
 
     /// Adds: `key` of `tree` becomes absent.
@@ -196,12 +198,12 @@ impl Batch {
     /// # Errors
     /// As [`Batch::put`].
     pub fn delete(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
-        self.carry(tree)?;
-        self.add(tree.inner(), Kind::Delete, key.as_ref(), &[])
+        self.add(tree.inner(), Kind::Delete, key.as_ref(), &[])?;
+        self.carry(tree)
     }
 
-    /// Has the batch carry the time of `tree`, if it has one ([`Tree::at_us`]), and write nothing to it. The other
-    /// methods do so too.
+    /// Has the batch carry the time that the handle `tree` was given ([`Tree::at_us`]), and write nothing to the tree.
+    /// Does nothing if the tree does not take its time from its writes. The other methods carry the time too.
     ///
     /// # Errors
     /// `InvalidInput` when the batch is full.

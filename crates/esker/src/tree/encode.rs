@@ -149,8 +149,8 @@ fn undecodable(at: usize, what: &str) -> Error {
 impl Batch {
     /// The batch as bytes, for a log that is kept elsewhere. `slot` gives each tree, by its name, a number of the
     /// caller's, which stands for it. The layout is part of the file formats: later versions read it. Values expire at
-    /// the same time wherever the batch is decoded, and keep their attributes. A huge value is named by its id in a staging area, its length and
-    /// its checksum.
+    /// the same time wherever the batch is decoded, and keep their attributes. A huge value is named by its id in a
+    /// staging area, its length and its checksum.
     ///
     /// # Errors
     /// `InvalidInput` when a huge value was not staged ([`Batch::put_staged`]), or `slot` has no number for a tree.

@@ -24,10 +24,10 @@ impl Tree {
     ///
     /// [`ADD`] and [`APPEND`] are always available. [`Options::merge_operator`](crate::Options::merge_operator) adds
     /// others; every later opening of the store must add them too. A time to live belongs to the value: when the value
-    /// has expired, later operands count as if the key had been absent. The computed value is held in memory, however
-    /// long it is, and stays in the tables: use [`Tree::put`] for long values. A merge may also write the computed
-    /// value of the key; for a transaction that has read the key this is a change. In a transaction use
-    /// [`Txn::merge`](crate::Txn::merge).
+    /// has expired, later operands count as if the key had been absent. A merged value has no attributes. The computed
+    /// value is held in memory, however long it is, and stays in the tables: use [`Tree::put`] for long values. A merge
+    /// may also write the computed value of the key; for a transaction that has read the key this is a change. In a
+    /// transaction use [`Txn::merge`](crate::Txn::merge).
     ///
     /// # Example
     /// ```
@@ -127,7 +127,7 @@ impl Batch {
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
         let stored = tree.store.options().merge_operators.encode(operator, operand.as_ref())?;
-        self.carry(tree)?;
-        self.add(tree.inner(), Kind::Merge, key.as_ref(), &stored)
+        self.add(tree.inner(), Kind::Merge, key.as_ref(), &stored)?;
+        self.carry(tree)
     }
 }

@@ -18,9 +18,9 @@ impl Tree {
     /// - If the tree takes its time from its writes ([`ExpiryClock::Writes`](crate::ExpiryClock)), each write carries
     ///   this time, also in a batch or a transaction, and in the bytes of an encoded batch.
     ///
-    /// Values that have expired by the tree's clock may be gone, though they lived at `time_us`. If the tree takes its time
-    /// from its writes, no read or write is judged by an earlier time than these have carried; a read in a snapshot is,
-    /// and should be given the time that the tree had then.
+    /// Values that have expired by the tree's clock may be gone, though they lived at `time_us`. If the tree takes its
+    /// time from its writes, no read or write is judged by an earlier time than these have carried. A read in a snapshot
+    /// is: give it the time that the tree had when the snapshot was taken.
     ///
     /// A conditional write that writes nothing carries nothing, and neither does a bulk load. Time that is carried frees
     /// space once it has been flushed.
@@ -51,8 +51,9 @@ impl Tree {
         self.at_us(us_at(moment))
     }
 
-    /// The time by which values expire for this handle now, in microseconds since 1970: the one that it was given, or
-    /// else that of the tree's clock ([`TreeOptions::expiry_clock`](crate::TreeOptions::expiry_clock)).
+    /// The time by which values expire for this handle now, in microseconds since 1970: that of the tree's clock
+    /// ([`TreeOptions::expiry_clock`](crate::TreeOptions::expiry_clock)), or the one that the handle was given. Of a tree
+    /// that takes its time from its writes it is the later of the two.
     pub fn time_us(&self) -> u64 {
         self.now_us()
     }
@@ -93,9 +94,9 @@ impl Tree {
         self.inner.own_time.is_some()
     }
 
-    /// Whether values expire for this handle by the store's clock, which goes on.
-    pub(crate) fn is_by_store(&self) -> bool {
-        self.given_us.is_none() && !self.has_own_time()
+    /// Whether a value that this handle has read may expire before a write that relies on it.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.given_us.is_none() || self.has_own_time()
     }
 
     /// The time by which values expire after a crash now.
@@ -104,8 +105,8 @@ impl Tree {
         self.given_us.max(flushed).unwrap_or_else(|| self.store.clock().now_us())
     }
 
-    /// Whether the tree takes its time from its writes, and they have carried `time_us`. The caller ensures that no write
-    /// is under way.
+    /// Whether the tree takes its time from its writes, and they have carried `time_us`. The caller ensures that no
+    /// write is under way.
     pub(crate) fn has_carried(&self, time_us: u64) -> bool {
         let Some(own) = &self.inner.own_time else { return false };
         let state = self.inner.state.load();
@@ -121,11 +122,9 @@ impl Tree {
 
     /// For a write that relies on values that were read: the first of them expires at `expiry`.
     pub(super) fn lasting(&self, expiry: Option<Expiry>) -> Lasts<'_> {
-        let own = expiry.filter(|_| self.has_own_time());
-        Lasts {
-            lasting: self.store.log().lasting(expiry.filter(|_| self.is_by_store())),
-            own: own.map(|one| (self, one)),
-        }
+        let expiry = expiry.filter(|_| self.goes_on());
+        let (own, of_store) = if self.has_own_time() { (expiry, None) } else { (None, expiry) };
+        Lasts { lasting: self.store.log().lasting(of_store), own: own.map(|expiry| (self, expiry)) }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::write::batch::{Batch, check_key};
 
 /// What becomes of that which is beside a value.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum NewBeside<'a> {
+enum NewBeside<'a> {
     Same,
     Expiry(Option<Expiry>),
     Attributes(&'a [u8]),
@@ -19,7 +19,7 @@ pub(crate) enum NewBeside<'a> {
 
 impl<'a> NewBeside<'a> {
     /// What the entry that replaces `entry` has.
-    pub(crate) fn of<'e>(self, entry: &Content<'e>) -> Beside<'e>
+    fn of<'e>(self, entry: &Content<'e>) -> Beside<'e>
     where
         'a: 'e,
     {
@@ -69,9 +69,9 @@ impl Tree {
         self.transfer(from.as_ref(), to.as_ref(), false, NewBeside::Same)
     }
 
-    /// The value of `key` expires when the store's clock shows `expires_us`, in microseconds since 1970, or never
-    /// (`None`), whatever was said before. If that time has passed, the key becomes absent at once. Returns `false`, and
-    /// changes nothing, if the key is absent.
+    /// The value of `key` expires when the tree's clock ([`Tree::time_us`]) shows `expires_us`, in microseconds since
+    /// 1970, or never (`None`), whatever was said before. If that time has passed, the key becomes absent at once.
+    /// Returns `false`, and changes nothing, if the key is absent.
     ///
     /// A huge value is not written anew, nor read; a small one is. The value keeps its attributes. A merged value
     /// ([`Tree::merge`]) is computed now and written whole.

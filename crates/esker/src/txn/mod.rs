@@ -356,8 +356,7 @@ impl Txn {
             }
             self.inner.borrow_mut().reads.note_key(tree, key, snapshot.seq());
         }
-        let lapse =
-            found.as_ref().and_then(Value::lapses_us).filter(|_| tree.is_by_store() || tree.has_own_time());
+        let lapse = found.as_ref().and_then(Value::lapses_us).filter(|_| tree.goes_on());
         if let Some(expiry) = lapse {
             let relied = self.is_serializable() || for_update;
             self.inner.borrow_mut().reads.note_lapse(tree, key, expiry, relied);
@@ -385,8 +384,8 @@ impl Txn {
             return Cow::Borrowed(tree);
         }
         let mut inner = self.inner.borrow_mut();
-        let time_us = inner.times.entry(tree.inner().id).or_insert(0);
-        *time_us = (*time_us).max(if *time_us == 0 { tree.time_us() } else { tree.given_us().unwrap_or(0) });
+        let time_us = inner.times.entry(tree.inner().id).or_insert_with(|| tree.time_us());
+        *time_us = tree.given_us().map_or(*time_us, |given| given.max(*time_us));
         Cow::Owned(tree.at_us(*time_us))
     }
 

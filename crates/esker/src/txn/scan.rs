@@ -37,7 +37,8 @@ pub struct TxnScan<'t> {
     store_on: bool,
     own: Option<Changes>,
     next_own: Option<(Vec<u8>, KeyChange)>,
-    /// The value that operands have made of the current pair, or that was read from its blob file, once it was asked for.
+    /// The value that operands have made of the current pair, or that was read from its blob file, once it was asked
+    /// for.
     made: Option<Vec<u8>>,
     at: At,
     /// The transaction's record of this read, if it keeps one.
@@ -116,7 +117,7 @@ impl<'t> TxnScan<'t> {
     /// Moves to the store's next pair that is in no range deleted by the transaction.
     fn advance_store(&mut self) -> Result<bool> {
         while self.store.advance()? {
-            if (self.tree.is_by_store() || self.tree.has_own_time())
+            if self.tree.goes_on()
                 && let Some(expiry) = self.store.lapses_us()
             {
                 self.lapses.push((self.store.key().to_vec(), expiry));

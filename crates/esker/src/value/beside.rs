@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// ([`Tree::set_expiry`](crate::Tree::set_expiry), [`Tree::set_attributes`](crate::Tree::set_attributes)).
 ///
 /// Attributes are up to [`ATTRIBUTES_LEN_MAX`] bytes of the caller's: a content type, an ETag. The store does not look
-/// at them. A value without attributes takes no more space than before.
+/// at them. A value without attributes takes no extra space.
 ///
 /// # Example
 /// ```
@@ -43,8 +43,8 @@ pub(crate) fn check_attributes(attributes: &[u8]) -> Result<()> {
 }
 
 impl PutOptions {
-    /// The value expires when the store's clock shows `expires_us`, in microseconds since 1970; `None`: never, which is
-    /// the default.
+    /// The value expires when the tree's clock ([`Tree::time_us`](crate::Tree::time_us)) shows `expires_us`, in
+    /// microseconds since 1970; `None`: never, which is the default.
     #[must_use]
     pub fn expires_us(mut self, expires_us: impl Into<Option<u64>>) -> PutOptions {
         self.expires_us = expires_us.into();

@@ -213,7 +213,7 @@ impl Batch {
         Batch::default()
     }
 
-    /// The number of writes in the batch.
+    /// The number of writes in the batch. A time that it carries for a tree is one.
     pub fn len(&self) -> usize {
         self.ops.len()
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use esker::env::{Clock, Env, Executor, JobKind, Random};
+use esker::env::{Clock, Env, Executor, JobKind, Random, StepExecutor};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{
@@ -120,6 +120,12 @@ pub(crate) fn tiny_options(rng: &mut Rng, env: Env) -> Options {
     options.threads = *rng.pick(&[2, 3, 4]);
     options.background_io = *rng.pick(&[None, Some(1 << 20)]);
     options.merge_operator(Longest)
+}
+
+/// Options of a store on `disk` with huge values from 1,000 bytes on, of which nothing moves but by [`settle`].
+pub(crate) fn stepped_options(disk: &SimFs) -> Options {
+    let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
+    Options::default().memory_budget(8 << 20).separate_at(1000).env(env)
 }
 
 /// Some way to merge the tables of a tree that has `options`.

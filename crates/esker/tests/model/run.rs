@@ -74,7 +74,7 @@ pub(crate) fn run_cases(name: &str, setting: Setting, ops: u64, whole: u64) {
         let Err((at, difference)) = run(setting, seed, &history) else { continue };
         let what = &difference.0;
         eprintln!("{name}, seed {seed}, operation {at}: {what}");
-        eprintln!("repeat with: ESKER_SEED={seed} cargo test --test model {name}");
+        eprintln!("repeat with: ESKER_SEED={seed} cargo test -p esker --test model {name}");
         history.truncate(at + 1);
         let shorter = shrink(setting, seed, history, &cause(&difference));
         let what = run(setting, seed, &shorter).err().map(|(_, Difference(what))| what);

@@ -3,24 +3,17 @@
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use esker::env::StepExecutor;
 use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
-use esker::{Db, Error, ErrorKind, Options, ScanRange};
+use esker::{Db, Error, ErrorKind, ScanRange};
 
-use crate::common::{Rng, settle, world};
+use crate::common::{Rng, settle, stepped_options};
 
 const STORE: &str = "/store";
 
-fn options(disk: &SimFs) -> Options {
-    let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
-    Options::default().memory_budget(8 << 20).separate_at(1000).env(env)
-}
-
 fn open(disk: &SimFs) -> Db {
-    Db::open(STORE, options(disk)).unwrap()
+    Db::open(STORE, stepped_options(disk)).unwrap()
 }
 
 fn blob_files(disk: &SimFs) -> Vec<PathBuf> {
@@ -85,7 +78,7 @@ fn a_put_that_finds_no_room_changes_nothing() {
         assert!(db.get_vec("another").unwrap().unwrap() == new);
     }
     db.close().unwrap();
-    assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
+    assert_eq!(esker::check(STORE, &stepped_options(&disk)).unwrap().findings, []);
 }
 
 /// Gives out `bytes` in small pieces, and then fails.
@@ -301,7 +294,7 @@ fn a_store_that_has_lost_blob_files_goes_on_and_can_be_copied() {
             let disk = whole.fork();
             damage(&disk);
             let what = format!("file {number}, damage {kind}");
-            let report = esker::check(STORE, &options(&disk)).unwrap();
+            let report = esker::check(STORE, &stepped_options(&disk)).unwrap();
             assert!(report.findings.iter().any(|finding| finding.file == *file), "{what}: {report:?}");
             let db = open(&disk);
             let missing = lost(&db, &pairs);
@@ -314,10 +307,10 @@ fn a_store_that_has_lost_blob_files_goes_on_and_can_be_copied() {
             db.compact().unwrap();
             db.checkpoint("/later").unwrap();
             db.close().unwrap();
-            let copy = Db::open("/copy", options(&disk)).unwrap();
+            let copy = Db::open("/copy", stepped_options(&disk)).unwrap();
             assert_eq!(lost(&copy, &pairs), missing, "{what}");
             copy.close().unwrap();
-            let later = Db::open("/later", options(&disk)).unwrap();
+            let later = Db::open("/later", stepped_options(&disk)).unwrap();
             assert_eq!(later.get_vec(again).unwrap().unwrap(), b"put again");
             later.close().unwrap();
         }

@@ -1,24 +1,18 @@
 //! Huge values: written once, read in parts, and their space given back.
 
 use std::io::{Read, Write};
-use std::sync::Arc;
 
-use esker::env::{JobKind, StepExecutor};
+use esker::env::JobKind;
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{Batch, Db, Durability, Options, ScanRange, StoredValue};
 
-use crate::common::{settle, world};
+use crate::common::{settle, stepped_options};
 
 const STORE: &str = "/store";
 
-fn options(disk: &SimFs) -> Options {
-    let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
-    Options::default().memory_budget(8 << 20).separate_at(1000).env(env)
-}
-
 fn open(disk: &SimFs) -> Db {
-    Db::open(STORE, options(disk)).unwrap()
+    Db::open(STORE, stepped_options(disk)).unwrap()
 }
 
 fn blob_bytes(disk: &SimFs) -> u64 {
@@ -64,7 +58,7 @@ fn what_was_put_is_read_whole_and_in_parts_also_after_reopening() {
         }
         db.close().unwrap();
     }
-    let report = esker::check(STORE, &options(&disk)).unwrap();
+    let report = esker::check(STORE, &stepped_options(&disk)).unwrap();
     assert_eq!(report.findings, []);
     assert_eq!(report.blobs, lens.len() as u64 - 1);
 }
@@ -120,7 +114,7 @@ fn space_comes_back_with_the_closing_of_the_store() {
     let db = open(&disk);
     assert_eq!(db.get_vec("key8").unwrap().unwrap(), value(8, 200_000));
     drop(db);
-    assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
+    assert_eq!(esker::check(STORE, &stepped_options(&disk)).unwrap().findings, []);
 }
 
 #[test]
@@ -306,7 +300,7 @@ fn a_checkpoint_has_its_own_life() {
     }
     settle(&db);
     assert!(bytes_of_copy() == copied, "a file of the copy has changed");
-    let copy = Db::open("/copy", options(&disk)).unwrap();
+    let copy = Db::open("/copy", stepped_options(&disk)).unwrap();
     for key in 0..10 {
         assert!(copy.get_vec(format!("key{key}")).unwrap().unwrap() == value(key, 100_000));
         assert!(db.get_vec(format!("key{key}")).unwrap().unwrap() == value(100 + key, 100_000));
@@ -316,8 +310,8 @@ fn a_checkpoint_has_its_own_life() {
     settle(&db);
     copy.close().unwrap();
     db.close().unwrap();
-    assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
-    assert_eq!(esker::check("/copy", &options(&disk)).unwrap().findings, []);
+    assert_eq!(esker::check(STORE, &stepped_options(&disk)).unwrap().findings, []);
+    assert_eq!(esker::check("/copy", &stepped_options(&disk)).unwrap().findings, []);
 }
 
 /// 150,000 bytes of which no four are elsewhere.
@@ -340,7 +334,7 @@ fn damage_costs_the_values_that_it_hits_and_is_named() {
     let wanted = distinct(4);
     let hit = bytes.windows(1000).position(|part| part == &wanted[100_000..101_000]).unwrap();
     disk.flip_byte(&path, hit as u64, 1).unwrap();
-    let report = esker::check(STORE, &options(&disk)).unwrap();
+    let report = esker::check(STORE, &stepped_options(&disk)).unwrap();
     let [finding] = report.findings.as_slice() else { panic!("{report:?}") };
     assert!(
         finding.file == path && (hit as u64 - 65_536..=hit as u64).contains(&finding.offset),
@@ -399,7 +393,7 @@ fn a_missing_blob_file_does_not_stop_the_store() {
     }
     assert_eq!(db.stats().unwrap().failure, None);
     db.close().unwrap();
-    assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
+    assert_eq!(esker::check(STORE, &stepped_options(&disk)).unwrap().findings, []);
 }
 
 #[test]
@@ -477,7 +471,7 @@ fn a_copy_that_gives_space_back_takes_no_bytes_from_a_reader_of_the_original() {
         db.delete([key]).unwrap();
     }
     settle(&db);
-    let copy = Db::open("/copy", options(&disk)).unwrap();
+    let copy = Db::open("/copy", stepped_options(&disk)).unwrap();
     copy.delete([0]).unwrap();
     settle(&copy);
     copy.close().unwrap();
@@ -492,7 +486,7 @@ fn a_copy_that_gives_space_back_takes_no_bytes_from_a_reader_of_the_original() {
 #[test]
 fn what_was_overwritten_before_it_was_durable_may_be_lost() {
     let disk = SimFs::new(1);
-    let mut small = options(&disk);
+    let mut small = stepped_options(&disk);
     small.memtable_bytes = Some(100 << 10);
     let db = Db::open(STORE, small).unwrap();
     // More than one memtable holds, and less than may wait to be flushed.
@@ -509,7 +503,7 @@ fn what_was_overwritten_before_it_was_durable_may_be_lost() {
 
     assert!(db.step(JobKind::Flush) && db.stats().unwrap().flushes == 1);
     let disk = disk.crash_keeping(0.0, 1);
-    assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
+    assert_eq!(esker::check(STORE, &stepped_options(&disk)).unwrap().findings, []);
     let db = open(&disk);
     settle(&db);
     assert!(!db.contains("key").unwrap());

@@ -1,22 +1,14 @@
 //! The longest keys, 131,072 bytes, in every way of writing and of reading, and wherever keys are kept.
 
-use std::sync::Arc;
-
-use esker::env::StepExecutor;
 use esker::fs::sim::SimFs;
-use esker::{Batch, Db, ErrorKind, KEY_LEN_MAX, Options, ScanRange, TreeOptions, TxnOptions};
+use esker::{Batch, Db, ErrorKind, KEY_LEN_MAX, ScanRange, TreeOptions, TxnOptions};
 
-use crate::common::{settle, world};
+use crate::common::{settle, stepped_options};
 
 const STORE: &str = "/store";
 
-fn options(disk: &SimFs) -> Options {
-    let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
-    Options::default().memory_budget(8 << 20).separate_at(1000).env(env)
-}
-
 fn open(disk: &SimFs) -> Db {
-    Db::open(STORE, options(disk)).unwrap()
+    Db::open(STORE, stepped_options(disk)).unwrap()
 }
 
 /// A key of `len` bytes that differs from others in its last byte.
@@ -105,9 +97,9 @@ fn they_are_written_and_read_in_every_way() {
                 db.sync().unwrap();
                 expected.push((long(KEY_LEN_MAX, 13), b"in the log".to_vec()));
                 db.close().unwrap();
-                assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
+                assert_eq!(esker::check(STORE, &stepped_options(&disk)).unwrap().findings, []);
                 lose_the_manifest(&disk);
-                esker::repair(STORE, &options(&disk)).unwrap();
+                esker::repair(STORE, &stepped_options(&disk)).unwrap();
                 db = open(&disk);
             }
             _ => {}

@@ -3,19 +3,14 @@
 
 use std::sync::Arc;
 
-use esker::env::{Env, StepExecutor};
+use esker::env::Env;
 use esker::fs::sim::SimFs;
 use esker::operators::{ADD, APPEND};
-use esker::{Db, ErrorKind, MergeOperator, Options, ScanRange, keys};
+use esker::{Db, ErrorKind, MergeOperator, ScanRange, keys};
 
-use crate::common::{HourClock, Longest, settle, ttl, world};
+use crate::common::{HourClock, Longest, settle, stepped_options, ttl};
 
 const STORE: &str = "/store";
-
-fn options(disk: &SimFs) -> Options {
-    let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
-    Options::default().memory_budget(8 << 20).separate_at(1000).env(env)
-}
 
 fn number(db: &Db, key: &str) -> i64 {
     keys::decode_i64(&db.get(key).unwrap().unwrap().bytes().unwrap()).unwrap()
@@ -29,7 +24,7 @@ fn kept(db: &Db) -> (u64, u64) {
 
 #[test]
 fn what_was_counted_often_is_one_entry() {
-    let db = Db::open(STORE, options(&SimFs::new(1))).unwrap();
+    let db = Db::open(STORE, stepped_options(&SimFs::new(1))).unwrap();
     let tree = db.default_tree();
     for i in 0..3000 {
         tree.add(["a", "b", "c"][i % 3], 20).unwrap();
@@ -52,7 +47,7 @@ fn what_was_counted_often_is_one_entry() {
 
 #[test]
 fn long_operands_do_not_gather_in_memory() {
-    let db = Db::open(STORE, options(&SimFs::new(1))).unwrap();
+    let db = Db::open(STORE, stepped_options(&SimFs::new(1))).unwrap();
     let tree = db.default_tree();
     let mut expected = Vec::new();
     for i in 0..4000u32 {
@@ -69,7 +64,7 @@ fn long_operands_do_not_gather_in_memory() {
 
 #[test]
 fn what_was_deleted_with_its_range_is_not_merged_into() {
-    let db = Db::open(STORE, options(&SimFs::new(1))).unwrap();
+    let db = Db::open(STORE, stepped_options(&SimFs::new(1))).unwrap();
     let tree = db.default_tree();
     for part in ["old", "new"] {
         tree.append("k", part).unwrap();
@@ -92,7 +87,7 @@ fn what_was_deleted_with_its_range_is_not_merged_into() {
 #[test]
 fn without_its_operator_a_value_is_kept_and_named() {
     let disk = SimFs::new(1);
-    let db = Db::open(STORE, options(&disk).merge_operator(Longest)).unwrap();
+    let db = Db::open(STORE, stepped_options(&disk).merge_operator(Longest)).unwrap();
     db.put("animal", "ant").unwrap();
     db.compact().unwrap();
     // In a table of its own, above the value.
@@ -102,7 +97,7 @@ fn without_its_operator_a_value_is_kept_and_named() {
     db.put("zebra", "stripes").unwrap();
     db.flush().unwrap();
     db.close().unwrap();
-    let db = Db::open(STORE, options(&disk)).unwrap();
+    let db = Db::open(STORE, stepped_options(&disk)).unwrap();
     let tree = db.default_tree();
     assert_eq!(tree.merge("animal", Longest::NAME, "dog").unwrap_err().kind(), ErrorKind::InvalidInput);
     db.compact().unwrap();
@@ -121,13 +116,13 @@ fn without_its_operator_a_value_is_kept_and_named() {
         assert_eq!(seen, [(b"animal".to_vec(), false, false), (b"zebra".to_vec(), true, true)]);
     }
     db.close().unwrap();
-    let db = Db::open(STORE, options(&disk).merge_operator(Longest)).unwrap();
+    let db = Db::open(STORE, stepped_options(&disk).merge_operator(Longest)).unwrap();
     assert_eq!(db.default_tree().get_vec("animal").unwrap().unwrap(), b"hedgehog");
 }
 
 #[test]
 fn a_value_that_cannot_be_changed_is_kept_and_can_be_replaced() {
-    let db = Db::open(STORE, options(&SimFs::new(1))).unwrap();
+    let db = Db::open(STORE, stepped_options(&SimFs::new(1))).unwrap();
     let tree = db.default_tree();
     assert_eq!(tree.merge("k", ADD, "short").unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(tree.merge("", APPEND, "x").unwrap_err().kind(), ErrorKind::InvalidInput);
@@ -147,13 +142,13 @@ fn a_value_that_cannot_be_changed_is_kept_and_can_be_replaced() {
 #[test]
 fn a_damaged_value_below_operands_is_named_and_scans_go_on() {
     let disk = SimFs::new(1);
-    let db = Db::open(STORE, options(&disk)).unwrap();
+    let db = Db::open(STORE, stepped_options(&disk)).unwrap();
     db.put("k", vec![7; 5000]).unwrap();
     db.compact().unwrap();
     db.close().unwrap();
     let path = disk.paths().into_iter().find(|path| path.to_string_lossy().ends_with(".blob")).unwrap();
     disk.flip_byte(&path, 4096 + 100, 1).unwrap();
-    let db = Db::open(STORE, options(&disk)).unwrap();
+    let db = Db::open(STORE, stepped_options(&disk)).unwrap();
     let tree = db.default_tree();
     tree.append("k", "more").unwrap();
     for key in ["j", "l"] {
@@ -190,7 +185,7 @@ impl MergeOperator for Panics {
 
 #[test]
 fn an_operator_that_panics_harms_nothing_but_its_keys() {
-    let db = Db::open(STORE, options(&SimFs::new(1)).merge_operator(Panics)).unwrap();
+    let db = Db::open(STORE, stepped_options(&SimFs::new(1)).merge_operator(Panics)).unwrap();
     let tree = db.default_tree();
     for _ in 0..3 {
         tree.merge("k", "panics", "x").unwrap();
@@ -205,7 +200,7 @@ fn an_operator_that_panics_harms_nothing_but_its_keys() {
 #[test]
 fn operands_outlive_the_value_below_them() {
     let (disk, clock) = (SimFs::new(1), HourClock::new(0));
-    let mut options = options(&disk);
+    let mut options = stepped_options(&disk);
     options.env = Env { clock: Arc::<HourClock>::clone(&clock), ..options.env };
     let db = Db::open(STORE, options).unwrap();
     let tree = db.default_tree();
@@ -226,7 +221,7 @@ fn operands_outlive_the_value_below_them() {
 
 #[test]
 fn a_huge_value_below_operands_stays_until_it_is_replaced() {
-    let db = Db::open(STORE, options(&SimFs::new(1))).unwrap();
+    let db = Db::open(STORE, stepped_options(&SimFs::new(1))).unwrap();
     let tree = db.default_tree();
     tree.put("k", vec![7; 5000]).unwrap();
     tree.append("k", "!").unwrap();

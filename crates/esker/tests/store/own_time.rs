@@ -485,3 +485,15 @@ fn changes_tell_the_time() {
     let has_time = |change: &esker::updates::Change| matches!(change.what, What::Time(7));
     assert!(update.changes.len() == 2 && update.changes.iter().any(has_time), "{update:?}");
 }
+
+#[test]
+fn a_put_that_is_refused_carries_no_time() {
+    let db = open(&SimFs::new(1), 1000);
+    let tree = tree_of(&db, "t", true).at_us(7);
+    let mut batch = Batch::new();
+    assert!(batch.put(&tree, "", "1").is_err() && batch.delete(&tree, "").is_err());
+    assert!(batch.merge(&tree, "", APPEND, "1").is_err() && batch.put(&tree, "", [1; 2000]).is_err());
+    assert!(batch.is_empty());
+    batch.put(&tree, "a", "1").unwrap();
+    assert_eq!(batch.len(), 2);
+}

@@ -1,25 +1,18 @@
 //! Renaming and copying: huge values keep their place, and their space comes back when the last key is gone.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use esker::env::StepExecutor;
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind, Options, PutOptions, ScanRange, TxnOptions};
 
-use crate::common::{settle, world};
+use crate::common::{settle, stepped_options};
 
 const STORE: &str = "/store";
 const LEN: usize = 300_000;
 
-fn options(disk: &SimFs) -> Options {
-    let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
-    Options::default().memory_budget(8 << 20).separate_at(1000).env(env)
-}
-
 fn open(disk: &SimFs) -> Db {
-    Db::open(STORE, options(disk)).unwrap()
+    Db::open(STORE, stepped_options(disk)).unwrap()
 }
 
 fn blob_bytes(disk: &SimFs) -> u64 {
@@ -117,7 +110,7 @@ fn a_value_goes_when_its_last_key_does() {
         let place = place.pass(first);
         place.holds(&[("z", 3)], 1);
         place.db.close().unwrap();
-        assert_eq!(esker::check(STORE, &options(&place.disk)).unwrap().findings, []);
+        assert_eq!(esker::check(STORE, &stepped_options(&place.disk)).unwrap().findings, []);
     }
 }
 
@@ -137,7 +130,7 @@ fn what_is_not_there_any_more_is_still_seen_by_a_snapshot() {
     drop(before);
     settle(&place.db);
     assert_eq!(between.get_vec(tree, "b").unwrap().unwrap(), value(1));
-    let checkpoint = options(&place.disk);
+    let checkpoint = stepped_options(&place.disk);
     place.db.checkpoint("/copy").unwrap();
     drop(between);
     place.holds(&[], 0);
