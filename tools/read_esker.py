@@ -116,6 +116,7 @@ class Tree:
             edit.u8(), edit.slice()
         if edit.u8():
             self.own_time = self.own_time or 0
+        edit.slice()
 
     def add(self, key, order, kind, where, expires):
         if kind == MERGE:
@@ -195,7 +196,7 @@ class Store:
         elif tag == 4:
             level, table = edit.u8(), {"file": edit.varint(), "salt": edit.u64()}
             flags = edit.u8()
-            if flags > 15:
+            if flags > 63:
                 raise Damage(f"the manifest has a table with flags {flags} that this reader does not know")
             table["prefix"] = edit.varint().to_bytes(4, "big") if flags & 1 else b""
             table["one_number"], table["clipped"] = flags & 2, flags & 4
@@ -207,6 +208,10 @@ class Store:
             edit.varint()
             if edit.varint():
                 edit.varint(), edit.varint(), edit.u8(), edit.varint()
+            if flags & 16:
+                edit.varint()  # when a compaction rule wants to see it again
+            if flags & 32:
+                edit.varint(), edit.varint()  # and when no snapshot pins its garbage
             table["bounds"] = edit.slice(), edit.slice()
             tree.tables[level, table["file"]] = table
         elif tag == 5:

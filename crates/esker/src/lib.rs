@@ -97,6 +97,7 @@ mod rate;
 mod read;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 mod rng;
+pub mod rules;
 mod space;
 mod state;
 mod stats;
@@ -130,6 +131,7 @@ pub use read::both_ends::{Range, RangeIter};
 pub use read::lent::ValueRef;
 pub use read::range::ScanRange;
 pub use read::scan::Scan;
+pub use rules::CompactionRule;
 pub use stats::{Stats, TreeStats};
 pub use tree::{
     Cursor, Ingest, IngestUnsorted, Snapshot, StagedValue, StagedWriter, Staging, StoredValue, Swap, Tree,

@@ -6,6 +6,7 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::listener::{Listener, ListenerHandle};
 use crate::operators::{MergeOperator, MergeOperators};
+use crate::rules::{CompactionRule, CompactionRules};
 use crate::trace::named;
 
 mod filter_prefix;
@@ -138,6 +139,8 @@ pub struct Options {
     pub blob_file_bytes: u64,
     /// The operators that [`Tree::merge`](crate::Tree::merge) may use. Default: `add` and `append`.
     pub merge_operators: MergeOperators,
+    /// The rules that [`TreeOptions::rule`] may name. Default: none.
+    pub compaction_rules: CompactionRules,
     /// At most this many bytes of log segments are kept although recovery no longer needs them, for
     /// [`Db::updates_since`](crate::Db::updates_since), also across openings. Only whole segments are kept, of up to 16
     /// MiB, or more after a large batch: choose several times that. On a full disk none is kept. Default: 0.
@@ -179,6 +182,7 @@ impl Default for Options {
             separate_at: 32 << 10,
             blob_file_bytes: 256 << 20,
             merge_operators: MergeOperators::default(),
+            compaction_rules: CompactionRules::default(),
             log_history: 0,
             open_tables_max: 512,
             scrub_rate: 4 << 20,
@@ -200,6 +204,13 @@ impl Options {
     #[must_use]
     pub fn merge_operator(mut self, operator: impl MergeOperator) -> Self {
         self.merge_operators.add(Arc::new(operator));
+        self
+    }
+
+    /// Adds a rule to [`Options::compaction_rules`]; it replaces one of the same name.
+    #[must_use]
+    pub fn compaction_rule(mut self, rule: impl CompactionRule) -> Self {
+        self.compaction_rules.add(Arc::new(rule));
         self
     }
 
@@ -271,6 +282,8 @@ setters! {
         blob_file_bytes: u64,
         /// Sets [`Options::merge_operators`]. [`Options::merge_operator`] adds one.
         merge_operators: MergeOperators,
+        /// Sets [`Options::compaction_rules`]. [`Options::compaction_rule`] adds one.
+        compaction_rules: CompactionRules,
         /// Sets [`Options::log_history`], in bytes.
         log_history: u64,
         /// Sets [`Options::open_tables_max`].
@@ -347,6 +360,7 @@ mod tests {
             separate_at,
             blob_file_bytes,
             merge_operators: _,
+            compaction_rules: _,
             log_history,
             open_tables_max,
             scrub_rate,
@@ -367,6 +381,7 @@ mod tests {
             .separate_at(8)
             .blob_file_bytes(9)
             .merge_operators(operators)
+            .compaction_rules(CompactionRules::default())
             .log_history(10)
             .open_tables_max(11)
             .scrub_rate(12)
@@ -382,15 +397,25 @@ mod tests {
         assert!(Arc::ptr_eq(&given.clock, &env.clock));
         assert_eq!(Options::default().memtable_bytes(1).memtable_bytes(None).memtable_bytes, None);
 
-        let TreeOptions { compression, log, compaction, size_ratio, group, filter_prefix, expiry_clock } =
-            TreeOptions::default()
-                .compression(Compression::Lz4)
-                .log(false)
-                .compaction(CompactionStyle::Tiered)
-                .size_ratio(8)
-                .filter_prefix(FilterPrefix::length(4))
-                .group("group")
-                .expiry_clock(ExpiryClock::Writes);
+        let TreeOptions {
+            compression,
+            log,
+            compaction,
+            size_ratio,
+            group,
+            rule,
+            filter_prefix,
+            expiry_clock,
+        } = TreeOptions::default()
+            .compression(Compression::Lz4)
+            .log(false)
+            .compaction(CompactionStyle::Tiered)
+            .size_ratio(8)
+            .filter_prefix(FilterPrefix::length(4))
+            .group("group")
+            .rule("rule")
+            .expiry_clock(ExpiryClock::Writes);
+        assert_eq!(rule.as_deref(), Some("rule"));
         assert_eq!((group.as_deref(), filter_prefix), (Some("group"), Some(FilterPrefix::length(4))));
         assert_eq!((compression, log), (Compression::Lz4, false));
         assert_eq!(expiry_clock, ExpiryClock::Writes);

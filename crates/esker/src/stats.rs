@@ -17,6 +17,8 @@ pub(crate) struct Counters {
     merges: AtomicU64,
     merged_bytes_in: AtomicU64,
     merged_bytes_out: AtomicU64,
+    rule_drops: AtomicU64,
+    rule_panics: AtomicU64,
 }
 
 fn bytes_of(tables: &[TableInfo]) -> u64 {
@@ -35,6 +37,16 @@ impl Counters {
         self.merged_bytes_out.fetch_add(bytes_of(tables), Ordering::Relaxed);
     }
 
+    /// Compaction rules have dropped entries in a flush or a merge.
+    pub(crate) fn note_rule_drops(&self, dropped: u64) {
+        self.rule_drops.fetch_add(dropped, Ordering::Relaxed);
+    }
+
+    /// A compaction rule has panicked.
+    pub(crate) fn note_rule_panic(&self) {
+        self.rule_panics.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn fill(&self, stats: &mut Stats) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         stats.flushes = read(&self.flushes);
@@ -42,6 +54,8 @@ impl Counters {
         stats.merges = read(&self.merges);
         stats.merged_bytes_in = read(&self.merged_bytes_in);
         stats.merged_bytes_out = read(&self.merged_bytes_out);
+        stats.rule_drops = read(&self.rule_drops);
+        stats.rule_panics = read(&self.rule_panics);
     }
 }
 
@@ -104,6 +118,10 @@ pub struct Stats {
     pub merged_bytes_in: u64,
     /// Bytes that merges wrote.
     pub merged_bytes_out: u64,
+    /// Entries that compaction rules have dropped.
+    pub rule_drops: u64,
+    /// Panics of compaction rules. Each flush or merge was done again without the rule.
+    pub rule_panics: u64,
     /// The total delay of writers because merges were behind, in microseconds.
     pub throttled_us: u64,
     /// Log records that the opening replayed.
@@ -142,6 +160,10 @@ pub struct TreeStats {
     pub name: String,
     /// Its tag.
     pub tag: Option<String>,
+    /// The compaction rule that it names.
+    pub rule: Option<String>,
+    /// Whether this opening has not registered that rule. Then all entries are kept.
+    pub rule_is_missing: bool,
     /// Entries in memtables.
     pub memtable_entries: u64,
     /// Entries in tables.

@@ -207,9 +207,10 @@ fn greatest_number(
     Ok(greatest)
 }
 
-/// The time that the store's clock must have reached when it has the tree; 0 if no entry of the tree expires.
+/// The time that the store's clock must have reached when it has the tree; 0 if no entry of the tree expires and no
+/// compaction rule goes by it.
 fn clock_of(store: &Store, clock_us: u64, tables: &[(u8, TableInfo)], dir: &Path) -> Result<u64> {
-    if tables.iter().all(|(_, info)| info.expiring.count == 0) {
+    if tables.iter().all(|(_, info)| info.expiring.count == 0 && !info.look_again.is_wanted()) {
         return Ok(0);
     }
     // Compares with the machine's clock: an earlier import may have advanced the store's own.
@@ -401,7 +402,8 @@ impl<'a> Arrival<'a> {
     fn renumbered(&self, info: &TableInfo, file: FileId) -> TableInfo {
         // The source store may have imported the table too.
         let renumbered = info.renumbered.as_deref().map_or(self.by, |&before| self.by.behind(before));
-        TableInfo { file, renumbered: Some(Box::new(renumbered)), ..info.clone() }
+        let look_again = info.look_again.elsewhere();
+        TableInfo { file, renumbered: Some(Box::new(renumbered)), look_again, ..info.clone() }
     }
 
     /// Removes the files again if it is certain that no edit names them. If the store is poisoned, the next opening

@@ -81,7 +81,7 @@ pub(super) fn pick(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Co
     if let Some((_, compaction)) = most_urgent(levels, goal, running) {
         return Some(compaction);
     }
-    due(levels, goal.time_us).find_map(|(level, table)| {
+    due(levels, goal).find_map(|(level, table)| {
         let compaction = match level {
             0 => pick_l0(levels, targets(levels, goal).0),
             BOTTOM => Compaction::in_place(BOTTOM, table),

@@ -1,6 +1,6 @@
 //! The parts of a merge: [`queue`] knows which trees may need one, [`pick`] chooses the tables (`leveled` and `tiered`
-//! know how), [`retain`] chooses the versions that survive, [`operands`] combines the operands of a key, and [`output`]
-//! writes the tables. `store/compactor/mod.rs` does the merge.
+//! know how), [`retain`] chooses the versions that survive, [`rule`] asks the tree's compaction rule, [`operands`] combines
+//! the operands of a key, and [`output`] writes the tables. `store/compactor/mod.rs` does the merge.
 
 mod leveled;
 pub(crate) mod operands;
@@ -8,4 +8,5 @@ pub(crate) mod output;
 pub(crate) mod pick;
 pub(crate) mod queue;
 pub(crate) mod retain;
+pub(crate) mod rule;
 mod tiered;

@@ -25,6 +25,11 @@ impl Gathered {
         self.operands.is_empty()
     }
 
+    /// The sequence number of the newest one; 0 without any.
+    pub(crate) fn newest(&self) -> SeqNo {
+        self.operands.first().map_or(0, |(seq, _)| *seq)
+    }
+
     /// Adds the next older operand of `key`. The first one sets the number of the value that all of them make.
     pub(crate) fn push(&mut self, key: &[u8], seq: SeqNo, operand: &[u8], settled: SeqNo) {
         if self.is_empty() {

@@ -14,6 +14,7 @@ use crate::options::{Compression, FilterPrefix, TableLimits};
 use crate::table::{Owner, Properties, TableOptions, TableWriter};
 use crate::version::edit::{FileId, TableInfo, TreeId};
 use crate::version::levels::LEVELS;
+use crate::version::table_info::LookAgain;
 use crate::version::tables::table_path;
 
 /// What new tables are made with: their directory, their numbers.
@@ -55,21 +56,26 @@ pub(crate) struct Output {
     unsynced: Option<Box<dyn WriteFile>>,
     done: Vec<TableInfo>,
     kept: bool,
+    /// When the current table should be looked at again.
+    look_again: LookAgain,
 }
 
 impl Output {
     pub(crate) fn new(maker: &Arc<TableMaker>, options: OutputOptions) -> Self {
         let maker = Arc::clone(maker);
-        Output { maker, options, current: None, unsynced: None, done: Vec::new(), kept: false }
+        Output {
+            maker,
+            options,
+            current: None,
+            unsynced: None,
+            done: Vec::new(),
+            kept: false,
+            look_again: LookAgain::default(),
+        }
     }
 
     pub(crate) fn add(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) -> Result<()> {
-        let limits = self.options.limits;
-        let is_full = |writer: &TableWriter| {
-            (writer.estimated_size() >= limits.bytes || writer.hashed_keys() >= limits.keys)
-                && !writer.ends_with(key)
-        };
-        if self.current.as_ref().is_some_and(|(_, writer)| is_full(writer)) {
+        if self.is_full(key) {
             self.cut()?;
         }
         if self.current.is_none() {
@@ -79,6 +85,25 @@ impl Output {
             Some((_, writer)) => writer.add(key, seq, kind, value),
             None => Ok(()),
         }
+    }
+
+    /// Whether `key` would begin another table.
+    pub(crate) fn is_full(&self, key: &[u8]) -> bool {
+        let limits = self.options.limits;
+        self.current.as_ref().is_some_and(|(_, writer)| {
+            (writer.estimated_size() >= limits.bytes || writer.hashed_keys() >= limits.keys)
+                && !writer.ends_with(key)
+        })
+    }
+
+    /// Whether a table was begun and not ended.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// The current table should be looked at again then.
+    pub(crate) fn look_again_at(&mut self, look_again: LookAgain) {
+        self.look_again = look_again;
     }
 
     fn start_table(&self) -> Result<(FileId, TableWriter)> {
@@ -105,9 +130,11 @@ impl Output {
 
     /// Ends the current table. The next entry begins another.
     pub(crate) fn cut(&mut self) -> Result<()> {
+        let look_again = std::mem::take(&mut self.look_again);
         let Some((id, writer)) = self.current.take() else { return Ok(()) };
         let (meta, file) = writer.finish().inspect_err(|_| self.remove(id))?;
-        self.done.push(TableInfo::new(id, meta.salt, meta.size, meta.properties));
+        let info = TableInfo::new(id, meta.salt, meta.size, meta.properties);
+        self.done.push(TableInfo { look_again, ..info });
         self.unsynced.replace(file).map_or(Ok(()), |mut before| before.sync())
     }
 
@@ -172,7 +199,7 @@ pub(crate) fn shared_part(whole: &TableInfo, part: TablePart) -> TableInfo {
     let share = u128::from(whole.size) * u128::from(part.properties.raw_bytes);
     let size = (share / u128::from(whole.raw_bytes.max(1))) as u64;
     let info = TableInfo::new(whole.file, whole.salt, size, part.properties);
-    TableInfo { prefix: Some(part.tree), cleared: whole.cleared, ..info }
+    TableInfo { prefix: Some(part.tree), cleared: whole.cleared, look_again: part.look_again, ..info }
 }
 
 /// What one tree has written to a shared table.
@@ -180,17 +207,23 @@ pub(crate) fn shared_part(whole: &TableInfo, part: TablePart) -> TableInfo {
 pub(crate) struct TablePart {
     pub(crate) tree: TreeId,
     properties: Properties,
+    look_again: LookAgain,
 }
 
 impl TablePart {
     pub(crate) fn new(tree: TreeId) -> Self {
-        TablePart { tree, properties: Properties::default() }
+        TablePart { tree, properties: Properties::default(), look_again: LookAgain::default() }
     }
 
     pub(crate) fn note(&mut self, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) {
         self.properties.note(key, seq, kind, value);
         self.properties.largest.clear();
         self.properties.largest.extend_from_slice(key);
+    }
+
+    /// The part should be looked at again then.
+    pub(crate) fn look_again_at(&mut self, look_again: LookAgain) {
+        self.look_again = look_again;
     }
 
     pub(crate) fn is_empty(&self) -> bool {

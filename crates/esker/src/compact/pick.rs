@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::{leveled, tiered};
+use crate::cursor::SeqNo;
 use crate::options::{CompactionStyle, Options, TreeOptions};
 use crate::state::merging::{Extent, may_join};
 use crate::version::levels::{LEVELS, Levels, Table};
@@ -34,11 +35,19 @@ pub(crate) struct Goal {
     pub(crate) small_entries: u64,
     /// No reader needs entries that expired before this time.
     pub(crate) time_us: u64,
+    /// If the tree's compaction rule is there: the newest registered snapshot, if there is one.
+    pub(crate) rule: Option<Option<SeqNo>>,
 }
 
 impl Goal {
     /// The goal for a tree with the options `tree` and the tables `levels`, in a store with `options`.
-    pub(crate) fn new(tree: &TreeOptions, levels: &Levels, options: &Options, time_us: u64) -> Self {
+    pub(crate) fn new(
+        tree: &TreeOptions,
+        levels: &Levels,
+        options: &Options,
+        time_us: u64,
+        rule: Option<Option<SeqNo>>,
+    ) -> Self {
         let limits = options.table_limits();
         Goal {
             style: tree.compaction,
@@ -47,7 +56,13 @@ impl Goal {
             small_bytes: (limits.bytes / SMALL_PART).min(SMALL_BYTES),
             small_entries: limits.keys as u64 / SMALL_PART,
             time_us,
+            rule,
         }
+    }
+
+    /// Whether the tree's compaction rule is there and wants to see the table again.
+    fn wants_look(&self, table: &Table) -> bool {
+        self.rule.is_some_and(|newest_snapshot| table.info.look_again.is_due(self.time_us, newest_snapshot))
     }
 }
 
@@ -132,8 +147,7 @@ pub(crate) fn urgency(levels: &Levels, goal: Goal, running: &[Extent]) -> f64 {
         CompactionStyle::Leveled => leveled::urgency(levels, goal, running),
         _ => tiered::urgency(levels, goal, running),
     };
-    let is_due =
-        || due(levels, goal.time_us).next().is_some() || small_neighbours(levels, goal, running).is_some();
+    let is_due = || due(levels, goal).next().is_some() || small_neighbours(levels, goal, running).is_some();
     if urgency < 1.0 && is_due() { 1.0 } else { urgency }
 }
 
@@ -143,7 +157,14 @@ pub(crate) fn pick(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Co
         CompactionStyle::Leveled => leveled::pick(levels, goal, running),
         _ => tiered::pick(levels, goal, running),
     };
-    urgent.or_else(|| small_neighbours(levels, goal, running))
+    let picked = urgent.or_else(|| small_neighbours(levels, goal, running))?;
+    match picked.inputs.as_slice() {
+        // A move would not show it to the rule.
+        [(level, table)] if picked.is_move() && goal.wants_look(table) => {
+            Some(Compaction::in_place(*level, table))
+        }
+        _ => Some(picked),
+    }
 }
 
 /// The merge of small tables that lie side by side in one run. Flushes leave such tables where keys do not overlap, and
@@ -169,23 +190,25 @@ fn small_neighbours(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<C
     })
 }
 
-/// The tables that should be merged because of expired entries, the deepest first, because tables above it still have
-/// to pass through its level.
-pub(super) fn due(levels: &Levels, time_us: u64) -> impl Iterator<Item = (usize, &Arc<Table>)> {
-    let is_due = |table: &Table| table.info.due_us().is_some_and(|due| due <= time_us);
+/// The tables that should be merged because of expired entries, or because the tree's rule wants to see them again, the
+/// deepest first, because tables above it still have to pass through its level.
+pub(super) fn due(levels: &Levels, goal: Goal) -> impl Iterator<Item = (usize, &Arc<Table>)> {
+    let has_expired = |table: &Table| table.info.due_us(false).is_some_and(|due| due <= goal.time_us);
+    let is_due = |table: &Table| has_expired(table) || goal.wants_look(table);
     let due: Vec<_> = levels.tables().filter(|(_, table)| is_due(table)).collect();
     due.into_iter().rev()
 }
 
 /// Merges everything into the bottom level. `None` if it is there already and nothing in it can be dropped.
-pub(crate) fn pick_all(levels: &Levels, time_us: u64, has_ranges: bool) -> Option<Compaction> {
+/// `may_hold_garbage`: the tree has range tombstones, or its compaction rule is there.
+pub(crate) fn pick_all(levels: &Levels, time_us: u64, may_hold_garbage: bool) -> Option<Compaction> {
     let above = (0..BOTTOM).any(|level| !levels.level(level).is_empty());
     let may_drop = |table: &Arc<Table>| {
         let info = &table.info;
         let has_expired = info.expiring.count > 0 && info.expiring.earliest <= time_us;
         info.tombstones > 0 || info.max_seq > 0 || has_expired || info.clipped
     };
-    let droppable = levels.level(BOTTOM).iter().any(|table| has_ranges || may_drop(table));
+    let droppable = levels.level(BOTTOM).iter().any(|table| may_hold_garbage || may_drop(table));
     if !above && !droppable {
         return None;
     }

@@ -37,6 +37,11 @@ impl ReadPoints {
         }
         self
     }
+
+    /// The newest visible number.
+    pub(crate) fn newest(&self) -> SeqNo {
+        self.seqs.last().copied().unwrap_or(0)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -87,8 +87,7 @@ pub(super) fn pick(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Co
         merge_of(levels, &runs[begin..end], target).beside(running)
     };
     free_rows(levels, &runs, running).find_map(merge_in).or_else(|| {
-        due(levels, goal.time_us)
-            .find_map(|(level, table)| Compaction::in_place(level, table).beside(running))
+        due(levels, goal).find_map(|(level, table)| Compaction::in_place(level, table).beside(running))
     })
 }
 

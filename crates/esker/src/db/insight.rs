@@ -51,7 +51,10 @@ impl Db {
         };
         for tree in &trees {
             stats.memtable_bytes += tree.mem().table.memory() as u64;
-            stats.trees.push(tree_stats(tree)?);
+            let mut figures = tree_stats(tree)?;
+            figures.rule_is_missing =
+                figures.rule.is_some() && !store.options().compaction_rules.has(figures.rule.as_deref());
+            stats.trees.push(figures);
         }
         stats.open_tables = store.registry().open_count() as u64;
         stats.log_bytes = if store.is_read_only() {
@@ -163,6 +166,7 @@ fn tree_stats(tree: &TreeInner) -> Result<TreeStats> {
     let mut stats = TreeStats {
         name: tree.name.clone(),
         tag: tree.tag.lock().clone(),
+        rule: tree.options().rule,
         tables_by_level: vec![0; LEVELS],
         bytes_by_level: vec![0; LEVELS],
         ..TreeStats::default()

@@ -59,7 +59,7 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
 
 const SIZE_RATIOS: std::ops::RangeInclusive<u8> = 2..=32;
 
-/// The longest name of a tree or a group, in bytes.
+/// The longest name of a tree, a group or a compaction rule, in bytes.
 pub(crate) const NAME_MAX: usize = 255;
 
 /// Options that are set when a tree is created. All but [`TreeOptions::log`], [`TreeOptions::group`] and
@@ -84,6 +84,8 @@ pub struct TreeOptions {
     pub filter_prefix: Option<FilterPrefix>,
     /// By which clock values expire. Default: the store's.
     pub expiry_clock: ExpiryClock,
+    /// The compaction rule that says what in the tree is garbage, by its name of at most 255 bytes. Default: none.
+    pub rule: Option<String>,
 }
 
 impl Default for TreeOptions {
@@ -95,6 +97,7 @@ impl Default for TreeOptions {
             compaction,
             size_ratio: None,
             group: None,
+            rule: None,
             filter_prefix: None,
             expiry_clock: ExpiryClock::Store,
         }
@@ -207,6 +210,16 @@ impl TreeOptions {
         self
     }
 
+    /// Sets [`TreeOptions::rule`]. [`CompactionRule`](crate::CompactionRule) describes rules, with an example. Flushes
+    /// and merges from now on ask the rule, if the opening has registered it
+    /// ([`Options::compaction_rule`](crate::Options::compaction_rule)); without it they keep all entries. To have it look
+    /// at all that is there already, call [`Db::compact`](crate::Db::compact).
+    #[must_use]
+    pub fn rule(mut self, name: impl Into<String>) -> Self {
+        self.rule = Some(name.into());
+        self
+    }
+
     /// The size ratio; the style's default if none was set.
     pub(crate) fn ratio(&self) -> usize {
         let own = if self.compaction == CompactionStyle::Leveled { 10 } else { 4 };
@@ -225,7 +238,8 @@ impl TreeOptions {
             return Err(Error::invalid(format!("the size ratio is {ratio}; it must be from 2 to 32")));
         }
         self.filter_prefix.map_or(Ok(()), FilterPrefix::check)?;
-        self.group.as_deref().map_or(Ok(()), |name| check_name("group", name))
+        self.group.as_deref().map_or(Ok(()), |name| check_name("group", name))?;
+        self.rule.as_deref().map_or(Ok(()), |name| check_name("compaction rule", name))
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -234,6 +248,7 @@ impl TreeOptions {
         put_slice(out, self.group.as_deref().unwrap_or("").as_bytes());
         FilterPrefix::encode(self.filter_prefix, out);
         out.push(self.expiry_clock as u8);
+        put_slice(out, self.rule.as_deref().unwrap_or("").as_bytes());
     }
 
     pub(crate) fn decode(from: &mut Decoder<'_>) -> Option<Self> {
@@ -241,16 +256,28 @@ impl TreeOptions {
         let log = from.u8().filter(|&flag| flag <= 1)? != 0;
         let compaction = *CompactionStyle::ALL.get(usize::from(from.u8()?))?;
         let size_ratio = Some(from.u8()?).filter(|&ratio| ratio != 0);
-        let group = std::str::from_utf8(from.slice()?).ok()?;
-        let group = Some(group.to_owned()).filter(|name| !name.is_empty());
+        let name = |from: &mut Decoder<'_>| {
+            let name = std::str::from_utf8(from.slice()?).ok()?;
+            Some(Some(name.to_owned()).filter(|name| !name.is_empty()))
+        };
+        let group = name(from)?;
         let filter_prefix = FilterPrefix::decode(from)?;
         let expiry_clock = match from.u8()? {
             0 => ExpiryClock::Store,
             1 => ExpiryClock::Writes,
             _ => return None,
         };
-        let options =
-            TreeOptions { compression, log, compaction, size_ratio, group, filter_prefix, expiry_clock };
+        let rule = name(from)?;
+        let options = TreeOptions {
+            compression,
+            log,
+            compaction,
+            size_ratio,
+            group,
+            rule,
+            filter_prefix,
+            expiry_clock,
+        };
         options.check().is_ok().then_some(options)
     }
 }

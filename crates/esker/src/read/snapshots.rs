@@ -131,6 +131,10 @@ impl SnapshotRegistry {
         seqs
     }
 
+    pub(crate) fn newest_registered(&self) -> Option<SeqNo> {
+        self.held.lock().snapshots.last_key_value().map(|((seq, _), _)| *seq)
+    }
+
     pub(crate) fn note_opened(&self) {
         self.snapshots.fetch_add(1, Ordering::Relaxed);
     }

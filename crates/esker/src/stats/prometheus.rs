@@ -89,6 +89,8 @@ impl Text {
             ("merges_total", "Merges of tables.", stats.merges),
             ("merged_in_bytes_total", "Bytes that merges read.", stats.merged_bytes_in),
             ("merged_out_bytes_total", "Bytes that merges wrote.", stats.merged_bytes_out),
+            ("rule_drops_total", "Entries that compaction rules have dropped.", stats.rule_drops),
+            ("rule_panics_total", "Panics of compaction rules.", stats.rule_panics),
             ("scrubbed_bytes_total", "Bytes that scrubs read to find damage.", stats.scrubbed_bytes),
             ("scrubs_total", "Scrubs that have read everything.", stats.scrubs),
             (

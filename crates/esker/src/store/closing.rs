@@ -36,10 +36,14 @@ pub(super) struct Closing {
     outcome: Mutex<Option<Result<()>>>,
 }
 
-/// Whether some table holds entries that expire.
+/// Whether some table holds entries that expire, or is to be looked at again.
 fn has_expiring(versions: &Versions) -> bool {
     let expires = |tree: &Arc<TreeInner>| {
-        tree.state.load().levels.tables().any(|(_, table)| table.info.expiring.count > 0)
+        tree.state
+            .load()
+            .levels
+            .tables()
+            .any(|(_, table)| table.info.expiring.count > 0 || table.info.look_again.is_wanted())
     };
     versions.trees().any(expires)
 }

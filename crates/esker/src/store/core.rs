@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::blob::BlobSet;
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
+use crate::compact::rule::later_us;
 use crate::env::{Env, Executor, JobKind, SteadyClock, ThreadExecutor, Worker};
 use crate::error::{Error, Result};
 use crate::health::Health;
@@ -14,9 +15,11 @@ use crate::io_budget::IoBudget;
 use crate::options::Options;
 use crate::read::snapshots::SnapshotRegistry;
 use crate::space;
+use crate::state::TreeInner;
 use crate::stats::Counters;
 use crate::trace::Metrics;
 use crate::version::edit::{CLOCK_MAX, Edit};
+use crate::version::table_info::LookAgain;
 use crate::version::tables::TableRegistry;
 use crate::write::throttle::Throttle;
 
@@ -125,6 +128,16 @@ impl Core {
     #[inline]
     pub(crate) fn clock(&self) -> &SteadyClock {
         &self.clock
+    }
+
+    /// The time of `tree`, in microseconds since 1970, as far as its tables know it.
+    pub(super) fn time_of(&self, tree: &TreeInner) -> u64 {
+        tree.own_time.as_ref().map_or_else(|| self.clock.now_us(), |own| own.flushed())
+    }
+
+    /// When the rule of `tree`, if it names one, is to see a table that was made without it.
+    pub(super) fn look_later(&self, tree: &TreeInner) -> LookAgain {
+        LookAgain::new(tree.options().rule.map(|_| later_us(self.time_of(tree))), None)
     }
 
     #[inline]

@@ -45,6 +45,7 @@ use crate::state::versions::{VersionSet, Versions};
 use crate::stats::Stats;
 use crate::write::commit::Commit;
 
+mod alone;
 mod at_work;
 mod background;
 mod closing;

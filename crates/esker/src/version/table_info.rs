@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::edit::{FileId, TreeId, file_id, seq, tree_id, within};
+use super::edit::{CLOCK_MAX, FileId, TreeId, file_id, seq, tree_id, within};
 use super::imported::Renumbered;
 use super::levels::shared_key;
 use crate::codec::{Decoder, put_slice, put_varint};
@@ -21,6 +21,94 @@ const ONE_NUMBER: u8 = 2;
 const CLIPPED: u8 = 4;
 /// Its pointers to huge values hold file numbers of another store.
 const RENUMBERED: u8 = 8;
+/// The tree's compaction rule wants to look at it again at some time, or when no snapshot pins its garbage.
+const LOOK_AGAIN_AT: u8 = 16;
+const LOOK_AGAIN_UNPINNED: u8 = 32;
+
+/// When a tree's compaction rule wants to see a table again. Boxed: few tables need it, and there may be many.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LookAgain {
+    when: Option<Box<When>>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct When {
+    at_us: Option<u64>,
+    unpinned: Option<Unpinned>,
+}
+
+/// A table is to be seen again when all snapshots are older than the number `from`, and not before a time: other
+/// snapshots may come soon, which see the garbage too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unpinned {
+    pub(crate) from: SeqNo,
+    /// In microseconds since 1970.
+    pub(crate) not_before_us: u64,
+}
+
+impl LookAgain {
+    /// At the time `at_us`, in microseconds since 1970, and as `unpinned` says.
+    pub(crate) fn new(at_us: Option<u64>, unpinned: Option<Unpinned>) -> LookAgain {
+        let within = |us: u64| us.min(CLOCK_MAX);
+        let unpinned = unpinned.map(|Unpinned { from, not_before_us }| {
+            let not_before_us = within(not_before_us);
+            Unpinned { from, not_before_us }
+        });
+        let when = When { at_us: at_us.map(within), unpinned };
+        LookAgain { when: (when != When::default()).then(|| Box::new(when)) }
+    }
+
+    fn when(&self) -> When {
+        self.when.as_deref().copied().unwrap_or_default()
+    }
+
+    pub(crate) fn at_us(&self) -> Option<u64> {
+        self.when().at_us
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.when.is_some()
+    }
+
+    /// The earliest time at which the table may have to be seen.
+    fn first_us(&self) -> Option<u64> {
+        let When { at_us, unpinned } = self.when();
+        at_us.into_iter().chain(unpinned.map(|unpinned| unpinned.not_before_us)).min()
+    }
+
+    /// Whether the table is to be seen at the time `time_us`, when `newest_snapshot` is registered and no newer one.
+    pub(crate) fn is_due(&self, time_us: u64, newest_snapshot: Option<SeqNo>) -> bool {
+        let When { at_us, unpinned } = self.when();
+        let is_unpinned = |Unpinned { from, not_before_us }| {
+            not_before_us <= time_us && newest_snapshot.is_none_or(|snapshot| snapshot < from)
+        };
+        at_us.is_some_and(|at| at <= time_us) || unpinned.is_some_and(is_unpinned)
+    }
+
+    /// The same in another store, whose numbers are others and which has no snapshot of the table.
+    pub(crate) fn elsewhere(&self) -> LookAgain {
+        LookAgain::new(self.first_us(), None)
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let When { at_us, unpinned } = self.when();
+        at_us.iter().for_each(|at| put_varint(out, *at));
+        if let Some(Unpinned { from, not_before_us }) = unpinned {
+            put_varint(out, from);
+            put_varint(out, not_before_us);
+        }
+    }
+
+    fn decode(from: &mut Decoder<'_>, flags: u8) -> Option<LookAgain> {
+        let at_us = if flags & LOOK_AGAIN_AT != 0 { Some(within(from, CLOCK_MAX)?) } else { None };
+        let unpinned = if flags & LOOK_AGAIN_UNPINNED != 0 {
+            Some(Unpinned { from: seq(from)?, not_before_us: within(from, CLOCK_MAX)? })
+        } else {
+            None
+        };
+        Some(LookAgain::new(at_us, unpinned))
+    }
+}
 
 /// What the manifest knows of one table, or of one tree's part of a shared table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,6 +134,7 @@ pub(crate) struct TableInfo {
     /// Bytes of keys and values.
     pub(crate) raw_bytes: u64,
     pub(crate) expiring: Expiring,
+    pub(crate) look_again: LookAgain,
     pub(crate) min_seq: SeqNo,
     pub(crate) max_seq: SeqNo,
     /// Range tombstones up to this sequence number hide nothing in the table.
@@ -70,6 +159,7 @@ impl TableInfo {
             tombstones,
             raw_bytes,
             expiring,
+            look_again: LookAgain::default(),
             min_seq,
             max_seq,
             cleared: properties.owner.cleared,
@@ -105,9 +195,11 @@ impl TableInfo {
         self.one_number | self.renumbered.is_some()
     }
 
-    /// When the table should be merged because of expired entries, if ever.
-    pub(crate) fn due_us(&self) -> Option<u64> {
-        self.expiring.due_us(self.entries)
+    /// When the table may have to be merged because of expired entries or, if the tree's compaction rule is there,
+    /// because the rule wants to see it; if ever.
+    pub(crate) fn due_us(&self, has_rule: bool) -> Option<u64> {
+        let look_again = self.look_again.first_us().filter(|_| has_rule);
+        self.expiring.due_us(self.entries).into_iter().chain(look_again).min()
     }
 }
 
@@ -142,6 +234,8 @@ pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
         (table.one_number, ONE_NUMBER),
         (table.clipped, CLIPPED),
         (table.renumbered.is_some(), RENUMBERED),
+        (table.look_again.when().at_us.is_some(), LOOK_AGAIN_AT),
+        (table.look_again.when().unpinned.is_some(), LOOK_AGAIN_UNPINNED),
     ];
     out.push(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum());
     table.prefix.iter().for_each(|tree| put_varint(out, u64::from(*tree)));
@@ -158,6 +252,7 @@ pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
         put_varint(out, number);
     }
     table.expiring.encode(out);
+    table.look_again.encode(out);
     put_slice(out, &table.smallest);
     put_slice(out, &table.largest);
 }
@@ -165,7 +260,8 @@ pub(super) fn encode_table(table: &TableInfo, out: &mut Vec<u8>) {
 pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
     let file = file_id(from)?;
     let salt = from.u64()?;
-    let flags = from.u8().filter(|flags| flags & !(PREFIX | ONE_NUMBER | CLIPPED | RENUMBERED) == 0)?;
+    let known = PREFIX | ONE_NUMBER | CLIPPED | RENUMBERED | LOOK_AGAIN_AT | LOOK_AGAIN_UNPINNED;
+    let flags = from.u8().filter(|flags| flags & !known == 0)?;
     let (one_number, clipped) = (flags & ONE_NUMBER != 0, flags & CLIPPED != 0);
     let prefix = if flags & PREFIX != 0 { Some(tree_id(from)?) } else { None };
     let renumbered = if flags & RENUMBERED != 0 { Some(Box::new(Renumbered::decode(from)?)) } else { None };
@@ -175,6 +271,7 @@ pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
     let max_seq = min_seq.checked_add(from.varint()?).filter(|&seq| seq <= MAX_SEQ)?;
     let cleared = seq(from)?;
     let expiring = Expiring::decode(from)?;
+    let look_again = LookAgain::decode(from, flags)?;
     let smallest = from.slice()?.to_vec();
     let largest = from.slice()?.to_vec();
     let is_numbered = !one_number || (min_seq == max_seq && prefix.is_none());
@@ -191,6 +288,7 @@ pub(super) fn decode_table(from: &mut Decoder<'_>) -> Option<TableInfo> {
         tombstones,
         raw_bytes,
         expiring,
+        look_again,
         min_seq,
         max_seq,
         cleared,

@@ -17,6 +17,7 @@ use esker::{
     CachePolicy, CompactionStyle, Db, FilterPrefix, MergeOperator, Options, ScanRange, Tree, TreeOptions,
 };
 
+pub(crate) mod cells;
 pub(crate) mod export_import;
 pub(crate) mod image;
 mod rng;

@@ -8,6 +8,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod compaction_rules;
 mod counts;
 mod faults;
 mod groups;

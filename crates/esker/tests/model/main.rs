@@ -10,6 +10,7 @@ mod apply;
 mod bugs;
 mod care;
 mod checkpoint;
+mod compaction_rules;
 mod concurrent;
 mod cursors;
 mod generate;

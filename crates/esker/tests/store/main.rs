@@ -19,6 +19,7 @@ mod blobs;
 mod budgets;
 mod bulk_log;
 mod compaction;
+mod compaction_rules;
 mod cursors;
 mod devices;
 mod direct_io;

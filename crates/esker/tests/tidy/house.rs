@@ -57,7 +57,7 @@ pub(crate) const FLOORS: &[&[&str]] = &[
     &["error", "canary", "rate", "rng"],
     &["bloom", "codec", "checksum", "sync", "finding"],
     &["cursor", "keys"],
-    &["ranges", "operators", "listener"],
+    &["ranges", "operators", "rules", "listener"],
     &["fs"],
     &["env"],
     &["events"],

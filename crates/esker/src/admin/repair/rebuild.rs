@@ -302,7 +302,9 @@ impl Repair<'_> {
             runs[i].advance(self, &mut done)?;
         }
         let tables = output.finish()?;
+        let look_again = self.look_again_of(tree);
         for table in tables {
+            let table = TableInfo { look_again: look_again.clone(), ..table };
             self.apply(&Edit::AddTable { tree, level: (LEVELS - 1) as u8, table })?;
         }
         self.name_gaps(tree, &done);

@@ -9,6 +9,7 @@ use crate::options::{Compression, FilterPrefix, TableLimits};
 use crate::table::Salvage;
 use crate::version::edit::{Edit, FileId, TableInfo, TreeId};
 use crate::version::levels::LEVELS;
+use crate::version::table_info::LookAgain;
 use crate::version::tables::table_path;
 
 type User = (TreeId, u8, TableInfo);
@@ -81,6 +82,13 @@ impl Repair<'_> {
         self.state.trees.get(&tree).and_then(|record| record.options.filter_prefix)
     }
 
+    /// When the compaction rule of `tree`, if it names one, is to see a table that was made without it: as soon as the
+    /// rule is there.
+    pub(super) fn look_again_of(&self, tree: TreeId) -> LookAgain {
+        let rule = self.state.trees.get(&tree).and_then(|record| record.options.rule.as_ref());
+        LookAgain::new(rule.map(|_| 0), None)
+    }
+
     /// Writes what is left of one tree's part to a new table. `salvage` is before the part's first entry, or at it.
     fn copy_part(
         &self,
@@ -110,6 +118,7 @@ impl Repair<'_> {
             output.add(key, seq, kind, &info.reread(kind, salvage.value()))?;
             more = salvage.advance()?;
         }
+        output.look_again_at(info.look_again.clone());
         output.finish()
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{BlobGc, ByFile, Garbage, Overwritten, by_file};
 use crate::blob::{BlobFileId, Pointer};
+use crate::canary::broken;
 use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::version::blob_edits::{BlobEdit, BlobFileRecord, BlobFiles};
@@ -27,7 +28,7 @@ impl BlobEdits {
 }
 
 /// What a change does to huge values: which it frees, which its tables name, which only snapshots see afterwards.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BlobChanges<'a> {
     /// Frees values that were overwritten by writes up to this one, if those were logged: such writes are durable.
     pub(crate) durable_up_to: Option<SeqNo>,
@@ -37,8 +38,11 @@ pub(crate) struct BlobChanges<'a> {
     pub(crate) dropped: &'a [Pointer],
     /// The pointers that only the tables of the edits name, and no log record.
     pub(crate) named: &'a [Pointer],
-    /// References that only snapshots see once the edits are durable.
+    /// References that only snapshots see once the edits are durable, because of a write.
     pub(crate) replaced: &'a [Overwritten],
+    /// Likewise, because a compaction rule has dropped their entries. No write is in their place, so a transaction that
+    /// began before may still copy the values.
+    pub(crate) by_rule: &'a [Overwritten],
     /// Whether all values that only snapshots see are noted too.
     pub(crate) note_overwritten: bool,
 }
@@ -73,8 +77,11 @@ impl BlobGc {
                 notes.insert(file, BlobEdit::Note(live.info(synced)));
             }
         }
-        if changes.note_overwritten || !changes.replaced.is_empty() {
+        if changes.note_overwritten || !changes.replaced.is_empty() || broken("rule-copies") {
             edits.extend(self.note_overwritten(&garbage, manifest, changes, &notes));
+        }
+        if !broken("rule-copies") {
+            changes.by_rule.iter().for_each(|one| self.blobs.leave_out(one));
         }
         edits.extend(self.reference_edits(&manifest.blobs.live, &notes, synced));
         BlobEdits { edits: notes.into_values().chain(edits).map(Edit::Blob).collect(), freed }
@@ -130,6 +137,7 @@ impl BlobGc {
             .filter(|one| changes.note_overwritten && changes.is_durable(one, manifest));
         let overwritten = durable
             .chain(changes.replaced)
+            .chain(changes.by_rule.iter().filter(|_| broken("rule-copies")))
             .filter(|one| !self.blobs.set_overwritten(one, true))
             .map(|one| (one.file, one.ordinal));
         // If a file is not named, the log will tell again.

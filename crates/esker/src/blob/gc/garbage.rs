@@ -46,6 +46,13 @@ impl Overwritten {
         Some(Overwritten { file, ordinal, reference: Some(reference), from, until: by, by, unlogged, len })
     }
 
+    /// The reference of an entry with the number `from` that a compaction rule has dropped, if it has a huge value.
+    /// [`Overwritten::until`] is set once nobody finds the entry any more.
+    pub(crate) fn by_rule(from: SeqNo, kind: Kind, stored: &[u8]) -> Option<Overwritten> {
+        // Its bytes hold up no writer: nobody has overwritten it.
+        Some(Overwritten { len: 0, ..Overwritten::of_entry(from, kind, stored, 0, None)? })
+    }
+
     /// Whether one of the snapshots, ascending, sees it.
     fn is_seen(&self, snapshots: &[SeqNo]) -> bool {
         let first = snapshots.partition_point(|&snapshot| snapshot < self.from);

@@ -143,9 +143,9 @@ impl BlobGc {
         }
     }
 
-    /// Undoes what the failed edits of `replaced` have noted.
-    pub(crate) fn restore(&self, replaced: &[Overwritten]) {
-        for one in replaced {
+    /// Undoes what the edits of `changes` have noted. They have failed, and no others were made since.
+    pub(crate) fn restore(&self, changes: &BlobChanges<'_>) {
+        for one in changes.replaced.iter().chain(changes.by_rule) {
             self.blobs.set_overwritten(one, false);
         }
     }

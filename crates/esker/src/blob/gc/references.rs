@@ -162,6 +162,15 @@ impl BlobSet {
         self.get(file).is_some_and(|live| live.values.lock().remove_reference(ordinal, reference))
     }
 
+    /// Only snapshots see the reference `one`, which counts for itself from now on even if there is no other: one may
+    /// still come.
+    pub(super) fn leave_out(&self, one: &Overwritten) {
+        if let Some(live) = self.get(one.file) {
+            let mut values = live.values.lock();
+            values.references_or_first(one.ordinal).set_overwritten(one.reference, true);
+        }
+    }
+
     /// Sets whether only snapshots see the reference `one`. `false`: the value was not copied, and has no other.
     pub(super) fn set_overwritten(&self, one: &Overwritten, is_overwritten: bool) -> bool {
         let Some(live) = self.get(one.file) else { return false };

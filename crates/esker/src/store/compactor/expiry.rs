@@ -1,4 +1,5 @@
-//! Removes expired entries: a table with many of them is merged even if nothing else requires that.
+//! Removes expired entries: a table with many of them is merged even if nothing else requires that. So is a table at
+//! which the tree's compaction rule wants to look again.
 
 use std::sync::Arc;
 
@@ -10,9 +11,9 @@ use crate::version::levels::Levels;
 /// How soon due tables are checked again if an old snapshot still reads them, in microseconds.
 const AGAIN_US: u64 = 30_000_000;
 
-/// When the first of the tables is due, if any ever is.
-fn first_due(levels: &Levels) -> Option<u64> {
-    levels.tables().filter_map(|(_, table)| table.info.due_us()).min()
+/// When the first of the tables is due, if any ever is. `has_rule`: the tree's compaction rule is there.
+fn first_due(levels: &Levels, has_rule: bool) -> Option<u64> {
+    levels.tables().filter_map(|(_, table)| table.info.due_us(has_rule)).min()
 }
 
 impl Compactor {
@@ -23,7 +24,11 @@ impl Compactor {
             return;
         }
         let trees = self.versions.trees();
-        let dues = trees.iter().filter_map(|tree| Some((first_due(&tree.state.load().levels)?, tree)));
+        let due_of = |tree: &TreeInner| {
+            let has_rule = self.core.options.compaction_rules.has(tree.options().rule.as_deref());
+            first_due(&tree.state.load().levels, has_rule)
+        };
+        let dues = trees.iter().filter_map(|tree| Some((due_of(tree)?, tree)));
         let (mut next, mut due_now) = (u64::MAX, Vec::new());
         for (due, tree) in dues {
             if let Some(own) = &tree.own_time {

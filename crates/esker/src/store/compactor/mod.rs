@@ -6,30 +6,36 @@
 //! everything takes.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::alone::{Inputs, is_alone};
 use super::at_work::AtWork;
 use super::installer::{RunningMerge, Unmerged};
-use super::survivors::Survivors;
+use super::survivors::{LeftOut, Sink, Survivors};
 use super::{CommitLog, Core, Disk, Flusher, Installer};
-use crate::blob::Pointer;
+use crate::blob::gc::BlobChanges;
 use crate::cache::Offer;
 use crate::compact::output::{Output, OutputOptions, filter_bits, run_filter_bits};
 use crate::compact::pick::{self, Compaction, Goal};
 use crate::compact::queue::{Admitted, Attempt, CompactionQueue, output_bytes};
 use crate::compact::retain::Retention;
+use crate::compact::rule::{BegunRule, RunningRule, Scope};
+use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Began, event};
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
+use crate::rules::RuleContext;
 use crate::space::{is_full, shown};
 use crate::state::TreeInner;
 use crate::state::merging::Extent;
-use crate::state::versions::VersionSet;
+use crate::state::versions::{VersionEdit, VersionSet};
 use crate::table::ScanHint;
 use crate::version::edit::{Edit, TableInfo};
 use crate::version::levels::{LEVELS, Levels, Table, runs_among};
+use crate::version::table_info::LookAgain;
 
 mod expiry;
 mod ranges;
@@ -124,6 +130,39 @@ fn sources(inputs: &[(usize, Arc<Table>)]) -> Result<Vec<Source>> {
         }
     }
     Ok(sources)
+}
+
+/// Where the entries go that a merge keeps.
+struct MergeSink<'a> {
+    output: Output,
+    /// The first keys of the tables in the level of the output that are not merged, ascending.
+    fences: VecDeque<&'a [u8]>,
+    /// Bytes that the merge has not paid for yet, and bytes since it last looked for room.
+    unpaid: &'a Cell<u64>,
+    unlooked: &'a Cell<u64>,
+}
+
+impl Sink for MergeSink<'_> {
+    fn write(&mut self, key: &[u8], seq: SeqNo, kind: Kind, stored: &[u8]) -> Result<()> {
+        if self.fences.front().is_some_and(|fence| *fence < key) {
+            while self.fences.pop_front_if(|fence| **fence < *key).is_some() {}
+            self.output.cut()?;
+        }
+        let bytes = (key.len() + stored.len()) as u64;
+        self.unpaid.set(self.unpaid.get() + bytes);
+        self.unlooked.set(self.unlooked.get() + bytes);
+        self.output.add(key, seq, kind, stored)
+    }
+
+    fn ends_before(&mut self, key: &[u8]) -> bool {
+        let passes = self.fences.front().is_some_and(|fence| *fence < key);
+        (passes && self.output.has_begun()) || self.output.is_full(key)
+    }
+
+    fn end_table(&mut self, look_again: LookAgain) -> Result<()> {
+        self.output.look_again_at(look_again);
+        self.output.cut()
+    }
 }
 
 /// Merges tables.
@@ -361,7 +400,8 @@ impl Compactor {
         let levels = Arc::clone(&tree.state.load().levels);
         let time_us = self.log.read_points().of(tree).time_us;
         let has_ranges = !tree.state.load().ranges.is_empty();
-        let compaction = pick::pick_all(&levels, time_us, has_ranges);
+        let has_rule = self.core.options.compaction_rules.has(tree.options().rule.as_deref());
+        let compaction = pick::pick_all(&levels, time_us, has_ranges || has_rule);
         (levels, compaction)
     }
 
@@ -397,7 +437,9 @@ impl Compactor {
     /// What the tables of `tree`, which are `levels`, are to be like.
     fn goal_of(&self, tree: &TreeInner, levels: &Levels) -> Goal {
         let time_us = self.log.read_points().of(tree).time_us;
-        Goal::new(&tree.options(), levels, &self.core.options, time_us)
+        let has_rule = self.core.options.compaction_rules.has(tree.options().rule.as_deref());
+        let rule = has_rule.then(|| self.core.snapshots.newest_registered());
+        Goal::new(&tree.options(), levels, &self.core.options, time_us, rule)
     }
 
     /// Does urgent merges that are much shorter than the running one.
@@ -447,9 +489,9 @@ impl Compactor {
 
     fn rewrite(&self, begun: &Begun, under_way: &UnderWay<'_>) -> Result<()> {
         let Begun { tree, compaction, .. } = begun;
-        let mut dropped = Vec::new();
+        let mut left_out = LeftOut::default();
         let began = Began::now(&*self.core.env().clock);
-        let outputs = self.merge(begun, under_way, &mut dropped)?;
+        let outputs = self.merge_by_rule(begun, under_way, &mut left_out)?;
         let mut edits: Vec<Edit> = removals(tree, compaction).collect();
         let level = compaction.target as u8;
         event!(INFO, "merged", {
@@ -463,8 +505,38 @@ impl Compactor {
         });
         edits.extend(outputs.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
         let added = edits.clone();
-        let installed = self.installer.install(edits, &dropped);
-        installed.inspect_err(|_| self.installer.discard_tables(&added))
+        let dropped = left_out.dropped_by_rule;
+        let installed = self.installer.leaving_out(left_out, BlobChanges::default(), |changes| {
+            let mut versions = self.versions.lock();
+            self.installer.install_with_blobs(&mut versions, VersionEdit::of(edits), changes)
+        });
+        installed.inspect_err(|_| self.installer.discard_tables(&added))?;
+        self.core.counters.note_rule_drops(dropped);
+        Ok(())
+    }
+
+    /// [`Compactor::merge`] with the tree's compaction rule, if it names one; if the rule panics, without it.
+    fn merge_by_rule(
+        &self,
+        begun: &Begun,
+        under_way: &UnderWay<'_>,
+        left_out: &mut LeftOut,
+    ) -> Result<Vec<TableInfo>> {
+        let Some(name) = begun.tree.options().rule else {
+            return self.merge(begun, under_way, left_out, None);
+        };
+        let mut rule = BegunRule::begin(&self.core.options.compaction_rules, &name, &begun.tree.name);
+        let mut panicked = rule.has_panicked();
+        if !panicked {
+            let merged = self.merge(begun, under_way, left_out, Some((rule, &mut panicked)));
+            if !panicked {
+                return merged;
+            }
+            *left_out = LeftOut::default();
+            rule = BegunRule::after_panic();
+        }
+        self.core.counters.note_rule_panic();
+        self.merge(begun, under_way, left_out, Some((rule, &mut panicked)))
     }
 
     fn move_table(&self, tree: &Arc<TreeInner>, compaction: &Compaction) -> Result<()> {
@@ -497,31 +569,47 @@ impl Compactor {
         }
     }
 
+    /// Writes what the inputs hold and somebody needs to new tables. `rule` is the run of the tree's compaction rule, and
+    /// where to note that it panics.
     fn merge(
         &self,
         begun: &Begun,
         under_way: &UnderWay<'_>,
-        dropped: &mut Vec<Pointer>,
+        left_out: &mut LeftOut,
+        rule: Option<(BegunRule<'_>, &mut bool)>,
     ) -> Result<Vec<TableInfo>> {
         let Begun { tree, levels, compaction, .. } = begun;
         let Compaction { inputs, target, .. } = compaction;
         // It stays so: see `crate::state::merging`.
         let nothing_below = !compaction.has_older_below(levels);
         let snapshots = self.log.read_points().of(tree);
+        let newest_snapshot = rule.as_ref().and_then(|_| self.core.snapshots.newest_registered());
+        let alone = |lower: &[u8], upper: Option<&[u8]>| {
+            is_alone(tree, Inputs::Tables(inputs), newest_snapshot, lower, upper)
+        };
+        let context = RuleContext::new(&tree.name, snapshots.time_us, false, &alone);
+        let scope = Scope {
+            newest_snapshot,
+            visible: snapshots.newest(),
+            clock_us: self.core.time_of(tree),
+            inherited_us: inputs.iter().filter_map(|(_, table)| table.info.look_again.at_us()).min(),
+        };
+        let mut rule = rule.map(|(begun, panicked)| (RunningRule::new(begun, &context, scope), panicked));
         let certain = self.installer.flushed_up_to(tree.id);
         let retention = Retention::new(snapshots, &tree.state.load().ranges, certain);
         // Tables of the target level that are not inputs lie between the keys of the merge. No output table may span one.
         let is_input = |table: &Arc<Table>| inputs.iter().any(|(_, input)| Arc::ptr_eq(input, table));
         let sorted = if *target == 0 { &[] } else { levels.level(*target) };
-        let left_out = sorted.iter().filter(|table| !is_input(table));
-        let mut fences = left_out.map(|table| table.info.smallest.as_slice()).peekable();
-        let mut output =
+        let not_read = sorted.iter().filter(|table| !is_input(table));
+        let fences = not_read.map(|table| table.info.smallest.as_slice()).collect();
+        let output =
             Output::new(&self.core.tables, self.output_options(tree, levels, compaction, &retention));
         let mut merge = MergeCursor::new(sources(inputs)?, Direction::Forward);
         merge.seek_to_start()?;
         // On an error, dropping the output removes its files, and the inputs stay as they were.
         let is_paced = self.core.options.background_io.is_some();
         let (keys, unpaid, paid, unlooked) = (Cell::new(0_u64), Cell::new(0), Cell::new(0), Cell::new(0));
+        let mut sink = MergeSink { output, fences, unpaid: &unpaid, unlooked: &unlooked };
         let goes_on = || {
             if self.core.health.is_closing() {
                 return Err(self.core.health.closed_error());
@@ -547,21 +635,18 @@ impl Compactor {
             if is_turn || is_held_up { self.merge_meanwhile(under_way) } else { Ok(()) }
         };
         let operators = &self.core.options.merge_operators;
-        Survivors { operators, retention, nothing_below, dropped }.write_all(
-            &mut merge,
-            &goes_on,
-            |key, seq, kind, stored| {
-                if fences.next_if(|fence| *fence < key).is_some() {
-                    while fences.next_if(|fence| *fence < key).is_some() {}
-                    output.cut()?;
-                }
-                let bytes = (key.len() + stored.len()) as u64;
-                unpaid.set(unpaid.get() + bytes);
-                unlooked.set(unlooked.get() + bytes);
-                output.add(key, seq, kind, stored)
-            },
-        )?;
-        let written = output.finish()?;
+        let running = rule.as_mut().map(|(rule, _)| rule);
+        let mut written =
+            Survivors { operators, retention, nothing_below, left_out: &mut *left_out, rule: running }
+                .write_all(&mut merge, &goes_on, &mut sink);
+        if let Some((mut rule, panicked)) = rule {
+            let look_again = written.and_then(|()| rule.look_again());
+            written = look_again.map(|look_again| sink.output.look_again_at(look_again));
+            *panicked = rule.has_panicked();
+            left_out.dropped_by_rule += rule.end();
+        }
+        written?;
+        let written = sink.output.finish()?;
         // Dropped entries were read too.
         let all = compaction.bytes() + written.iter().map(|table| table.size).sum::<u64>();
         self.core.io_budget.note_merge(all.saturating_sub(2 * paid.get()));

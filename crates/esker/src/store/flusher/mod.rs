@@ -11,17 +11,19 @@ use std::sync::atomic::AtomicUsize;
 
 use parking_lot::Mutex;
 
+use super::alone::{Inputs, is_alone};
 use super::at_work::AtWork;
 use super::installer::Unmerged;
-use super::survivors::Survivors;
+use super::survivors::{LeftOut, Sink, Survivors};
 use super::{CommitLog, Core, Disk, GarbageFinder, Installer};
 use crate::blob::Pointer;
 use crate::blob::gc::BlobChanges;
 use crate::cache::Offer;
 use crate::canary::broken;
 use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shared_part};
-use crate::compact::retain::Retention;
-use crate::cursor::{Cursor, SeqNo};
+use crate::compact::retain::{ReadPoints, Retention};
+use crate::compact::rule::{BegunRule, RunningRule, Scope};
+use crate::cursor::{Cursor, Kind, SeqNo};
 use crate::env::JobKind;
 use crate::error::Result;
 use crate::events::{Began, event};
@@ -29,11 +31,13 @@ use crate::flush::{FlushQueue, Immutable};
 use crate::listener::FlushedTree;
 use crate::options::{Compression, TableLimits};
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
+use crate::rules::RuleContext;
 use crate::space::is_full;
 use crate::state::versions::{ByTree, VersionSet};
 use crate::state::{Mem, TreeInner};
 use crate::version::edit::{Edit, TableInfo, TreeId};
 use crate::version::levels::{LEVELS, shared_key};
+use crate::version::table_info::LookAgain;
 
 mod log_segments;
 mod shrink;
@@ -45,6 +49,15 @@ use shrink::Idle;
 const ROTATE_WITH: usize = 8 << 20;
 /// Memtables with fewer bytes than this share a table.
 const SMALL: usize = 256 << 10;
+
+/// Whether a flush asks compaction rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    Rules,
+    /// One has panicked, so what it and others have said does not count.
+    Panicked,
+    Nobody,
+}
 
 /// The tables that `edits` add.
 fn added(edits: &[Edit]) -> impl Iterator<Item = &TableInfo> {
@@ -250,40 +263,54 @@ impl Flusher {
 
         // The trees whose tables go below level 0, until the tables are there.
         let mut unmerged = Vec::new();
-        let (mut edits, mut dropped) = (Vec::new(), Vec::new());
-        let result =
-            self.write_tables(&immutable, &mut unmerged, &mut edits, &mut dropped).and_then(|flushed| {
-                // This comes last, since the log is synced in the background while the tables are written.
-                if !broken("rule-3") {
-                    self.log.sync_to(end)?;
-                }
-                // The log may lose these writes from now on, so what they have overwritten must be known.
-                self.finder.find_overwritten(last_seq)?;
-                let volatile = pointers_of_volatile(&immutable)?;
-                if !volatile.is_empty() && !broken("rule-21-blobs") {
-                    self.core.blobs.sync()?;
-                }
-                let unlogged = flushed.iter().filter(|(tree, _)| !tree.log);
-                let seqs: Vec<_> = unlogged.map(|(tree, mems)| (tree.id, self::last_seq(mems))).collect();
-                let durable_up_to = Some(if broken("rule-21") { last_seq } else { logged_seq });
-                let changes = BlobChanges {
-                    durable_up_to,
-                    flushed: &seqs,
-                    dropped: &dropped,
-                    named: &volatile,
-                    replaced: &[],
-                    note_overwritten: true,
-                };
-                self.installer.install_flush(&flushed, edits.clone(), &changes)?;
-                if !seqs.is_empty() {
-                    self.finder.note_flushed(&seqs);
-                }
-                Ok(flushed)
-            });
+        let (mut edits, mut left_out) = (Vec::new(), LeftOut::default());
+        let mut asks = Asks::Rules;
+        let mut written = self.write_tables(&immutable, &mut unmerged, &mut edits, &mut left_out, &mut asks);
+        if asks == Asks::Panicked {
+            // A rule may have dropped a marker, and not what the marker masks.
+            self.core.counters.note_rule_panic();
+            self.installer.discard_tables(&edits);
+            unmerged.clear();
+            edits.clear();
+            left_out = LeftOut::default();
+            asks = Asks::Nobody;
+            written = self.write_tables(&immutable, &mut unmerged, &mut edits, &mut left_out, &mut asks);
+        }
+        let dropped = left_out.dropped_by_rule;
+        let result = written.and_then(|flushed| {
+            // This comes last, since the log is synced in the background while the tables are written.
+            if !broken("rule-3") {
+                self.log.sync_to(end)?;
+            }
+            // The log may lose these writes from now on, so what they have overwritten must be known.
+            self.finder.find_overwritten(last_seq)?;
+            let volatile = pointers_of_volatile(&immutable)?;
+            if !volatile.is_empty() && !broken("rule-21-blobs") {
+                self.core.blobs.sync()?;
+            }
+            let unlogged = flushed.iter().filter(|(tree, _)| !tree.log);
+            let seqs: Vec<_> = unlogged.map(|(tree, mems)| (tree.id, self::last_seq(mems))).collect();
+            let durable_up_to = Some(if broken("rule-21") { last_seq } else { logged_seq });
+            let changes = BlobChanges {
+                durable_up_to,
+                flushed: &seqs,
+                named: &volatile,
+                note_overwritten: true,
+                ..BlobChanges::default()
+            };
+            self.installer.leaving_out(left_out, changes, |changes| {
+                self.installer.install_flush(&flushed, edits.clone(), changes)
+            })?;
+            if !seqs.is_empty() {
+                self.finder.note_flushed(&seqs);
+            }
+            Ok(flushed)
+        });
         if result.is_err() {
             self.installer.discard_tables(&edits);
         }
         if let Ok(flushed) = &result {
+            self.core.counters.note_rule_drops(dropped);
             event!(INFO, "flushed", {
                 trees: flushed.len(),
                 tables: added(&edits).count(),
@@ -300,7 +327,8 @@ impl Flusher {
         immutable: &[Immutable],
         unmerged: &mut Vec<Unmerged>,
         edits: &mut Vec<Edit>,
-        dropped: &mut Vec<Pointer>,
+        left_out: &mut LeftOut,
+        asks: &mut Asks,
     ) -> Result<ByTree> {
         // All memtables of a tree go the same way: no table of level 0 may hold versions from both before and after
         // another's.
@@ -313,16 +341,16 @@ impl Flusher {
         for (tree, mem) in &large {
             let alone = immutable.iter().filter(|(other, _)| Arc::ptr_eq(other, tree)).count() == 1;
             let below = alone.then_some(&mut *unmerged);
-            let (level, tables) = self.write_own(tree, std::slice::from_ref(mem), below, dropped)?;
+            let (level, tables) = self.write_own(tree, std::slice::from_ref(mem), below, left_out, asks)?;
             edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
         }
         let groups = by_tree(small);
         if let [(tree, mems)] = groups.as_slice() {
             let below = large.is_empty().then_some(unmerged);
-            let (level, tables) = self.write_own(tree, mems, below, dropped)?;
+            let (level, tables) = self.write_own(tree, mems, below, left_out, asks)?;
             edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
         } else if !groups.is_empty() {
-            edits.extend(self.write_shared(&groups, dropped)?);
+            edits.extend(self.write_shared(&groups, left_out, asks)?);
         }
         let flushed = by_tree(immutable.to_vec());
         for (tree, mems) in &flushed {
@@ -341,7 +369,8 @@ impl Flusher {
         tree: &Arc<TreeInner>,
         mems: &[Arc<Mem>],
         below: Option<&mut Vec<Unmerged>>,
-        dropped: &mut Vec<Pointer>,
+        left_out: &mut LeftOut,
+        asks: &mut Asks,
     ) -> Result<(u8, Vec<TableInfo>)> {
         let unmerged = match (below, bounds_of(mems)?) {
             (Some(below), Some((smallest, largest))) => {
@@ -352,8 +381,9 @@ impl Flusher {
         let level = if unmerged.is_some() { LEVELS - 1 } else { 0 };
         let levels = Arc::clone(&tree.state.load().levels);
         let bottom = level == LEVELS - 1;
+        let rule = self.begin_rule(tree, asks);
         let snapshots = self.log.read_points().of(tree);
-        let retention = Retention::new(snapshots, &tree.state.load().ranges, last_seq(mems));
+        let retention = Retention::new(snapshots.clone(), &tree.state.load().ranges, last_seq(mems));
         let mut output = Output::new(
             &self.core.tables,
             OutputOptions {
@@ -368,14 +398,66 @@ impl Flusher {
             },
         );
         let operators = &self.core.options.merge_operators;
-        Survivors { operators, retention, nothing_below: bottom, dropped }.write_all(
-            &mut merged(mems)?,
-            &|| Ok(()),
-            |key, seq, kind, stored| output.add(key, seq, kind, stored),
-        )?;
+        let mut merge = merged(mems)?;
+        let look_again =
+            self.ask_rule(tree, mems, (rule, asks), &snapshots, left_out, |rule, left_out| {
+                Survivors { operators, retention, nothing_below: bottom, left_out, rule }.write_all(
+                    &mut merge,
+                    &|| Ok(()),
+                    &mut output,
+                )
+            })?;
+        output.look_again_at(look_again);
         let tables = output.finish()?;
         self.core.counters.note_flush(&tables);
         Ok((level as u8, tables))
+    }
+
+    /// Begins a run of the tree's compaction rule, if it names one.
+    fn begin_rule(&self, tree: &TreeInner, asks: &mut Asks) -> Option<BegunRule<'_>> {
+        let name = tree.options().rule?;
+        if *asks != Asks::Rules {
+            return Some(BegunRule::after_panic());
+        }
+        let rule = BegunRule::begin(&self.core.options.compaction_rules, &name, &tree.name);
+        if rule.has_panicked() {
+            *asks = Asks::Panicked;
+        }
+        Some(rule)
+    }
+
+    /// Does `flush`, which writes `mems` of `tree`, with the run `rule` of the tree's compaction rule. Returns when the
+    /// rule wants to see the last table again.
+    fn ask_rule(
+        &self,
+        tree: &TreeInner,
+        mems: &[Arc<Mem>],
+        (rule, asks): (Option<BegunRule<'_>>, &mut Asks),
+        snapshots: &ReadPoints,
+        left_out: &mut LeftOut,
+        flush: impl FnOnce(Option<&mut RunningRule<'_>>, &mut LeftOut) -> Result<()>,
+    ) -> Result<LookAgain> {
+        let Some(rule) = rule else {
+            return flush(None, left_out).map(|()| LookAgain::default());
+        };
+        let newest_snapshot = self.core.snapshots.newest_registered();
+        let alone = |lower: &[u8], upper: Option<&[u8]>| {
+            is_alone(tree, Inputs::Memtables(mems), newest_snapshot, lower, upper)
+        };
+        let context = RuleContext::new(&tree.name, snapshots.time_us, true, &alone);
+        let scope = Scope {
+            newest_snapshot,
+            visible: snapshots.newest(),
+            clock_us: self.core.time_of(tree),
+            inherited_us: None,
+        };
+        let mut running = RunningRule::new(rule, &context, scope);
+        let look_again = flush(Some(&mut running), left_out).and_then(|()| running.look_again());
+        if running.has_panicked() && *asks == Asks::Rules {
+            *asks = Asks::Panicked;
+        }
+        left_out.dropped_by_rule += running.end();
+        look_again
     }
 
     /// Keeps merges of `tree` away, if its tables have no key from `smallest` to `largest`, and no merge runs whose
@@ -393,8 +475,10 @@ impl Flusher {
     fn write_shared(
         &self,
         groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
-        dropped: &mut Vec<Pointer>,
+        left_out: &mut LeftOut,
+        asks: &mut Asks,
     ) -> Result<Vec<Edit>> {
+        let rules: Vec<_> = groups.iter().map(|(tree, _)| self.begin_rule(tree, asks)).collect();
         let snapshots = self.log.read_points();
         let options = OutputOptions {
             compression: Compression::None,
@@ -413,19 +497,22 @@ impl Flusher {
         };
         let mut output = Output::new(&self.core.tables, options);
         let mut parts = Vec::new();
-        for (tree, mems) in groups {
-            let retention =
-                Retention::new(snapshots.clone().of(tree), &tree.state.load().ranges, last_seq(mems));
+        for ((tree, mems), rule) in groups.iter().zip(rules) {
+            let snapshots = snapshots.clone().of(tree);
+            let retention = Retention::new(snapshots.clone(), &tree.state.load().ranges, last_seq(mems));
             let operators = &self.core.options.merge_operators;
             let mut part = TablePart::new(tree.id);
-            Survivors { operators, retention, nothing_below: false, dropped }.write_all(
-                &mut merged(mems)?,
-                &|| Ok(()),
-                |key, seq, kind, stored| {
-                    part.note(key, seq, kind, stored);
-                    output.add(&shared_key(tree.id, key), seq, kind, stored)
-                },
-            )?;
+            let mut merge = merged(mems)?;
+            let look_again =
+                self.ask_rule(tree, mems, (rule, asks), &snapshots, left_out, |rule, left_out| {
+                    let mut sink = SharedSink { tree: tree.id, part: &mut part, output: &mut output };
+                    Survivors { operators, retention, nothing_below: false, left_out, rule }.write_all(
+                        &mut merge,
+                        &|| Ok(()),
+                        &mut sink,
+                    )
+                })?;
+            part.look_again_at(look_again);
             parts.push(part);
         }
         let tables = output.finish()?;
@@ -435,6 +522,45 @@ impl Flusher {
         Ok(parts
             .map(|part| Edit::AddTable { tree: part.tree, level: 0, table: shared_part(whole, part) })
             .collect())
+    }
+}
+
+/// Where the entries go that a flush writes to tables of one tree.
+impl Sink for Output {
+    fn write(&mut self, key: &[u8], seq: SeqNo, kind: Kind, stored: &[u8]) -> Result<()> {
+        self.add(key, seq, kind, stored)
+    }
+
+    fn ends_before(&mut self, key: &[u8]) -> bool {
+        self.is_full(key)
+    }
+
+    fn end_table(&mut self, look_again: LookAgain) -> Result<()> {
+        self.look_again_at(look_again);
+        self.cut()
+    }
+}
+
+/// Where those of one tree go that a flush writes to a table of several trees.
+struct SharedSink<'a> {
+    tree: TreeId,
+    part: &'a mut TablePart,
+    output: &'a mut Output,
+}
+
+impl Sink for SharedSink<'_> {
+    fn write(&mut self, key: &[u8], seq: SeqNo, kind: Kind, stored: &[u8]) -> Result<()> {
+        self.part.note(key, seq, kind, stored);
+        self.output.add(&shared_key(self.tree, key), seq, kind, stored)
+    }
+
+    /// The table has no limits.
+    fn ends_before(&mut self, _: &[u8]) -> bool {
+        false
+    }
+
+    fn end_table(&mut self, _: LookAgain) -> Result<()> {
+        Ok(())
     }
 }
 

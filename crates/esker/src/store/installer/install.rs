@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::super::survivors::LeftOut;
 use super::Installer;
 use crate::blob::Pointer;
 use crate::blob::gc::BlobChanges;
 use crate::cursor::SeqNo;
+use crate::env::JobKind;
 use crate::error::Result;
 use crate::flush::Flushed;
 use crate::log::replay::LogFloor;
@@ -21,6 +23,26 @@ impl Installer {
     pub(in crate::store) fn install(&self, edits: Vec<Edit>, dropped: &[Pointer]) -> Result<()> {
         let changes = BlobChanges { dropped, ..BlobChanges::default() };
         self.install_with_blobs(&mut self.versions.lock(), VersionEdit::of(edits), &changes)
+    }
+
+    /// [`Installer::install`] for a flush or a merge that leaves out what `left_out` lists. `install` makes the edits
+    /// durable with the changes that it is given.
+    pub(in crate::store) fn leaving_out(
+        &self,
+        mut left_out: LeftOut,
+        changes: BlobChanges<'_>,
+        install: impl FnOnce(&BlobChanges<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let changes = BlobChanges { dropped: &left_out.unseen, by_rule: &left_out.by_rule, ..changes };
+        install(&changes)?;
+        if !left_out.by_rule.is_empty() {
+            // A snapshot that was taken up to now may have found the entries before the edits were shown.
+            let until = self.log.commit().visible() + 1;
+            left_out.by_rule.iter_mut().for_each(|one| one.until = until);
+            self.finder.blob_gc().add_overwritten(left_out.by_rule);
+            self.core.notify(JobKind::Blobs);
+        }
+        Ok(())
     }
 
     /// Makes `change` durable, with the changes of blob files and what `changes` lists, and shows it.
@@ -44,6 +66,7 @@ impl Installer {
         let installed = named.and_then(|()| self.apply(versions, &change));
         if installed.is_err() {
             self.core.blobs.note_not_in_tables(&in_tables);
+            self.finder.blob_gc().restore(changes);
         }
         self.finder.after_blob_edits(blobs, installed.is_ok());
         installed

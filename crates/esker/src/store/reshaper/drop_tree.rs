@@ -108,7 +108,7 @@ impl Reshaper {
         // Not earlier: until the trees are gone, reads find their values, and no other edit may free them.
         match installed {
             Ok(()) => self.finder.blob_gc().add_overwritten(overwritten),
-            Err(_) => self.finder.blob_gc().restore(&overwritten),
+            Err(_) => self.finder.blob_gc().restore(&changes),
         }
         self.core.notify(JobKind::Blobs);
         installed

@@ -149,7 +149,8 @@ impl Reshaper {
         for table in &ingested.tables {
             let level = level_of(&levels, table);
             let (min_seq, max_seq) = (number.seq, number.seq);
-            let table = TableInfo { one_number: true, min_seq, max_seq, ..table.clone() };
+            let look_again = self.core.look_later(tree);
+            let table = TableInfo { one_number: true, min_seq, max_seq, look_again, ..table.clone() };
             edits.push(Edit::AddTable { tree: tree.id, level: level as u8, table });
         }
         if tree.log {
@@ -167,7 +168,6 @@ impl Reshaper {
             self.installer.install_with_blobs(&mut versions, VersionEdit::of(edits), &changes)
         });
         if installed.is_err() {
-            self.finder.blob_gc().restore(replaced);
             ingested.blobs.iter_mut().for_each(NewBlob::withdraw);
         } else if !tree.log {
             self.finder.note_flushed(&[(tree.id, by)]);

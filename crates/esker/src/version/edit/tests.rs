@@ -5,7 +5,7 @@ use crate::options::{CompactionStyle, Compression, FilterPrefix};
 use crate::table::Expiring;
 use crate::version::blob_edits::BlobFileInfo;
 use crate::version::imported::Renumbered;
-use crate::version::table_info::AMOUNT_MAX;
+use crate::version::table_info::{AMOUNT_MAX, LookAgain, Unpinned};
 
 fn table(file: FileId) -> TableInfo {
     TableInfo {
@@ -21,6 +21,7 @@ fn table(file: FileId) -> TableInfo {
         tombstones: 3,
         raw_bytes: 99,
         expiring: Expiring { count: 2, earliest: 1 << 50, latest: 1 << 51, huge: Some(1 << 51) },
+        look_again: LookAgain::new(Some(1 << 50), Some(Unpinned { from: 1 << 39, not_before_us: 1 << 49 })),
         min_seq: 5,
         max_seq: 1 << 40,
         cleared: 1 << 41,

@@ -1,0 +1,300 @@
+//! A tree's compaction rule during a flush or a merge: what it is shown, and what its answer comes to.
+//!
+//! ```text
+//! read points            r: newest snapshot      v: newest visible
+//! newest version here    <= r: shown as pinned   r..=v: shown            > v: kept, not shown
+//! ```
+//! To drop an entry is to bury it: a tombstone takes its place and its number, and goes by the ordinary rules.
+//!
+//! The run begins before the read points are taken. So a snapshot that is not among them was taken after the rule had
+//! read what it goes by.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::retain::Verdict;
+use crate::blob::Pointer;
+use crate::canary::broken;
+use crate::cursor::{Content, Kind, SeqNo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::events::event;
+use crate::rules::{CompactionRules, RuleContext, RuleDecision, RuleEntry, RuleRun, RuleValue};
+use crate::version::edit::CLOCK_MAX;
+use crate::version::table_info::{LookAgain, Unpinned};
+
+/// How soon a table is looked at again whose time has passed, in microseconds.
+const AGAIN_US: u64 = 60_000_000;
+
+/// How soon a table is looked at that was made without the rule: it has panicked, or entries were loaded in bulk.
+const LATER_US: u64 = 3_600_000_000;
+
+/// A table in which snapshots keep less than one entry in this many that the rule would drop is not looked at again.
+const PART: u64 = 8;
+
+/// When a rule is to see a table that was made without it at the time `now_us`.
+pub(crate) fn later_us(now_us: u64) -> u64 {
+    now_us.saturating_add(LATER_US).min(CLOCK_MAX)
+}
+
+/// The run of a rule that has begun, before the read points of the flush or the merge were taken.
+pub(crate) struct BegunRule<'a> {
+    run: Run<'a>,
+}
+
+enum Run<'a> {
+    Asked(Box<dyn RuleRun + 'a>),
+    /// The rule is not registered.
+    Missing,
+    /// It has panicked in this flush or merge.
+    Panicked,
+}
+
+impl<'a> BegunRule<'a> {
+    /// Begins a run of the rule `name` for the tree with the name `tree`.
+    pub(crate) fn begin(rules: &'a CompactionRules, name: &str, tree: &str) -> BegunRule<'a> {
+        let Some(rule) = rules.get(name) else { return BegunRule { run: Run::Missing } };
+        let begun = catch_unwind(AssertUnwindSafe(|| rule.begin(tree)));
+        BegunRule { run: begun.map_or(Run::Panicked, Run::Asked) }
+    }
+
+    /// Does without the rule, which has panicked before.
+    pub(crate) fn after_panic() -> BegunRule<'a> {
+        BegunRule { run: Run::Panicked }
+    }
+
+    /// Whether the rule has panicked at the beginning.
+    pub(crate) fn has_panicked(&self) -> bool {
+        matches!(self.run, Run::Panicked)
+    }
+}
+
+/// What a rule's run is about, besides its [`RuleContext`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scope {
+    /// The newest registered snapshot. It keeps what it sees.
+    pub(crate) newest_snapshot: Option<SeqNo>,
+    /// The newest visible number when the run began.
+    pub(crate) visible: SeqNo,
+    /// The time when the run began, by the clock of the tree.
+    pub(crate) clock_us: u64,
+    /// When the first of the inputs is to be looked at again.
+    pub(crate) inherited_us: Option<u64>,
+}
+
+/// The entries that were shown since the last table ended.
+#[derive(Debug, Default)]
+struct Shown {
+    entries: u64,
+    /// Those that the rule would have dropped, and snapshots keep; the least of their numbers; whether one is a huge
+    /// value.
+    kept: u64,
+    kept_from: Option<SeqNo>,
+    kept_huge: bool,
+}
+
+/// The rule of a tree in one flush or merge.
+pub(crate) struct RunningRule<'a> {
+    context: &'a RuleContext<'a>,
+    scope: Scope,
+    run: Run<'a>,
+    shown: Shown,
+    /// Entries that were dropped.
+    dropped: u64,
+}
+
+impl<'a> RunningRule<'a> {
+    pub(crate) fn new(begun: BegunRule<'a>, context: &'a RuleContext<'a>, scope: Scope) -> Self {
+        RunningRule { context, scope, run: begun.run, shown: Shown::default(), dropped: 0 }
+    }
+
+    /// Whether the rule has panicked. If it did so when it was asked, what it has said before must not be acted upon: it
+    /// may have dropped a marker, and not what the marker masks.
+    pub(crate) fn has_panicked(&self) -> bool {
+        matches!(self.run, Run::Panicked)
+    }
+
+    /// Asks the run, if there is one.
+    fn ask<T>(&mut self, ask: impl FnOnce(&mut (dyn RuleRun + 'a)) -> T) -> Result<Option<T>> {
+        let Run::Asked(run) = &mut self.run else { return Ok(None) };
+        match catch_unwind(AssertUnwindSafe(|| ask(&mut **run))) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(_) => {
+                self.drop_run();
+                self.run = Run::Panicked;
+                event!(WARN, "a compaction rule has panicked", { tree: self.context.tree() });
+                let message =
+                    format!("the compaction rule of the tree \"{}\" has panicked", self.context.tree());
+                Err(Error::new(ErrorKind::InvalidInput, message))
+            }
+        }
+    }
+
+    /// The drop of a run may panic as well.
+    fn drop_run(&mut self) {
+        let run = std::mem::replace(&mut self.run, Run::Missing);
+        drop(catch_unwind(AssertUnwindSafe(|| drop(run))));
+    }
+
+    /// Whether an entry with this number can be the newest version that readers see.
+    pub(crate) fn is_visible(&self, seq: SeqNo) -> bool {
+        seq <= self.scope.visible
+    }
+
+    /// The verdict about the newest visible version of `key`, which has the number `seq` and would be kept with the
+    /// number `kept`. Fails if the rule panics.
+    pub(crate) fn judge(
+        &mut self,
+        key: &[u8],
+        seq: SeqNo,
+        kept: SeqNo,
+        content: &Content<'_>,
+    ) -> Result<Verdict> {
+        let keep = Verdict::Keep(kept);
+        let value = match content.kind {
+            Kind::Put => RuleValue::Inline(content.value),
+            Kind::Blob => match Pointer::decode(content.value) {
+                Some(Pointer { len, stored_us, .. }) => RuleValue::Huge { len, stored_us },
+                None => return Ok(keep),
+            },
+            _ => return Ok(keep),
+        };
+        let pinned = self.scope.newest_snapshot.is_some_and(|snapshot| seq <= snapshot);
+        let (context, expires_us, attributes) = (self.context, content.expiry, content.attributes);
+        let entry = RuleEntry { key, value, expires_us, attributes, pinned };
+        self.shown.entries += 1;
+        match self.ask(|run| run.entry(context, &entry))?.unwrap_or(RuleDecision::Keep) {
+            RuleDecision::Keep => Ok(keep),
+            RuleDecision::Drop if pinned => {
+                self.shown.kept += 1;
+                self.shown.kept_from = Some(self.shown.kept_from.map_or(seq, |least| least.min(seq)));
+                self.shown.kept_huge |= content.kind == Kind::Blob;
+                Ok(keep)
+            }
+            RuleDecision::Drop | RuleDecision::DropPinned => {
+                self.dropped += 1;
+                // Nothing older is left of a key whose newest version would get number 0.
+                Ok(if kept == 0 || broken("rule-bury") { Verdict::Drop } else { Verdict::Bury(kept) })
+            }
+        }
+    }
+
+    /// When the table that ends here should be looked at again. Fails if the rule panics.
+    pub(crate) fn look_again(&mut self) -> Result<LookAgain> {
+        let shown = std::mem::take(&mut self.shown);
+        let Scope { clock_us, inherited_us, .. } = self.scope;
+        let own_us = self.ask(RuleRun::look_again_us)?.flatten();
+        let again_us = clock_us.saturating_add(AGAIN_US);
+        let at_us = match self.run {
+            Run::Asked(_) => own_us.map(|us| if us <= clock_us { again_us } else { us }),
+            // As soon as the rule is there.
+            Run::Missing => Some(inherited_us.unwrap_or(clock_us)),
+            Run::Panicked => Some(later_us(clock_us)),
+        };
+        let is_worth_it = shown.kept_huge || shown.kept >= shown.entries / PART;
+        let kept_from = shown.kept_from.filter(|_| is_worth_it);
+        let unpinned = kept_from.map(|from| Unpinned { from, not_before_us: again_us });
+        Ok(LookAgain::new(at_us, unpinned))
+    }
+
+    /// Ends the run. Returns how many entries were dropped.
+    pub(crate) fn end(mut self) -> u64 {
+        self.drop_run();
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::rules::CompactionRule;
+
+    /// Drops values that begin with `x`, or `X` if they are pinned too, panics at `!`, and looks again at the time that it
+    /// was given.
+    struct Simple(Option<u64>);
+
+    impl CompactionRule for Simple {
+        fn name(&self) -> &str {
+            "simple"
+        }
+
+        fn begin(&self, _: &str) -> Box<dyn RuleRun + '_> {
+            Box::new(SimpleRun(self.0))
+        }
+    }
+
+    struct SimpleRun(Option<u64>);
+
+    impl RuleRun for SimpleRun {
+        fn entry(&mut self, _: &RuleContext<'_>, entry: &RuleEntry<'_>) -> RuleDecision {
+            match entry.value {
+                RuleValue::Inline([b'x', ..]) => RuleDecision::Drop,
+                RuleValue::Inline([b'X', ..]) => RuleDecision::DropPinned,
+                RuleValue::Inline([b'!', ..]) => unreachable!("this rule panics"),
+                _ => RuleDecision::Keep,
+            }
+        }
+
+        fn look_again_us(&mut self) -> Option<u64> {
+            self.0
+        }
+    }
+
+    const SCOPE: Scope =
+        Scope { newest_snapshot: Some(5), visible: 10, clock_us: 1000, inherited_us: Some(7) };
+
+    /// Judges values with numbers, and tells when to look again.
+    fn judged(rule: Option<Simple>, entries: &[(SeqNo, SeqNo, &[u8])]) -> Result<(Vec<Verdict>, LookAgain)> {
+        let context = RuleContext::new("t", 900, false, &|_, _| false);
+        let mut rules = CompactionRules::default();
+        rule.into_iter().for_each(|rule| rules.add(Arc::new(rule)));
+        let begun = BegunRule::begin(&rules, "simple", "t");
+        let mut running = RunningRule::new(begun, &context, SCOPE);
+        let mut verdicts = Vec::new();
+        for &(seq, kept, value) in entries {
+            let content = Content { kind: Kind::Put, expiry: None, attributes: &[], value };
+            let verdict = running.judge(b"k", seq, kept, &content);
+            assert_eq!(running.has_panicked(), verdict.is_err());
+            verdicts.push(verdict?);
+        }
+        Ok((verdicts, running.look_again()?))
+    }
+
+    fn at(us: u64) -> LookAgain {
+        LookAgain::new(Some(us), None)
+    }
+
+    #[test]
+    fn what_no_snapshot_sees_is_buried_in_its_place() {
+        let entries: [(_, _, &[u8]); 4] = [(8, 8, b"x"), (8, 0, b"x"), (8, 8, b"y"), (5, 5, b"x")];
+        let (verdicts, again) = judged(Some(Simple(None)), &entries).unwrap();
+        assert_eq!(verdicts, [Verdict::Bury(8), Verdict::Drop, Verdict::Keep(8), Verdict::Keep(5)]);
+        // A fourth of the entries is garbage that a snapshot keeps.
+        let unpinned = Some(Unpinned { from: 5, not_before_us: 1000 + AGAIN_US });
+        assert_eq!(again, LookAgain::new(None, unpinned));
+        // Garbage for all readers goes at once.
+        let (verdicts, again) = judged(Some(Simple(None)), &[(5, 5, b"X"), (6, 6, b"X")]).unwrap();
+        assert_eq!((verdicts, again), (vec![Verdict::Bury(5), Verdict::Bury(6)], LookAgain::default()));
+    }
+
+    #[test]
+    fn a_table_is_looked_at_again_when_the_rule_says_but_not_at_once() {
+        let again = |rule| judged(rule, &[(8, 8, b"y")]).unwrap().1;
+        assert_eq!(again(Some(Simple(None))), LookAgain::default());
+        assert_eq!(again(Some(Simple(Some(2000)))), at(2000));
+        assert_eq!(again(Some(Simple(Some(999)))), at(1000 + AGAIN_US));
+        assert_eq!(again(Some(Simple(Some(u64::MAX)))), at(CLOCK_MAX));
+        // Nothing is forgotten while the rule is not registered.
+        assert_eq!(judged(None, &[(8, 8, b"x")]).unwrap(), (vec![Verdict::Keep(8)], at(7)));
+    }
+
+    #[test]
+    fn a_rule_that_panics_ends_the_run() {
+        assert!(judged(Some(Simple(None)), &[(8, 8, b"x"), (8, 8, b"!"), (9, 9, b"x")]).is_err());
+        let context = RuleContext::new("t", 900, false, &|_, _| false);
+        let mut without = RunningRule::new(BegunRule::after_panic(), &context, SCOPE);
+        let content = Content { kind: Kind::Put, expiry: None, attributes: &[], value: b"x" };
+        assert_eq!(without.judge(b"k", 8, 8, &content).unwrap(), Verdict::Keep(8));
+        assert_eq!(without.look_again().unwrap(), at(1000 + LATER_US));
+    }
+}

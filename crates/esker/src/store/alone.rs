@@ -1,0 +1,77 @@
+//! Whether a flush or a merge has all keys of a range: what compaction rules ask before they drop an entry that masks
+//! other keys ([`RuleContext::alone`](crate::rules::RuleContext::alone)).
+//!
+//! One load of the tree's state shows all memtables and tables. What other merges and flushes write is not shown yet,
+//! but what they read is, and their output has no other keys. Later changes only bring what is written later.
+
+use std::sync::Arc;
+
+use crate::canary::broken;
+use crate::cursor::{Cursor, MAX_SEQ, SeqNo};
+use crate::error::Result;
+use crate::state::{Mem, TreeInner};
+use crate::version::levels::Table;
+
+/// What a flush or a merge reads.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Inputs<'a> {
+    Memtables(&'a [Arc<Mem>]),
+    /// Tables with their levels.
+    Tables(&'a [(usize, Arc<Table>)]),
+}
+
+impl Inputs<'_> {
+    fn has_mem(self, mem: &Arc<Mem>) -> bool {
+        matches!(self, Inputs::Memtables(mems) if mems.iter().any(|other| Arc::ptr_eq(other, mem)))
+    }
+
+    fn has_table(self, level: usize, table: &Table) -> bool {
+        let Inputs::Tables(tables) = self else { return false };
+        tables.iter().any(|(of, input)| *of == level && input.info.file == table.info.file)
+    }
+
+    /// Whether the snapshot may see an entry from `lower` on and below `upper` in them.
+    fn are_seen(self, tree: &TreeInner, lower: &[u8], upper: Option<&[u8]>, snapshot: SeqNo) -> bool {
+        match self {
+            // What memtables hold was written after all that tables hold.
+            Inputs::Memtables(_) => snapshot > tree.flushed_up_to(),
+            Inputs::Tables(tables) => {
+                let mut tables = tables.iter().map(|(_, table)| table);
+                tables.any(|table| reaches(table, lower, upper) && table.info.min_seq <= snapshot)
+            }
+        }
+    }
+}
+
+/// Whether the bounds of the table meet the keys from `lower` on and below `upper`.
+fn reaches(table: &Table, lower: &[u8], upper: Option<&[u8]>) -> bool {
+    table.info.largest.as_slice() >= lower && upper.is_none_or(|upper| table.info.smallest.as_slice() < upper)
+}
+
+/// Whether the memtable has an entry from `lower` on and below `upper`.
+fn holds(mem: &Mem, lower: &[u8], upper: Option<&[u8]>) -> Result<bool> {
+    let mut cursor = mem.table.cursor();
+    cursor.seek(lower, MAX_SEQ)?;
+    Ok(cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper))
+}
+
+/// Whether `inputs` have all that `tree` holds from the key `lower` on and below `upper`, and `snapshot`, the newest one,
+/// sees none of it. May be `false` where this is so.
+pub(super) fn is_alone(
+    tree: &TreeInner,
+    inputs: Inputs<'_>,
+    snapshot: Option<SeqNo>,
+    lower: &[u8],
+    upper: Option<&[u8]>,
+) -> bool {
+    if snapshot.is_some_and(|snapshot| inputs.are_seen(tree, lower, upper, snapshot)) {
+        return false;
+    }
+    let state = tree.state.load();
+    let mut mems = state.immutable.iter().chain([&state.mem]).filter(|mem| !inputs.has_mem(mem));
+    if mems.any(|mem| holds(mem, lower, upper).unwrap_or(true)) && !broken("rule-alone") {
+        return false;
+    }
+    let mut tables = state.levels.tables().filter(|(level, table)| !inputs.has_table(*level, table));
+    !tables.any(|(_, table)| reaches(table, lower, upper))
+}
