@@ -39,9 +39,9 @@
 //! | `testing` | no | for tests of Esker itself, and may change at any time: modules `env` and `fs`, `Options::env`, `Db::step` |
 //!
 //! The events, each with figures as fields: `opened` with what was recovered, `flushed`, `merged`, `writers are slowed`
-//! and `writers are no longer slowed`, `stalled` (a write that waited, at the level `DEBUG`), `disk full` and `disk has
-//! room again`, `failed` (the store takes no more writes), and `damage`. A subscriber must not call the store: it may
-//! be called while the store holds a lock.
+//! and `writers are no longer slowed`, `stalled` (a write that waited, at the level `DEBUG`), `a compaction rule has
+//! panicked`, `disk full` and `disk has room again`, `failed` (the store takes no more writes), and `damage`. A
+//! subscriber must not call the store: it may be called while the store holds a lock.
 
 mod admin;
 mod blob;

@@ -101,7 +101,7 @@ impl Output {
         self.current.is_some()
     }
 
-    /// The current table should be looked at again then.
+    /// Notes when the current table is to be looked at again.
     pub(crate) fn look_again_at(&mut self, look_again: LookAgain) {
         self.look_again = look_again;
     }
@@ -221,7 +221,7 @@ impl TablePart {
         self.properties.largest.extend_from_slice(key);
     }
 
-    /// The part should be looked at again then.
+    /// Notes when the part is to be looked at again.
     pub(crate) fn look_again_at(&mut self, look_again: LookAgain) {
         self.look_again = look_again;
     }

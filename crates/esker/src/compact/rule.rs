@@ -30,7 +30,7 @@ const LATER_US: u64 = 3_600_000_000;
 /// A table in which snapshots keep less than one entry in this many that the rule would drop is not looked at again.
 const PART: u64 = 8;
 
-/// When a rule is to see a table that was made without it at the time `now_us`.
+/// The time at which a rule is to see a table that was made without it. It is `now_us` now.
 pub(crate) fn later_us(now_us: u64) -> u64 {
     now_us.saturating_add(LATER_US).min(CLOCK_MAX)
 }
@@ -48,12 +48,20 @@ enum Run<'a> {
     Panicked,
 }
 
+impl Run<'_> {
+    /// The rule of the tree with the name `tree` panics.
+    fn panicked(tree: &str) -> Self {
+        event!(WARN, "a compaction rule has panicked", { tree: tree });
+        Run::Panicked
+    }
+}
+
 impl<'a> BegunRule<'a> {
     /// Begins a run of the rule `name` for the tree with the name `tree`.
     pub(crate) fn begin(rules: &'a CompactionRules, name: &str, tree: &str) -> BegunRule<'a> {
         let Some(rule) = rules.get(name) else { return BegunRule { run: Run::Missing } };
         let begun = catch_unwind(AssertUnwindSafe(|| rule.begin(tree)));
-        BegunRule { run: begun.map_or(Run::Panicked, Run::Asked) }
+        BegunRule { run: begun.map_or_else(|_| Run::panicked(tree), Run::Asked) }
     }
 
     /// Does without the rule, which has panicked before.
@@ -106,8 +114,8 @@ impl<'a> RunningRule<'a> {
         RunningRule { context, scope, run: begun.run, shown: Shown::default(), dropped: 0 }
     }
 
-    /// Whether the rule has panicked. If it did so when it was asked, what it has said before must not be acted upon: it
-    /// may have dropped a marker, and not what the marker masks.
+    /// Whether the rule has panicked. Then nothing that it has said before counts: it may have dropped a marker, and not
+    /// yet what the marker masks.
     pub(crate) fn has_panicked(&self) -> bool {
         matches!(self.run, Run::Panicked)
     }
@@ -119,10 +127,9 @@ impl<'a> RunningRule<'a> {
             Ok(answer) => Ok(Some(answer)),
             Err(_) => {
                 self.drop_run();
-                self.run = Run::Panicked;
-                event!(WARN, "a compaction rule has panicked", { tree: self.context.tree() });
-                let message =
-                    format!("the compaction rule of the tree \"{}\" has panicked", self.context.tree());
+                let tree = self.context.tree();
+                self.run = Run::panicked(tree);
+                let message = format!("the compaction rule of the tree \"{tree}\" has panicked");
                 Err(Error::new(ErrorKind::InvalidInput, message))
             }
         }

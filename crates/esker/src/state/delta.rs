@@ -78,8 +78,8 @@ impl<'a> Delta<'a> {
         self.has_tables() || self.flushed_up_to.is_some() || self.options.is_some()
     }
 
-    /// When the first of the new tables is due for a merge because pairs in it expire, or because the
-    /// tree's rule wants that.
+    /// When the first of the new tables is due for a merge because pairs in it expire, or because the tree's rule wants
+    /// to see it.
     pub(super) fn due_us(&self) -> Option<u64> {
         // A thread that looks then finds out whether the tree's rule is there.
         self.added.iter().filter_map(|(_, table)| table.due_us(true)).min()

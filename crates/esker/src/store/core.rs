@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::blob::BlobSet;
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
-use crate::compact::rule::later_us;
+use crate::compact::retain::ReadPoints;
+use crate::compact::rule::{Scope, later_us};
 use crate::env::{Env, Executor, JobKind, SteadyClock, ThreadExecutor, Worker};
 use crate::error::{Error, Result};
 use crate::health::Health;
@@ -133,6 +134,27 @@ impl Core {
     /// The time of `tree`, in microseconds since 1970, as far as its tables know it.
     pub(super) fn time_of(&self, tree: &TreeInner) -> u64 {
         tree.own_time.as_ref().map_or_else(|| self.clock.now_us(), |own| own.flushed())
+    }
+
+    /// Whether `tree` names a compaction rule, and this opening has registered it.
+    pub(super) fn has_rule_of(&self, tree: &TreeInner) -> bool {
+        self.options.compaction_rules.has(tree.options().rule.as_deref())
+    }
+
+    /// What a run of the rule of `tree` is about, whose inputs are to be looked at again at `inherited_us`. The run has
+    /// begun, and then `points` were taken.
+    pub(super) fn rule_scope(
+        &self,
+        tree: &TreeInner,
+        points: &ReadPoints,
+        inherited_us: Option<u64>,
+    ) -> Scope {
+        Scope {
+            newest_snapshot: self.snapshots.newest_registered(),
+            visible: points.newest(),
+            clock_us: self.time_of(tree),
+            inherited_us,
+        }
     }
 
     /// When the rule of `tree`, if it names one, is to see a table that was made without it.

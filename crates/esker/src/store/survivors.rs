@@ -31,6 +31,8 @@ pub(super) struct LeftOut {
     pub(super) by_rule: Vec<Overwritten>,
     /// How many entries compaction rules have dropped.
     pub(super) dropped_by_rule: u64,
+    /// A rule has panicked: nothing of this counts.
+    pub(super) rule_has_panicked: bool,
 }
 
 /// How to judge the entries of some sources.

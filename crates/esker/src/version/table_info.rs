@@ -21,8 +21,9 @@ const ONE_NUMBER: u8 = 2;
 const CLIPPED: u8 = 4;
 /// Its pointers to huge values hold file numbers of another store.
 const RENUMBERED: u8 = 8;
-/// The tree's compaction rule wants to look at it again at some time, or when no snapshot pins its garbage.
+/// The tree's compaction rule wants to see it again at some time.
 const LOOK_AGAIN_AT: u8 = 16;
+/// The rule wants to see it again when no snapshot pins its garbage.
 const LOOK_AGAIN_UNPINNED: u8 = 32;
 
 /// When a tree's compaction rule wants to see a table again. Boxed: few tables need it, and there may be many.

@@ -8,7 +8,7 @@ use esker::env::{Env, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::rules::{RuleContext, RuleDecision, RuleEntry, RuleRun, RuleValue};
 use esker::{
-    CompactionRule, Db, ErrorKind, ExpiryClock, Options, Scan, ScanRange, Tree, TreeOptions, Txn, TxnOptions,
+    CompactionRule, Db, ErrorKind, ExpiryClock, Options, ScanRange, Snapshot, Tree, TreeOptions, TxnOptions,
 };
 
 use crate::common::cells::{Cells, FIRST_US, cell, marker};
@@ -91,6 +91,54 @@ impl RuleRun for JudgeRun<'_> {
         }
         (self.rule.judged)(&mut self.own, entry)
     }
+}
+
+/// What was made while flushes and merges ran, each time at the first entry that the rule was shown.
+struct Meanwhile<T> {
+    store: Arc<OnceLock<(Db, Tree)>>,
+    made: Arc<Mutex<Vec<T>>>,
+}
+
+impl<T: Send + 'static> Meanwhile<T> {
+    /// [`Judge::x`], whose runs `make` something of the store, once they know it.
+    fn new(make: impl Fn(&Db, &Tree) -> T + Send + Sync + 'static) -> (Judge, Meanwhile<T>) {
+        let meanwhile = Meanwhile { store: Arc::default(), made: Arc::default() };
+        let (store, made) = (Arc::clone(&meanwhile.store), Arc::clone(&meanwhile.made));
+        let under_way = move || made.lock().unwrap().extend(store.get().map(|(db, tree)| make(db, tree)));
+        (Judge { under_way: Box::new(under_way), ..Judge::x() }, meanwhile)
+    }
+
+    /// From now on the runs know the store. They keep it open.
+    fn begin(&self, db: &Db, tree: &Tree) {
+        assert!(self.store.set((db.clone(), tree.clone())).is_ok());
+    }
+
+    /// What the first run has made; the rest goes.
+    fn take_first(&self) -> T {
+        std::mem::take(&mut *self.made.lock().unwrap()).into_iter().next().expect("a run has made something")
+    }
+}
+
+/// A store with huge values under `names`, which a flush or a merge has to judge by `judge`: it does so now.
+fn judged_now(
+    by_flush: bool,
+    judge: Judge,
+    names: &[&str],
+    begin: impl FnOnce(&Db, &Tree),
+) -> (SimFs, Db, Tree) {
+    let disk = SimFs::new(1);
+    let db = Db::open(STORE, options(&disk, &HourClock::new(0)).compaction_rule(judge)).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    for name in names {
+        tree.put(name, vec![*name.as_bytes().last().unwrap(); 2000]).unwrap();
+    }
+    if !by_flush {
+        db.flush().unwrap();
+    }
+    tree.set_options(TreeOptions::default().rule("judge")).unwrap();
+    begin(&db, &tree);
+    if by_flush { db.flush() } else { db.compact() }.unwrap();
+    (disk, db, tree)
 }
 
 #[test]
@@ -284,63 +332,30 @@ fn a_rule_that_panics_keeps_everything() {
 #[test]
 fn huge_values_are_given_back_when_nobody_reads_them() {
     for by_flush in [true, false] {
-        let meanwhile: Arc<OnceLock<(Db, Tree)>> = Arc::default();
-        let scans: Arc<Mutex<Vec<Scan>>> = Arc::default();
-        let (of_rule, begun) = (Arc::clone(&meanwhile), Arc::clone(&scans));
-        let begin = move || {
-            if let Some((_, tree)) = of_rule.get() {
-                begun.lock().unwrap().push(tree.scan(ScanRange::all()).unwrap());
-            }
-        };
-        let judge = Judge { under_way: Box::new(begin), ..Judge::x() };
-        let (disk, clock) = (SimFs::new(1), HourClock::new(0));
-        let db = Db::open(STORE, options(&disk, &clock).compaction_rule(judge)).unwrap();
-        let tree = db.create_tree("t", TreeOptions::default()).unwrap();
-        for key in ["x1", "x2", "y"] {
-            tree.put(key, vec![7; 2000]).unwrap();
-        }
-        if !by_flush {
-            db.flush().unwrap();
-        }
-        tree.set_options(TreeOptions::default().rule("judge")).unwrap();
-        assert!(meanwhile.set((db.clone(), tree.clone())).is_ok());
-        if by_flush {
-            db.flush().unwrap();
-        } else {
-            db.compact().unwrap();
-        }
+        let (judge, scans) = Meanwhile::new(|_, tree| tree.scan(ScanRange::all()).unwrap());
+        let (disk, db, tree) =
+            judged_now(by_flush, judge, &["x1", "x2", "y"], |db, tree| scans.begin(db, tree));
         settle(&db);
         assert_eq!(keys(&tree), ["y"]);
-        let scan = scans.lock().unwrap().remove(0);
-        let values: Vec<_> = scan.map(|pair| pair.unwrap().1).collect();
-        assert_eq!(values, vec![vec![7; 2000]; 3]);
-        scans.lock().unwrap().clear();
+        let values: Vec<_> = scans.take_first().map(|pair| pair.unwrap().1).collect();
+        assert_eq!(values, [b'1', b'2', b'y'].map(|byte| vec![byte; 2000]));
         settle(&db);
         assert_eq!(kept(&db), (1, 1));
         db.close().unwrap();
         // The rule holds handles of the store.
-        let db = Db::open(STORE, options(&disk, &clock)).unwrap();
+        let db = Db::open(STORE, options(&disk, &HourClock::new(0))).unwrap();
         assert_eq!((keys(&db.tree("t").unwrap()), kept(&db)), (vec!["y".to_owned()], (1, 1)));
     }
 }
 
 #[test]
 fn a_crash_while_a_scan_reads_dropped_huge_values_gives_them_back() {
-    let meanwhile: Arc<OnceLock<Tree>> = Arc::default();
-    let scans: Arc<Mutex<Vec<Scan>>> = Arc::default();
-    let (of_rule, begun) = (Arc::clone(&meanwhile), Arc::clone(&scans));
-    let begin = move || {
-        begun.lock().unwrap().extend(of_rule.get().map(|tree: &Tree| tree.scan(ScanRange::all()).unwrap()));
-    };
-    let (disk, clock) = (SimFs::new(1), HourClock::new(0));
-    let (db, tree) = open(&disk, &clock, Judge { under_way: Box::new(begin), ..Judge::x() });
-    meanwhile.get_or_init(|| tree.clone());
-    tree.put("x", vec![7; 2000]).unwrap();
-    db.flush().unwrap();
+    let (judge, scans) = Meanwhile::new(|_, tree| tree.scan(ScanRange::all()).unwrap());
+    let (disk, db, _tree) = judged_now(true, judge, &["x"], |db, tree| scans.begin(db, tree));
     settle(&db);
     assert_eq!(db.stats().unwrap().blob_values, 1);
     let disk = disk.crash(2);
-    let (after, tree) = open(&disk, &clock, Judge::x());
+    let (after, tree) = open(&disk, &HourClock::new(0), Judge::x());
     settle(&after);
     assert_eq!((keys(&tree).len(), kept(&after)), (0, (0, 0)));
 }
@@ -386,52 +401,27 @@ fn splits_and_imports_keep_the_rule() {
 #[test]
 fn a_huge_value_that_is_copied_while_it_is_dropped_stays() {
     for by_flush in [true, false] {
-        let meanwhile: Arc<OnceLock<(Db, Tree)>> = Arc::default();
-        let txns: Arc<Mutex<Vec<Txn>>> = Arc::default();
-        let (of_rule, begun) = (Arc::clone(&meanwhile), Arc::clone(&txns));
-        let begin = move || {
-            if let Some((db, tree)) = of_rule.get() {
-                assert!(tree.copy("x2", "copied meanwhile").unwrap());
-                let txn = db.begin(TxnOptions::default()).unwrap();
-                assert!(txn.copy(tree, "x1", "copied").unwrap());
-                assert!(txn.rename(tree, "x3", "renamed").unwrap());
-                begun.lock().unwrap().push(txn);
-            }
-        };
-        let judge = Judge { under_way: Box::new(begin), ..Judge::x() };
-        let (disk, clock) = (SimFs::new(1), HourClock::new(0));
-        let db = Db::open(STORE, options(&disk, &clock).compaction_rule(judge)).unwrap();
-        let tree = db.create_tree("t", TreeOptions::default()).unwrap();
-        for key in ["x1", "x2", "x3"] {
-            tree.put(key, vec![key.as_bytes()[1]; 2000]).unwrap();
-        }
-        if !by_flush {
-            db.flush().unwrap();
-        }
-        tree.set_options(TreeOptions::default().rule("judge")).unwrap();
-        assert!(meanwhile.set((db.clone(), tree.clone())).is_ok());
-        if by_flush { db.flush() } else { db.compact() }.unwrap();
-        let txn = txns.lock().unwrap().remove(0);
-        txns.lock().unwrap().clear();
-        txn.commit().unwrap();
+        let (judge, txns) = Meanwhile::new(|db, tree| {
+            assert!(tree.copy("x2", "copied meanwhile").unwrap());
+            let txn = db.begin(TxnOptions::default()).unwrap();
+            assert!(txn.copy(tree, "x1", "copied").unwrap());
+            assert!(txn.rename(tree, "x3", "renamed").unwrap());
+            txn
+        });
+        let (disk, db, tree) =
+            judged_now(by_flush, judge, &["x1", "x2", "x3"], |db, tree| txns.begin(db, tree));
+        txns.take_first().commit().unwrap();
         settle(&db);
         let expected = [("copied", b'1'), ("copied meanwhile", b'2'), ("renamed", b'3')]
-            .map(|(key, byte)| (key, vec![byte; 2000]));
-        let holds = |tree: &Tree| {
-            let found = contents(tree);
-            assert!(
-                found
-                    .iter()
-                    .map(|(key, value)| (&key[..], value))
-                    .eq(expected.iter().map(|(key, value)| (key.as_bytes(), value)))
-            );
-        };
+            .map(|(key, byte)| (key.as_bytes().to_vec(), vec![byte; 2000]));
+        let holds = |tree: &Tree| assert!(contents(tree).into_iter().eq(expected.clone()));
         holds(&tree);
         assert_eq!(kept(&db).1, 3);
         // The rule holds handles of the store, so this is a power cut.
         db.sync().unwrap();
         for disk in [disk.crash(2), disk.crash(3)] {
-            let db = Db::open(STORE, options(&disk, &clock)).unwrap();
+            let options = options(&disk, &HourClock::new(0));
+            let db = Db::open(STORE, options.clone()).unwrap();
             holds(&db.tree("t").unwrap());
             settle(&db);
             db.compact().unwrap();
@@ -439,8 +429,26 @@ fn a_huge_value_that_is_copied_while_it_is_dropped_stays() {
             holds(&db.tree("t").unwrap());
             assert_eq!(kept(&db), (3, 3));
             db.close().unwrap();
-            assert_eq!(esker::check(STORE, &options(&disk, &clock)).unwrap().findings, []);
+            assert_eq!(esker::check(STORE, &options).unwrap().findings, []);
         }
+    }
+}
+
+/// What the rule goes by may have changed since the snapshot was taken.
+#[test]
+fn a_snapshot_that_is_taken_while_the_rule_begins_pins_what_it_sees() {
+    for by_flush in [true, false] {
+        let store: Arc<OnceLock<Db>> = Arc::default();
+        let snapshots: Arc<Mutex<Vec<Snapshot>>> = Arc::default();
+        let (known, taken) = (Arc::clone(&store), Arc::clone(&snapshots));
+        let begun = move || taken.lock().unwrap().extend(known.get().map(Db::snapshot));
+        let judge = Judge { begun: Box::new(begun), ..Judge::x() };
+        let (_disk, db, tree) = judged_now(by_flush, judge, &["x", "y"], |db, _| {
+            assert!(store.set(db.clone()).is_ok());
+        });
+        assert_eq!(keys(&tree), ["x", "y"]);
+        assert!(snapshots.lock().unwrap()[0].get(&tree, "x").unwrap().is_some());
+        assert_eq!(db.stats().unwrap().rule_drops, 0);
     }
 }
 
@@ -567,4 +575,27 @@ fn what_was_made_without_the_rule_is_shown_to_it_later() {
     let (db, tree) = open(&disk, &clock, Judge::x());
     settle(&db);
     assert!(keys(&tree).is_empty());
+}
+
+#[test]
+fn what_a_repair_has_written_is_shown_to_the_rule() {
+    let (disk, clock) = (SimFs::new(1), HourClock::new(0));
+    let db = Db::open(STORE, options(&disk, &clock)).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    (0..500).for_each(|i| tree.put(format!("x{i:03}"), vec![7; 500]).unwrap());
+    db.compact().unwrap();
+    // No table that is there wants to be seen.
+    tree.set_options(TreeOptions::default().rule("judge")).unwrap();
+    db.close().unwrap();
+    let (db, tree) = open(&disk, &clock, Judge::x());
+    settle(&db);
+    assert_eq!(contents(&tree).len(), 500);
+    drop(tree);
+    db.close().unwrap();
+    let table = disk.paths().into_iter().find(|path| path.extension().is_some_and(|end| end == "table"));
+    disk.flip_byte(table.unwrap(), 50_000, 1).unwrap();
+    assert!(!esker::repair(STORE, &options(&disk, &clock)).unwrap().losses.is_empty());
+    let (db, tree) = open(&disk, &clock, Judge::x());
+    settle(&db);
+    assert!(contents(&tree).is_empty());
 }

@@ -118,7 +118,7 @@ impl Repair<'_> {
             output.add(key, seq, kind, &info.reread(kind, salvage.value()))?;
             more = salvage.advance()?;
         }
-        output.look_again_at(info.look_again.clone());
+        output.look_again_at(self.look_again_of(tree));
         output.finish()
     }
 }

@@ -143,7 +143,7 @@ impl BlobGc {
         }
     }
 
-    /// Undoes what the edits of `changes` have noted. They have failed, and no others were made since.
+    /// Undoes what the edits of `changes`, which have failed, have noted. No other edits were made since.
     pub(crate) fn restore(&self, changes: &BlobChanges<'_>) {
         for one in changes.replaced.iter().chain(changes.by_rule) {
             self.blobs.set_overwritten(one, false);

@@ -162,8 +162,8 @@ impl BlobSet {
         self.get(file).is_some_and(|live| live.values.lock().remove_reference(ordinal, reference))
     }
 
-    /// Only snapshots see the reference `one`, which counts for itself from now on even if there is no other: one may
-    /// still come.
+    /// Notes that only snapshots see the reference `one`. From now on the value has a list of references, even if this is
+    /// the only one: a transaction may still add another.
     pub(super) fn leave_out(&self, one: &Overwritten) {
         if let Some(live) = self.get(one.file) {
             let mut values = live.values.lock();

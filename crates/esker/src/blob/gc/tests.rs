@@ -183,3 +183,21 @@ fn a_copied_value_goes_with_its_last_reference() {
     assert!(place.free(10));
     assert_eq!(place.stage(&one), Stage::Freed);
 }
+
+#[test]
+fn what_a_rule_drops_counts_again_if_the_edits_fail() {
+    let (mut place, one, _other) = two();
+    place.free(0);
+    let at = one.pointer;
+    let gone = [Overwritten::unseen(at.file, at.ordinal, Some(0))];
+    let changes = BlobChanges { by_rule: &gone, ..BlobChanges::default() };
+    let counted = |manifest: &ManifestState| manifest.blobs.live[&at.file].references[&at.ordinal].live.len();
+    let mut failed = place.gc.edits(&place.manifest, u64::MAX - 1, &changes);
+    let mut lost = place.manifest.clone();
+    failed.take_edits().iter().for_each(|edit| lost.apply(edit).unwrap());
+    assert_eq!(counted(&lost), 0);
+    place.gc.after_edits(failed, false);
+    place.gc.restore(&changes);
+    assert!(!place.free(0));
+    assert_eq!((counted(&place.manifest), place.stage(&one)), (1, Stage::Referenced));
+}

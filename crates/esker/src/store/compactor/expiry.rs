@@ -24,10 +24,7 @@ impl Compactor {
             return;
         }
         let trees = self.versions.trees();
-        let due_of = |tree: &TreeInner| {
-            let has_rule = self.core.options.compaction_rules.has(tree.options().rule.as_deref());
-            first_due(&tree.state.load().levels, has_rule)
-        };
+        let due_of = |tree: &TreeInner| first_due(&tree.state.load().levels, self.core.has_rule_of(tree));
         let dues = trees.iter().filter_map(|tree| Some((due_of(tree)?, tree)));
         let (mut next, mut due_now) = (u64::MAX, Vec::new());
         for (due, tree) in dues {

@@ -22,7 +22,7 @@ use crate::compact::output::{Output, OutputOptions, filter_bits, run_filter_bits
 use crate::compact::pick::{self, Compaction, Goal};
 use crate::compact::queue::{Admitted, Attempt, CompactionQueue, output_bytes};
 use crate::compact::retain::Retention;
-use crate::compact::rule::{BegunRule, RunningRule, Scope};
+use crate::compact::rule::{BegunRule, RunningRule};
 use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Began, event};
@@ -400,8 +400,7 @@ impl Compactor {
         let levels = Arc::clone(&tree.state.load().levels);
         let time_us = self.log.read_points().of(tree).time_us;
         let has_ranges = !tree.state.load().ranges.is_empty();
-        let has_rule = self.core.options.compaction_rules.has(tree.options().rule.as_deref());
-        let compaction = pick::pick_all(&levels, time_us, has_ranges || has_rule);
+        let compaction = pick::pick_all(&levels, time_us, has_ranges || self.core.has_rule_of(tree));
         (levels, compaction)
     }
 
@@ -437,8 +436,7 @@ impl Compactor {
     /// What the tables of `tree`, which are `levels`, are to be like.
     fn goal_of(&self, tree: &TreeInner, levels: &Levels) -> Goal {
         let time_us = self.log.read_points().of(tree).time_us;
-        let has_rule = self.core.options.compaction_rules.has(tree.options().rule.as_deref());
-        let rule = has_rule.then(|| self.core.snapshots.newest_registered());
+        let rule = self.core.has_rule_of(tree).then(|| self.core.snapshots.newest_registered());
         Goal::new(&tree.options(), levels, &self.core.options, time_us, rule)
     }
 
@@ -525,18 +523,16 @@ impl Compactor {
         let Some(name) = begun.tree.options().rule else {
             return self.merge(begun, under_way, left_out, None);
         };
-        let mut rule = BegunRule::begin(&self.core.options.compaction_rules, &name, &begun.tree.name);
-        let mut panicked = rule.has_panicked();
-        if !panicked {
-            let merged = self.merge(begun, under_way, left_out, Some((rule, &mut panicked)));
-            if !panicked {
+        let rule = BegunRule::begin(&self.core.options.compaction_rules, &name, &begun.tree.name);
+        if !rule.has_panicked() {
+            let merged = self.merge(begun, under_way, left_out, Some(rule));
+            if !left_out.rule_has_panicked {
                 return merged;
             }
             *left_out = LeftOut::default();
-            rule = BegunRule::after_panic();
         }
         self.core.counters.note_rule_panic();
-        self.merge(begun, under_way, left_out, Some((rule, &mut panicked)))
+        self.merge(begun, under_way, left_out, Some(BegunRule::after_panic()))
     }
 
     fn move_table(&self, tree: &Arc<TreeInner>, compaction: &Compaction) -> Result<()> {
@@ -569,32 +565,27 @@ impl Compactor {
         }
     }
 
-    /// Writes what the inputs hold and somebody needs to new tables. `rule` is the run of the tree's compaction rule, and
-    /// where to note that it panics.
+    /// Writes what the inputs hold and somebody needs to new tables. `rule` is the run of the tree's compaction rule.
     fn merge(
         &self,
         begun: &Begun,
         under_way: &UnderWay<'_>,
         left_out: &mut LeftOut,
-        rule: Option<(BegunRule<'_>, &mut bool)>,
+        rule: Option<BegunRule<'_>>,
     ) -> Result<Vec<TableInfo>> {
         let Begun { tree, levels, compaction, .. } = begun;
         let Compaction { inputs, target, .. } = compaction;
         // It stays so: see `crate::state::merging`.
         let nothing_below = !compaction.has_older_below(levels);
         let snapshots = self.log.read_points().of(tree);
-        let newest_snapshot = rule.as_ref().and_then(|_| self.core.snapshots.newest_registered());
+        let inherited_us = || inputs.iter().filter_map(|(_, table)| table.info.look_again.at_us()).min();
+        let scope = rule.as_ref().map(|_| self.core.rule_scope(tree, &snapshots, inherited_us()));
         let alone = |lower: &[u8], upper: Option<&[u8]>| {
+            let newest_snapshot = scope.and_then(|scope| scope.newest_snapshot);
             is_alone(tree, Inputs::Tables(inputs), newest_snapshot, lower, upper)
         };
         let context = RuleContext::new(&tree.name, snapshots.time_us, false, &alone);
-        let scope = Scope {
-            newest_snapshot,
-            visible: snapshots.newest(),
-            clock_us: self.core.time_of(tree),
-            inherited_us: inputs.iter().filter_map(|(_, table)| table.info.look_again.at_us()).min(),
-        };
-        let mut rule = rule.map(|(begun, panicked)| (RunningRule::new(begun, &context, scope), panicked));
+        let mut rule = rule.zip(scope).map(|(begun, scope)| RunningRule::new(begun, &context, scope));
         let certain = self.installer.flushed_up_to(tree.id);
         let retention = Retention::new(snapshots, &tree.state.load().ranges, certain);
         // Tables of the target level that are not inputs lie between the keys of the merge. No output table may span one.
@@ -635,14 +626,13 @@ impl Compactor {
             if is_turn || is_held_up { self.merge_meanwhile(under_way) } else { Ok(()) }
         };
         let operators = &self.core.options.merge_operators;
-        let running = rule.as_mut().map(|(rule, _)| rule);
         let mut written =
-            Survivors { operators, retention, nothing_below, left_out: &mut *left_out, rule: running }
+            Survivors { operators, retention, nothing_below, left_out: &mut *left_out, rule: rule.as_mut() }
                 .write_all(&mut merge, &goes_on, &mut sink);
-        if let Some((mut rule, panicked)) = rule {
+        if let Some(mut rule) = rule {
             let look_again = written.and_then(|()| rule.look_again());
             written = look_again.map(|look_again| sink.output.look_again_at(look_again));
-            *panicked = rule.has_panicked();
+            left_out.rule_has_panicked = rule.has_panicked();
             left_out.dropped_by_rule += rule.end();
         }
         written?;

@@ -22,7 +22,7 @@ use crate::cache::Offer;
 use crate::canary::broken;
 use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shared_part};
 use crate::compact::retain::{ReadPoints, Retention};
-use crate::compact::rule::{BegunRule, RunningRule, Scope};
+use crate::compact::rule::{BegunRule, RunningRule};
 use crate::cursor::{Cursor, Kind, SeqNo};
 use crate::env::JobKind;
 use crate::error::Result;
@@ -49,15 +49,6 @@ use shrink::Idle;
 const ROTATE_WITH: usize = 8 << 20;
 /// Memtables with fewer bytes than this share a table.
 const SMALL: usize = 256 << 10;
-
-/// Whether a flush asks compaction rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asks {
-    Rules,
-    /// One has panicked, so what it and others have said does not count.
-    Panicked,
-    Nobody,
-}
 
 /// The tables that `edits` add.
 fn added(edits: &[Edit]) -> impl Iterator<Item = &TableInfo> {
@@ -264,17 +255,15 @@ impl Flusher {
         // The trees whose tables go below level 0, until the tables are there.
         let mut unmerged = Vec::new();
         let (mut edits, mut left_out) = (Vec::new(), LeftOut::default());
-        let mut asks = Asks::Rules;
-        let mut written = self.write_tables(&immutable, &mut unmerged, &mut edits, &mut left_out, &mut asks);
-        if asks == Asks::Panicked {
-            // A rule may have dropped a marker, and not what the marker masks.
+        let mut written = self.write_tables(&immutable, true, &mut unmerged, &mut edits, &mut left_out);
+        if left_out.rule_has_panicked {
+            // It may have dropped a marker, and not what the marker masks.
             self.core.counters.note_rule_panic();
             self.installer.discard_tables(&edits);
             unmerged.clear();
             edits.clear();
             left_out = LeftOut::default();
-            asks = Asks::Nobody;
-            written = self.write_tables(&immutable, &mut unmerged, &mut edits, &mut left_out, &mut asks);
+            written = self.write_tables(&immutable, false, &mut unmerged, &mut edits, &mut left_out);
         }
         let dropped = left_out.dropped_by_rule;
         let result = written.and_then(|flushed| {
@@ -321,14 +310,14 @@ impl Flusher {
         result
     }
 
-    /// Writes the tables of a flush. `edits` lists them, also after an error.
+    /// Writes the tables of a flush. `edits` lists them, also after an error. `by_rules`: it asks compaction rules.
     fn write_tables(
         &self,
         immutable: &[Immutable],
+        by_rules: bool,
         unmerged: &mut Vec<Unmerged>,
         edits: &mut Vec<Edit>,
         left_out: &mut LeftOut,
-        asks: &mut Asks,
     ) -> Result<ByTree> {
         // All memtables of a tree go the same way: no table of level 0 may hold versions from both before and after
         // another's.
@@ -341,16 +330,17 @@ impl Flusher {
         for (tree, mem) in &large {
             let alone = immutable.iter().filter(|(other, _)| Arc::ptr_eq(other, tree)).count() == 1;
             let below = alone.then_some(&mut *unmerged);
-            let (level, tables) = self.write_own(tree, std::slice::from_ref(mem), below, left_out, asks)?;
+            let (level, tables) =
+                self.write_own(tree, std::slice::from_ref(mem), by_rules, below, left_out)?;
             edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
         }
         let groups = by_tree(small);
         if let [(tree, mems)] = groups.as_slice() {
             let below = large.is_empty().then_some(unmerged);
-            let (level, tables) = self.write_own(tree, mems, below, left_out, asks)?;
+            let (level, tables) = self.write_own(tree, mems, by_rules, below, left_out)?;
             edits.extend(tables.into_iter().map(|table| Edit::AddTable { tree: tree.id, level, table }));
         } else if !groups.is_empty() {
-            edits.extend(self.write_shared(&groups, left_out, asks)?);
+            edits.extend(self.write_shared(&groups, by_rules, left_out)?);
         }
         let flushed = by_tree(immutable.to_vec());
         for (tree, mems) in &flushed {
@@ -368,9 +358,9 @@ impl Flusher {
         &self,
         tree: &Arc<TreeInner>,
         mems: &[Arc<Mem>],
+        by_rules: bool,
         below: Option<&mut Vec<Unmerged>>,
         left_out: &mut LeftOut,
-        asks: &mut Asks,
     ) -> Result<(u8, Vec<TableInfo>)> {
         let unmerged = match (below, bounds_of(mems)?) {
             (Some(below), Some((smallest, largest))) => {
@@ -381,7 +371,7 @@ impl Flusher {
         let level = if unmerged.is_some() { LEVELS - 1 } else { 0 };
         let levels = Arc::clone(&tree.state.load().levels);
         let bottom = level == LEVELS - 1;
-        let rule = self.begin_rule(tree, asks);
+        let rule = self.begin_rule(tree, by_rules);
         let snapshots = self.log.read_points().of(tree);
         let retention = Retention::new(snapshots.clone(), &tree.state.load().ranges, last_seq(mems));
         let mut output = Output::new(
@@ -399,31 +389,24 @@ impl Flusher {
         );
         let operators = &self.core.options.merge_operators;
         let mut merge = merged(mems)?;
-        let look_again =
-            self.ask_rule(tree, mems, (rule, asks), &snapshots, left_out, |rule, left_out| {
-                Survivors { operators, retention, nothing_below: bottom, left_out, rule }.write_all(
-                    &mut merge,
-                    &|| Ok(()),
-                    &mut output,
-                )
-            })?;
+        let look_again = self.ask_rule(tree, mems, rule, &snapshots, left_out, |rule, left_out| {
+            Survivors { operators, retention, nothing_below: bottom, left_out, rule }.write_all(
+                &mut merge,
+                &|| Ok(()),
+                &mut output,
+            )
+        })?;
         output.look_again_at(look_again);
         let tables = output.finish()?;
         self.core.counters.note_flush(&tables);
         Ok((level as u8, tables))
     }
 
-    /// Begins a run of the tree's compaction rule, if it names one.
-    fn begin_rule(&self, tree: &TreeInner, asks: &mut Asks) -> Option<BegunRule<'_>> {
+    /// Begins a run of the tree's compaction rule, if it names one. Without `by_rules`, the run keeps everything.
+    fn begin_rule(&self, tree: &TreeInner, by_rules: bool) -> Option<BegunRule<'_>> {
         let name = tree.options().rule?;
-        if *asks != Asks::Rules {
-            return Some(BegunRule::after_panic());
-        }
-        let rule = BegunRule::begin(&self.core.options.compaction_rules, &name, &tree.name);
-        if rule.has_panicked() {
-            *asks = Asks::Panicked;
-        }
-        Some(rule)
+        let rules = &self.core.options.compaction_rules;
+        Some(if by_rules { BegunRule::begin(rules, &name, &tree.name) } else { BegunRule::after_panic() })
     }
 
     /// Does `flush`, which writes `mems` of `tree`, with the run `rule` of the tree's compaction rule. Returns when the
@@ -432,7 +415,7 @@ impl Flusher {
         &self,
         tree: &TreeInner,
         mems: &[Arc<Mem>],
-        (rule, asks): (Option<BegunRule<'_>>, &mut Asks),
+        rule: Option<BegunRule<'_>>,
         snapshots: &ReadPoints,
         left_out: &mut LeftOut,
         flush: impl FnOnce(Option<&mut RunningRule<'_>>, &mut LeftOut) -> Result<()>,
@@ -440,22 +423,14 @@ impl Flusher {
         let Some(rule) = rule else {
             return flush(None, left_out).map(|()| LookAgain::default());
         };
-        let newest_snapshot = self.core.snapshots.newest_registered();
+        let scope = self.core.rule_scope(tree, snapshots, None);
         let alone = |lower: &[u8], upper: Option<&[u8]>| {
-            is_alone(tree, Inputs::Memtables(mems), newest_snapshot, lower, upper)
+            is_alone(tree, Inputs::Memtables(mems), scope.newest_snapshot, lower, upper)
         };
         let context = RuleContext::new(&tree.name, snapshots.time_us, true, &alone);
-        let scope = Scope {
-            newest_snapshot,
-            visible: snapshots.newest(),
-            clock_us: self.core.time_of(tree),
-            inherited_us: None,
-        };
         let mut running = RunningRule::new(rule, &context, scope);
         let look_again = flush(Some(&mut running), left_out).and_then(|()| running.look_again());
-        if running.has_panicked() && *asks == Asks::Rules {
-            *asks = Asks::Panicked;
-        }
+        left_out.rule_has_panicked |= running.has_panicked();
         left_out.dropped_by_rule += running.end();
         look_again
     }
@@ -475,10 +450,10 @@ impl Flusher {
     fn write_shared(
         &self,
         groups: &[(Arc<TreeInner>, Vec<Arc<Mem>>)],
+        by_rules: bool,
         left_out: &mut LeftOut,
-        asks: &mut Asks,
     ) -> Result<Vec<Edit>> {
-        let rules: Vec<_> = groups.iter().map(|(tree, _)| self.begin_rule(tree, asks)).collect();
+        let rules: Vec<_> = groups.iter().map(|(tree, _)| self.begin_rule(tree, by_rules)).collect();
         let snapshots = self.log.read_points();
         let options = OutputOptions {
             compression: Compression::None,
@@ -503,15 +478,14 @@ impl Flusher {
             let operators = &self.core.options.merge_operators;
             let mut part = TablePart::new(tree.id);
             let mut merge = merged(mems)?;
-            let look_again =
-                self.ask_rule(tree, mems, (rule, asks), &snapshots, left_out, |rule, left_out| {
-                    let mut sink = SharedSink { tree: tree.id, part: &mut part, output: &mut output };
-                    Survivors { operators, retention, nothing_below: false, left_out, rule }.write_all(
-                        &mut merge,
-                        &|| Ok(()),
-                        &mut sink,
-                    )
-                })?;
+            let look_again = self.ask_rule(tree, mems, rule, &snapshots, left_out, |rule, left_out| {
+                let mut sink = SharedSink { tree: tree.id, part: &mut part, output: &mut output };
+                Survivors { operators, retention, nothing_below: false, left_out, rule }.write_all(
+                    &mut merge,
+                    &|| Ok(()),
+                    &mut sink,
+                )
+            })?;
             part.look_again_at(look_again);
             parts.push(part);
         }
