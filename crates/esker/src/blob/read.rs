@@ -202,7 +202,7 @@ impl Part<'_> {
         let mut sums = vec![0; sums_len(value.len, file.header.chunk_log2) as usize];
         self.fill_units(&Check::Whole(identity), 0, buf, &mut sums)?;
         // SAFETY: all units were filled, and together they are all of `buf`.
-        let bytes = unsafe { buf.assume_init_ref() };
+        let bytes = unsafe { crate::fs::filled(buf) };
         file.check_sums(value, self.pointer, identity.sums_check(value.len, &sums), bytes)
     }
 
@@ -298,7 +298,9 @@ impl Part<'_> {
                 file.check_chunks(value, &verified.sums, index, &bytes)?;
                 file.note_chunks(value, verified, index, 1);
                 let wanted = &bytes[(at - start) as usize..(end - start).min(bytes.len() as u64) as usize];
-                out[..wanted.len()].write_copy_of_slice(wanted);
+                for (to, byte) in out.iter_mut().zip(wanted) {
+                    to.write(*byte);
+                }
                 at += wanted.len() as u64;
             }
         }

@@ -24,7 +24,7 @@ use super::{BlobFile, BlobFileId, Entry, Handles, LiveFile, SharedWriter};
 use crate::canary::broken;
 use crate::error::{ErrorKind, Result};
 use crate::fs::gone::retired_path;
-use crate::fs::{FileSystem, ReadFile, gone};
+use crate::fs::{FileSystem, ReadFile, gone, temporary_of};
 
 /// Values are ordered by this many bytes of their keys. All keys of a file might take as much memory as the file.
 const KEY_HEAD: usize = 64;
@@ -62,7 +62,7 @@ impl Rewrite {
             keyed.push((entry.tree, head.into_boxed_slice(), entry));
         }
         keyed.sort_by(|a, b| (b.0, &b.1, b.2.ordinal).cmp(&(a.0, &a.1, a.2.ordinal)));
-        let temporary = path.with_added_extension("tmp");
+        let temporary = temporary_of(path);
         gone::remove_file(&**fs, &temporary)?;
         Ok(Rewrite {
             fs: Arc::clone(fs),

@@ -15,6 +15,7 @@ use std::fmt::Debug;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::path::{Component, Path, PathBuf};
+use std::ptr;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -101,6 +102,24 @@ pub struct Entry {
     pub kind: NameKind,
 }
 
+/// The bytes of a buffer of which every byte was written.
+///
+/// # Safety
+///
+/// Every byte of `buf` was written.
+pub(crate) unsafe fn filled(buf: &mut [MaybeUninit<u8>]) -> &mut [u8] {
+    // SAFETY: `MaybeUninit<u8>` has the layout of `u8`, every byte was written (the caller's duty), and the borrow is
+    // exclusive for as long as the result lives.
+    unsafe { &mut *(ptr::from_mut(buf) as *mut [u8]) }
+}
+
+/// The temporary name of a file until it is whole: its own with `.tmp` added.
+pub(crate) fn temporary_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    name.into()
+}
+
 /// A file that many threads read at offsets.
 pub trait ReadFile: Send + Sync + Debug {
     /// Fills `buf` from `offset` on. If the file ends before, that is an error of kind `Corruption` (the file was cut
@@ -111,7 +130,7 @@ pub trait ReadFile: Send + Sync + Debug {
     fn read_uninit_at<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Result<&'a mut [u8]> {
         buf.fill(MaybeUninit::new(0));
         // SAFETY: every byte was just written.
-        let buf = unsafe { buf.assume_init_mut() };
+        let buf = unsafe { filled(buf) };
         self.read_exact_at(buf, offset).map(|()| buf)
     }
 

@@ -151,7 +151,8 @@ impl Files {
 
     /// Retires the segments before `floor`, which recovery no longer needs.
     pub(super) fn retire(&mut self, floor: u64) {
-        while let Some(sealed) = self.sealed.pop_front_if(|sealed| sealed.header.id < floor) {
+        let count = self.sealed.iter().take_while(|sealed| sealed.header.id < floor).count();
+        for sealed in self.sealed.drain(..count) {
             let over = self.history.keep(sealed);
             self.retired.extend(over);
         }

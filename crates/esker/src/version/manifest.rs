@@ -16,7 +16,7 @@ use crate::canary::broken;
 use crate::codec::file_number;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::gone;
+use crate::fs::{gone, temporary_of};
 use crate::log::stream::{Stream, StreamContents, StreamWriter, read_epoch, read_stream};
 
 /// A new manifest is begun when this one is longer than twice its first record plus this many bytes.
@@ -61,7 +61,7 @@ pub(crate) fn copy_path(dir: &Path, number: u64) -> PathBuf {
 
 /// Writes a manifest, or a copy, and makes it durable under the temporary name of `path`.
 fn write_unnamed(env: &Env, path: &Path, epoch: u64, payload: &[u8]) -> Result<StreamWriter> {
-    let temporary = path.with_added_extension("tmp");
+    let temporary = temporary_of(path);
     gone::remove_file(&*env.fs, &temporary)?;
     let written = StreamWriter::create(&*env.fs, &temporary, epoch).and_then(|mut writer| {
         writer.append(payload)?;
@@ -88,9 +88,9 @@ fn write_new(
         env.fs.remove_file(&copy_path)?;
         env.fs.sync_dir(dir)?;
     }
-    env.fs.rename(&path.with_added_extension("tmp"), &path)?;
+    env.fs.rename(&temporary_of(&path), &path)?;
     if copy.is_some() {
-        env.fs.rename(&copy_path.with_added_extension("tmp"), &copy_path)?;
+        env.fs.rename(&temporary_of(&copy_path), &copy_path)?;
     }
     env.fs.sync_dir(dir)?;
     Ok((manifest, copy))

@@ -76,7 +76,10 @@ impl LookupQueue {
     /// Takes the oldest lookup if its write is at or before `limit`.
     pub(crate) fn take_up_to(&self, limit: SeqNo) -> Option<Lookup> {
         let mut queue = self.lookups.lock();
-        queue.pop_front_if(|lookup| lookup.seq <= limit)
+        if queue.front()?.seq > limit {
+            return None;
+        }
+        queue.pop_front()
     }
 }
 

@@ -297,7 +297,9 @@ impl Life {
         let mut members = Vec::new();
         for (number, (member, at)) in known.members.iter_mut().zip(at).enumerate() {
             let (from, to) = (place(number, at), [number as u8 + 1]);
-            high.extend(low.extract_if(from.as_slice().to_vec()..to.to_vec(), |_, _| true));
+            let mut moved = low.split_off(&from);
+            low.append(&mut moved.split_off(&to[..]));
+            high.append(&mut moved);
             members.push(Member {
                 name: format!("{new}.{number}"),
                 lower: at.clone(),

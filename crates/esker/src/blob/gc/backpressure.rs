@@ -50,7 +50,8 @@ impl Backpressure {
     }
 
     pub(crate) fn give_back(&self, len: u64) {
-        self.backlog.update(Ordering::Relaxed, Ordering::Relaxed, |backlog| backlog.saturating_sub(len));
+        let less = |backlog: u64| Some(backlog.saturating_sub(len));
+        let _before = self.backlog.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         self.given_back.fetch_add(len, Ordering::Relaxed);
     }
 

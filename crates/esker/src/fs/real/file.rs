@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::*;
 #[cfg(unix)]
 use crate::fs::Mapping;
-use crate::fs::too_short;
+use crate::fs::{filled, too_short};
 
 /// An open file.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl ReadFile for RealFile {
             }
         }
         // SAFETY: `done` bytes were read into its beginning, and these are all.
-        Ok(unsafe { buf.assume_init_mut() })
+        Ok(unsafe { filled(buf) })
     }
 
     fn copy_resident<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Option<&'a mut [u8]> {

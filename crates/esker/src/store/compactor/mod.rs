@@ -145,7 +145,9 @@ struct MergeSink<'a> {
 impl Sink for MergeSink<'_> {
     fn write(&mut self, key: &[u8], seq: SeqNo, kind: Kind, stored: &[u8]) -> Result<()> {
         if self.fences.front().is_some_and(|fence| *fence < key) {
-            while self.fences.pop_front_if(|fence| **fence < *key).is_some() {}
+            while self.fences.front().is_some_and(|fence| *fence < key) {
+                self.fences.pop_front();
+            }
             self.output.cut()?;
         }
         let bytes = (key.len() + stored.len()) as u64;

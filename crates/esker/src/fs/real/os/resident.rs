@@ -107,7 +107,7 @@ impl Whole {
             unsafe { ptr::copy_nonoverlapping(source.add(at), target.add(at), step.min(buf.len() - at)) };
         }
         // SAFETY: all of it was filled.
-        Some(unsafe { buf.assume_init_mut() })
+        Some(unsafe { crate::fs::filled(buf) })
     }
 
     /// Whether the page cache has all of a range inside the mapping.

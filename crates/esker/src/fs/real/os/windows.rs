@@ -16,7 +16,7 @@ pub(in crate::fs) fn read_uninit_at(
 ) -> io::Result<usize> {
     buf.fill(MaybeUninit::new(0));
     // SAFETY: every byte was just written.
-    file.read_at(unsafe { buf.assume_init_mut() }, offset)
+    file.read_at(unsafe { crate::fs::filled(buf) }, offset)
 }
 
 /// The calls of the trait of the same name that the standard library has for POSIX systems. They move the file's
