@@ -44,7 +44,9 @@ pub(crate) fn outlive_file_limits() {
 /// The question of `check`, `repair` and `restore`: whether Ctrl-C was pressed. Outside of the shell, Ctrl-C no longer
 /// ends the process from now on, but a second one does. A process that was started to ignore Ctrl-C (in the background
 /// of a script) continues to ignore it.
-pub(crate) fn watch() -> Outcome<impl Fn() -> bool + Send + Sync + 'static> {
+///
+/// A command calls this before it shows progress, because the user may press Ctrl-C as soon as the progress is seen.
+pub(crate) fn watch() -> Outcome<impl Fn() -> bool + Clone + Send + Sync + 'static> {
     let asked = match ASKED_TO_STOP.get() {
         Some(asked) => Arc::clone(asked),
         None if is_ignored() => Arc::default(),

@@ -45,8 +45,8 @@ fn line(global: &Global, BackupInfo { id, made_us, files, bytes, .. }: &BackupIn
 }
 
 pub(crate) fn restore(global: &Global, args: &Restore) -> Outcome {
-    let progress = Progress::spinner("restoring");
     let watch = interrupt::watch()?;
+    let progress = Progress::spinner("restoring");
     let restored = esker::restore_until(&args.dir, args.backup, &args.target, &options(global), watch);
     let restored = restored.map_err(|error| match error.kind() {
         // No advice to call `check`: it checks stores, not backups.

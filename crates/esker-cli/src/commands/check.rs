@@ -12,11 +12,9 @@ use crate::progress::Progress;
 use crate::store::{opening, options, patiently};
 
 pub(crate) fn run(global: &Global) -> Outcome {
+    let watch = interrupt::watch()?;
     let progress = Progress::spinner("checking");
-    let checked = patiently(global, || {
-        let watch = interrupt::watch()?;
-        Ok(esker::check_until(&global.db, &options(global), watch))
-    })?;
+    let checked = patiently(global, || Ok(esker::check_until(&global.db, &options(global), watch.clone())))?;
     drop(progress);
     let report = match checked {
         Ok(report) => report,

@@ -12,11 +12,10 @@ use crate::progress::Progress;
 use crate::store::{opening, options, patiently};
 
 pub(crate) fn run(global: &Global) -> Outcome {
+    let watch = interrupt::watch()?;
     let progress = Progress::spinner("repairing");
-    let repaired = patiently(global, || {
-        let watch = interrupt::watch()?;
-        Ok(esker::repair_until(&global.db, &options(global), watch))
-    })?;
+    let repaired =
+        patiently(global, || Ok(esker::repair_until(&global.db, &options(global), watch.clone())))?;
     drop(progress);
     let report = repaired.map_err(|error| match error.kind() {
         ErrorKind::Cancelled => Failure::interrupted(

@@ -77,19 +77,21 @@ fn the_checkout_is_tidy() -> io::Result<()> {
     Ok(())
 }
 
-/// What is promised to those who build Esker is what its own tests are built with.
+/// The README promises what is checked: `./test` compiles the library with the `rust-version` of the workspace, and all
+/// else is compiled with the pinned toolchain.
 #[test]
-fn the_pinned_toolchain_is_the_oldest_that_is_promised() -> io::Result<()> {
-    let value_of = |file: &str, name: &str| -> io::Result<Option<String>> {
+fn the_readme_promises_the_versions_of_rust_that_are_checked() -> io::Result<()> {
+    let value_of = |file: &str, name: &str| -> io::Result<String> {
         let text = std::fs::read_to_string(checkout().join(file))?;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_prefix("= "));
-        Ok(line.map(|value| value.trim_matches('"').to_owned()))
+        Ok(line.expect(name).trim_matches('"').to_owned())
     };
-    let promised = value_of("Cargo.toml", "rust-version")?;
-    let pinned = value_of("rust-toolchain.toml", "channel")?;
-    assert!(promised.is_some());
-    assert_eq!(promised.as_deref(), pinned.as_deref().and_then(|pinned| pinned.strip_suffix(".0")));
-    let readme = std::fs::read_to_string(checkout().join("README.md"))?;
-    assert!(readme.contains(&format!("Rust {} or later", promised.unwrap_or_default())));
+    let library = value_of("Cargo.toml", "rust-version")?;
+    let program = value_of("crates/esker-cli/Cargo.toml", "rust-version")?;
+    assert_eq!(value_of("rust-toolchain.toml", "channel")?, format!("{program}.0"));
+    let promise = format!("The library needs Rust {library} or later, the program {program}.");
+    assert!(std::fs::read_to_string(checkout().join("README.md"))?.contains(&promise), "{promise}");
+    let inherits = std::fs::read_to_string(checkout().join("crates/esker/Cargo.toml"))?;
+    assert!(inherits.contains("\nrust-version.workspace = true\n"));
     Ok(())
 }
